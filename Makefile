@@ -140,8 +140,9 @@ wheel: $(READY)-wheel
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check
 	$(IN_VENV) cargo clippy --quiet --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --no-deps
-	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --no-deps --document-private-items
+	$(IN_VENV) cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps
+	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps --document-private-items
 	$(IN_VENV) ruff check .
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy

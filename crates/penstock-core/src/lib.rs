@@ -10,6 +10,8 @@
 //! | hand in memory of any kind | [`Region`], and [`conformance::check_region`] to test it |
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
 //! | hand either to code that takes an [`io::Write`](std::io::Write) or [`io::Read`](std::io::Read) | [`ByteWriter`], [`ByteReader`] |
+//! | write and read in tasks of tokio | [`ByteWriter`], [`ByteReader`] with the feature `tokio` |
+//! | read frames in any async runtime | `FrameStream`, a `Stream` (feature `futures`) |
 //! | transform bytes on their way | [`Transform`]; for pixels, `penstock_pixels::Conversion` (feature `pixels`) |
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay()`], [`Relay`], [`relay_in_background`] |
@@ -84,6 +86,8 @@ pub use error::{CustomError, Error};
 pub use rustix::io::Errno;
 pub use sync::ticket::{CallbackId, Ticket};
 
+#[cfg(all(feature = "futures", not(loom)))]
+pub use reader::FrameStream;
 #[cfg(not(loom))]
 pub use {
     memory::{

@@ -90,6 +90,17 @@ unsafe impl<R: Region + Sync + ?Sized> Region for Arc<R> {
     }
 }
 
+// SAFETY: nobody gets mutable access to the bytes while a clone lives, and they do not move with it.
+#[cfg(feature = "bytes")]
+unsafe impl Region for bytes::Bytes {
+    fn as_ptr(&self) -> *const u8 {
+        (**self).as_ptr()
+    }
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+}
+
 impl Span {
     /// Where the region lies.
     pub(crate) fn of(region: &dyn Region) -> Self {

@@ -14,6 +14,8 @@ use crate::error::Error;
 /// frame without a limit. If the stream ends inside a frame, its bytes come before the error, which is `UnexpectedEof`; with a
 /// transform, only the error.
 ///
+/// With the feature `tokio`, it is an `AsyncRead` and an `AsyncBufRead` of tokio, too.
+///
 /// ```
 /// use std::io::{BufRead, Write};
 /// use penstock_core::{ByteReader, Reader, ReaderOptions};
@@ -26,18 +28,27 @@ use crate::error::Error;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct ByteReader<R> {
-    reader: R,
+    pub(super) reader: R,
     /// None before the first, and at the end.
     frame: Option<Frame>,
     /// Bytes of the frame that were taken.
-    taken_bytes: usize,
+    pub(super) taken_bytes: usize,
+    /// Its end wakes the task.
+    #[cfg(feature = "tokio")]
+    pub(super) awaited: Option<crate::sync::ticket::Ticket>,
 }
 
 impl<R: Borrow<Reader>> ByteReader<R> {
     /// Reads the frames of that reader: a [`Reader`], a reference, or an [`Arc`](std::sync::Arc).
     #[must_use]
     pub fn new(reader: R) -> Self {
-        Self { reader, frame: None, taken_bytes: 0 }
+        Self {
+            reader,
+            frame: None,
+            taken_bytes: 0,
+            #[cfg(feature = "tokio")]
+            awaited: None,
+        }
     }
 
     /// The reader.
@@ -53,20 +64,21 @@ impl<R: Borrow<Reader>> ByteReader<R> {
     }
 
     /// Bytes of the present frame that were not taken.
-    fn rest(&self) -> &[u8] {
+    pub(super) fn rest(&self) -> &[u8] {
         self.frame.as_ref().map_or(&[], |frame| &frame[self.taken_bytes..])
     }
 
-    /// Goes to the next frame if the present one is used up.
-    fn fill(&mut self) -> Result<(), Error> {
-        if self.rest().is_empty() {
-            self.frame = None; // so that its memory is the next one's
-            let next = match self.get_ref().read(None) {
-                Err(torn @ Error::Truncated { .. }) => Some(self.get_ref().take_rest().ok_or(torn)?),
-                next => next?,
-            };
-            (self.frame, self.taken_bytes) = (next, 0);
-        }
+    /// Gives the memory of a frame that is used up back, before the next one is awaited.
+    pub(super) fn leave_frame(&mut self) {
+        (self.frame, self.taken_bytes) = (None, 0);
+    }
+
+    /// Goes on with that frame, or with the bytes that are left over at the end.
+    pub(super) fn enter_frame(&mut self, next: Result<Option<Frame>, Error>) -> Result<(), Error> {
+        self.frame = match next {
+            Err(torn @ Error::Truncated { .. }) => Some(self.get_ref().take_rest().ok_or(torn)?),
+            next => next?,
+        };
         Ok(())
     }
 }
@@ -81,7 +93,11 @@ impl<R: Borrow<Reader>> Read for ByteReader<R> {
 
 impl<R: Borrow<Reader>> BufRead for ByteReader<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.fill()?;
+        if self.rest().is_empty() {
+            self.leave_frame();
+            let next = self.get_ref().read(None);
+            self.enter_frame(next)?;
+        }
         Ok(self.rest())
     }
 

@@ -282,6 +282,24 @@ impl Reader {
         answer
     }
 
+    /// As [`read`](Self::read), for a task, which the end of `awaited` wakes.
+    #[cfg(any(feature = "tokio", feature = "futures"))]
+    pub(super) fn poll_read(
+        &self,
+        awaited: &mut Option<Ticket>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<Option<Frame>, Error>> {
+        loop {
+            match self.read(Some(Duration::ZERO)) {
+                Err(Error::Stalled { .. }) => {}
+                outcome => return std::task::Poll::Ready(outcome),
+            }
+            let ready = std::pin::Pin::new(awaited.get_or_insert_with(|| self.ready()));
+            let _ = std::task::ready!(ready.poll(context)); // a failure comes from the next read
+            *awaited = None;
+        }
+    }
+
     fn stalled(&self, waited: Duration) -> Error {
         let frame_bytes = self.frame_in_bytes as u64;
         Error::Stalled { waited, bytes_pending: frame_bytes - self.meter.bytes_read.get() % frame_bytes }

@@ -2,7 +2,9 @@
 
 use std::borrow::Borrow;
 use std::io;
+use std::time::Duration;
 
+use crate::error::Error;
 use crate::memory::pool::Pool;
 use crate::writer::handle::Writer;
 
@@ -20,7 +22,9 @@ const KEPT_PIECES: usize = 3;
 /// around it for writes of a few bytes each.
 ///
 /// `flush` waits as [`Writer::flush`] does, without a limit. What is queued is written also if this is dropped without a flush. An
-/// error has the byte counts of the stream's [`Error`](crate::Error).
+/// error has the byte counts of the stream's [`Error`].
+///
+/// With the feature `tokio`, it is an `AsyncWrite` of tokio, too.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -39,6 +43,9 @@ pub struct ByteWriter<W> {
     writer: W,
     piece_bytes: usize,
     pool: Pool,
+    /// The write whose end wakes the task.
+    #[cfg(feature = "tokio")]
+    pub(super) awaited: Option<crate::sync::ticket::Ticket>,
 }
 
 impl<W: Borrow<Writer>> ByteWriter<W> {
@@ -46,7 +53,13 @@ impl<W: Borrow<Writer>> ByteWriter<W> {
     #[must_use]
     pub fn new(writer: W) -> Self {
         let piece_bytes = writer.borrow().input_bytes().unwrap_or(PIECE_BYTES);
-        Self { writer, piece_bytes, pool: Pool::of_slots(piece_bytes, KEPT_PIECES) }
+        Self {
+            writer,
+            piece_bytes,
+            pool: Pool::of_slots(piece_bytes, KEPT_PIECES),
+            #[cfg(feature = "tokio")]
+            awaited: None,
+        }
     }
 
     /// The writer.
@@ -60,17 +73,22 @@ impl<W: Borrow<Writer>> ByteWriter<W> {
     pub fn into_inner(self) -> W {
         self.writer
     }
-}
 
-impl<W: Borrow<Writer>> io::Write for ByteWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Queues a copy of a piece of the slice. Returns its size.
+    pub(super) fn queue(&self, bytes: &[u8], timeout: Option<Duration>) -> Result<usize, Error> {
         let piece = &bytes[..bytes.len().min(self.piece_bytes)];
         if !piece.is_empty() {
             let mut copy = self.pool.take(piece.len())?;
             copy.copy_from_slice(piece);
-            self.get_ref().write_copy(copy)?;
+            self.get_ref().write_copy(copy, timeout)?;
         }
         Ok(piece.len())
+    }
+}
+
+impl<W: Borrow<Writer>> io::Write for ByteWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.queue(bytes, None)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -191,10 +191,14 @@ impl Writer {
         self.push(region, self.input_bytes(), self.options.clone(), timeout)
     }
 
-    /// As [`write`](Self::write) without a timeout, for memory that nobody writes to again.
-    pub(super) fn write_copy(&self, copy: Buffer) -> Result<Ticket, Rejected<Buffer>> {
+    /// As [`write`](Self::write), for memory that nobody writes to again.
+    pub(super) fn write_copy(
+        &self,
+        copy: Buffer,
+        timeout: Option<Duration>,
+    ) -> Result<Ticket, Rejected<Buffer>> {
         let options = WriteOptions { memory: MemoryOwner::Ours, ..self.options.clone() };
-        self.push(copy, self.input_bytes(), options, None)
+        self.push(copy, self.input_bytes(), options, timeout)
     }
 
     /// What its transform takes; none without one.

@@ -1,5 +1,7 @@
 //! All integration tests of the crate, in one binary: cargo links and runs one instead of eight.
 
+#[cfg(feature = "tokio")]
+mod async_io;
 mod common;
 mod endings;
 mod examples;

@@ -33,6 +33,19 @@ fn shared_memory_conforms() {
     }
 }
 
+#[cfg(feature = "bytes")]
+#[test]
+fn bytes_conform() {
+    for bytes in SIZES {
+        let content = pattern(bytes, 4);
+        let shared = bytes::Bytes::from(content.clone());
+        check_region(|| shared.clone(), &content);
+        check_region(|| shared.slice(bytes / 2..), &content[bytes / 2..]);
+        assert!(shared.is_unique() || bytes == 0);
+        check_region(|| bytes::Bytes::from_static(&STATIC[..bytes]), &STATIC[..bytes]);
+    }
+}
+
 #[test]
 fn buffers_conform() {
     let pool = Pool::new(16 << 20);
