@@ -31,24 +31,17 @@ impl<W: Borrow<Writer> + Unpin> AsyncWrite for ByteWriter<W> {
 }
 
 impl<W: Borrow<Writer>> ByteWriter<W> {
-    /// Attempts it, and again whenever a write has ended, until it does not stall.
     fn poll_by<T>(
         &mut self,
         context: &mut Context<'_>,
         attempt: impl Fn(&Self) -> Result<T, Error>,
     ) -> Poll<io::Result<T>> {
-        loop {
-            match attempt(self) {
-                Err(Error::Stalled { .. }) => {}
-                outcome => return Poll::Ready(Ok(outcome?)),
-            }
-            let Some(oldest) = self.awaited.take().or_else(|| self.get_ref().oldest()) else {
-                // All have ended, and the last is about to leave the queue.
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            };
-            let _ = ready!(Pin::new(self.awaited.insert(oldest)).poll(context)); // its failure is the stream's
-            self.awaited = None;
-        }
+        let mut awaited = self.awaited.take();
+        let polled = self.get_ref().poll_by(&mut awaited, context, || match attempt(self) {
+            Err(Error::Stalled { .. }) => None,
+            outcome => Some(outcome),
+        });
+        self.awaited = awaited;
+        Poll::Ready(Ok(ready!(polled)?))
     }
 }

@@ -1,8 +1,11 @@
 //! The writer: memory goes in, a ticket comes out.
 
+use std::future;
 use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -189,6 +192,46 @@ impl Writer {
     /// - The failure of the stream.
     pub fn write<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
         self.push(region, self.input_bytes(), self.options.clone(), timeout)
+    }
+
+    /// Queues the region to be written. While the queue is full, the future is pending instead: for any async runtime.
+    ///
+    /// If it is dropped before its end, nothing is queued.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::write`], without [`Error::Stalled`].
+    pub async fn write_async<R: Region>(&self, region: R) -> Result<Ticket, Rejected<R>> {
+        let (mut kept, mut awaited) = (Some(region), None);
+        let mut attempt = || match self.write(kept.take()?, Some(Duration::ZERO)) {
+            Err(Rejected { region, error: Error::Stalled { .. } }) => {
+                kept = Some(region);
+                None
+            }
+            pushed => Some(pushed),
+        };
+        future::poll_fn(|context| self.poll_by(&mut awaited, context, &mut attempt)).await
+    }
+
+    /// Attempts it, and again whenever a write has ended, which wakes the task, until something comes of it.
+    pub(super) fn poll_by<T>(
+        &self,
+        awaited: &mut Option<Ticket>,
+        context: &mut Context<'_>,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> Poll<T> {
+        loop {
+            if let Some(outcome) = attempt() {
+                return Poll::Ready(outcome);
+            }
+            let Some(oldest) = awaited.take().or_else(|| self.oldest()) else {
+                // All have ended, and the last is about to leave the queue.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            };
+            let _ = ready!(Pin::new(awaited.insert(oldest)).poll(context)); // its failure is the stream's
+            *awaited = None;
+        }
     }
 
     /// As [`write`](Self::write), for memory that nobody writes to again.

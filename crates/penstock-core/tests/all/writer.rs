@@ -283,6 +283,31 @@ fn tickets_are_awaited_and_the_worker_wakes_their_tasks() {
 }
 
 #[test]
+fn an_awaited_write_is_pending_while_the_queue_is_full() {
+    let (reader, pipe) = pipe().unwrap();
+    let options = WriterOptions::default().queue_items(2).mode(Mode::Write);
+    let writer = Writer::new(&pipe, &options).unwrap();
+    drop(pipe);
+    for _ in 0..2 {
+        block_on(writer.write_async(vec![1; 2 << 20])).unwrap();
+    }
+    let now = &mut Context::from_waker(Waker::noop());
+    assert!(pin!(writer.write_async(vec![2; 3])).poll(now).is_pending(), "and it is dropped");
+    let mut write = pin!(writer.write_async(vec![3; 3]));
+    assert!(write.as_mut().poll(now).is_pending());
+    assert_eq!(writer.stats().accepted_items, 2);
+    let got = drain(reader, Temper::Slow);
+    block_on(write).unwrap();
+    for _ in 0..100 {
+        block_on(writer.write_async(vec![4; 100_000])).unwrap();
+    }
+    writer.close(None).unwrap();
+    assert!(got.join().unwrap() == [vec![1; 4 << 20], vec![3; 3], vec![4; 10_000_000]].concat());
+    let refused = block_on(writer.write_async(vec![5; 3])).unwrap_err();
+    assert_eq!((refused.error, refused.region), (Error::Closed, vec![5; 3]));
+}
+
+#[test]
 fn abort_gives_up_what_is_queued_and_frees_its_memory() {
     for mode in MODES {
         let (mut reader, pipe) = pipe().unwrap();
