@@ -142,10 +142,11 @@ pub mod process {
     };
 }
 
-/// Threads, queues and waits for crates that extend this one, so that there is one of each.
+/// Threads, queues and waits for Penstock's other crates, so that there is one of each. Its threads respect forks, and
+/// its waits are checked with loom.
 ///
-/// `penstock-pipeline` uses it. Its threads respect forks, and its waits are checked with loom. Applications do not
-/// need it.
+/// Semantic versioning does not cover it: those crates depend on exactly this version.
+#[doc(hidden)]
 #[cfg(not(loom))]
 pub mod engine {
     pub use crate::counter::{Counter, Stopwatch};
