@@ -58,8 +58,8 @@ def commands_page() -> str:
 
 def write_crates() -> None:
     """The crates' documentation, without that of the bindings, whose names are Python's."""
-    command = ["cargo", "doc", "--quiet", "--workspace", "--no-deps", "--exclude", "penstock-python"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    options = ["--workspace", "--all-features", "--no-deps", "--exclude", "penstock-python"]
+    subprocess.run(["cargo", "doc", "--quiet", *options], cwd=ROOT, check=True)
     made, kept = ROOT / "target" / "doc", DOCS / "rust"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(made, kept, ignore=shutil.ignore_patterns("_native", ".lock"))

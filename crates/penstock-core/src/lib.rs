@@ -35,6 +35,7 @@
 //! | [`tee`](Tee) | one relay to many destinations |
 //! | [`conformance`] | tests for the caller's kinds of memory |
 
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom))))]
 #![cfg_attr(loom, allow(dead_code))]
 
 #[cfg(not(target_os = "linux"))]
