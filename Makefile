@@ -42,7 +42,7 @@ help:
 	@echo "make bench-all    all of them, with records: two hours; ARGS=\"--quick\" for a look"
 	@echo "make bench-compare BASE=HEAD~1  the hot paths of a commit against those of this tree, in turn: 4 minutes"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
-	@echo "make wheel        a wheel in dist for x86-64 and glibc 2.17 or newer, checked in a new environment"
+	@echo "make wheel        a wheel in dist for this processor, or for TARGET=aarch64-unknown-linux-gnu, and glibc 2.17 or newer; checked"
 	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
 	@echo "make check-workflows  .github/workflows, by actionlint (needs Go)"
 	@echo "make fmt          format, and fix what the linters can"
@@ -130,12 +130,14 @@ fuzz: $(READY)-test $(READY)-native
 	done
 	PENSTOCK_FUZZ_S=$(SECONDS_EACH) $(IN_VENV) python -m pytest -q tests/test_hostile_words.py
 
-# Against glibc 2.17 by zig, whatever the system's is.
+# Against glibc 2.17 by zig, whatever the system's is, and for TARGET, whatever the processor is.
+wheel: TARGET = $(HOST)
+wheel: WHEEL = dist/*_$(firstword $(subst -, ,$(TARGET))).whl
 wheel: $(READY)-wheel
-	rm -f dist/*.whl
-	$(IN_VENV) python scripts/licenses.py target/licenses/THIRD-PARTY.txt
-	$(IN_VENV) maturin build --release --zig --compatibility manylinux_2_17 --out dist
-	$(IN_VENV) scripts/check_wheel dist/*.whl
+	rm -f $(WHEEL)
+	$(IN_VENV) python scripts/licenses.py target/licenses/THIRD-PARTY.txt $(TARGET)
+	$(IN_VENV) maturin build --release --zig --compatibility manylinux_2_17 --target $(TARGET) --out dist
+	$(IN_VENV) scripts/check_wheel $(WHEEL)
 
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check
