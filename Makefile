@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound waits machines all compare report)
-.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz $(BENCHES) wheel check check-workflows fmt clean
+.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz $(BENCHES) wheel release-check check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -43,6 +43,7 @@ help:
 	@echo "make bench-compare BASE=HEAD~1  the hot paths of a commit against those of this tree, in turn: 4 minutes"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for this processor, or for TARGET=aarch64-unknown-linux-gnu, and glibc 2.17 or newer; checked"
+	@echo "make release-check  what a release needs: wheels, sdist, crates, links and more; ARGS=\"links version\" for these only"
 	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
 	@echo "make check-workflows  .github/workflows, by actionlint (needs Go)"
 	@echo "make fmt          format, and fix what the linters can"
@@ -138,6 +139,9 @@ wheel: $(READY)-wheel
 	$(IN_VENV) python scripts/licenses.py target/licenses/THIRD-PARTY.txt $(TARGET)
 	$(IN_VENV) maturin build --release --zig --compatibility manylinux_2_17 --target $(TARGET) --out dist
 	$(IN_VENV) scripts/check_wheel $(WHEEL)
+
+release-check: $(READY)-release
+	@$(IN_VENV) python -m scripts.release_check $(ARGS)
 
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check

@@ -1,0 +1,199 @@
+"""What a release needs. Each check prints a line with what it found; the exit status is 1 if one of them failed.
+
+    python -m scripts.release_check                # `make release-check` runs it
+    python -m scripts.release_check links crates   # only these
+
+A check that this machine lacks something for is skipped, and its line says what to install.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from scripts.docs import dead_links_of_repository
+
+ROOT = Path(__file__).parents[1]
+DIST = ROOT / "dist"
+AARCH64 = "aarch64-unknown-linux-gnu"
+ONE_PIPE = """
+import os, platform, penstock
+reader, writer = os.pipe()
+data = os.urandom(1 << 20)
+penstock.pipe(data, writer)
+read = b""
+while len(read) < len(data):
+    read += os.read(reader, 1 << 20)
+penstock.sync()
+assert read == data
+print(f"{penstock.__version__} on {platform.machine()}: {len(read)} bytes through one pipe")
+"""
+
+
+class Failed(Exception):
+    """Something that a release must not have."""
+
+
+class Skipped(Exception):
+    """This machine lacks something; the message says what to install."""
+
+
+def output(*command: str | Path) -> str:
+    """What a program prints. Raises `Failed` with it if the program fails."""
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise Failed(f"{shlex.join(map(str, command))}\n{done.stdout}")
+    return done.stdout.strip()
+
+
+def need(program: str, remedy: str) -> None:
+    """Skip the check if a program is not on the PATH."""
+    if shutil.which(program) is None:
+        raise Skipped(f"{program} is missing: {remedy}")
+
+
+def version() -> str:
+    """The changelog begins with the version of the crates and the wheel, and a tag of this commit is of it."""
+    package = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+    heading = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    if heading.split()[0] != package["version"]:
+        raise Failed(f"CHANGELOG.md begins with {heading}, and Cargo.toml has {package['version']}")
+    tags = output("git", "tag", "--points-at", "HEAD", "v*").split()
+    if tags and (tags != [f"v{package['version']}"] or "unreleased" in heading):
+        raise Failed(f"CHANGELOG.md begins with {heading}, and the tag is {' '.join(tags)}")
+    return f"Cargo.toml and CHANGELOG.md have {heading}; the tag is {' '.join(tags) or 'missing'}"
+
+
+def links() -> str:
+    """A reader on a code host can follow the links of the committed pages."""
+    if dead := dead_links_of_repository():
+        raise Failed("\n".join(["these lead to nothing that is committed:", *dead]))
+    return "those of all committed pages lead to committed files and their headings"
+
+
+def workflows() -> str:
+    """actionlint finds no fault in the workflows."""
+    need("go", "https://go.dev/dl (it builds actionlint)")
+    output("make", "check-workflows")
+    return "actionlint finds no fault"
+
+
+def crates() -> str:
+    """Each crate can be packed, and builds from what was packed."""
+    said = output("cargo", "package", "--workspace", "--exclude", "penstock-python")
+    return "packed, and built from that: " + ", ".join(re.findall(r"Verifying (\S+)", said))
+
+
+def sdist() -> str:
+    """The sdist has committed files only, and pip builds it in an environment with nothing else."""
+    for archive in DIST.glob("*.tar.gz"):
+        archive.unlink()
+    # Of a wheel. Nothing is linked into an sdist.
+    shutil.rmtree(ROOT / "target" / "licenses", ignore_errors=True)
+    output("maturin", "sdist", "--out", DIST)
+    [archive] = DIST.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        names = {name.partition("/")[2] for name in files.getnames()}
+    if strays := names - {"PKG-INFO", *output("git", "ls-files").splitlines()}:
+        raise Failed(f"{archive.name} has files that are not committed: {', '.join(sorted(strays))}")
+    with TemporaryDirectory() as folder:
+        output(sys.executable, "-m", "venv", folder)
+        # Compiled in a folder that stays, so that the next run compiles our crates only.
+        bare = ("env", "-u", "VIRTUAL_ENV", "-u", "PYO3_PYTHON", f"CARGO_TARGET_DIR={ROOT}/target/sdist")
+        output(*bare, f"{folder}/bin/pip", "install", archive)
+        said = output(f"{folder}/bin/penstock", "--version")
+    return f"{len(names)} files, all committed; built and installed in a new environment: {said}"
+
+
+def wheel() -> str:
+    """The wheel for this processor is right, and works in a new environment."""
+    return output("make", "wheel").splitlines()[-1]
+
+
+def wheel_for_aarch64() -> str:
+    """The wheel for aarch64, built here by zig, is right."""
+    if not Path(output("rustc", "--print", "target-libdir", "--target", AARCH64)).is_dir():
+        raise Skipped(f"Rust has no standard library for aarch64: rustup target add {AARCH64}")
+    return output("make", "wheel", f"TARGET={AARCH64}").splitlines()[-1]
+
+
+def unpack_debian(folder: Path, *packages: str) -> None:
+    """Unpack Debian's packages for aarch64, with all that they need. Nothing on this machine changes."""
+    apt = folder / "apt"
+    apt.mkdir()
+    (apt / "status").touch()
+    settings = {
+        "APT::Architecture": "arm64",
+        "APT::Architectures": "arm64",
+        "APT::Sandbox::User": "root",
+        "Dir::Cache": apt,
+        "Dir::State": apt,
+        "Dir::State::status": apt / "status",
+    }
+    apt_get = ("apt-get", *(f"-o{name}={value}" for name, value in settings.items()))
+    try:
+        output(*apt_get, "update")
+    except Failed:
+        raise Skipped("apt-get finds no packages for arm64: its sources must be Debian's") from None
+    output(*apt_get, "install", "--download-only", "--yes", "--no-install-recommends", *packages)
+    for package in (apt / "archives").glob("*.deb"):
+        output("dpkg-deb", "--extract", package, folder)
+    # Since Debian 13, packages have their libraries there only.
+    if not (folder / "lib").exists():
+        (folder / "lib").symlink_to("usr/lib")
+
+
+def wheel_in_qemu() -> str:
+    """The wheel for aarch64 with Debian's Python for it: the import, and one pipe."""
+    need("qemu-aarch64", "apt-get install qemu-user")
+    need("apt-get", "it needs a Debian")
+    built = next(DIST.glob("*_aarch64.whl"), None)
+    if built is None:
+        raise Skipped("dist has no wheel for aarch64: see above")
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        unpack_debian(folder, "python3", "libstdc++6")
+        python = ("qemu-aarch64", "-L", folder, folder / "usr/bin/python3")
+        minor = output(*python, "-c", "import sys; print(sys.version_info.minor)")
+        wanted = [f"--platform=manylinux_2_{glibc}_aarch64" for glibc in (17, 28)]
+        wanted += ["--only-binary=:all:", f"--python-version=3.{minor}"]
+        output(sys.executable, "-m", "pip", "install", *wanted, "--target", folder / "packages", built)
+        return output("env", f"PYTHONPATH={folder}/packages", *python, "-c", ONE_PIPE)
+
+
+def descriptions() -> str:
+    """PyPI takes what is in dist, and can show its description."""
+    files = [*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")]
+    output("twine", "check", "--strict", *files)
+    return f"twine finds no fault in {', '.join(file.name for file in files)}"
+
+
+CHECKS = (version, links, workflows, crates, sdist, wheel, wheel_for_aarch64, wheel_in_qemu, descriptions)
+
+
+def main() -> None:
+    checks = {check.__name__: check for check in CHECKS}
+    if unknown := set(sys.argv[1:]) - checks.keys():
+        sys.exit(f"no such check: {', '.join(sorted(unknown))}; there are {', '.join(checks)}")
+    status = 0
+    for name in sys.argv[1:] or checks:
+        print(f"{name}: ", end="", flush=True)
+        try:
+            print("passed:", checks[name]())
+        except Skipped as reason:
+            print("skipped:", reason)
+        except Failed as error:
+            print("FAILED:", error)
+            status = 1
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
