@@ -112,7 +112,7 @@ pub use {
     tee::{
         handle::{Tee, TeeReport},
         outlets::{Forgotten, TeeOutlet},
-        report::{OutletReport, TeeEnd, TeePolicy},
+        report::{OutletReason, OutletReport, TeeEnd, TeePolicy},
     },
     writer::{
         byte_writer::ByteWriter,

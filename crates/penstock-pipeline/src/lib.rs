@@ -45,7 +45,7 @@ pub use {
     sink::Sink,
     source::{Fed, Feed, Source},
     stage::{ChecksumKind, Context, Map, Spaces, Stage},
-    stats::{StageStats, Stats},
+    stats::{Bottleneck, StageStats, Stats},
 };
 
 /// For `fuzz/` alone, which compiles with this cfg. Hidden, because it is not part of the interface.

@@ -1,5 +1,7 @@
 //! Statistics of a pipeline.
 
+use std::fmt;
+
 use crate::latency::Latency;
 use penstock_cpu::AppliedPolicy;
 
@@ -54,35 +56,56 @@ pub struct StageStats {
 impl StageStats {
     /// The share of its workers' time in which they worked. Time after their end does not count, so that a part which
     /// ended long ago does not look idle.
-    fn busy(&self) -> f64 {
+    #[must_use]
+    pub fn busy(&self) -> f64 {
         let [work_ns, lock_ns] = [self.work, self.lock].map(|times| times.mean_ns * times.count as f64);
         let all = work_ns + lock_ns + (self.input_blocked_ns + self.output_blocked_ns) as f64;
         if all > 0.0 { work_ns / all } else { 0.0 }
     }
 }
 
+/// Which part is the slowest. As text, one sentence with its figures.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[non_exhaustive]
+pub enum Bottleneck<'a> {
+    /// Nothing has come through yet.
+    Unknown,
+    /// A part that has worked.
+    Part {
+        /// The one that worked for the largest share of its time.
+        slowest: &'a StageStats,
+        /// The others that have worked.
+        others: Vec<&'a StageStats>,
+    },
+}
+
 impl Stats {
-    /// Names the slowest part, in one sentence with its figures.
-    #[must_use]
-    pub fn bottleneck(&self) -> String {
-        let slowest = self.stages.iter().filter(|stage| stage.work.count > 0);
-        let Some(stage) = slowest.max_by(|a, b| a.busy().total_cmp(&b.busy())) else {
-            return "nothing has come through yet".into();
-        };
-        let workers =
-            if stage.workers == 1 { String::new() } else { format!(" on {} threads", stage.workers) };
-        let others: Vec<_> = self
-            .stages
-            .iter()
-            .filter(|other| other.work.count > 0 && other.name != stage.name)
-            .map(|other| format!("{} {:.0} %", other.name, 100.0 * other.busy()))
-            .collect();
-        let beside = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
-        format!(
-            "{}: busy {:.0} % of its time{workers}, {:.1} µs a chunk (median){beside}",
-            stage.name,
-            100.0 * stage.busy(),
-            stage.work.p50_ns as f64 / 1000.0,
-        )
+    /// Finds the slowest part.
+    pub fn bottleneck(&self) -> Bottleneck<'_> {
+        let at_work = || self.stages.iter().filter(|stage| stage.work.count > 0);
+        match at_work().max_by(|a, b| a.busy().total_cmp(&b.busy())) {
+            None => Bottleneck::Unknown,
+            Some(slowest) => {
+                let others = at_work().filter(|other| other.name != slowest.name).collect();
+                Bottleneck::Part { slowest, others }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Bottleneck<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Part { slowest, others } = self else { return f.write_str("nothing has come through yet") };
+        write!(f, "{}: busy {:.0} % of its time", slowest.name, 100.0 * slowest.busy())?;
+        if slowest.workers != 1 {
+            write!(f, " on {} threads", slowest.workers)?;
+        }
+        write!(f, ", {:.1} µs a chunk (median)", slowest.work.p50_ns as f64 / 1000.0)?;
+        for (index, other) in others.iter().enumerate() {
+            let before = if index == 0 { ";" } else { "," };
+            write!(f, "{before} {} {:.0} %", other.name, 100.0 * other.busy())?;
+        }
+        Ok(())
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn writer_closed(py: Python<'_>, stats: &WriterStats, asked_bytes: Op
         !of_auto && !matches!(reason, Asked | NotAPipe)
     });
     if let Some((transport, reason)) = fell_back {
-        let (transport, reason) = (transport.name(), reason.text());
+        let transport = transport.name();
         log(py, "info", format!("a writer fell back to the transport {transport}: {reason}"))?;
     }
     smaller_pipe(py, "a writer", stats.capacity_bytes, asked_bytes)

@@ -368,7 +368,7 @@ impl Pipeline {
 
     /// The slowest part, in words.
     fn bottleneck(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.read_stats(py)?.bottleneck())
+        Ok(self.read_stats(py)?.bottleneck().to_string())
     }
 }
 

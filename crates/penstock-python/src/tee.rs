@@ -304,7 +304,7 @@ impl TeeOutlet {
     /// Why this method is used.
     #[getter]
     fn reason(&self) -> String {
-        self.0.report().reason()
+        self.0.report().reason().to_string()
     }
 
     fn __repr__(&self) -> String {

@@ -234,7 +234,7 @@ pub(crate) struct WriterStats {
     /// The transport of the last write: ``"write"``, ``"staged"`` or ``"zero-copy"``; None before the first.
     transport: Option<&'static str>,
     /// Why this transport was chosen.
-    reason: &'static str,
+    reason: String,
     /// The size of the pipe in bytes, as granted by the kernel; None if it is not a pipe.
     capacity_bytes: Option<usize>,
     /// Bytes queued since the stream began.
@@ -267,7 +267,9 @@ impl From<penstock_core::WriterStats> for WriterStats {
         let by_name = stats.written_by.iter().map(|(transport, bytes)| (transport.name(), *bytes));
         Self {
             transport: stats.choice.map(|(transport, _)| transport.name()),
-            reason: stats.choice.map_or("nothing was written yet", |(_, reason)| reason.text()),
+            reason: stats
+                .choice
+                .map_or_else(|| "nothing was written yet".into(), |(_, reason)| reason.to_string()),
             capacity_bytes: stats.capacity_bytes,
             bytes_accepted: stats.accepted_bytes,
             bytes_delivered: stats.delivered_bytes,

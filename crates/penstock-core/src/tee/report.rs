@@ -1,5 +1,6 @@
 //! The options of a tee's destinations, and their reports.
 
+use std::fmt;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -100,14 +101,37 @@ impl OutletReport {
 
     /// Why that method.
     #[must_use]
-    pub fn reason(&self) -> String {
-        if let Some(errno) = self.refused {
-            return format!("the system refused tee(2): {errno}");
+    pub fn reason(&self) -> OutletReason {
+        match (self.refused, self.through.map(|through| through.reason)) {
+            (Some(errno), _) => OutletReason::TeeRefused(errno),
+            (None, None) => OutletReason::APipe,
+            (None, Some(MethodReason::APipe)) => OutletReason::NotAPipe,
+            (None, Some(through)) => OutletReason::Through(through),
         }
-        match self.through {
-            None => "the destination is a pipe".into(),
-            Some(Relayed { reason: MethodReason::APipe, .. }) => "the destination is no pipe".into(),
-            Some(through) => through.reason.to_string(),
+    }
+}
+
+/// Why a destination is served by its method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OutletReason {
+    /// The destination is a pipe.
+    APipe,
+    /// The destination is no pipe: its bytes go through one of the tee's.
+    NotAPipe,
+    /// The same, and why bytes leave that pipe as they do.
+    Through(MethodReason),
+    /// The system refused tee(2) with this error.
+    TeeRefused(Errno),
+}
+
+impl fmt::Display for OutletReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::APipe => f.write_str("the destination is a pipe"),
+            Self::NotAPipe => f.write_str("the destination is no pipe"),
+            Self::Through(reason) => reason.fmt(f),
+            Self::TeeRefused(errno) => write!(f, "the system refused tee(2): {errno}"),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use penstock_core::{Error, Pipe, Tee, TeeEnd, TeeOutlet, TeePolicy};
+use penstock_core::{Error, OutletReason, Pipe, Tee, TeeEnd, TeeOutlet, TeePolicy};
 use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
@@ -70,7 +70,7 @@ fn smoke_all_destinations_have_all_bytes() {
         assert!(reader.join().unwrap() == data);
         let outlet = outlet.report();
         assert_eq!((outlet.end, outlet.bytes_delivered), (Some(TeeEnd::SourceEnded), data.len() as u64));
-        assert_eq!((outlet.bytes_lost, outlet.method()), (0, "tee"));
+        assert_eq!((outlet.bytes_lost, outlet.method(), outlet.reason()), (0, "tee", OutletReason::APipe));
     }
 }
 
@@ -405,7 +405,7 @@ fn who_is_removed_has_what_it_had_taken() {
     copy.rewind().unwrap();
     copy.read_to_string(&mut second).unwrap();
     assert_eq!((first.as_str(), second.as_str()), ("both", "both, one"));
-    assert_eq!(file.report().method(), "tee, splice");
+    assert_eq!((file.report().method(), file.report().reason()), ("tee, splice", OutletReason::NotAPipe));
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn stats_name_the_transport_and_its_reason() {
         writer.write(vec![7; bytes], None).unwrap().wait().unwrap();
         let stats = writer.stats();
         let (transport, reason) = stats.choice.unwrap();
-        assert_eq!(transport, expected, "{mode:?} {reader:?} {bytes}: {}", reason.text());
+        assert_eq!(transport, expected, "{mode:?} {reader:?} {bytes}: {reason}");
         assert_eq!(stats.capacity_bytes, Some(1 << 20));
         assert_eq!((stats.accepted_bytes, stats.accepted_items), (bytes as u64, 1));
         assert!(stats.written_by.contains(&(transport, bytes as u64)));

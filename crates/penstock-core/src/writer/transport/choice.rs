@@ -1,5 +1,6 @@
 //! What a write asks for, and which transport was chosen.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::memory::transform::Transform;
@@ -112,11 +113,9 @@ pub enum Reason {
     OurPages,
 }
 
-impl Reason {
-    /// A description.
-    #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Asked => "asked for",
             Self::NotAPipe => "the destination is not a pipe",
             Self::SmallPiece => "auto: small pieces are cheaper to write",
@@ -132,9 +131,11 @@ impl Reason {
             Self::ReaderKeepsUp => "auto: the reader copies what it reads, and keeps up",
             Self::ReaderUnknown => "auto: the reader is not known",
             Self::OurPages => "auto: the bytes are in pages of our own, and the reader copies what it reads",
-        }
+        })
     }
+}
 
+impl Reason {
     /// Why pipes get no pages from this kernel; none if they do.
     pub(crate) fn against_pages() -> Option<Self> {
         match kernel::vmsplice() {
