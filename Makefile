@@ -96,6 +96,7 @@ test-all: docs
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 test test-all: %: $(READY)-% $(READY)-native
 	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
+	cargo test --quiet --package penstock-pipeline --no-default-features --lib
 	$(if $(IN_RELEASE),CARGO_PROFILE_RELEASE_LTO=off cargo test --quiet --package penstock-core --release --lib $(IN_RELEASE))
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
 		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
@@ -147,6 +148,7 @@ check: $(READY)-check $(READY)-native
 	cargo fmt --all --check
 	$(IN_VENV) cargo clippy --quiet --workspace --all-targets -- -D warnings
 	$(IN_VENV) cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
+	cargo clippy --quiet --package penstock-pipeline --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps
 	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps --document-private-items
 	$(IN_VENV) ruff check .

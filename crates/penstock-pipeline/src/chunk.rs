@@ -181,7 +181,7 @@ pub enum Cause {
         /// The limit in bytes.
         limit_bytes: usize,
     },
-    /// A stage or source of the caller's failed.
+    /// A stage or source of the caller's failed, or its codec is not built in.
     Failed(Arc<dyn std::error::Error + Send + Sync>),
     /// A stage or source of the caller's panicked.
     Panicked(String),
@@ -197,6 +197,7 @@ impl Cause {
         match (error.kind(), Errno::from_io_error(&error)) {
             (_, Some(errno)) => Self::Io(errno),
             (io::ErrorKind::UnexpectedEof, _) => Self::Truncated,
+            (io::ErrorKind::Unsupported, _) => Self::failed(error),
             _ => Self::Corrupt(error.to_string().into()),
         }
     }

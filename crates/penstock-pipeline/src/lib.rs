@@ -68,7 +68,7 @@ pub mod fuzzing {
 
     /// Decompresses an asset at once; none if it has more than `most` bytes.
     pub fn whole(codec: Codec, input: &[u8], most: usize) -> Option<io::Result<Vec<u8>>> {
-        match Decoder::new().decode(codec, input, &Pool::new(0), most) {
+        match Decoder::default().decode(codec, input, &Pool::new(0), most) {
             Ok(buffer) => Some(Ok(buffer.to_vec())),
             Err(Undecoded::At { error, .. }) => Some(Err(error)),
             Err(_) => None,

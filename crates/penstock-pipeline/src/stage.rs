@@ -199,6 +199,9 @@ impl Stage {
         if self.workers == 0 {
             return Err(Error::Unsuitable("workers must be at least 1".into()));
         }
+        if let StageKind::Decompress { codec, .. } = &self.kind {
+            codec.check_built_in()?;
+        }
         if let StageKind::Decompress { is_stream, .. } = &mut self.kind
             && *is_stream.get_or_insert(comes_as_stream)
             && self.workers > 1
@@ -282,7 +285,7 @@ fn guarded(
 
 /// Decompresses assets.
 fn decompress(codec: Codec) -> Box<dyn Map> {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::default();
     Box::new(move |chunk: Chunk, context: &mut Context<'_>| {
         let limit_bytes = context.graph.max_chunk_bytes;
         match decoder.decode(codec, &chunk, &context.graph.pool, limit_bytes) {

@@ -1,43 +1,133 @@
-//! libdeflate: whole zlib and gzip members at once.
+//! zlib and gzip: whole members at once by libdeflate, streams by zlib-rs.
 //!
-//! Uses the C interface directly: only its `_ex` functions tell how much of the input a member took, which the usual
-//! wrapper does not pass on.
+//! Uses libdeflate's C interface directly: only its `_ex` functions tell how much of the input a member took, which the
+//! usual wrapper does not pass on.
 
+use std::io::{self, BufRead};
 use std::ptr::NonNull;
 
+use flate2::{Decompress, FlushDecompress, Status};
 use libdeflate_sys as c;
 
-/// Why one attempt with an output of some size did not succeed.
-pub(super) enum Failed {
-    /// The output is too small.
-    NoRoom,
-    /// The asset is invalid, incomplete, or has a wrong checksum. `explain` finds out why.
-    Bad,
+use super::format::{Codec, GZIP_MAGIC, corrupt};
+use super::input::Peeked;
+use super::member::{Failed, Format, Member, Step, Whole, unpack};
+
+/// RFC 1950's largest window, sufficient for every stream.
+const WINDOW_BITS: u8 = 15;
+
+/// The format of RFC 1950.
+pub(super) struct Zlib;
+
+impl Format for Zlib {
+    fn codec(&self) -> Codec {
+        Codec::Zlib
+    }
+
+    fn next_member(
+        &self,
+        _input: &mut Peeked<dyn BufRead + '_>,
+        is_first: bool,
+    ) -> io::Result<Option<Box<dyn Member>>> {
+        Ok(is_first.then(|| Box::new(Decompress::new(true)) as Box<dyn Member>))
+    }
+
+    fn whole(&self) -> Option<Box<dyn Whole>> {
+        Some(Box::new(Unzlib(Inflater::new())))
+    }
+}
+
+/// The format of RFC 1952.
+pub(super) struct Gzip;
+
+impl Format for Gzip {
+    fn codec(&self) -> Codec {
+        Codec::Gzip
+    }
+
+    fn next_member(
+        &self,
+        input: &mut Peeked<dyn BufRead + '_>,
+        is_first: bool,
+    ) -> io::Result<Option<Box<dyn Member>>> {
+        let is_next = is_first || input.peek(GZIP_MAGIC.len())? == GZIP_MAGIC;
+        Ok(is_next.then(|| Box::new(Decompress::new_gzip(WINDOW_BITS)) as Box<dyn Member>))
+    }
+
+    fn whole(&self) -> Option<Box<dyn Whole>> {
+        Some(Box::new(Gunzip(Inflater::new())))
+    }
+}
+
+impl Member for Decompress {
+    fn read(
+        &mut self,
+        input: &mut dyn BufRead,
+        output: &mut [u8],
+        has_more: &mut bool,
+    ) -> io::Result<(usize, bool)> {
+        unpack(input, output, has_more, |from, to| inflate(self, from, to))
+    }
+}
+
+fn inflate(state: &mut Decompress, input: &[u8], output: &mut [u8]) -> io::Result<Step> {
+    let before = (state.total_in(), state.total_out());
+    let status = state
+        .decompress(input, output, FlushDecompress::None)
+        .map_err(|error| corrupt(error.message().unwrap_or("its checksum or its data are wrong")))?;
+    let (taken, given) = ((state.total_in() - before.0) as usize, (state.total_out() - before.1) as usize);
+    Ok(Step { taken, given, has_ended: status == Status::StreamEnd })
+}
+
+struct Unzlib(Inflater);
+
+impl Whole for Unzlib {
+    fn decode(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
+        self.0.inflate(Wrapper::Zlib, asset, output).map(|(_, written)| written)
+    }
+}
+
+struct Gunzip(Inflater);
+
+impl Whole for Gunzip {
+    /// RFC 1952, 2.3.1: the last four bytes are the size, if there is one member and it is below 4 GiB.
+    fn claimed_bytes(&self, asset: &[u8]) -> Option<u64> {
+        asset.last_chunk().copied().map(u32::from_le_bytes).map(u64::from)
+    }
+
+    fn decode(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
+        let (mut from, mut to) = (0, 0);
+        while from == 0 || asset[from..].starts_with(&GZIP_MAGIC) {
+            let (read, written) = self.0.inflate(Wrapper::Gzip, &asset[from..], &mut output[to..])?;
+            (from, to) = (from + read, to + written);
+        }
+        Ok(to)
+    }
 }
 
 /// How many bytes a complete member took of the input, and gave.
 type Inflated = Result<(usize, usize), Failed>;
 
 /// A decompressor, reusable for any number of members.
-pub(crate) struct Inflater(NonNull<c::libdeflate_decompressor>);
+struct Inflater(NonNull<c::libdeflate_decompressor>);
 
 // SAFETY: it is memory that only its owner reaches.
 unsafe impl Send for Inflater {}
 
 /// What surrounds the DEFLATE data of a member.
-pub(crate) enum Wrapper {
+enum Wrapper {
     Zlib,
     Gzip,
 }
 
 impl Inflater {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         // SAFETY: takes nothing; null stands for no memory.
         let raw = unsafe { c::libdeflate_alloc_decompressor() };
         Self(NonNull::new(raw).expect("there is memory for a decompressor (12 KiB)"))
     }
 
-    pub(crate) fn inflate(&mut self, wrapper: Wrapper, input: &[u8], output: &mut [u8]) -> Inflated {
+    fn inflate(&mut self, wrapper: Wrapper, input: &[u8], output: &mut [u8]) -> Inflated {
         let decompress = match wrapper {
             Wrapper::Zlib => c::libdeflate_zlib_decompress_ex,
             Wrapper::Gzip => c::libdeflate_gzip_decompress_ex,

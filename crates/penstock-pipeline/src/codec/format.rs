@@ -9,13 +9,13 @@ pub enum Codec {
     /// Recognised by the first bytes.
     #[default]
     Auto,
-    /// RFC 1950.
+    /// RFC 1950; with the feature `deflate`.
     Zlib,
-    /// RFC 1952, any number of members.
+    /// RFC 1952, any number of members; with the feature `deflate`.
     Gzip,
-    /// RFC 8878, any number of frames.
+    /// RFC 8878, any number of frames; with the feature `zstd`.
     Zstd,
-    /// LZ4 frames, any number; not the legacy format.
+    /// LZ4 frames, any number; not the legacy format; with the feature `lz4`.
     Lz4,
 }
 

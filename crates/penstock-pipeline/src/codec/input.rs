@@ -8,21 +8,24 @@ use super::format::truncated;
 const LOOK_BYTES: usize = 18;
 
 /// A reader whose next few bytes can be inspected, even if they arrive one by one.
-pub(crate) struct Peeked<R> {
-    pub(super) inner: R,
+pub(crate) struct Peeked<R: ?Sized> {
     ahead: [u8; LOOK_BYTES],
     /// The part of `ahead` that is not consumed yet.
     from: usize,
     to: usize,
     /// Bytes consumed so far.
     pub(super) taken_bytes: u64,
+    /// Last, so that it can be a trait object.
+    pub(super) inner: R,
 }
 
 impl<R: BufRead> Peeked<R> {
     pub(crate) fn new(inner: R) -> Self {
-        Self { inner, ahead: [0; LOOK_BYTES], from: 0, to: 0, taken_bytes: 0 }
+        Self { ahead: [0; LOOK_BYTES], from: 0, to: 0, taken_bytes: 0, inner }
     }
+}
 
+impl<R: BufRead + ?Sized> Peeked<R> {
     /// Returns the next bytes; fewer than `bytes` only at the end.
     pub(crate) fn peek(&mut self, bytes: usize) -> io::Result<&[u8]> {
         self.ahead.copy_within(self.from..self.to, 0);
@@ -43,12 +46,12 @@ impl<R: BufRead> Peeked<R> {
 
     /// Skips that many bytes; an error if there are fewer.
     pub(crate) fn skip(&mut self, bytes: u64) -> io::Result<()> {
-        let skipped = io::copy(&mut self.by_ref().take(bytes), &mut io::sink())?;
+        let skipped = io::copy(&mut Read::take(&mut *self, bytes), &mut io::sink())?;
         if skipped == bytes { Ok(()) } else { Err(truncated()) }
     }
 }
 
-impl<R: BufRead> BufRead for Peeked<R> {
+impl<R: BufRead + ?Sized> BufRead for Peeked<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.from < self.to { Ok(&self.ahead[self.from..self.to]) } else { self.inner.fill_buf() }
     }
@@ -63,7 +66,7 @@ impl<R: BufRead> BufRead for Peeked<R> {
     }
 }
 
-impl<R: BufRead> Read for Peeked<R> {
+impl<R: BufRead + ?Sized> Read for Peeked<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.fill_buf()?.read(buffer)?;
         self.consume(bytes);

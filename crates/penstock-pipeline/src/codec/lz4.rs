@@ -8,7 +8,9 @@ use std::io::{self, BufRead};
 use lz4_flex::block::decompress_into_with_dict;
 use twox_hash::XxHash32;
 
-use super::format::corrupt;
+use super::format::{Codec, LZ4_MAGIC, corrupt, is_skippable, truncated};
+use super::input::Peeked;
+use super::member::{Format, Member};
 
 /// Linked blocks refer to at most so many earlier bytes.
 const WINDOW_BYTES: usize = 64 << 10;
@@ -16,8 +18,58 @@ const WINDOW_BYTES: usize = 64 << 10;
 /// Set in the size of an uncompressed block.
 const UNCOMPRESSED: u32 = 1 << 31;
 
+/// The format.
+pub(super) struct Lz4;
+
+impl Format for Lz4 {
+    fn codec(&self) -> Codec {
+        Codec::Lz4
+    }
+
+    fn next_member(
+        &self,
+        input: &mut Peeked<dyn BufRead + '_>,
+        _is_first: bool,
+    ) -> io::Result<Option<Box<dyn Member>>> {
+        loop {
+            let start = input.peek(8)?;
+            if start.is_empty() {
+                return Ok(None);
+            }
+            let magic = start.first_chunk().copied().map(u32::from_le_bytes).ok_or_else(truncated)?;
+            if magic == LZ4_MAGIC {
+                return Ok(Some(Box::new(Frame::begin(input)?)));
+            }
+            if !is_skippable(magic) {
+                return Err(corrupt("it is no lz4 frame"));
+            }
+            let size = start[4..].first_chunk().copied().map(u32::from_le_bytes).ok_or_else(truncated)?;
+            input.skip(8 + u64::from(size))?;
+        }
+    }
+}
+
+impl Member for Frame {
+    fn read(
+        &mut self,
+        input: &mut dyn BufRead,
+        output: &mut [u8],
+        _has_more: &mut bool,
+    ) -> io::Result<(usize, bool)> {
+        while self.from == self.to {
+            if !self.next_block(input)? {
+                return Ok((0, true));
+            }
+        }
+        let bytes = output.len().min(self.to - self.from);
+        output[..bytes].copy_from_slice(&self.block[self.from..self.from + bytes]);
+        self.from += bytes;
+        Ok((bytes, false))
+    }
+}
+
 /// A frame in progress, with a buffer of one block.
-pub(super) struct Lz4Frame {
+struct Frame {
     flags: u8,
     max_block_bytes: usize,
     /// Bytes of content still to come, if the frame tells.
@@ -33,7 +85,7 @@ pub(super) struct Lz4Frame {
     window: Vec<u8>,
 }
 
-impl Lz4Frame {
+impl Frame {
     const INDEPENDENT: u8 = 1 << 5;
     const BLOCK_CHECKSUMS: u8 = 1 << 4;
     const CONTENT_SIZE: u8 = 1 << 3;
@@ -41,7 +93,7 @@ impl Lz4Frame {
     const DICTIONARY: u8 = 1;
 
     /// Reads the header of a frame, magic number included.
-    pub(super) fn begin(input: &mut impl BufRead) -> io::Result<Self> {
+    fn begin(input: &mut (impl BufRead + ?Sized)) -> io::Result<Self> {
         let _magic = number(input)?;
         let mut header = vec![0; 2];
         input.read_exact(&mut header)?;
@@ -91,21 +143,8 @@ impl Lz4Frame {
         self.flags & flag != 0
     }
 
-    /// Decompresses some bytes. Also returns whether the frame has ended.
-    pub(super) fn read(&mut self, input: &mut impl BufRead, output: &mut [u8]) -> io::Result<(usize, bool)> {
-        while self.from == self.to {
-            if !self.next_block(input)? {
-                return Ok((0, true));
-            }
-        }
-        let bytes = output.len().min(self.to - self.from);
-        output[..bytes].copy_from_slice(&self.block[self.from..self.from + bytes]);
-        self.from += bytes;
-        Ok((bytes, false))
-    }
-
     /// Decompresses the next block. Returns false at the end of the frame.
-    fn next_block(&mut self, input: &mut impl BufRead) -> io::Result<bool> {
+    fn next_block(&mut self, input: &mut (impl BufRead + ?Sized)) -> io::Result<bool> {
         let size = number(input)?;
         if size == 0 {
             return self.end(input).map(|()| false);
@@ -148,7 +187,7 @@ impl Lz4Frame {
         self.window.extend_from_slice(last);
     }
 
-    fn end(&mut self, input: &mut impl BufRead) -> io::Result<()> {
+    fn end(&mut self, input: &mut (impl BufRead + ?Sized)) -> io::Result<()> {
         if self.has(Self::CONTENT_CHECKSUM) && number(input)? != self.content.finish_32() {
             return Err(corrupt("the checksum of its content is wrong"));
         }
@@ -161,7 +200,7 @@ impl Lz4Frame {
     }
 }
 
-fn number(input: &mut impl BufRead) -> io::Result<u32> {
+fn number(input: &mut (impl BufRead + ?Sized)) -> io::Result<u32> {
     let mut bytes = [0; 4];
     input.read_exact(&mut bytes)?;
     Ok(u32::from_le_bytes(bytes))

@@ -11,16 +11,25 @@
 //!
 //! An empty asset is truncated in every format.
 
+// What a format needs is unused without it.
+#![cfg_attr(not(all(feature = "deflate", feature = "lz4", feature = "zstd")), allow(dead_code))]
+
+#[cfg(feature = "deflate")]
 mod deflate;
 mod format;
 mod input;
+#[cfg(feature = "lz4")]
 mod lz4;
+mod member;
 mod members;
+mod table;
 mod whole;
+#[cfg(feature = "zstd")]
+mod zstd;
 
 pub use format::Codec;
 pub(crate) use members::Members;
 pub(crate) use whole::{Decoder, Undecoded};
 
-#[cfg(test)]
+#[cfg(all(test, feature = "deflate", feature = "lz4", feature = "zstd"))]
 mod tests;

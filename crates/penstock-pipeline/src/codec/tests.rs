@@ -49,7 +49,7 @@ const ALL: [(Codec, Pack); 4] =
     [(Codec::Zlib, zlib), (Codec::Gzip, gzip), (Codec::Zstd, zstd), (Codec::Lz4, lz4)];
 
 fn whole(codec: Codec, asset: &[u8]) -> Result<Vec<u8>, Undecoded> {
-    Decoder::new().decode(codec, asset, &Pool::new(0), MAX).map(|buffer| buffer.to_vec())
+    Decoder::default().decode(codec, asset, &Pool::new(0), MAX).map(|buffer| buffer.to_vec())
 }
 
 /// As a stream, in input of so many bytes at a time.
@@ -157,7 +157,7 @@ fn a_bomb_is_refused_and_what_just_fits_is_not() {
     let pool = Pool::new(0);
     for (codec, pack) in ALL {
         let asset = pack(&zeros);
-        let mut decoder = Decoder::new();
+        let mut decoder = Decoder::default();
         for max in [1, 100_000, zeros.len() - 1] {
             let refused = decoder.decode(codec, &asset, &pool, max);
             assert!(matches!(refused, Err(Undecoded::TooLarge)), "{codec:?} {max} {refused:?}");

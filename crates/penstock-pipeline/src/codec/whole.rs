@@ -2,13 +2,12 @@
 
 use std::io::{self, Read};
 
-use rustix::io::Errno;
-use zstd::zstd_safe::{self, DCtx};
-
-use super::deflate::{Failed, Inflater, Wrapper};
-use super::format::{Codec, GZIP_MAGIC, corrupt, truncated};
+use super::format::{Codec, corrupt, truncated};
+use super::member::{Failed, Whole};
 use super::members::Members;
+use super::table::format_of;
 use penstock_core::{Buffer, Pool};
+use rustix::io::Errno;
 
 /// A size in a header is trusted up to `BELIEVED_RATIO` times the input plus `BELIEVED_BYTES`, for a header may claim
 /// anything. Beyond that the output grows as needed. Texts and textures are compressed 2 to 20 times.
@@ -17,9 +16,6 @@ const BELIEVED_BYTES: usize = 1 << 20;
 
 /// How much larger the next attempt is when there was no room. Four, for an attempt throws away what the last one did.
 const GROWTH: usize = 4;
-
-/// zstd_errors.h: "this list is guaranteed stable" for these.
-const DESTINATION_TOO_SMALL: usize = 70;
 
 /// Why an asset could not be decompressed, and at which of its bytes that showed.
 #[derive(Debug)]
@@ -31,18 +27,15 @@ pub(crate) enum Undecoded {
 
 /// Decompresses one asset after another. libdeflate for zlib and gzip: it needs less than half of the time of zlib-rs on assets of
 /// 64 KiB (140 µs against 330: `benches/pipeline.rs`, 2-core x86-64 virtual machine, 2026-11-21), which streams are left to.
+#[derive(Default)]
 pub(crate) struct Decoder {
-    inflater: Inflater,
-    zstd: DCtx<'static>,
+    /// One of each format that came.
+    contexts: Vec<(Codec, Box<dyn Whole>)>,
     /// How large the last asset was: the next is often like it.
     last_bytes: usize,
 }
 
 impl Decoder {
-    pub(crate) fn new() -> Self {
-        Self { inflater: Inflater::new(), zstd: DCtx::create(), last_bytes: 0 }
-    }
-
     /// Decompresses all of an asset, of which at most `max_bytes` may come.
     pub(crate) fn decode(
         &mut self,
@@ -52,12 +45,15 @@ impl Decoder {
         max_bytes: usize,
     ) -> Result<Buffer, Undecoded> {
         let start = &asset[..asset.len().min(4)];
-        let settled = codec.settled(start).map_err(|error| Undecoded::At { byte: 0, error })?;
-        let mut room = self.first_room(settled, asset).clamp(1, max_bytes.max(1));
+        let at_start = |error| Undecoded::At { byte: 0, error };
+        let settled = codec.settled(start).map_err(at_start)?;
+        let last_bytes = self.last_bytes;
+        let whole = self.context(settled).map_err(at_start)?;
+        let mut room = first_room(whole.claimed_bytes(asset), last_bytes, asset).clamp(1, max_bytes.max(1));
         loop {
             let mut buffer = pool.take(room).map_err(Undecoded::NoMemory)?;
             let available = buffer.capacity().min(max_bytes);
-            match self.attempt(settled, asset, &mut buffer.space_mut()[..available]) {
+            match whole.decode(asset, &mut buffer.space_mut()[..available]) {
                 Ok(bytes) => {
                     self.last_bytes = bytes;
                     buffer.set_len(bytes);
@@ -70,61 +66,42 @@ impl Decoder {
         }
     }
 
-    fn first_room(&self, codec: Codec, asset: &[u8]) -> usize {
-        let believed = asset.len().saturating_mul(BELIEVED_RATIO).saturating_add(BELIEVED_BYTES);
-        let claim = match codec {
-            // RFC 1952, 2.3.1: the last four bytes are the size, if there is one member and it is below 4 GiB.
-            Codec::Gzip => asset.last_chunk().copied().map(u32::from_le_bytes).map(u64::from),
-            Codec::Zstd => zstd_safe::get_frame_content_size(asset).ok().flatten(),
-            _ => None,
+    fn context(&mut self, codec: Codec) -> io::Result<&mut dyn Whole> {
+        let index = match self.contexts.iter().position(|(of, _)| *of == codec) {
+            Some(index) => index,
+            None => {
+                let whole = format_of(codec)?.whole().unwrap_or_else(|| Box::new(ByMembers(codec)));
+                self.contexts.push((codec, whole));
+                self.contexts.len() - 1
+            }
         };
-        match claim {
-            Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX).min(believed),
-            None => self.last_bytes.max(asset.len().saturating_mul(2)).min(believed),
-        }
+        Ok(&mut *self.contexts[index].1)
     }
+}
 
-    /// Returns how many bytes came out.
-    fn attempt(&mut self, codec: Codec, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
-        match codec {
-            Codec::Zlib => self.inflater.inflate(Wrapper::Zlib, asset, output).map(|(_, written)| written),
-            Codec::Gzip => self.gunzip(asset, output),
-            Codec::Zstd => self.unpack_zstd(asset, output),
-            Codec::Lz4 | Codec::Auto => stream(codec, asset, output),
-        }
-    }
-
-    fn gunzip(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
-        let (mut from, mut to) = (0, 0);
-        while from == 0 || asset[from..].starts_with(&GZIP_MAGIC) {
-            let (read, written) = self.inflater.inflate(Wrapper::Gzip, &asset[from..], &mut output[to..])?;
-            (from, to) = (from + read, to + written);
-        }
-        Ok(to)
-    }
-
-    fn unpack_zstd(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
-        if asset.is_empty() {
-            return Err(Failed::Bad);
-        }
-        self.zstd.decompress(output, asset).map_err(|code| {
-            self.zstd = DCtx::create(); // one that has failed is of no further use
-            if 0usize.wrapping_sub(code) == DESTINATION_TOO_SMALL { Failed::NoRoom } else { Failed::Bad }
-        })
+fn first_room(claim: Option<u64>, last_bytes: usize, asset: &[u8]) -> usize {
+    let believed = asset.len().saturating_mul(BELIEVED_RATIO).saturating_add(BELIEVED_BYTES);
+    match claim {
+        Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX).min(believed),
+        None => last_bytes.max(asset.len().saturating_mul(2)).min(believed),
     }
 }
 
 /// Decompresses with the streaming decoder.
-fn stream(codec: Codec, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
-    let mut members = Members::new(codec, asset);
-    let mut bytes = 0;
-    loop {
-        match members.read(&mut output[bytes..]).map_err(|_| Failed::Bad)? {
-            0 if bytes == output.len() && !matches!(members.read(&mut [0]), Ok(0)) => {
-                return Err(Failed::NoRoom);
+struct ByMembers(Codec);
+
+impl Whole for ByMembers {
+    fn decode(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
+        let mut members = Members::new(self.0, asset);
+        let mut bytes = 0;
+        loop {
+            match members.read(&mut output[bytes..]).map_err(|_| Failed::Bad)? {
+                0 if bytes == output.len() && !matches!(members.read(&mut [0]), Ok(0)) => {
+                    return Err(Failed::NoRoom);
+                }
+                0 => return Ok(bytes),
+                more => bytes += more,
             }
-            0 => return Ok(bytes),
-            more => bytes += more,
         }
     }
 }
