@@ -5,9 +5,10 @@
 mod level;
 mod placement;
 
-pub use level::{Priority, SchedulingClass};
-pub use placement::Near;
+pub use level::{Priority, PriorityNote, SchedulingClass};
+pub use placement::{Near, NotNear, PlacementNote};
 
+use std::fmt;
 use std::io;
 
 use crate::sched;
@@ -53,7 +54,29 @@ pub struct AppliedPolicy {
     /// The CPUs that the thread may run on.
     pub cpus: Vec<usize>,
     /// What was refused, why, and by which limit. After [`ThreadPolicy::apply_and_try_undo`], also what cannot be undone.
-    pub notes: Vec<String>,
+    pub notes: Vec<PolicyNote>,
+}
+
+/// Something that a thread did not get of a policy, and why. As text, one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyNote {
+    /// Of the priority.
+    Priority(PriorityNote),
+    /// Of the CPUs.
+    Placement(PlacementNote),
+    /// What [`restore`](AppliedPolicy::restore) would not get.
+    CannotUndo(Box<Self>),
+}
+
+impl fmt::Display for PolicyNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Priority(note) => note.fmt(f),
+            Self::Placement(note) => note.fmt(f),
+            Self::CannotUndo(note) => write!(f, "it cannot be undone: {note}"),
+        }
+    }
 }
 
 /// Starts a thread, runs the work on it, and returns the result.
@@ -88,10 +111,10 @@ impl ThreadPolicy {
 
     /// Applies the policy to the calling thread, as far as the system grants it.
     pub fn apply(&self) -> AppliedPolicy {
-        let mut notes = Vec::new();
-        level::apply(self.priority, self.nice, &mut notes);
-        placement::apply(self.cpus.as_deref(), self.near, &mut notes);
-        AppliedPolicy { notes, ..AppliedPolicy::of_this_thread() }
+        let (mut of_priority, mut of_placement) = (Vec::new(), Vec::new());
+        level::apply(self.priority, self.nice, &mut of_priority);
+        placement::apply(self.cpus.as_deref(), self.near, &mut of_placement);
+        AppliedPolicy { notes: joined(of_priority, of_placement), ..AppliedPolicy::of_this_thread() }
     }
 
     /// Applies the policy as [`apply`](Self::apply) does, and tests on another thread whether it can be undone.
@@ -138,21 +161,26 @@ impl AppliedPolicy {
     /// Applies this policy to the calling thread, as far as the system grants it.
     pub fn restore(&self) -> Self {
         let now = Self::of_this_thread();
-        let mut notes = Vec::new();
+        let (mut of_priority, mut of_placement) = (Vec::new(), Vec::new());
         if self.nice != now.nice {
-            level::set_nice(self.nice, &format!("nice {}", self.nice), &mut notes);
+            level::set_nice(self.nice, None, &mut of_priority);
         }
-        level::set_class(self.scheduling_class, &mut notes);
+        level::set_class(self.scheduling_class, &mut of_priority);
         if self.cpus != now.cpus {
-            placement::set_cpus(&self.cpus, &mut notes);
+            placement::set_cpus(&self.cpus, &mut of_placement);
         }
-        Self { notes, ..Self::of_this_thread() }
+        Self { notes: joined(of_priority, of_placement), ..Self::of_this_thread() }
     }
+}
+
+fn joined(of_priority: Vec<PriorityNote>, of_placement: Vec<PlacementNote>) -> Vec<PolicyNote> {
+    let of_placement = of_placement.into_iter().map(PolicyNote::Placement);
+    of_priority.into_iter().map(PolicyNote::Priority).chain(of_placement).collect()
 }
 
 /// What the calling thread, which has `applied` now, could not have again of `before`. It is tried, not predicted: whether a
 /// capability counts depends on the user namespace, and a sandbox may refuse what the limits allow.
-fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy, run: RunOnThread) -> Vec<String> {
+fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy, run: RunOnThread) -> Vec<PolicyNote> {
     if (applied.nice, applied.scheduling_class, &applied.cpus)
         == (before.nice, before.scheduling_class, &before.cpus)
     {
@@ -161,7 +189,7 @@ fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy, run: RunOnThread) -
     let before = before.clone();
     // A thread starts with the policy of the one that started it.
     let notes = run(Box::new(move || before.restore())).map_or_else(|_| Vec::new(), |tried| tried.notes);
-    notes.into_iter().map(|note| format!("it cannot be undone: {note}")).collect()
+    notes.into_iter().map(|note| PolicyNote::CannotUndo(Box::new(note))).collect()
 }
 
 /// Makes the calling thread wait its turn when it is woken.

@@ -191,7 +191,7 @@ impl AppliedPolicy {
     /// What was refused, why, and by which limit. From ``penstock.cpu``, also what cannot be undone.
     #[getter]
     fn notes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.0.notes)
+        PyTuple::new(py, self.0.notes.iter().map(ToString::to_string))
     }
 
     /// Apply all this to the calling thread again.

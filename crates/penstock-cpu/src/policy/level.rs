@@ -1,5 +1,8 @@
 //! Levels of priority, and the niceness and scheduling class that make them.
 
+use std::fmt;
+use std::io;
+
 use rustix::process::{Resource, getrlimit};
 
 use crate::sched;
@@ -164,14 +167,86 @@ impl SchedulingClass {
     }
 }
 
-pub(super) fn apply(level: Option<Priority>, nice: Option<i32>, notes: &mut Vec<String>) {
+/// What a thread did not get of a priority, and why. As text, one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PriorityNote {
+    /// The system refused the niceness.
+    Nice {
+        /// The level that it belongs to; none if the niceness itself was asked for.
+        level: Option<Priority>,
+        /// The niceness.
+        nice: i32,
+        /// That of the thread.
+        before: i32,
+        /// Its limit, `RLIMIT_NICE`; 40 if it has none.
+        limit: u64,
+        /// The lowest that the limit allows, if it was taken instead.
+        instead: Option<i32>,
+        /// The system's error number.
+        os_error: i32,
+    },
+    /// The system refused the scheduling class.
+    Class {
+        /// The class.
+        class: SchedulingClass,
+        /// That of the thread.
+        before: SchedulingClass,
+        /// The value that `RLIMIT_RTPRIO` would have to have, or `RLIMIT_NICE` to leave the class idle, and the value that it has;
+        /// none where no limit matters.
+        limits: Option<(i32, u64)>,
+        /// The system's error number.
+        os_error: i32,
+    },
+}
+
+impl fmt::Display for PriorityNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Nice { level, nice, before, limit, instead, os_error } => {
+                match level {
+                    Some(level) => write!(f, "priority {} (nice {nice})", level.name())?,
+                    None => write!(f, "nice {nice}")?,
+                }
+                let (why, needed) = (io::Error::from_raw_os_error(os_error), 20 - nice);
+                write!(
+                    f,
+                    " was refused: {why}: below nice {before} takes CAP_SYS_NICE or an RLIMIT_NICE of {needed}"
+                )?;
+                match lowest_nice(limit) {
+                    lowest @ ..20 => write!(f, "; it is {limit}, which allows from {lowest}")?,
+                    _ => write!(f, "; it is {limit}, which allows none below")?,
+                }
+                instead.map_or(Ok(()), |nice| write!(f, "; nice {nice} was taken instead"))
+            }
+            Self::Class { class, before, limits, os_error } => {
+                let why = io::Error::from_raw_os_error(os_error);
+                write!(
+                    f,
+                    "scheduling class {} instead of {} was refused: {why}",
+                    class.name(),
+                    before.name()
+                )?;
+                let Some((needed, limit)) = limits else { return Ok(()) };
+                match class {
+                    SchedulingClass::Fifo(_) | SchedulingClass::RoundRobin(_) => {
+                        write!(f, ": it takes CAP_SYS_NICE or an RLIMIT_RTPRIO of {needed}; it is {limit}")
+                    }
+                    _ => write!(
+                        f,
+                        ": leaving the class idle takes CAP_SYS_NICE or an RLIMIT_NICE of {needed}; it is {limit}"
+                    ),
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn apply(level: Option<Priority>, nice: Option<i32>, notes: &mut Vec<PriorityNote>) {
     // Niceness first: whether a thread may leave the class idle depends on it (sched(7)).
     match (nice, level) {
-        (Some(nice), _) => set_nice(nice, &format!("nice {nice}"), notes),
-        (None, Some(level)) => {
-            let name = format!("priority {} (nice {})", level.name(), level.nice());
-            set_nice(level.nice(), &name, notes);
-        }
+        (Some(nice), _) => set_nice(nice, None, notes),
+        (None, Some(level)) => set_nice(level.nice(), Some(level), notes),
         (None, None) => {}
     }
     if let Some(level) = level {
@@ -180,49 +255,39 @@ pub(super) fn apply(level: Option<Priority>, nice: Option<i32>, notes: &mut Vec<
 }
 
 /// Sets the niceness, or what of it the limit allows.
-pub(super) fn set_nice(nice: i32, name: &str, notes: &mut Vec<String>) {
+pub(super) fn set_nice(nice: i32, level: Option<Priority>, notes: &mut Vec<PriorityNote>) {
     let Err(errno) = sched::set_nice(nice) else { return };
     let before = sched::nice().unwrap_or(0);
     let limit = limit(Resource::Nice);
     let lowest = lowest_nice(limit);
     let instead = (lowest < before && sched::set_nice(lowest).is_ok()).then_some(lowest);
-    let outcome = instead.map_or_else(String::new, |nice| format!("; nice {nice} was taken instead"));
-    let allows = if lowest < 20 { format!("from {lowest}") } else { "none below".into() };
-    notes.push(format!(
-        "{name} was refused: {errno}: below nice {before} takes CAP_SYS_NICE or an RLIMIT_NICE of {}; it is {limit}, which \
-         allows {allows}{outcome}",
-        20 - nice
-    ));
+    let os_error = errno.raw_os_error();
+    notes.push(PriorityNote::Nice { level, nice, before, limit, instead, os_error });
 }
 
 /// Sets the class, if the thread is not of it.
-pub(super) fn set_class(class: SchedulingClass, notes: &mut Vec<String>) {
+pub(super) fn set_class(class: SchedulingClass, notes: &mut Vec<PriorityNote>) {
     let before = SchedulingClass::of_this_thread();
     if class == before {
         return;
     }
     let (policy, static_priority) = class.for_the_kernel();
     if let Err(errno) = sched::set_scheduler(policy, static_priority) {
-        let wish = format!("scheduling class {} instead of {}", class.name(), before.name());
-        notes.push(format!("{wish} was refused: {errno}{}", needs(class, before)));
+        let (limits, os_error) = (limits(class, before), errno.raw_os_error());
+        notes.push(PriorityNote::Class { class, before, limits, os_error });
     }
 }
 
 /// What the kernel asks of a thread that leaves one class for another: sched(7), "Privileges and resource limits".
-fn needs(class: SchedulingClass, before: SchedulingClass) -> String {
+fn limits(class: SchedulingClass, before: SchedulingClass) -> Option<(i32, u64)> {
     match class {
         SchedulingClass::Fifo(priority) | SchedulingClass::RoundRobin(priority) => {
-            let limit = limit(Resource::Rtprio);
-            format!(": it takes CAP_SYS_NICE or an RLIMIT_RTPRIO of {priority}; it is {limit}")
+            Some((priority, limit(Resource::Rtprio)))
         }
         _ if before == SchedulingClass::Idle => {
-            let wanted = 20 - sched::nice().unwrap_or(0);
-            let limit = limit(Resource::Nice);
-            format!(
-                ": leaving the class idle takes CAP_SYS_NICE or an RLIMIT_NICE of {wanted}; it is {limit}"
-            )
+            Some((20 - sched::nice().unwrap_or(0), limit(Resource::Nice)))
         }
-        _ => String::new(),
+        _ => None,
     }
 }
 

@@ -1,5 +1,8 @@
 //! Where a thread may run.
 
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
 use std::process;
 use std::sync::{Arc, Mutex};
 
@@ -15,16 +18,102 @@ pub enum Near {
     Cpu(usize),
 }
 
-impl Near {
-    fn name(self) -> String {
+/// What a thread did not get of a placement, and why. As text, one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlacementNote {
+    /// The system refused CPUs.
+    Cpus {
+        /// Those that it refused.
+        cpus: BTreeSet<usize>,
+        /// All that it allows the thread.
+        allowed: BTreeSet<usize>,
+        /// Its error number; none if they are not available here.
+        os_error: Option<i32>,
+    },
+    /// There is nowhere to be near.
+    Near {
+        /// What was asked for.
+        near: Near,
+        /// Why.
+        why: NotNear,
+    },
+    /// No L3 cache of the CPU is known: its package was taken for it.
+    PackageTaken {
+        /// What was asked for.
+        near: Near,
+        /// The CPU.
+        cpu: usize,
+    },
+}
+
+/// Why a thread cannot be near another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotNear {
+    /// The system does not tell where the other runs, by this error number.
+    Refused(i32),
+    /// Nothing tells where the other runs.
+    Unknown,
+    /// The CPU is not online.
+    Offline(usize),
+    /// None of the CPUs that share the cache may be used.
+    Elsewhere {
+        /// Those that share the cache.
+        sharing: BTreeSet<usize>,
+        /// Those that may be used.
+        usable: BTreeSet<usize>,
+        /// Whether the policy has them. Otherwise they are those that the system allows.
+        is_asked_for: bool,
+    },
+}
+
+impl fmt::Display for PlacementNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Thread(id) => format!("near thread {id}"),
-            Self::Cpu(cpu) => format!("near CPU {cpu}"),
+            Self::Cpus { cpus, allowed, os_error } => {
+                write!(f, "CPUs {} were refused: ", as_list(cpus))?;
+                match os_error {
+                    Some(number) => io::Error::from_raw_os_error(*number).fmt(f)?,
+                    None => f.write_str("they are not available here")?,
+                }
+                write!(f, ": the system allows {}", as_list(allowed))
+            }
+            Self::Near { near, why } => write!(f, "{near} was refused: {why}"),
+            Self::PackageTaken { near, cpu } => {
+                write!(f, "{near}: no L3 cache of CPU {cpu} is known, its package was taken for it")
+            }
         }
     }
+}
 
+impl fmt::Display for NotNear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(os_error) => io::Error::from_raw_os_error(*os_error).fmt(f),
+            Self::Unknown => f.write_str("nothing tells where it runs"),
+            Self::Offline(cpu) => write!(f, "CPU {cpu} is not online"),
+            Self::Elsewhere { sharing, usable, is_asked_for } => {
+                let (sharing, usable) = (as_list(sharing), as_list(usable));
+                let name = if *is_asked_for { "asked for" } else { "allowed" };
+                write!(f, "CPUs {sharing} share its cache, but only {usable} are {name}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thread(id) => write!(f, "near thread {id}"),
+            Self::Cpu(cpu) => write!(f, "near CPU {cpu}"),
+        }
+    }
+}
+
+impl Near {
     /// The CPU to be near to.
-    fn cpu(self) -> Result<usize, String> {
+    fn cpu(self) -> Result<usize, NotNear> {
         match self {
             Self::Cpu(cpu) => Ok(cpu),
             Self::Thread(id) => cpu_of(i32::try_from(id).unwrap_or(i32::MAX)),
@@ -32,11 +121,9 @@ impl Near {
     }
 }
 
-pub(super) fn apply(cpus: Option<&[usize]>, near: Option<Near>, notes: &mut Vec<String>) {
+pub(super) fn apply(cpus: Option<&[usize]>, near: Option<Near>, notes: &mut Vec<PlacementNote>) {
     let wish = near.and_then(|near| {
-        cpus_near(near, cpus, notes)
-            .map_err(|why| notes.push(format!("{} was refused: {why}", near.name())))
-            .ok()
+        cpus_near(near, cpus, notes).map_err(|why| notes.push(PlacementNote::Near { near, why })).ok()
     });
     if let Some(cpus) = wish.as_deref().or(cpus) {
         set_cpus(cpus, notes);
@@ -44,7 +131,7 @@ pub(super) fn apply(cpus: Option<&[usize]>, near: Option<Near>, notes: &mut Vec<
 }
 
 /// Restricts the calling thread to those of these CPUs that the system grants.
-pub(super) fn set_cpus(cpus: &[usize], notes: &mut Vec<String>) {
+pub(super) fn set_cpus(cpus: &[usize], notes: &mut Vec<PlacementNote>) {
     let possible: Vec<usize> = cpus.iter().copied().filter(|&cpu| cpu < sched::CPUS_MAX).collect();
     let answer = sched::set_cpus(possible.iter().copied());
     let granted = sched::cpus().unwrap_or_default();
@@ -54,10 +141,9 @@ pub(super) fn set_cpus(cpus: &[usize], notes: &mut Vec<String>) {
     };
     if !missing.is_empty() {
         // For a part of them the kernel has no error: it drops them.
-        let why =
-            answer.err().map_or_else(|| "they are not available here".into(), |errno| errno.to_string());
-        let limit = as_list(&most_cpus(if answer.is_ok() { &possible } else { &granted }));
-        notes.push(format!("CPUs {} were refused: {why}: the system allows {limit}", as_list(&missing)));
+        let os_error = answer.err().map(rustix::io::Errno::raw_os_error);
+        let allowed = most_cpus(if answer.is_ok() { &possible } else { &granted });
+        notes.push(PlacementNote::Cpus { cpus: missing, allowed, os_error });
     }
 }
 
@@ -74,19 +160,16 @@ fn most_cpus(stay: &[usize]) -> Cpus {
 }
 
 /// Those of the CPUs that share the L3 cache of what the thread is to be near to; why not, if there are none.
-fn cpus_near(near: Near, cpus: Option<&[usize]>, notes: &mut Vec<String>) -> Result<Vec<usize>, String> {
-    let domain = domain_of(near.cpu()?, near, notes)?;
-    let (base, name) = match cpus {
-        Some(cpus) => (cpus.iter().copied().collect(), "asked for"),
-        None => (allowed(), "allowed"),
-    };
-    let both: Vec<usize> = domain.intersection(&base).copied().collect();
+fn cpus_near(
+    near: Near,
+    cpus: Option<&[usize]>,
+    notes: &mut Vec<PlacementNote>,
+) -> Result<Vec<usize>, NotNear> {
+    let sharing = domain_of(near.cpu()?, near, notes)?;
+    let usable = cpus.map_or_else(allowed, |cpus| cpus.iter().copied().collect());
+    let both: Vec<usize> = sharing.intersection(&usable).copied().collect();
     if both.is_empty() {
-        return Err(format!(
-            "CPUs {} share its cache, but only {} are {name}",
-            as_list(&domain),
-            as_list(&base)
-        ));
+        return Err(NotNear::Elsewhere { sharing, usable, is_asked_for: cpus.is_some() });
     }
     Ok(both)
 }
@@ -99,20 +182,20 @@ fn allowed() -> Cpus {
     sched::cpus().unwrap_or_default().into_iter().chain(first).collect()
 }
 
-fn cpu_of(thread: i32) -> Result<usize, String> {
-    let allowed = sched::cpus_of(thread).map_err(|errno| errno.to_string())?;
+fn cpu_of(thread: i32) -> Result<usize, NotNear> {
+    let allowed = sched::cpus_of(thread).map_err(|errno| NotNear::Refused(errno.raw_os_error()))?;
     // A sleeping thread whose affinity was changed may last have run on a CPU that it may no longer use.
     let last = sched::last_cpu_of(thread).filter(|cpu| allowed.contains(cpu));
-    last.or_else(|| allowed.first().copied()).ok_or_else(|| "nothing tells where it runs".into())
+    last.or_else(|| allowed.first().copied()).ok_or(NotNear::Unknown)
 }
 
-fn domain_of(cpu: usize, near: Near, notes: &mut Vec<String>) -> Result<Cpus, String> {
+fn domain_of(cpu: usize, near: Near, notes: &mut Vec<PlacementNote>) -> Result<Cpus, NotNear> {
     let topology = topology_with(cpu);
     if let Some(domain) = topology.l3_domain_of(cpu) {
         return Ok(domain.logical_processors.iter().copied().collect());
     }
-    let package = topology.package_of(cpu).ok_or_else(|| format!("CPU {cpu} is not online"))?;
-    notes.push(format!("{}: no L3 cache of CPU {cpu} is known, its package was taken for it", near.name()));
+    let package = topology.package_of(cpu).ok_or(NotNear::Offline(cpu))?;
+    notes.push(PlacementNote::PackageTaken { near, cpu });
     Ok(package.logical_processors.iter().copied().collect())
 }
 

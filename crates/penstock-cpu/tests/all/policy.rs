@@ -5,7 +5,9 @@ use std::process::id;
 use std::thread;
 
 use crate::common::cases;
-use penstock_cpu::{AppliedPolicy, Near, Priority, ThreadPolicy, Topology};
+use penstock_cpu::{
+    AppliedPolicy, Near, PlacementNote, PolicyNote, Priority, PriorityNote, ThreadPolicy, Topology,
+};
 use proptest::prelude::*;
 
 /// Runs on a thread of its own, whose policy ends with it.
@@ -64,7 +66,7 @@ fn levels_that_lower_are_always_granted() {
         assert_eq!(seen, (level.nice(), policy));
         assert_eq!(applied.priority, Some(level));
         assert_eq!(applied.scheduling_class, level.scheduling_class());
-        assert_eq!(applied.notes, [""; 0]);
+        assert_eq!(applied.notes, []);
     }
 }
 
@@ -79,6 +81,11 @@ fn levels_that_raise_are_granted_or_told_with_their_limit() {
         assert_eq!(applied.nice == level.nice(), applied.notes.is_empty(), "{applied:?}");
         assert_eq!(applied.priority == Some(level), applied.notes.is_empty(), "{applied:?}");
         for note in &applied.notes {
+            let PolicyNote::Priority(PriorityNote::Nice { level: Some(refused), nice, .. }) = *note else {
+                panic!("{note:?}")
+            };
+            assert_eq!((refused, nice), (level, level.nice()));
+            let note = note.to_string();
             assert!(note.contains(level.name()) && note.contains("RLIMIT_NICE"), "{note}");
         }
     }
@@ -111,7 +118,11 @@ fn cpus_that_are_not_there_are_named_and_the_others_taken() {
     let first = own_cpus()[0];
     let applied = apart(|| on([first, 8000, 1 << 40]).apply());
     assert_eq!(applied.cpus, [first]);
-    let [note] = &applied.notes[..] else { panic!("{:?}", applied.notes) };
+    let [PolicyNote::Placement(note @ PlacementNote::Cpus { cpus, allowed, .. })] = &applied.notes[..] else {
+        panic!("{:?}", applied.notes)
+    };
+    assert!(cpus.iter().eq(&[8000, 1 << 40]) && allowed.contains(&first), "{note:?}");
+    let note = note.to_string();
     assert!(note.contains("8000") && note.contains(&(1u64 << 40).to_string()), "{note}");
     assert!(note.contains("the system allows "), "{note}");
 }
@@ -130,7 +141,7 @@ fn a_refusal_that_names_the_limit_leaves_the_thread_where_it_was() {
         (on([8000]).apply(), allowed_list())
     });
     assert_eq!((&refused.cpus[..], list), (&all[..1], all[0].to_string()));
-    assert!(refused.notes[0].contains("the system allows "), "{:?}", refused.notes);
+    assert!(refused.notes[0].to_string().contains("the system allows "), "{:?}", refused.notes);
 }
 
 #[test]
@@ -150,9 +161,11 @@ fn what_cannot_be_undone_is_told_beforehand() {
             let before = AppliedPolicy::of_this_thread();
             (of_level(level).apply_and_try_undo(on_thread).notes, before.restore().notes)
         });
-        let told: Vec<_> =
-            told.iter().filter_map(|note| note.strip_prefix("it cannot be undone: ")).collect();
-        assert_eq!(told, refused);
+        let foretold: Vec<_> =
+            refused.into_iter().map(|note| PolicyNote::CannotUndo(Box::new(note))).collect();
+        assert!(told.ends_with(&foretold), "{told:?} {foretold:?}");
+        let undo = told.iter().filter(|note| note.to_string().starts_with("it cannot be undone: "));
+        assert_eq!(undo.count(), foretold.len());
     }
 }
 
@@ -203,9 +216,11 @@ fn near_and_cpus_are_both_kept() {
     let policy = on([8000]).near(Near::Cpu(cpus[0]));
     let applied = apart(|| policy.apply());
     assert_eq!(applied.cpus, cpus);
-    assert!(
-        applied.notes.iter().any(|note| note.starts_with("near CPU") && note.contains("8000 are asked for"))
-    );
+    let has_note = |note: &PolicyNote| {
+        let text = note.to_string();
+        text.starts_with("near CPU") && text.contains("8000 are asked for")
+    };
+    assert!(applied.notes.iter().any(has_note), "{:?}", applied.notes);
 }
 
 #[test]
