@@ -87,7 +87,7 @@ def workflows() -> str:
 
 def crates() -> str:
     """Each crate can be packed, and builds from what was packed."""
-    said = output("cargo", "package", "--workspace", "--exclude", "penstock-python")
+    said = output("cargo", "package", "--workspace", "--exclude", "penstock-python", "--all-features")
     return "packed, and built from that: " + ", ".join(re.findall(r"Verifying (\S+)", said))
 
 
@@ -114,14 +114,14 @@ def sdist() -> str:
 
 def wheel() -> str:
     """The wheel for this processor is right, and works in a new environment."""
-    return output("make", "wheel").splitlines()[-1]
+    return output("make", "--no-print-directory", "wheel").splitlines()[-1]
 
 
 def wheel_for_aarch64() -> str:
     """The wheel for aarch64, built here by zig, is right."""
     if not Path(output("rustc", "--print", "target-libdir", "--target", AARCH64)).is_dir():
         raise Skipped(f"Rust has no standard library for aarch64: rustup target add {AARCH64}")
-    return output("make", "wheel", f"TARGET={AARCH64}").splitlines()[-1]
+    return output("make", "--no-print-directory", "wheel", f"TARGET={AARCH64}").splitlines()[-1]
 
 
 def unpack_debian(folder: Path, *packages: str) -> None:
@@ -140,9 +140,9 @@ def unpack_debian(folder: Path, *packages: str) -> None:
     apt_get = ("apt-get", *(f"-o{name}={value}" for name, value in settings.items()))
     try:
         output(*apt_get, "update")
-    except Failed:
-        raise Skipped("apt-get finds no packages for arm64: its sources must be Debian's") from None
-    output(*apt_get, "install", "--download-only", "--yes", "--no-install-recommends", *packages)
+        output(*apt_get, "install", "--download-only", "--yes", "--no-install-recommends", *packages)
+    except Failed as error:
+        raise Skipped(f"apt-get must be Debian's, which has packages for arm64: {error}") from None
     for package in (apt / "archives").glob("*.deb"):
         output("dpkg-deb", "--extract", package, folder)
     # Since Debian 13, packages have their libraries there only.
