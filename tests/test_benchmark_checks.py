@@ -415,6 +415,14 @@ def test_picked_frames_are_compared(ffmpeg: str) -> None:
     assert [row.error for row in made.rows] == [None] * len(made.rows)
 
 
+def test_frames_of_several_files_are_compared(ffmpeg: str) -> None:
+    job = decode.Job("clips", 96, 64, 2 * FRAMES, "libx264", clips=2)
+    methods = [method for method in decode.METHODS if method.serves(job) and not method.missing()]
+    (made,) = decode.BENCHMARK.run(JobSettings((job,), tuple(methods), 1), [ffmpeg])
+    assert {row.name for row in made.rows} >= {"penstock", "penstock.prefetch", "penstock-slice"}
+    assert [row.error for row in made.rows] == [None] * len(made.rows)
+
+
 def test_samples_are_pixels_all_over_the_frame() -> None:
     for job in decode.JOBS:
         rows = range(0, job.height, job.sample_step)

@@ -252,6 +252,14 @@ def penstock_prefetch(target: Target) -> Iterator[Frame]:
         yield from decoder
 
 
+@METHODS.add("penstock-slice", "ours", serves=is_clips)
+def penstock_slice(target: Target) -> Iterator[Frame]:
+    """``decoder[:]`` of each file, which is decoded in this process."""
+    for path in clips_in(target.path):
+        with Decoder(path) as decoder:
+            yield from decoder[:]
+
+
 METHODS.append(Method(BOUND, "FFmpeg decodes to null", "bound", serves=is_single))
 
 
