@@ -358,7 +358,7 @@ class Decoder(DecoderBase):
             from penstock.media.frames import Frames
 
             self._by_number = Frames(self._plan, self._source, self._media)
-            if not self._options.conceal_errors and (reason := self._early_end_of(self._by_number.delivered)):
+            if not self._options.conceal_errors and (reason := self._by_number.early_end()):
                 path = self._opened.path
                 warnings.warn(
                     f"{path}: {reason}; frames by number are those before", FFmpegWarning, stacklevel=3
@@ -484,9 +484,8 @@ class Decoder(DecoderBase):
         delivered = self._delivered()
         if self._opened.failure:
             return self._opened.failure
-        return None if delivered is None else self._early_end_of(delivered)
-
-    def _early_end_of(self, delivered: ending.Delivered) -> str | None:
+        if delivered is None:
+            return None
         return ending.early_end(self._source, self._media, self._video, delivered)
 
     def _warn_at_end(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -83,20 +83,31 @@ def begins_inside_group(source: str, media: MediaInfo, video: VideoInfo) -> bool
     return False
 
 
-def early_end(source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> str | None:
-    """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown."""
+def early_end(
+    source: str,
+    media: MediaInfo,
+    video: VideoInfo,
+    delivered: Delivered,
+    read: tuple[InputContainer, Packets] | None = None,
+) -> str | None:
+    """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
+
+    Args:
+        read: the file, if it is open, and all packets of `video`.
+    """
     identity = endpoints.identity(source)
     if identity is None or video.is_attached_picture:
         return None
     try:
         if _lacks_its_end(Path(endpoints.without_protocol(source)), media.container):
             return "the file was cut off: its end is missing"
-        with open_media(source, (media.container,)) as file:
+        with nullcontext(read[0]) if read else open_media(source, (media.container,)) as file:
             stream = cast("VideoStream", file.streams[video.index])
             if _is_indexed(stream, media.container):
                 return _early_by_index(stream, video, identity.size_bytes, delivered)
             is_cheap = identity.size_bytes <= CHEAP_BYTES
-            packets = _packets(file, stream, None if is_cheap else delivered.last_s - _SEEK_BACK_S)
+            from_s = None if is_cheap else delivered.last_s - _SEEK_BACK_S
+            packets = read[1] if read else _packets(file, stream, from_s)
             if is_cheap and (missing := _missing(stream, packets, media, video, delivered)):
                 return missing
             return _early_by_length(file, stream, packets, media, video, delivered)

@@ -17,7 +17,7 @@ from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.settings import check_place
 from penstock.media.decode_plan import DecodePlan
-from penstock.media.ending import Delivered
+from penstock.media.ending import Delivered, early_end
 from penstock.media.info import MediaInfo
 from penstock.media.pixels import Pixels
 from penstock.media.random_access import RandomAccess
@@ -53,7 +53,8 @@ class Frames:
         for name, value in given.items():
             if value:
                 raise ValueError(f"frames by number know no {argument(name, value)}: iterate")
-        self._plan, self._media, self._time_base = plan, media, plan.video.time_base
+        self._plan, self._source, self._media = plan, source, media
+        self._time_base = plan.video.time_base
         self._file = RandomAccess(
             source,
             media.container,
@@ -83,16 +84,16 @@ class Frames:
                 return [frames[number] for number in numbers]
             return self._one(self._number(key))
 
-    @property
-    def delivered(self) -> Delivered:
-        """All frames of the file, as iteration without `start` and `count` delivers them."""
+    def early_end(self) -> str | None:
+        """Why the file has had more frames than are there; None if nothing says so."""
         with self._lock:
             self._opened()
-            times = np.array(self._file.index.pts, np.float64) * float(self._plan.video.time_base)
-        longest_s = np.diff(times).max(initial=0.0)
-        return Delivered(
-            frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
-        )
+            times = np.array(self._file.index.pts, np.float64) * float(self._time_base)
+            longest_s = np.diff(times).max(initial=0.0)
+            all_frames = Delivered(
+                frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
+            )
+            return early_end(self._source, self._media, self._plan.video, all_frames, self._file.read)
 
     def at(self, time_s: float) -> VideoFrame:
         """As `Decoder.at`."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
-    from penstock.media.index import Packet
+    from penstock.media.index import Packet, Packets
 
 # Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
 _EARLIER_STARTS = 2
@@ -84,6 +84,11 @@ class RandomAccess:
                     index = Index.by_frames(packets, whole.order(packets.first_whole))
             self._index = index
         return self._index
+
+    @property
+    def read(self) -> tuple[InputContainer, Packets]:
+        """The open file, and the packets of the stream. No frame may be on its way."""
+        return self._decode.container, self.index.packets
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         """The frames at these places, from 0, each once, with its place, in the order in which they are decoded.
