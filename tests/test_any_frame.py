@@ -176,6 +176,20 @@ def test_a_palette_comes_with_its_pixels(tmp_path: Path) -> None:
         check(decoder)
 
 
+def test_a_palette_of_another_size_in_the_middle_is_an_error(tmp_path: Path) -> None:
+    filters = "split[a][b];[a]palettegen[p];[b][p]paletteuse"
+    parts = [tmp_path / f"{width}.mkv" for width in (64, 96)]
+    for part in parts:
+        source = ("-f", "lavfi", "-i", f"testsrc2=size={part.stem}x48:duration=1")
+        ffmpeg(*source, "-vf", filters, "-c:v", "png", part)
+    (tmp_path / "list").write_text("".join(f"file {part}\n" for part in parts))
+    ffmpeg("-f", "concat", "-safe", "0", "-i", tmp_path / "list", "-c", "copy", tmp_path / "both.mkv")
+    with Decoder(tmp_path / "both.mkv", pixel_format=None) as decoder:
+        with pytest.raises(DecoderError):
+            list(decoder)
+        assert len(decoder[:25]) == 25
+
+
 @pytest.mark.parametrize("start", [0.84, 1.03])  # behind a keyframe at 0.8 s: one frame, and six
 def test_an_edit_list_hides_frames(tmp_path: Path, start: float) -> None:
     whole = made(tmp_path, "whole.mp4", *H264, "-g", "20", "-bf", "3")

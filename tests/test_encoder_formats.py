@@ -54,7 +54,8 @@ def test_the_codec_follows_the_name(tmp_path: Path, ffmpeg: str, name: str, enco
     needs(ffmpeg, encoder)
     report = written(tmp_path / name, ffmpeg).report
     assert report is not None and report.frames_encoded == 6 and report.warnings == ()
-    assert probe(tmp_path / name.replace("%03d", "001")).video[0].codec == codec
+    found = probe(tmp_path / name.replace("%03d", "001")).video[0].codec
+    assert found.removesuffix("_anim") == codec  # as libav calls WebP since PyAV 19
 
 
 def test_the_container_counts_more_than_the_name(tmp_path: Path) -> None:

@@ -338,6 +338,8 @@ def test_a_fork_while_encoders_start_keeps_none_from_its_end(tmp_path: Path) -> 
         for _ in range(5):
             encode(f"{sys.argv[1]}/{number}.mp4")
 
+    # Imports what it needs: concurrent.futures registers handlers, of which a fork in that moment calls the last alone.
+    encode(f"{sys.argv[1]}/first.mp4")
     workers = [threading.Thread(target=work, args=(number,)) for number in range(3)]
     for worker in workers:
         worker.start()

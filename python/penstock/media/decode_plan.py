@@ -194,6 +194,9 @@ def plan_decode(
             scaled[-1] += _colors(options, own, layout, video)
         else:
             scaled[-1] += _same_colors(fed, layout, video, options)
+    elif own == "pal8" and (width, height) == own_size:
+        # FFmpeg 7.1's `scale` gives it the colours of a palette of its own. Another size is an error here.
+        scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,-1):{height}"
     filters = (*scaled, f"format={delivered}")
     return DecodePlan(
         layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder

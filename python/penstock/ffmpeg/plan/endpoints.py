@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from errno import EACCES, EISDIR, ELOOP, ENOENT, ENOTDIR
+from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -287,14 +287,12 @@ def _check_writable(path: Path, *, named_as_folder: bool) -> None:
     """Raises what opening `path` for writing would raise, as far as that is known without creating anything."""
     if path.is_dir() or named_as_folder:
         raise IsADirectoryError(EISDIR, "the output is a folder, and not a file in one", str(path))
-    if path.exists():
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path.stat()  # fails for a loop of links
         _check_access(path, os.W_OK, "the output may not be written to")
         return
     # For a symbolic link to a file that does not exist, this is the folder in which FFmpeg creates it.
-    try:
-        folder = path.resolve().parent if path.is_symlink() else path.parent
-    except RuntimeError:  # as Python 3.11 and 3.12 call it
-        raise OSError(ELOOP, os.strerror(ELOOP), str(path)) from None
+    folder = path.resolve().parent if path.is_symlink() else path.parent
     if not folder.exists():
         raise FileNotFoundError(ENOENT, "the output's folder does not exist", str(folder))
     if not folder.is_dir():
