@@ -113,12 +113,14 @@ class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
         return _text(value) if type(value) in (set, frozenset) else None
 
     def reducer_override(self, value: object) -> Any:
-        """Without the number that cloudpickle draws for a class of the user's."""
+        """Without cloudpickle's number of a class of the user's, and without its line, which Python 3.13 keeps."""
         reduced = super().reducer_override(value)
         if not isinstance(value, type) or not isinstance(reduced, tuple):
             return reduced
         number = cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS.get(value)
         made, arguments, *others = reduced
+        for attributes, _ in others[:1]:
+            attributes.pop("__firstlineno__", None)
         return (
             made,
             tuple(None if isinstance(one, str) and one == number else one for one in arguments),
