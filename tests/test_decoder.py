@@ -814,9 +814,5 @@ def test_a_recording_that_begins_inside_a_group_is_warned_of_from_its_start_on(t
     )
     data = whole.read_bytes()
     recorded.write_bytes(data[len(data) * 3 // 8 // 188 * 188 :])
-    system = Tuning(ffmpeg=ffmpegs()[0])  # FFmpeg 9 gives one frame less
-    with (
-        pytest.warns(FFmpegWarning, match="inside a group"),
-        Decoder(recorded, start=0, tuning=system) as decoder,
-    ):
-        assert len(list(decoder)) > 100
+    with pytest.warns(FFmpegWarning, match="inside a group"), Decoder(recorded, start=0) as decoder:
+        assert len(list(decoder)) >= 100  # with FFmpeg 9, which gives one frame less than 5.1
