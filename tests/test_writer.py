@@ -77,6 +77,16 @@ def test_after_the_close(pair: tuple[int, int]) -> None:
     assert stream.stats.bytes_accepted == 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_close_that_is_aborted_meanwhile_is_no_success(pair: tuple[int, int], mode: str) -> None:
+    stream = Writer(pair[1], mode=mode)
+    stream.write(FRAME)
+    threading.Timer(0.2, stream.abort).start()  # after the first of the steps in which close waits
+    with pytest.raises(ClosedError):
+        stream.close()
+    stream.close()
+
+
 def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
     reader, writer = pair
     result = ReaderThread(reader)

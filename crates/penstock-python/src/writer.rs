@@ -202,9 +202,12 @@ const EXIT_STALL: Timeout = Timeout(Duration::from_secs(5));
 
 impl Writer {
     fn close_within(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Result<(), Error>> {
-        let (mark, was_open) = (self.writer.mark(), !self.writer.is_closed());
+        if self.writer.is_closed() {
+            return Ok(Ok(()));
+        }
+        let mark = self.writer.mark();
         let closed = until(py, timeout, |slice| self.writer.close_at(mark, Some(slice)).into())?;
-        if was_open && self.writer.is_closed() {
+        if self.writer.is_closed() {
             log::writer_closed(py, &self.writer.stats(), self.asked_bytes)?;
         }
         Ok(closed)

@@ -149,7 +149,7 @@ impl<T> Channel<T> {
         if state.is_ready() {
             return Ticket::ended(Ok(()));
         }
-        state.ready()
+        state.ready(Takers)
     }
 
     /// Returns the number of items in the channel, and their bytes.

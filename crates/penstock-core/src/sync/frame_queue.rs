@@ -174,7 +174,7 @@ impl<T> FrameQueue<T> {
         if state.is_ready() {
             return Ticket::ended(Ok(()));
         }
-        state.ready()
+        state.ready(Takers)
     }
 
     /// The number of frames that wait, and of those that were dropped.

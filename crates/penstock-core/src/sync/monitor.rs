@@ -21,8 +21,8 @@ struct Shared<S> {
     state: S,
     /// One for each side.
     sleepers: [Sleepers; 2],
-    /// Ends when takers are woken. All who ask share it, so that those who stop waiting leave nothing behind.
-    ready: Option<(Completion, Ticket)>,
+    /// One for each side: ends when it is woken. All who ask share it, so that those who stop waiting leave nothing behind.
+    ready: [Option<(Completion, Ticket)>; 2],
 }
 
 /// Who waits.
@@ -75,7 +75,7 @@ impl Sleepers {
 
 impl<S> Monitor<S> {
     pub(crate) fn new(state: S) -> Self {
-        let shared = Shared { state, sleepers: Default::default(), ready: None };
+        let shared = Shared { state, sleepers: Default::default(), ready: Default::default() };
         Self { shared: Mutex::new(shared), condvars: [Condvar::new(), Condvar::new()] }
     }
 
@@ -104,7 +104,9 @@ impl<S> Guard<'_, S> {
     /// Unlocks, and wakes those who sleep.
     #[inline(always)] // Whom it wakes is mostly constant. As a call, it costs a quarter of a put and a take (callgrind).
     pub(crate) fn wake(mut self, takers: Wake, putters: Wake) {
-        let ready = if takers == Wake::Nobody { None } else { self.shared.ready.take() };
+        let [ready_takers, ready_putters] = &mut self.shared.ready;
+        let ready = [(takers, ready_takers), (putters, ready_putters)]
+            .map(|(wake, ready)| if wake == Wake::Nobody { None } else { ready.take() });
         let [sleeping_takers, sleeping_putters] = &mut self.shared.sleepers;
         let wakes = [sleeping_takers.note(takers), sleeping_putters.note(putters)];
         drop(self.shared);
@@ -115,14 +117,14 @@ impl<S> Guard<'_, S> {
                 Wake::All => condvar.notify_all(),
             }
         }
-        if let Some((completion, _)) = ready {
+        for (completion, _) in ready.into_iter().flatten() {
             completion.end(Ok(())); // after the lock, because it runs callbacks
         }
     }
 
-    /// Returns a ticket that ends when takers are woken next.
-    pub(crate) fn ready(&mut self) -> Ticket {
-        self.shared.ready.get_or_insert_with(ticket).1.clone()
+    /// Returns a ticket that ends when the side is woken next.
+    pub(crate) fn ready(&mut self, side: Side) -> Ticket {
+        self.shared.ready[side as usize].get_or_insert_with(ticket).1.clone()
     }
 }
 
@@ -231,7 +233,7 @@ mod loom_tests {
                 is_full.wake(One, Nobody);
             });
             let mut is_full = monitor.lock();
-            let ready = (!*is_full).then(|| is_full.ready());
+            let ready = (!*is_full).then(|| is_full.ready(Takers));
             drop(is_full);
             if let Some(ready) = ready {
                 assert_eq!(ready.wait(), Ok(())); // for ever, if it were forgotten
@@ -263,13 +265,13 @@ mod tests {
     fn all_who_watch_share_one_ticket_which_ends_without_the_lock() {
         let monitor = Arc::new(Monitor::new(()));
         let mut guard = monitor.lock();
-        let (first, second) = (guard.ready(), guard.ready());
+        let (first, second, putter) = (guard.ready(Takers), guard.ready(Takers), guard.ready(Putters));
         first.on_end({
             let monitor = Arc::clone(&monitor);
             move || drop(monitor.lock()) // for ever, if it were held
         });
         guard.wake(Nobody, All);
-        assert_eq!((first.outcome(), second.outcome()), (None, None));
+        assert_eq!((first.outcome(), second.outcome(), putter.outcome()), (None, None, Some(Ok(()))));
         monitor.lock().wake(One, Nobody);
         assert_eq!((first.outcome(), second.outcome()), (Some(Ok(())), Some(Ok(()))));
     }

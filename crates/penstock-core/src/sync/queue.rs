@@ -12,6 +12,7 @@ use crate::sync::monitor::Monitor;
 use crate::sync::monitor::Side::{Putters, Takers};
 use crate::sync::monitor::Wake::{All, Nobody, One};
 use crate::sync::passed;
+use crate::sync::ticket::Ticket;
 
 /// How much a queue holds before a push waits. One item always fits, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +186,11 @@ impl<T> Queue<T> {
         let state = self.0.lock();
         let queued = state.items.partition_point(|item| item.position < items);
         queued + state.removed.iter().filter(|first| **first < items).count()
+    }
+
+    /// Returns a ticket that ends at the next change that a push or a flush may wait for.
+    pub(crate) fn changed(&self) -> Ticket {
+        self.0.lock().ready(Putters)
     }
 
     /// Makes all waiting threads check their condition again.

@@ -43,7 +43,7 @@ pub struct ByteWriter<W> {
     writer: W,
     piece_bytes: usize,
     pool: Pool,
-    /// The write whose end wakes the task.
+    /// Its end wakes the task.
     #[cfg(feature = "tokio")]
     pub(super) awaited: Option<crate::sync::ticket::Ticket>,
 }

@@ -3,7 +3,7 @@
 use std::future;
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -74,6 +74,8 @@ struct State {
     stream: Arc<Stream>,
     /// None once it is closed.
     destination: Mutex<Option<Arc<Destination>>>,
+    /// Whether that was by `abort`.
+    is_aborted: AtomicBool,
     /// The state of the pipe when the writer was closed.
     last_look: OnceLock<PipeState>,
 }
@@ -119,7 +121,7 @@ pub struct WriterStats {
     pub pending_items: u64,
     /// Bytes that the destination has taken, by transport.
     pub written_by: Vec<(Transport, u64)>,
-    /// Time that callers spent queueing writes, waiting for room included.
+    /// Time that callers spent queueing writes, waiting for room included, but for what a task awaits.
     pub caller_blocked: Duration,
     /// Time that the worker waited for the reader: for room, and, with nothing else to write, for zero-copy pages to be
     /// read.
@@ -174,7 +176,15 @@ impl Writer {
         let options =
             WriteOptions { mode: options.mode, reader: options.reader, transform, ..WriteOptions::default() };
         let destination = Mutex::new(Some(destination));
-        Ok(Self { state: Own::new(State { stream, destination, last_look: OnceLock::new() }), options })
+        Ok(Self {
+            state: Own::new(State {
+                stream,
+                destination,
+                is_aborted: AtomicBool::new(false),
+                last_look: OnceLock::new(),
+            }),
+            options,
+        })
     }
 
     /// Queues the region to be written.
@@ -210,11 +220,11 @@ impl Writer {
             }
             pushed => Some(pushed),
         };
-        future::poll_fn(|context| self.poll_by(&mut awaited, context, &mut attempt)).await
+        future::poll_fn(|context| self.poll_attempts(&mut awaited, context, &mut attempt)).await
     }
 
-    /// Attempts it, and again whenever a write has ended, which wakes the task, until something comes of it.
-    pub(super) fn poll_by<T>(
+    /// Makes the attempt, and another one after each change of the queue, which wakes the task, until one gives something.
+    pub(super) fn poll_attempts<T>(
         &self,
         awaited: &mut Option<Ticket>,
         context: &mut Context<'_>,
@@ -222,15 +232,14 @@ impl Writer {
     ) -> Poll<T> {
         loop {
             if let Some(outcome) = attempt() {
+                *awaited = None;
                 return Poll::Ready(outcome);
             }
-            let Some(oldest) = awaited.take().or_else(|| self.oldest()) else {
-                // All have ended, and the last is about to leave the queue.
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            };
-            let _ = ready!(Pin::new(awaited.insert(oldest)).poll(context)); // its failure is the stream's
-            *awaited = None;
+            if let Some(changed) = awaited {
+                let _ = ready!(Pin::new(changed).poll(context));
+            }
+            // Before the next attempt, which finds what has changed until then.
+            *awaited = self.state.get().map(|state| state.stream.queue.changed());
         }
     }
 
@@ -338,6 +347,9 @@ impl Writer {
     /// As [`Writer::flush`], or what close(2) reports of a file. The writer is closed all the same, unless it is
     /// [`Error::Stalled`].
     pub fn close(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        if self.is_closed() {
+            return Ok(());
+        }
         self.close_at(self.mark(), timeout)
     }
 
@@ -345,9 +357,12 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As [`Writer::close`].
+    /// As [`Writer::close`]; [`Error::Closed`] if it has been aborted, for whoever closes in several steps.
     pub fn close_at(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
-        let Ok((state, destination)) = self.open() else { return Ok(()) };
+        let Ok((state, destination)) = self.open() else {
+            let is_aborted = self.state.get().is_some_and(|state| state.is_aborted.load(Ordering::Relaxed));
+            return if is_aborted { Err(Error::Closed) } else { Ok(()) };
+        };
         let outcome = state.drain(&destination, mark, timeout);
         if matches!(outcome, Err(Error::Stalled { .. })) {
             return state.report(outcome.and(state.release(destination)));
@@ -375,6 +390,7 @@ impl Writer {
     fn discard(&self) -> Option<&State> {
         let (state, destination) = self.open().ok()?;
         destination.is_gone.store(true, Ordering::Relaxed); // see `Job::is_of_nobody`
+        state.is_aborted.store(true, Ordering::Relaxed); // before the lock of the destination, which `open` takes
         state.stream.abort(&destination);
         let _ = state.retire().and(state.release(destination)); // the exit of the program reports it
         Some(state)

@@ -82,6 +82,19 @@ fn a_write_is_pending_while_the_queue_is_full() {
 }
 
 #[test]
+fn a_shutdown_that_is_aborted_meanwhile_is_no_success() {
+    let (_source, writer) = narrow(Mode::Write);
+    let mut output = ByteWriter::new(&writer);
+    let context = &mut Context::from_waker(Waker::noop());
+    assert!(matches!(Pin::new(&mut output).poll_write(context, &[1; 10_000]), Poll::Ready(Ok(10_000))));
+    assert!(Pin::new(&mut output).poll_shutdown(context).is_pending());
+    writer.abort();
+    let Poll::Ready(Err(error)) = Pin::new(&mut output).poll_shutdown(context) else { panic!("it succeeds") };
+    assert_eq!(error.downcast::<Error>().unwrap(), Error::Closed);
+    assert!(matches!(Pin::new(&mut output).poll_shutdown(context), Poll::Ready(Ok(()))));
+}
+
+#[test]
 fn a_failure_comes_with_its_counts() {
     let (mut source, writer) = narrow(Mode::Write);
     run(async {

@@ -6,15 +6,15 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 use crate::common::{Temper, drain, in_own_process, pattern};
 use penstock_core::{
-    ByteWriter, Errno, Error, Mode, ReaderKind, Reason, Region, ThreadPolicy, Ticket, Transport, Writer,
-    WriterOptions, process,
+    ByteWriter, Errno, Error, Mode, ReaderKind, Reason, Region, Rejected, ThreadPolicy, Ticket, Transport,
+    Writer, WriterOptions, process,
 };
 
 const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy];
@@ -305,6 +305,52 @@ fn an_awaited_write_is_pending_while_the_queue_is_full() {
     assert!(got.join().unwrap() == [vec![1; 4 << 20], vec![3; 3], vec![4; 10_000_000]].concat());
     let refused = block_on(writer.write_async(vec![5; 3])).unwrap_err();
     assert_eq!((refused.error, refused.region), (Error::Closed, vec![5; 3]));
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Of which the first write's ticket tells nothing: its pages are in the pipe.
+#[test]
+fn an_awaited_write_is_woken_by_an_abort() {
+    let (_reader, pipe) = pipe().unwrap();
+    let options = WriterOptions::default().queue_items(2).mode(Mode::ZeroCopy);
+    let [writer, other] = [(); 2].map(|()| Writer::new(&pipe, &options).unwrap());
+    let first = writer.write(vec![1; 2 << 20], None).unwrap();
+    other.write(vec![2; 3], None).unwrap();
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let context = &mut Context::from_waker(&waker);
+
+    let mut write = pin!(writer.write_async(vec![3; 3]));
+    assert!(write.as_mut().poll(context).is_pending());
+    other.abort_now();
+    assert!(woken.0.swap(false, Ordering::Relaxed));
+    assert!(matches!(write.poll(context), Poll::Ready(Ok(_))));
+
+    let mut write = pin!(writer.write_async(vec![4; 3]));
+    assert!(write.as_mut().poll(context).is_pending());
+    writer.abort_now();
+    assert!(woken.0.swap(false, Ordering::Relaxed));
+    assert!(matches!(write.poll(context), Poll::Ready(Err(Rejected { error: Error::Closed, .. }))));
+    assert!(!first.has_ended());
+}
+
+#[test]
+fn a_close_in_steps_fails_if_it_is_aborted_in_between() {
+    let (_reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::Write);
+    writer.write(vec![1; 2 << 20], None).unwrap();
+    let mark = writer.mark();
+    assert!(matches!(writer.close_at(mark, Some(Duration::ZERO)), Err(Error::Stalled { .. })));
+    writer.abort();
+    assert_eq!(writer.close_at(mark, None), Err(Error::Closed));
+    assert_eq!(writer.close(None), Ok(()));
 }
 
 #[test]

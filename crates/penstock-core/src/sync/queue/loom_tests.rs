@@ -52,6 +52,26 @@ fn no_item_is_left_without_a_worker() {
     });
 }
 
+#[test]
+fn an_attempt_that_follows_its_ticket_misses_no_room() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(ONE));
+        let other = spawn_with(&queue, |queue| push(queue, 1));
+        let now = Some(Instant::now());
+        let mut ended = loop {
+            let changed = queue.changed();
+            match queue.push(2, 2, now, |_| false) {
+                Ok(true) => break work(&queue),
+                Ok(false) => break Vec::new(),
+                Err(_) => assert_eq!(changed.wait(), Ok(())), // for ever, if a change were missed
+            }
+        };
+        ended.extend(other.join().unwrap());
+        ended.sort_unstable();
+        assert_eq!(ended, [1, 2]);
+    });
+}
+
 /// The worker's memory is given back then, so that nobody may begin to write it.
 #[test]
 fn no_worker_is_started_while_items_of_one_that_did_not_start_are_discarded() {
