@@ -148,7 +148,9 @@ check: $(READY)-check $(READY)-native
 	cargo fmt --all --check
 	$(IN_VENV) cargo clippy --quiet --workspace --all-targets -- -D warnings
 	$(IN_VENV) cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
-	cargo clippy --quiet --package penstock-pipeline --no-default-features -- -D warnings
+	for codec in "" deflate lz4 zstd; do \
+		cargo clippy --quiet --package penstock-pipeline --no-default-features --features "$$codec" -- -D warnings || exit 1; \
+	done
 	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps
 	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps --document-private-items
 	$(IN_VENV) ruff check .

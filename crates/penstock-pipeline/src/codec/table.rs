@@ -26,7 +26,9 @@ const FORMATS: &[&dyn Format] = &[
 /// The format of a codec, which is not `Auto`.
 pub(super) fn format_of(codec: Codec) -> io::Result<&'static dyn Format> {
     FORMATS.iter().copied().find(|format| format.codec() == codec).ok_or_else(|| {
-        let why = format!("this build has no {}: its feature of penstock-pipeline is off", codec.name());
+        let name = codec.name();
+        let feature = if matches!(codec, Codec::Zlib | Codec::Gzip) { "deflate" } else { name };
+        let why = format!("this build has no {name}: the feature `{feature}` of penstock-pipeline is off");
         io::Error::new(io::ErrorKind::Unsupported, why)
     })
 }
@@ -53,14 +55,14 @@ mod tests {
             let stages = vec![Stage::decompress(codec)];
             Pipeline::start(Source::buffers([asset.to_vec()]), stages, Sink::iterate(), options)
         };
-        for (codec, asset) in [
-            (Codec::Zlib, &[0x78, 0x9C, 0, 0][..]),
-            (Codec::Gzip, &[0x1F, 0x8B, 8, 0]),
-            (Codec::Zstd, &[0x28, 0xB5, 0x2F, 0xFD]),
-            (Codec::Lz4, &[0x04, 0x22, 0x4D, 0x18]),
+        for (codec, feature, asset) in [
+            (Codec::Zlib, "deflate", &[0x78, 0x9C, 0, 0][..]),
+            (Codec::Gzip, "deflate", &[0x1F, 0x8B, 8, 0]),
+            (Codec::Zstd, "zstd", &[0x28, 0xB5, 0x2F, 0xFD]),
+            (Codec::Lz4, "lz4", &[0x04, 0x22, 0x4D, 0x18]),
         ] {
             let Err(Error::Unsuitable(why)) = start(codec, asset) else { panic!("{codec:?} was taken") };
-            assert!(why.contains(codec.name()), "{why}");
+            assert!(why.contains(codec.name()) && why.contains(&format!("`{feature}`")), "{why}");
             let pipeline = start(Codec::Auto, asset).unwrap();
             assert!(pipeline.next(None).unwrap().is_none());
             let Cause::Failed(error) = &pipeline.skipped()[0].cause else {
