@@ -26,6 +26,18 @@ impl<R: Borrow<Reader>> FrameStream<R> {
     pub fn new(reader: R) -> Self {
         Self { reader, awaited: None, has_failed: false }
     }
+
+    /// The reader.
+    #[must_use]
+    pub fn get_ref(&self) -> &Reader {
+        self.reader.borrow()
+    }
+
+    /// Returns what it was made with.
+    #[must_use]
+    pub fn into_inner(self) -> R {
+        self.reader
+    }
 }
 
 impl<R: Borrow<Reader> + Unpin> Stream for FrameStream<R> {
