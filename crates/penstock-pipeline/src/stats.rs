@@ -1,6 +1,7 @@
 //! Statistics of a pipeline.
 
 use std::fmt;
+use std::ptr;
 
 use crate::latency::Latency;
 use penstock_cpu::AppliedPolicy;
@@ -87,7 +88,7 @@ impl Stats {
         match at_work().max_by(|a, b| a.busy().total_cmp(&b.busy())) {
             None => Bottleneck::Unknown,
             Some(slowest) => {
-                let others = at_work().filter(|other| other.name != slowest.name).collect();
+                let others = at_work().filter(|other| !ptr::eq(*other, slowest)).collect();
                 Bottleneck::Part { slowest, others }
             }
         }

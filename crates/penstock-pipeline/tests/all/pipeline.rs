@@ -710,11 +710,12 @@ fn statistics_count_everything_and_name_who_is_slow() {
     });
     let source = Source::buffers(vec![[1u8; 1000]; 30]);
     let pipeline =
-        Pipeline::start(source, vec![pass("quick"), slow], Sink::iterate(), small_depth()).unwrap();
+        Pipeline::start(source, vec![pass("quick"), slow, pass("slow")], Sink::iterate(), small_depth())
+            .unwrap();
     assert_eq!(take_all(&pipeline).len(), 30);
     let stats = pipeline.stats().unwrap();
     let names: Vec<_> = stats.stages.iter().map(|stage| &*stage.name).collect();
-    assert_eq!(names, ["feed", "quick", "slow", "consumer"]);
+    assert_eq!(names, ["feed", "quick", "slow", "slow", "consumer"]);
     for stage in &stats.stages {
         assert_eq!(stage.work.count, 30, "{stage:?}");
         assert!(stage.work.min_ns <= stage.work.p50_ns && stage.work.p50_ns <= stage.work.p99_ns);
@@ -727,7 +728,7 @@ fn statistics_count_everything_and_name_who_is_slow() {
     let said = stats.bottleneck().to_string();
     assert!(said.starts_with("slow: busy "), "{said}");
     let Bottleneck::Part { slowest, others } = stats.bottleneck() else { panic!("{said}") };
-    assert_eq!((&*slowest.name, others.len()), ("slow", 3));
+    assert_eq!((&*slowest.name, others.len()), ("slow", 4));
     for other in others {
         assert!(other.busy() <= slowest.busy());
         assert_eq!(
