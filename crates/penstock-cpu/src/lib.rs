@@ -15,7 +15,7 @@ mod sched;
 mod topology;
 
 pub use policy::{
-    AppliedPolicy, Near, NotNear, PlacementNote, PolicyNote, Priority, PriorityNote, RunOnThread,
+    AppliedPolicy, ClassLimit, Near, NotNear, PlacementNote, PolicyNote, Priority, PriorityNote, RunOnThread,
     SchedulingClass, ThreadPolicy, yield_when_woken,
 };
 pub use topology::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package, Topology};

@@ -5,7 +5,7 @@
 mod level;
 mod placement;
 
-pub use level::{Priority, PriorityNote, SchedulingClass};
+pub use level::{ClassLimit, Priority, PriorityNote, SchedulingClass};
 pub use placement::{Near, NotNear, PlacementNote};
 
 use std::fmt;

@@ -192,11 +192,30 @@ pub enum PriorityNote {
         class: SchedulingClass,
         /// That of the thread.
         before: SchedulingClass,
-        /// The value that `RLIMIT_RTPRIO` would have to have, or `RLIMIT_NICE` to leave the class idle, and the value that it has;
-        /// none where no limit matters.
-        limits: Option<(i32, u64)>,
+        /// The limit that it depends on; none where no limit matters.
+        limit: Option<ClassLimit>,
         /// The system's error number.
         os_error: i32,
+    },
+}
+
+/// The limit that a scheduling class depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClassLimit {
+    /// `RLIMIT_RTPRIO`, for real time.
+    Rtprio {
+        /// The value that it would have to have.
+        needed: i32,
+        /// The value that it has; 40 if there is none.
+        limit: u64,
+    },
+    /// `RLIMIT_NICE`, to leave the class idle.
+    Nice {
+        /// The value that it would have to have.
+        needed: i32,
+        /// The value that it has; 40 if there is none.
+        limit: u64,
     },
 }
 
@@ -219,7 +238,7 @@ impl fmt::Display for PriorityNote {
                 }
                 instead.map_or(Ok(()), |nice| write!(f, "; nice {nice} was taken instead"))
             }
-            Self::Class { class, before, limits, os_error } => {
+            Self::Class { class, before, limit, os_error } => {
                 let why = io::Error::from_raw_os_error(os_error);
                 write!(
                     f,
@@ -227,12 +246,12 @@ impl fmt::Display for PriorityNote {
                     class.name(),
                     before.name()
                 )?;
-                let Some((needed, limit)) = limits else { return Ok(()) };
-                match class {
-                    SchedulingClass::Fifo(_) | SchedulingClass::RoundRobin(_) => {
+                match limit {
+                    None => Ok(()),
+                    Some(ClassLimit::Rtprio { needed, limit }) => {
                         write!(f, ": it takes CAP_SYS_NICE or an RLIMIT_RTPRIO of {needed}; it is {limit}")
                     }
-                    _ => write!(
+                    Some(ClassLimit::Nice { needed, limit }) => write!(
                         f,
                         ": leaving the class idle takes CAP_SYS_NICE or an RLIMIT_NICE of {needed}; it is {limit}"
                     ),
@@ -273,19 +292,20 @@ pub(super) fn set_class(class: SchedulingClass, notes: &mut Vec<PriorityNote>) {
     }
     let (policy, static_priority) = class.for_the_kernel();
     if let Err(errno) = sched::set_scheduler(policy, static_priority) {
-        let (limits, os_error) = (limits(class, before), errno.raw_os_error());
-        notes.push(PriorityNote::Class { class, before, limits, os_error });
+        let (limit, os_error) = (class_limit(class, before), errno.raw_os_error());
+        notes.push(PriorityNote::Class { class, before, limit, os_error });
     }
 }
 
 /// What the kernel asks of a thread that leaves one class for another: sched(7), "Privileges and resource limits".
-fn limits(class: SchedulingClass, before: SchedulingClass) -> Option<(i32, u64)> {
+fn class_limit(class: SchedulingClass, before: SchedulingClass) -> Option<ClassLimit> {
     match class {
         SchedulingClass::Fifo(priority) | SchedulingClass::RoundRobin(priority) => {
-            Some((priority, limit(Resource::Rtprio)))
+            Some(ClassLimit::Rtprio { needed: priority, limit: limit(Resource::Rtprio) })
         }
         _ if before == SchedulingClass::Idle => {
-            Some((20 - sched::nice().unwrap_or(0), limit(Resource::Nice)))
+            let needed = 20 - sched::nice().unwrap_or(0);
+            Some(ClassLimit::Nice { needed, limit: limit(Resource::Nice) })
         }
         _ => None,
     }

@@ -51,8 +51,11 @@ pub enum PlacementNote {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotNear {
-    /// The system does not tell where the other runs, by this error number.
-    Refused(i32),
+    /// The system does not tell where the other runs.
+    Refused {
+        /// The system's error number.
+        os_error: i32,
+    },
     /// Nothing tells where the other runs.
     Unknown,
     /// The CPU is not online.
@@ -90,7 +93,7 @@ impl fmt::Display for PlacementNote {
 impl fmt::Display for NotNear {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(os_error) => io::Error::from_raw_os_error(*os_error).fmt(f),
+            Self::Refused { os_error } => io::Error::from_raw_os_error(*os_error).fmt(f),
             Self::Unknown => f.write_str("nothing tells where it runs"),
             Self::Offline(cpu) => write!(f, "CPU {cpu} is not online"),
             Self::Elsewhere { sharing, usable, is_asked_for } => {
@@ -183,7 +186,8 @@ fn allowed() -> Cpus {
 }
 
 fn cpu_of(thread: i32) -> Result<usize, NotNear> {
-    let allowed = sched::cpus_of(thread).map_err(|errno| NotNear::Refused(errno.raw_os_error()))?;
+    let allowed =
+        sched::cpus_of(thread).map_err(|errno| NotNear::Refused { os_error: errno.raw_os_error() })?;
     // A sleeping thread whose affinity was changed may last have run on a CPU that it may no longer use.
     let last = sched::last_cpu_of(thread).filter(|cpu| allowed.contains(cpu));
     last.or_else(|| allowed.first().copied()).ok_or(NotNear::Unknown)
