@@ -197,6 +197,7 @@ impl Cause {
         match (error.kind(), Errno::from_io_error(&error)) {
             (_, Some(errno)) => Self::Io(errno),
             (io::ErrorKind::UnexpectedEof, _) => Self::Truncated,
+            // Of `format_of` alone: what is decompressed is memory or `Pieces`, which fails with `Other`.
             (io::ErrorKind::Unsupported, _) => Self::failed(error),
             _ => Self::Corrupt(error.to_string().into()),
         }
