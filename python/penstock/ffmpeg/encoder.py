@@ -108,8 +108,9 @@ class Encoder(EncoderBase):
         colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
             what they were made with. FFmpeg's options for colours among the `options` mean the same.
         audio: the sound: a path, an `AudioFile`, an `AudioInput` for ``write_audio``, or several of them, each a track
-            of its own. A file's sound is copied where the container takes it, and else encoded; it ends with the
-            picture. Options for its encoder, such as ``{"b:a": "192k"}`` among the `options`, have it encoded.
+            of its own. A file's sound is copied where the container takes it, and else encoded (samples, as of WAV,
+            become AAC in MP4); it ends with the picture. Options for its encoder, such as ``{"b:a": "192k"}`` among
+            the `options`, have it encoded.
         metadata: what the file says of itself, ``{"title": "Waves", "artist": "Ada"}``. Containers keep the names that
             they know; MP4 and QuickTime keep others with ``{"movflags": "use_metadata_tags"}`` among the `options`.
         chapters: when each begins, in seconds, and its title: ``[(0.0, "Intro"), (5.0, "End")]``.

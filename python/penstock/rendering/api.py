@@ -163,7 +163,7 @@ def render(
         chunk_frames: frames of a chunk, 3 at least; None takes 240, or fewer for a short video. The last chunks are
             shorter, so that nobody waits long for one.
         audio: a file whose first sound is added: from the time of the first frame, and no longer than the video. It is
-            copied if the container takes it, else encoded.
+            copied if the container takes it, else encoded. Samples (WAV) become AAC in MP4.
         storage: the folder of the chunks, or a URL that fsspec opens, that all workers reach; None is the folder
             ``OUTPUT.chunks``.
         resume: go on from the chunks of an earlier call with the same scene, frames, size, rate, encoder and FFmpeg.

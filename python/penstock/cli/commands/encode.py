@@ -112,7 +112,7 @@ class _NoFrame(Exception):
     shell_complete=file_names,
     multiple=True,
     help="Add the sound of FILE, which ends with the picture. It is copied where the container takes it, and else "
-    "encoded. May be repeated, for several tracks.",
+    "encoded. Samples (WAV) become AAC in MP4. May be repeated, for several tracks.",
 )
 @click.option(
     "--subtitles",

@@ -108,7 +108,7 @@ class AudioFile:
         path: an audio or video file, or a URL; of several sounds it has the best is taken, as `MediaInfo.best_audio`.
         codec: FFmpeg's name of the encoder; "copy" leaves the sound as it is. None copies it if the container takes it
             and no option is for its encoder (``{"b:a": "192k"}``), and else encodes it with FFmpeg's default for the
-            container.
+            container. Samples (WAV) become AAC in MP4.
         language: ISO 639 code of three letters, such as "deu".
         title: what players call it.
         end: "video" ends it with the picture: exactly if it is encoded, with silence if it is shorter; a copy keeps
