@@ -26,6 +26,9 @@ from support.this_process import open_fds
 from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning
 from penstock.ffmpeg.frames import VideoFrame
+from penstock.ffmpeg.plan import endpoints
+from penstock.media import probe
+from penstock.media.random_access import RandomAccess
 
 MOVING = "testsrc2=size=64x48:rate=25:duration=4"
 H264 = ("-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p")
@@ -415,6 +418,19 @@ def assert_told_and_right(cut: Path, whole: Path) -> None:
         assert [frame.index for frame in decoder[1:4]] == [1, 2, 3]
         with pytest.raises(IndexError):
             decoder[len(all_frames) - 1]
+
+
+def test_who_reads_the_open_file_may_move_it() -> None:
+    """As the check for a cut file does, before which a second thread may have got a frame."""
+    path = clip("h264_mkv")
+    file = RandomAccess(
+        endpoints.source(path), probe(path).container, 0, decoder=None, threads=1, is_strict=True
+    )
+    assert set(dict(file.frames([0]))) == {0}
+    container, packets = file.read()
+    container.seek(0)
+    assert len(dict(file.frames(range(1, len(packets.size))))) == len(packets.size) - 1
+    file.close()
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")

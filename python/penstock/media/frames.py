@@ -93,7 +93,7 @@ class Frames:
             all_frames = Delivered(
                 frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
             )
-            return early_end(self._source, self._media, self._plan.video, all_frames, self._file.read)
+            return early_end(self._source, self._media, self._plan.video, all_frames, self._file.read())
 
     def at(self, time_s: float) -> VideoFrame:
         """As `Decoder.at`."""

@@ -85,10 +85,10 @@ class RandomAccess:
             self._index = index
         return self._index
 
-    @property
     def read(self) -> tuple[InputContainer, Packets]:
-        """The open file, and the packets of the stream. No frame may be on its way."""
-        return self._decode.container, self.index.packets
+        """The open file, for a caller who may move it, and the packets of the stream."""
+        packets = self.index.packets
+        return self._decode.lent(), packets
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         """The frames at these places, from 0, each once, with its place, in the order in which they are decoded.
@@ -229,6 +229,11 @@ class _Decode:
             is_to_come = index.is_shown(packet) and not index.is_before(packet, self._start)
             if is_to_come and packet not in self._came:
                 yield packet
+
+    def lent(self) -> InputContainer:
+        """The open file, for a caller who may move it: the next frame begins with a seek."""
+        self._last = None
+        return self.container
 
     def _keep(self, packet: int, frame: VideoFrame) -> None:
         """Keeps one of the last frames, for a caller who wants the next one after this call."""
