@@ -188,9 +188,13 @@ def test_a_palette_of_another_size_in_the_middle_is_an_error(tmp_path: Path) -> 
     (tmp_path / "list").write_text("".join(f"file {part}\n" for part in parts))
     ffmpeg("-f", "concat", "-safe", "0", "-i", tmp_path / "list", "-c", "copy", tmp_path / "both.mkv")
     with Decoder(tmp_path / "both.mkv", pixel_format=None) as decoder:
-        with pytest.raises(DecoderError):
+        with pytest.raises(DecoderError, match=r"change their size, .*pixel_format='rgb24'"):
             list(decoder)
         assert len(decoder[:25]) == 25
+        with pytest.raises(DecoderError):
+            decoder[25]
+    with Decoder(tmp_path / "both.mkv", pixel_format="rgb24") as decoder:
+        assert len(list(decoder)) == 50
 
 
 @pytest.mark.parametrize("start", [0.84, 1.03])  # behind a keyframe at 0.8 s: one frame, and six

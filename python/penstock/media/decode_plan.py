@@ -49,6 +49,9 @@ _FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
 # FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
+#: The width by which FFmpeg refuses a picture with a palette that has another size than the first. Chosen: a size
+#: that no caller asks for, so that FFmpeg's message tells of this one.
+OTHER_SIZE = -(1 << 20)
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 # The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
@@ -196,7 +199,7 @@ def plan_decode(
             scaled[-1] += _same_colors(fed, layout, video, options)
     elif own == "pal8" and (width, height) == own_size:
         # FFmpeg 7.1's `scale` gives it the colours of a palette of its own. Another size is an error here.
-        scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,-1):{height}"
+        scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (*scaled, f"format={delivered}")
     return DecodePlan(
         layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder

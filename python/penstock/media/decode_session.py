@@ -25,11 +25,13 @@ from typing import Any, Self, TypeVar
 from penstock import _exit
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
+from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.settings import Tuning
 from penstock.ffmpeg.program.child import DRAIN_GRACE_S
 from penstock.ffmpeg.program.messages import damage_reports, has_no_frames
 from penstock.ffmpeg.program.process import FFmpegProcess
 from penstock.ffmpeg.program.session import Session, check_owner, late_error, warn_unclosed
+from penstock.media.decode_plan import OTHER_SIZE
 from penstock.media.source import Source
 from penstock.media.timestamps import Timestamps
 
@@ -256,6 +258,9 @@ class DecodeSession(Session):
         after = f"after {self.delivered} frames"
         if self.process.returncode not in (0, None) and has_no_frames(self.process.log.text):
             return "the stream has no frames that FFmpeg can decode"
+        if f"width '{OTHER_SIZE}'" in self.process.log.text:
+            remedy = f"{argument('pixel_format', 'rgb24')} has all frames of the first one's size"
+            return f"the pictures change their size, which those with a palette may not: {remedy}; {after}"
         if not (self.process.has_succeeded or (self._is_late and self.process.is_complete)):
             return f"FFmpeg {self.process.ending}, {after}"
         if not self._is_strict:
