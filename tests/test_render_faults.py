@@ -23,6 +23,7 @@ from support.renders import SLOW, chunks, is_whole, scene, settings
 import penstock
 from penstock.errors import EncoderError, RenderError
 from penstock.ffmpeg import find_ffmpeg
+from penstock.results import RenderProgress
 
 
 def test_a_scene_that_raises_ends_the_render_and_the_next_call_goes_on(tmp_path: Path) -> None:
@@ -274,17 +275,44 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_running(tmp_path: Path) ->
 
 
 def test_a_chunk_is_kept_that_is_done_and_not_told_yet(tmp_path: Path) -> None:
-    done: list[Path] = []
+    stopped, report, held = stopped_when_a_chunk_is_done(tmp_path, lambda report: None)
+    assert any(note.startswith("1 of ") for note in stopped.__notes__)
+    assert report.exists() and penstock.render(held, **settings(tmp_path, workers=1)).resumed == 1
+    assert is_whole(tmp_path / "video.mp4")
 
-    def stop_when_a_chunk_is_done(_: object) -> None:
-        assert eventually(lambda: done.extend(tmp_path.glob("video.mp4.chunks/*/*.mov.json")) or done)
+
+def test_a_storage_that_fails_then_does_not_replace_the_error(tmp_path: Path) -> None:
+    def fail(report: Path) -> None:
+        report.unlink()
+        report.mkdir()  # cannot be read
+        report.with_name("of a worker.part").touch()
+
+    stopped, report, _ = stopped_when_a_chunk_is_done(tmp_path, fail)
+    assert any("could not be looked through" in note for note in stopped.__notes__)
+    assert report.with_suffix("").exists() and not list(tmp_path.rglob("*.part"))
+
+
+def stopped_when_a_chunk_is_done(
+    folder: Path, then: Callable[[Path], object]
+) -> tuple[BaseException, Path, Callable[..., None]]:
+    """What a render raises that ends before it knows of its first chunk, the file with that one's report, its scene."""
+    done: list[Path] = []
+    is_asked = folder / "asked"
+
+    def held(index: int, time_s: float, view: np.ndarray) -> None:
+        assert eventually(is_asked.exists)
+        scene(index, time_s, view)
+
+    def stop(progress: RenderProgress) -> None:
+        assert progress.chunks_done == 0
+        is_asked.touch()
+        assert eventually(lambda: done.extend(folder.glob("video.mp4.chunks/*/*.mov.json")) or done)
+        then(done[0])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as stopped:
-        penstock.render(scene, **settings(tmp_path, workers=1, progress=stop_when_a_chunk_is_done))
-    assert any(note.startswith("1 of ") for note in stopped.value.__notes__)
-    assert done[0].exists() and penstock.render(scene, **settings(tmp_path, workers=1)).resumed == 1
-    assert is_whole(tmp_path / "video.mp4")
+        penstock.render(held, **settings(folder, workers=1, progress=stop))
+    return stopped.value, done[0], held
 
 
 @SLOW

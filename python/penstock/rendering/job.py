@@ -39,6 +39,7 @@ class Job:
         self._resumed_frames = self._done_frames = sum(one.frames for one in self._reports.values())
         self._advances: dict[int, int] = {}
         self._failures: Counter[int] = Counter()
+        self._running: set[int] = set()
 
     def run(self, engine: Callable[[Plan], Engine], progress: bool | Show) -> RenderReport:
         """Renders what is missing, and joins."""
@@ -48,26 +49,33 @@ class Job:
             with _shown(progress, len(self.plan.frames)) as show:
                 if missing:
                     self._render(missing, engine(self.plan), show)
+                    self._remove_parts()
                 show(self._progress(0))
             join = joined(self.plan, self._storage)
         except BaseException as error:
+            try:
+                self._remove_parts()
+                self._find(self._running)  # those that were done, and that nobody could tell of any more
+                if not self._reports:
+                    remove_chunks(self.plan, self._storage)
+            except (
+                OSError
+            ) as failure:  # of the storage: it must not replace the error, and what is there stays
+                error.add_note(f"{self.plan.storage} could not be looked through and tidied up: {failure}")
             if self._reports:
                 done = (
                     f"{len(self._reports)} of {len(self.plan.lengths)} chunks are kept in {self.plan.storage}"
                 )
                 error.add_note(f"{done}; the same call goes on from there")
-            else:
-                remove_chunks(self.plan, self._storage)
             raise
         return self._report(join.output_bytes, join.elapsed_s, join.warnings)
 
     def _render(self, missing: deque[int], engine: Engine, show: Show) -> None:
-        running: set[int] = set()
         try:
-            while missing or running:
+            while missing or self._running:
                 while missing and engine.has_room():
                     number = missing.popleft()
-                    running.add(number)
+                    self._running.add(number)
                     engine.submit(number)
                 for event in engine.events(_PERIOD_S):
                     if isinstance(event, Advance):
@@ -79,14 +87,16 @@ class Job:
                     else:
                         self._fail(event)
                         missing.appendleft(event.number)
-                    running.discard(event.number)
+                    self._running.discard(event.number)
                 show(self._progress(engine.workers()))
         finally:
             engine.close()
-            self._find(running)  # those that were done, and that nobody could tell of any more
-            for part in self._storage.names(".part"):  # of workers that were killed
-                if part.startswith(folder_of(self.plan)):
-                    self._storage.remove(part)
+
+    def _remove_parts(self) -> None:
+        """Removes what workers that were killed have left."""
+        for part in self._storage.names(".part"):
+            if part.startswith(folder_of(self.plan)):
+                self._storage.remove(part)
 
     def _find(self, numbers: Iterable[int]) -> None:
         """Knows of those of these chunks that are in the storage."""
