@@ -614,8 +614,9 @@ def _ordinary_path(target: str) -> Path | None:
         return None
     try:
         path = Path(endpoints.without_protocol(target)).resolve()
-        return None if path.exists() and not path.is_file() else path
-    except (OSError, RuntimeError):  # a loop of links, which FFmpeg reports
+        # A loop of links still is one since Python 3.13; until then that is the RuntimeError.
+        return None if path.is_symlink() or (path.exists() and not path.is_file()) else path
+    except (OSError, RuntimeError):  # of a file:// URL, which FFmpeg opens unchecked, and reports
         return None
 
 

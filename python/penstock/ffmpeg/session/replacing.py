@@ -95,7 +95,10 @@ def replacement_of(target: str, container_format: str | None) -> tuple[Replaceme
     try:
         path = Path(endpoints.without_protocol(target)).resolve()
         status = path.stat()
-    except (OSError, RuntimeError):  # it is not there; or a loop of links, which FFmpeg reports
+    except (
+        OSError,
+        RuntimeError,
+    ):  # it is not there; or a loop of links in a file:// URL (Python 3.11 and 3.12)
         return None, None
     if not stat.S_ISREG(status.st_mode) or not status.st_size:
         return None, None
