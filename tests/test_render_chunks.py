@@ -267,6 +267,7 @@ assert many < few + 8 * 1024, (few, many)
 
 
 SCRIPT = """
+import inspect
 import sys
 from penstock.rendering.code import Code
 
@@ -277,6 +278,7 @@ class Scene:
     def __call__(self, index, time_s, view):
         view[:] = len(NAMES) if index in {"x", "y", "z"} or index in WORDS else SIZE
 
+Scene.__firstlineno__ = inspect.currentframe().f_lineno  # as Python 3.13 and newer keep it
 print(Code.of(Scene).digest, Code.of(lambda index, time_s, view: SIZE).digest)
 """
 

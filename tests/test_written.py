@@ -275,13 +275,14 @@ def test_a_file_that_became_another_one_meanwhile_is_told(tmp_path: Path) -> Non
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 def test_frames_that_a_bitstream_filter_drops_are_told(tmp_path: Path) -> None:
-    given = {"tuning": Tuning(ffmpeg=ffmpegs()[0]), "options": {"bsf:v": r"noise=drop=not(mod(n\,3))"}}
-    try:
+    program = ffmpegs()[0]
+    given = {"tuning": Tuning(ffmpeg=program), "options": {"bsf:v": r"noise=drop=not(mod(n\,3))"}}
+    if capabilities.version(program).startswith("5."):
         told = encoded(tmp_path / "v.mp4", **given)
-    except EncoderError as failure:  # FFmpeg 7.1 and 9 count those that are left
-        assert "it had encoded 6 of 10 submitted frames" in str(failure)
-    else:
         assert told == ["the file says that it has 6 frames, and 10 were written"]
+    else:  # FFmpeg 7.1 and 9 count those that are left
+        with pytest.raises(EncoderError, match="it had encoded 6 of 10 submitted frames"):
+            encoded(tmp_path / "v.mp4", **given)
 
 
 @pytest.mark.parametrize("codec", ["v308", "v410"])
