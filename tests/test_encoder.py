@@ -246,6 +246,8 @@ def test_a_loop_of_links_is_no_output(tmp_path: Path) -> None:
     (tmp_path / "loop.mp4").symlink_to("loop.mp4")
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
         make(tmp_path / "loop.mp4")
+    with pytest.raises(OSError, match=r"loop\.mp4"):
+        make(tmp_path / "loop.mp4" / "5")
     encoder = make(f"file://{tmp_path}/loop.mp4")
     with pytest.raises(EncoderError, match="Too many levels of symbolic links"):
         submit(encoder, 1)

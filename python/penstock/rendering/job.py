@@ -58,9 +58,7 @@ class Job:
                 self._find(self._running)  # those that were done, and that nobody could tell of any more
                 if not self._reports:
                     remove_chunks(self.plan, self._storage)
-            except (
-                OSError
-            ) as failure:  # of the storage: it must not replace the error, and what is there stays
+            except OSError as failure:  # of the storage, where what is there stays
                 error.add_note(f"{self.plan.storage} could not be looked through and tidied up: {failure}")
             if self._reports:
                 done = (

@@ -266,7 +266,7 @@ def own_descriptor(path: Path) -> str | None:
     """
     folders = {Path("/proc/self/fd").resolve(), Path("/proc/thread-self/fd").resolve()}
     for _ in range(_MOST_LINKS):
-        if path.name.isdecimal() and path.parent.resolve() in folders:
+        if path.name.isdecimal() and Path(os.path.realpath(path.parent)) in folders:
             return path.name
         if not path.is_symlink():
             return None

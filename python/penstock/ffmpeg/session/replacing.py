@@ -95,10 +95,7 @@ def replacement_of(target: str, container_format: str | None) -> tuple[Replaceme
     try:
         path = Path(endpoints.without_protocol(target)).resolve()
         status = path.stat()
-    except (
-        OSError,
-        RuntimeError,
-    ):  # it is not there; or a loop of links in a file:// URL (Python 3.11 and 3.12)
+    except (OSError, RuntimeError):  # it is not there; or a file:// URL names a loop of links
         return None, None
     if not stat.S_ISREG(status.st_mode) or not status.st_size:
         return None, None
