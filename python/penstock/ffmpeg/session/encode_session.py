@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -613,10 +614,10 @@ def _ordinary_path(target: str) -> Path | None:
     if not endpoints.is_path(target):
         return None
     try:
-        path = Path(endpoints.without_protocol(target)).resolve()
-        # A loop of links still is one since Python 3.13; until then that is the RuntimeError.
+        # Not Path.resolve, which differs between versions of Python where links lead in a circle. Here one is left.
+        path = Path(os.path.realpath(endpoints.without_protocol(target)))
         return None if path.is_symlink() or (path.exists() and not path.is_file()) else path
-    except (OSError, RuntimeError):  # of a file:// URL, which FFmpeg opens unchecked, and reports
+    except OSError:  # of a file:// URL, which is not checked at the start: FFmpeg reports it
         return None
 
 

@@ -93,9 +93,9 @@ def replacement_of(target: str, container_format: str | None) -> tuple[Replaceme
     if not endpoints.is_path(target) or is_several_files(target, container_format):
         return None, None
     try:
-        path = Path(endpoints.without_protocol(target)).resolve()
+        path = Path(os.path.realpath(endpoints.without_protocol(target)))
         status = path.stat()
-    except (OSError, RuntimeError):  # it is not there; or a file:// URL names a loop of links
+    except OSError:  # it is not there; or a file:// URL names links that lead in a circle
         return None, None
     if not stat.S_ISREG(status.st_mode) or not status.st_size:
         return None, None
