@@ -207,7 +207,7 @@ pub enum ClassLimit {
     Rtprio {
         /// The value that it would have to have.
         needed: i32,
-        /// The value that it has; 40 if there is none.
+        /// The value that it has. Where there is none, it is not what refused.
         limit: u64,
     },
     /// `RLIMIT_NICE`, to leave the class idle.
@@ -277,7 +277,7 @@ pub(super) fn apply(level: Option<Priority>, nice: Option<i32>, notes: &mut Vec<
 pub(super) fn set_nice(nice: i32, level: Option<Priority>, notes: &mut Vec<PriorityNote>) {
     let Err(errno) = sched::set_nice(nice) else { return };
     let before = sched::nice().unwrap_or(0);
-    let limit = limit(Resource::Nice);
+    let limit = nice_limit();
     let lowest = lowest_nice(limit);
     let instead = (lowest < before && sched::set_nice(lowest).is_ok()).then_some(lowest);
     let os_error = errno.raw_os_error();
@@ -301,22 +301,44 @@ pub(super) fn set_class(class: SchedulingClass, notes: &mut Vec<PriorityNote>) {
 fn class_limit(class: SchedulingClass, before: SchedulingClass) -> Option<ClassLimit> {
     match class {
         SchedulingClass::Fifo(priority) | SchedulingClass::RoundRobin(priority) => {
-            Some(ClassLimit::Rtprio { needed: priority, limit: limit(Resource::Rtprio) })
+            let limit = getrlimit(Resource::Rtprio).current?;
+            Some(ClassLimit::Rtprio { needed: priority, limit })
         }
         _ if before == SchedulingClass::Idle => {
             let needed = 20 - sched::nice().unwrap_or(0);
-            Some(ClassLimit::Nice { needed, limit: limit(Resource::Nice) })
+            Some(ClassLimit::Nice { needed, limit: nice_limit() })
         }
         _ => None,
     }
 }
 
-/// A limit of this process. Unlimited counts as 40, the highest value with a meaning.
-fn limit(resource: Resource) -> u64 {
-    getrlimit(resource).current.unwrap_or(40)
+/// `RLIMIT_NICE` of this process. Unlimited counts as 40, the highest value with a meaning.
+fn nice_limit() -> u64 {
+    getrlimit(Resource::Nice).current.unwrap_or(40)
 }
 
 /// "The actual ceiling for the nice value is calculated as 20 - rlim_cur" (getrlimit(2)): 20, which there is not, for 0.
 fn lowest_nice(limit: u64) -> i32 {
     20 - i32::try_from(limit.min(40)).unwrap_or(40)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Rlimit, setrlimit};
+
+    use super::*;
+
+    #[test]
+    fn real_time_names_its_limit_where_there_is_one() {
+        let before = getrlimit(Resource::Rtprio);
+        let lowered = Rlimit { current: Some(0), maximum: before.maximum };
+        setrlimit(Resource::Rtprio, lowered).unwrap();
+        let told = class_limit(SchedulingClass::Fifo(1), SchedulingClass::Other);
+        assert_eq!(told, Some(ClassLimit::Rtprio { needed: 1, limit: 0 }));
+        // Only root may raise it.
+        if setrlimit(Resource::Rtprio, Rlimit { current: None, maximum: None }).is_ok() {
+            assert_eq!(class_limit(SchedulingClass::RoundRobin(1), SchedulingClass::Other), None);
+        }
+        setrlimit(Resource::Rtprio, before).unwrap();
+    }
 }
