@@ -72,7 +72,7 @@ JOBS = (
     Job("camera-1080p", 1920, 1080, 300, "libx264", "camera"),
     Job("text-1080p", 1920, 1080, 300, "libx264", "text"),
     Job("h265-1080p", 1920, 1080, 240, "libx265"),
-    Job("clips-240p", 320, 240, 6000, "libx264", clips=200),
+    Job("clips-240p", 320, 240, 1200, "libx264", clips=40),
     Job("reader", 1920, 1080, 1000, None, "noise"),
     *(
         Job(f"picked-{gop}", 1920, 1080, 40, "libx264", picked_from=600, gop=gop)
