@@ -22,7 +22,7 @@ pub(super) fn copy_range(ends: &Ends<'_>, source: &mut Source, left: u64) -> Res
 pub(super) fn send(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
     let at_most = match ends.destination {
         Kind::File => left.min(FILE_PIECE_BYTES) as usize,
-        _ => room_bytes(ends, left),
+        _ => room_bytes(ends, source.kind, left),
     };
     if at_most == 0 {
         return Err(Errno::AGAIN);

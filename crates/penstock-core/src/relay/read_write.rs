@@ -80,7 +80,7 @@ impl CopyBuffer {
             _ if source.position.is_some() || source.kind == Kind::Messages => usize::MAX,
             Kind::Pipe => pipe::room_bytes(ends.dst).unwrap_or(PIECE_BYTES),
             Kind::Messages => self.message_bytes,
-            _ => room_bytes(ends, u64::MAX),
+            _ => room_bytes(ends, source.kind, u64::MAX),
         }
     }
 

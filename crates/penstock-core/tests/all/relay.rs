@@ -5,8 +5,8 @@ use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, Write, pipe};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -503,6 +503,31 @@ fn a_stalled_destination_is_an_error_and_nothing_is_lost() {
         theirs.read_to_end(&mut got).unwrap();
         assert_eq!(rest.join().unwrap(), data.len() as u64 - moved);
         assert!(got == data, "{destination:?}");
+    }
+}
+
+/// A reader that takes odd amounts and then nothing: a piece that did not fit would wait in the kernel, where no timeout ends it.
+#[test]
+fn what_is_sent_of_a_file_always_fits() {
+    let data = pattern(8 << 20, 5);
+    let pairs: [(OwnedFd, OwnedFd); 2] = [
+        UnixStream::pair().map(|(ours, theirs)| (ours.into(), theirs.into())).unwrap(),
+        (|(ours, theirs): (TcpStream, TcpStream)| (ours.into(), theirs.into()))(tcp_pair()),
+    ];
+    for (ours, theirs) in pairs {
+        let (done, stalls) = mpsc::channel();
+        let file = file_of(&data);
+        thread::spawn(move || {
+            for round in 0..60 {
+                let options = to_end().offset(round * 1357).timeout(Duration::from_millis(20));
+                done.send(relay(&file, &ours, &options).unwrap_err().error).unwrap();
+                rustix::io::read(&theirs, &mut vec![0; 5_000 * (round as usize % 50)][..]).unwrap();
+            }
+        });
+        for round in 0..60 {
+            let stall = stalls.recv_timeout(Duration::from_secs(10)).expect("it waits in the kernel");
+            assert!(matches!(stall, Error::Stalled { .. }), "{round} {stall:?}");
+        }
     }
 }
 
