@@ -167,6 +167,10 @@ fn a_bomb_is_refused_and_what_just_fits_is_not() {
             zeros.len(),
             "{codec:?}"
         );
+        let mut damaged = asset;
+        *damaged.last_mut().unwrap() ^= 1; // of a checksum
+        let told = decoder.decode(codec, &damaged, &pool, zeros.len());
+        assert!(matches!(told, Err(Undecoded::At { .. })), "{codec:?} {told:?}");
     }
 }
 

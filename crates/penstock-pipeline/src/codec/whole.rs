@@ -96,7 +96,8 @@ impl Whole for ByMembers {
         let mut bytes = 0;
         loop {
             match members.read(&mut output[bytes..]).map_err(|_| Failed::Bad)? {
-                0 if bytes == output.len() && !matches!(members.read(&mut [0]), Ok(0)) => {
+                // A full output: the end, or damage there, takes another read.
+                0 if bytes == output.len() && members.read(&mut [0]).map_err(|_| Failed::Bad)? > 0 => {
                     return Err(Failed::NoRoom);
                 }
                 0 => return Ok(bytes),
