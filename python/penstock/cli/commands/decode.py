@@ -261,7 +261,7 @@ def decode(
     selection = Selection(start, count, every, at)
     _check_source(source)
     _check_selection(selection, settings)
-    _check_destinations(destinations, selection.most_frames, as_json=as_json)
+    _check_destinations(destinations, selection, as_json=as_json)
     settings |= {"start": start, "count": selection.decoded}
     began_s = time.monotonic()
     try:
@@ -309,7 +309,7 @@ def _check_selection(selection: Selection, settings: Mapping[str, Any]) -> None:
         raise click.UsageError(f"--at and {', '.join(given)} exclude each other")
 
 
-def _check_destinations(destinations: Destinations, count: int | None, *, as_json: bool) -> None:
+def _check_destinations(destinations: Destinations, selection: Selection, *, as_json: bool) -> None:
     """Raise what can be known before the first frame."""
     frames, timestamps = destinations.frames, destinations.timestamps
     of_images = {
@@ -335,11 +335,10 @@ def _check_destinations(destinations: Destinations, count: int | None, *, as_jso
     with as_click_errors():
         if destinations.are_images:
             images.check_output(frames)
-            if count != 1 and not images.has_number(frames):
+            if selection.most_frames != 1 and not images.has_number(frames):
                 several = path.with_name(f"{path.stem}-%05d{path.suffix}")
-                raise click.UsageError(
-                    f"{show_name(frames)} is one image: add --count 1, or name many, as {several}"
-                )
+                one = "add --count 1" if selection.at is None else "give --at one time"
+                raise click.UsageError(f"{show_name(frames)} is one image: {one}, or name many, as {several}")
         for name in filter(None, (frames, timestamps)):
             if is_file_name(name):
                 endpoints.target(_first_missing_folder(name))
