@@ -72,7 +72,8 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: `EBADF` if the descriptor is not open for reading, or what the system reports.
+    /// - [`Error::Io`]: `EBADF` if the descriptor is not open for reading, or what the system reports.
+    /// - [`Error::Unsuitable`]: a socket that keeps messages apart.
     pub fn fd(fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
         Self::fd_after(Vec::new(), fd, piece_bytes)
     }
@@ -85,6 +86,7 @@ impl Source {
     pub fn fd_after(ahead: Vec<u8>, fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
         let name = format!("fd {}", fd.as_fd().as_raw_fd()).into();
         let input = PollSource::open(ahead, fd.as_fd())?;
+        input.check_is_stream("a pipeline")?;
         Ok(Self::new("fd", Origin::Fd { input, name, piece_bytes }))
     }
 

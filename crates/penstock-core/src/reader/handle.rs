@@ -182,11 +182,7 @@ impl Reader {
     pub fn new(fd: impl AsFd, options: &ReaderOptions) -> Result<Self, Error> {
         let source = PollSource::open(options.ahead.clone(), fd.as_fd())?;
         options.check()?;
-        if source.kind == Kind::Messages {
-            return Err(Error::Unsuitable(
-                "a Reader needs a stream of bytes, and this one is of messages".into(),
-            ));
-        }
+        source.check_is_stream("a Reader")?;
         let capacity_bytes = grow(&source, options.capacity_bytes);
         let frame_bytes = options.frame_bytes;
         let pool = Pool::of_slots(frame_bytes, options.depth.saturating_add(SPARE_SLOTS));

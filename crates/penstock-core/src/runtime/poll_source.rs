@@ -38,6 +38,19 @@ impl PollSource {
         Ok(Self { fd: ForkFd::make(|| fd::duplicate(fd))?, ahead: RefCell::new(ahead.into()), kind })
     }
 
+    /// Refuses what keeps messages apart: of one that is read with less room than it has bytes, the rest is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsuitable`], in which `who` is the caller.
+    pub fn check_is_stream(&self, who: &str) -> std::result::Result<(), Error> {
+        if self.kind != Kind::Messages {
+            return Ok(());
+        }
+        let why = format!("{who} needs a stream of bytes, and this one is of messages");
+        Err(Error::Unsuitable(why.into()))
+    }
+
     /// Reads what is available: 0 at the end, none if nothing is available yet.
     ///
     /// # Errors

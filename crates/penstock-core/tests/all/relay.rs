@@ -509,10 +509,10 @@ fn a_stalled_destination_is_an_error_and_nothing_is_lost() {
 /// A reader that takes odd amounts and then nothing: a piece that did not fit would wait in the kernel, where no timeout ends it.
 #[test]
 fn what_is_sent_of_a_file_always_fits() {
-    let data = pattern(8 << 20, 5);
+    let (data, tcp) = (pattern(8 << 20, 5), tcp_pair());
     let pairs: [(OwnedFd, OwnedFd); 2] = [
         UnixStream::pair().map(|(ours, theirs)| (ours.into(), theirs.into())).unwrap(),
-        (|(ours, theirs): (TcpStream, TcpStream)| (ours.into(), theirs.into()))(tcp_pair()),
+        (tcp.0.into(), tcp.1.into()),
     ];
     for (ours, theirs) in pairs {
         let (done, stalls) = mpsc::channel();
@@ -766,6 +766,23 @@ fn messages_stay_whole() {
         assert!(piece[..bytes] == message);
     }
     relaying.join().unwrap();
+}
+
+#[test]
+fn packets_of_a_pipe_fit_through_a_small_socket() {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::DIRECT).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 2304).unwrap();
+    let data = pattern(200 * 4000, 6);
+    let packets = data.clone();
+    let feeder = thread::spawn(move || {
+        packets.chunks(4000).for_each(|packet| assert_eq!(rustix::io::write(&writer, packet), Ok(4000)));
+    });
+    let drain = thread::spawn(move || read_all(theirs, 1 << 16));
+    assert_eq!(relay(&reader, &ours, &to_end()).unwrap().bytes, data.len() as u64);
+    drop(ours);
+    assert!(drain.join().unwrap() == data);
+    feeder.join().unwrap();
 }
 
 #[test]

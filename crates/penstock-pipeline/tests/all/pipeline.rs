@@ -488,6 +488,8 @@ fn parts_that_make_no_sense_together_are_refused() {
     let (reader, writer) = pipe().unwrap();
     assert_eq!(Source::fd(&writer, 10).err(), Some(Error::from(Errno::BADF)));
     drop(reader);
+    let (messages, _) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    assert!(matches!(Source::fd(&messages, 10), Err(Error::Unsuitable(_))));
 }
 
 // --- backpressure and memory --------------------------------------------------------------------------------------------
