@@ -17,7 +17,7 @@ import pytest
 from support.cases import needs
 from support.clips import clip
 
-from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, StalledError
+from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError
 from penstock.ffmpeg import AudioFile, Colors, Tuning
 from penstock.ffmpeg.plan.colors import holds_light
 from penstock.media import ContentLight, MasteringDisplay, probe
@@ -139,6 +139,23 @@ def test_each_way_to_write_goes_by_the_times_of_frames(tmp_path: Path, call: str
             asyncio.run(write(frames[2]))
         asyncio.run(write(frames[1]))
         encoder.abort()
+
+
+def test_a_fan_out_goes_by_the_times_of_frames(tmp_path: Path) -> None:
+    source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=1")
+    with Decoder(source) as frames, FanOut() as outputs:
+        outputs.add(Encoder.like(frames, tmp_path / "b.mp4"), when_full="drop")
+        timed = Encoder.like(frames, tmp_path / "c.mp4", fps=None)
+        for frame in frames[:3]:  # any of them may be dropped
+            outputs.write(frame)
+        with pytest.raises(ValueError, match="would be shown at another time"):
+            outputs.write(frames[4])
+        outputs.write(frames[3])
+    with Decoder(source) as frames, FanOut([timed]) as outputs:
+        for frame in frames[::5]:
+            outputs.write(frame)
+    with Decoder(tmp_path / "c.mp4") as result:
+        assert [round(frame.time_s, 3) for frame in result] == [0, 0.2, 0.4, 0.6, 0.8]
 
 
 def test_alpha_is_missed(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ class FanOut:
         for output in sorted(alive, key=lambda output: not output.is_started):
             output.start(frame)
         buffer, nbytes = buffer_and_size(frame)
-        forms = {output: output.form(pts) for output in self._alive()}
+        forms = {output: output.form(frame, pts) for output in self._alive()}
         uses, pushes = Counter(forms.values()), dict[Output, Push]()
         slots: dict[Form, _Slot] = {}
         for output, form in forms.items():

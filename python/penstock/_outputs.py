@@ -139,7 +139,7 @@ class Output:
             ValueError, TypeError: `frame` does not suit it.
         """
 
-    def form(self, pts: float | Fraction | None) -> Form:
+    def form(self, frame: FrameData, pts: float | Fraction | None) -> Form:
         """What it gets of a frame at that time."""
         return AS_IT_IS
 
@@ -250,17 +250,21 @@ class EncoderOutput(Output):
             session = self.target._session_for(frame)
             session.check_open()
             frame_buffer(frame, session.plan.frames)
+            self.target._checked_time(frame)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
             wrong.add_note(f"for {self.target!r}")
             raise
 
-    def form(self, pts: float | Fraction | None) -> Form:
+    def form(self, frame: FrameData, pts: float | Fraction | None) -> Form:
+        # Also of a frame that is dropped, for which the one before is repeated.
+        if (time_s := self.target._checked_time(frame)) is not None:
+            self.target._last_time_s = time_s
         plan = self._session.plan
         assert plan.fed is not None  # `start` has checked that there is a picture
         if plan.stream is not None:
-            tick = self._session.tick_of(pts) if self.is_timed else None
+            tick = self._session.tick_of(pts, frame) if self.is_timed else None
             prefix = self._session.prefix_of(tick)
             return Form(plan.conversion, plan.fed.frame_bytes, tick, prefix, self if tick is None else None)
         return AS_IT_IS if plan.conversion is None else Form(plan.conversion, plan.fed.frame_bytes)

@@ -436,15 +436,8 @@ class Encoder(EncoderBase):
 
     def _in_time(self, frame: FrameData, push: Push) -> Push:
         """`push`, for a decoded frame that is to be the next one of the source that `like` follows."""
-        time_s, before_s = getattr(frame, "time_s", None), self._last_time_s
-        if self._follows is None or time_s is None:
+        if (time_s := self._checked_time(frame)) is None:
             return push
-        # One that is left out makes the step 2, and one that comes twice 0. Times of a constant rate may jitter.
-        if before_s is not None and not 0.1 < (time_s - before_s) * self._follows < 1.9:
-            raise ValueError(
-                f"a frame at {time_s:.3f} s comes after that at {before_s:.3f} s, and would be shown at another time: "
-                f"give Encoder.like {argument('fps', None)}, which keeps the times of frames, or the rate that they get"
-            )
 
         def push_and_follow(*, timeout: float) -> Ticket:
             ticket = push(timeout=timeout)
@@ -452,6 +445,20 @@ class Encoder(EncoderBase):
             return ticket
 
         return push_and_follow
+
+    def _checked_time(self, frame: FrameData) -> float | None:
+        """When a decoded frame is shown that is to be the next one of the source that `like` follows."""
+        time_s: float | None = getattr(frame, "time_s", None)
+        before_s = self._last_time_s
+        if self._follows is None or time_s is None:
+            return None
+        # One that is left out makes the step 2, and one that comes twice 0. Times of a constant rate may jitter.
+        if before_s is not None and not 0.1 < (time_s - before_s) * self._follows < 1.9:
+            raise ValueError(
+                f"a frame at {time_s:.3f} s comes after that at {before_s:.3f} s, and would be shown at another time: "
+                f"give Encoder.like {argument('fps', None)}, which keeps the times of frames, or the rate that they get"
+            )
+        return time_s
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:
