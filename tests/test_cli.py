@@ -52,6 +52,12 @@ def test_wrong_usage_is_told_and_exits_with_2() -> None:
     assert "No such command 'signals'" in failed(run_process("signals"), status=2)
 
 
+def test_without_standard_error_no_message_is_among_the_data() -> None:
+    command = 'exec "$0" -m penstock decode nothing - 2>&-'
+    done = subprocess.run(["sh", "-c", command, sys.executable], stdout=subprocess.PIPE, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
 def test_a_full_standard_output_is_told() -> None:
     with Path("/dev/full").open("wb") as full:
         assert os.strerror(errno.ENOSPC) in failed(run_process("--help", stdout=full))

@@ -306,7 +306,7 @@ class TestOptions:
         )
         delivered(run("decode", video, tmp_path / "shot.png", "--at", "0.5"))
         assert frames_of(tmp_path / "shot.png") == frames[5]
-        assert "add --count 1, or name many" in failed(
+        assert "give --at one time, or name many" in failed(
             run("decode", video, tmp_path / "shot.png", "--at", "0,1"), status=2
         )
 
@@ -457,7 +457,8 @@ class TestFailures:
         ("arguments", "complaint"),
         [
             ([], "Missing argument 'INPUT'"),
-            (["-"], "INPUT -: a video is probed before it is decoded"),
+            (["-"], "INPUT -: name the file; a pipe is /dev/stdin"),
+            (["fifo:f"], "(A file of that name is ./fifo:f)"),
             (["VIDEO", "o.mp4"], "OUTPUT o.mp4 is a video, sound or image by its name"),
             (["VIDEO", "o.avif"], "OUTPUT o.avif is a video, sound or image by its name"),
             (["VIDEO", "o.png"], "add --count 1, or name many, as o-%05d.png"),

@@ -11,6 +11,7 @@ import pty
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -110,6 +111,14 @@ class TestRawFrames:
             os.close(writer)
             assert finish(process) == (0, "")
         assert len(decode(video)) == 5
+
+    def test_a_socket_of_messages(self, video: Path) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs, start("encode", video, *RAW, stdin=theirs) as process:
+            status, told = finish(process)
+        assert status == 2
+        assert "keeps messages apart" in told
+        assert not video.exists()
 
     def test_a_file_in_another_format(self, video: Path, tmp_path: Path) -> None:
         frames = [

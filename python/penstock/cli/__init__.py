@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -47,6 +48,8 @@ def penstock_command() -> None:
 
 def main() -> None:
     """Run the command line, and exit."""
+    if sys.stderr is None:  # descriptor 2 is closed, and click would write messages to standard output
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     with ending_by_signal():
         try:
             penstock_command(prog_name="penstock")

@@ -6,6 +6,7 @@ import errno
 import os
 import select
 import shlex
+import socket
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,6 +61,14 @@ class Endpoint:
         """Whether it can be read from any byte on."""
         mode = self.status.st_mode
         return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether it is a socket of which a short read loses the rest of a message."""
+        if not stat.S_ISSOCK(self.status.st_mode):
+            return False
+        with socket.socket(fileno=os.dup(self.fd)) as own:
+            return own.type != socket.SOCK_STREAM
 
     def read_full(self, buffer: memoryview) -> int:
         """Read until the buffer of bytes is full or the source ends. Return the number of bytes read."""

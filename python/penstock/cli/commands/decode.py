@@ -290,8 +290,8 @@ def decode(
 def _check_source(source: str) -> None:
     if not is_file_name(source):
         raise click.UsageError(
-            f"INPUT {show_name(source)}: a video is probed before it is decoded, and a pipe can be read only "
-            "once; save it to a file first. (A file of that name is ./-)"
+            f"INPUT {show_name(source)}: name the file; a pipe is /dev/stdin or the path of its FIFO. (A file of that "
+            f"name is ./{show_name(source)})"
         )
 
 

@@ -309,6 +309,8 @@ def _opened(
             raise click.UsageError(
                 f"{source.title} is a terminal, and raw frames come from a program or a file"
             )
+        if source.keeps_messages:
+            raise click.UsageError(f"{source.title} keeps messages apart: raw frames are a stream of bytes")
         refuse_same(source, output)
         nbytes = expected_bytes(source, None, None)
         total = None if nbytes is None else nbytes // frame_bytes
