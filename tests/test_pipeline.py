@@ -356,14 +356,27 @@ def test_what_a_callable_raises_is_its_chunks_failure() -> None:
 
 
 def test_an_iterable_that_raises_ends_the_pipeline_there() -> None:
-    def feed() -> Iterator[Any]:
-        yield b"a"
-        yield "no buffer"
+    class Raising:
+        def __iter__(self) -> Iterator[Any]:
+            return self
 
-    with Pipeline(feed(), on_error="skip") as pipeline:
+        def __next__(self) -> Any:
+            if next(numbers) == 0:
+                return b"a"
+            raise KeyError("for ever")
+
+    numbers = itertools.count()
+    with Pipeline(Raising(), on_error="skip") as pipeline:
         assert [bytes(chunk) for chunk in pipeline] == [b"a"]
         (skipped,) = pipeline.skipped
-    assert isinstance(skipped.__cause__, TypeError)
+    assert isinstance(skipped.__cause__, KeyError)
+
+
+def test_an_item_that_is_no_buffer_is_skipped() -> None:
+    items = [b"a", 5, ("name", "no buffer"), b"c"]
+    with Pipeline(items, on_error="skip") as pipeline:
+        assert [(bytes(chunk), chunk.index) for chunk in pipeline] == [(b"a", 0), (b"c", 3)]
+        assert [type(error.__cause__) for error in pipeline.skipped] == [TypeError, TypeError]
 
 
 def test_the_gil_is_not_held_by_native_stages(tmp_path: Path) -> None:

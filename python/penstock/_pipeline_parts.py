@@ -123,7 +123,7 @@ def decompress(codec: CodecName = "auto", *, workers: int = 1, streamed: bool | 
 
     Args:
         codec: ``"zlib"``, ``"gzip"``, ``"zstd"``, ``"lz4"`` (frames); or ``"auto"``, which looks at the first bytes of
-            each asset.
+            each asset. A skippable frame at the beginning is taken for zstd's, and not for lz4's.
         workers: the number of threads, each of which decompresses a chunk of its own; a stream takes one.
         streamed: whether chunks are pieces of one stream; by default, what the source says.
     """

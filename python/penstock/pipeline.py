@@ -177,7 +177,8 @@ class Pipeline:
         max_chunk_bytes: the most bytes of a chunk, read or decompressed. A larger one is a ``ChunkDataError``, and its
             memory is not allocated.
         on_error: ``"raise"`` ends the pipeline at the first chunk that fails, after all chunks before it have come
-            out; ``"skip"`` continues, and lists the failures in ``skipped``. A decompressed stream ends in both cases.
+            out; ``"skip"`` continues, and lists the failures in ``skipped``. A decompressed stream and an iterable
+            that raises end in both cases.
         policies: a ``ThreadPolicy`` for the threads of a part, by its name: ``"files"``, ``"file"``, ``"fd"`` or
             ``"iterable"``; ``"decompress"``, ``"checksum"``, a callable's name (the second of one name is
             ``"checksum 2"``); ``"writer"`` for a descriptor as the sink.

@@ -18,8 +18,13 @@ use penstock_cpu::ThreadPolicy;
 
 /// A caller's own source.
 pub trait Feed: Send {
-    /// Returns the next chunk's bytes; none at the end. An error ends the source too.
+    /// Returns the next chunk's bytes; none at the end. An error ends the source too, unless it [goes on](Self::goes_on).
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Fed, Cause>>;
+
+    /// Whether only the last chunk was wrong, and others may follow the error. By default none do.
+    fn goes_on(&self) -> bool {
+        false
+    }
 }
 
 /// What a [`Feed`] returns.
@@ -391,14 +396,16 @@ fn run_feed(port: &Port<'_>, mut feed: Box<dyn Feed>) {
         let fed = catch_unwind(AssertUnwindSafe(|| feed.next(&mut context)));
         let lock_ns = context.report(port.meter);
         let limit_bytes = port.graph.max_chunk_bytes;
-        let fed = match fed {
+        let (fed, goes_on) = match fed {
             Ok(None) => return,
-            Ok(Some(Ok(fed))) if fed.bytes.len() > limit_bytes => Err(Cause::TooLarge { limit_bytes }),
-            Ok(Some(fed)) => fed,
-            Err(panic) => Err(Cause::of_panic(&*panic)),
+            Ok(Some(Ok(fed))) if fed.bytes.len() > limit_bytes => {
+                (Err(Cause::TooLarge { limit_bytes }), true)
+            }
+            Ok(Some(fed)) => (fed, feed.goes_on()),
+            Err(panic) => (Err(Cause::of_panic(&*panic)), false),
         };
         let unnamed = || Arc::from(OsString::from(index.to_string()));
-        let is_last = matches!(&fed, Err(cause) if !matches!(cause, Cause::TooLarge { .. }));
+        let is_last = fed.is_err() && !goes_on;
         let item = match fed {
             Ok(Fed { name, bytes }) => {
                 let name = name.map_or_else(unnamed, Arc::from);

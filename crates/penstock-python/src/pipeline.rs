@@ -101,7 +101,7 @@ impl Source {
     #[pyo3(signature = (buffers, policy))]
     fn iterable(buffers: &Bound<'_, PyAny>, policy: Option<ThreadPolicy>) -> PyResult<Self> {
         let object = PipelineObject::new(PyIterator::from_object(buffers)?.into_any().unbind());
-        let source = pipeline::Source::feed(Iterable(Arc::clone(&object))).named("iterable");
+        let source = pipeline::Source::feed(Iterable::new(Arc::clone(&object))).named("iterable");
         let source = source.within(as_python_thread).policy(policy.map(|policy| policy.0));
         Ok(Self(Part::new(source, Some(object)), Ahead::default()))
     }

@@ -91,12 +91,28 @@ fn filled(mut copy: pipeline::Buffer, region: Box<dyn Region>) -> pipeline::Buff
 }
 
 /// An iterable of buffers, or of pairs of a name and a buffer.
-pub(crate) struct Iterable(pub(crate) Arc<PipelineObject>);
+pub(crate) struct Iterable {
+    object: Arc<PipelineObject>,
+    /// Whether it gave an item the last time. If that is wrong, the next may be right.
+    has_given: bool,
+}
+
+impl Iterable {
+    pub(crate) fn new(object: Arc<PipelineObject>) -> Self {
+        Self { object, has_given: false }
+    }
+}
 
 impl Feed for Iterable {
+    fn goes_on(&self) -> bool {
+        self.has_given
+    }
+
     fn next(&mut self, context: &mut Context<'_>) -> Option<Result<Fed, Cause>> {
-        let fed = attached(&self.0, context, |iterator, context| {
+        self.has_given = false;
+        let fed = attached(&self.object, context, |iterator, context| {
             let Some(item) = next_of(iterator)? else { return Ok(None) };
+            self.has_given = true;
             let (name, data) = named(item)?;
             Ok(Some(copied(&data, context)?.map(|bytes| Fed { name, bytes })))
         });
