@@ -80,6 +80,15 @@ def test_a_descriptor_and_a_file_that_is_closed_meanwhile() -> None:
         assert len(list(decoder)) == 30 and decoder[4].index == 4
 
 
+def test_a_path_of_a_descriptor_is_ours_and_not_that_of_ffmpeg() -> None:
+    with clip("audio_aac").open("rb") as file:
+        path = f"/dev/fd/{file.fileno()}"
+        with Decoder(path) as decoder, Decoder(clip("audio_aac")) as expected, AudioDecoder(path) as sound:
+            assert all(np.array_equal(*pair) for pair in zip(decoder, expected, strict=True))
+            assert decoder.media.path == path
+            assert len(sound.read_all())
+
+
 def test_bytes_that_change_afterwards() -> None:
     data = bytearray(clip("h264").read_bytes())
     with Decoder(data) as decoder:

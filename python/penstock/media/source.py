@@ -49,11 +49,16 @@ class Source:
     """
 
     def __init__(self, given: MediaSource) -> None:
-        self.given = given
+        self.given = source = given
         self.once: Once | None
         if isinstance(given, str | os.PathLike):
             self.url, self.path = endpoints.source(given), os.fspath(given)
-            self.once = Once(given) if endpoints.is_path(self.url) and Path(given).is_fifo() else None
+            is_path = endpoints.is_path(self.url)
+            self.once = Once(given) if is_path and Path(given).is_fifo() else None
+            own = endpoints.own_descriptor(Path(given).absolute()) if is_path and self.once is None else None
+            if own is not None:  # /dev/stdin, which FFmpeg would take for its own
+                source = int(own)
+                self.once = _once(source)
         else:
             name = given if isinstance(given, int) else getattr(given, "name", None)
             self.path = f"<{f'descriptor {name}' if isinstance(name, int) else name or type(given).__name__}>"
@@ -61,8 +66,8 @@ class Source:
         if self.once is not None:
             self.url = self.once.url
             self._end = weakref.finalize(self, self.once.close)
-        elif not isinstance(given, str | os.PathLike):
-            held = _descriptor(given)
+        elif not isinstance(source, str | os.PathLike):
+            held = _descriptor(source)
             # In the process that opens it, this is a file of its own, with a position of its own.
             self.url = f"file:/proc/{os.getpid()}/fd/{held}"
             weakref.finalize(self, os.close, held)
