@@ -242,6 +242,7 @@ def test_full_range_yuv_is_not_passed_off_as_limited(tmp_path: Path, program: st
         ("gray16le", "uint16", (48, 64)),
         ("grayf32le", "float32", (48, 64)),
         ("gbrpf32le", "float32", (3 * 48 * 64,)),
+        ("gbrapf32le", "uint8", (4 * 4 * 48 * 64,)),
         ("yuv420p", "uint8", (48 * 64 * 3 // 2,)),
         ("p010le", "uint16", (48 * 64 * 3 // 2,)),
     ],

@@ -81,7 +81,8 @@ class FrameLayout:
     @property
     def dtype(self) -> str:
         """NumPy's name of a sample's type: ``"<u2"``."""
-        return f"<{'f' if 'f32' in self.pixel_format else 'u'}{self.sample_bytes}"
+        is_float = "f32" in self.pixel_format and self.sample_bytes == 4  # others are flat bytes
+        return f"<{'f' if is_float else 'u'}{self.sample_bytes}"
 
     @property
     def shape(self) -> tuple[int, ...]:
