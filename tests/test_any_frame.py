@@ -179,6 +179,17 @@ def test_a_palette_comes_with_its_pixels(tmp_path: Path) -> None:
         check(decoder)
 
 
+@pytest.mark.parametrize("name", ["v.mov", "v.avi", "v.nut"])
+def test_a_palette_that_comes_with_the_first_packet_alone(tmp_path: Path, name: str) -> None:
+    path = made(tmp_path, name, "-c:v", "rawvideo", "-pix_fmt", "pal8")
+    with Decoder(path) as decoder:
+        check(decoder)
+        with Decoder(path, start=3) as late:
+            frames = list(late)
+        assert frames and all(same(frame, decoder[100 - len(frames) + frame.index]) for frame in frames)
+        assert all(frame.any() for frame in frames)
+
+
 def test_a_palette_of_another_size_in_the_middle_is_an_error(tmp_path: Path) -> None:
     filters = "split[a][b];[a]palettegen[p];[b][p]paletteuse"
     parts = [tmp_path / f"{width}.mkv" for width in (64, 96)]

@@ -81,6 +81,13 @@ def test_frames_are_those_of_one_decoder_and_encoder(tmp_path: Path, name: str, 
     assert same(mapped(function, source, tmp_path / "mapped.mkv", chunk_frames=chunk_frames), wanted)
 
 
+def test_raw_video_with_a_palette_has_its_colours_in_each_chunk(tmp_path: Path) -> None:
+    source = tmp_path / "v.mov"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=1", "-c:v", "rawvideo", "-pix_fmt", "pal8", source)
+    wanted = alone(inverted, source, tmp_path / "alone.mkv", SIZE)
+    assert same(mapped(inverted, source, tmp_path / "mapped.mkv", chunk_frames=13), wanted)
+
+
 @SLOW
 def test_a_function_that_changes_the_size(tmp_path: Path) -> None:
     wanted = alone(half, clip("h264"), tmp_path / "alone.mkv", (32, 24))

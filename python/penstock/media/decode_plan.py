@@ -201,8 +201,10 @@ def plan_decode(
         # FFmpeg 7.1's `scale` gives it the colours of a palette of its own. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (*scaled, f"format={delivered}")
+    # QuickTime and AVI give the palette of raw video with the first packet, and not again behind a seek.
+    may_seek = (video.codec, video.pixel_format) != ("rawvideo", "pal8")
     return DecodePlan(
-        layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder
+        layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder, may_seek
     )
 
 

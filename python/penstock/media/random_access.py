@@ -6,11 +6,13 @@ import ctypes
 import os
 import weakref
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, cast
 
 import av
+import numpy as np
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
@@ -78,7 +80,12 @@ class RandomAccess:
         if self._index is None:
             decode = self._decode
             packets = packets_of(decode.demux())
-            index = Index.by_times(packets, decode.container.format.name, decode.codec.codec.canonical_name)
+            codec = decode.codec.codec.canonical_name
+            if codec == "rawvideo" and decode.codec.pix_fmt == "pal8":
+                # QuickTime and AVI give the palette with the first packet, and not again behind a seek.
+                index, packets = None, replace(packets, is_key=np.arange(len(packets.size)) == 0)
+            else:
+                index = Index.by_times(packets, decode.container.format.name, codec)
             if index is None or not self._is_strict:  # damage that is concealed leaves frames out
                 with self._open(threads=1) as whole:
                     index = Index.by_frames(packets, whole.order(packets.first_whole))
