@@ -64,6 +64,10 @@ def test_levels_that_are_not_known(tmp_path: Path) -> None:
         ("a.mkv", "gray", "ffv1"),
         ("a.avi", "rgb24", "utvideo"),
         ("a.apng", "rgba", "auto"),
+        ("a.mkv", "abgr", "ffv1"),
+        ("a.mkv", "rgba64le", "png"),
+        ("a.mkv", "rgba64be", "ffv1"),
+        ("a.nut", "bgra64be", "rawvideo"),
     ],
 )
 def test_lossless_gives_back_the_bytes(
@@ -100,11 +104,20 @@ def test_lossless_gives_back_the_bytes(
         ("a.webm", "rgba", "auto"),
         ("a.mov", "gbrpf32le", "libx265"),
         ("a.gif", "rgb24", "auto"),
+        ("a.mkv", "bgra64le", "ffv1"),
+        ("a.apng", "bgra64be", "auto"),
+        ("a.avi", "rgba", "utvideo"),
+        ("a.avi", "abgr", "magicyuv"),
     ],
 )
 def test_lossless_that_cannot_be_is_refused(tmp_path: Path, name: str, pixel_format: str, codec: str) -> None:
     with pytest.raises(ValueError, match="changes samples"):
         options_of(str(tmp_path / name), quality="lossless", pixel_format=pixel_format, codec=codec)
+
+
+def test_the_advice_where_an_order_of_16_bit_colours_is_not_exact(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Give pixel_format='rgba64le', codec='ffv1' and"):
+        options_of(str(tmp_path / "a.mkv"), quality="lossless", pixel_format="bgra64le", codec="ffv1")
 
 
 def blocks(planes: Any) -> Any:

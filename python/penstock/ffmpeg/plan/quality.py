@@ -81,9 +81,10 @@ def check_lossless(codec: str, frames: str, output_pixel_format: str | None) -> 
     source, chosen = pixel_format_of(frames), pixel_format_of(output_pixel_format or "")
     is_palette = output_pixel_format == PALETTE != frames
     if is_palette or source is None or chosen is None or not _holds(chosen, source):
+        swapped = f"{argument('pixel_format', 'rgba64le')}, " if frames.startswith("bgra64") else ""
         raise ValueError(
             f"{argument('quality', LOSSLESS)} is not possible: {codec} has {frames} as {output_pixel_format}, which "
-            f"changes samples. Give {argument('codec', 'ffv1')} and a name such as video.mkv"
+            f"changes samples. Give {swapped}{argument('codec', 'ffv1')} and a name such as video.mkv"
         )
 
 
@@ -94,7 +95,14 @@ def _holds(chosen: PixelFormat, source: PixelFormat) -> bool:
         and chosen.depth == source.depth
         and chosen.has_alpha >= source.has_alpha
         and (source.kind == "gray" or chosen.shared == source.shared)
+        and not _rounds(source.name, chosen.name)
     )
+
+
+def _rounds(source: str, chosen: str) -> bool:
+    """Whether FFmpeg's conversion changes samples, though both formats hold them: gbrap's alpha before FFmpeg 9."""
+    is_swapped = "bgra64" in (source[:6], chosen[:6]) and source[:6] != chosen[:6]
+    return is_swapped or (chosen == "gbrap" and source in ("rgba", "bgra", "argb", "abgr"))
 
 
 def _is_rate(name: str) -> bool:
