@@ -758,6 +758,16 @@ def test_the_length_is_known_where_the_file_tells_it() -> None:
         assert len(decoder) == 7 == len(list(decoder))
 
 
+@pytest.mark.parametrize("start", ["0.53", "1.0", "1.5"])
+def test_the_length_of_an_mp4_leaves_out_what_its_edit_list_hides(tmp_path: Path, start: str) -> None:
+    codec = ("-c:v", "libx264", "-g", "12", "-bf", "3")
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=2", *codec, tmp_path / "whole.mp4")
+    ffmpeg("-ss", start, "-i", tmp_path / "whole.mp4", "-t", "0.7", "-c", "copy", tmp_path / "part.mp4")
+    with Decoder(tmp_path / "part.mp4") as decoder, warnings.catch_warnings(action="error"):
+        assert len(decoder) == len(list(decoder)) < (decoder.info.frames or 0)
+        assert decoder[len(decoder) - 1].any()
+
+
 @pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "vp9", "variable_mkv", "starts_late_ts"])
 @pytest.mark.parametrize("options", [{}, {"start": 0.3}, {"start": 0.3, "count": 2}], ids=str)
 def test_the_length_is_known_by_the_packets(name: str, options: dict[str, Any]) -> None:

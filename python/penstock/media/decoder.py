@@ -390,7 +390,7 @@ class Decoder(DecoderBase):
         if options.filters or not _TIMELESS.issuperset(options.input_options):
             raise TypeError(f"{unknown}: `filters` or `input_options` change it")
         if self._length is None and options.start is None:
-            self._length = ending.known_frames(self._video, self._media.container)
+            self._length = ending.known_frames(self._source, self._media, self._video)
         if self._length is None:
             pts = ending.shown_pts(self._source, self._media, self._video)
             if pts is None:
@@ -495,7 +495,7 @@ class Decoder(DecoderBase):
         said = None if self._has_warned else self._session.warning
         self._has_warned = True
         if delivered is not None:
-            said = said or ending.wrong_count(self._video, self._media.container, delivered)
+            said = said or ending.wrong_count(self._source, self._media, self._video, delivered)
         if said:
             warnings.warn(f"{self._opened.path}: {said}", FFmpegWarning, stacklevel=4)
 

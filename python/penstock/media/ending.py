@@ -184,13 +184,16 @@ def _is_indexed(stream: VideoStream, container: str) -> bool:
 def _early_by_index(
     stream: VideoStream, video: VideoInfo, size_bytes: int, delivered: Delivered
 ) -> str | None:
-    entries = [(one.pos + one.size, one.size > 0 and not one.is_discard) for one in stream.index_entries]
     # Behind the last frame there may be sound, which does not matter.
     has_less = delivered.frames is None or delivered.frames < stream.frames
-    if has_less and max(end for end, _ in entries) > size_bytes:
+    if has_less and max(one.pos + one.size for one in stream.index_entries) > size_bytes:
         return "the file was cut off: its end is missing"
-    shown = sum(is_shown for _, is_shown in entries)
-    return _too_few(delivered, expected_frames(video.codec, shown))
+    return _too_few(delivered, expected_frames(video.codec, _shown_by_index(stream)))
+
+
+def _shown_by_index(stream: VideoStream) -> int:
+    """How many packets the index has that an edit list does not hide."""
+    return sum(one.size > 0 and not one.is_discard for one in stream.index_entries)
 
 
 def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) -> Packets:
@@ -281,12 +284,18 @@ def shown_pts(source: str, media: MediaInfo, video: VideoInfo) -> Sequence[int] 
     return None if index is None else index.pts
 
 
-def known_frames(video: VideoInfo, container: str) -> int | None:
-    """The number of frames that the container claims; None if it claims none, or they may not be what is shown."""
-    # Half a frame is more than any rounding, and less than one that is hidden.
-    if video.is_attached_picture or not container.startswith("mov,") or _hides_a_part(video, 0.5):
+def known_frames(source: str, media: MediaInfo, video: VideoInfo) -> int | None:
+    """The number of frames that the container claims to show; None if it claims none, or if that is unknown."""
+    if video.is_attached_picture or not media.container.startswith("mov,"):
         return None
-    return video.frames
+    if endpoints.identity(source) is not None:
+        with suppress(DecoderError, LibavError, IndexError), open_media(source, (media.container,)) as file:
+            stream = cast("VideoStream", file.streams[video.index])
+            # Otherwise it is another file by now.
+            if stream.frames == video.frames and _is_indexed(stream, media.container):
+                return _shown_by_index(stream)
+    # Half a frame is more than any rounding, and less than one that is hidden.
+    return None if _hides_a_part(video, 0.5) else video.frames
 
 
 def _hides_a_part(video: VideoInfo, frames: float) -> bool:
@@ -297,7 +306,7 @@ def _hides_a_part(video: VideoInfo, frames: float) -> bool:
     return abs(claimed_s - Fraction(video.duration_s)) > Fraction(frames) / video.frame_rate
 
 
-def wrong_count(video: VideoInfo, container: str, delivered: Delivered) -> str | None:
+def wrong_count(source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> str | None:
     """How the header's number of frames differs from the delivered one; None if it does not.
 
     If the container hides a part of the video (edit lists), its number includes that part.
@@ -305,10 +314,14 @@ def wrong_count(video: VideoInfo, container: str, delivered: Delivered) -> str |
     claimed = video.frames
     if claimed is None or delivered.frames in (None, claimed) or video.is_attached_picture:
         return None
-    if container == "avi":
+    if media.container == "avi":
         is_wrong = abs(claimed - delivered.frames) > 1  # FFmpeg writes one more where there is sound
     else:
-        is_wrong = container.startswith("mov,") and not _hides_a_part(video, _FRAMES_APART)
+        is_wrong = (
+            media.container.startswith("mov,")
+            and not _hides_a_part(video, _FRAMES_APART)
+            and known_frames(source, media, video) != delivered.frames
+        )
     return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
 
 
