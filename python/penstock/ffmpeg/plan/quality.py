@@ -100,7 +100,7 @@ def _holds(chosen: PixelFormat, source: PixelFormat) -> bool:
 
 
 def _rounds(source: str, chosen: str) -> bool:
-    """Whether FFmpeg's conversion changes samples, though both formats hold them: gbrap's alpha before FFmpeg 9."""
+    """Whether FFmpeg's conversion changes samples, though both formats hold them: gbrap's alpha in FFmpeg 5.1."""
     is_swapped = "bgra64" in (source[:6], chosen[:6]) and source[:6] != chosen[:6]
     return is_swapped or (chosen == "gbrap" and source in ("rgba", "bgra", "argb", "abgr"))
 
