@@ -95,6 +95,13 @@ def picture(path: Path) -> np.ndarray:
         return next(iter(decoder)).astype(int)
 
 
+def means_of_tiles(samples: np.ndarray) -> np.ndarray:
+    """Of 8x8 pixels each."""
+    height, width, channels = samples.shape
+    whole = samples[: height // 8 * 8, : width // 8 * 8]
+    return whole.reshape(height // 8, 8, width // 8, 8, channels).mean((1, 3))
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -122,8 +129,10 @@ def test_page(page: Path, tmp_path: Path) -> None:
         kept = docs.PICTURES / f"{name}.jpg"
         new_samples, kept_samples = picture(tmp_path / f"{name}.jpg"), picture(kept)
         assert new_samples.shape == kept_samples.shape
-        # A guess: other encoders and drivers of OpenGL differ by less.
-        assert np.abs(new_samples - kept_samples).mean() < 4, f"remove {kept}, and run `make docs`"
+        # A guess: other encoders and drivers of OpenGL differ by less. In the Game of Life a frame before is 7.7 off,
+        # and x264 on another processor 1.5; pixel by pixel that is 4.5.
+        difference = np.abs(means_of_tiles(new_samples - kept_samples)).mean()
+        assert difference < 4, f"remove {kept}, and run `make docs`"
 
 
 @pytest.mark.slow
