@@ -267,6 +267,7 @@ class FanOut:
                 pool = self._pool_of(nbytes if used == AS_IT_IS else used.nbytes)
                 slots[used] = pool.filled(buffer, used.conversion, used.prefix)
             pushes[output] = output.push_of(slots[used], used)
+            output.note_taken(frame)
         return pushes
 
     def _settle(self, deadline: Deadline, *, is_last: bool = False) -> None:

@@ -143,6 +143,9 @@ class Output:
         """What it gets of a frame at that time."""
         return AS_IT_IS
 
+    def note_taken(self, frame: FrameData) -> None:
+        """Notes that all outputs take `frame`."""
+
     def push_of(self, slot: _Slot, form: Form) -> Push:
         """The call that queues `slot`, which holds the frame in that form."""
         raise NotImplementedError
@@ -257,10 +260,12 @@ class EncoderOutput(Output):
             wrong.add_note(f"for {self.target!r}")
             raise
 
-    def form(self, frame: FrameData, pts: float | Fraction | None) -> Form:
-        # Also of a frame that is dropped, for which the one before is repeated.
+    def note_taken(self, frame: FrameData) -> None:
+        # Also if the frame is dropped: the one before is repeated for it.
         if (time_s := self.target._checked_time(frame)) is not None:
             self.target._last_time_s = time_s
+
+    def form(self, frame: FrameData, pts: float | Fraction | None) -> Form:
         plan = self._session.plan
         assert plan.fed is not None  # `start` has checked that there is a picture
         if plan.stream is not None:

@@ -97,7 +97,7 @@ def file(path: str | os.PathLike[str], piece_bytes: int = PIECE_BYTES) -> Source
 
 
 def fd(fd: int | HasFileno, piece_bytes: int = PIECE_BYTES) -> Source:
-    """The bytes of a pipe, a socket or another descriptor, until its end.
+    """The bytes of a pipe, a stream socket or another descriptor, until its end.
 
     Available bytes are passed on before the source waits for more. The pipeline duplicates the descriptor when it is
     made; the caller's descriptor stays the caller's.
@@ -105,7 +105,7 @@ def fd(fd: int | HasFileno, piece_bytes: int = PIECE_BYTES) -> Source:
     Args:
         fd: an int or an object with ``fileno()``, open for reading. A buffered Python stream is read from the first
             byte that the program has not taken. A stream whose descriptor carries other bytes (text, compressed files,
-            TLS sockets) is a TypeError when the pipeline is made.
+            TLS sockets) is a TypeError when the pipeline is made, and a socket that keeps messages apart a ValueError.
         piece_bytes: the largest size of a piece in bytes.
     """
     piece_bytes = _native._count("piece_bytes", piece_bytes)
