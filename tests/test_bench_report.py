@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from benchmarks import (
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, write
 from benchmarks.report import figures
-from benchmarks.report.charts import Chart, charts, short
+from benchmarks.report.charts import Chart, RatioAxis, charts, short
 
 KEPT = sorted(FOLDER.glob("*.json"))
 MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, sound, waits, machines)
@@ -424,6 +425,13 @@ HARD_TO_READ = """(() => {
         return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5 || parseFloat(style.fontSize) < 10;
     }).map(one => one.outerHTML.slice(0, 160));
 })()"""
+
+
+@pytest.mark.parametrize("ratios", [[1.1], [0.13, 7.0], [0.3, 12.0], [0.001, 900.0]])
+def test_an_axis_of_ratios_has_few_numbers(ratios: list[float]) -> None:
+    ticks = RatioAxis(ratios).ticks
+    assert 1.0 in dict(ticks) and len(ticks) <= 5
+    assert all(after - before > 22 for (_, before), (_, after) in pairwise(ticks))
 
 
 @pytest.mark.slow

@@ -344,8 +344,8 @@ class RatioAxis:
 
     @property
     def ticks(self) -> list[tuple[float, float]]:
-        """The powers of two, or of four where they are many, and their places."""
-        step = 1 if self._high - self._low <= 6 else 2
+        """Powers of two, 1 among them, and their places: five at most, whose numbers fit a narrow column."""
+        step = math.ceil((self._high - self._low) / 4)
         powers = (power for power in range(self._low, self._high + 1) if power % step == 0)
         return [(2.0**power, self.place(2.0**power)) for power in powers]
 
