@@ -173,10 +173,16 @@ def _constructions(tmp_path: Path) -> dict[str, Callable[[], Any]]:
 
 @pytest.fixture
 def nothing_is_left(recwarn: pytest.WarningsRecorder) -> Iterator[None]:
-    before = open_fds(), children()
+    """Descriptors of the tests before may be closed meanwhile."""
+
+    def left() -> tuple[set[tuple[str, str]], frozenset[int]]:
+        return open_fds().items() - fds.items(), children() - processes
+
+    gc.collect()
+    fds, processes = open_fds(), children()
     yield
     gc.collect()
-    assert eventually(lambda: (open_fds(), children()) == before), (before, open_fds(), children())
+    assert eventually(lambda: not any(left())), left()
 
 
 def _raised_after(construct: Callable[[], Any], lines: int) -> bool:
