@@ -89,7 +89,7 @@ pub(super) fn choose(
     let by_hand = |reason| Ok((Mover::ReadWrite(CopyBuffer::default()), reason));
     match (source, ends.destination) {
         _ if mode == RelayMode::ReadWrite => by_hand(MethodReason::Asked),
-        (Kind::Messages, _) | (_, Kind::Messages) => by_hand(MethodReason::KeepsMessages),
+        (src, dst) if src.keeps_messages() || dst.keeps_messages() => by_hand(MethodReason::KeepsMessages),
         (_, Kind::File) if fd::appends(ends.dst) => by_hand(MethodReason::Appends),
         (_, Kind::StreamSocket) if splice::would_wait_inside(ends.dst) => by_hand(MethodReason::WouldWait),
         (Kind::Pipe, _) | (_, Kind::Pipe) => Ok((Mover::Splice, MethodReason::APipe)),

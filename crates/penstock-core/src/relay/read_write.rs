@@ -48,7 +48,8 @@ impl CopyBuffer {
         if at_most == 0 {
             return Err(Errno::AGAIN); // somebody else has taken the room
         }
-        let message = if source.kind == Kind::Messages { fd::next_message_bytes(ends.src)? } else { None };
+        let message =
+            (source.kind == Kind::Messages).then(|| fd::next_message_bytes(ends.src)).transpose()?;
         if message.is_some_and(|bytes| bytes > at_most) {
             return Err(Errno::MSGSIZE); // reading a part of a message discards the rest
         }
@@ -77,9 +78,9 @@ impl CopyBuffer {
     /// destination has room for, so that a relay which ends meanwhile holds as little as possible.
     fn most_taken(&self, ends: &Ends<'_>, source: &Source) -> usize {
         match ends.destination {
-            _ if source.position.is_some() || source.kind == Kind::Messages => usize::MAX,
+            _ if source.position.is_some() || source.kind.keeps_messages() => usize::MAX,
             Kind::Pipe => pipe::room_bytes(ends.dst).unwrap_or(PIECE_BYTES),
-            Kind::Messages => self.message_bytes,
+            Kind::Packets | Kind::Messages => self.message_bytes,
             _ => match room_bytes(ends, source.kind, u64::MAX) {
                 // Its packets (O_DIRECT, which only the writing end tells) have up to so many, and less loses the rest.
                 room @ 1.. if [source.kind, ends.destination] == [Kind::Pipe, Kind::StreamSocket] => {
@@ -93,7 +94,7 @@ impl CopyBuffer {
     fn empty(&mut self, ends: &Ends<'_>, source: Kind) -> Result<Step> {
         let held = &self.bytes[self.start..self.end];
         let mut span = Span::at(held.as_ptr(), held.len());
-        let may_cut = ends.destination == Kind::Messages && source != Kind::Messages;
+        let may_cut = ends.destination.keeps_messages() && !source.keeps_messages();
         if may_cut {
             span = span.first(self.message_bytes);
         }

@@ -133,7 +133,7 @@ impl Transfer {
             idle: None,
             terminal: ForkFd::of_terminal(dst, destination),
             may_grow: [kind == Kind::Pipe, destination == Kind::Pipe],
-            can_lose_reader: matches!(destination, Kind::Pipe | Kind::StreamSocket),
+            can_lose_reader: destination.is_pipe() || destination == Kind::StreamSocket,
             false_starts: 0,
         })
     }
@@ -382,7 +382,7 @@ impl Transfer {
 
     /// A failure of either side, with the bytes delivered and lost. The content of a pipe without a reader is lost.
     fn failed(&mut self, ends: &Ends<'_>, errno: Errno) -> Error {
-        let is_lost = self.destination == Kind::Pipe && fd::peer_is_gone(ends.dst);
+        let is_lost = self.destination.is_pipe() && fd::peer_is_gone(ends.dst);
         let unread = if is_lost { pipe::unread_bytes(ends.dst).unwrap_or(0).min(self.moved) } else { 0 };
         let (bytes_delivered, bytes_lost) = (self.moved - unread, unread + self.unreturnable_bytes());
         if self.is_of_source(ends, errno) {

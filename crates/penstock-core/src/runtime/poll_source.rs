@@ -44,7 +44,7 @@ impl PollSource {
     ///
     /// [`Error::Unsuitable`], in which `who` is the caller.
     pub fn check_is_stream(&self, who: &str) -> std::result::Result<(), Error> {
-        if self.kind != Kind::Messages {
+        if !self.kind.keeps_messages() {
             return Ok(());
         }
         let why = format!("{who} needs a stream of bytes, and this one is of messages");

@@ -29,14 +29,28 @@ pub(crate) struct StreamId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Pipe,
+    /// A pipe in packet mode, which keeps each write as messages of at most a page (pipe(2), `O_DIRECT`). Only the
+    /// descriptor that writes tells.
+    Packets,
     /// A socket that accepts any part of a write.
     StreamSocket,
-    /// A socket or pipe that keeps each write as one message.
+    /// A socket that keeps each write as one message.
     Messages,
     /// A regular file or block device: a write never waits for a reader.
     File,
     /// Terminals, character devices and everything else.
     Other,
+}
+
+impl Kind {
+    /// Whether it tells what nobody has read (`FIONREAD`), and loses that with its reader.
+    pub(crate) fn is_pipe(self) -> bool {
+        matches!(self, Self::Pipe | Self::Packets)
+    }
+
+    pub(crate) fn keeps_messages(self) -> bool {
+        matches!(self, Self::Packets | Self::Messages)
+    }
 }
 
 /// Duplicates the descriptor, closed on exec.
@@ -81,7 +95,7 @@ pub(crate) fn closing(fd: BorrowedFd<'_>) -> Closing {
 /// As [`closing`], if the kind tells.
 pub(crate) fn closing_of_kind(kind: Kind) -> Option<Closing> {
     match kind {
-        Kind::Pipe => Some(Closing::AtOnce),
+        Kind::Pipe | Kind::Packets => Some(Closing::AtOnce),
         Kind::File => Some(Closing::Reporting),
         Kind::StreamSocket | Kind::Messages | Kind::Other => None,
     }
@@ -173,7 +187,7 @@ pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
 /// The kind of destination that has these flags and this status.
 pub(crate) fn kind_of(fd: BorrowedFd<'_>, flags: OFlags, stat: &Stat) -> Result<Kind> {
     Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Fifo if flags.contains(OFlags::DIRECT) => Kind::Messages,
+        FileType::Fifo if flags.contains(OFlags::DIRECT) => Kind::Packets,
         FileType::Fifo => Kind::Pipe,
         FileType::Socket => match rustix::net::sockopt::socket_type(fd)? {
             SocketType::STREAM => Kind::StreamSocket,
@@ -320,7 +334,7 @@ pub(crate) fn send_buffer(fd: BorrowedFd<'_>) -> Option<SendBuffer> {
 /// Bytes written that the other side has not taken, for pipes, sockets (tcp(7), unix(7): `SIOCOUTQ`, the same number)
 /// and terminals; 0 where the system does not tell.
 pub(crate) fn untaken_bytes(fd: BorrowedFd<'_>, kind: Kind) -> u64 {
-    if kind == Kind::Pipe {
+    if kind.is_pipe() {
         return rustix::io::ioctl_fionread(fd).unwrap_or(0);
     }
     // SAFETY: it writes one int.
@@ -356,13 +370,9 @@ pub(crate) fn read_now(fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Res
             Err(errno) if is_refused(errno) => read_if_ready(fd, buffer),
             answer => answer,
         },
-        Kind::StreamSocket => receive_now(fd, buffer, RecvFlags::empty()),
-        Kind::Messages => match receive_now(fd, buffer, RecvFlags::empty()) {
-            Err(Errno::NOTSOCK) => read_if_ready(fd, buffer), // a pipe in packet mode
-            answer => answer,
-        },
+        Kind::StreamSocket | Kind::Messages => receive_now(fd, buffer, RecvFlags::empty()),
         Kind::File => rustix::io::read(fd, buffer),
-        Kind::Other => read_if_ready(fd, buffer),
+        Kind::Packets | Kind::Other => read_if_ready(fd, buffer),
     }
 }
 
@@ -375,12 +385,9 @@ pub(crate) fn peek_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     receive_now(fd, buffer, RecvFlags::PEEK)
 }
 
-/// The size of the next message of a socket; none for a pipe in packet mode, which does not tell.
-pub(crate) fn next_message_bytes(fd: BorrowedFd<'_>) -> Result<Option<usize>> {
-    match receive_now(fd, &mut [], RecvFlags::PEEK | RecvFlags::TRUNC) {
-        Err(Errno::NOTSOCK) => Ok(None),
-        bytes => bytes.map(Some),
-    }
+/// The size of the next message of a socket.
+pub(crate) fn next_message_bytes(fd: BorrowedFd<'_>) -> Result<usize> {
+    receive_now(fd, &mut [], RecvFlags::PEEK | RecvFlags::TRUNC)
 }
 
 /// Whether a socket of messages has ended. An empty message right before the end counts as the end: nothing
@@ -426,12 +433,8 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
     // SAFETY: the caller vouches for the memory.
     unsafe {
         match kind {
-            Kind::Pipe => write_pipe(fd, span),
-            Kind::StreamSocket => send_now(fd, span),
-            Kind::Messages => match send_now(fd, span) {
-                Err(Errno::NOTSOCK) => write_pipe(fd, span), // in packet mode
-                answer => answer,
-            },
+            Kind::Pipe | Kind::Packets => write_pipe(fd, span),
+            Kind::StreamSocket | Kind::Messages => send_now(fd, span),
             Kind::Other if is_blocking_terminal(fd) && ready(fd, PollFlags::OUT).is_empty() => {
                 Err(Errno::AGAIN)
             }

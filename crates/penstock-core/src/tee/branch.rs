@@ -132,21 +132,17 @@ impl Branch {
 
     /// Sets its final report. Bytes that were taken for it and have not arrived are lost.
     pub(super) fn end(self, end: TeeEnd, error: Option<Error>) {
-        let unread = self.unread_bytes();
+        let held = if self.inner.is_some() { self.unread_bytes() } else { 0 };
+        // The content of a caller's pipe can still be read, unless its reader is gone.
+        let is_lost = self.kind.is_pipe() && end == TeeEnd::Broken;
+        let unread = if is_lost { pipe::unread_bytes(self.dst.as_fd()).unwrap_or(0) } else { 0 };
         self.publish();
-        let lost = match (&self.inner, end) {
-            (Some(_), _) => unread,
-            // The content of a caller's pipe can still be read, unless its reader is gone.
-            (None, TeeEnd::Broken) => unread.min(self.taken),
-            (None, _) => 0,
-        };
-        let Self { outlet, inner, dst, .. } = self;
+        let Self { outlet, dst, .. } = self;
         let closed = dst.close();
         outlet.0.report.change(|report| {
-            if inner.is_none() {
-                report.bytes_delivered -= lost;
-            }
-            report.bytes_lost = lost;
+            let unread = unread.min(report.bytes_delivered);
+            report.bytes_delivered -= unread;
+            report.bytes_lost = held + unread;
             report.end = Some(end);
             report.error = error;
             if let (Err(errno), None) = (closed, &report.error) {

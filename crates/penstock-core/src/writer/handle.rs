@@ -89,7 +89,7 @@ struct PipeState {
 
 impl PipeState {
     fn of(stream: &Stream, fd: &ForkFd) -> Option<Self> {
-        if stream.kind != Kind::Pipe {
+        if !stream.kind.is_pipe() {
             return None;
         }
         // In this order: otherwise bytes written in between would count as read.

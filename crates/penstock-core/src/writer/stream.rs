@@ -165,7 +165,7 @@ impl Stream {
         open: impl FnOnce() -> Result<Arc<Destination>, Errno>,
     ) -> Result<Arc<Destination>, Errno> {
         // Any descriptor of a pipe or socket serves. Those of a file may have different positions.
-        let is_shareable = matches!(self.kind, Kind::Pipe | Kind::StreamSocket | Kind::Messages);
+        let is_shareable = !matches!(self.kind, Kind::File | Kind::Other);
         let mut shared = lock(&self.by_descriptor);
         if is_shareable && let Some(present) = shared.as_ref().and_then(Weak::upgrade) {
             return Ok(present);
@@ -428,7 +428,7 @@ impl Stream {
 
     /// What a pipe holds that has no reader.
     fn bytes_without_reader(&self, fd: &ForkFd) -> Option<u64> {
-        let is_alone = self.kind == Kind::Pipe && fd::peer_is_gone(fd.as_fd());
+        let is_alone = self.kind.is_pipe() && fd::peer_is_gone(fd.as_fd());
         let unread = is_alone.then(|| pipe::unread_bytes(fd.as_fd()).unwrap_or(0));
         // Last: who takes it back is its reader meanwhile.
         self.taken_back.get().copied().or(unread)

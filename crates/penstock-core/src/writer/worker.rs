@@ -17,7 +17,7 @@ use crate::runtime::thread::{self, Signals};
 use crate::sync::queue::Next;
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
-use crate::sys::fd::{self, Kind};
+use crate::sys::fd;
 use crate::sys::pipe;
 use crate::writer::exit;
 use crate::writer::job::{Destination, WriteView};
@@ -246,7 +246,7 @@ fn wait_for_spliced_pages(stream: &Arc<Stream>, fd: BorrowedFd<'_>, transport: T
 /// Fails the stream. If the pipe has no reader, its content is lost.
 fn fail(stream: &Arc<Stream>, fd: BorrowedFd<'_>, errno: Errno, transport: Transport) {
     reap_what_was_read(stream);
-    let unread = if stream.kind == Kind::Pipe { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
+    let unread = if stream.kind.is_pipe() { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
     let has_spliced = transport == Transport::ZeroCopy || stream.oldest_awaiting().is_some();
     if unread == 0 || !has_spliced {
         let is_lost = fd::peer_is_gone(fd);

@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::pipe::PipeFlags;
+
 /// How the other end of a pipe behaves.
 #[derive(Clone, Copy, Debug)]
 pub enum Temper {
@@ -104,6 +106,12 @@ pub fn plain_writes(mut pipe: PipeWriter, frames: &[Vec<u8>]) {
     for frame in frames {
         pipe.write_all(frame).expect("the reader reads all");
     }
+}
+
+/// A pipe that keeps writes apart, as packets of a page at most.
+pub fn packet_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::DIRECT | PipeFlags::CLOEXEC).unwrap();
+    (reader.into(), writer.into())
 }
 
 /// A file that is gone when it is closed.

@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::common::{cases, in_own_process, pattern, unnamed_file};
+use crate::common::{cases, in_own_process, packet_pipe, pattern, unnamed_file};
 
 /// What a source or a destination can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -426,14 +426,14 @@ fn a_reader_that_goes_is_an_error_with_the_bytes_and_no_signal() {
     in_own_process(test, || {
         // SAFETY: no other test runs in this process. By default, SIGPIPE ends it, which must not happen.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-        a_reader_goes();
+        a_reader_goes(pipe().unwrap());
+        a_reader_goes(packet_pipe());
     });
 }
 
-fn a_reader_goes() {
-    let (mut reader, writer) = pipe().unwrap();
+fn a_reader_goes((mut reader, writer): (PipeReader, PipeWriter)) {
     let taken = thread::spawn(move || {
-        let mut piece = vec![0; 100_000];
+        let mut piece = vec![0; 24 << 12];
         reader.read_exact(&mut piece).unwrap();
     });
     let file = file_of(&pattern(8 << 20, 2));
@@ -441,7 +441,7 @@ fn a_reader_goes() {
     taken.join().unwrap();
     let Error::Broken { errno, bytes_delivered, bytes_lost } = failure.error else { panic!("{failure:?}") };
     assert_eq!(errno, Errno::PIPE);
-    assert_eq!(bytes_delivered, 100_000);
+    assert_eq!(bytes_delivered, 24 << 12);
     assert_eq!(bytes_delivered + bytes_lost, failure.relayed.bytes);
     assert_eq!(position(&file), failure.relayed.bytes);
 }
@@ -770,7 +770,7 @@ fn messages_stay_whole() {
 
 #[test]
 fn packets_of_a_pipe_fit_through_a_small_socket() {
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::DIRECT).unwrap();
+    let (reader, writer) = packet_pipe();
     let (ours, theirs) = UnixStream::pair().unwrap();
     rustix::net::sockopt::set_socket_send_buffer_size(&ours, 2304).unwrap();
     let data = pattern(200 * 4000, 6);

@@ -11,7 +11,7 @@ use penstock_core::{Error, OutletReason, Pipe, Tee, TeeEnd, TeeOutlet, TeePolicy
 use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
-use crate::common::{Temper, cases, drain, pattern, unnamed_file};
+use crate::common::{Temper, cases, drain, packet_pipe, pattern, unnamed_file};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -233,17 +233,22 @@ fn the_death_of_one_neither_stops_nor_shortens_another() {
     let data = pattern(8 << 20, 4);
     let tee = tee(fed_pipe(&data, 1 << 18));
     let (alive, reader) = drained(Temper::Eager);
-    let (mut mortal, dying) = pipe().unwrap();
-    let (lives, dies) = (add(&tee, &alive), add(&tee, &dying));
-    drop((alive, dying));
-    thread::spawn(move || mortal.read_exact(&mut vec![0; 1_000_000]).unwrap());
+    let lives = add(&tee, &alive);
+    drop(alive);
+    let mortals = [pipe().unwrap(), packet_pipe()].map(|(mut mortal, dying)| {
+        thread::spawn(move || mortal.read_exact(&mut vec![0; 1 << 20]).unwrap());
+        add(&tee, &dying)
+    });
     ended(&tee);
     assert!(reader.join().unwrap() == data);
     assert_eq!(lives.report().end, Some(TeeEnd::SourceEnded));
-    let report = dies.report();
-    assert_eq!((report.end, report.bytes_delivered), (Some(TeeEnd::Broken), 1_000_000));
-    let Some(Error::Broken { bytes_delivered, bytes_lost, .. }) = report.error else { panic!("{report:?}") };
-    assert_eq!((bytes_delivered, bytes_lost), (report.bytes_delivered, report.bytes_lost));
+    for report in mortals.map(|dies| dies.report()) {
+        assert_eq!((report.end, report.bytes_delivered), (Some(TeeEnd::Broken), 1 << 20));
+        let Some(Error::Broken { bytes_delivered, bytes_lost, .. }) = report.error else {
+            panic!("{report:?}")
+        };
+        assert_eq!((bytes_delivered, bytes_lost), (report.bytes_delivered, report.bytes_lost));
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::common::{Temper, drain, in_own_process, pattern};
+use crate::common::{Temper, drain, in_own_process, packet_pipe, pattern};
 use penstock_core::{
     ByteWriter, Errno, Error, Mode, ReaderKind, Reason, Region, Rejected, ThreadPolicy, Ticket, Transport,
     Writer, WriterOptions, process,
@@ -147,6 +147,19 @@ fn zero_copy_into_a_pipe_whose_reader_goes_counts_what_it_had_read() {
     let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 100_000, bytes_lost: 200_000 };
     assert_eq!(ticket.wait(), Err(failure.clone()));
     assert_eq!(writer.write(vec![2], None).unwrap_err().error, failure);
+    assert_eq!(writer.close(None), Err(failure));
+}
+
+#[test]
+fn packets_that_a_reader_had_not_read_are_lost() {
+    let (mut reader, pipe) = packet_pipe();
+    let writer = open(&pipe, Mode::Auto);
+    writer.write(vec![1; 5 << 12], None).unwrap().wait().unwrap();
+    read_exactly(&mut reader, 2 << 12);
+    assert_eq!(writer.stats().delivered_bytes, 2 << 12);
+    drop(reader);
+    let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 2 << 12, bytes_lost: (3 << 12) + 1 };
+    assert_eq!(writer.write(vec![2], None).unwrap().wait(), Err(failure.clone()));
     assert_eq!(writer.close(None), Err(failure));
 }
 

@@ -48,7 +48,7 @@ impl Sink<'_> {
         transport: Transport,
         mut attempt: impl FnMut(Span) -> Result<usize>,
     ) -> std::result::Result<(), Stop> {
-        let is_empty_message = span.len() == 0 && self.kind == fd::Kind::Messages;
+        let is_empty_message = span.len() == 0 && self.kind.keeps_messages();
         while span.len() > 0 || is_empty_message {
             // Relaxed: nothing else is published with the number, and a piece later is soon enough.
             if self.cut.load(Ordering::Relaxed) == self.number {

@@ -89,7 +89,7 @@ unsafe fn push_directly(sink: &Sink<'_>, span: Span) -> std::result::Result<(), 
     let piece_bytes = match sink.kind {
         Kind::Pipe | Kind::StreamSocket | Kind::Other => PIECE_BYTES,
         Kind::File => FILE_PIECE_BYTES,
-        Kind::Messages => usize::MAX,
+        Kind::Packets | Kind::Messages => usize::MAX,
     };
     // SAFETY: the caller vouches for the span, of which `push_all` hands out parts.
     sink.push_all(span, piece_bytes, Transport::Write, |piece| unsafe {
