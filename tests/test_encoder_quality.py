@@ -68,6 +68,8 @@ def test_levels_that_are_not_known(tmp_path: Path) -> None:
         ("a.mkv", "rgba64le", "png"),
         ("a.mkv", "rgba64be", "ffv1"),
         ("a.nut", "bgra64be", "rawvideo"),
+        ("a.nut", "xyz12le", "rawvideo"),
+        ("a.nut", "monow", "rawvideo"),
     ],
 )
 def test_lossless_gives_back_the_bytes(
@@ -105,6 +107,7 @@ def test_lossless_gives_back_the_bytes(
         ("a.mov", "gbrpf32le", "libx265"),
         ("a.gif", "rgb24", "auto"),
         ("a.mkv", "bgra64le", "ffv1"),
+        ("a.mkv", "xyz12le", "ffv1"),
         ("a.apng", "bgra64be", "auto"),
         ("a.avi", "rgba", "utvideo"),
         ("a.avi", "abgr", "magicyuv"),
@@ -115,9 +118,21 @@ def test_lossless_that_cannot_be_is_refused(tmp_path: Path, name: str, pixel_for
         options_of(str(tmp_path / name), quality="lossless", pixel_format=pixel_format, codec=codec)
 
 
-def test_the_advice_where_an_order_of_16_bit_colours_is_not_exact(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Give pixel_format='rgba64le', codec='ffv1' and"):
-        options_of(str(tmp_path / "a.mkv"), quality="lossless", pixel_format="bgra64le", codec="ffv1")
+@pytest.mark.parametrize(
+    "pixel_format, codec, advice",
+    [
+        ("rgba", "libx264", "codec='ffv1' and a name such as video.mkv"),
+        ("bgra64le", "ffv1", "pixel_format='rgba64le', codec='ffv1' and"),
+        ("xyz12le", "libx264", "codec='rawvideo' and a name such as video.nut"),
+        ("monow", "ffv1", "codec='rawvideo' and"),
+        ("gbrpf32le", "libx264", "codec='exr', a name such as frames/%05d.exr, and no quality"),
+    ],
+)
+def test_the_advice_where_samples_would_change(
+    tmp_path: Path, pixel_format: str, codec: str, advice: str
+) -> None:
+    with pytest.raises(ValueError, match=f"Give {advice}"):
+        options_of(str(tmp_path / "a.mkv"), quality="lossless", pixel_format=pixel_format, codec=codec)
 
 
 def blocks(planes: Any) -> Any:

@@ -207,6 +207,7 @@ def test_auto_drops_nothing_where_the_codec_has_it(
         ("gif", "rgb48le", "pal8", ["16 bits a sample become 8"]),
         ("hap", "rgba", "rgba", ["alpha"]),
         ("pgm", "rgb24", "gray", ["colours are dropped"]),
+        ("ffv1", "xyz12le", "gbrp12le", [r"XYZ samples become RGB.*'rawvideo' \(\.nut\) keeps"]),
     ],
 )
 def test_what_is_dropped_is_said_with_the_fix(

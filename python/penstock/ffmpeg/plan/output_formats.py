@@ -86,7 +86,7 @@ class PixelFormat:
     """A pixel format: what its samples are.
 
     Attributes:
-        kind: "rgb", "yuv" or "gray".
+        kind: "rgb", "yuv", "gray" or "xyz".
         depth: bits of a sample.
         shared: columns and rows of pixels that share one chroma sample.
     """
@@ -266,6 +266,8 @@ def pixel_format_of(name: str) -> PixelFormat | None:
 def _kind(name: str) -> str:
     if is_rgb(name):
         return "rgb"
+    if name.startswith("xyz"):
+        return "xyz"
     return "gray" if is_gray(name) or name.startswith("yaf") else "yuv"
 
 
@@ -431,6 +433,9 @@ def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[Pi
         yield f"the frames' alpha is dropped: {codec} video of {chosen.name} has none. {keeps}; {meant}"
     if source.kind != "gray" and chosen.kind == "gray":
         yield f"the frames' colours are dropped: {codec} video of {chosen.name} has none; {meant}"
+    if source.kind == "xyz" != chosen.kind:
+        clipped = f"the frames' XYZ samples become {chosen.kind.upper()}, in the gamut of sRGB"
+        yield f"{clipped}. {argument('codec', 'rawvideo')} (.nut) keeps them; {meant}"
     if source.depth > chosen.depth:
         keeps = "ffv1 (.mkv) keeps 16" if chosen.depth >= 10 else f"{prores} keeps 10, and ffv1 (.mkv) 16"
         if chosen.depth >= 16:

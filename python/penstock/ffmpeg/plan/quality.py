@@ -81,11 +81,21 @@ def check_lossless(codec: str, frames: str, output_pixel_format: str | None) -> 
     source, chosen = pixel_format_of(frames), pixel_format_of(output_pixel_format or "")
     is_palette = output_pixel_format == PALETTE != frames
     if is_palette or source is None or chosen is None or not _holds(chosen, source):
-        swapped = f"{argument('pixel_format', 'rgba64le')}, " if frames.startswith("bgra64") else ""
         raise ValueError(
             f"{argument('quality', LOSSLESS)} is not possible: {codec} has {frames} as {output_pixel_format}, which "
-            f"changes samples. Give {swapped}{argument('codec', 'ffv1')} and a name such as video.mkv"
+            f"changes samples. Give {_keeping(codec, frames, source)}"
         )
+
+
+def _keeping(codec: str, frames: str, source: PixelFormat | None) -> str:
+    """The arguments that keep the samples, which `codec` does not."""
+    if frames.startswith("bgra64"):
+        return f"{argument('pixel_format', 'rgba64le')}, {argument('codec', 'ffv1')} and a name such as video.mkv"
+    if source and source.depth > 16:
+        return f"{argument('codec', 'exr')}, a name such as frames/%05d.exr, and no quality"
+    if codec == "ffv1" or source is None or source.kind == "xyz" or source.depth < 8:
+        return f"{argument('codec', 'rawvideo')} and a name such as video.nut"
+    return f"{argument('codec', 'ffv1')} and a name such as video.mkv"
 
 
 def _holds(chosen: PixelFormat, source: PixelFormat) -> bool:
