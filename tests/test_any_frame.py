@@ -438,9 +438,7 @@ def assert_told_and_right(cut: Path, whole: Path) -> None:
 def test_who_reads_the_open_file_may_move_it() -> None:
     """As the check for a cut file does, before which a second thread may have got a frame."""
     path = clip("h264_mkv")
-    file = RandomAccess(
-        endpoints.source(path), probe(path).container, 0, decoder=None, threads=1, is_strict=True
-    )
+    file = RandomAccess(endpoints.source(path), probe(path), 0, decoder=None, threads=1, is_strict=True)
     assert set(dict(file.frames([0]))) == {0}
     container, packets = file.read()
     container.seek(0)
@@ -475,7 +473,7 @@ def test_a_fifo_has_frames_in_sequence_only(video: Path, tmp_path: Path) -> None
     data = clip("h264_ts").read_bytes()
     writer = threading.Thread(target=fifo.write_bytes, args=(data,), daemon=True)
     writer.start()
-    with Decoder(fifo) as decoder, pytest.raises(DecoderError, match="not a regular file"):
+    with Decoder(fifo) as decoder, pytest.raises(DecoderError, match=f"^{fifo} is not a regular file"):
         decoder[0]
 
 

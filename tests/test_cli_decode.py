@@ -104,6 +104,20 @@ class TestRawFrames:
     def test_standard_output_by_its_name(self, video: Path, frames: list[bytes]) -> None:
         assert delivered(run("decode", video, "-")) == b"".join(frames)
 
+    def test_the_input_is_standard_input(self, video: Path, frames: list[bytes]) -> None:
+        with video.open("rb") as file:
+            assert delivered(run("decode", "-", stdin=file)) == b"".join(frames)
+        assert delivered(run("decode", "-", data=video.read_bytes())) == b"".join(frames)
+
+    def test_the_input_is_a_fifo(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        with start("decode", f"fifo:{fifo}", "out.rgb", cwd=tmp_path) as process:
+            with open_blocking(fifo, "wb") as writer:
+                writer.write(video.read_bytes())
+            assert finish(process) == (0, "")
+        assert (tmp_path / "out.rgb").read_bytes() == b"".join(frames)
+
     def test_a_file_is_overwritten(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
         out = tmp_path / "out.rgb"
         out.write_bytes(bytes(1 << 20))
@@ -457,8 +471,6 @@ class TestFailures:
         ("arguments", "complaint"),
         [
             ([], "Missing argument 'INPUT'"),
-            (["-"], "INPUT -: name the file; a pipe is /dev/stdin"),
-            (["fifo:f"], "(A file of that name is ./fifo:f)"),
             (["VIDEO", "o.mp4"], "OUTPUT o.mp4 is a video, sound or image by its name"),
             (["VIDEO", "o.avif"], "OUTPUT o.avif is a video, sound or image by its name"),
             (["VIDEO", "o.png"], "add --count 1, or name many, as o-%05d.png"),

@@ -57,7 +57,7 @@ class Frames:
         self._time_base = plan.video.time_base
         self._file = RandomAccess(
             source,
-            media.container,
+            media,
             plan.video.index,
             decoder=plan.decoder,
             threads=options.threads or 0,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
     from penstock.media.index import Packet, Packets
+    from penstock.media.info import MediaInfo
 
 # Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
 _EARLIER_STARTS = 2
@@ -53,7 +54,7 @@ class RandomAccess:
 
     Args:
         source: what FFmpeg reads, from `endpoints.source`.
-        container: the only container that the file may be, by FFmpeg's names.
+        media: what the file is. It may be no other container.
         stream: the stream's number among all of the file's.
         decoder: name of libav's decoder; None for the codec's own.
         threads: how many libav uses; 0 for as many as there are CPUs.
@@ -64,12 +65,19 @@ class RandomAccess:
     """
 
     def __init__(
-        self, source: str, container: str, stream: int, *, decoder: str | None, threads: int, is_strict: bool
+        self,
+        source: str,
+        media: MediaInfo,
+        stream: int,
+        *,
+        decoder: str | None,
+        threads: int,
+        is_strict: bool,
     ) -> None:
-        self.path = endpoints.without_protocol(source)
+        self.path = media.path
         if (identity := endpoints.identity(source)) is None:
             raise DecoderError(f"{self.path} is not a regular file: its frames come in their order only")
-        self._open = partial(_Decode, source, container, stream, decoder, is_strict=is_strict)
+        self._open = partial(_Decode, source, media.container, stream, decoder, is_strict=is_strict)
         self._source, self._identity, self._is_strict = source, identity, is_strict
         self._decode = self._open(threads=threads)
         self._index: Index | None = None

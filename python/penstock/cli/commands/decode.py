@@ -241,8 +241,8 @@ def decode(
 ) -> None:
     """Decode a video to raw frames or to images.
 
-    INPUT is a path, or a URL that FFmpeg knows. Each frame is delivered once, in the order of presentation, and rotated
-    as the file says.
+    INPUT is a path, a URL that FFmpeg knows, - for standard input, or a FIFO that exists (fifo:PATH). Each frame is
+    delivered once, in the order of presentation, and rotated as the file says.
 
     OUTPUT is - or left out for standard output, a FIFO that exists (fifo:PATH), or a file: raw frames follow one
     another, with nothing between them. Or it is a pattern with a number (frames/%05d.png): each frame becomes an image
@@ -259,7 +259,7 @@ def decode(
     wanted = is_wanted(progress, quiet=quiet)
     destinations = Destinations(destination, timestamps, start_number, options)
     selection = Selection(start, count, every, at)
-    _check_source(source)
+    source = _as_path(source)
     _check_selection(selection, settings)
     _check_destinations(destinations, selection, as_json=as_json)
     settings |= {"start": start, "count": selection.decoded}
@@ -287,12 +287,8 @@ def decode(
         raise click.ClickException(f"{failure.message}; frames delivered: {output.frames}")
 
 
-def _check_source(source: str) -> None:
-    if not is_file_name(source):
-        raise click.UsageError(
-            f"INPUT {show_name(source)}: name the file; a pipe is /dev/stdin or the path of its FIFO. (A file of that "
-            f"name is ./{show_name(source)})"
-        )
+def _as_path(source: str) -> str:
+    return "/dev/stdin" if source == STANDARD else source.removeprefix(FIFO_PREFIX)
 
 
 def _check_selection(selection: Selection, settings: Mapping[str, Any]) -> None:
