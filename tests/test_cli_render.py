@@ -117,6 +117,20 @@ def test_the_steps_one_by_one(folder: Path) -> None:
     assert is_whole(folder / "video.mp4")
 
 
+def test_what_a_scene_prints_is_not_in_the_report(folder: Path) -> None:
+    """It is read by programs."""
+    talking = "def talking(index, time_s, view):\n    print('drawn')\n    gray(index, time_s, view)\n"
+    (folder / "talks.py").write_text(f"print('loaded')\n{SCENES}\n{talking}")
+    scene = "talks.py:talking"
+    done = render_(folder, scene, "video.mp4", *GIVEN, "--json", "--quiet")
+    assert json.loads(done.stdout)["frames"] == 12
+    assert {"loaded", "drawn"} <= {*done.stderr.decode().split()}
+    plan = render_(folder, scene, "video.mp4", *GIVEN, "--plan-only").stdout
+    assert sum(json.loads(plan)["lengths"]) == 12
+    (folder / "plan.json").write_bytes(plan)
+    assert json.loads(render_(folder, "chunk", "plan.json", 0, "--json").stdout)["number"] == 0
+
+
 @SLOW
 def test_a_plan_to_standard_output_and_a_chunk_by_module_name(folder: Path) -> None:
     # The scene travels by the name of its module, which is found from the current folder.

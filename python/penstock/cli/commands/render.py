@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -111,6 +113,22 @@ def _failures() -> Iterator[None]:
         raise click.UsageError(in_one_line(error)) from None
 
 
+@contextmanager
+def _kept_for(report: bool) -> Iterator[None]:
+    """Keep standard output for a report, if there is one: what the scene prints goes to standard error."""
+    if not report:
+        yield
+        return
+    standard = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(standard, 1)
+        os.close(standard)
+
+
 def _notes(error: BaseException) -> list[str]:
     """The notes on an error, but for tracebacks."""
     return [note for note in getattr(error, "__notes__", []) if "\n" not in note]
@@ -141,9 +159,11 @@ def chunk(plan_file: str, numbers: range, quiet: bool, as_json: bool) -> None:
         search_here()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
-            renderer = Renderer(planned, None)
+            with _kept_for(as_json):
+                renderer = Renderer(planned, None)
             for each in chunks:
-                report = renderer.render(each)
+                with _kept_for(as_json):
+                    report = renderer.render(each)
                 if as_json:
                     click.echo(json.dumps(asdict(report)))
                 _show_warnings(report.warnings, quiet=quiet)
@@ -308,12 +328,14 @@ def render(
     encoder = grouped(encoder_settings({name: given[name] for name in given if name not in _OF_RENDER}))
     with _failures():
         if plan_file is not None:
-            planned = rendering.plan(scene, **{name: given[name] for name in _OF_PLAN}, encoder=encoder)
+            with _kept_for(plan_file == _STANDARD):
+                planned = rendering.plan(scene, **{name: given[name] for name in _OF_PLAN}, encoder=encoder)
             with click.open_file(plan_file, "w") as file:  # which takes - for standard output
                 file.write(planned.to_json())
             return
         others = {name: given[name] for name in _OF_RENDER}
-        report = rendering.render(scene, **others, resume=not no_resume, progress=wanted, encoder=encoder)
+        with _kept_for(as_json):
+            report = rendering.render(scene, **others, resume=not no_resume, progress=wanted, encoder=encoder)
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
     _show_warnings(report.warnings, quiet=quiet)
