@@ -197,7 +197,6 @@ def test_rgb_of_16_bits_has_smooth_chroma(name: str) -> None:
     ("name", "pixel_format"),
     [
         ("h264", "rgb24"),
-        ("h264", "grayf32le"),
         ("h264_10bit", "rgb48le"),
         ("h264_rgb", "rgb24"),
         ("h264_rgb", "gbrp"),
@@ -211,6 +210,26 @@ def test_what_is_left_to_ffmpeg_is_its_own(name: str, pixel_format: str) -> None
     with Decoder(path, pixel_format=pixel_format, tuning=Tuning(convert="ffmpeg")) as decoder:
         frames = list(decoder)
         assert np.array_equal(np.stack(frames), raw(path, decoder))
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+@pytest.mark.parametrize(
+    ("name", "pixel_format"),
+    [
+        ("h264", "grayf32le"),
+        ("h264_rgb", "grayf32le"),
+        ("ffv1_gray16le", "grayf32le"),
+        ("ffv1_gray", "gbrpf32le"),
+    ],
+)
+def test_floats_are_as_bright_as_integers(program: str, name: str, pixel_format: str) -> None:
+    path, tuning = clip(name), Tuning(ffmpeg=program)
+    integers = {"grayf32le": "gray16le", "gbrpf32le": "gbrp16le"}[pixel_format]
+    with Decoder(path, pixel_format=integers, tuning=tuning) as decoder:
+        expected = np.stack(list(decoder)) / 65535
+    with Decoder(path, pixel_format=pixel_format, tuning=tuning) as decoder:
+        for frames in (list(decoder), decoder[:]):
+            assert np.abs(np.stack(frames) - expected).max() < 0.005
 
 
 @pytest.mark.parametrize("program", ffmpegs())

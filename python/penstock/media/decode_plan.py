@@ -195,6 +195,7 @@ def plan_decode(
         if conversion is None:
             delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
             scaled[-1] += _colors(options, own, layout, video)
+            scaled += _to_floats(own, delivered)
         else:
             scaled[-1] += _same_colors(fed, layout, video, options)
     elif own == "pal8" and (width, height) == own_size:
@@ -344,6 +345,16 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoI
     if is_full and not (is_rgb(layout.pixel_format) or is_gray(layout.pixel_format)):
         color_range += ":out_range=limited"  # FFmpeg 9 would not convert it
     return matrix + color_range
+
+
+def _to_floats(own: str, delivered: str) -> list[str]:
+    """Filters by way of integers, where FFmpeg's scaler makes wrong floats."""
+    if delivered.startswith(
+        "grayf"
+    ):  # for it, this gray alone has a limited range: black was 0.06, white 0.92
+        return ["format=gray16le", "scale=out_range=full"]
+    # FFmpeg 5.1's was up to 0.9 off.
+    return ["format=gbrap16le"] if is_gray(own) and delivered.startswith(("gbrpf", "gbrapf")) else []
 
 
 def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> str:
