@@ -190,6 +190,21 @@ def test_a_palette_that_comes_with_the_first_packet_alone(tmp_path: Path, name: 
         assert all(frame.any() for frame in frames)
 
 
+def test_dirac_whose_decoder_makes_other_pictures_behind_a_seek(tmp_path: Path) -> None:
+    path = made(tmp_path, "v.mkv", "-c:v", "vc2")
+    with Decoder(path) as decoder:
+        check(decoder)
+        with Decoder(path, start=3) as late:
+            frames = list(late)
+        assert len(frames) == 25
+        assert all(same(frame, decoder[75 + frame.index]) for frame in frames)
+
+
+def test_tiff_has_tags_that_libav_does_not_know(tmp_path: Path) -> None:
+    with Decoder(made(tmp_path, "v.tiff", "-frames:v", "1")) as decoder:
+        check(decoder, has_times=False)
+
+
 def test_a_palette_of_another_size_in_the_middle_is_an_error(tmp_path: Path) -> None:
     filters = "split[a][b];[a]palettegen[p];[b][p]paletteuse"
     parts = [tmp_path / f"{width}.mkv" for width in (64, 96)]

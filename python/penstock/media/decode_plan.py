@@ -30,7 +30,7 @@ from penstock.ffmpeg.program.child import ProgramError
 from penstock.ffmpeg.program.runner import run
 from penstock.media import timestamps
 from penstock.media.info import MediaInfo, VideoInfo
-from penstock.media.start import seek_arguments
+from penstock.media.start import may_seek, seek_arguments
 
 # As many as a codec may reorder. So few frames are not divided into parts: FFmpeg's number of them is then the same for
 # every size.
@@ -202,10 +202,9 @@ def plan_decode(
         # FFmpeg 7.1's `scale` gives it the colours of a palette of its own. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (*scaled, f"format={delivered}")
-    # QuickTime and AVI give the palette of raw video with the first packet, and not again behind a seek.
-    may_seek = (video.codec, video.pixel_format) != ("rawvideo", "pal8")
     return DecodePlan(
-        layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder, may_seek
+        *(layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder),
+        may_seek=may_seek(video.codec, video.pixel_format),
     )
 
 

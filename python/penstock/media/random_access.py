@@ -20,6 +20,7 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
 from penstock.media.index import DecodedFrame, Index, packets_of
 from penstock.media.opening import demux, open_media
+from penstock.media.start import may_seek
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -89,8 +90,7 @@ class RandomAccess:
             decode = self._decode
             packets = packets_of(decode.demux())
             codec = decode.codec.codec.canonical_name
-            if codec == "rawvideo" and decode.codec.pix_fmt == "pal8":
-                # QuickTime and AVI give the palette with the first packet, and not again behind a seek.
+            if not may_seek(codec, decode.codec.pix_fmt):
                 index, packets = None, replace(packets, is_key=np.arange(len(packets.size)) == 0)
             else:
                 index = Index.by_times(packets, decode.container.format.name, codec)
@@ -178,7 +178,8 @@ class _Decode:
             self.codec.extradata = self._stream.codec_context.extradata
         self.codec.thread_type = ThreadType.NONE if self._threads == 1 else ThreadType.AUTO
         self.codec.thread_count = self._threads
-        if self._is_strict:
+        # To libav's decoder of TIFF, a tag that it does not know would be damage, and most files have one.
+        if self._is_strict and self.codec.codec.canonical_name != "tiff":
             self.codec.options = {"err_detect": "explode"}
 
     def demux(self) -> Iterator[Packet]:

@@ -71,6 +71,12 @@ def seek_arguments(
     return seek, trim
 
 
+def may_seek(codec: str, pixel_format: str | None) -> bool:
+    """Whether a decoder that begins with a keyframe behind the first one makes the same pictures."""
+    # FFmpeg's decoder of Dirac makes others. QuickTime and AVI tell the palette of raw video only once.
+    return codec != "dirac" and (codec, pixel_format) != ("rawvideo", "pal8")
+
+
 def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
     """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning."""
     may_seek = is_audio or media.container in (*_WITH_INDEX, *_WITHOUT_INDEX)
