@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +14,8 @@ from support.clips import clip
 from support.media import decode, ffmpeg
 
 import penstock
-from penstock.errors import DecoderError
+from penstock import rendering
+from penstock.errors import DecoderError, RenderError
 from penstock.ffmpeg import find_ffmpeg
 from penstock.ffmpeg.plan.colors import holds_light
 from penstock.media import probe
@@ -86,6 +88,21 @@ def test_raw_video_with_a_palette_has_its_colours_in_each_chunk(tmp_path: Path) 
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=1", "-c:v", "rawvideo", "-pix_fmt", "pal8", source)
     wanted = alone(inverted, source, tmp_path / "alone.mkv", SIZE)
     assert same(mapped(inverted, source, tmp_path / "mapped.mkv", chunk_frames=13), wanted)
+
+
+@pytest.mark.parametrize("change", ["size", "time"])
+def test_a_source_that_changes_meanwhile_is_an_error(tmp_path: Path, change: str) -> None:
+    source = tmp_path / "in.mp4"
+    source.write_bytes(clip("h264").read_bytes())
+    plan = rendering.plan_video(None, source, tmp_path / "out.mp4", workers=2)
+    rendering.render_chunk(plan, 0)
+    if change == "size":
+        with source.open("ab") as file:
+            file.write(b"\0\0\0\x08free")
+    else:
+        os.utime(source, (0, 0))
+    with pytest.raises(RenderError, match=r"in\.mp4 has changed since the render was planned"):
+        rendering.render_chunk(plan, 1)
 
 
 @SLOW

@@ -164,6 +164,8 @@ class Renderer:
                 raise RenderError(
                     f"{source.path} has {found} frames from {start_s} s on, and {count} by its packets"
                 )
+        if not source.is_same():  # other chunks may be of what it was
+            raise RenderError(f"{source.path} has changed since the render was planned: begin anew")
 
     @contextmanager
     def _naming(self, what: str) -> Iterator[None]:

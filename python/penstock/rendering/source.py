@@ -47,6 +47,11 @@ class Source:
             str(file), status.st_size, status.st_mtime_ns, pixel_format, times_s[0], frames.ticks(), starts_s
         )
 
+    def is_same(self) -> bool:
+        """Whether the file is the one that was planned, by its size and when it was last modified."""
+        status = Path(self.path).stat()
+        return (status.st_size, status.st_mtime_ns) == (self.nbytes, self.modified_ns)
+
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Source:
         """The source that ``dataclasses.asdict`` gave."""
