@@ -233,6 +233,22 @@ def test_floats_are_as_bright_as_integers(program: str, name: str, pixel_format:
 
 
 @pytest.mark.parametrize("program", ffmpegs())
+def test_a_picture_that_its_container_crops_is_whole(tmp_path: Path, program: str) -> None:
+    """As by number, and as FFmpeg before 7.1 has it; later ones crop it, and scaled what was left."""
+    path = tmp_path / "crop.mkv"
+    video = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.2", "-vf", "setsar=4/3", "-c:v", "ffv1")
+    ffmpeg(*video, path)
+    # PixelCropTop and PixelCropLeft take the places of DisplayWidth and DisplayHeight.
+    whole = path.read_bytes().replace(
+        b"\x54\xb0\x81\x10\x54\xba\x81\x09", b"\x54\xbb\x81\x08\x54\xcc\x81\x08", 1
+    )
+    assert b"\x54\xbb\x81\x08" in whole
+    path.write_bytes(whole)
+    with Decoder(path, tuning=Tuning(ffmpeg=program)) as decoder:
+        assert all(np.array_equal(frame, decoder[frame.index]) for frame in decoder)
+
+
+@pytest.mark.parametrize("program", ffmpegs())
 @pytest.mark.parametrize("pixel_format", ["yuv420p", "yuv444p", "nv12"])
 def test_full_range_yuv_is_not_passed_off_as_limited(tmp_path: Path, program: str, pixel_format: str) -> None:
     """FFmpeg 9 by itself would convert the format alone."""

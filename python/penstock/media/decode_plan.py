@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
@@ -52,6 +54,11 @@ _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 #: The width by which FFmpeg refuses a picture with a palette that has another size than the first. Chosen: a size
 #: that no caller asks for, so that FFmpeg's message tells of this one.
 OTHER_SIZE = -(1 << 20)
+# Elements of Matroska (RFC 9559): the four that crop a picture, and the first that comes behind the header.
+_PIXEL_CROP, _CLUSTER = rb"\x54[\xaa\xbb\xcc\xdd]", b"\x1f\x43\xb6\x75"
+# Guessed: more than a Matroska file has of a header without attachments, and a QuickTime file of an index, and of boxes
+# before that.
+_HEADER_BYTES, _MOST_BYTES, _MOST_BOXES = 1 << 20, 64 << 20, 1000
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 # The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
@@ -99,6 +106,7 @@ class DecodePlan:
         video: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
         may_seek: whether FFmpeg need not read from the beginning of the file.
+        uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
     """
 
     layout: FrameLayout
@@ -112,6 +120,7 @@ class DecodePlan:
     video: VideoInfo
     decoder: str | None = None
     may_seek: bool = True
+    uncropped: tuple[str, ...] = ()
 
     def arguments(self, source: str, media: MediaInfo, descriptor: int) -> list[str]:
         """FFmpeg's arguments.
@@ -148,7 +157,10 @@ class DecodePlan:
         return [*reading, *filtered, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
 
     def _reading(self, source: str, media: MediaInfo) -> tuple[list[str], list[str]]:
-        return _reading(self.options, self.video, self.decoder, source, media, may_seek=self.may_seek)
+        place = source, media
+        return _reading(
+            self.options, self.video, self.decoder, *place, may_seek=self.may_seek, uncropped=self.uncropped
+        )
 
     def whole_conversion(self) -> _Conversion | None:
         """The native conversion of a whole frame; None if there is none."""
@@ -166,6 +178,7 @@ def plan_decode(
     decoder = _alpha_decoder(program, source, video, options, name)
     if decoder is not None:
         video = replace(video, pixel_format=own_pixel_format(video))
+    uncropped = _uncropped(program, source, media)
     own_size, turns = (video.width, video.height), _turns(video, options)
     if options.is_stored:
         own_size = video.stored_width, video.stored_height
@@ -176,7 +189,7 @@ def plan_decode(
             raise ValueError(
                 f"the size that filters make of {media.path} is known only once its bytes are: give size="
             )
-        reading, trim = _reading(options, video, decoder, source, media)
+        reading, trim = _reading(options, video, decoder, source, media, uncropped=uncropped)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered)) or own_size
@@ -205,6 +218,7 @@ def plan_decode(
     return DecodePlan(
         *(layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder),
         may_seek=may_seek(video.codec, video.pixel_format),
+        uncropped=uncropped,
     )
 
 
@@ -297,12 +311,13 @@ def _reading(
     media: MediaInfo,
     *,
     may_seek: bool = True,
+    uncropped: tuple[str, ...] = (),
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     seek, trim = seek_arguments(options.start, source, media, video.time_base, may_seek=may_seek)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
-        *("-copyts", "-noautorotate"),
+        *("-copyts", "-noautorotate", *uncropped),
         *seek,
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
         *(() if options.threads is None else ("-threads", str(options.threads))),
@@ -314,6 +329,29 @@ def _reading(
         *("-map", f"0:{video.index}"),
         *("-an", "-sn", "-dn"),
     ], trim
+
+
+def _uncropped(program: str, source: str, media: MediaInfo) -> tuple[str, ...]:
+    """FFmpeg's arguments against cropping as the container says, which neither older ones do nor libav.
+
+    The sizes that libav tells are those without it.
+    """
+    may_crop = endpoints.identity(source) is None or _asks_to_crop(source, media.container)
+    return ("-apply_cropping", "codec") if may_crop and capabilities.crops_by_container(program) else ()
+
+
+def _asks_to_crop(source: str, container: str) -> bool:
+    """Whether the header of a file has what may ask for that, which PyAV does not tell."""
+    with suppress(OSError), Path(endpoints.without_protocol(source)).open("rb") as file:
+        if container == endpoints.MATROSKA:
+            return re.search(_PIXEL_CROP, file.read(_HEADER_BYTES).partition(_CLUSTER)[0]) is not None
+        for _ in range(_MOST_BOXES if container == endpoints.QUICKTIME else 0):
+            size, name = int.from_bytes(file.read(4), "big"), file.read(4)
+            size = int.from_bytes(file.read(8), "big") - 8 if size == 1 else size
+            if name == b"moov" or size < 8:
+                return b"clap" in file.read(min(max(0, size - 8), _MOST_BYTES))
+            file.seek(size - 8, 1)
+    return False
 
 
 def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | None) -> tuple[int, int]:

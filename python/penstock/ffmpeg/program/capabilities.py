@@ -32,6 +32,9 @@ COMMON_CODECS = (
 #: The oldest FFmpeg that the tests are run with.
 OLDEST = (5, 1)
 
+# The first FFmpeg that crops as a container says (its Changelog).
+_CROPPING = (7, 1)
+
 #: Sound encoders that are not looked up either.
 COMMON_AUDIO_CODECS = (
     *("aac", "libopus", "flac", "libmp3lame", "libvorbis", "alac", "ac3"),
@@ -240,10 +243,20 @@ def version(program: str) -> str:
     return found[1] if found else ""
 
 
+def crops_by_container(program: str) -> bool:
+    """Whether `program` crops pictures as their container says; False for a build without a version."""
+    return _numbers(program) >= _CROPPING
+
+
+def _numbers(program: str) -> tuple[int, ...]:
+    found = re.match(r"n?(\d+)\.(\d+)", version(program))
+    return (int(found[1]), int(found[2])) if found else ()
+
+
 def too_old(program: str) -> str | None:
     """What to do about a `program` older than `OLDEST`; None if it is not, or is a build without a version."""
-    found = re.match(r"n?(\d+)\.(\d+)", version(program))
-    if not found or (int(found[1]), int(found[2])) >= OLDEST:
+    found = _numbers(program)
+    if not found or found >= OLDEST:
         return None
     is_version, oldest = version(program).removeprefix("n"), ".".join(map(str, OLDEST))
     return (
