@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from support.cases import PATIENCE_S
+from support.clips import clip
 from support.command_line import failed, printed, run, run_process
 from support.processes import run_script, succeeded
 
@@ -56,6 +57,12 @@ def test_without_standard_error_no_message_is_among_the_data() -> None:
     command = 'exec "$0" -m penstock decode nothing - 2>&-'
     done = subprocess.run(["sh", "-c", command, sys.executable], stdout=subprocess.PIPE, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (1, b"")
+
+
+def test_without_standard_output_a_probe_ends_well() -> None:
+    command = f'exec "$0" -m penstock probe {clip("h264")} >&-'
+    done = subprocess.run(["sh", "-c", command, sys.executable], stderr=subprocess.PIPE, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_full_standard_output_is_told() -> None:

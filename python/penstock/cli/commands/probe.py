@@ -117,5 +117,5 @@ def _in_one_line(error: object) -> str:
 
 def _writable(name: str) -> str:
     """Escape what standard output cannot encode."""
-    encoding = sys.stdout.encoding or "ascii"
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"  # a closed one is None
     return name.encode(encoding, "backslashreplace").decode(encoding)
