@@ -548,6 +548,18 @@ def test_a_path_to_standard_output_means_that(video: Path, tmp_path: Path) -> No
     assert (tmp_path / "log").read_bytes() == b"older, " + frame + b"index,pts,time\n0,0,0.0\n"
 
 
+def test_the_pipe_of_a_process_substitution(video: Path, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    arguments = (f"/dev/fd/{writer}", "--count", "1", "--size", "16x16", "-p", "gray")
+    delivered(run_process("decode", video, *arguments, pass_fds=[writer]))
+    delivered(
+        run_process("decode", video, tmp_path / "raw", *("--timestamps", *arguments), pass_fds=[writer])
+    )
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read()[16 * 16 :] == b"index,pts,time\n0,0,0.0\n"
+
+
 class TestSignals:
     """FFmpeg ends at once, what was decoded is whole, and the exit is as a shell expects it."""
 

@@ -335,8 +335,8 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
                 several = path.with_name(f"{path.stem}-%05d{path.suffix}")
                 one = "add --count 1" if selection.at is None else "give --at one time"
                 raise click.UsageError(f"{show_name(frames)} is one image: {one}, or name many, as {several}")
-        for name in filter(None, (frames, timestamps)):
-            if is_file_name(name):
+        for name in filter(is_file_name, filter(None, (frames, timestamps))):
+            if not Path(name).is_fifo():  # such as >(program) of a shell: /dev/fd/63
                 endpoints.target(_first_missing_folder(name))
 
 
