@@ -168,8 +168,9 @@ def render(
             ``OUTPUT.chunks``.
         resume: go on from the chunks of an earlier call with the same scene, frames, size, rate, encoder and FFmpeg.
             The scene is compared by its code and its values, and by the files of those modules of yours that it comes
-            from or uses, and that these use. Sets of objects (not of text, numbers, and tuples of them) may have
-            another order in each process, so that such a scene is rendered anew.
+            from or uses, and that these use. What such a module has read, such as a file or the environment, is not
+            compared: name it in `version`, or give `resume=False`. Sets of objects (not of text, numbers, and tuples of
+            them) may have another order in each process, so that such a scene is rendered anew.
         version: text by which the scene is compared in place of all that: change it with the scene.
         progress: True draws a bar on standard error; a callable is called with a `penstock.results.RenderProgress`
             about twice a second. On Ray, it takes a process of its own.
