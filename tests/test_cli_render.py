@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -129,6 +131,17 @@ def test_what_a_scene_prints_is_not_in_the_report(folder: Path) -> None:
     assert sum(json.loads(plan)["lengths"]) == 12
     (folder / "plan.json").write_bytes(plan)
     assert json.loads(render_(folder, "chunk", "plan.json", 0, "--json").stdout)["number"] == 0
+
+
+@pytest.mark.parametrize("wanted", ["--json", "--plan-only"])
+def test_without_a_standard_output_for_the_report(folder: Path, wanted: str) -> None:
+    command = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', *sys.argv[1:]])"
+    given = ("penstock", "render", "scenes.py:gray", "video.mp4", *GIVEN, "--quiet", wanted)
+    done = subprocess.run(
+        [sys.executable, "-c", command, *given], cwd=folder, stderr=subprocess.PIPE, text=True
+    )
+    assert (done.returncode, done.stderr) == (1, f"Error: standard output: {os.strerror(errno.EBADF)}\n")
+    assert not (folder / "video.mp4").exists()
 
 
 @SLOW

@@ -57,8 +57,8 @@ class AudioDecoder(DecoderBase):
         sample_rate: samples per second to resample to; None for the file's own.
         channels: channels to mix to; None for the file's own.
         dtype: type of the samples.
-        start: what is before this time is dropped, in seconds as `Decoder`'s `start`. Exact to the sample; in
-            Matroska to the millisecond, its resolution.
+        start: what is before this time is dropped, in seconds as `Decoder`'s `start`. Exact to the sample where
+            the file's times are: Matroska and FLV count milliseconds, and WMA is up to 0.1 s off.
         duration: seconds to decode at most.
         block_samples: samples of each channel in a block; the last block may have fewer.
         conceal_errors: as for `Decoder`.

@@ -18,6 +18,7 @@ from rich.filesize import decimal
 from penstock import rendering
 from penstock._names import show_name
 from penstock.cli.messages import in_one_line, with_options
+from penstock.cli.opening import check_standard_output
 from penstock.cli.options import (
     encoder_options,
     encoder_settings,
@@ -119,6 +120,7 @@ def _kept_for(report: bool) -> Iterator[None]:
     if not report:
         yield
         return
+    check_standard_output()
     standard = os.dup(1)
     os.dup2(2, 1)
     try:
