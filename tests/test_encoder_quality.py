@@ -70,6 +70,7 @@ def test_levels_that_are_not_known(tmp_path: Path) -> None:
         ("a.nut", "bgra64be", "rawvideo"),
         ("a.nut", "xyz12le", "rawvideo"),
         ("a.nut", "monow", "rawvideo"),
+        ("a.nut", "rgb565le", "rawvideo"),
     ],
 )
 def test_lossless_gives_back_the_bytes(
@@ -108,6 +109,9 @@ def test_lossless_gives_back_the_bytes(
         ("a.gif", "rgb24", "auto"),
         ("a.mkv", "bgra64le", "ffv1"),
         ("a.mkv", "xyz12le", "ffv1"),
+        ("a.mkv", "bayer_rggb16le", "ffv1"),
+        ("a.mkv", "x2rgb10le", "ffv1"),
+        ("a.mov", "rgb565le", "qtrle"),
         ("a.apng", "bgra64be", "auto"),
         ("a.avi", "rgba", "utvideo"),
         ("a.avi", "abgr", "magicyuv"),
@@ -125,6 +129,8 @@ def test_lossless_that_cannot_be_is_refused(tmp_path: Path, name: str, pixel_for
         ("bgra64le", "ffv1", "pixel_format='rgba64le', codec='ffv1' and"),
         ("xyz12le", "libx264", "codec='rawvideo' and a name such as video.nut"),
         ("monow", "ffv1", "codec='rawvideo' and"),
+        ("bayer_rggb8", "libx264", "codec='rawvideo' and a name such as video.nut"),
+        ("x2rgb10le", "libx265", "codec='rawvideo' and a name such as video.rgb"),
         ("gbrpf32le", "libx264", "codec='exr', a name such as frames/%05d.exr, and no quality"),
     ],
 )
