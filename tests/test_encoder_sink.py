@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 import time
 from asyncio import CancelledError
@@ -183,6 +184,16 @@ def test_what_no_object_can_take() -> None:
     with pytest.raises(EncoderError, match=r"which a stream cannot: give .*matroska"):
         encoder.write(frame(0))
         encoder.close()
+
+
+@pytest.mark.parametrize("container", ["aiff", "w64"])
+def test_a_header_that_is_completed_at_the_end_is_for_files(tmp_path: Path, container: str) -> None:
+    """FFmpeg succeeds in a pipe, and nothing reads the result."""
+    fifo = tmp_path / f"a.{container}"
+    os.mkfifo(fifo)
+    for output, options in ((io.BytesIO(), {"f": container}), ("-", {"f": container}), (fifo, {})):
+        with pytest.raises(ValueError, match=f"{container} has a header that is completed at the end"):
+            AudioEncoder(output, AudioInput(8000, 1), options=options)
 
 
 def test_close_waits_for_the_object() -> None:

@@ -75,6 +75,9 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     return f"{_FILE}{path}"
 
 
+# Whose header FFmpeg completes at the end of a file. In a pipe it leaves it as it is, and nothing reads the result.
+_COMPLETED_LATER = ("aiff", "mxf_opatom", "w64", "wtv")
+_COMPLETED_LATER_ENDINGS = (".aif", ".aifc", ".aiff", ".w64", ".wtv")
 # Containers that FFmpeg writes to a pipe in vain.
 _NOT_STREAMED = ("apng", "avif", "dash", "hls", "image2", "segment", "smoothstreaming", "tee", "webp")
 
@@ -187,7 +190,18 @@ def uses_stdout(target: str) -> bool:
 
 
 def container_for(target: str, container_format: str | None) -> str | None:
-    """The container for `target`: `container_format`, or the default of its protocol; None if FFmpeg is to guess."""
+    """The container for `target`: `container_format`, or the default of its protocol; None if FFmpeg is to guess.
+
+    Raises:
+        ValueError: nothing tells the container, or it cannot be written to a pipe.
+    """
+    if is_container(target, container_format, _COMPLETED_LATER, _COMPLETED_LATER_ENDINGS) and (
+        uses_stdout(target) or Path(without_protocol(target)).is_fifo()
+    ):
+        raise ValueError(
+            f"{container_format or target.rpartition('.')[2]} has a header that is completed at the end, which FFmpeg "
+            "cannot do in a pipe or an object: write a file, or take wav, au, flac or matroska"
+        )
     if container_format is not None:
         return container_format
     if uses_stdout(target):
