@@ -16,9 +16,10 @@ from support.cases import eventually, examples, ffmpegs, needs
 from support.media import ffmpeg
 from support.processes import run_script
 
+import penstock.media.written
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.errors import DecoderError
-from penstock.ffmpeg import AudioInput, Colors, Tuning, find_ffmpeg
+from penstock.ffmpeg import AudioEncoder, AudioInput, Colors, Tuning, find_ffmpeg
 from penstock.ffmpeg.plan.pixel_formats import FrameLayout, frame_layout, is_gray
 from penstock.ffmpeg.program import capabilities
 from penstock.media import ContentLight
@@ -370,6 +371,36 @@ def test_a_pause_that_gif_cannot_hold(tmp_path: Path) -> None:
         encoder.write(np.zeros((48, 64, 3), np.uint8), pts=0)
         with pytest.raises(ValueError, match=r"steps from .* to 655\.35 s"):
             encoder.write(np.zeros((48, 64, 3), np.uint8), pts=656)
+
+
+@pytest.mark.parametrize(
+    "name, options, said",
+    [
+        (
+            "a.wav",
+            {},
+            ["WAV counts 4 GiB, so that readers may miss the rest: give options={'rf64': 'auto'} or a name"],
+        ),
+        ("a.wav", {"rf64": "auto"}, []),
+        (
+            "a.aiff",
+            {},
+            ["AIFF counts 4 GiB, so that readers may miss the rest: give a name such as sound.w64"],
+        ),
+        ("a.w64", {}, []),
+    ],
+)
+def test_samples_beyond_what_the_sizes_of_a_file_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, object], said: list[str]
+) -> None:
+    """FFmpeg 5.1 succeeds with an AIFF file of 4.1 GiB, and reads 0.1 GiB of it."""
+    monkeypatch.setattr(penstock.media.written, "_MOST_BYTES", 4096)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with AudioEncoder(tmp_path / name, AudioInput(8000, 1), options=options) as encoder:
+            encoder.write(np.zeros(8000, np.float32))
+    assert len(caught) == len(said)
+    assert all(want in str(one.message) for want, one in zip(said, caught, strict=True))
 
 
 @pytest.mark.parametrize("option", ["frames:a", "aframes"])

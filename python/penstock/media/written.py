@@ -30,6 +30,8 @@ _BITS = {"int16": 16, "int32": 32, "float32": 24}
 # Encoders that pack raw video, which libav calls so.
 _PACKED = ("ayuv", "v210", "v308", "v408", "v410", "y41p", "yuv4")
 _DATES = ("creation_time", "date")
+# What files of samples can have whose sizes have 32 bits.
+_MOST_BYTES = 2**32 - 1
 # Whose length libav guesses: MPEG program streams.
 _WITHOUT_LENGTH = ("mpeg",)
 # Which of the two lengths in an MP4 file is told depends on libav, and FFmpeg writes one of them too short if frames
@@ -84,6 +86,7 @@ def differences(url: str, meant: Meant) -> list[str]:
     elif len(media.audio) == len(meant.sounds):
         for told, sound in zip(media.audio, meant.sounds, strict=True):
             found += _of_sound(told, sound)
+    found += _of_size(media, meant)
     return [*found, *_of_labels(media, meant.plan.settings.labels)]
 
 
@@ -153,6 +156,18 @@ def _of_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
         yield (
             f"the {dtype} samples become {kept} bits in {told.codec}: name another codec by AudioInput(codec=…), "
             "or this one, which accepts it"
+        )
+
+
+def _of_size(media: MediaInfo, meant: Meant) -> Iterable[str]:
+    is_short = media.container == "aiff" or (
+        media.container == "wav" and str(meant.plan.settings.options.get("rf64", "never")) == "never"
+    )
+    if is_short and (media.size_bytes or 0) > _MOST_BYTES:
+        instead = f"{argument('options.rf64', 'auto')} or " if media.container == "wav" else ""
+        yield (
+            f"the file has {media.size_bytes} bytes, and {media.container.upper()} counts 4 GiB, so that readers may "
+            f"miss the rest: give {instead}a name such as sound.w64 or sound.flac"
         )
 
 
