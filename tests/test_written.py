@@ -366,11 +366,27 @@ def test_ogg_has_no_times(tmp_path: Path, name: str, options: dict[str, Any]) ->
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-def test_a_pause_that_gif_cannot_hold(tmp_path: Path) -> None:
+def test_steps_that_gif_cannot_hold(tmp_path: Path) -> None:
     with Encoder(tmp_path / "v.gif", size=(64, 48), fps=None, codec="gif") as encoder:
         encoder.write(np.zeros((48, 64, 3), np.uint8), pts=0)
-        with pytest.raises(ValueError, match=r"steps from .* to 655\.35 s"):
-            encoder.write(np.zeros((48, 64, 3), np.uint8), pts=656)
+        for pts in (0.004, 656):
+            with pytest.raises(ValueError, match=r"steps from 1/100 to 655\.35 s"):
+                encoder.write(np.zeros((48, 64, 3), np.uint8), pts=pts)
+
+
+@pytest.mark.parametrize("name", ["v.mpg", "v.vob", "v.h265", "v.obu", "%d.bmp", "%d.tiff", "%d.webp"])
+def test_times_that_would_be_lost_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="no place for the times of frames"):
+        Encoder(tmp_path / name, size=SIZE, fps=None)
+
+
+def test_times_in_asf(tmp_path: Path) -> None:
+    """The codec reorders no frames: FFmpeg writes the times of decoding only."""
+    times_s = [0, 0.5, 0.6, 2, 2.1, 3.3]
+    with Encoder(tmp_path / "v.wmv", size=SIZE, fps=None) as encoder:
+        for number, time_s in enumerate(times_s):
+            encoder.write(np.full((SIZE[1], SIZE[0], 3), 40 * number, np.uint8), pts=time_s)
+    assert [frame.time_s for frame in Decoder(tmp_path / "v.wmv")] == pytest.approx(times_s)
 
 
 @pytest.mark.parametrize(

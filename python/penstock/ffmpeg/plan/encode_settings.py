@@ -26,6 +26,7 @@ from penstock.ffmpeg.plan.labels import NO_LABELS, Chapters, Labels
 from penstock.ffmpeg.plan.nut import TICK_S
 from penstock.ffmpeg.plan.output_formats import (
     AUTO,
+    BARE_ENDINGS,
     asked_format,
     encoder_for,
     output_format,
@@ -50,8 +51,9 @@ _QUICKTIME_ENDINGS = (".3g2", ".3gp", ".f4v", ".ismv", ".m4v", ".mov", ".mp4")
 # Units of time from a frame to the next, in MP4 and QuickTime. Theirs have 31 bits, and FFmpeg 5.1 believes no more
 # than 28 between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
 _MOST_STEPS = 2**28 - 1
-# A delay in GIF has 16 bits, in 1/100 s.
-_LONGEST_DELAY_S = Fraction(0xFFFF, 100)
+# A delay in GIF has 16 bits.
+_GIF_UNIT_S = Fraction(1, 100)
+_LONGEST_DELAY_S = 0xFFFF * _GIF_UNIT_S
 # FFmpeg's reader of NUT believes no higher rate (seen in 5.1 to 9).
 _MOST_FPS_WITH_SOUND = 1000
 # The unit of times in Matroska, WebM and FLV is 1 ms.
@@ -83,12 +85,14 @@ _MIXING = frozenset(
 )
 _MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
 # Containers without times, or that number frames, by FFmpeg's names and their usual endings. In Ogg, FFmpeg writes the
-# time of a frame where that of the next belongs.
-_UNTIMED = ("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "ogg", "ogv", "rawvideo", "yuv4mpegpipe")
-_UNTIMED_ENDINGS = (
-    *(".avi", ".h264", ".hevc", ".264", ".265", ".mjpeg", ".mjpg", ".ogg", ".ogv", ".ogx", ".yuv", ".rgb"),
-    *(".y4m", ".png", ".jpg"),
+# time of a frame where that of the next belongs. MPEG program streams have one time for several small frames.
+_UNTIMED = (
+    *("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "mpeg", "ogg", "ogv", "rawvideo", "vob"),
+    "yuv4mpegpipe",
 )
+_UNTIMED_ENDINGS = (".avi", ".mpeg", ".mpg", ".ogg", ".ogv", ".ogx", ".vob", ".y4m", *BARE_ENDINGS)
+# FFmpeg writes only the times of decoding there, which are those of the frames unless the codec reorders them.
+_DECODING_TIMES, _DECODING_TIMES_ENDINGS = ("asf", "asf_stream"), (".asf", ".wmv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +309,19 @@ class EncodeSettings:
         return _QUICKTIME_UNIT_S if is_quicktime and self.is_timed else TICK_S
 
     @property
+    def holds_order(self) -> bool:
+        """Whether the container has the times of frames that the codec reorders."""
+        return not endpoints.is_container(
+            self.target, self.container_format, _DECODING_TIMES, _DECODING_TIMES_ENDINGS
+        )
+
+    @property
+    def held_unit_s(self) -> Fraction:
+        """The unit in which frames of one time are refused, in seconds. Matroska, WebM and FLV hold them."""
+        is_gif = endpoints.is_container(self.target, self.container_format, ("gif",), (".gif",))
+        return _GIF_UNIT_S if is_gif else self.time_unit_s
+
+    @property
     def longest_step_s(self) -> Fraction | None:
         """The longest time from a frame to the next that the container holds, in seconds; None for any."""
         if endpoints.is_container(self.target, self.container_format, ("gif",), (".gif",)):
@@ -330,7 +347,8 @@ class EncodeSettings:
 
 def holds_times(target: str, container_format: str | None) -> bool:
     """Whether an output has a place for the times of frames."""
-    return not endpoints.is_container(target, container_format, _UNTIMED, _UNTIMED_ENDINGS)
+    bare = (*_UNTIMED_ENDINGS, ".webp") if endpoints.is_numbered(target) else _UNTIMED_ENDINGS
+    return not endpoints.is_container(target, container_format, _UNTIMED, bare)
 
 
 def _with_quality(

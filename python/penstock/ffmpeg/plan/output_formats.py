@@ -56,6 +56,8 @@ _STREAM_ENCODERS = {
     ".m2v": "mpeg2video",
     ".obu": "libsvtav1",
 }
+#: Endings of images, and of streams without a container.
+BARE_ENDINGS = (*(suffix for suffix in IMAGE_ENCODERS if suffix != ".webp"), *_STREAM_ENCODERS)
 # The same for containers of one kind of video, and for pictures that move.
 _VIDEO_ENCODERS = {
     ".apng": "apng",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from bisect import bisect_right
@@ -81,7 +82,7 @@ class Feed:
         #: Seconds that calls have waited for room, or for a file.
         self.waited_s = 0.0
         self._stream, self._input, self._rate = stream, settings.audio_input, settings.rate
-        self._time_unit_s, self._longest_s = settings.time_unit_s, settings.longest_step_s
+        self._held_unit_s, self._longest_s = settings.held_unit_s, settings.longest_step_s
         self._frame_bytes = frame_bytes
         self._input_stream = 0
         self._files: list[tuple[int, SoundPackets]] = []
@@ -166,8 +167,10 @@ class Feed:
             )
         if not queued.frames or self._longest_s is None:
             return
-        unit_s, step_s = self._time_unit_s, time_s - queued.last_s
-        if round(time_s / unit_s) == round(queued.last_s / unit_s) or step_s > self._longest_s:
+        unit_s, step_s = self._held_unit_s, time_s - queued.last_s
+        # As FFmpeg rounds: a half goes up.
+        units = [math.floor(one / unit_s + Fraction(1, 2)) for one in (queued.last_s, time_s)]
+        if units[0] == units[1] or step_s > self._longest_s:
             raise ValueError(
                 f"the container has no two frames at {float(queued.last_s):.6f} and {float(time_s):.6f} s: it holds "
                 f"steps from {unit_s} to {float(self._longest_s):g} s, and pts is in seconds"
