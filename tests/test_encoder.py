@@ -949,8 +949,10 @@ def test_the_interpreters_exit_finishes_what_is_open(
     tmp_path: Path, end: str, status: int, warn: str
 ) -> None:
     output = tmp_path / "video.mp4"
+    output.write_bytes(b"what was there")
     result = run_python(UNCLOSED + end, output, env={**os.environ, "PYTHONWARNINGS": warn})
     assert result.returncode == status, result.stderr
+    assert list(tmp_path.iterdir()) == [output], result.stderr
     assert len(decode(output)) == 200
     assert ("never closed" in result.stderr) == (warn == "error")
 

@@ -463,6 +463,8 @@ class EncodeSession(Session):
             return [
                 f"the file could not be compared with what was meant, for PyAV cannot be imported: {error}"
             ]
+        except RuntimeError:  # the interpreter is about to exit: threading takes no more callbacks
+            self._is_compared = False
         return []
 
     def _differences(self) -> list[str]:
