@@ -69,15 +69,19 @@ fn compare(codec: Codec, asset: &[u8], step: usize) -> Option<Vec<u8>> {
     if pieces.len() >= MOST {
         return None;
     }
+    let is_deflate = !matches!(codec, Codec::Lz4 | Codec::Zstd);
     match whole(codec, asset, MOST) {
         Some(Ok(content)) => {
-            assert!(result.is_ok(), "only the stream fails: {result:?}");
-            assert!(content == pieces, "a stream and an asset differ");
+            // The symbols 286 and 287 mean nothing (RFC 1951), and libdeflate takes them for a length of 258 (its table
+            // `litlen_decode_results`). Here the checksum has confirmed the content.
+            let is_corner =
+                |error: &std::io::Error| is_deflate && error.to_string() == "invalid literal/length code";
+            assert!(result.as_ref().err().is_none_or(is_corner), "only the stream fails: {result:?}");
+            assert!(result.is_err() || content == pieces, "a stream and an asset differ");
         }
         // libdeflate is stricter than zlib-rs in corners of DEFLATE that neither documents; the asset's error has words for it.
         Some(Err(error)) => {
-            let is_corner = !matches!(codec, Codec::Lz4 | Codec::Zstd)
-                && error.to_string().contains("its data are wrong");
+            let is_corner = is_deflate && error.to_string().contains("its data are wrong");
             assert!(result.is_err() || is_corner, "only the asset fails: {error}");
         }
         None => return None,
