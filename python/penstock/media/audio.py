@@ -103,6 +103,9 @@ class AudioDecoder(DecoderBase):
         container, stored = SAMPLES[dtype], np.dtype(dtype).newbyteorder("<")
         self._dtype, self._sample_bytes = stored.str, self.channels * stored.itemsize
         seek, trim = seek_arguments(start, self._source, self._media)
+        if start is None and self._media.container == endpoints.MATROSKA and self._audio.start_s is not None:
+            # FFmpeg before 8 gives the samples before that, too, which only begin the decoder: AAC has 21 ms.
+            trim = [f"trim=start={format_seconds(self._audio.start_s)}"]
         # `duration` counts from the first sample.
         length = [] if duration is None else [f"trim=duration={format_seconds(duration)}"]
         filters = [f"a{one}" for one in (*trim, *length)]
