@@ -385,10 +385,10 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoI
 
 
 def _to_floats(own: str, delivered: str) -> list[str]:
-    """Filters by way of integers, where FFmpeg's scaler makes wrong floats."""
+    """Filters by way of 16-bit RGB, where FFmpeg's scaler makes wrong floats."""
     if delivered.startswith("grayf"):
         # For it, this gray alone has a limited range: black was 0.06, white 0.92.
-        return ["format=gray16le", "scale=out_range=full"]
+        return ["format=gray16le", "format=gbrap16le", "format=gbrapf32le", "extractplanes=g"]
     # FFmpeg 5.1's was up to 0.9 off.
     return ["format=gbrap16le"] if is_gray(own) and delivered.startswith(("gbrpf", "gbrapf")) else []
 
