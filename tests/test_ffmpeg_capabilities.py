@@ -101,6 +101,8 @@ def test_without_listings_nothing_is_refused(
         ("LIBX264", "libx264"),
         ("h265", "hevc"),
         ("mpeg-4", "mpeg4"),
+        ("mp4v", "mpeg4"),
+        ("avc1", "h264"),
         ("svtav1", "libsvtav1"),
     ],
 )

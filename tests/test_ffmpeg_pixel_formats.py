@@ -131,6 +131,7 @@ def test_the_bytes_are_measured_once(tmp_path: Path) -> None:
     [
         ("yuv402p", "Did you mean 'yuv420p'"),
         ("rgb", "Did you mean 'rgb24'"),
+        ("BGR", "Did you mean 'bgr24'"),
         ("RGB24", "Did you mean 'rgb24'"),
         ("nonsense", "unknown raw pixel format 'nonsense'"),
         ("", "unknown raw pixel format ''"),

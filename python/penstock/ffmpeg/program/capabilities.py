@@ -55,8 +55,12 @@ _MEANT = {
     "h265": ("hevc", "libx265"),
     "x265": ("libx265",),
     "avc": ("h264",),
+    "avc1": ("h264",),
+    "hvc1": ("hevc",),
+    "mp4v": ("mpeg4",),
     "yuv420": ("yuv420p",),
     "rgb": ("rgb24",),
+    "bgr": ("bgr24",),
 }
 
 
