@@ -129,8 +129,12 @@ def test_wrong_uses_are_errors_at_the_call(context: Any, tmp_path: Path) -> None
                 Capture(framebuffer, other)
             with pytest.raises(TypeError, match="a framebuffer is no frame"):
                 other.write(framebuffer)
+            with pytest.raises(TypeError, match="a texture is no frame"):
+                other.write(context.texture(SIZE, 3))
             other.write(drawn(0))
         with make(tmp_path / "c.mkv", size=None) as other:
+            with pytest.raises(TypeError, match="a framebuffer is no frame"):
+                other.write(framebuffer)
             with pytest.raises(ValueError, match="no size yet"):
                 Capture(framebuffer, other)
             other.write(drawn(0))

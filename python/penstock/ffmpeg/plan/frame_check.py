@@ -29,6 +29,7 @@ _KEEPS_16_BITS = " (codec='ffv1' keeps all 16 bits)"
 
 def frame_size(frame: Any, pixel_format: str) -> tuple[int, int]:
     """Width and height of `frame` by its shape."""
+    _check_is_memory(frame)
     remedy = "give the Encoder size=(width, height)"
     if not is_packed(pixel_format):
         raise ValueError(f"the shape of a {pixel_format} frame does not tell its size: {remedy}")
@@ -60,11 +61,7 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
         ValueError: it is not a frame of the layout. The message shows both, and what to write.
         TypeError: it is not a buffer.
     """
-    if hasattr(frame, "read_into") and hasattr(frame, "viewport"):
-        raise TypeError(
-            "a framebuffer is no frame: use penstock.gl.Capture(framebuffer, encoder), or framebuffer.read_into(view) "
-            "with encoder.frame() as view"
-        )
+    _check_is_memory(frame)
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
         _check_size(_Contents("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
         return frame
@@ -89,6 +86,19 @@ def buffer_and_size(frame: Any) -> tuple[Any, int]:
     buffer = _buffer_of(frame)
     with memoryview(buffer) as view:
         return buffer, view.nbytes
+
+
+def _check_is_memory(frame: Any) -> None:
+    """Refuses ModernGL's objects that are no buffers."""
+    if not hasattr(frame, "read_into"):
+        return
+    if hasattr(frame, "viewport"):
+        raise TypeError(
+            "a framebuffer is no frame: use penstock.gl.Capture(framebuffer, encoder), or framebuffer.read_into(view) "
+            "with encoder.frame() as view"
+        )
+    if hasattr(frame, "mglo") and not isinstance(frame.size, int):
+        raise TypeError("a texture is no frame: use texture.read_into(view) with encoder.frame() as view")
 
 
 def _check_layout(frame: Any, layout: FrameLayout) -> None:
