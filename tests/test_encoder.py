@@ -734,6 +734,16 @@ def test_an_exception_is_not_masked_by_ffmpegs(tmp_path: Path) -> None:
     assert "could not be finished" in note and "nonsense" in note
 
 
+def test_a_first_frame_that_is_refused_is_not_hidden_by_ffmpegs_command(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match="wrong shape of frame") as caught,
+        make(tmp_path / "video.mp4") as encoder,
+    ):
+        encoder.write(np.zeros((2, 2, 3), np.uint8))
+    assert caught.value.__notes__ == ["and there is no video: no frame was written"]
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_encoder_error_is_not_told_twice(tmp_path: Path) -> None:
     with (
         pytest.raises(EncoderError) as caught,

@@ -72,6 +72,7 @@ Push = Callable[..., Ticket]
 
 FULL = "FFmpeg did not take enough of what is queued for it"
 NOT_DONE = "FFmpeg has all frames, but was not done"
+_EMPTY = "there is no video: no frame was written"
 
 
 class EncodeSession(Session):
@@ -386,7 +387,12 @@ class EncodeSession(Session):
     def finish_during(self, error: BaseException) -> None:
         """Finishes the video while `error` propagates. A failure becomes a note of `error`."""
         failure = self.finish()
-        if failure is not None and not isinstance(error, EncoderError):  # which says it already
+        if failure is None or isinstance(error, EncoderError):  # which says it already
+            return
+        if self.process.has_succeeded and self._lost() == [_EMPTY]:
+            # FFmpeg's command and its words would hide why there is no frame: `error` says it.
+            error.add_note(f"and {_EMPTY}")
+        else:
             error.add_note(f"and {self.title} could not be finished: {failure}")
 
     def finish_forgotten(self) -> None:
@@ -547,7 +553,7 @@ class EncodeSession(Session):
         # Else the picture may be missing because FFmpeg has failed, which says more.
         tells = self.process.has_succeeded or self._settings.sounds
         is_empty = self.plan.layout is not None and not self.submitted and tells
-        empty = "there is no video: no frame was written" if is_empty else None
+        empty = _EMPTY if is_empty else None
         output = self._settings.target, self._settings.container_format
         segments = endpoints.empty_segments(*output, self._begun_s)
         full = f"these files are empty: {', '.join(segments)}; is the disk full?" if segments else None
