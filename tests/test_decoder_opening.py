@@ -7,15 +7,36 @@ import struct
 from pathlib import Path
 
 import pytest
+from support.cases import eventually
 from support.clips import clip
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import script
 
 from benchmarks.harness.accounts import children
-from penstock import Decoder, DecoderError, FFmpegWarning
+from penstock import Decoder, DecoderError, Encoder, FFmpegWarning
 from penstock.ffmpeg import find_ffmpeg
 from penstock.media import probe
+
+
+def test_a_file_whose_encoder_is_open_is_not_called_damaged(tmp_path: Path) -> None:
+    path, link = tmp_path / "video.mp4", tmp_path / "link.mp4"
+    link.symlink_to(path)
+    with Encoder(path, size=(32, 32), fps=30) as encoder:
+        encoder.write(bytes(32 * 32 * 3))
+        assert eventually(path.exists)
+        for name in (path, link):
+            with pytest.raises(
+                DecoderError, match=r"is not finished: its encoder is still open\. Close the encoder"
+            ):
+                Decoder(name)
+    with Decoder(path) as decoder:
+        assert len(decoder) == 1
+    path.write_bytes(b"damaged")
+    with Encoder(path, size=(32, 32), fps=30) as encoder:  # which puts its file in place at the end
+        encoder.write(bytes(32 * 32 * 3))
+        with pytest.raises(DecoderError, match="or it is damaged"):
+            Decoder(path)
 
 
 def test_facts_take_no_program_and_a_decode_takes_one(

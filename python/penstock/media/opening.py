@@ -20,6 +20,7 @@ from penstock.ffmpeg.program import messages
 from penstock.ffmpeg.program.child import ProgramError
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
 from penstock.ffmpeg.program.runner import run
+from penstock.ffmpeg.program.session import is_unfinished
 from penstock.media.once import Once
 
 if TYPE_CHECKING:
@@ -123,6 +124,10 @@ def _refusal(source: str, path: str, confined: list[str], reason: str) -> Decode
     """The error for what libav cannot open: FFmpeg says more of a file, and libav's log is off, for it can deadlock."""
     if endpoints.identity(source) is None:
         return DecoderError(f"FFmpeg cannot open {path}: {reason}")
+    if is_unfinished(endpoints.without_protocol(source)):
+        return DecoderError(
+            f"{path} is not finished: its encoder is still open. Close the encoder, then read the file"
+        )
     if endpoints.file_bytes(source) == 0:
         return DecoderError(f"{path} is empty, and not a media file")
     try:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -12,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from penstock import _exit
@@ -34,6 +36,7 @@ class Session:
 
     Attributes:
         is_open: it was started, and neither closed nor aborted.
+        makes: the one new file that FFmpeg writes under its own name, without links; None if there is none.
     """
 
     #: What the owner is, for messages.
@@ -44,6 +47,7 @@ class Session:
         self.process = process
         self.title = title
         self.is_open = False
+        self.makes: Path | None = None
         self._stall_timeout = stall_timeout
         self._forks = _exit.forks
 
@@ -210,6 +214,12 @@ async def _until(event: Watchable | None, timeout_s: float) -> None:
 
 
 _open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def is_unfinished(path: str) -> bool:
+    """Whether an open session makes the file at `path`."""
+    real = Path(os.path.realpath(path))
+    return any(session.makes == real for session in list(_open_sessions))
 
 
 def _end_all() -> None:

@@ -111,6 +111,7 @@ class EncodeSession(Session):
         self.report: EncodeReport | None = None
         self.is_aborted = False
         self._settings, self._begun_s = settings, time.time()
+        self.makes = path if self._is_one_file and self._replacement is None else None
         self._input = settings.audio_input
         self._reporter = reporter
         self._fed_bytes = 0 if plan.fed is None else plan.fed.frame_bytes
