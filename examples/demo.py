@@ -44,7 +44,7 @@ def make_painter(options: argparse.Namespace) -> tuple[Painter, str]:
     try:
         from moderngl_loop import ShaderPainter
 
-        return ShaderPainter(*options.size), "an OpenGL context could be had"
+        return ShaderPainter(*options.size), "OpenGL was found"
     except Exception as error:  # glcontext raises bare Exceptions, and libraries may be missing
         if options.painter == "moderngl":
             raise

@@ -250,7 +250,7 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--quality",
             type=click.Choice(["draft", "good", "master", "lossless"]),
             help="A quality that looks alike with each of the common encoders; lossless gives back every byte, or is "
-            "refused. --crf, or an --option for it, counts more.",
+            "refused. --crf, or an --option for it, overrides it.",
         ),
         ffmpeg_options_option("the output", "tune=film"),
         click.option(
