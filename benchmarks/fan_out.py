@@ -19,17 +19,18 @@ from typing import IO, Any
 from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
+from benchmarks.harness.content import Film, Frame
 from benchmarks.harness.goals import Verdict
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method
 from benchmarks.harness.options import SIZE_OPTIONS, chosen
-from benchmarks.harness.pictures import Frame, Pictures
 from benchmarks.harness.results import Group, Run
 from benchmarks.harness.senders import Sender, feed, feed_repainted
 from penstock import FanOut, Writer
 
 OUTPUTS = (1, 2, 4, 8)
 FRAMES_PER_S = 10
+BUFFERS = 4
 #: Each buffer is overwritten and sent several times.
 CHECKED_FRAMES = 16
 CONSUMER = """
@@ -128,10 +129,15 @@ class Job(FrameJob):
 JOBS = (Job("720p", 1280, 720, 50),)
 
 
+def make_frames(job: Job) -> list[Frame]:
+    """The buffers, with noise."""
+    film = Film("noise", *job.size)
+    return [film.frame(number) for number in range(BUFFERS)]
+
+
 def measure(task: Task[Job]) -> Run:
     """Time one run, and count the bytes that each program read."""
-    run = Run()
-    frames = Pictures("noise", *task.job.size).all()
+    run, frames = Run(), make_frames(task.job)
     with accounted(run):
         sender, printed = task.start("count")
         feed(sender, frames, task.job.frames, run, task.job.paced_fps)
@@ -145,7 +151,7 @@ def measure(task: Task[Job]) -> Run:
 def check(task: Task[Job]) -> Run:
     """Overwrite each buffer as soon as the method allows, and compare what each program read."""
     sender, printed = task.start("check")
-    frames = Pictures("noise", *task.job.size).all()
+    frames = make_frames(task.job)
     expected = hashlib.md5(usedforsecurity=False)
 
     def paint(frame: Frame, number: int) -> None:

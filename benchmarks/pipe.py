@@ -25,13 +25,13 @@ import click
 from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, Measure
+from benchmarks.harness.content import Film, Frame
 from benchmarks.harness.ffmpeg import check_exit, frame_count, raw_input, start
 from benchmarks.harness.files import bound_files
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.options import by_name, chosen, listed, names, parse_bytes
-from benchmarks.harness.pictures import Frame, Pictures
 from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.senders import Sender, feed, feed_repainted, stdin_write, thread_queue, turbopipe
 from penstock import Writer
@@ -187,9 +187,9 @@ class Settings:
 
 
 def make_frames(job: Job) -> list[Frame]:
-    """The buffers, with noise from 128 to 135."""
-    pictures = Pictures("noise", *job.size)
-    return [pictures.noise() for _ in range(job.buffers)]
+    """The buffers, with noise."""
+    film = Film("noise", *job.size)
+    return [film.frame(number) for number in range(job.buffers)]
 
 
 def measure(task: Task[Job]) -> Run:

@@ -24,11 +24,11 @@ from benchmarks.encode.comparable import difference, mark
 from benchmarks.encode.methods import Target as EncodeTarget
 from benchmarks.encode.methods import into_ffmpeg
 from benchmarks.harness.command import JobSettings
+from benchmarks.harness.content import Film, Frame
 from benchmarks.harness.ffmpeg import FFmpegFailedError
 from benchmarks.harness.isolated import FFMPEG_VARIABLES, Task
 from benchmarks.harness.methods import Kind, Method
 from benchmarks.harness.options import by_name
-from benchmarks.harness.pictures import Frame, Pictures
 from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.rounds import attempt
 from benchmarks.harness.senders import Sender, stdin_write
@@ -206,13 +206,13 @@ def test_a_wrong_matrix_is_above_what_is_allowed(
     ffmpeg: str, encode_task: Task[encode.Job], tmp_path: Path
 ) -> None:
     target = encode.target_of(encode_task, str(tmp_path))
-    sent = Pictures("smooth", 64, 48)
-    encode.encode(encode_task, target, [sent.waves(0)], Run())
+    sent = Film("waves", 64, 48).frame(0)
+    encode.encode(encode_task, target, [sent], Run())
     wrong = ["-vf", "scale=in_color_matrix=bt709", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
     command = [ffmpeg, "-v", "error", "-i", target.output, *wrong]
     raw = subprocess.run(command, capture_output=True, check=True).stdout
     shown = np.frombuffer(raw, np.uint8).reshape(FRAMES, 48, 64, 3)
-    assert encode.difference(shown[0], sent.waves(0))[0] > encode.MAX_MEAN_DIFFERENCE
+    assert encode.difference(shown[0], sent)[0] > encode.MAX_MEAN_DIFFERENCE
 
 
 def test_a_file_of_other_pictures_is_no_rival(encode_task: Task[encode.Job]) -> None:

@@ -18,14 +18,20 @@ from rich.console import Console
 from benchmarks.compare.__main__ import Comparison
 from benchmarks.harness import files, record, tables
 from benchmarks.harness.accounts import accounted, children, tree_cpu_s, watch
-from benchmarks.harness.content import LOOP_PICTURES, Content, Film, psnr_db, there_and_back
+from benchmarks.harness.content import (
+    LOOP_PICTURES,
+    WAVES_LOOP_FRAMES,
+    Content,
+    Film,
+    psnr_db,
+    there_and_back,
+)
 from benchmarks.harness.ffmpeg import frame_count
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import CaseError, run_isolated
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.options import by_name, parse_bytes, parse_even_size, resized
-from benchmarks.harness.pictures import LOOP_FRAMES, Pictures
 from benchmarks.harness.results import OTHERS, Group, Row, Run, Spread, rows_for
 from benchmarks.harness.rounds import check_content, run_rounds
 from benchmarks.harness.senders import quantile
@@ -359,19 +365,14 @@ def test_a_job_of_another_size_has_another_name() -> None:
     assert resized(JOBS, None, None) == JOBS
 
 
-def test_pictures_are_the_same_for_the_same_seed_and_come_round() -> None:
-    for content in ("noise", "smooth"):
-        first, second = (Pictures(content, 32, 16).all() for _ in range(2))
-        assert all((a == b).all() for a, b in zip(first, second, strict=True))
-        assert {frame.shape for frame in first} == {(16, 32, 3)}
-    pictures = Pictures("smooth", 32, 16)
-    assert (pictures.waves(0) == pictures.waves(LOOP_FRAMES)).all()
-    assert (pictures.waves(0) != pictures.waves(1)).any()
-    noise = Pictures("noise", 64, 48).noise()
+def test_waves_come_round_and_noise_is_turbopipes() -> None:
+    waves = Film("waves", 32, 16)
+    assert (waves.frame(0) == waves.frame(WAVES_LOOP_FRAMES)).all()
+    noise = Film("noise", 64, 48).frame(0)
     assert (noise.min(), noise.max()) == (128, 135)
 
 
-@pytest.mark.parametrize("content", ["motion", "camera", "text"])
+@pytest.mark.parametrize("content", ["motion", "camera", "text", "noise", "waves"])
 def test_content_is_the_same_in_every_run_and_moves(content: Content) -> None:
     first, second = (Film(content, 128, 96).pictures() for _ in range(2))
     assert (first == second).all()
@@ -381,7 +382,7 @@ def test_content_is_the_same_in_every_run_and_moves(content: Content) -> None:
     assert len(loop) == 30
     assert loop[1] is loop[29] and loop[14] is loop[16]
     late = Film(content, 128, 96).frame(1000)
-    assert content == "text" or (late != first).reshape(LOOP_PICTURES, -1).any(axis=1).all()
+    assert content in ("text", "waves") or (late != first).reshape(LOOP_PICTURES, -1).any(axis=1).all()
 
 
 def test_the_psnr_is_of_luma() -> None:

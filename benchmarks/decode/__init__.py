@@ -50,12 +50,11 @@ from benchmarks.decode.methods import (
 from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted, children, note_children_peak
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
-from benchmarks.harness.content import Film
+from benchmarks.harness.content import Film, Frame, apart
 from benchmarks.harness.ffmpeg import QUIET, FFmpegFailedError, check_exit, frame_count, output_of
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import SIZE_OPTIONS, by_name, chosen
-from benchmarks.harness.pictures import Frame, Pictures, apart
 from benchmarks.harness.results import Group, Row, Run
 from penstock import Encoder
 from penstock.errors import PenstockError
@@ -242,7 +241,8 @@ def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
     """Make the file that the job reads, or that is fed to it; and samples of its frames."""
     step = job.sample_step
     if job.source == "pipe":
-        frames = _noise(job)
+        film = Film("noise", *job.size)
+        frames = np.array([film.frame(number) for number in range(min(PIPE_FRAMES, job.frames))])
         path = folder / "frames.raw"
         frames.tofile(path)
         return str(path), frames[:, ::step, ::step]
@@ -264,14 +264,9 @@ def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
     return str(clips), samples
 
 
-def _noise(job: Job) -> Frame:
-    pictures = Pictures("noise", *job.size)
-    return np.array([pictures.noise() for _ in range(min(PIPE_FRAMES, job.frames))])
-
-
 def _make_video(job: Job, ffmpeg: str, path: Path) -> None:
     """Encode the job's frames, which do not repeat but for text."""
-    assert job.encoder is not None and job.content != "noise", "a pipe has no file"
+    assert job.encoder is not None, "a pipe has no file"
     film = Film(job.content, *job.size)
     options = {"preset": PRESET, "crf": CRF} | ({"g": job.gop} if job.gop else {})
     try:

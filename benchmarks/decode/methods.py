@@ -21,10 +21,9 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-from benchmarks.harness.content import Content
+from benchmarks.harness.content import Content, Frame
 from benchmarks.harness.ffmpeg import QUIET, check_exit
 from benchmarks.harness.methods import FrameJob, Method, Methods
-from benchmarks.harness.pictures import Frame
 from penstock import Decoder, Reader
 from penstock.media import prefetch
 
@@ -50,7 +49,7 @@ class Job(FrameJob):
 
     #: Of the file; None for raw frames from a pipe.
     encoder: str | None
-    content: Content | Literal["noise"] = "motion"
+    content: Content = "motion"
     #: So many files have the same number of frames each.
     clips: int = 1
     #: The frames are picked at random from a file of so many; 0 for all of them, in sequence.

@@ -38,14 +38,13 @@ from benchmarks.encode.methods import (
 from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
-from benchmarks.harness.content import Film, psnr_db, there_and_back
+from benchmarks.harness.content import Film, Frame, apart, psnr_db, there_and_back
 from benchmarks.harness.ffmpeg import check_exit, frame_count, output_of, start
 from benchmarks.harness.files import bound_files, folder_in_memory
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import SIZE_OPTIONS, by_name, chosen
-from benchmarks.harness.pictures import LOOP_FRAMES, Frame, Pictures, apart
 from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.senders import feed, feed_repainted
 from penstock import Encoder
@@ -111,15 +110,15 @@ def quality_db(target: Target, sent: Sequence[Frame]) -> float:
 def check(task: Task[Job]) -> Run:
     """Send smooth waves through buffers that are overwritten as soon as the method allows, and decode the file."""
     task.load()
-    smooth = Pictures("smooth", *task.job.size)
+    waves = Film("waves", *task.job.size)
 
     def picture(number: int) -> Frame:
-        return smooth.waves(number * CHECKED_STEP % LOOP_FRAMES)
+        return waves.frame(number * CHECKED_STEP)
 
     def paint(frame: Frame, number: int) -> None:
         frame[...] = _in_format(task.method, picture(number))
 
-    frames = [picture(0).copy() for _ in range(CHECKED_BUFFERS)]
+    frames = [picture(0) for _ in range(CHECKED_BUFFERS)]
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
         target = target_of(task, folder)
         feed_repainted(task.start(target), frames, task.job.frames, paint)

@@ -17,10 +17,9 @@ from importlib import import_module
 from typing import IO, Any, Literal
 
 from benchmarks.harness import senders
-from benchmarks.harness.content import Content
+from benchmarks.harness.content import Content, Frame
 from benchmarks.harness.ffmpeg import check_exit, raw_input, start
 from benchmarks.harness.methods import FrameJob, Method, Methods
-from benchmarks.harness.pictures import Frame
 from benchmarks.harness.senders import Sender
 from penstock import Encoder
 from penstock.ffmpeg import Colors, Tuning

@@ -1,4 +1,4 @@
-"""Moving pictures for the encoders and decoders: what people render, film and show. The same in every run.
+"""The frames: moving pictures as people render, film and show them, and noise. The same in every run.
 
 Noise alone is for transports: an encoder may quantise it to nothing, or to all of its file, by the smallest difference
 in the conversion of its colours (see README.md).
@@ -6,6 +6,7 @@ in the conversion of its colours (see README.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Literal
@@ -13,11 +14,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness.pictures import SEED, Frame
+Frame = NDArray[np.uint8]
 
 #: ``motion`` is a rendered animation: lit balls and bars in front of a moving gradient. ``camera`` is the same with a
-#: sensor's noise. ``text`` is an editor that scrolls: coloured words of a bitmap font, with sharp edges.
-Content = Literal["motion", "camera", "text"]
+#: sensor's noise. ``text`` is an editor that scrolls: coloured words of a bitmap font, with sharp edges. ``noise`` is
+#: from 128 to 135, which is TurboPipe's own data. ``waves`` are smooth and move, for content checks.
+Content = Literal["motion", "camera", "text", "noise", "waves"]
+SEED = 1
 
 #: Shown there and back, they are a loop of 30 frames without a cut.
 LOOP_PICTURES = 16
@@ -46,6 +49,11 @@ TEXT_BACKGROUND = (30, 32, 38)
 #: Of the words in turn. Most are grey.
 TEXT_COLOURS = (*4 * [(212, 212, 212)], (197, 134, 192), (156, 220, 254), (106, 153, 85))
 
+#: Of the waves: pixels from crest to crest, across and down, and the height in code values.
+WAVES = ((311.0, 173.0, 45.0), (97.0, -61.0, 25.0))
+#: They move in a circle, so that their loop of so many frames has no cut: 8 pixels from frame to frame.
+WAVES_LOOP_FRAMES, WAVES_RADIUS_PIXELS = 30, 40
+
 #: Of red, green and blue.
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
@@ -62,12 +70,25 @@ class Film:
         return np.array([self.frame(number) for number in range(LOOP_PICTURES)])
 
     def frame(self, number: int) -> Frame:
-        """A frame in its own memory. Those of ``motion`` and ``camera`` do not repeat."""
-        if self.content == "text":
-            top = SCROLL_PIXELS * number % self.height
-            return self._page[top : top + self.height, : self.width].copy()
-        frame = self._motion(number)
-        return frame if self.content == "motion" else self._filmed(frame, number)
+        """A frame in its own memory. Those of ``text`` and ``waves`` repeat."""
+        match self.content:
+            case "noise":
+                shape = self.height, self.width, 3
+                return np.random.default_rng((SEED, number)).integers(128, 136, shape, np.uint8)
+            case "waves":
+                return self._window(number).copy()
+            case "text":
+                top = SCROLL_PIXELS * number % self.height
+                return self._page[top : top + self.height, : self.width].copy()
+            case "camera":
+                return self._filmed(self._motion(number), number)
+        return self._motion(number)
+
+    def _window(self, number: int) -> Frame:
+        angle = 2 * math.pi * number / WAVES_LOOP_FRAMES
+        top = WAVES_RADIUS_PIXELS + round(WAVES_RADIUS_PIXELS * math.sin(angle))
+        left = WAVES_RADIUS_PIXELS + round(WAVES_RADIUS_PIXELS * math.cos(angle))
+        return self._waves[top : top + self.height, left : left + self.width]
 
     def _motion(self, number: int) -> Frame:
         plane = np.roll(self._palette, -6 * number, axis=0)[self._gradient]
@@ -88,6 +109,22 @@ class Film:
         noise = self._sensor[top : top + self.height, left : left + self.width]
         filmed: Frame = np.clip(noise + frame, 0, 255).astype(np.uint8)
         return filmed
+
+    @cached_property
+    def _waves(self) -> Frame:
+        """The plane that the frames of ``waves`` are windows of. It is different in each channel."""
+        down, across = np.ogrid[
+            : self.height + 2 * WAVES_RADIUS_PIXELS, : self.width + 2 * WAVES_RADIUS_PIXELS
+        ]
+        light = [
+            128
+            + sum(
+                high * np.sin(2 * np.pi * (across / pixels_across + down / pixels_down + channel * wave / 3))
+                for wave, (pixels_across, pixels_down, high) in enumerate(WAVES, 1)
+            )
+            for channel in range(3)
+        ]
+        return np.stack(light, axis=-1).astype(np.uint8)
 
     @property
     def _shape_pixels(self) -> int:
@@ -161,6 +198,11 @@ def there_and_back(pictures: Frame) -> list[Frame]:
     """The frames of a loop. A picture that is shown twice is one array."""
     there = [*pictures]
     return there + there[-2:0:-1]
+
+
+def apart(shown: Frame, expected: Frame) -> Frame:
+    """The absolute difference of each value. A plain difference would wrap around in uint8."""
+    return np.maximum(shown, expected) - np.minimum(shown, expected)
 
 
 def psnr_db(shown: Frame, sent: Frame) -> float:

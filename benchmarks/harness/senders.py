@@ -12,7 +12,7 @@ from functools import partial
 from typing import IO, Any
 
 from benchmarks.harness.accounts import note_children_peak
-from benchmarks.harness.pictures import Frame
+from benchmarks.harness.content import Frame
 from benchmarks.harness.results import Run
 
 #: As in TurboPipe's own comparison.

@@ -23,10 +23,9 @@ import numpy as np
 
 import penstock
 from benchmarks.harness.accounts import accounted, tree_cpu_s
-from benchmarks.harness.content import psnr_of
+from benchmarks.harness.content import Frame, psnr_of
 from benchmarks.harness.isolated import Task
 from benchmarks.harness.methods import Method, Methods
-from benchmarks.harness.pictures import Frame
 from benchmarks.harness.results import OTHERS, Run
 from benchmarks.render import pool, scenes
 from benchmarks.render.jobs import CHUNK_FRAMES, FRAMES_PER_S, NODES, WORKERS, Job

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.harness.pictures import Frame
+from benchmarks.harness.content import Frame
 
 #: Steps of a loop of plain Python for a frame: some 30 ms on a 2.5 GHz x86-64.
 STEPS = 300_000

@@ -22,13 +22,12 @@ from benchmarks.encode.methods import FRAMES_PER_S
 from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
-from benchmarks.harness.content import Film, there_and_back
+from benchmarks.harness.content import SEED, Film, Frame, there_and_back
 from benchmarks.harness.ffmpeg import output_of
 from benchmarks.harness.files import folder_in_memory
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import chosen, counted
-from benchmarks.harness.pictures import SEED, Frame
 from benchmarks.harness.results import Group, Row, Run
 from benchmarks.sound.methods import (
     CHANNELS,

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.encode.methods import CODEC, COLORS, FRAMES_PER_S, OUTPUT_PIXEL_FORMAT, h264, pyav_frames
-from benchmarks.harness.content import Content
+from benchmarks.harness.content import Content, Frame
 from benchmarks.harness.ffmpeg import check_exit, raw_input, start
 from benchmarks.harness.methods import FrameJob, Methods
-from benchmarks.harness.pictures import Frame
 from penstock import Encoder
 from penstock.ffmpeg import AudioEncoder, AudioInput, Tuning
 
