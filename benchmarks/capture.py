@@ -115,7 +115,7 @@ def measure(task: Task[Job]) -> Run:
     with accounted(run):
         encoder = Encoder(os.devnull, size=task.job.size, fps=FRAMES_PER_S, vflip=True, **options)  # type: ignore[arg-type]
         with encoder, ExitStack() as stack:
-            take = task.start(framebuffer, encoder, stack)
+            take = task.method.start(framebuffer, encoder, stack)
             started_s = time.perf_counter()
             for number in range(task.job.frames):
                 time.sleep(max(0.0, started_s + number / FRAMES_PER_S - time.perf_counter()))
@@ -146,7 +146,7 @@ def check(task: Task[Job]) -> Run:
         options: dict[str, Any] = {"codec": "ffv1", "vflip": True, "tuning": tuning}
         encoder = Encoder(path, size=task.job.size, fps=FRAMES_PER_S, **options)
         with encoder, ExitStack() as stack:
-            take = task.start(framebuffer, encoder, stack)
+            take = task.method.start(framebuffer, encoder, stack)
             for number in range(task.job.frames):
                 framebuffer.clear(number / 255, 0.0, 0.0)
                 take()

@@ -139,7 +139,7 @@ def measure(task: Task[Job]) -> Run:
     """Time one run, and count the bytes that each program read."""
     run, frames = Run(), make_frames(task.job)
     with accounted(run):
-        sender, printed = task.start("count")
+        sender, printed = task.method.start("count")
         feed(sender, frames, task.job.frames, run, task.job.paced_fps)
         told = printed()
     expected = f"{task.job.frames * task.job.frame_bytes} None"
@@ -150,7 +150,7 @@ def measure(task: Task[Job]) -> Run:
 
 def check(task: Task[Job]) -> Run:
     """Overwrite each buffer as soon as the method allows, and compare what each program read."""
-    sender, printed = task.start("check")
+    sender, printed = task.method.start("check")
     frames = make_frames(task.job)
     expected = hashlib.md5(usedforsecurity=False)
 

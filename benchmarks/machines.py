@@ -94,7 +94,6 @@ def little_memory(case: Case) -> None:
 
 def measure(case: Case) -> Run:
     """The seconds of an operation, and the largest memory of the process."""
-    assert case.limit.start is not None
     case.limit.start(case)
     run = jobs.measure(case)
     run.figures["resident_bytes"] = status_bytes("self", "VmHWM")

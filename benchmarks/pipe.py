@@ -203,7 +203,7 @@ def measure(task: Task[Job]) -> Run:
         arguments = ["-progress", "pipe:1", *_read(task), *task.job.encode.arguments, "-f", "null", "-"]
         with accounted(run), start(task.ffmpeg, *arguments, stdin=not is_bound, stdout=progress) as child:
             if child.stdin is not None:
-                feed(task.start(child.stdin), frames, task.job.frames, run)
+                feed(task.method.start(child.stdin), frames, task.job.frames, run)
         run.count_frames(task.job.frames, frame_count(_text(progress)))
     check_exit(child.returncode)
     return run
@@ -222,7 +222,7 @@ def check(task: Task[Job]) -> Run:
         arguments = [*_read(task), "-c:v", "rawvideo", "-f", "framemd5", "-"]
         with start(task.ffmpeg, *arguments, stdout=hashes) as child:
             assert child.stdin is not None
-            feed_repainted(task.start(child.stdin), frames, task.job.frames, _stamp)
+            feed_repainted(task.method.start(child.stdin), frames, task.job.frames, _stamp)
         check_exit(child.returncode)
         return Run(error=compare(expected, read_hashes(_text(hashes))))
 

@@ -182,7 +182,6 @@ def prepare(job: Job, _ffmpeg: str, _group: Group) -> Iterator[tuple[None, Measu
     """Nothing to prepare."""
 
     def measure(row: Row) -> Run:
-        assert row.method.start is not None
         with ExitStack() as stack:
             wait = row.method.start(stack)
             # Until the workers have started, and wait.

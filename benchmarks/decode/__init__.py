@@ -129,10 +129,10 @@ def _run_method(task: Task[Job], run: Run) -> int:
 def _decoding(task: Task[Job], target: Target) -> Iterator[Frame]:
     """The frames that the method gives, of several files one after another."""
     if task.job.clips == 1 or task.method.serves is is_clips:
-        frames: Iterator[Frame] = task.start(target)
+        frames: Iterator[Frame] = task.method.start(target)
         return frames
     each = (replace(target, path=path) for path in clips_in(target.path))
-    return chain.from_iterable(task.start(one) for one in each)
+    return chain.from_iterable(task.method.start(one) for one in each)
 
 
 def _start_feeder(task: Task[Job]) -> int:

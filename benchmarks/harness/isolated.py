@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import FrameJob, Method
@@ -48,11 +48,6 @@ class Task(Generic[Job]):
         os.environ.update(dict.fromkeys(FFMPEG_VARIABLES, self.ffmpeg))
         for module in self.method.needs:
             import_module(module)
-
-    def start(self, *arguments: Any) -> Any:
-        """Start the method."""
-        assert self.method.start is not None
-        return self.method.start(*arguments)
 
 
 class CaseError(Exception):

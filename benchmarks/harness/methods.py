@@ -62,8 +62,8 @@ class Method:
     #: A ``rival`` is compared with ours. An ``other`` does something else, and is only shown. A ``bound`` is FFmpeg
     #: alone.
     kind: Kind = "rival"
-    #: Does the job. Each benchmark defines the arguments. None for a bound.
-    start: Callable[..., Any] | None = None
+    #: A function that does the job. Each benchmark defines its arguments. None for a bound.
+    start: Any = None
     #: Modules that are imported before the clock starts.
     needs: tuple[str, ...] = ()
     #: Whether the method can run a job.

@@ -40,7 +40,7 @@ def measure(task: Task[Job]) -> Run:
     task.load()
     run = Run()
     with tempfile.TemporaryDirectory(dir=task.folder or None) as folder:
-        task.start(replace(task, folder=folder), run)
+        task.method.start(replace(task, folder=folder), run)
     return run
 
 

@@ -88,7 +88,7 @@ def measure(task: Task[Job]) -> Run:
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
         target = Target(job, task.ffmpeg, str(Path(folder) / job.file), frames, claps(job))
         with accounted(run):
-            task.start(target)
+            task.method.start(target)
         seconds = run.figures["seconds"] or math.inf
         run.figures = {"realtime": job.seconds / seconds, **run.figures}
         run.figures["output_bytes"] = Path(target.output).stat().st_size
