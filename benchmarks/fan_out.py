@@ -25,7 +25,7 @@ from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method
 from benchmarks.harness.options import SIZE_OPTIONS, chosen
 from benchmarks.harness.results import Group, Run
-from benchmarks.harness.senders import Sender, feed, feed_repainted
+from benchmarks.harness.senders import Sender, feed
 from penstock import FanOut, Writer
 
 OUTPUTS = (1, 2, 4, 8)
@@ -140,7 +140,7 @@ def measure(task: Task[Job]) -> Run:
     run, frames = Run(), make_frames(task.job)
     with accounted(run):
         sender, printed = task.method.start("count")
-        feed(sender, frames, task.job.frames, run, task.job.paced_fps)
+        feed(sender, frames, task.job.frames, run, paced_fps=task.job.paced_fps)
         told = printed()
     expected = f"{task.job.frames * task.job.frame_bytes} None"
     if {*told} != {expected}:
@@ -158,7 +158,7 @@ def check(task: Task[Job]) -> Run:
         frame.reshape(-1)[::4096] = number
         expected.update(frame.data)
 
-    feed_repainted(sender, frames, task.job.frames, paint)
+    feed(sender, frames, task.job.frames, Run(), paint=paint)
     wanted = f"{task.job.frames * task.job.frame_bytes} {expected.hexdigest()}"
     told = printed()
     return Run(error=None if {*told} == {wanted} else f"the programs read {told}, and not {wanted}")

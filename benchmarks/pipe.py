@@ -33,7 +33,7 @@ from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.options import by_name, chosen, listed, names, parse_bytes
 from benchmarks.harness.results import Group, Row, Run
-from benchmarks.harness.senders import Sender, feed, feed_repainted, stdin_write, thread_queue, turbopipe
+from benchmarks.harness.senders import Sender, feed, stdin_write, thread_queue, turbopipe
 from penstock import Writer
 from penstock.cli.options import UNITS, parsed, picture_size
 
@@ -222,7 +222,7 @@ def check(task: Task[Job]) -> Run:
         arguments = [*_read(task), "-c:v", "rawvideo", "-f", "framemd5", "-"]
         with start(task.ffmpeg, *arguments, stdout=hashes) as child:
             assert child.stdin is not None
-            feed_repainted(task.method.start(child.stdin), frames, task.job.frames, _stamp)
+            feed(task.method.start(child.stdin), frames, task.job.frames, Run(), paint=_stamp)
         check_exit(child.returncode)
         return Run(error=compare(expected, read_hashes(_text(hashes))))
 

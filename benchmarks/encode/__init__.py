@@ -46,7 +46,7 @@ from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import SIZE_OPTIONS, by_name, chosen
 from benchmarks.harness.results import Group, Row, Run
-from benchmarks.harness.senders import Sender, feed, feed_repainted
+from benchmarks.harness.senders import Sender, feed
 from penstock import Encoder
 from penstock.ffmpeg import Colors, Tuning
 
@@ -121,7 +121,7 @@ def check(task: Task[Job]) -> Run:
     frames = [picture(0) for _ in range(CHECKED_BUFFERS)]
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
         target = target_of(task, folder)
-        feed_repainted(task.method.start(target), frames, task.job.frames, paint)
+        feed(task.method.start(target), frames, task.job.frames, Run(), paint=paint)
         return compare(decode(target), task.job.frames, picture)
 
 
@@ -147,7 +147,7 @@ def encode(task: Task[Job], target: Target, frames: Sequence[Frame], run: Run) -
     started = time.perf_counter()
     sender: Sender = task.method.start(target)
     run.figures["start_s"] = time.perf_counter() - started
-    feed(sender, frames, task.job.frames, run, task.job.paced_fps)
+    feed(sender, frames, task.job.frames, run, paced_fps=task.job.paced_fps)
 
 
 def count_frames(ffmpeg: str, path: str) -> int:

@@ -31,10 +31,19 @@ class Sender:
     notes: Callable[[], dict[str, object]] = dict
 
 
-def feed(sender: Sender, frames: Sequence[Frame], count: int, run: Run, paced_fps: int | None = None) -> None:
+def feed(
+    sender: Sender,
+    frames: Sequence[Frame],
+    count: int,
+    run: Run,
+    *,
+    paced_fps: int | None = None,
+    paint: Callable[[Frame, int], None] | None = None,
+) -> None:
     """Send ``count`` frames, the buffers in turn, and measure how long each call blocked.
 
-    With a pace, also time a plain copy of each frame, for comparison.
+    With a pace, also time a plain copy of each frame, for comparison. ``paint`` is for content checks: it overwrites a
+    buffer as soon as the method allows.
     """
     blocked_s, copied_s = [], []
     free: list[Any] = [None] * len(frames)
@@ -50,6 +59,8 @@ def feed(sender: Sender, frames: Sequence[Frame], count: int, run: Run, paced_fp
         before = time.perf_counter()
         if callable(free[index]):
             free[index]()
+        if paint is not None:
+            paint(frames[index], number)
         free[index] = sender.write(frames[index])
         blocked_s.append(time.perf_counter() - before)
         if copy is not None and not number % 2:
@@ -72,20 +83,6 @@ def _copy_s(copy: Frame, frame: Frame) -> float:
 def quantile(values: Sequence[float], part: float) -> float:
     """The smallest value that ``part`` of the values do not exceed."""
     return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]
-
-
-def feed_repainted(
-    sender: Sender, frames: Sequence[Frame], count: int, paint: Callable[[Frame, int], None]
-) -> None:
-    """Send ``count`` frames, and paint each into its buffer as soon as the method allows."""
-    free: list[Any] = [None] * len(frames)
-    for number in range(count):
-        index = number % len(frames)
-        if callable(free[index]):
-            free[index]()
-        paint(frames[index], number)
-        free[index] = sender.write(frames[index])
-    sender.finish()
 
 
 def stdin_write(stdin: IO[bytes]) -> Sender:
