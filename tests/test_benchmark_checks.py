@@ -202,14 +202,11 @@ def test_a_page_of_another_frame_is_an_error(encode_task: Task[encode.Job], widt
     )
 
 
-def test_a_wrong_matrix_is_above_what_is_allowed(
-    ffmpeg: str, encode_task: Task[encode.Job], tmp_path: Path
-) -> None:
-    target = encode.target_of(encode_task, str(tmp_path))
+def test_a_wrong_matrix_is_above_what_is_allowed(ffmpeg: str, encode_task: Task[encode.Job]) -> None:
     sent = Film("waves", 64, 48).frame(0)
-    encode.encode(encode_task, target, [sent], Run())
+    encode.encode(encode_task, [sent], Run())
     wrong = ["-vf", "scale=in_color_matrix=bt709", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
-    command = [ffmpeg, "-v", "error", "-i", target.output, *wrong]
+    command = [ffmpeg, "-v", "error", "-i", encode_task.output, *wrong]
     raw = subprocess.run(command, capture_output=True, check=True).stdout
     shown = np.frombuffer(raw, np.uint8).reshape(FRAMES, 48, 64, 3)
     assert encode.difference(shown[0], sent)[0] > encode.MAX_MEAN_DIFFERENCE

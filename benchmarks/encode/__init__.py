@@ -32,7 +32,6 @@ from benchmarks.encode.methods import (
     STANDARD,
     SUBMIT,
     Job,
-    Target,
     ffmpeg_arguments,
 )
 from benchmarks.harness import tables
@@ -79,11 +78,6 @@ MAX_ROW_DIFFERENCE = 9.0
 # --- one case, in its own process -------------------------------------------------------------------------
 
 
-def target_of(task: Task[Job], folder: str) -> Target:
-    """The arguments of the method."""
-    return Target(task.job, task.ffmpeg, str(Path(folder) / "video.mp4"))
-
-
 def measure(task: Task[Job]) -> Run:
     """Time one run, count the frames in its file, and compare some of them."""
     task.load()
@@ -91,19 +85,19 @@ def measure(task: Task[Job]) -> Run:
     frames = [] if task.method.kind == "bound" else [_in_format(task.method, one) for one in sent]
     run = Run()
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
-        target = target_of(task, folder)
+        task = replace(task, folder=folder)
         with accounted(run):
-            encode(task, target, frames, run)
-        run.count_frames(task.job.frames, count_frames(task.ffmpeg, target.output))
-        run.figures["output_bytes"] = Path(target.output).stat().st_size
-        run.figures["psnr_db"] = quality_db(target, sent)
+            encode(task, frames, run)
+        run.count_frames(task.job.frames, count_frames(task.ffmpeg, task.output))
+        run.figures["output_bytes"] = Path(task.output).stat().st_size
+        run.figures["psnr_db"] = quality_db(task, sent)
     return run
 
 
-def quality_db(target: Target, sent: Sequence[Frame]) -> float:
+def quality_db(task: Task[Job], sent: Sequence[Frame]) -> float:
     """The PSNR of some frames of the file, all over it."""
-    step = max(1, target.job.frames // COMPARED_FRAMES)
-    shown = decode(target, step)
+    step = max(1, task.job.frames // COMPARED_FRAMES)
+    shown = decode(task, step)
     return psnr_db(shown, np.array([sent[number * step % len(sent)] for number in range(len(shown))]))
 
 
@@ -120,9 +114,9 @@ def check(task: Task[Job]) -> Run:
 
     frames = [picture(0) for _ in range(CHECKED_BUFFERS)]
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
-        target = target_of(task, folder)
-        feed(task.method.start(target), frames, task.job.frames, Run(), paint=paint)
-        return compare(decode(target), task.job.frames, picture)
+        task = replace(task, folder=folder)
+        feed(task.method.start(task), frames, task.job.frames, Run(), paint=paint)
+        return compare(decode(task), task.job.frames, picture)
 
 
 def save_pictures(job: Job, folder: str) -> list[Frame]:
@@ -136,16 +130,16 @@ def _in_format(method: Method, frame: Frame) -> Frame:
     return frame[..., ::-1].copy() if method.pixel_format == "bgr24" else frame
 
 
-def encode(task: Task[Job], target: Target, frames: Sequence[Frame], run: Run) -> None:
+def encode(task: Task[Job], frames: Sequence[Frame], run: Run) -> None:
     """Make the video."""
     if task.method.kind == "bound":
-        arguments = ffmpeg_arguments(target, task.method.pixel_format, task.source)
+        arguments = ffmpeg_arguments(task, task.method.pixel_format)
         with start(task.ffmpeg, *arguments, stdin=False) as child:
             pass
         check_exit(child.returncode)
         return
     started = time.perf_counter()
-    sender: Sender = task.method.start(target)
+    sender: Sender = task.method.start(task)
     run.figures["start_s"] = time.perf_counter() - started
     feed(sender, frames, task.job.frames, run, paced_fps=task.job.paced_fps)
 
@@ -156,7 +150,7 @@ def count_frames(ffmpeg: str, path: str) -> int:
     return frame_count(output_of(ffmpeg, *copy).decode())
 
 
-def decode(target: Target, step: int = 1) -> Frame:
+def decode(task: Task[Job], step: int = 1) -> Frame:
     """Decode the file to frames × height × width × 3 bytes, rgb24: each frame, or the first of each ``step``.
 
     A fault in the file is an error.
@@ -165,8 +159,8 @@ def decode(target: Target, step: int = 1) -> Frame:
     select = f"select=not(mod(n\\,{step})),setpts=N/FRAME_RATE/TB"
     filters = f"{select},scale=flags=accurate_rnd+full_chroma_int"
     convert = ["-vf", filters, "-f", "rawvideo", "-pix_fmt", "rgb24"]
-    raw = output_of(target.ffmpeg, "-xerror", "-i", target.output, *convert, "-")
-    return np.frombuffer(raw, np.uint8).reshape(-1, target.job.height, target.job.width, 3)
+    raw = output_of(task.ffmpeg, "-xerror", "-i", task.output, *convert, "-")
+    return np.frombuffer(raw, np.uint8).reshape(-1, task.job.height, task.job.width, 3)
 
 
 def compare(decoded: Frame, frames: int, sent: Callable[[int], Frame]) -> Run:

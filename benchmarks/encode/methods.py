@@ -14,11 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeAlias
 
 from benchmarks.harness import senders
 from benchmarks.harness.content import Content, Frame
 from benchmarks.harness.ffmpeg import check_exit, raw_input, start
+from benchmarks.harness.isolated import Task
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.senders import Sender
 from penstock import Encoder
@@ -66,13 +67,8 @@ class Job(FrameJob):
         return super().about | {"codec": CODEC, "output_pixel_format": OUTPUT_PIXEL_FORMAT}
 
 
-@dataclass(frozen=True)
-class Target:
-    """The arguments of every method."""
-
-    job: Job
-    ffmpeg: str
-    output: str
+#: The argument of every method.
+Target: TypeAlias = Task[Job]
 
 
 def h264(preset: str) -> list[str]:
@@ -80,9 +76,9 @@ def h264(preset: str) -> list[str]:
     return ["-c:v", CODEC, "-preset", preset, "-pix_fmt", OUTPUT_PIXEL_FORMAT]
 
 
-def ffmpeg_arguments(target: Target, pixel_format: str, source: str = "-") -> list[str]:
-    """FFmpeg's arguments for raw frames from ``source``."""
-    read = raw_input(*target.job.size, pixel_format, FRAMES_PER_S, source)
+def ffmpeg_arguments(target: Target, pixel_format: str) -> list[str]:
+    """FFmpeg's arguments for raw frames from the target's source."""
+    read = raw_input(*target.job.size, pixel_format, FRAMES_PER_S, target.source)
     return ["-y", *read, *h264(target.job.preset), target.output]
 
 

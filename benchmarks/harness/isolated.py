@@ -43,6 +43,11 @@ class Task(Generic[Job]):
     #: Where the method may write.
     folder: str = ""
 
+    @property
+    def output(self) -> str:
+        """The video that a method makes."""
+        return f"{self.folder}/video.mp4"
+
     def load(self) -> None:
         """Import the method's modules and tell libraries which FFmpeg to use, before the clock starts."""
         os.environ.update(dict.fromkeys(FFMPEG_VARIABLES, self.ffmpeg))

@@ -58,10 +58,6 @@ def of_kind(*kinds: str) -> Callable[[Any], bool]:
     return partial(is_kind, kinds)
 
 
-def output_of(task: RenderTask) -> Path:
-    return Path(task.folder) / "video.mp4"
-
-
 @contextmanager
 def measured(run: Run) -> Iterator[None]:
     """Wall time, CPU seconds of all processes, and memory of this one."""
@@ -80,7 +76,7 @@ def render(task: RenderTask, run: Run, scene: Any, **more: Any) -> penstock.resu
             frames=job.frames,
             size=job.size,
             fps=FRAMES_PER_S,
-            output=output_of(task),
+            output=task.output,
             resume=False,
             encoder=job.encoder,
             **more,
@@ -96,13 +92,13 @@ def encode(task: RenderTask, run: Run, scene: Any) -> None:
     job = task.job
     with (
         measured(run),
-        penstock.Encoder(output_of(task), size=job.size, fps=FRAMES_PER_S, **job.encoder) as encoder,
+        penstock.Encoder(task.output, size=job.size, fps=FRAMES_PER_S, **job.encoder) as encoder,
     ):
         for index in range(job.frames):
             with encoder.frame() as view:
                 scene(index, index / FRAMES_PER_S, view)
     run.count_frames(job.frames, encoder.close().frames_encoded)
-    run.figures["output_bytes"] = output_of(task).stat().st_size
+    run.figures["output_bytes"] = Path(task.output).stat().st_size
 
 
 # --- a scene of pure Python -------------------------------------------------------------------------------
@@ -241,7 +237,7 @@ def compare(task: RenderTask, run: Run) -> None:
     wanted = np.empty((task.job.height, task.job.width, 3), np.uint8)
 
     def pairs() -> Iterator[tuple[Frame, Frame]]:
-        with penstock.Decoder(output_of(task)) as decoder:
+        with penstock.Decoder(task.output) as decoder:
             for frame in decoder:
                 if frame.index % COMPARED_STEP == 0:
                     scene(frame.index, frame.index / FRAMES_PER_S, wanted)
@@ -279,11 +275,11 @@ def copied(task: RenderTask, run: Run) -> None:
 @METHODS.add(FFMPEG, "bound", serves=of_join)
 def by_ffmpeg(task: RenderTask, run: Run) -> None:
     """FFmpeg alone: it copies the same bytes, which cat pipes into it, into a video, and nothing is verified."""
-    files, output = pool.files(task.source), output_of(task)
-    copy = [task.ffmpeg, "-v", "error", "-f", "mov", "-i", "pipe:0", "-c", "copy", str(output)]
+    files = pool.files(task.source)
+    copy = [task.ffmpeg, "-v", "error", "-f", "mov", "-i", "pipe:0", "-c", "copy", task.output]
     with until_on_disk(task, run), subprocess.Popen(["cat", *files], stdout=subprocess.PIPE) as cat:
         subprocess.run(copy, stdin=cat.stdout, check=True)
-    _rate(task, run, probe(output).video[0].frames or 0)
+    _rate(task, run, probe(task.output).video[0].frames or 0)
 
 
 @METHODS.add(JOIN, "ours", serves=of_join)

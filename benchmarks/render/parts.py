@@ -58,13 +58,12 @@ of_parts, of_checked, of_cluster = of_kind("parts"), of_kind("checked"), of_kind
 
 def plan_of(task: RenderTask, lengths: Sequence[int]) -> Plan:
     """A plan of the job's scene with chunks of these lengths."""
-    output = Path(task.folder) / "video.mp4"
     made = plan(
         scenes.working,
         frames=sum(lengths),
         size=task.job.size,
         fps=FRAMES_PER_S,
-        output=output,
+        output=task.output,
         encoder=task.job.encoder,
     )
     return replace(made, lengths=tuple(lengths))
