@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
-from benchmarks.harness.goals import Verdict
+from benchmarks.harness.goals import Verdict, below
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Methods
 from benchmarks.harness.options import SIZE_OPTIONS, chosen
@@ -168,10 +168,8 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Meas
 
 def judge(group: Group) -> Iterator[Verdict]:
     """The time of the thread that draws with a capture, as a multiple of that with ``read()`` and ``write``."""
-    medians = group.medians("drawing_and_taking_p50_ms")
-    ring, plain = medians.get("capture-3"), medians.get("read+write")
-    if ring and plain:
-        yield Verdict(f"capture-3 / read+write, {group.name}", ring / plain, 0.5, at_most=True)
+    what = f"capture-3 / read+write, {group.name}"
+    yield from below(group, what, "drawing_and_taking_p50_ms", "capture-3", "read+write", 0.5)
 
 
 BENCHMARK = Benchmark(

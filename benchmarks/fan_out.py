@@ -20,7 +20,7 @@ from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, Frame
-from benchmarks.harness.goals import Verdict
+from benchmarks.harness.goals import Verdict, below
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method
 from benchmarks.harness.options import SIZE_OPTIONS, chosen
@@ -173,10 +173,8 @@ def prepare(job: Job, _ffmpeg: str, _group: Group) -> Iterator[tuple[Measure, Me
 
 def judge(group: Group) -> Iterator[Verdict]:
     """The time of a call for 4 programs, as a multiple of that for one."""
-    medians = group.medians("blocked_p50_ms")
-    one, four = medians.get("penstock-1"), medians.get("penstock-4")
-    if one and four:
-        yield Verdict(f"a call for 4 outputs / for 1, {group.name}", four / one, 1.5, at_most=True)
+    what = f"a call for 4 outputs / for 1, {group.name}"
+    yield from below(group, what, "blocked_p50_ms", "penstock-4", "penstock-1", 1.5)
 
 
 BENCHMARK = Benchmark(

@@ -45,3 +45,10 @@ def over(
     if ours and rivals and {*ours, *rivals} <= medians.keys():
         best, rival = (max(names, key=medians.__getitem__) for names in (ours, rivals))
         yield Verdict(f"{best} / {rival}, {group.name}", medians[best] / medians[rival], at_least)
+
+
+def below(group: Group, what: str, figure: str, one: str, other: str, at_most: float) -> Iterator[Verdict]:
+    """The ratio of a figure's medians of two methods. Nothing unless both were measured."""
+    medians = group.medians(figure)
+    if {one, other} <= medians.keys():
+        yield Verdict(what, medians[one] / medians[other], at_most, at_most=True)

@@ -23,7 +23,7 @@ from rich.console import Console
 from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.files import folder_in_memory
-from benchmarks.harness.goals import Verdict, over
+from benchmarks.harness.goals import Verdict, below, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import by_name, chosen, counted
 from benchmarks.harness.record import FOLDER
@@ -130,27 +130,23 @@ def judge(group: Group) -> Iterator[Verdict]:
         or group.about["frames"] != by_name(JOBS, group.name).frames
     ):
         return
-    seconds, sizes = group.medians("seconds"), group.medians("output_bytes")
     match group.name:
         case "python":
             yield from over(group, [methods.TWO], [methods.ONE], OVER_ONE_PROCESS)
             yield from over(group, [methods.RAY], [methods.TWO], RAY_OVER_PROCESSES)
         case "chunking":
-            chunks = f"chunks-{CHUNK_FRAMES[0]}"
-            if {chunks, methods.WHOLE} <= seconds.keys():
-                time, size = (one[chunks] / one[methods.WHOLE] for one in (seconds, sizes))
-                what = f"{chunks} / {methods.WHOLE}"
-                yield Verdict(f"time of {what}", time, TIME_OVER_ENCODER, at_most=True)
-                yield Verdict(f"size of {what}", size, SIZE_OVER_ENCODER, at_most=True)
+            both = f"chunks-{CHUNK_FRAMES[0]}", methods.WHOLE
+            what = " / ".join(both)
+            yield from below(group, f"time of {what}", "seconds", *both, TIME_OVER_ENCODER)
+            yield from below(group, f"size of {what}", "output_bytes", *both, SIZE_OVER_ENCODER)
         case "join" | "join-disk":
             yield from over(group, [methods.JOIN], [methods.CP], JOIN_OVER_CP, "mb_per_s")
             peak = next((row.max("peak_own_bytes") for row in group.rows if row.name == methods.JOIN), None)
             if peak is not None:
                 yield Verdict(f"driver's memory, {group.name}", peak / 2**20, DRIVER_MIB, "MiB", at_most=True)
         case "node-loss":
-            if {methods.NODE_LOST, methods.UNDISTURBED} <= seconds.keys():
-                ratio = seconds[methods.NODE_LOST] / seconds[methods.UNDISTURBED]
-                yield Verdict("time with a lost node", ratio, TIME_AFTER_LOSS, at_most=True)
+            both = methods.NODE_LOST, methods.UNDISTURBED
+            yield from below(group, "time with a lost node", "seconds", *both, TIME_AFTER_LOSS)
         case "cluster":
             efficiencies = group.medians("efficiency")
             if efficiencies:
