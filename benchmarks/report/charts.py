@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks import relay
-from benchmarks.encode import comparable
 from benchmarks.harness.options import by_name
 from benchmarks.report.commands import BENCHMARKS, command_for
 
@@ -296,10 +295,8 @@ def charts(source: str, record: dict[str, Any]) -> Iterator[Chart]:
 
 def _bars(benchmark: str, group: dict[str, Any], measure: Measure) -> Iterator[Bar]:
     summaries = {one.name: one.summary.replace("`", "") for one in BENCHMARKS[benchmark].settings.methods}
-    other_work = not_comparable(group) if benchmark == "encode" else {}
     for row in group["methods"]:
         name, figures = row["name"], row.get("figures", {})
-        reason = other_work.get(name) if row["kind"] in ("rival", "other") else None
         remarks = [f"{key}: {row[key]}" for key in ("error", "skipped") if key in row]
         rounds = [] if remarks else figures.get(measure.figure, {}).get("rounds", [])
         others = {
@@ -309,24 +306,10 @@ def _bars(benchmark: str, group: dict[str, Any], measure: Measure) -> Iterator[B
         }
         values = [value * measure.factor for value in rounds]
         remark = "" if values else "; ".join(remarks) or "not measured"
-        kind = "other" if reason else row["kind"]
-        yield Bar(name, kind, values, remark, summaries.get(name, ""), reason, others)
+        reason = row.get("notes", {}).get("not_comparable")
+        yield Bar(name, row["kind"], values, remark, summaries.get(name, ""), reason, others)
         if measure.figure == "blocked_p99_ms" and "copy_p99_ms" in figures:
             yield Bar(f"plain copy ({name})", "other", figures["copy_p99_ms"]["rounds"])
-
-
-def not_comparable(group: dict[str, Any]) -> dict[str, str]:
-    """The methods of a group of the benchmark of encoders whose files are not like ours, and why.
-
-    Records of before the benchmark compared files have their sizes.
-    """
-    medians = {
-        row["name"]: {figure: spread.get("median") for figure, spread in row.get("figures", {}).items()}
-        for row in group["methods"]
-    }
-    ours = next((medians[row["name"]] for row in group["methods"] if row["kind"] == "ours"), {})
-    reasons = {name: comparable.difference(ours, figures) for name, figures in medians.items()}
-    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _step(largest: float) -> float:

@@ -16,7 +16,6 @@ from typing import Any
 
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER
-from benchmarks.report.charts import not_comparable
 
 MARKED = re.compile(r"(<!-- figures: ([^>]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 #: The main figure of a benchmark, if it is not frames per second.
@@ -110,12 +109,11 @@ def records() -> dict[str, dict[str, Any]]:
 
 def medians(line: Line, group: Group) -> Medians:
     """Of the main figure by method, without methods that are not comparable."""
-    left_out = not_comparable(group) if line.benchmark == "encode" else {}
     figure = FIGURES.get(line.benchmark, "fps")
     return {
         row["name"]: row["figures"][figure]["median"]
         for row in group["methods"]
-        if figure in row.get("figures", {}) and row["name"] not in left_out
+        if figure in row.get("figures", {}) and "not_comparable" not in row.get("notes", {})
     }
 
 
