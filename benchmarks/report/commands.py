@@ -23,11 +23,9 @@ def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
     A job that today's benchmark does not have, or has with other frames, is repeated by the commit that measured it.
     """
     name = record["benchmark"]
-    asked = record["settings"] | _narrowed(name, record["settings"], group)
+    asked = record["settings"] | _narrowed(name, group)
     usual = BENCHMARKS[name].settings
-    asked["methods"] = (
-        [one for one in asked["methods"] if one in _names(usual.methods)] if "methods" in asked else None
-    )
+    asked["methods"] = [one for one in asked["methods"] if one in _names(usual.methods)]
     words = []
     for option in OPTIONS[name]:
         value = asked.get(option.name or "")
@@ -52,7 +50,7 @@ def _job(benchmark: str, group: dict[str, Any]) -> Any:
     return jobs.get(group["name"].partition("-at-")[0])
 
 
-def _narrowed(benchmark: str, settings: dict[str, Any], group: dict[str, Any]) -> dict[str, Any]:
+def _narrowed(benchmark: str, group: dict[str, Any]) -> dict[str, Any]:
     """Settings that select the group alone."""
     match benchmark:
         case "encode" | "decode":
@@ -62,14 +60,7 @@ def _narrowed(benchmark: str, settings: dict[str, Any], group: dict[str, Any]) -
             return {"jobs": [name], "size": size or None, "frames": frames}
         case "pipe":
             encode = group["name"].partition(" to ")[2].partition(",")[0]
-            nbytes = settings.get("bytes_per_run") or settings.get("bytes_per_case")
-            sizes = [group["size"]["name"]]
-            return {
-                "sizes": sizes,
-                "encodes": [encode],
-                "buffers": [group["buffers"]],
-                "bytes_per_run": nbytes,
-            }
+            return {"sizes": [group["size"]["name"]], "encodes": [encode], "buffers": [group["buffers"]]}
         case "render" | "sound":
             job = by_name(BENCHMARKS[benchmark].settings.jobs, group["name"])
             frames = None if group["frames"] == job.frames else group["frames"]

@@ -53,7 +53,7 @@ def fast_encode(group: Group) -> bool:
 
 
 def h264_file(group: Group) -> bool:
-    return group["encoder"] == "libx264" and group.get("clips", 1) == 1 and not group.get("picked_from")
+    return group["encoder"] == "libx264" and group["clips"] == 1 and not group["picked_from"]
 
 
 def from_file(*sizes_kib: int) -> Callable[[Group], bool]:
