@@ -23,7 +23,7 @@ from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, SCHEMA, describe
 from benchmarks.report import figures
 from benchmarks.report.charts import Chart, Comparison, RatioAxis, charts, short
-from benchmarks.report.commands import BENCHMARKS
+from benchmarks.report.commands import BENCHMARKS, COMMANDS
 
 #: The load average, in records that do not tell of rounds.
 QUIET_LOAD = 0.5
@@ -51,25 +51,10 @@ VERDICTS = {
     "even": "Even with",
     "slower": "Slower than",
 }
-#: The sections in their order: title, and what happens.
+#: The sections in their order: title, and the first line of the benchmark's help.
 SECTIONS = {
-    "encode": ("Encode", "Frames in NumPy arrays become an H.264 file."),
-    "decode": ("Decode", "A video, or raw frames from a pipe, becomes NumPy arrays."),
-    "pipe": ("Pipe", "Raw frames go into FFmpeg, by each way of writing to a pipe."),
-    "pipeline": (
-        "Pipeline",
-        "Compressed assets are read, decompressed and checked, each step on its thread.",
-    ),
-    "relay": ("Relay and tee", "Bytes go from one descriptor to another, or to several."),
-    "render": ("Render", "One video by several processes or machines, in chunks that are joined."),
-    "fan_out": ("Fan-out", "Frames go to 1, 2, 4 and 8 programs at once."),
-    "capture": ("Capture", "Pictures that OpenGL draws become a video."),
-    "sound": ("Sound", "Samples and frames in memory become one file; and samples alone."),
-    "waits": ("Waits", "The CPU time of the process is measured while it waits."),
-    "machines": (
-        "Other machines",
-        "The hot paths by a process that puts the limits of other machines on itself.",
-    ),
+    name: (name.replace("_", "-").capitalize(), str(command.help).partition("\n")[0])
+    for name, command in COMMANDS.items()
 }
 
 

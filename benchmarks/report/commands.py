@@ -12,9 +12,10 @@ from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipelin
 from benchmarks.harness.options import by_name
 from benchmarks.relay.ends import show_size
 
-MODULES = (encode, decode, pipe, relay, pipeline, render, fan_out, capture, sound, waits, machines)
+#: In the order of the report.
+MODULES = (encode, decode, pipe, pipeline, relay, render, fan_out, capture, sound, waits, machines)
 BENCHMARKS = {one.BENCHMARK.name: one.BENCHMARK for one in MODULES}
-OPTIONS = {one.BENCHMARK.name: one.main.params for one in MODULES}
+COMMANDS = {one.BENCHMARK.name: one.main for one in MODULES}
 
 
 def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
@@ -27,7 +28,7 @@ def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
     usual = BENCHMARKS[name].settings
     asked["methods"] = [one for one in asked["methods"] if one in _names(usual.methods)]
     words = []
-    for option in OPTIONS[name]:
+    for option in COMMANDS[name].params:
         value = asked.get(option.name or "")
         if value is not None and value != _plain(getattr(usual, option.name or "", None)):
             words += _words(option, value)
