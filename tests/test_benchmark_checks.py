@@ -20,7 +20,6 @@ import pytest
 from benchmarks import decode, encode, pipe, sound
 from benchmarks.decode.methods import Target as DecodeTarget
 from benchmarks.decode.methods import readinto, stdout_readinto
-from benchmarks.encode.comparable import difference, mark
 from benchmarks.encode.methods import Target as EncodeTarget
 from benchmarks.encode.methods import into_ffmpeg
 from benchmarks.harness.command import JobSettings
@@ -229,7 +228,7 @@ def test_a_file_of_other_pictures_is_no_rival(encode_task: Task[encode.Job]) -> 
         encoded("upside down", "other", lambda frame: frame[::-1].tobytes()),
     ]
     assert [row.error for row in rows] == [None] * 4
-    mark(Group("job", "job", rows))
+    encode.mark(Group("job", "job", rows))
     assert [row.method.kind for row in rows] == ["ours", "rival", "other", "other"]
     assert "not_comparable" in rows[2].notes
     assert "not comparable" in (encode.note(rows[2]) or "")
@@ -245,13 +244,14 @@ def test_a_file_of_other_pictures_is_no_rival(encode_task: Task[encode.Job]) -> 
         (126.0, 40.0, "its file is 1.26 x as large as ours"),
         (100.0, 38.9, "its PSNR is 38.9 dB, and ours 40.0 dB"),
         (100.0, 41.1, "its PSNR is 41.1 dB, and ours 40.0 dB"),
-        (100.0, None, None),
     ],
 )
-def test_what_is_comparable(nbytes: float, db: float | None, reason: str | None) -> None:
-    ours = {"output_bytes": 100.0, "psnr_db": 40.0}
-    assert difference(ours, {"output_bytes": nbytes, "psnr_db": db}) == reason
-    assert difference({}, {"output_bytes": nbytes, "psnr_db": db}) is None
+def test_what_is_comparable(nbytes: float, db: float, reason: str | None) -> None:
+    ours, other = (
+        Row(Method("any", ""), [Run({"output_bytes": size, "psnr_db": quality})])
+        for size, quality in ((100.0, 40.0), (nbytes, db))
+    )
+    assert encode.other_work(ours, other) == reason
 
 
 def test_a_file_that_is_no_video_is_an_error(ffmpeg: str, tmp_path: Path) -> None:
