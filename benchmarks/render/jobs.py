@@ -37,6 +37,11 @@ class Job(FrameJob):
         return self.frames // self.joined_frames
 
     @property
+    def lengths(self) -> list[int]:
+        """Of the chunks that are joined."""
+        return [self.frames // self.chunks] * self.chunks
+
+    @property
     def title(self) -> str:
         size = f"{self.width}x{self.height}"
         moving = f"{self.name}: {self.frames} frames of {size} of a moving picture, {dict(self.encoder)}"

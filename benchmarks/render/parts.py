@@ -11,7 +11,7 @@ import shutil
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -25,7 +25,7 @@ from benchmarks.render import pool, scenes
 from benchmarks.render.jobs import FRAMES_PER_S, WORKERS, Job
 from benchmarks.render.methods import RenderTask, cluster, of_kind, render
 from benchmarks.render.simulation import Parts, losses_in, simulate
-from penstock.rendering import Plan, plan
+from penstock.rendering import Plan
 from penstock.rendering.chunk import data_name
 from penstock.rendering.engines import Done, Engine, Event, Failed
 from penstock.rendering.engines.processes import Processes
@@ -56,19 +56,6 @@ of_parts, of_checked, of_cluster = of_kind("parts"), of_kind("checked"), of_kind
 # --- the parts --------------------------------------------------------------------------------------------
 
 
-def plan_of(task: RenderTask, lengths: Sequence[int]) -> Plan:
-    """A plan of the job's scene with chunks of these lengths."""
-    made = plan(
-        scenes.working,
-        frames=sum(lengths),
-        size=task.job.size,
-        fps=FRAMES_PER_S,
-        output=task.output,
-        encoder=task.job.encoder,
-    )
-    return replace(made, lengths=tuple(lengths))
-
-
 def timed(plan: Plan, engine: Engine) -> Iterator[tuple[ChunkReport, float]]:
     """Has all chunks rendered, and gives their reports, with how long each took as the driver sees it."""
     missing = list(range(len(plan.lengths)))[::-1]
@@ -92,7 +79,7 @@ def measure_engine(task: RenderTask, run: Run, engine: Callable[[Plan], Engine])
     """The start of workers and chunks, frames and their spread, and the driver's time."""
     lengths = list(LENGTHS) * REPEATED
     random.Random(1).shuffle(lengths)
-    made = plan_of(task, lengths)
+    made = pool.planned(task.output, task.job, lengths, scenes.working)
     with accounted(run):
         seen = list(timed(made, engine(made)))
     first: dict[str, float] = {}
@@ -166,7 +153,7 @@ class _Enough(Exception):
 @METHODS.add("parts-driver", "ours", serves=of_parts)
 def of_driver(task: RenderTask, run: Run) -> None:
     """The driver alone, with a plan of 10,000 chunks that are done at once."""
-    made = plan_of(task, [1] * DRIVEN_CHUNKS)
+    made = pool.planned(task.output, task.job, [1] * DRIVEN_CHUNKS, scenes.working)
 
     def stop(progress: RenderProgress) -> None:
         if progress.chunks_done == progress.chunks:
