@@ -179,12 +179,6 @@ def prepare(job: Job, _ffmpeg: str, group: Group) -> Iterator[tuple[None, Measur
         yield None, measured
 
 
-def multiple(group: Group, row: Row) -> str:
-    """Of the time without a limit."""
-    medians = group.medians("op_s")
-    return f"{medians[row.name] / medians[HERE]:.2f}x" if HERE in medians else ""
-
-
 BENCHMARK = Benchmark(
     "machines",
     settings=JobSettings(JOBS, tuple(METHODS)),
@@ -194,7 +188,7 @@ BENCHMARK = Benchmark(
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS)],
     columns=[
         tables.column("µs", "op_s", lambda seconds: f"{1e6 * seconds:.1f}"),
-        tables.Column("time", multiple),
+        tables.gain(HERE, figure="op_s", heading="time"),
         tables.column("peak\nMiB", "resident_bytes", tables.mebibytes, "max"),
     ],
     judge=lambda _group: (),

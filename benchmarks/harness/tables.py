@@ -105,17 +105,14 @@ def cpu_seconds(child: str = "FFmpeg") -> list[Column]:
     ]
 
 
-def gain(*standards: str, figure: str = "fps") -> Column:
-    """The ratio to the first of the standard methods that was measured."""
-    return _ratio("gain", standards, figure, "{:.2f}x")
-
-
 def part_of(bound: str) -> Column:
     """The share of the bound's frames per second."""
-    return _ratio("of\nbound", (bound,), "fps", "{:.0%}")
+    return gain(bound, heading="of\nbound", form="{:.0%}")
 
 
-def _ratio(heading: str, standards: Sequence[str], figure: str, form: str) -> Column:
+def gain(*standards: str, figure: str = "fps", heading: str = "gain", form: str = "{:.2f}x") -> Column:
+    """The ratio to the first of the standard methods that was measured."""
+
     def cell(group: Group, row: Row) -> str:
         medians = group.medians(figure)
         standard = next((medians[name] for name in standards if name in medians), None)
