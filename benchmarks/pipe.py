@@ -26,7 +26,7 @@ from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.content import Film, Frame
-from benchmarks.harness.ffmpeg import check_exit, frame_count, raw_input, start
+from benchmarks.harness.ffmpeg import frame_count, raw_input, start
 from benchmarks.harness.files import bound_files
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
@@ -205,7 +205,6 @@ def measure(task: Task[Job]) -> Run:
             if child.stdin is not None:
                 feed(task.method.start(child.stdin), frames, task.job.frames, run)
         run.count_frames(task.job.frames, frame_count(_text(progress)))
-    check_exit(child.returncode)
     return run
 
 
@@ -223,7 +222,6 @@ def check(task: Task[Job]) -> Run:
         with start(task.ffmpeg, *arguments, stdout=hashes) as child:
             assert child.stdin is not None
             feed(task.method.start(child.stdin), frames, task.job.frames, Run(), paint=_stamp)
-        check_exit(child.returncode)
         return Run(error=compare(expected, read_hashes(_text(hashes))))
 
 

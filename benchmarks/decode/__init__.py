@@ -51,7 +51,7 @@ from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted, children, note_children_peak
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, Frame, apart
-from benchmarks.harness.ffmpeg import QUIET, FFmpegFailedError, check_exit, frame_count, output_of
+from benchmarks.harness.ffmpeg import FFmpegFailedError, frame_count, output_of, start
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import SIZE_OPTIONS, by_name, chosen
@@ -165,18 +165,14 @@ def _consume(frames: Iterable[Frame], job: Job, samples: Samples, run: Run) -> i
 
 
 def _run_bound(task: Task[Job], run: Run) -> int:
-    command = [task.ffmpeg, *QUIET, "-i", task.source, "-progress", "pipe:1", "-f", "null", "-"]
+    arguments = ["-i", task.source, "-progress", "pipe:1", "-f", "null", "-"]
     progress = ""
-    with (
-        accounted(run),
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as child,
-    ):
+    with accounted(run), start(task.ffmpeg, *arguments, stdin=False, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         for line in child.stdout:
-            progress += line
-            if line.startswith("progress="):
+            progress += line.decode()
+            if line.startswith(b"progress="):
                 note_children_peak(run)
-    check_exit(child.returncode)
     started = time.perf_counter()
     output_of(task.ffmpeg, "-i", task.source, "-frames:v", "1", "-f", "null", "-")
     run.figures["start_s"] = time.perf_counter() - started

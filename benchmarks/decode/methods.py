@@ -22,7 +22,7 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from benchmarks.harness.content import Content, Frame
-from benchmarks.harness.ffmpeg import QUIET, check_exit
+from benchmarks.harness.ffmpeg import start
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from penstock import Decoder, Reader
 from penstock.media import prefetch
@@ -152,11 +152,9 @@ def _read_into_one(file: IO[bytes], job: Job) -> Iterator[Frame]:
 def stdout_readinto(target: Target) -> Iterator[Frame]:
     """FFmpeg's rawvideo, by readinto into one array: no bytes object for a frame, and no copy."""
     output = ["-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1"]
-    command = [target.ffmpeg, *QUIET, "-i", target.path, *output]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
+    with start(target.ffmpeg, "-i", target.path, *output, stdin=False, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         yield from _read_into_one(child.stdout, target.job)
-    check_exit(child.returncode)
 
 
 @of_file("imageio-ffmpeg", needs=("imageio_ffmpeg",))

@@ -37,7 +37,7 @@ from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, Frame, apart, psnr_db, there_and_back
-from benchmarks.harness.ffmpeg import check_exit, frame_count, output_of, start
+from benchmarks.harness.ffmpeg import frame_count, output_of
 from benchmarks.harness.files import bound_files, folder_in_memory
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
@@ -132,10 +132,7 @@ def _in_format(method: Method, frame: Frame) -> Frame:
 def encode(task: Task[Job], frames: Sequence[Frame], run: Run) -> None:
     """Make the video."""
     if task.method.kind == "bound":
-        arguments = ffmpeg_arguments(task, task.method.pixel_format)
-        with start(task.ffmpeg, *arguments, stdin=False) as child:
-            pass
-        check_exit(child.returncode)
+        output_of(task.ffmpeg, *ffmpeg_arguments(task, task.method.pixel_format))
         return
     started = time.perf_counter()
     sender: Sender = task.method.start(task)

@@ -22,7 +22,7 @@ class FFmpegFailedError(Exception):
 
 
 class FFmpeg(subprocess.Popen[bytes]):
-    """FFmpeg. The end of the block closes its input and waits for it; an exception kills it."""
+    """FFmpeg. The end of the block closes its input, waits for it, and raises if it failed. An exception kills it."""
 
     def __exit__(self, failure: Any, *others: Any) -> None:
         if failure:
@@ -31,16 +31,17 @@ class FFmpeg(subprocess.Popen[bytes]):
         # FFmpeg may have exited early. Its exit status and its frame count show that.
         with suppress(BrokenPipeError):
             super().__exit__(failure, *others)
-        self.wait()
+        status = self.wait()
+        if not failure:
+            check_exit(status)
 
 
-def start(ffmpeg: str, *arguments: str, stdin: bool = True, stdout: IO[bytes] | None = None) -> FFmpeg:
+def start(
+    ffmpeg: str, *arguments: str, stdin: bool = True, stdout: IO[bytes] | int = subprocess.DEVNULL
+) -> FFmpeg:
     """Start FFmpeg with a pipe as its input. It shares our standard error."""
-    return FFmpeg(
-        [ffmpeg, *QUIET, *arguments],
-        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL if stdout is None else stdout,
-    )
+    standard_input = subprocess.PIPE if stdin else subprocess.DEVNULL
+    return FFmpeg([ffmpeg, *QUIET, *arguments], stdin=standard_input, stdout=stdout)
 
 
 def raw_input(width: int, height: int, pixel_format: str, fps: int, source: str = "-") -> list[str]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from benchmarks.encode.methods import CODEC, COLORS, FRAMES_PER_S, OUTPUT_PIXEL_FORMAT, h264, pyav_frames
 from benchmarks.harness.content import Content, Frame
-from benchmarks.harness.ffmpeg import check_exit, raw_input, start
+from benchmarks.harness.ffmpeg import raw_input, start
 from benchmarks.harness.methods import FrameJob, Methods
 from penstock import Encoder
 from penstock.ffmpeg import AudioEncoder, AudioInput, Tuning
@@ -227,4 +227,3 @@ def _pipe_into_ffmpeg(target: Target, arguments: list[str], arrays: Iterator[NDA
         assert child.stdin is not None
         for array in arrays:
             child.stdin.write(array.tobytes())
-    check_exit(child.returncode)
