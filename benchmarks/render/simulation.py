@@ -139,37 +139,33 @@ def simulate(
     return _Course(durations(lengths, parts, seed), workers, parts, noticed_after_s, is_replaced).run(losses)
 
 
+@dataclass
 class _Course:
     """A render in progress: events in the order of their times."""
 
-    def __init__(
-        self,
-        durations_s: Sequence[float],
-        workers: int,
-        parts: Parts,
-        noticed_after_s: float,
-        is_replaced: bool,
-    ) -> None:
-        self._durations_s = durations_s
-        self._parts = parts
-        self._noticed_after_s = noticed_after_s
-        self._is_replaced = is_replaced
-        self._missing = deque(range(len(durations_s)))
-        self._alive = set(range(workers))
-        self._numbers = itertools.count(workers)
+    durations_s: Sequence[float]
+    workers: int
+    parts: Parts
+    noticed_after_s: float
+    is_replaced: bool
+
+    def __post_init__(self) -> None:
+        self._missing = deque(range(len(self.durations_s)))
+        self._alive = set(range(self.workers))
+        self._numbers = itertools.count(self.workers)
         self._idle: deque[int] = deque()
         #: By worker: its chunk, and when it began.
         self._running: dict[int, tuple[int, float]] = {}
         self._driver_free_s = 0.0
         self._order = itertools.count()
         self._events: list[tuple[float, int, str, Any]] = []
-        for worker in range(workers):
-            self._at(parts.worker_start_s, "ready", worker)
+        for worker in range(self.workers):
+            self._at(self.parts.worker_start_s, "ready", worker)
 
     def run(self, losses: Iterable[tuple[float, int]]) -> Simulated:
         for time_s, worker in losses:
             self._at(time_s, "lost", worker)
-        left, work_s, lost_s, lost = len(self._durations_s), 0.0, 0.0, 0
+        left, work_s, lost_s, lost = len(self.durations_s), 0.0, 0.0, 0
         while left:
             if not self._events:
                 raise ValueError("no worker is left")
@@ -181,7 +177,7 @@ class _Course:
                 # A worker that was lost meanwhile has no chunk.
                 if self._running.get(worker, (None,))[0] == chunk:
                     del self._running[worker]
-                    work_s += self._durations_s[chunk]
+                    work_s += self.durations_s[chunk]
                     left -= 1
                     self._idle.append(worker)
             elif kind == "lost" and what in self._alive:
@@ -192,11 +188,11 @@ class _Course:
                     chunk, began_s = self._running.pop(what)
                     lost_s += max(0.0, time_s - began_s)
                     lost += 1
-                    self._at(time_s + self._noticed_after_s, "noticed", chunk)
-                if self._is_replaced:
+                    self._at(time_s + self.noticed_after_s, "noticed", chunk)
+                if self.is_replaced:
                     started = next(self._numbers)
                     self._alive.add(started)
-                    started_s = time_s + self._noticed_after_s + self._parts.worker_start_s
+                    started_s = time_s + self.noticed_after_s + self.parts.worker_start_s
                     self._at(started_s, "ready", started)
             elif kind == "noticed":
                 self._missing.appendleft(what)
@@ -207,10 +203,10 @@ class _Course:
         """Gives chunks to idle workers. The driver serves one after the other."""
         while self._missing and self._idle:
             worker, chunk = self._idle.popleft(), self._missing.popleft()
-            began_s = max(time_s, self._driver_free_s) + self._parts.driver_s
+            began_s = max(time_s, self._driver_free_s) + self.parts.driver_s
             self._driver_free_s = began_s
             self._running[worker] = chunk, began_s
-            self._at(began_s + self._durations_s[chunk], "done", (worker, chunk))
+            self._at(began_s + self.durations_s[chunk], "done", (worker, chunk))
 
     def _at(self, time_s: float, kind: str, what: Any) -> None:
         heapq.heappush(self._events, (time_s, next(self._order), kind, what))
