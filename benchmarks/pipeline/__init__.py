@@ -9,9 +9,9 @@ through many assets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from statistics import quantiles
+from functools import partial
 from typing import Any
 
 import click
@@ -31,7 +31,6 @@ from benchmarks.pipeline.latency import (
     METRICS,
     NORMAL,
     PARTS,
-    PINNED,
     PRIORITIES,
     figure_name,
     prepare_latencies,
@@ -97,59 +96,15 @@ class Settings(Stream):
             f"{self.background} workers in the background; medians of {self.rounds} rounds (IQR)"
         )
         about = {"codec": self.codec, "background": self.background, "simulated": self.simulated}
-        yield Job(LATENCIES, title, about, self._prepare_latencies)
+        yield Job(LATENCIES, title, about, partial(prepare_latencies, self))
         if self.assets and not self.simulated:
             name = f"{self.codec}, {self.workers} threads each"
             title = f"{self.assets} {self.codec} assets of {self.chunk_bytes} bytes"
             about = {"codec": self.codec, "workers": self.workers}
-            yield Job(name, title, about, lambda group: prepare_race(self, group))
-
-    @contextmanager
-    def _prepare_latencies(self, group: Group) -> Iterator[tuple[None, Measure]]:
-        with prepare_latencies(self, group) as measures:
-            yield measures
-        group.findings = findings(group)
+            yield Job(name, title, about, partial(prepare_race, self))
 
 
-# --- findings and goals -----------------------------------------------------------------------------------
-
-
-def findings(group: Group) -> list[str]:
-    """Sentences that compare the configurations.
-
-    Each round has a run of every configuration, so that two of them are compared round by round, whatever else the
-    machine did meanwhile. A difference is clear if three quarters of the rounds agree on its direction.
-    """
-    rows = {row.name: row for row in group.rows if row.is_measured}
-    sentences = []
-    for what, first, second in (
-        ("Priorities, against none", NORMAL, PRIORITIES),
-        ("Pinning, on top of priorities", PRIORITIES, PINNED),
-    ):
-        if first.name in rows and second.name in rows:
-            pair = rows[first.name], rows[second.name]
-            metrics = {metric: figure_name(END_TO_END, metric) for metric in ("p50", "p95")}
-            changes = [_change(*pair, *names) for names in (*metrics.items(), ("throughput", "mb_per_s"))]
-            sentences.append(f"{what}: end-to-end {', '.join(changes)}.")
-    for row in group.rows:
-        refused = {note for run in row.runs for note in run.notes.get("refused", [])}
-        sentences += [f"Refused in {row.name!r}: {note}" for note in sorted(refused)]
-    return sentences
-
-
-def _change(first: Row, second: Row, metric: str, figure: str) -> str:
-    """How a figure differs between two configurations: the ratios of the second to the first in each round."""
-    before, after = first.spread(figure), second.spread(figure)
-    assert before is not None and after is not None
-    ratios = [second / first for first, second in zip(before.rounds, after.rounds, strict=True)]
-    low, middle, high = quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-    doubt = "" if high < 1 or low > 1 else "; no clear difference"
-    spread = f"{_percent(low)} to {_percent(high)} in the middle half of the rounds"
-    return f"{metric} {_percent(middle)} ({spread}{doubt})"
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.0f} %"
+# --- goals ------------------------------------------------------------------------------------------------
 
 
 def judge(group: Group) -> Iterator[Verdict]:

@@ -108,6 +108,45 @@ def prepare_latencies(stream: Stream, group: Group) -> Iterator[tuple[None, Meas
                 return run_once(stream, by_name(CONFIGURATIONS, row.name), assets)
 
         yield None, measure
+    group.findings = findings(group)
+
+
+def findings(group: Group) -> list[str]:
+    """Sentences that compare the configurations.
+
+    Each round has a run of every configuration, so that two of them are compared round by round, whatever else the
+    machine did meanwhile. A difference is clear if three quarters of the rounds agree on its direction.
+    """
+    rows = {row.name: row for row in group.rows if row.is_measured}
+    sentences = []
+    for what, first, second in (
+        ("Priorities, against none", NORMAL, PRIORITIES),
+        ("Pinning, on top of priorities", PRIORITIES, PINNED),
+    ):
+        if first.name in rows and second.name in rows:
+            pair = rows[first.name], rows[second.name]
+            metrics = {metric: figure_name(END_TO_END, metric) for metric in ("p50", "p95")}
+            changes = [_change(*pair, *names) for names in (*metrics.items(), ("throughput", "mb_per_s"))]
+            sentences.append(f"{what}: end-to-end {', '.join(changes)}.")
+    for row in group.rows:
+        refused = {note for run in row.runs for note in run.notes.get("refused", [])}
+        sentences += [f"Refused in {row.name!r}: {note}" for note in sorted(refused)]
+    return sentences
+
+
+def _change(first: Row, second: Row, metric: str, figure: str) -> str:
+    """How a figure differs between two configurations: the ratios of the second to the first in each round."""
+    before, after = first.spread(figure), second.spread(figure)
+    assert before is not None and after is not None
+    ratios = [second / first for first, second in zip(before.rounds, after.rounds, strict=True)]
+    low, middle, high = np.percentile(ratios, (25, 50, 75)).tolist()
+    doubt = "" if high < 1 or low > 1 else "; no clear difference"
+    spread = f"{_percent(low)} to {_percent(high)} in the middle half of the rounds"
+    return f"{metric} {_percent(middle)} ({spread}{doubt})"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.0f} %"
 
 
 def run_once(stream: Stream, configuration: Configuration, assets: Assets) -> Run:
