@@ -319,7 +319,7 @@ def test_a_decoder_that_is_right_has_no_error(
 ) -> None:
     for task in (file_task, reader_task):
         for method in decode.METHODS:
-            if method.serves(task.job) and not method.missing():
+            if method.can_do(task.job) and not method.missing():
                 run = attempt(replace(task, method=method), decode.measure)
                 assert run.error is None, method.name
                 assert ("difference" in run.figures) == (method.kind != "bound")
@@ -401,7 +401,7 @@ def test_a_file_that_ffmpeg_cannot_make_is_no_error_of_the_methods(ffmpeg: str) 
 
 def test_picked_frames_are_compared(ffmpeg: str) -> None:
     job = decode.Job("picked", 96, 64, 6, "libx264", picked_from=40, gop=12)
-    methods = [method for method in decode.METHODS if method.serves(job) and not method.missing()]
+    methods = [method for method in decode.METHODS if method.can_do(job) and not method.missing()]
     (made,) = decode.BENCHMARK.run(JobSettings((job,), tuple(methods), 1), [ffmpeg])
     assert {row.name for row in made.rows} >= {
         "pyav-seeks",
@@ -414,7 +414,7 @@ def test_picked_frames_are_compared(ffmpeg: str) -> None:
 
 def test_frames_of_several_files_are_compared(ffmpeg: str) -> None:
     job = decode.Job("clips", 96, 64, 2 * FRAMES, "libx264", clips=2)
-    methods = [method for method in decode.METHODS if method.serves(job) and not method.missing()]
+    methods = [method for method in decode.METHODS if method.can_do(job) and not method.missing()]
     (made,) = decode.BENCHMARK.run(JobSettings((job,), tuple(methods), 1), [ffmpeg])
     assert {row.name for row in made.rows} >= {"penstock", "penstock.prefetch", "penstock-slice"}
     assert [row.error for row in made.rows] == [None] * len(made.rows)
@@ -446,7 +446,7 @@ def sounded(ffmpeg: str, folder: Path, job: sound.Job, change: Callable[[SoundTa
 @pytest.mark.parametrize("job", [VIDEO, WAV, AAC], ids=lambda job: job.name)
 def test_sound_that_is_right_has_no_error(ffmpeg: str, tmp_path: Path, job: sound.Job) -> None:
     for method in sound.METHODS:
-        if method.serves(job) and not method.missing():
+        if method.can_do(job) and not method.missing():
             run = attempt(Task(method, job, ffmpeg, folder=str(tmp_path)), sound.measure)
             assert run.error is None, method.name
             assert ("apart_ms" in run.figures) == (method.kind != "other")

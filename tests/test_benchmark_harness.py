@@ -10,6 +10,7 @@ import threading
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_a_busy_process_that_is_not_of_the_benchmarks_tree_disturbs_it() -> None
 
 def test_a_rival_that_is_not_installed_is_skipped_and_says_how_to_get_it() -> None:
     rival = Method("rival", "", needs=("nobody_wrote_this.module", "nobody_wrote_that"))
-    (only,) = rows_for([rival, Method("other job", "", serves=lambda _: False)], None)
+    (only,) = rows_for([rival, Method("other job", "", serves=("other",))], SimpleNamespace(kind="this"))
     assert only.skipped == "not installed (pip install nobody_wrote_this nobody_wrote_that)"
 
 

@@ -44,7 +44,6 @@ from benchmarks.decode.methods import (
     Job,
     Target,
     clips_in,
-    is_clips,
     stdout_readinto,
 )
 from benchmarks.harness import tables
@@ -114,21 +113,20 @@ def _run_method(task: Task[Job], run: Run) -> int:
     # Filled, so that it is resident before the memory is measured.
     samples = np.full((job.frames, rows, columns, 3), 255, np.uint8)
     others = children()
-    fd = -1 if job.source == "file" else _start_feeder(task)
+    fd = _start_feeder(task) if job.kind == "pipe" else -1
     target = Target(job, task.ffmpeg, task.source, fd, run.notes)
     with accounted(run, others):
         frames = _consume(_decoding(task, target), job, samples, run)
     reference = np.load(Path(task.folder) / REFERENCE)
     if task.method.pixel_format == "bgr24":
         reference = reference[..., ::-1]
-    exact = job.source == "pipe"
-    run.figures["difference"], run.error = compare(samples[:frames], reference, exact=exact)
+    run.figures["difference"], run.error = compare(samples[:frames], reference, exact=job.kind == "pipe")
     return frames
 
 
 def _decoding(task: Task[Job], target: Target) -> Iterator[Frame]:
     """The frames that the method gives, of several files one after another."""
-    if task.job.clips == 1 or task.method.serves is is_clips:
+    if task.job.kind != "clips" or task.method.serves == ("clips",):
         frames: Iterator[Frame] = task.method.start(target)
         return frames
     each = (replace(target, path=path) for path in clips_in(target.path))
@@ -236,7 +234,7 @@ def link_programs(ffmpeg: str, folder: Path) -> str:
 def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
     """Make the file that the job reads, or that is fed to it; and samples of its frames."""
     step = job.sample_step
-    if job.source == "pipe":
+    if job.kind == "pipe":
         film = Film("noise", *job.size)
         frames = np.array([film.frame(number) for number in range(min(PIPE_FRAMES, job.frames))])
         path = folder / "frames.raw"
@@ -291,7 +289,7 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure
     with tempfile.TemporaryDirectory() as folder:
         program = link_programs(ffmpeg, Path(folder))
         path, reference = make_input(job, program, Path(folder))
-        files = clips_in(path) if is_clips(job) else [path]
+        files = clips_in(path) if job.kind == "clips" else [path]
         group.about["input_bytes"] = sum(Path(file).stat().st_size for file in files)
         np.save(Path(folder) / REFERENCE, reference)
         yield None, isolated(measure, job, program, folder=folder, source=path)

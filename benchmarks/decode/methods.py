@@ -58,9 +58,13 @@ class Job(FrameJob):
     gop: int = 0
 
     @property
-    def source(self) -> Literal["file", "pipe"]:
-        """Where the frames come from."""
-        return "pipe" if self.encoder is None else "file"
+    def kind(self) -> Literal["file", "clips", "picked", "pipe"]:
+        """Where the frames come from: a file, several files, anywhere in a file, or a pipe."""
+        if self.encoder is None:
+            return "pipe"
+        if self.picked_from:
+            return "picked"
+        return "clips" if self.clips > 1 else "file"
 
     @property
     def numbers(self) -> list[int]:
@@ -105,35 +109,12 @@ class Target:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-def is_file(job: Job) -> bool:
-    """For decoders. Of several files they get one after another."""
-    return job.source == "file" and not job.picked_from
-
-
-def is_single(job: Job) -> bool:
-    """For the bound, which is one FFmpeg."""
-    return is_file(job) and job.clips == 1
-
-
-def is_clips(job: Job) -> bool:
-    """For what takes several files at once."""
-    return job.clips > 1
-
-
-def is_picked(job: Job) -> bool:
-    """For what gives any frame of a file."""
-    return job.picked_from > 0
-
-
-def is_pipe(job: Job) -> bool:
-    """For readers."""
-    return job.source == "pipe"
-
-
 METHODS = Methods()
-of_file = partial(METHODS.add, serves=is_file)
-of_pipe = partial(METHODS.add, serves=is_pipe)
-of_picked = partial(METHODS.add, serves=is_picked)
+#: Several files are given one after another.
+of_file = partial(METHODS.add, serves=("file", "clips"))
+of_clips = partial(METHODS.add, serves=("clips",))
+of_pipe = partial(METHODS.add, serves=("pipe",))
+of_picked = partial(METHODS.add, serves=("picked",))
 
 
 def clips_in(folder: str) -> list[str]:
@@ -242,14 +223,14 @@ def penstock_bgr(target: Target) -> Iterator[Frame]:
     return penstock_decoder(target, pixel_format="bgr24")
 
 
-@METHODS.add(OUR_PREFETCH, "ours", serves=is_clips)
+@of_clips(OUR_PREFETCH, "ours")
 def penstock_prefetch(target: Target) -> Iterator[Frame]:
     """`penstock.media.prefetch`, which opens two files ahead."""
     for decoder in prefetch(clips_in(target.path)):
         yield from decoder
 
 
-@METHODS.add("penstock-slice", "ours", serves=is_clips)
+@of_clips("penstock-slice", "ours")
 def penstock_slice(target: Target) -> Iterator[Frame]:
     """``decoder[:]`` of each file, which is decoded in this process."""
     for path in clips_in(target.path):
@@ -257,7 +238,7 @@ def penstock_slice(target: Target) -> Iterator[Frame]:
             yield from decoder[:]
 
 
-METHODS.append(Method(BOUND, "FFmpeg decodes to null", "bound", serves=is_single))
+METHODS.append(Method(BOUND, "FFmpeg decodes to null", "bound", serves=("file",)))
 
 
 @of_picked(PICKED_STANDARD, needs=("cv2",), own_ffmpeg=True)

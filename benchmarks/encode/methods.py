@@ -53,6 +53,10 @@ class Job(FrameJob):
     paced_fps: int | None = None
 
     @property
+    def kind(self) -> Literal["paced", "flat out"]:
+        return "paced" if self.paced_fps else "flat out"
+
+    @property
     def title(self) -> str:
         pace = f", paced at {self.paced_fps} fps" if self.paced_fps else ""
         what = f"{self.width}x{self.height} {self.content} to x264 {self.preset}"
@@ -80,11 +84,6 @@ def ffmpeg_arguments(target: Target, pixel_format: str) -> list[str]:
     """FFmpeg's arguments for raw frames from the target's source."""
     read = raw_input(*target.job.size, pixel_format, FRAMES_PER_S, target.source)
     return ["-y", *read, *h264(target.job.preset), target.output]
-
-
-def is_flat_out(job: Job) -> bool:
-    """For the bounds: FFmpeg alone reads as fast as it can."""
-    return job.paced_fps is None
 
 
 def into_ffmpeg(target: Target, fill: Callable[[IO[bytes]], Sender]) -> Sender:
@@ -266,7 +265,8 @@ def penstock_ffmpeg(target: Target) -> Sender:
     return penstock_encoder(target, convert="ffmpeg")
 
 
+# As fast as FFmpeg can.
 METHODS += [
-    Method(BOUND, "FFmpeg reads yuv420p from memory", "bound", serves=is_flat_out, pixel_format="yuv420p"),
-    Method("tmpfs-rgb24", "the same with rgb24, which FFmpeg has to convert", "bound", serves=is_flat_out),
+    Method(BOUND, "FFmpeg reads yuv420p from memory", "bound", serves=("flat out",), pixel_format="yuv420p"),
+    Method("tmpfs-rgb24", "the same with rgb24, which FFmpeg has to convert", "bound", serves=("flat out",)),
 ]

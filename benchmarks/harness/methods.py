@@ -48,11 +48,6 @@ class FrameJob:
         return {key: value for key, value in asdict(self).items() if key != "name"}
 
 
-def serves_all(_job: Any) -> bool:
-    """For a method that can run every job. (A lambda could not be pickled.)"""
-    return True
-
-
 @dataclass(frozen=True)
 class Method:
     """One way to do a job."""
@@ -66,12 +61,16 @@ class Method:
     start: Any = None
     #: Modules that are imported before the clock starts.
     needs: tuple[str, ...] = ()
-    #: Whether the method can run a job.
-    serves: Callable[[Any], bool] = serves_all
+    #: The kinds of jobs that the method can do; empty if it can do all.
+    serves: tuple[str, ...] = ()
     #: Of the frames that the method takes or gives.
     pixel_format: str = "rgb24"
     #: Whether it uses FFmpeg libraries of its own instead of the program that ``--ffmpeg`` names.
     own_ffmpeg: bool = False
+
+    def can_do(self, job: Any) -> bool:
+        """Whether the job, which has a ``kind`` if there are several, is for this method."""
+        return not self.serves or job.kind in self.serves
 
     @property
     def packages(self) -> dict[str, str]:

@@ -136,4 +136,4 @@ class Group:
 
 def rows_for(methods: Iterable[Method], job: Any) -> list[Row]:
     """A row for each method that can run the job."""
-    return [Row(method, skipped=method.missing()) for method in methods if method.serves(job)]
+    return [Row(method, skipped=method.missing()) for method in methods if method.can_do(job)]

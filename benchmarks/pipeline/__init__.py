@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
@@ -55,29 +55,21 @@ PIPELINE, POOL = "penstock.Pipeline", "ThreadPoolExecutor"
 class Job:
     """The latencies, or the race."""
 
+    kind: Literal["files", "simulated", "race"]
     name: str
     title: str
     about: dict[str, Any]
     prepare: Callable[[Group], AbstractContextManager[tuple[Measure | None, Measure]]]
 
 
-def has_latencies(job: Job) -> bool:
-    return job.name == LATENCIES
-
-
-def is_simulated(job: Job) -> bool:
-    return bool(job.about.get("simulated"))
-
-
-def is_race(job: Job) -> bool:
-    return not has_latencies(job)
-
-
 METHODS = (
-    *(Method(one.name, ", ".join(one.priorities), "ours", serves=has_latencies) for one in CONFIGURATIONS),
-    *(Method(name, "the reference example", "other", serves=is_simulated) for name in EXAMPLE_ROWS),
-    Method(PIPELINE, "native threads", "ours", by_pipeline, serves=is_race),
-    Method(POOL, "threads around the codec's Python module", "rival", by_pool, serves=is_race),
+    *(
+        Method(one.name, ", ".join(one.priorities), "ours", serves=("files", "simulated"))
+        for one in CONFIGURATIONS
+    ),
+    *(Method(name, "the reference example", "other", serves=("simulated",)) for name in EXAMPLE_ROWS),
+    Method(PIPELINE, "native threads", "ours", by_pipeline, serves=("race",)),
+    Method(POOL, "threads around the codec's Python module", "rival", by_pool, serves=("race",)),
 )
 
 
@@ -96,12 +88,18 @@ class Settings(Stream):
             f"{self.background} workers in the background; medians of {self.rounds} rounds (IQR)"
         )
         about = {"codec": self.codec, "background": self.background, "simulated": self.simulated}
-        yield Job(LATENCIES, title, about, partial(prepare_latencies, self))
+        yield Job(
+            "simulated" if self.simulated else "files",
+            LATENCIES,
+            title,
+            about,
+            partial(prepare_latencies, self),
+        )
         if self.assets and not self.simulated:
             name = f"{self.codec}, {self.workers} threads each"
             title = f"{self.assets} {self.codec} assets of {self.chunk_bytes} bytes"
             about = {"codec": self.codec, "workers": self.workers}
-            yield Job(name, title, about, partial(prepare_race, self))
+            yield Job("race", name, title, about, partial(prepare_race, self))
 
 
 # --- goals ------------------------------------------------------------------------------------------------

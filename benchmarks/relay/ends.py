@@ -73,6 +73,11 @@ class Job:
     title = name
 
     @property
+    def kind(self) -> str:
+        """The way, or that it is a tee."""
+        return "tee" if self.way.is_tee else self.way.name
+
+    @property
     def about(self) -> dict[str, Any]:
         return {"way": self.way.name, "bytes": self.nbytes}
 

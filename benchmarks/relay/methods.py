@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import IO, Any, TypeAlias
 
 from benchmarks.harness.methods import Methods
-from benchmarks.relay.ends import MIB, PIECE_BYTES, Ends, Job
+from benchmarks.relay.ends import MIB, PIECE_BYTES, Ends
 from penstock import Tee, relay
 from penstock.results import Relayed, TeeReport
 
@@ -29,28 +29,10 @@ READ_WRITE, WRITE_ALL = "os.read+os.write", "read+write-to-all"
 SPLICE, TUNED, SINGLE = "os.splice", "os.splice-tuned", "single-relay"
 
 
-def to_one(job: Job) -> bool:
-    return not job.way.is_tee
-
-
-def to_many(job: Job) -> bool:
-    return job.way.is_tee
-
-
-def moves(job: Job) -> bool:
-    """Whether something is moved, and to one end only."""
-    return to_one(job) and job.nbytes > 0
-
-
-def moves_from_file(job: Job) -> bool:
-    """Whether sendfile(2) can do it."""
-    return moves(job) and job.way.source == "file"
-
-
-def moves_by_pipe(job: Job) -> bool:
-    """Whether splice(2) can do it."""
-    return moves(job) and "pipe" in (job.way.source, job.way.sink)
-
+#: The ways that move something to one end, those that sendfile(2) can do, and those that splice(2) can do.
+MOVES = ("file-pipe", "pipe-file", "pipe-pipe", "file-unix", "file-tcp")
+FROM_FILE = ("file-pipe", "file-unix", "file-tcp")
+BY_PIPE = ("file-pipe", "pipe-file", "pipe-pipe")
 
 METHODS = Methods()
 
@@ -80,7 +62,7 @@ def _rewind_sink(ends: Ends) -> None:
         os.lseek(ends.dst, 0, os.SEEK_SET)
 
 
-@METHODS.add(RELAY, "ours", serves=to_one)
+@METHODS.add(RELAY, "ours", serves=("call", *MOVES))
 def start_relay(ends: Ends) -> Operation:
     """`penstock.relay`."""
     (dst, *_) = ends.dsts
@@ -107,7 +89,7 @@ def _write_all(fd: int, piece: bytes) -> int:
     return done
 
 
-@METHODS.add(READ_WRITE, serves=moves)
+@METHODS.add(READ_WRITE, serves=MOVES)
 def start_read_write(ends: Ends) -> Operation:
     """A loop with pieces of 256 KiB."""
 
@@ -130,7 +112,7 @@ class _Part:
         return piece
 
 
-@METHODS.add("shutil.copyfileobj", serves=moves)
+@METHODS.add("shutil.copyfileobj", serves=MOVES)
 def start_copyfileobj(ends: Ends) -> Operation:
     """Between buffered files."""
     source = os.fdopen(ends.src, "rb", closefd=False)
@@ -149,7 +131,7 @@ def start_copyfileobj(ends: Ends) -> Operation:
     return operate
 
 
-@METHODS.add("os.sendfile", serves=moves_from_file)
+@METHODS.add("os.sendfile", serves=FROM_FILE)
 def start_sendfile(ends: Ends) -> Operation:
     """All that is left in each call."""
 
@@ -162,7 +144,7 @@ def start_sendfile(ends: Ends) -> Operation:
     return operate
 
 
-@METHODS.add(SPLICE, serves=moves_by_pipe)
+@METHODS.add(SPLICE, serves=BY_PIPE)
 def start_splice(ends: Ends, piece_bytes: int | None = None) -> Operation:
     """All that is left in each call, pipes as they are."""
     at_most = piece_bytes or ends.nbytes
@@ -185,7 +167,7 @@ def start_splice(ends: Ends, piece_bytes: int | None = None) -> Operation:
     return operate
 
 
-@METHODS.add(TUNED, serves=moves_by_pipe)
+@METHODS.add(TUNED, serves=BY_PIPE)
 def start_tuned_splice(ends: Ends) -> Operation:
     """Pieces of 256 KiB, and pipes of 1 MiB: a plain loop at its best."""
     for pipe in ends.pipes:
@@ -195,7 +177,7 @@ def start_tuned_splice(ends: Ends) -> Operation:
     return start_splice(ends, PIECE_BYTES)
 
 
-@METHODS.add(TEE, "ours", serves=to_many)
+@METHODS.add(TEE, "ours", serves=("tee",))
 def start_tee(ends: Ends) -> Operation:
     """`penstock.Tee`."""
 
@@ -207,7 +189,7 @@ def start_tee(ends: Ends) -> Operation:
     return operate
 
 
-@METHODS.add(WRITE_ALL, serves=to_many)
+@METHODS.add(WRITE_ALL, serves=("tee",))
 def start_write_to_all(ends: Ends) -> Operation:
     """A loop that writes each piece to all."""
 
@@ -220,7 +202,7 @@ def start_write_to_all(ends: Ends) -> Operation:
     return operate
 
 
-@METHODS.add(SINGLE, "other", serves=to_many)
+@METHODS.add(SINGLE, "other", serves=("tee",))
 def start_single(ends: Ends) -> Operation:
     """`penstock.relay` to the slowest reader alone."""
     return start_relay(ends)

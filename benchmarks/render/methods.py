@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -46,16 +46,6 @@ RAY_SHARE = 0.1
 
 RenderTask: TypeAlias = Task[Job]
 METHODS = Methods()
-
-
-def is_kind(kinds: tuple[str, ...], job: Job) -> bool:
-    """Whether a method for these kinds can run the job."""
-    return job.kind in kinds
-
-
-def of_kind(*kinds: str) -> Callable[[Any], bool]:
-    """`is_kind`, in a form that can be pickled."""
-    return partial(is_kind, kinds)
 
 
 @contextmanager
@@ -103,8 +93,6 @@ def encode(task: RenderTask, run: Run, scene: Any) -> None:
 
 # --- a scene of pure Python -------------------------------------------------------------------------------
 
-of_python = of_kind("python")
-
 
 def draw(size: tuple[int, int], frames: int) -> None:
     """The scene into one array, and nothing is encoded."""
@@ -113,7 +101,7 @@ def draw(size: tuple[int, int], frames: int) -> None:
         scenes.working(index, index / FRAMES_PER_S, view)
 
 
-@METHODS.add(DRAWN, "bound", serves=of_python)
+@METHODS.add(DRAWN, "bound", serves=("python",))
 def drawing(task: RenderTask, run: Run) -> None:
     """The scene into an array, without an encoder: what one process can reach."""
     with measured(run):
@@ -121,7 +109,7 @@ def drawing(task: RenderTask, run: Run) -> None:
     run.count_frames(task.job.frames, task.job.frames)
 
 
-@METHODS.add(DRAWN_TWICE, "bound", serves=of_python)
+@METHODS.add(DRAWN_TWICE, "bound", serves=("python",))
 def two_drawings(task: RenderTask, run: Run) -> None:
     """Two processes that draw half of the frames each, without an encoder: what this machine can reach."""
     with measured(run):
@@ -134,7 +122,7 @@ def two_drawings(task: RenderTask, run: Run) -> None:
     run.count_frames(task.job.frames, task.job.frames)
 
 
-@METHODS.add(DRAWN_ON_RAY, "bound", serves=of_python, needs=("ray",))
+@METHODS.add(DRAWN_ON_RAY, "bound", serves=("python",), needs=("ray",))
 def drawings_on_ray(task: RenderTask, run: Run) -> None:
     """The same as two bare Ray tasks, without Penstock: what Ray leaves of this machine. It is up as for `ray`."""
     frames = task.job.frames
@@ -149,25 +137,25 @@ def drawings_on_ray(task: RenderTask, run: Run) -> None:
     run.count_frames(frames, frames)
 
 
-@METHODS.add(ENCODER, "other", serves=of_python)
+@METHODS.add(ENCODER, "other", serves=("python",))
 def python_encoder(task: RenderTask, run: Run) -> None:
     """One `Encoder` and a loop, in this process."""
     encode(task, run, scenes.working)
 
 
-@METHODS.add(ONE, "ours", serves=of_python)
+@METHODS.add(ONE, "ours", serves=("python",))
 def one_process(task: RenderTask, run: Run) -> None:
     """`render` with one worker."""
     render(task, run, scenes.working, workers=1)
 
 
-@METHODS.add(TWO, "ours", serves=of_python)
+@METHODS.add(TWO, "ours", serves=("python",))
 def two_processes(task: RenderTask, run: Run) -> None:
     """`render` with two workers."""
     render(task, run, scenes.working, workers=WORKERS)
 
 
-@METHODS.add(RAY, "ours", serves=of_python, needs=("ray",))
+@METHODS.add(RAY, "ours", serves=("python",), needs=("ray",))
 def on_ray(task: RenderTask, run: Run) -> None:
     """`render` with two workers on Ray, which is up before the clock starts: `start_s` is what that takes."""
     with cluster_up(run):
@@ -203,10 +191,8 @@ def cluster(nodes: int, cpus: int) -> Iterator[Any]:
 
 # --- chunks against one encoder ---------------------------------------------------------------------------
 
-of_chunking = of_kind("chunking", "lengths")
 
-
-@METHODS.add(WHOLE, "other", serves=of_chunking)
+@METHODS.add(WHOLE, "other", serves=("chunking", "lengths"))
 def whole(task: RenderTask, run: Run) -> None:
     """One `Encoder` for the whole video."""
     encode(task, run, scenes.Moving())
@@ -225,7 +211,7 @@ METHODS += [
         f"render with a worker for each CPU, {frames} frames a chunk and fewer at the end",
         "ours",
         partial(in_chunks, frames),
-        serves=of_chunking if frames == CHUNK_FRAMES[0] else of_kind("lengths"),
+        serves=("chunking", "lengths") if frames == CHUNK_FRAMES[0] else ("lengths",),
     )
     for frames in CHUNK_FRAMES
 ]
@@ -248,8 +234,6 @@ def compare(task: RenderTask, run: Run) -> None:
 
 # --- the join ---------------------------------------------------------------------------------------------
 
-of_join = of_kind("join")
-
 
 @contextmanager
 def until_on_disk(task: RenderTask, run: Run) -> Iterator[None]:
@@ -261,7 +245,7 @@ def until_on_disk(task: RenderTask, run: Run) -> Iterator[None]:
         subprocess.run(write_all, check=True)
 
 
-@METHODS.add(CP, "bound", serves=of_join)
+@METHODS.add(CP, "bound", serves=("join",))
 def copied(task: RenderTask, run: Run) -> None:
     """cp of the chunks' files into another folder."""
     files = pool.files(task.source)
@@ -272,7 +256,7 @@ def copied(task: RenderTask, run: Run) -> None:
     _rate(task, run, task.job.frames)
 
 
-@METHODS.add(FFMPEG, "bound", serves=of_join)
+@METHODS.add(FFMPEG, "bound", serves=("join",))
 def by_ffmpeg(task: RenderTask, run: Run) -> None:
     """FFmpeg alone: it copies the same bytes, which cat pipes into it, into a video, and nothing is verified."""
     files = pool.files(task.source)
@@ -282,7 +266,7 @@ def by_ffmpeg(task: RenderTask, run: Run) -> None:
     _rate(task, run, probe(task.output).video[0].frames or 0)
 
 
-@METHODS.add(JOIN, "ours", serves=of_join)
+@METHODS.add(JOIN, "ours", serves=("join",))
 def join(task: RenderTask, run: Run) -> None:
     """The join of chunks that are known to be whole, as at the end of a render."""
     plan = pool.plan_in(Path(task.folder), task.job, task.source)
@@ -291,7 +275,7 @@ def join(task: RenderTask, run: Run) -> None:
     _rate(task, run, report.frames)
 
 
-@METHODS.add(ASSEMBLE, "ours", serves=of_join)
+@METHODS.add(ASSEMBLE, "ours", serves=("join",))
 def assembled(task: RenderTask, run: Run) -> None:
     """`assemble`: it reads all chunks before, and compares their SHA-256."""
     plan = pool.plan_in(Path(task.folder), task.job, task.source)
@@ -308,8 +292,6 @@ def _rate(task: RenderTask, run: Run, frames: int) -> None:
 
 
 # --- the loss of a node -----------------------------------------------------------------------------------
-
-of_loss = of_kind("loss")
 
 
 def on_nodes(task: RenderTask, run: Run, is_lost: bool) -> None:
@@ -337,13 +319,13 @@ def on_nodes(task: RenderTask, run: Run, is_lost: bool) -> None:
         run.error = "no node was lost: the video was complete before"
 
 
-@METHODS.add(UNDISTURBED, "ours", serves=of_loss, needs=("ray",))
+@METHODS.add(UNDISTURBED, "ours", serves=("loss",), needs=("ray",))
 def undisturbed(task: RenderTask, run: Run) -> None:
     """`render` on three Ray nodes."""
     on_nodes(task, run, is_lost=False)
 
 
-@METHODS.add(NODE_LOST, "ours", serves=of_loss, needs=("ray",))
+@METHODS.add(NODE_LOST, "ours", serves=("loss",), needs=("ray",))
 def node_lost(task: RenderTask, run: Run) -> None:
     """The same, and one node is killed when half of the frames are there."""
     on_nodes(task, run, is_lost=True)

@@ -23,7 +23,7 @@ from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.results import Row, Run
 from benchmarks.render import pool, scenes
 from benchmarks.render.jobs import FRAMES_PER_S, WORKERS, Job
-from benchmarks.render.methods import RenderTask, cluster, of_kind, render
+from benchmarks.render.methods import RenderTask, cluster, render
 from benchmarks.render.simulation import Parts, losses_in, simulate
 from penstock.rendering import Plan
 from penstock.rendering.chunk import data_name
@@ -50,7 +50,6 @@ CLUSTER_WORKERS, LOST_PER_HOUR, CLUSTER_FRAME_S, NOTICED_AFTER_S = 1000, 0.01, 1
 CLUSTER_CHUNK_FRAMES = (30, 60, 120, 240, 480, 1200, 2400)
 
 METHODS = Methods()
-of_parts, of_checked, of_cluster = of_kind("parts"), of_kind("checked"), of_kind("cluster")
 
 
 # --- the parts --------------------------------------------------------------------------------------------
@@ -108,13 +107,13 @@ def measure_engine(task: RenderTask, run: Run, engine: Callable[[Plan], Engine])
     }
 
 
-@METHODS.add("parts-processes", "ours", serves=of_parts)
+@METHODS.add("parts-processes", "ours", serves=("parts",))
 def of_processes(task: RenderTask, run: Run) -> None:
     """Chunks of several lengths, by a process for each CPU."""
     measure_engine(task, run, lambda made: Processes(made, WORKERS, None))
 
 
-@METHODS.add("parts-ray", "ours", serves=of_parts, needs=("ray",))
+@METHODS.add("parts-ray", "ours", serves=("parts",), needs=("ray",))
 def of_ray(task: RenderTask, run: Run) -> None:
     """The same by Ray, which is up before the clock starts."""
     from penstock.rendering.engines.ray import RayTasks
@@ -150,7 +149,7 @@ class _Enough(Exception):
     """All chunks are done; there is nothing to join."""
 
 
-@METHODS.add("parts-driver", "ours", serves=of_parts)
+@METHODS.add("parts-driver", "ours", serves=("parts",))
 def of_driver(task: RenderTask, run: Run) -> None:
     """The driver alone, with a plan of 10,000 chunks that are done at once."""
     made = pool.planned(task.output, task.job, [1] * DRIVEN_CHUNKS, scenes.working)
@@ -170,7 +169,7 @@ def of_driver(task: RenderTask, run: Run) -> None:
     run.figures |= {"seconds": seconds, "driver_s": seconds / DRIVEN_CHUNKS}
 
 
-@METHODS.add("parts-storage", "ours", serves=of_parts, needs=("fsspec",))
+@METHODS.add("parts-storage", "ours", serves=("parts",), needs=("fsspec",))
 def of_storage(task: RenderTask, run: Run) -> None:
     """Files to a storage that fsspec opens: a folder of this machine, for want of a network."""
     storage = RemoteStorage(f"file://{task.folder}/storage")
@@ -190,7 +189,7 @@ def of_storage(task: RenderTask, run: Run) -> None:
     }
 
 
-@METHODS.add("parts-join", "ours", serves=of_parts)
+@METHODS.add("parts-join", "ours", serves=("parts",))
 def of_join(task: RenderTask, run: Run) -> None:
     """Joins of a few small chunks, of many, and of large ones."""
     small = Job("small", 64, 48, 4 * SMALL_CHUNKS, "join", task.job.encoder, joined_frames=4)
@@ -266,7 +265,7 @@ def check(
 
 
 METHODS += [
-    Method(f"checked-{name}", summary, "ours", partial(check, **how), serves=of_checked, needs=needs)
+    Method(f"checked-{name}", summary, "ours", partial(check, **how), serves=("checked",), needs=needs)
     for name, summary, needs, how in (
         (
             "chunks-50",
@@ -315,7 +314,9 @@ def simulated(chunk_frames: int, frames: int, parts: Parts, seed: int) -> Run:
 
 
 METHODS += [
-    Method(f"simulated-{frames}", f"{frames} frames a chunk, and fewer at the end", "ours", serves=of_cluster)
+    Method(
+        f"simulated-{frames}", f"{frames} frames a chunk, and fewer at the end", "ours", serves=("cluster",)
+    )
     for frames in CLUSTER_CHUNK_FRAMES
 ]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,10 @@ class Job(FrameJob):
     @property
     def has_picture(self) -> bool:
         return self.width > 0
+
+    @property
+    def kind(self) -> Literal["video", "sound"]:
+        return "video" if self.has_picture else "sound"
 
     @property
     def seconds(self) -> float:
@@ -94,16 +98,6 @@ class Target:
         return (self.samples[first : first + SAMPLES_PER_FRAME] for first in starts)
 
 
-def has_picture(job: Job) -> bool:
-    """For methods of a video."""
-    return job.has_picture
-
-
-def is_sound_alone(job: Job) -> bool:
-    """For methods of sound alone."""
-    return not job.has_picture
-
-
 METHODS = Methods()
 
 
@@ -138,7 +132,7 @@ def penstock(target: Target) -> None:
             encoder.write_audio(piece)
 
 
-@METHODS.add("penstock-silent", "other", serves=has_picture)
+@METHODS.add("penstock-silent", "other", serves=("video",))
 def penstock_silent(target: Target) -> None:
     """The same frames without sound, as rawvideo."""
     with _encoder(target) as encoder:
@@ -146,7 +140,7 @@ def penstock_silent(target: Target) -> None:
             encoder.write(frame)
 
 
-@METHODS.add("penstock-silent-times", "other", serves=has_picture)
+@METHODS.add("penstock-silent-times", "other", serves=("video",))
 def penstock_silent_times(target: Target) -> None:
     """The same without sound, each frame with its time, in the framing that sound has too."""
     with _encoder(target, fps=None) as encoder:
@@ -202,7 +196,7 @@ def moviepy(target: Target) -> None:
     )
 
 
-@METHODS.add("wav+stdin.write", serves=has_picture)
+@METHODS.add("wav+stdin.write", serves=("video",))
 def wav_and_stdin(target: Target) -> None:
     """The sound into a temporary WAV file, then ``stdin.write(frame.tobytes())`` into FFmpeg."""
     sound = Path(target.output).with_suffix(".wav")
@@ -214,7 +208,7 @@ def wav_and_stdin(target: Target) -> None:
     sound.unlink()
 
 
-@METHODS.add("stdin.write", serves=is_sound_alone)
+@METHODS.add("stdin.write", serves=("sound",))
 def stdin_write(target: Target) -> None:
     """``stdin.write(samples.tobytes())`` into FFmpeg."""
     read = ["-f", "f32le", "-ar", str(SAMPLE_RATE), "-ac", str(CHANNELS), "-i", "-"]
