@@ -50,9 +50,9 @@ def raw_input(width: int, height: int, pixel_format: str, fps: int, source: str 
     return ["-f", "rawvideo", "-pix_fmt", pixel_format, *size, "-i", source]
 
 
-def output_of(ffmpeg: str, *arguments: str, sent: bytes = b"") -> bytes:
+def output_of(ffmpeg: str, *arguments: str) -> bytes:
     """Run FFmpeg, and return its standard output. The error has its standard error."""
-    done = subprocess.run([ffmpeg, *QUIET, *arguments], input=sent, capture_output=True)
+    done = subprocess.run([ffmpeg, *QUIET, *arguments], stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode != 0:
         message = done.stderr.decode(errors="replace")[-STDERR_CHARACTERS:].strip()
         raise FFmpegFailedError(f"FFmpeg exited with {done.returncode}: {message}")
