@@ -55,16 +55,26 @@ class Measure:
         return f"{self.title}: {'less' if self.is_less_better else 'more'} is better"
 
 
-CHUNKING_MEASURES = [
-    Measure("fps", "Frames per second"),
-    Measure("output_bytes", "MB of the video", 1e-6, is_less_better=True),
-]
+FPS = Measure("fps", "Frames per second")
+MB_PER_S = Measure("mb_per_s", "MB/s")
+CHUNKING_MEASURES = [FPS, Measure("output_bytes", "MB of the video", 1e-6, is_less_better=True)]
+#: The figures that get a chart, if it is not frames per second. A pipeline's are those of its race.
+MEASURES = {
+    "fan_out": Measure("blocked_p50_ms", "ms that a frame blocks the caller, p50", is_less_better=True),
+    "capture": Measure(
+        "drawing_and_taking_p50_ms", "ms to draw and take a picture, p50", is_less_better=True
+    ),
+    "sound": Measure("realtime", "seconds of the file per second"),
+    "waits": Measure("cpu_ms_per_s", "CPU time in ms per second", is_less_better=True),
+    "machines": Measure("op_s", "µs for a call", 1e6, is_less_better=True),
+    "pipeline": MB_PER_S,
+}
 #: By the kind of job of the benchmark of renders. The parts of the simulation have no common figure.
 RENDER_MEASURES = {
-    "python": [Measure("fps", "Frames per second")],
+    "python": [FPS],
     "chunking": CHUNKING_MEASURES,
     "lengths": CHUNKING_MEASURES,
-    "join": [Measure("mb_per_s", "MB/s")],
+    "join": [MB_PER_S],
     "loss": [Measure("seconds", "seconds", is_less_better=True)],
     "checked": [Measure("prediction_error", "error of the prediction in %", 100, is_less_better=True)],
     "cluster": [Measure("efficiency", "share of linear speed")],
@@ -74,37 +84,20 @@ RENDER_MEASURES = {
 def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
     """The figures of a group that get a chart."""
     match benchmark:
-        case "fan_out":
-            return [Measure("blocked_p50_ms", "ms that a frame blocks the caller, p50", is_less_better=True)]
-        case "capture":
-            return [
-                Measure(
-                    "drawing_and_taking_p50_ms", "ms to draw and take a picture, p50", is_less_better=True
-                )
-            ]
-        case "sound":
-            return [Measure("realtime", "seconds of the file per second")]
-        case "waits":
-            return [Measure("cpu_ms_per_s", "CPU time in ms per second", is_less_better=True)]
-        case "machines":
-            return [Measure("op_s", "µs for a call", 1e6, is_less_better=True)]
         case "relay" if group["bytes"]:
             return [Measure("ops_per_s", "GB/s", group["bytes"] / 1e9)]
         case "relay":
-            return [Measure("op_s", "µs for a call", 1e6, is_less_better=True)]
+            return [MEASURES["machines"]]
         case "pipeline" if group["name"] == "latencies":
-            figures = {one: f"end to end {one} µs" for one in ("p50", "p95")}
             return [
-                Measure(figure, f"ms from end to end, {one}", 1e-3, is_less_better=True)
-                for one, figure in figures.items()
+                Measure(f"end to end {one} µs", f"ms from end to end, {one}", 1e-3, is_less_better=True)
+                for one in ("p50", "p95")
             ]
-        case "pipeline":
-            return [Measure("mb_per_s", "MB/s")]
         case "render":
             return RENDER_MEASURES.get(group["kind"], [])
-        case _ if group.get("paced_fps"):
+        case "encode" if group["paced_fps"]:
             return [Measure("blocked_p99_ms", "ms that a frame blocks the caller, p99", is_less_better=True)]
-    return [Measure("fps", "Frames per second")]
+    return [MEASURES.get(benchmark, FPS)]
 
 
 def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
