@@ -14,7 +14,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +27,7 @@ from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, there_and_back
 from benchmarks.harness.isolated import run_isolated
 from benchmarks.harness.machine import ROOT
-from benchmarks.harness.methods import Method, Methods
+from benchmarks.harness.methods import Method, Methods, PlainJob
 from benchmarks.harness.options import chosen
 from benchmarks.harness.results import Group, Row, Run
 
@@ -101,24 +101,10 @@ def measure(case: Case) -> Run:
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(PlainJob):
     """A hot path."""
 
     method: Method
-    #: How long it is repeated.
-    run_s: float = 0.5
-
-    @property
-    def name(self) -> str:
-        return self.method.name
-
-    @property
-    def title(self) -> str:
-        return f"{self.name}: {self.method.summary}"
-
-    @property
-    def about(self) -> dict[str, Any]:
-        return {"summary": self.method.summary, "run_s": self.run_s}
 
 
 def motion() -> Iterator[Any]:
@@ -127,20 +113,26 @@ def motion() -> Iterator[Any]:
     return itertools.cycle(there_and_back(film.pictures()))
 
 
-JOBS = tuple(
-    map(
-        Job,
-        (
-            Method("Writer", "720p frames, to any reader", start=partial(jobs.write, "auto", "unknown")),
-            *jobs.JOBS,
-            Method(
-                "x264",
-                "720p frames, preset ultrafast",
-                start=partial(jobs.encoder, {"codec": "libx264", "preset": "ultrafast"}, motion),
-            ),
-        ),
-    )
+HOT_PATHS = (
+    Method("Writer", "720p frames, to any reader", start=partial(jobs.write, "auto", "unknown")),
+    *jobs.JOBS,
+    Method(
+        "x264",
+        "720p frames, preset ultrafast",
+        start=partial(jobs.encoder, {"codec": "libx264", "preset": "ultrafast"}, motion),
+    ),
 )
+
+
+def jobs_of(run_s: float) -> tuple[Job, ...]:
+    """Each hot path, repeated for so long."""
+    return tuple(
+        Job(one.name, f"{one.name}: {one.summary}", {"summary": one.summary, "run_s": run_s}, one)
+        for one in HOT_PATHS
+    )
+
+
+JOBS = jobs_of(0.5)
 
 
 @contextmanager
@@ -173,7 +165,7 @@ def prepare(job: Job, _ffmpeg: str, group: Group) -> Iterator[tuple[None, Measur
                     row.skipped = f"a control group could not be made: {error}"
 
         def measured(row: Row) -> Run:
-            case = Case(job.method, package, str(video), job.run_s, row.method, cgroup)
+            case = Case(job.method, package, str(video), job.about["run_s"], row.method, cgroup)
             return run_isolated(measure, case, TIMEOUT_S, os.environ | {"PYTHONPATH": package})
 
         yield None, measured
@@ -182,7 +174,7 @@ def prepare(job: Job, _ffmpeg: str, group: Group) -> Iterator[tuple[None, Measur
 BENCHMARK = Benchmark(
     "machines",
     settings=JobSettings(JOBS, tuple(METHODS)),
-    quick=JobSettings(tuple(replace(job, run_s=0.05) for job in JOBS), tuple(METHODS), rounds=1),
+    quick=JobSettings(jobs_of(0.05), tuple(METHODS), rounds=1),
     quick_help="A minute: short runs, once each.",
     prepare=prepare,
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS)],

@@ -21,7 +21,7 @@ import click
 from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.goals import Verdict
-from benchmarks.harness.methods import Method, Methods
+from benchmarks.harness.methods import Method, Methods, PlainJob
 from benchmarks.harness.options import chosen
 from benchmarks.harness.results import Group, Row, Run
 from penstock import Reader, StalledError, Tee, Writer, fifo, relay
@@ -148,23 +148,6 @@ def tee_in_error(stack: ExitStack) -> Wait:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A wait of so many seconds."""
-
-    wait_s: float
-
-    @property
-    def name(self) -> str:
-        return f"{self.wait_s:g} s"
-
-    title = name
-
-    @property
-    def about(self) -> dict[str, Any]:
-        return {"wait_s": self.wait_s}
-
-
-@dataclass(frozen=True)
 class Settings:
     """What to run."""
 
@@ -173,12 +156,13 @@ class Settings:
     wait_s: float = 1.0
 
     @property
-    def jobs(self) -> Iterator[Job]:
-        yield Job(self.wait_s)
+    def jobs(self) -> Iterator[PlainJob]:
+        name = f"{self.wait_s:g} s"
+        yield PlainJob(name, name, {"wait_s": self.wait_s})
 
 
 @contextmanager
-def prepare(job: Job, _ffmpeg: str, _group: Group) -> Iterator[tuple[None, Measure]]:
+def prepare(job: PlainJob, _ffmpeg: str, _group: Group) -> Iterator[tuple[None, Measure]]:
     """Nothing to prepare."""
 
     def measure(row: Row) -> Run:
@@ -187,7 +171,7 @@ def prepare(job: Job, _ffmpeg: str, _group: Group) -> Iterator[tuple[None, Measu
             # Until the workers have started, and wait.
             time.sleep(0.1)
             began_s, began_cpu_s = time.perf_counter(), time.process_time()
-            wait(job.wait_s)
+            wait(job.about["wait_s"])
             seconds, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
         return Run({"cpu_ms_per_s": 1e3 * cpu_s / seconds, "seconds": seconds})
 

@@ -1,7 +1,7 @@
 """Everything that the benchmarks share. A benchmark itself has jobs, methods, a content check, goals and table columns.
 
 `command`    a benchmark, its command line, and its course from the first run to the record
-`methods`    jobs and methods, and what a method needs: `FrameJob`, `Method`, `Methods`
+`methods`    jobs and methods, and what a method needs: `PlainJob`, `FrameJob`, `Method`, `Methods`
 `results`    results of the methods' runs: `Run`, `Row`, `Group`
 `rounds`     runs the rows of a group in interleaved rounds
 `isolated`   runs one case in its own process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeVar
 
 #: Names of packages on PyPI that differ from the module's name.
@@ -12,6 +12,15 @@ PACKAGES = {"cv2": "opencv-python-headless", "imageio_ffmpeg": "imageio-ffmpeg"}
 
 Kind = Literal["ours", "rival", "other", "bound"]
 Start = TypeVar("Start", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class PlainJob:
+    """A job by its name, the title of its table, and what the record says of it."""
+
+    name: str
+    title: str
+    about: dict[str, Any] = field(hash=False)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import click
 from rich.console import Console
@@ -20,7 +20,7 @@ from rich.console import Console
 from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.goals import Verdict, over
-from benchmarks.harness.methods import Method
+from benchmarks.harness.methods import Method, PlainJob
 from benchmarks.harness.options import counted, parse_bytes
 from benchmarks.harness.results import Group, Row
 from benchmarks.pipeline.assets import CODECS, Stream
@@ -44,6 +44,7 @@ LOWER_BY = 0.2
 #: The pipeline's throughput over that of a pool of Python threads.
 GAINS = {"zlib": 2.0, "zstd": 1.5}
 
+Kind = Literal["files", "simulated", "race"]
 LATENCIES = "latencies"
 PIPELINE, POOL = "penstock.Pipeline", "ThreadPoolExecutor"
 
@@ -52,13 +53,10 @@ PIPELINE, POOL = "penstock.Pipeline", "ThreadPoolExecutor"
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(PlainJob):
     """The latencies, or the race."""
 
-    kind: Literal["files", "simulated", "race"]
-    name: str
-    title: str
-    about: dict[str, Any]
+    kind: Kind
     prepare: Callable[[Group], AbstractContextManager[tuple[Measure | None, Measure]]]
 
 
@@ -88,18 +86,13 @@ class Settings(Stream):
             f"{self.background} workers in the background; medians of {self.rounds} rounds (IQR)"
         )
         about = {"codec": self.codec, "background": self.background, "simulated": self.simulated}
-        yield Job(
-            "simulated" if self.simulated else "files",
-            LATENCIES,
-            title,
-            about,
-            partial(prepare_latencies, self),
-        )
+        kind: Kind = "simulated" if self.simulated else "files"
+        yield Job(LATENCIES, title, about, kind, partial(prepare_latencies, self))
         if self.assets and not self.simulated:
             name = f"{self.codec}, {self.workers} threads each"
             title = f"{self.assets} {self.codec} assets of {self.chunk_bytes} bytes"
             about = {"codec": self.codec, "workers": self.workers}
-            yield Job("race", name, title, about, partial(prepare_race, self))
+            yield Job(name, title, about, "race", partial(prepare_race, self))
 
 
 # --- goals ------------------------------------------------------------------------------------------------
