@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipeline, relay, render, sound, waits
-from benchmarks.harness.options import by_name
 from benchmarks.relay.ends import show_size
 
 #: In the order of the report.
@@ -34,7 +33,7 @@ def command_for(record: dict[str, Any], group: dict[str, Any]) -> str:
             words += _words(option, value)
     target = "bench" if name == "pipe" else f"bench-{name.replace('_', '-')}"
     command = f'make {target} ARGS="{shlex.join(words)}"' if words else f"make {target}"
-    if name in ("encode", "decode") and not _is_todays(name, group):
+    if asked.get("jobs") and not _is_todays(name, group):
         commit = (record["software"]["git"] or "THE-COMMIT-OF-THIS-RECORD").partition(",")[0]
         return f"git checkout {commit}; {command}"
     return command
@@ -54,23 +53,17 @@ def _job(benchmark: str, group: dict[str, Any]) -> Any:
 def _narrowed(benchmark: str, group: dict[str, Any]) -> dict[str, Any]:
     """Settings that select the group alone."""
     match benchmark:
-        case "encode" | "decode":
+        case "encode" | "decode" | "render" | "sound" | "machines" | "capture" | "fan_out":
             name, _, size = group["name"].partition("-at-")
-            job = _job(benchmark, group)
-            frames = None if job and group["frames"] == job.frames else group["frames"]
-            return {"jobs": [name], "size": size or None, "frames": frames}
+            job, frames = _job(benchmark, group), group.get("frames")
+            usual = job.about.get("frames") if job else None
+            return {"jobs": [name], "size": size or None, "frames": None if frames == usual else frames}
         case "pipe":
             encode = group["name"].partition(" to ")[2].partition(",")[0]
             return {"sizes": [group["size"]["name"]], "encodes": [encode], "buffers": [group["buffers"]]}
-        case "render" | "sound":
-            job = by_name(BENCHMARKS[benchmark].settings.jobs, group["name"])
-            frames = None if group["frames"] == job.frames else group["frames"]
-            return {"jobs": [job.name], "frames": frames}
         case "relay":
             size = show_size(group["bytes"]).replace(" ", "")
             return {"ways": [group["way"]], "sizes": [size] if group["bytes"] else None}
-        case "machines":
-            return {"jobs": [group["name"]]}
     return {}
 
 
