@@ -388,10 +388,10 @@ def test_content_is_the_same_in_every_run_and_moves(content: Content) -> None:
 
 def test_the_psnr_is_of_luma() -> None:
     sent = np.full((2, 4, 4, 3), 100, np.uint8)
-    assert psnr_db(sent, sent) > 100
-    assert psnr_db(sent + np.uint8(1), sent) == pytest.approx(48.13, abs=0.01)
+    assert psnr_db(zip(sent, sent, strict=True)) > 100
+    assert psnr_db(zip(sent + np.uint8(1), sent, strict=True)) == pytest.approx(48.13, abs=0.01)
     bluer = sent + np.array([0, 0, 10], np.uint8)
-    assert psnr_db(bluer, sent) == pytest.approx(20 * np.log10(255 / 1.14), abs=0.01)
+    assert psnr_db(zip(bluer, sent, strict=True)) == pytest.approx(20 * np.log10(255 / 1.14), abs=0.01)
 
 
 def test_a_bound_reads_the_pictures_in_turn_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,8 +96,9 @@ def measure(task: Task[Job]) -> Run:
 def quality_db(task: Task[Job], sent: Sequence[Frame]) -> float:
     """The PSNR of some frames of the file, all over it."""
     step = max(1, task.job.frames // COMPARED_FRAMES)
-    shown = decode(task, step)
-    return psnr_db(shown, np.array([sent[number * step % len(sent)] for number in range(len(shown))]))
+    return psnr_db(
+        (shown, sent[number * step % len(sent)]) for number, shown in enumerate(decode(task, step))
+    )
 
 
 def check(task: Task[Job]) -> Run:

@@ -205,12 +205,7 @@ def apart(shown: Frame, expected: Frame) -> Frame:
     return np.maximum(shown, expected) - np.minimum(shown, expected)
 
 
-def psnr_db(shown: Frame, sent: Frame) -> float:
-    """`psnr_of` a frame, or several in one array."""
-    return psnr_of(zip(shown.reshape(-1, *shown.shape[-3:]), sent.reshape(-1, *sent.shape[-3:]), strict=True))
-
-
-def psnr_of(pairs: Iterable[tuple[Frame, Frame]]) -> float:
+def psnr_db(pairs: Iterable[tuple[Frame, Frame]]) -> float:
     """The peak signal-to-noise ratio of luma (BT.601), of all frames together: each as shown, and as sent.
 
     Of luma, because 4:2:0 loses more colour than an encoder does.

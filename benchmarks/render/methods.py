@@ -23,7 +23,7 @@ import numpy as np
 
 import penstock
 from benchmarks.harness.accounts import accounted, tree_cpu_s
-from benchmarks.harness.content import Frame, psnr_of
+from benchmarks.harness.content import Frame, psnr_db
 from benchmarks.harness.isolated import Task
 from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.results import OTHERS, Run
@@ -229,7 +229,7 @@ def compare(task: RenderTask, run: Run) -> None:
                     scene(frame.index, frame.index / FRAMES_PER_S, wanted)
                     yield frame, wanted
 
-    run.figures["psnr_db"] = psnr_of(pairs())
+    run.figures["psnr_db"] = psnr_db(pairs())
 
 
 # --- the join ---------------------------------------------------------------------------------------------
