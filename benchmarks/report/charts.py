@@ -114,7 +114,7 @@ def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
             return f"{frames} {group['content']}{pace}, to {group['codec']} {group['preset']}"
         case "decode":
             source = f"a file of {group['encoder']}" if group["encoder"] else "another process, by a pipe"
-            return f"{frames} {group.get('content', 'of a test picture')} from {source}, to NumPy arrays"
+            return f"{frames} {group['content']} from {source}, to NumPy arrays"
         case "relay":
             way = by_name(relay.WAYS, group["way"])
             copies = f"each of {way.readers} pipes" if way.readers > 1 else f"a {ENDS[way.sink]}"
