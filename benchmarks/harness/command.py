@@ -63,13 +63,6 @@ class Benchmark:
     #: Whether its frames, which are NumPy arrays, go through FFmpeg.
     uses_ffmpeg: bool = True
 
-    def print(self, console: Console, group: Group) -> None:
-        """Print a group."""
-        if self.show is None:
-            print_group(console, group, self.columns, self.note)
-        else:
-            self.show(console, group)
-
     def run(
         self,
         settings: Any,
@@ -128,7 +121,10 @@ class Benchmark:
         with _status_line(console) as report:
             for group in self.run(settings, ffmpegs, report, REPEATS if is_kept else 0):
                 done.append(group)
-                self.print(console, group)
+                if self.show is None:
+                    print_group(console, group, self.columns, self.note)
+                else:
+                    self.show(console, group)
         if not done:
             raise click.UsageError("none of these methods can do any of these jobs")
         verdicts = [verdict for group in done for verdict in self.judge(group)]

@@ -64,13 +64,9 @@ def fill(folder: Path, job: Job) -> str:
         data = _later(originals[number % RENDERED], (number - report.number) * step)
         path = storage / data_name(made, number)
         path.write_bytes(data)
-        told = replace(report, number=number, sha256=_sha256(data))
+        told = replace(report, number=number, sha256=hashlib.sha256(data).hexdigest())
         path.with_name(f"{path.name}.json").write_text(json.dumps(asdict(told)))
     return str(storage / folder_of(made))
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _later(data: bytes, step: int) -> bytes:
