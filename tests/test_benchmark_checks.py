@@ -212,7 +212,7 @@ def test_a_wrong_matrix_is_above_what_is_allowed(ffmpeg: str, encode_task: Task[
 
 
 def test_a_file_of_other_pictures_is_no_rival(encode_task: Task[encode.Job]) -> None:
-    def encoded(name: str, kind: Kind, change: Callable[[Frame], Any] = Frame.tobytes) -> Row:
+    def encoded(name: str, kind: Kind, change: Callable[[Frame], Any] = np.ndarray.tobytes) -> Row:
         def start(target: EncodeTarget) -> Sender:
             return into_ffmpeg(
                 target, lambda stdin: Sender(lambda frame: stdin.write(change(frame)), stdin.flush)

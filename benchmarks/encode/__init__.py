@@ -152,10 +152,8 @@ def decode(task: Task[Job], step: int = 1) -> Frame:
 
     A fault in the file is an error.
     """
-    # With the times of neighbours, so that FFmpeg does not fill the gaps.
-    select = f"select=not(mod(n\\,{step})),setpts=N/FRAME_RATE/TB"
-    filters = f"{select},scale=flags=accurate_rnd+full_chroma_int"
-    convert = ["-vf", filters, "-f", "rawvideo", "-pix_fmt", "rgb24"]
+    filters = f"select=not(mod(n\\,{step})),scale=flags=accurate_rnd+full_chroma_int"
+    convert = ["-vf", filters, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24"]
     raw = output_of(task.ffmpeg, "-xerror", "-i", task.output, *convert, "-")
     return np.frombuffer(raw, np.uint8).reshape(-1, task.job.height, task.job.width, 3)
 
