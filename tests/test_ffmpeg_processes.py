@@ -11,6 +11,7 @@ import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -186,7 +187,15 @@ def nothing_is_left(recwarn: pytest.WarningsRecorder) -> Iterator[None]:
 
 
 def _raised_after(construct: Callable[[], Any], lines: int) -> bool:
-    """Constructs, and raises at the given line of the package's Python code; tells whether there was such a line."""
+    """Constructs, and raises at the given line of the package's Python code; tells whether there was such a line.
+
+    In a thread of its own: one in which a trace function has raised within an ``except`` keeps what was caught there.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_raised_in_thread, construct, lines).result()
+
+
+def _raised_in_thread(construct: Callable[[], Any], lines: int) -> bool:
     left = lines
 
     def count(frame: FrameType, event: str, _: object) -> Any:
