@@ -8,6 +8,7 @@ import select
 import shlex
 import socket
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -186,9 +187,10 @@ def refuse_same(first: str | Endpoint, second: str) -> None:
 
 
 def check_standard_output() -> None:
-    """Check that standard output is open. If it is closed, the next file that is opened gets its number."""
+    """Check that standard output was open at the start. If it was not, the next file that is opened gets its number."""
     with _failures_of(_STANDARD_TITLES[1]):
-        os.fstat(1)
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def _open_all(
