@@ -349,7 +349,7 @@ def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterab
 def _may_be_refused(codec: str, one: PixelFormat) -> bool:
     """Whether FFmpeg 9 lists the format, but calls it experimental or finds that its library lacks it."""
     if codec == "ffv1":
-        return one.depth > 16
+        return one.depth > 16 or one.name.startswith("bayer")
     return one.has_alpha and (codec == "libx265" or (codec == "libvpx-vp9" and one != _PLAYABLE_WITH_ALPHA))
 
 
