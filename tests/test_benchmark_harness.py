@@ -369,6 +369,7 @@ def test_a_job_of_another_size_has_another_name() -> None:
 def test_waves_come_round_and_noise_is_turbopipes() -> None:
     waves = Film("waves", 32, 16)
     assert (waves.frame(0) == waves.frame(WAVES_LOOP_FRAMES)).all()
+    assert (waves.frame(0) != waves.frame(1)).any()
     noise = Film("noise", 64, 48).frame(0)
     assert (noise.min(), noise.max()) == (128, 135)
 

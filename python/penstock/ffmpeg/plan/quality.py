@@ -36,8 +36,8 @@ _WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
 # FFmpeg calls these lossless. But v210 has no place for the first and last four values, and ljpeg is read with another
 # range than it was written with.
 _NOT_EXACT = ("ljpeg", "v210")
-# Frames that FFmpeg 5.1 does not convert exactly: it adds colours to those of a sensor, and rounds the others.
-_CONVERTED_INEXACTLY = re.compile(r"bayer|x2|(?:rgb|bgr)\d{3}")
+# Frames that FFmpeg 5.1 cannot convert exactly: it adds colours to those of a sensor, clips XYZ, and rounds the others.
+_CONVERTED_INEXACTLY = re.compile(r"bayer|xyz|x2|(?:rgb|bgr)\d{3}")
 # FFmpeg's options for a quality or a bit rate of video. With one of them, a level has nothing to say.
 _RATE_OPTIONS = frozenset(("b", "cq", "crf", "global_quality", "q", "qp", "qscale"))
 
@@ -96,7 +96,7 @@ def _keeping(codec: str, frames: str, source: PixelFormat | None) -> str:
         return f"{argument('pixel_format', 'rgba64le')}, {argument('codec', 'ffv1')} and a name such as video.mkv"
     if source and source.depth > 16:
         return f"{argument('codec', 'exr')}, a name such as frames/%05d.exr, and no quality"
-    if codec == "ffv1" or source is None or source.depth < 8 or re.match("xyz|bayer|x2", frames):
+    if codec == "ffv1" or source is None or source.depth < 8 or _CONVERTED_INEXACTLY.match(frames):
         # Other containers have no name for x2rgb10.
         return f"{argument('codec', 'rawvideo')} and a name such as video.{'rgb' if frames[:2] == 'x2' else 'nut'}"
     return f"{argument('codec', 'ffv1')} and a name such as video.mkv"
@@ -114,10 +114,12 @@ def _holds(chosen: PixelFormat, source: PixelFormat) -> bool:
 
 
 def _rounds(source: str, chosen: str) -> bool:
-    """Whether FFmpeg's conversion changes samples, though both formats hold them: gbrap's alpha in FFmpeg 5.1."""
+    """Whether FFmpeg's conversion changes samples, though both formats hold them."""
+    # Another order of bytes alone changes nothing.
     is_inexact = _CONVERTED_INEXACTLY.match(source) is not None and source[:-2] != chosen[:-2]
     is_swapped = "bgra64" in (source[:6], chosen[:6]) and source[:6] != chosen[:6]
-    return is_inexact or is_swapped or (chosen == "gbrap" and source in ("rgba", "bgra", "argb", "abgr"))
+    rounds_alpha = chosen == "gbrap" and source in ("rgba", "bgra", "argb", "abgr")  # FFmpeg 5.1
+    return is_inexact or is_swapped or rounds_alpha
 
 
 def _is_rate(name: str) -> bool:
