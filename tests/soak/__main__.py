@@ -25,9 +25,11 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
+from pathlib import Path
 
 from actions import ACTIONS, ALONE
 from holdings import Holdings, rss_bytes
@@ -200,12 +202,15 @@ def main() -> None:
         work(seed, given.round, float(given.end), only)
     run = Run(seed, only, given.minutes if given.round is None else 0)
     print(f"seed {seed}", flush=True)
-    if given.round is not None:
-        run.work_from(given.round)
-    else:
-        number = 1
-        while time.monotonic() < run.end_s:
-            number = run.work_from(number)
+    # Workers that are killed leave their files behind. One becomes another user.
+    with tempfile.TemporaryDirectory(prefix="penstock-soak-") as os.environ["TMPDIR"]:
+        Path(os.environ["TMPDIR"]).chmod(0o1777)
+        if given.round is not None:
+            run.work_from(given.round)
+        else:
+            number = 1
+            while time.monotonic() < run.end_s:
+                number = run.work_from(number)
     print(f"seed {seed}: {run.rounds} rounds, {run.actions} actions, {run.failures} failures", flush=True)
     sys.exit(1 if run.failures else 0)
 
