@@ -520,7 +520,10 @@ BAD = [
     ("yuv420p", np.zeros((H, W, 3), np.uint16), r"'rgb48le' \(or 'bgr48le'\), and output_pixel_format='yuv420p'$"),
     ("gray16le", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)$"),
     ("grayf32le", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)$"),
-    ("rgb24", array.array("f", [0.0] * (H * W * 3)), "got 36864 bytes"),
+    ("rgb24", array.array("f", [0.0] * (H * W * 3)), "got 36864 bytes; [^:]*$"),
+    ("rgb24", bytes(H * W * 4), r"got 12288 bytes.*: give pixel_format='rgba' \(or 'bgra'\)$"),
+    ("rgba", bytes(H * W * 2), "got 6144 bytes; [^:]*$"),
+    ("yuv420p", bytes(H * W * 3), "got 9216 bytes; [^:]*$"),
 ]  # fmt: skip
 
 

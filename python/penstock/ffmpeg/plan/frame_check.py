@@ -202,7 +202,14 @@ def _samples(frame: Any, layout: FrameLayout) -> tuple[Any, _Contents]:
 
 def _check_size(samples: _Contents, layout: FrameLayout) -> None:
     if samples.nbytes != layout.frame_bytes:
-        raise ValueError(f"wrong size of frame: got {samples}; {_wanted(layout)}")
+        channels, rest = divmod(prod(samples.shape), layout.width * layout.height)
+        is_known = (
+            not rest and samples.kind == "uint" and samples.sample_bytes <= 2 and len(layout.planes) == 1
+        )
+        remedy = _other_format(samples, channels, layout) if is_known else None
+        raise ValueError(
+            f"wrong size of frame: got {samples}; {_wanted(layout)}{f': {remedy}' if remedy else ''}"
+        )
 
 
 def _check_shape(samples: _Contents, layout: FrameLayout) -> None:
