@@ -202,16 +202,27 @@ def test_other_descriptors_are_refused() -> None:
             Encoder(name, size=SIZE, fps=25, options={"f": "matroska"})
 
 
-@pytest.mark.parametrize("name", ["a.m3u8", "a.mpd"])
-def test_segments_that_a_full_disk_left_empty(tmp_path: Path, name: str) -> None:
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", tmp_path], check=False).returncode:
+@pytest.mark.parametrize(
+    ("disk", "name", "options", "said"),
+    [
+        ("96k", "a.m3u8", {}, "empty: a.m3u8.*;"),
+        ("96k", "a.mpd", {}, "empty: a.mpd.*;"),
+        ("1536k", "a.m3u8", {"hls_flags": "single_file", "hls_time": 1}, "shorter than .* says: a.ts;"),
+    ],
+)
+def test_segments_that_a_full_disk_left_empty_or_cut(
+    tmp_path: Path, disk: str, name: str, options: dict[str, object], said: str
+) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={disk}", "tmpfs", tmp_path]
+    if subprocess.run(mount, check=False).returncode:
         pytest.skip("no file system can be mounted")
     try:
-        encoder = Encoder(tmp_path / name, size=(320, 240), fps=30, preset="ultrafast", options={"g": 30})
+        given = {"options": {"g": 30, **options}, "preset": "ultrafast"}
+        encoder = Encoder(tmp_path / name, size=(320, 240), fps=30, **given)
         noise = np.random.default_rng(0)
         for _ in range(90):
             encoder.write(noise.integers(0, 256, (240, 320, 3), np.uint8))
-        with pytest.raises(EncoderError, match=rf"these files are empty: {name}.*is the disk full"):
+        with pytest.raises(EncoderError, match=f"{said} is the disk full"):
             encoder.close()
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)

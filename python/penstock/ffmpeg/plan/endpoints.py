@@ -27,6 +27,8 @@ PLAYLIST_CONTAINERS = frozenset(
 #: FFmpeg's names of two demuxers.
 QUICKTIME, MATROSKA = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
 _STDOUT = "pipe:1"
+# Of a file that is several segments: size and beginning of one, and the file's name.
+_PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
 _SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
 # Linux follows no more links than these (path_resolution(7)).
 _MOST_LINKS = 40
@@ -224,8 +226,8 @@ def is_container(
     return container_format in formats if container_format else target.lower().endswith(endings)
 
 
-def empty_segments(target: str, container_format: str | None, since_s: float) -> list[str]:
-    """The files of an HLS or DASH output that are empty, by their names: FFmpeg succeeds although the disk is full.
+def lost_segments(target: str, container_format: str | None, since_s: float) -> list[str]:
+    """What an HLS or DASH output lacks, in sentences: FFmpeg succeeds although the disk is full.
 
     Args:
         since_s: when the output was begun, in seconds since 1970. Older files beside the playlist are left out.
@@ -236,11 +238,15 @@ def empty_segments(target: str, container_format: str | None, since_s: float) ->
     segments = [
         one for one in playlist.parent.iterdir() if one.suffix in _SEGMENT_ENDINGS and one != playlist
     ]
-    found = [(one, one.stat()) for one in (playlist, *sorted(segments)) if one.exists()]
+    sizes = {one: one.stat().st_size for one in segments if one.stat().st_mtime >= since_s}
+    listed = playlist.read_text(errors="replace") if playlist.exists() else " "
+    empty = [playlist.name] * (not listed) + sorted(one.name for one, size in sizes.items() if not size)
+    parts = {playlist.parent / one[3]: int(one[1]) + int(one[2]) for one in _PART.finditer(listed)}
+    cut = [one.name for one, end in parts.items() if sizes.get(one, end) < end]
     return [
-        one.name
-        for one, status in found
-        if not status.st_size and (one == playlist or status.st_mtime >= since_s)
+        f"these files are {what}: {', '.join(names)}; is the disk full?"
+        for what, names in (("empty", empty), ("shorter than the playlist says", cut))
+        if names
     ]
 
 

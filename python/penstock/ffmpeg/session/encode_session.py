@@ -556,12 +556,11 @@ class EncodeSession(Session):
         is_empty = self.plan.layout is not None and not self.submitted and tells
         empty = _EMPTY if is_empty else None
         output = self._settings.target, self._settings.container_format
-        segments = endpoints.empty_segments(*output, self._begun_s)
-        full = f"these files are empty: {', '.join(segments)}; is the disk full?" if segments else None
+        segments = endpoints.lost_segments(*output, self._begun_s)
         failure = self._failure
         if self._sink is not None and self._sink.failure is not None:
             failure = f"the {self._settings.output} that is written to has failed: {self._sink.failure!r}"
-        return [*filter(None, [empty, full, failure]), *self._failed_outputs(), *failures, *unused]
+        return [*filter(None, [empty, *segments, failure]), *self._failed_outputs(), *failures, *unused]
 
     def _unused_input(self) -> list[str]:
         if self._input is None or self._samples:
