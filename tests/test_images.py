@@ -7,6 +7,7 @@ import gc
 import os
 import re
 import struct
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -209,6 +210,22 @@ class TestReader:
         os.truncate(paths[1], len(photograph) // 2)
         count, reason = read_until_failure(paths)
         assert (count, reason.startswith(f"{paths[1]}: this image cannot be decoded")) == (1, True)
+
+    def test_tiff_with_tags_that_ffmpeg_does_not_know(self, shots: Path) -> None:
+        """As most files have. Damage is told all the same, though FFmpeg goes on, and that only at the end."""
+        made = ["-i", "shots/shot8.png", "-pix_fmt", "rgba", "-compression_algo", "lzw"]
+        subprocess.run([find_ffmpeg(), "-v", "error", *made, "shots/0.tif"], check=True)
+        whole, wrong = Path("shots/0.tif").read_bytes(), Path("shots/2.tif")
+        Path("shots/1.tif").write_bytes(whole)
+        wrong.write_bytes(whole[:60] + b"\xff" * 8 + whole[68:])
+        good = [Path("shots/0.tif"), Path("shots/1.tif")]
+        assert indices(read(good)) == [0, 0]
+        for paths in ([*good, wrong], [good[0], wrong, good[1], Path("shots/shot8.png")]):
+            count, reason = read_until_failure(paths)
+            assert (count, reason.startswith(f"{wrong}: this image cannot be decoded: Decoded only")) == (
+                2,
+                True,
+            )
 
     def test_an_image_that_vanishes(self, shots: Path) -> None:
         paths = find_images([shots])

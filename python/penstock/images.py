@@ -55,6 +55,8 @@ _MAGICS = (
     (rb"RIFF....WEBP", ".webp"),
     (rb"II\*\x00|MM\x00\*", ".tif"),
 )
+# To FFmpeg's decoder, a tag that it does not know would be damage, and most files have one.
+_TIFF = (".tif", ".tiff")
 # A number in a pattern, and the least number of its digits.
 # As FFmpeg takes it: %5d is %05d.
 _NUMBER = re.compile(r"%0*(\d+)?d")
@@ -216,6 +218,7 @@ class ImageReader:
             flat[:] = self._next()
         self._frames_read += 1
         if self._kinds[self._frames_read : self._frames_read + 1] != [self._kinds[self._frames_read - 1]]:
+            self._check_end()
             self._end_session()  # the next image needs another decoder, or there is none
         return self.frame_bytes
 
@@ -254,6 +257,7 @@ class ImageReader:
         return self._decoded_alone(self._frames_read)
 
     def _started(self) -> DecodeSession:
+        self._first = self._frames_read
         width, height = self.size
         # FFmpeg would scale an image of another size. This crops it to nothing, which is an error.
         only_this_size = f"crop=w=iw*eq(iw\\,{width})*eq(ih\\,{height}):h=ih:exact=1"
@@ -272,12 +276,26 @@ class ImageReader:
 
     def _arguments(self, index: int, folder: str) -> list[str]:
         """FFmpeg's arguments for the images from `index` on, up to one of another kind or the end."""
-        pattern = f"{_escaped(folder)}/%09d{_escaped(self._kinds[index])}"
+        kind = self._kinds[index]
+        pattern = f"{_escaped(folder)}/%09d{_escaped(kind)}"
+        strict = () if kind in _TIFF else ("-err_detect", "explode")
         return [
-            *("-noautorotate", "-err_detect", "explode", "-f", "image2", "-start_number", str(index)),
+            *("-noautorotate", *strict, "-f", "image2", "-start_number", str(index)),
             *("-i", pattern, "-map", "0:v:0"),
             *("-pix_fmt", self.pixel_format, "-sws_flags", "bicubic+accurate_rnd+full_chroma_int"),
         ]
+
+    def _check_end(self) -> None:
+        """Whether FFmpeg has complained of the images before, which it decodes all the same."""
+        last = self._frames_read - 1
+        if self._session is None or self._kinds[last] not in _TIFF:
+            return
+        try:
+            self._session.read()
+        except DecoderError:
+            for index in range(self._first, last + 1):
+                self._decoded(index)
+            raise
 
     def _end_session(self) -> None:
         session, self._session = self._session, None
@@ -312,7 +330,7 @@ class ImageReader:
                 raise StalledError(f"{show_name(self._paths[index])}: {error}") from error
         output, stderr = bytes(child.stdout), child.stderr
         header = re.match(rb"P6\s(\d+)\s(\d+)\s255\s", output)
-        if child.returncode != 0 or header is None:
+        if child.returncode != 0 or header is None or (stderr and self._kinds[index] in _TIFF):
             reason = without_components(stderr.partition("\n")[0]).replace(f"{folder}/", "").strip()
             raise DecoderError(
                 f"{show_name(self._paths[index])}: this image cannot be decoded: {reason or 'it has no picture'}",
