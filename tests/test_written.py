@@ -389,6 +389,17 @@ def test_times_in_asf(tmp_path: Path) -> None:
     assert [frame.time_s for frame in Decoder(tmp_path / "v.wmv")] == pytest.approx(times_s)
 
 
+@pytest.mark.parametrize("ending", ["avi", "mxf", "wmv"])
+def test_containers_without_times_of_presentation_get_no_reordered_frames(
+    tmp_path: Path, ending: str
+) -> None:
+    with Encoder(tmp_path / f"v.{ending}", size=SIZE, fps=25) as encoder:
+        for number in range(12):
+            encoder.write(np.full((*SIZE[::-1], 3), 20 * number, np.uint8))
+    with Decoder(tmp_path / f"v.{ending}") as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx([number / 25 for number in range(12)])
+
+
 @pytest.mark.parametrize(
     "name, options, said",
     [

@@ -139,9 +139,10 @@ def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
     width, height = checked_size(size)
     layout = frame_layout(settings.pixel_format, width, height, program)
     output, tags = settings.output_pixel_format, colors_for(codec, settings.colors, height)
+    if not settings.holds_order:
+        options = {"bf": 0, **options}
     if rate is None:
-        unordered = {} if settings.holds_order else {"bf": 0}
-        options = {**_TIMED_OPTIONS, **unordered, _TIME_BASE: f"1:{1 / settings.time_unit_s}", **options}
+        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / settings.time_unit_s}", **options}
     if settings.odd_size == "error":
         check_even(layout, output, options)
     conversion = _native(layout, tags, settings)

@@ -92,7 +92,8 @@ _UNTIMED = (
 )
 _UNTIMED_ENDINGS = (".avi", ".mpeg", ".mpg", ".ogg", ".ogv", ".ogx", ".vob", ".y4m", *BARE_ENDINGS)
 # FFmpeg writes only the times of decoding there, which are those of the frames unless the codec reorders them.
-_DECODING_TIMES, _DECODING_TIMES_ENDINGS = ("asf", "asf_stream"), (".asf", ".wmv")
+_DECODING_TIMES = ("asf", "asf_stream", "avi", "mxf", "mxf_opatom")
+_DECODING_TIMES_ENDINGS = (".asf", ".avi", ".mxf", ".wmv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
