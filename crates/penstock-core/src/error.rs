@@ -22,7 +22,7 @@ pub enum Error {
     /// The peer went away.
     Broken {
         /// The system's error number, usually `EPIPE` or `ECONNRESET`.
-        errno: Errno,
+        os_error: i32,
         /// Bytes that the reader had taken (pipes) or the kernel had accepted (all else).
         bytes_delivered: u64,
         /// Accepted bytes that will not arrive.
@@ -47,7 +47,7 @@ pub enum Error {
     /// Any other failure of the operating system.
     Io {
         /// The system's error number.
-        errno: Errno,
+        os_error: i32,
         /// Bytes that the kernel had accepted.
         bytes_delivered: u64,
         /// Accepted bytes that will not arrive.
@@ -56,7 +56,7 @@ pub enum Error {
     /// The system refused a thread, for lack of memory or by a limit.
     NoThread {
         /// The system's error number, usually `EAGAIN`.
-        errno: Errno,
+        os_error: i32,
         /// Bytes of the stream that the kernel had accepted; 0 without a stream.
         bytes_delivered: u64,
         /// Accepted bytes that will not arrive.
@@ -71,13 +71,24 @@ pub enum Error {
 }
 
 impl Error {
+    /// A failure of the system that concerns no stream, by its error number: [`Error::Io`] with nothing delivered or lost.
+    #[must_use]
+    pub fn from_raw_os_error(os_error: i32) -> Self {
+        Self::Io { os_error, bytes_delivered: 0, bytes_lost: 0 }
+    }
+
+    pub(crate) fn of_system(errno: Errno) -> Self {
+        Self::from_raw_os_error(errno.raw_os_error())
+    }
+
     /// A failure of the stream itself, classified by its error number.
     pub(crate) fn of_stream(errno: Errno, bytes_delivered: u64, bytes_lost: u64) -> Self {
+        let os_error = errno.raw_os_error();
         match errno {
             Errno::PIPE | Errno::CONNRESET | Errno::CONNABORTED | Errno::NOTCONN => {
-                Self::Broken { errno, bytes_delivered, bytes_lost }
+                Self::Broken { os_error, bytes_delivered, bytes_lost }
             }
-            _ => Self::Io { errno, bytes_delivered, bytes_lost },
+            _ => Self::Io { os_error, bytes_delivered, bytes_lost },
         }
     }
 
@@ -113,24 +124,20 @@ impl PartialEq for CustomError {
     }
 }
 
-impl From<Errno> for Error {
-    fn from(errno: Errno) -> Self {
-        Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 }
-    }
-}
-
 /// Keeps the error with its byte counts: `get_ref` and `downcast` return it. The kind is that of the error number.
 ///
 /// A failure of the system with nothing delivered or lost becomes the bare error number, for `raw_os_error`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match error {
-            Error::Broken { errno, bytes_delivered: 0, bytes_lost: 0 }
-            | Error::Io { errno, bytes_delivered: 0, bytes_lost: 0 }
-            | Error::NoThread { errno, bytes_delivered: 0, bytes_lost: 0 } => return errno.into(),
-            Error::Broken { errno, .. } | Error::Io { errno, .. } | Error::NoThread { errno, .. } => {
-                Self::from(errno).kind()
+            Error::Broken { os_error, bytes_delivered: 0, bytes_lost: 0 }
+            | Error::Io { os_error, bytes_delivered: 0, bytes_lost: 0 }
+            | Error::NoThread { os_error, bytes_delivered: 0, bytes_lost: 0 } => {
+                return Self::from_raw_os_error(os_error);
             }
+            Error::Broken { os_error, .. }
+            | Error::Io { os_error, .. }
+            | Error::NoThread { os_error, .. } => Self::from_raw_os_error(os_error).kind(),
             Error::Stalled { .. } => io::ErrorKind::TimedOut,
             Error::Truncated { .. } => io::ErrorKind::UnexpectedEof,
             Error::Unsuitable(_) => io::ErrorKind::InvalidInput,
@@ -159,12 +166,15 @@ impl fmt::Display for Error {
                 f,
                 "the stream ended inside a frame: {bytes_over} of {frame_bytes} bytes came after {frames} whole frames"
             ),
-            Self::Io { errno, bytes_delivered: 0, bytes_lost: 0 } => write!(f, "{errno}"),
-            Self::Io { errno, bytes_delivered, bytes_lost } => {
-                write!(f, "{errno}: {bytes_delivered} bytes delivered, {bytes_lost} lost")
+            Self::Io { os_error, bytes_delivered, bytes_lost } => {
+                io::Error::from_raw_os_error(*os_error).fmt(f)?;
+                match (bytes_delivered, bytes_lost) {
+                    (0, 0) => Ok(()),
+                    _ => write!(f, ": {bytes_delivered} bytes delivered, {bytes_lost} lost"),
+                }
             }
-            Self::NoThread { errno, bytes_delivered, bytes_lost } => {
-                write!(f, "no thread could be started: {errno}")?;
+            Self::NoThread { os_error, bytes_delivered, bytes_lost } => {
+                write!(f, "no thread could be started: {}", io::Error::from_raw_os_error(*os_error))?;
                 match bytes_lost {
                     0 => Ok(()),
                     _ => write!(f, ": {bytes_delivered} bytes delivered, {bytes_lost} lost"),
@@ -195,7 +205,8 @@ mod tests {
         let of = |bytes_delivered, bytes_lost| {
             [Errno::PIPE, Errno::NOSPC, Errno::AGAIN].into_iter().flat_map(move |errno| {
                 let stream = Error::of_stream(errno, bytes_delivered, bytes_lost);
-                [stream, Error::NoThread { errno, bytes_delivered, bytes_lost }].map(|error| (error, errno))
+                [stream, Error::NoThread { os_error: errno.raw_os_error(), bytes_delivered, bytes_lost }]
+                    .map(|error| (error, errno))
             })
         };
         for (error, errno) in of(0, 0) {

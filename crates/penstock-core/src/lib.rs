@@ -85,8 +85,6 @@ mod tee;
 mod writer;
 
 pub use error::{CustomError, Error};
-/// It is the type of `rustix` 1: a new major version of `rustix` here is one of this crate.
-pub use rustix::io::Errno;
 pub use sync::ticket::{CallbackId, Ticket};
 
 #[cfg(all(feature = "futures", not(loom)))]

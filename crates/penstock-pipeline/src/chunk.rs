@@ -6,9 +6,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 use penstock_core::{Buffer, Error};
+use rustix::io::Errno;
 
 /// A piece of data on its way through a pipeline. A clone shares the bytes. Their memory returns to the pipeline's pool
 /// when the last clone is dropped.
@@ -171,7 +170,10 @@ pub struct ChunkError {
 #[non_exhaustive]
 pub enum Cause {
     /// The system reported an error when its bytes were read or its memory was taken.
-    Io(Errno),
+    Io {
+        /// Its error number.
+        os_error: i32,
+    },
     /// Its bytes are invalid.
     Corrupt(Cow<'static, str>),
     /// Its bytes end too early.
@@ -193,9 +195,13 @@ impl Cause {
         Self::Failed(Arc::new(error))
     }
 
+    pub(super) fn of_system(errno: Errno) -> Self {
+        Self::Io { os_error: errno.raw_os_error() }
+    }
+
     pub(super) fn of_decoding(error: io::Error) -> Self {
-        match (error.kind(), Errno::from_io_error(&error)) {
-            (_, Some(errno)) => Self::Io(errno),
+        match (error.kind(), error.raw_os_error()) {
+            (_, Some(os_error)) => Self::Io { os_error },
             (io::ErrorKind::UnexpectedEof, _) => Self::Truncated,
             // Of `format_of` alone: what is decompressed is memory or `Pieces`, which fails with `Other`.
             (io::ErrorKind::Unsupported, _) => Self::failed(error),
@@ -209,16 +215,20 @@ impl Cause {
     }
 }
 
-impl From<Errno> for Cause {
-    fn from(errno: Errno) -> Self {
-        Self::Io(errno)
+/// A failure of the system that concerns no stream is [`Cause::Io`], any other error [`Cause::Failed`].
+impl From<Error> for Cause {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Io { os_error, bytes_delivered: 0, bytes_lost: 0 } => Self::Io { os_error },
+            error => Self::failed(error),
+        }
     }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(errno) => errno.fmt(f),
+            Self::Io { os_error } => io::Error::from_raw_os_error(*os_error).fmt(f),
             Self::Corrupt(why) => write!(f, "corrupt: {why}"),
             Self::Truncated => f.write_str("truncated"),
             Self::TooLarge { limit_bytes } => write!(f, "larger than {limit_bytes} bytes"),

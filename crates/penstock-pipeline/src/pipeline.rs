@@ -148,7 +148,7 @@ impl Pipeline {
     fn after_the_end(&self) -> Result<Option<Chunk>, Error> {
         match (self.is_closed(), self.graph.has_panicked()) {
             (true, _) => Err(Error::Closed),
-            (_, true) => Err(Errno::IO.into()),
+            (_, true) => Err(Error::from_raw_os_error(Errno::IO.raw_os_error())),
             _ => Ok(None),
         }
     }

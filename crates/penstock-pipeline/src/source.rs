@@ -257,14 +257,13 @@ fn open_file(path: &Path) -> Result<(ForkFd, Stat), Errno> {
 ///
 /// Does not map the file: if it were cut short meanwhile, that would kill the process (`SIGBUS`, mmap(2)).
 fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cause, u64)> {
-    let at_start = |errno: Errno| (Cause::Io(errno), 0);
-    let (file, stat) = open_file(path).map_err(at_start)?;
+    let (file, stat) = open_file(path).map_err(|errno| (Cause::of_system(errno), 0))?;
     let size = usize::try_from(stat.st_size).unwrap_or(0);
     if size > max_bytes {
         return Err((Cause::TooLarge { limit_bytes: max_bytes }, 0));
     }
     // One byte more, so that the read of the last byte also sees the end.
-    let mut buffer = pool.take(size + 1).map_err(at_start)?;
+    let mut buffer = pool.take(size + 1).map_err(|error| (error.into(), 0))?;
     let mut bytes = 0;
     loop {
         let space = &mut buffer.space_mut()[bytes..];
@@ -278,13 +277,13 @@ fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cau
                     break;
                 }
             }
-            Err(errno) => return Err((errno.into(), bytes as u64)),
+            Err(errno) => return Err((Cause::of_system(errno), bytes as u64)),
         }
         if bytes > max_bytes {
             return Err((Cause::TooLarge { limit_bytes: max_bytes }, 0));
         }
         if bytes == buffer.capacity() {
-            buffer = enlarged(&mut buffer, bytes, pool).map_err(|errno| (errno.into(), bytes as u64))?;
+            buffer = enlarged(&mut buffer, bytes, pool).map_err(|error| (error.into(), bytes as u64))?;
         }
     }
     buffer.set_len(bytes);
@@ -292,7 +291,7 @@ fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cau
 }
 
 /// Copies the first `bytes` bytes into a buffer of twice the size.
-fn enlarged(buffer: &mut Buffer, bytes: usize, pool: &Pool) -> Result<Buffer, Errno> {
+fn enlarged(buffer: &mut Buffer, bytes: usize, pool: &Pool) -> Result<Buffer, Error> {
     let mut larger = pool.take(bytes.saturating_mul(2))?;
     larger.space_mut()[..bytes].copy_from_slice(&buffer.space_mut()[..bytes]);
     Ok(larger)
@@ -305,7 +304,7 @@ fn read_file(port: &Port<'_>, path: &Path, piece_bytes: usize) {
         let _ = fadvise(file, 0, None, Advice::Sequential); // advice only
     }
     send_pieces(port, &name, |offset, _| {
-        let (file, _) = opened.as_ref().map_err(|errno| *errno)?;
+        let (file, _) = opened.as_ref().map_err(|errno| Cause::of_system(*errno))?;
         read_piece(file, offset, piece_bytes, &port.graph.pool)
     });
 }
@@ -315,7 +314,7 @@ fn read_file(port: &Port<'_>, path: &Path, piece_bytes: usize) {
 fn send_pieces(
     port: &Port<'_>,
     name: &Arc<OsStr>,
-    mut next: impl FnMut(u64, &mut u64) -> Result<Buffer, Errno>,
+    mut next: impl FnMut(u64, &mut u64) -> Result<Buffer, Cause>,
 ) {
     let mut offset = 0;
     for index in 0.. {
@@ -324,7 +323,7 @@ fn send_pieces(
         let item = match next(offset, &mut waited_ns) {
             Ok(piece) if piece.is_empty() => return,
             Ok(piece) => Ok(port.chunk(piece, name, offset, index, started_ns)),
-            Err(errno) => Err(port.fault(name, offset, index, errno.into())),
+            Err(cause) => Err(port.fault(name, offset, index, cause)),
         };
         let bytes = item.as_ref().map_or(0, |chunk| chunk.len() as u64);
         if !port.send(item, index, waited_ns, 0) || bytes == 0 {
@@ -335,7 +334,7 @@ fn send_pieces(
 }
 
 /// Reads the bytes at an offset; fewer than `piece_bytes` only at the end of the file.
-fn read_piece(file: &ForkFd, offset: u64, piece_bytes: usize, pool: &Pool) -> Result<Buffer, Errno> {
+fn read_piece(file: &ForkFd, offset: u64, piece_bytes: usize, pool: &Pool) -> Result<Buffer, Cause> {
     let mut piece = pool.take(piece_bytes)?;
     let mut bytes = 0;
     while bytes < piece_bytes {
@@ -343,7 +342,7 @@ fn read_piece(file: &ForkFd, offset: u64, piece_bytes: usize, pool: &Pool) -> Re
             Ok(0) => break,
             Ok(read) => bytes += read,
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(Cause::of_system(errno)),
         }
     }
     piece.set_len(bytes);
@@ -365,9 +364,9 @@ fn gather(
     piece_bytes: usize,
     failure: &mut Option<Errno>,
     waited_ns: &mut u64,
-) -> Result<Buffer, Errno> {
+) -> Result<Buffer, Cause> {
     if let Some(errno) = failure.take() {
-        return Err(errno);
+        return Err(Cause::of_system(errno));
     }
     let mut piece = graph.pool.take(piece_bytes)?;
     let mut bytes = 0;
@@ -381,7 +380,7 @@ fn gather(
                 *failure = Some(errno);
                 break;
             }
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(Cause::of_system(errno)),
         }
     }
     piece.set_len(bytes);

@@ -295,7 +295,7 @@ fn decompress(codec: Codec) -> Box<dyn Map> {
                 Err(Cause::of_decoding(error))
             }
             Err(Undecoded::TooLarge) => Err(Cause::TooLarge { limit_bytes }),
-            Err(Undecoded::NoMemory(errno)) => Err(errno.into()),
+            Err(Undecoded::NoMemory(error)) => Err(error.into()),
         }
     })
 }

@@ -103,7 +103,7 @@ impl Stream<'_> {
         self.members.input().waited_ns = 0;
         let (piece, end) = match self.port.graph.pool.take(piece_bytes) {
             Ok(buffer) => self.fill(buffer, piece_bytes),
-            Err(errno) => return self.fail(errno.into()),
+            Err(error) => return self.fail(error.into()),
         };
         if !piece.is_empty() && !self.pass_on(piece, started_ns) {
             return false;

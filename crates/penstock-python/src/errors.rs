@@ -1,6 +1,6 @@
 //! Errors of the core to exceptions of `penstock.errors`.
 
-use penstock_core::{Errno, Error};
+use penstock_core::Error;
 use penstock_pipeline::{Cause, ChunkError};
 use pyo3::exceptions::{PyBaseException, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -49,9 +49,9 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     }
     let errors = py.import("penstock.errors")?;
     let exception = match error {
-        Error::Broken { errno, bytes_delivered, bytes_lost } => errors
+        Error::Broken { os_error, bytes_delivered, bytes_lost } => errors
             .getattr("BrokenStreamError")?
-            .call1((errno.raw_os_error(), error.to_string(), bytes_delivered, bytes_lost))?,
+            .call1((os_error, error.to_string(), bytes_delivered, bytes_lost))?,
         Error::Stalled { waited, bytes_pending } => {
             errors.getattr("StalledError")?.call1((error.to_string(), waited.as_secs_f64(), bytes_pending))?
         }
@@ -59,13 +59,13 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             let raised = errors.getattr("TruncatedStreamError")?;
             raised.call1((error.to_string(), frames, frame_bytes, bytes_over))?
         }
-        Error::Io { errno, bytes_delivered, bytes_lost } => {
-            return os_error(py, *errno, *bytes_delivered, *bytes_lost);
+        Error::Io { os_error, bytes_delivered, bytes_lost } => {
+            return of_system(py, *os_error, *bytes_delivered, *bytes_lost);
         }
-        Error::NoThread { errno, bytes_delivered, bytes_lost } => {
+        Error::NoThread { os_error, bytes_delivered, bytes_lost } => {
             // Constructed without the number: for EAGAIN, Python would make it a `BlockingIOError`, and nothing here is non-blocking.
             let exception = py.get_type::<PyOSError>().call1((error.to_string(),))?;
-            exception.setattr("errno", errno.raw_os_error())?;
+            exception.setattr("errno", os_error)?;
             exception.setattr("strerror", error.to_string())?;
             if *bytes_lost > 0 {
                 add_byte_counts(&exception, *bytes_delivered, *bytes_lost)?;
@@ -80,19 +80,19 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
 
 /// The exception for a chunk that failed. An exception of the caller's own code becomes its cause.
 pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr> {
-    let (class, errno) = match &error.cause {
-        Cause::Io(errno) => ("ChunkReadError", Some(*errno)),
+    let (class, os_error) = match &error.cause {
+        Cause::Io { os_error } => ("ChunkReadError", Some(*os_error)),
         Cause::Corrupt(_) | Cause::Truncated | Cause::TooLarge { .. } => ("ChunkDataError", None),
         _ => ("PipelineError", None),
     };
     let place = (&*error.name, error.offset, error.index, &error.stage);
-    let why = match errno {
-        Some(errno) => strerror(py, errno)?.extract()?,
+    let why = match os_error {
+        Some(os_error) => strerror(py, os_error)?.extract()?,
         None => error.cause.to_string(),
     };
     let class = py.import("penstock.errors")?.getattr(class)?;
-    let raised = match errno {
-        Some(errno) => class.call1((errno.raw_os_error(), why, place.0, place.1, place.2, place.3))?,
+    let raised = match os_error {
+        Some(os_error) => class.call1((os_error, why, place.0, place.1, place.2, place.3))?,
         None => class.call1((why, place.0, place.1, place.2, place.3))?,
     };
     let raised = PyErr::from_value(raised);
@@ -105,8 +105,8 @@ pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr>
 }
 
 /// An `OSError`, in the subclass that Python has for the number. With the byte counts if a stream failed.
-fn os_error(py: Python<'_>, errno: Errno, delivered: u64, lost: u64) -> PyResult<PyErr> {
-    let exception = py.get_type::<PyOSError>().call1((errno.raw_os_error(), strerror(py, errno)?))?;
+fn of_system(py: Python<'_>, os_error: i32, delivered: u64, lost: u64) -> PyResult<PyErr> {
+    let exception = py.get_type::<PyOSError>().call1((os_error, strerror(py, os_error)?))?;
     if lost > 0 {
         add_byte_counts(&exception, delivered, lost)?;
     }
@@ -114,8 +114,8 @@ fn os_error(py: Python<'_>, errno: Errno, delivered: u64, lost: u64) -> PyResult
 }
 
 /// The system's text for a number, as Python's own exceptions have it.
-pub(crate) fn strerror(py: Python<'_>, errno: Errno) -> PyResult<Bound<'_, PyAny>> {
-    py.import("os")?.call_method1("strerror", (errno.raw_os_error(),))
+pub(crate) fn strerror(py: Python<'_>, os_error: i32) -> PyResult<Bound<'_, PyAny>> {
+    py.import("os")?.call_method1("strerror", (os_error,))
 }
 
 /// Sets the byte counts on an exception of any class, with a note about lost bytes unless it has counts.

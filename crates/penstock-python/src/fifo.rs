@@ -71,9 +71,9 @@ fn in_words(path: &Bound<'_, PyAny>, error: &Error) -> PyResult<PyErr> {
     let py = path.py();
     let errors = py.import("penstock.errors")?;
     let exception = match error {
-        Error::Io { errno, .. } => {
-            let text = errors::strerror(py, *errno)?;
-            py.get_type::<PyOSError>().call1((errno.raw_os_error(), text, path))?
+        Error::Io { os_error, .. } => {
+            let text = errors::strerror(py, *os_error)?;
+            py.get_type::<PyOSError>().call1((os_error, text, path))?
         }
         Error::Stalled { waited, .. } => {
             let seconds = waited.as_secs_f64();

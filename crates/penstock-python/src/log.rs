@@ -40,7 +40,7 @@ pub(crate) fn smaller_pipe(
 /// A relay that has ended: a method that fell back, or a stall.
 pub(crate) fn relay_ended(py: Python<'_>, outcome: Result<&Relayed, &RelayError>) -> PyResult<()> {
     match outcome {
-        Ok(relayed) if matches!(relayed.reason, MethodReason::Refused(_)) => {
+        Ok(relayed) if matches!(relayed.reason, MethodReason::Refused { .. }) => {
             let (method, reason) = (relayed.method.name(), relayed.reason);
             log(py, "info", format!("a relay fell back to the method {method}: {reason}"))
         }

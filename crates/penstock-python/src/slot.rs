@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::time::Instant;
 
 use penstock_core::engine::Stopwatch;
-use penstock_core::{Buffer, Errno, Pool, Transform};
+use penstock_core::{Buffer, Error, Pool, Transform};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -109,8 +109,8 @@ fn gather(py: Python<'_>, borrowed: &BorrowedBuffer<'_>, output: &mut [u8]) {
     py.detach(|| unsafe { array.gather(output) });
 }
 
-fn no_memory(errno: Errno) -> PyErr {
-    PyMemoryError::new_err(errno.to_string())
+fn no_memory(error: Error) -> PyErr {
+    PyMemoryError::new_err(error.to_string())
 }
 
 /// A writable buffer from a pool. Its memory is recycled once the last view of it is gone, including a writer's.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
+use crate::error::Error;
 use crate::memory::region::Region;
 use crate::sync::generation::fork_generation;
 use crate::sync::lock;
@@ -61,8 +62,13 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, as mmap(2) says.
-    pub fn take(&self, bytes: usize) -> Result<Buffer, Errno> {
+    /// [`Error::Io`]: `ENOMEM`, as mmap(2) says.
+    pub fn take(&self, bytes: usize) -> Result<Buffer, Error> {
+        self.buffer(bytes).map_err(Error::of_system)
+    }
+
+    /// The same, for code that goes on with the error number.
+    pub(crate) fn buffer(&self, bytes: usize) -> Result<Buffer, Errno> {
         let class = class_of(bytes, page_bytes());
         let pages = match self.0.reuse(class) {
             Some(pages) => pages,
@@ -272,7 +278,7 @@ mod tests {
     fn what_no_address_space_holds_is_refused() {
         let (pool, most) = (Pool::new(0), isize::MAX as usize);
         for bytes in [1 << 60, most - 1, most, most + 1, usize::MAX - 4095, usize::MAX - 1, usize::MAX] {
-            assert_eq!(pool.take(bytes).unwrap_err(), Errno::NOMEM, "{bytes} bytes");
+            assert_eq!(pool.buffer(bytes).unwrap_err(), Errno::NOMEM, "{bytes} bytes");
         }
     }
 

@@ -36,10 +36,10 @@ impl Pipe {
     ///
     /// The process or the system has no descriptors left.
     pub fn new(capacity_bytes: Option<usize>) -> Result<Self, Error> {
-        let [reader, writer] = pipe::make()?;
+        let [reader, writer] = pipe::make().map_err(Error::of_system)?;
         let pipe = Self { reader: reader.into(), writer: writer.into() };
         if let Some(bytes) = capacity_bytes {
-            let (id, _) = fd::identify(pipe.writer.as_fd())?;
+            let (id, _) = fd::identify(pipe.writer.as_fd()).map_err(Error::of_system)?;
             budget::set(pipe.writer.as_fd(), id, bytes);
         }
         Ok(pipe)

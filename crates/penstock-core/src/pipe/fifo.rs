@@ -88,7 +88,7 @@ impl Fifo {
     ///
     /// What the system reports, usually `EEXIST`.
     pub fn create(path: impl AsRef<Path>, permissions: u32) -> Result<(), Error> {
-        Ok(mkfifoat(CWD, path.as_ref(), Mode::from_raw_mode(permissions))?)
+        mkfifoat(CWD, path.as_ref(), Mode::from_raw_mode(permissions)).map_err(Error::of_system)
     }
 
     /// Finds the FIFO at that path. Opens neither of its sides.
@@ -98,15 +98,16 @@ impl Fifo {
     /// [`Error::Unsuitable`] for anything but a FIFO, or what the system reports.
     pub fn at(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let found = retry_on_intr(|| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()))?;
-        let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
+        let found = retry_on_intr(|| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()))
+            .map_err(Error::of_system)?;
+        let kind = FileType::from_raw_mode(fstat(&found).map_err(Error::of_system)?.st_mode);
         if kind != FileType::Fifo {
             let why = format!("{} is {}, not a FIFO", path.display(), name_of(kind));
             return Err(Error::Unsuitable(why.into()));
         }
         // A child forked before this has a copy, which opens no side and so keeps nobody from an end of file. The other
         // order would delay every fork while a slow file system looks the path up.
-        let fd = ForkFd::make(|| Ok(found))?;
+        let fd = ForkFd::make(|| Ok(found)).map_err(Error::of_system)?;
         Ok(Self(Arc::new(FoundFifo { fd, path: path.into() })))
     }
 
@@ -170,7 +171,8 @@ impl Fifo {
     /// Opens without waiting: `ENXIO` for writing while there is no reader.
     fn open(&self, access: Access) -> Result<ForkFd, Error> {
         self.check_own()?;
-        Ok(ForkFd::make(|| self.0.open(access.flags() | OFlags::CLOEXEC | OFlags::NONBLOCK))?)
+        ForkFd::make(|| self.0.open(access.flags() | OFlags::CLOEXEC | OFlags::NONBLOCK))
+            .map_err(Error::of_system)
     }
 
     fn check_own(&self) -> Result<(), Error> {
@@ -263,7 +265,7 @@ impl Opening {
             Access::Read => self.look_for_a_writer(),
             Access::Both => self.fifo.open(Access::Both).map(Some),
             Access::Write => match self.fifo.open(Access::Write) {
-                Err(Error::Io { errno: Errno::NXIO, .. }) => Ok(None),
+                Err(Error::Io { os_error: libc::ENXIO, .. }) => Ok(None),
                 opened => opened.map(Some),
             },
         }
@@ -318,7 +320,7 @@ struct WaitingReader {
 impl WaitingReader {
     fn open(fifo: &Fifo) -> Result<Self, Error> {
         let end = fifo.open(Access::Read)?;
-        Ok(Self { end, scratch: ForkFd::make_all(pipe::make)? })
+        Ok(Self { end, scratch: ForkFd::make_all(pipe::make).map_err(Error::of_system)? })
     }
 
     /// Whether there is a writer or its bytes, or one has come and gone.
@@ -327,7 +329,7 @@ impl WaitingReader {
             // POLLHUP means a writer that came after our opening, and went.
             Ok(0) => Ok(fd::ready(self.end.as_fd(), PollFlags::IN).contains(PollFlags::HUP)),
             Ok(_) | Err(Errno::AGAIN) => Ok(true), // with bytes to read; or with a writer that is silent so far
-            Err(errno) => Err(errno.into()),
+            Err(errno) => Err(Error::of_system(errno)),
         }
     }
 }

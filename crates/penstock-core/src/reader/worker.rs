@@ -67,7 +67,7 @@ struct Ending(Arc<FrameQueue<Frame>>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.end(Err(Errno::IO.into()));
+        self.0.end(Err(Error::of_system(Errno::IO)));
     }
 }
 
@@ -91,7 +91,7 @@ impl ReaderWorker {
                 return Err(Error::Closed);
             }
             let mut slot = self.pool.take(self.frame_bytes)?;
-            match self.fill_frame(&mut slot, control)? {
+            match self.fill_frame(&mut slot, control).map_err(Error::of_system)? {
                 Filled::Whole => {
                     self.meter.frames_read.add(1);
                     drop(self.queue.put(Frame::new(slot, index)));

@@ -95,10 +95,11 @@ impl Relay {
     ) -> std::result::Result<Self, RelayError> {
         let build = || {
             let [mut src, mut dst] =
-                ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))?;
+                ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))
+                    .map_err(Error::of_system)?;
             let transfer = Transfer::plan(src.as_fd(), dst.as_fd(), options)?;
             if transfer.relayed().method == Method::ReadWrite && transfer.kinds()[1] == Kind::Pipe {
-                dst = ForkFd::of_destination(dst.as_fd(), Kind::Pipe)?;
+                dst = ForkFd::of_destination(dst.as_fd(), Kind::Pipe).map_err(Error::of_system)?;
             }
             for (fd, kind) in [&mut src, &mut dst].into_iter().zip(transfer.kinds()) {
                 fd.note_kind(kind);

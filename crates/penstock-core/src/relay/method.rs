@@ -95,6 +95,9 @@ pub(super) fn choose(
         (Kind::Pipe, _) | (_, Kind::Pipe) => Ok((Mover::Splice, MethodReason::APipe)),
         (Kind::File, Kind::File) => Ok((Mover::CopyFileRange, MethodReason::BothAreFiles)),
         (Kind::File, _) => Ok((Mover::SendFile, MethodReason::SourceIsFile)),
-        _ => Ok((Mover::Through(splice::InnerPipe::make()?), MethodReason::NeitherIsPipe)),
+        _ => {
+            let inner = splice::InnerPipe::make().map_err(Error::of_system)?;
+            Ok((Mover::Through(inner), MethodReason::NeitherIsPipe))
+        }
     }
 }

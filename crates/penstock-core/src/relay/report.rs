@@ -4,8 +4,6 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use rustix::io::Errno;
-
 use crate::error::Error;
 
 /// What a relay is asked for. The default is everything up to the end of the source, from its position, for as long as it
@@ -87,8 +85,11 @@ pub enum MethodReason {
     KeepsMessages,
     /// The destination is a socket into which the kernel would splice no piece without waiting in its middle.
     WouldWait,
-    /// The system refused the better methods, the last with this error.
-    Refused(Errno),
+    /// The system refused the better methods.
+    Refused {
+        /// Its error number, for the last of them.
+        os_error: i32,
+    },
     /// copy_file_range(2) saw no bytes where a read(2) may see some, as in /proc.
     NothingToCopy,
 }
@@ -104,7 +105,10 @@ impl fmt::Display for MethodReason {
             Self::Appends => "the destination is in append mode, to which the system does not splice",
             Self::KeepsMessages => "one end keeps messages apart",
             Self::WouldWait => "the destination's send buffer is too small to be spliced to",
-            Self::Refused(errno) => return write!(f, "the system refused the better methods: {errno}"),
+            Self::Refused { os_error } => {
+                let why = io::Error::from_raw_os_error(*os_error);
+                return write!(f, "the system refused the better methods: {why}");
+            }
             Self::NothingToCopy => "the file reports a size of 0, but may contain bytes, as in /proc",
         })
     }

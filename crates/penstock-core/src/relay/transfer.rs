@@ -113,9 +113,9 @@ impl Transfer {
         options: &RelayOptions,
     ) -> std::result::Result<Self, Error> {
         let (src_flags, dst_flags) = (fd::check_readable(src)?, fd::check_writable(dst)?);
-        let (src_stat, dst_stat) = (fstat(src)?, fstat(dst)?);
-        let kind = fd::kind_of(src, src_flags, &src_stat)?;
-        let destination = fd::kind_of(dst, dst_flags, &dst_stat)?;
+        let of = |fd, flags| fstat(fd).and_then(|stat| Ok((fd::kind_of(fd, flags, &stat)?, stat)));
+        let (kind, src_stat) = of(src, src_flags).map_err(Error::of_system)?;
+        let (destination, dst_stat) = of(dst, dst_flags).map_err(Error::of_system)?;
         let source = Source::begin(src, kind, options.offset)?;
         let ends = &Ends { src, dst, destination };
         check_different(ends, &source, options.count, (&src_stat, &dst_stat))?;
@@ -219,7 +219,7 @@ impl Transfer {
                 },
                 Err(Errno::INTR) => return None,
                 Err(errno) if self.ahead.held_bytes() == 0 && self.mover.is_refused(errno) => {
-                    self.fall_back(MethodReason::Refused(errno));
+                    self.fall_back(MethodReason::Refused { os_error: errno.raw_os_error() });
                 }
                 Err(errno) => return Some(Err(self.failed(ends, errno))),
             }
@@ -386,7 +386,7 @@ impl Transfer {
         let unread = if is_lost { pipe::unread_bytes(ends.dst).unwrap_or(0).min(self.moved) } else { 0 };
         let (bytes_delivered, bytes_lost) = (self.moved - unread, unread + self.unreturnable_bytes());
         if self.is_of_source(ends, errno) {
-            return Error::Io { errno, bytes_delivered, bytes_lost };
+            return Error::Io { os_error: errno.raw_os_error(), bytes_delivered, bytes_lost };
         }
         Error::of_stream(errno, bytes_delivered, bytes_lost)
     }

@@ -34,8 +34,9 @@ impl PollSource {
     /// reports.
     pub fn open(ahead: Vec<u8>, fd: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
         let flags = fd::check_readable(fd)?;
-        let kind = fd::kind_of(fd, flags, &fstat(fd)?)?;
-        Ok(Self { fd: ForkFd::make(|| fd::duplicate(fd))?, ahead: RefCell::new(ahead.into()), kind })
+        let kind = fstat(fd).and_then(|stat| fd::kind_of(fd, flags, &stat)).map_err(Error::of_system)?;
+        let fd = ForkFd::make(|| fd::duplicate(fd)).map_err(Error::of_system)?;
+        Ok(Self { fd, ahead: RefCell::new(ahead.into()), kind })
     }
 
     /// Refuses what keeps messages apart: of one that is read with less room than it has bytes, the rest is lost.

@@ -4,8 +4,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
-use rustix::io::Errno;
-
 use crate::error::Error;
 use crate::runtime::fork::STARTING;
 use crate::sync::lock;
@@ -26,7 +24,10 @@ pub enum Signals {
 #[non_exhaustive]
 pub enum Fault {
     /// The system refused a thread.
-    NotStarted(Errno),
+    NotStarted {
+        /// Its error number.
+        os_error: i32,
+    },
     /// It panicked: a defect of ours, or of a caller's code.
     Panicked,
 }
@@ -35,8 +36,8 @@ impl Fault {
     /// The fault as a stream's failure, with the bytes delivered and lost.
     pub(crate) fn of_stream(self, bytes_delivered: u64, bytes_lost: u64) -> Error {
         match self {
-            Self::NotStarted(errno) => Error::NoThread { errno, bytes_delivered, bytes_lost },
-            Self::Panicked => Error::Io { errno: Errno::IO, bytes_delivered, bytes_lost },
+            Self::NotStarted { os_error } => Error::NoThread { os_error, bytes_delivered, bytes_lost },
+            Self::Panicked => Error::Io { os_error: libc::EIO, bytes_delivered, bytes_lost },
         }
     }
 }
@@ -69,7 +70,7 @@ pub fn spawn<T: Send + 'static>(
     let starting = lock(&STARTING);
     let spawned = Builder::new().name("penstock".into()).spawn(begin);
     drop(starting);
-    spawned.map_err(|error| Fault::NotStarted(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)))
+    spawned.map_err(|error| Fault::NotStarted { os_error: error.raw_os_error().unwrap_or(libc::EAGAIN) })
 }
 
 /// Runs `work` and catches a panic, so that waiting threads can be told.

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Result;
 
+use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
 
 /// Wakes a thread that waits in poll(2).
@@ -17,8 +17,10 @@ impl Waker {
     /// # Errors
     ///
     /// The process or the system has no descriptors left.
-    pub fn new() -> Result<Self> {
-        ForkFd::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)).map(Self)
+    pub fn new() -> Result<Self, Error> {
+        ForkFd::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))
+            .map(Self)
+            .map_err(Error::of_system)
     }
 
     /// Whether it was made before a fork, by the parent.

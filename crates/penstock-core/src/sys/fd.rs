@@ -11,6 +11,7 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::{RecvFlags, SocketType, recv};
 
 use super::faults::{Call, pass};
+use crate::error::Error;
 use crate::sys::span::Span;
 
 /// Identifies what a descriptor leads to: equal for all descriptors of one pipe, FIFO, socket or file.
@@ -114,20 +115,20 @@ fn lingers(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// The flags of a descriptor that is open for writing; `EBADF` for another, as write(2) would report.
-pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<OFlags> {
+pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> std::result::Result<OFlags, Error> {
     check_open_for(fd, OFlags::WRONLY)
 }
 
 /// The flags of a descriptor that is open for reading; `EBADF` for another, as read(2) would report.
-pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> Result<OFlags> {
+pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> std::result::Result<OFlags, Error> {
     check_open_for(fd, OFlags::RDONLY)
 }
 
-fn check_open_for(fd: BorrowedFd<'_>, access: OFlags) -> Result<OFlags> {
-    let flags = fcntl_getfl(fd)?;
+fn check_open_for(fd: BorrowedFd<'_>, access: OFlags) -> std::result::Result<OFlags, Error> {
+    let flags = fcntl_getfl(fd).map_err(Error::of_system)?;
     let mode = flags & OFlags::RWMODE;
     let is_open = (mode == access || mode == OFlags::RDWR) && !flags.contains(OFlags::PATH);
-    if is_open { Ok(flags) } else { Err(Errno::BADF) }
+    if is_open { Ok(flags) } else { Err(Error::of_system(Errno::BADF)) }
 }
 
 /// Whether the file is in append mode.

@@ -52,7 +52,7 @@ impl Branch {
         policy: TeePolicy,
     ) -> std::result::Result<(Self, TeeOutlet), Error> {
         let number = dst.as_raw_fd();
-        let dst = ForkFd::make(|| fd::duplicate(dst))?;
+        let dst = ForkFd::make(|| fd::duplicate(dst)).map_err(Error::of_system)?;
         let inner = if kind == Kind::Pipe { None } else { Some(Inner::open(dst.as_fd())?) };
         let report = Live::new(OutletReport {
             through: inner.as_ref().map(|inner| inner.transfer.relayed()),
@@ -115,7 +115,7 @@ impl Branch {
     }
 
     pub(super) fn note(&mut self, bytes: usize, refused: Option<Errno>) {
-        self.outlet.0.report.change(|report| report.refused = refused);
+        self.outlet.0.report.change(|report| report.refused = refused.map(Errno::raw_os_error));
         self.taken += bytes as u64;
         self.idle = None;
         self.publish();
@@ -179,7 +179,8 @@ impl Branch {
 
 impl Inner {
     pub(super) fn open(dst: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
-        let PrivatePipe { reader, writer, reservation, .. } = PrivatePipe::of_size(WANTED_BYTES)?;
+        let PrivatePipe { reader, writer, reservation, .. } =
+            PrivatePipe::of_size(WANTED_BYTES).map_err(Error::of_system)?;
         let transfer = Transfer::plan(reader.as_fd(), dst, &RelayOptions::default())?;
         Ok(Self { reader, writer: Some(writer), transfer, _reservation: reservation })
     }

@@ -51,13 +51,14 @@ struct Filler {
 
 impl Front {
     pub(super) fn open(src: BorrowedFd<'_>, kind: Kind) -> std::result::Result<Self, Error> {
-        let own = ForkFd::make(|| fd::duplicate(src))?;
+        let own = ForkFd::make(|| fd::duplicate(src)).map_err(Error::of_system)?;
         let open_null = || rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-        let null = ForkFd::make(open_null)?;
+        let null = ForkFd::make(open_null).map_err(Error::of_system)?;
         let (reader, filler, src, reservation) = if kind == Kind::Pipe {
             (own, None, None, None)
         } else {
-            let PrivatePipe { reader, writer, reservation, .. } = PrivatePipe::of_size(WANTED_BYTES)?;
+            let PrivatePipe { reader, writer, reservation, .. } =
+                PrivatePipe::of_size(WANTED_BYTES).map_err(Error::of_system)?;
             let transfer = Transfer::plan(own.as_fd(), writer.as_fd(), &RelayOptions::default())?;
             (reader, Some(Filler { writer, transfer }), Some(own), reservation)
         };

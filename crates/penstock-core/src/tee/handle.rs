@@ -67,7 +67,7 @@ impl Tee {
     /// The source cannot be read, or the system refuses a pipe.
     pub fn new(src: impl AsFd, policy: Option<ThreadPolicy>) -> std::result::Result<Self, Error> {
         fd::check_readable(src.as_fd())?;
-        let (source, kind) = fd::identify(src.as_fd())?;
+        let (source, kind) = fd::identify(src.as_fd()).map_err(Error::of_system)?;
         let front = Front::open(src.as_fd(), kind)?;
         let control = task::control(AtExit::Drain)?;
         Ok(Self {
@@ -93,7 +93,7 @@ impl Tee {
     pub fn add(&self, dst: impl AsFd, policy: TeePolicy) -> std::result::Result<TeeOutlet, Error> {
         let dst = dst.as_fd();
         fd::check_writable(dst)?;
-        let (id, kind) = fd::identify(dst)?;
+        let (id, kind) = fd::identify(dst).map_err(Error::of_system)?;
         if id == self.shared.source && kind != Kind::Other && kind != Kind::StreamSocket {
             return Err(Error::Unsuitable("the destination is the source".into()));
         }

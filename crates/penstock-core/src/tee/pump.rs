@@ -169,7 +169,9 @@ impl<'a> Pump<'a> {
                 Advance::Failed(failure) => {
                     let branch = self.branches.remove(index);
                     match failure.error {
-                        Error::Broken { errno, .. } | Error::Io { errno, .. } => branch.fail(errno),
+                        Error::Broken { os_error, .. } | Error::Io { os_error, .. } => {
+                            branch.fail(Errno::from_raw_os_error(os_error));
+                        }
                         error => branch.end(TeeEnd::Failed, Some(error)),
                     }
                     progress = true;
@@ -264,13 +266,13 @@ impl<'a> Pump<'a> {
         let progress = left > 0;
         while left > 0 {
             match self.front.discard(left as usize) {
-                Ok(0) => return Err(Errno::IO.into()), // it was there a moment ago, and nobody else reads it
+                Ok(0) => return Err(Error::of_system(Errno::IO)), // it was there a moment ago, and nobody else reads it
                 Ok(taken) => {
                     left -= taken as u64;
                     self.forget_front(taken as u64);
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+                Err(errno) => return Err(Error::of_system(errno)),
             }
         }
         Ok(progress)

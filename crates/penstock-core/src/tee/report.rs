@@ -1,6 +1,7 @@
 //! The options of a tee's destinations, and their reports.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -69,8 +70,8 @@ pub struct OutletReport {
     pub bytes_lost: u64,
     /// How bytes leave for a destination that is no pipe; none for a pipe.
     pub through: Option<Relayed>,
-    /// The error by which the system refused tee(2), where bytes are read and written instead.
-    pub refused: Option<Errno>,
+    /// The error number by which the system refused tee(2), where bytes are read and written instead.
+    pub refused: Option<i32>,
     /// Why it ended; none while it runs.
     pub end: Option<TeeEnd>,
     /// Its failure.
@@ -103,7 +104,7 @@ impl OutletReport {
     #[must_use]
     pub fn reason(&self) -> OutletReason {
         match (self.refused, self.through.map(|through| through.reason)) {
-            (Some(errno), _) => OutletReason::TeeRefused(errno),
+            (Some(os_error), _) => OutletReason::TeeRefused { os_error },
             (None, None) => OutletReason::APipe,
             (None, Some(MethodReason::APipe)) => OutletReason::NotAPipe,
             (None, Some(through)) => OutletReason::Through(through),
@@ -121,8 +122,11 @@ pub enum OutletReason {
     NotAPipe,
     /// The same, and why bytes leave that pipe as they do.
     Through(MethodReason),
-    /// The system refused tee(2) with this error.
-    TeeRefused(Errno),
+    /// The system refused tee(2).
+    TeeRefused {
+        /// Its error number.
+        os_error: i32,
+    },
 }
 
 impl fmt::Display for OutletReason {
@@ -131,7 +135,9 @@ impl fmt::Display for OutletReason {
             Self::APipe => f.write_str("the destination is a pipe"),
             Self::NotAPipe => f.write_str("the destination is no pipe"),
             Self::Through(reason) => reason.fmt(f),
-            Self::TeeRefused(errno) => write!(f, "the system refused tee(2): {errno}"),
+            Self::TeeRefused { os_error } => {
+                write!(f, "the system refused tee(2): {}", io::Error::from_raw_os_error(*os_error))
+            }
         }
     }
 }

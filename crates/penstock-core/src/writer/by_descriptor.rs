@@ -59,9 +59,11 @@ impl Target {
     pub fn open(fd: impl AsFd) -> Result<Self, Error> {
         let fd = fd.as_fd();
         fd::check_writable(fd)?;
-        let (stream, is_first) = Stream::by_descriptor(fd)?;
+        let (stream, is_first) = Stream::by_descriptor(fd).map_err(Error::of_system)?;
         let kind = stream.kind;
-        let destination = stream.share(|| ForkFd::of_destination(fd, kind).map(Destination::new))?;
+        let destination = stream
+            .share(|| ForkFd::of_destination(fd, kind).map(Destination::new))
+            .map_err(Error::of_system)?;
         if is_first {
             stream.queue.expect_more();
             if kind == Kind::Pipe {

@@ -150,8 +150,8 @@ impl Writer {
             ("queue_items", options.queue_items),
             ("capacity_bytes", options.capacity_bytes),
         ])?;
-        let stream = Stream::of(fd)?;
-        let own = ForkFd::of_destination(fd, stream.kind)?;
+        let stream = Stream::of(fd).map_err(Error::of_system)?;
+        let own = ForkFd::of_destination(fd, stream.kind).map_err(Error::of_system)?;
         if stream.kind == Kind::Pipe {
             match options.capacity_bytes {
                 Some(bytes) => budget::set(own.as_fd(), stream.id, bytes),

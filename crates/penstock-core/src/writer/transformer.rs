@@ -65,7 +65,7 @@ impl Transformer {
 
     fn begin(&mut self, number: u64, transform: &Arc<dyn Transform>) -> Result<Output> {
         let bytes = transform.output_bytes();
-        let buffer = self.pool_for(bytes).take(bytes)?;
+        let buffer = self.pool_for(bytes).buffer(bytes)?;
         Ok(Output { number, transform: Arc::clone(transform), buffer, next_step: 0 })
     }
 

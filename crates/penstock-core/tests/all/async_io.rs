@@ -9,9 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
 
 use crate::common::pattern;
-use penstock_core::{
-    ByteReader, ByteWriter, Errno, Error, Mode, Reader, ReaderOptions, Writer, WriterOptions,
-};
+use penstock_core::{ByteReader, ByteWriter, Error, Mode, Reader, ReaderOptions, Writer, WriterOptions};
 
 fn run<F: Future>(work: F) -> F::Output {
     Builder::new_current_thread().build().unwrap().block_on(work)
@@ -103,7 +101,7 @@ fn a_failure_comes_with_its_counts() {
         io::Read::read_exact(&mut source, &mut [0; 1000]).unwrap();
         drop(source);
         let error: io::Error = output.flush().await.unwrap_err();
-        let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 1000, bytes_lost: 9000 };
+        let failure = Error::Broken { os_error: libc::EPIPE, bytes_delivered: 1000, bytes_lost: 9000 };
         assert_eq!(error.downcast::<Error>().unwrap(), failure);
         output.get_ref().abort();
         let error = output.write_all(&[2]).await.unwrap_err();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_core::{Access, Errno, Error, Fifo, FifoTicket};
+use penstock_core::{Access, Error, Fifo, FifoTicket};
 
 use crate::common::in_own_process;
 
@@ -47,7 +47,7 @@ fn has_reader(path: &Path) -> bool {
     match OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Ok(_) => true,
         Err(error) => {
-            assert_eq!(Errno::from_io_error(&error), Some(Errno::NXIO));
+            assert_eq!(error.raw_os_error(), Some(libc::ENXIO));
             false
         }
     }
@@ -106,12 +106,12 @@ fn what_is_no_fifo_is_named() {
         let expected = format!("{} is {what}, not a FIFO", path.display());
         assert_eq!(Fifo::at(path).unwrap_err(), Error::Unsuitable(expected.into()));
     }
-    let errno = |error| match error {
-        Error::Io { errno, .. } => errno,
+    let os_error = |error| match error {
+        Error::Io { os_error, .. } => os_error,
         other => panic!("{other:?}"),
     };
-    assert_eq!(errno(Fifo::at(at("nothing")).unwrap_err()), Errno::NOENT);
-    assert_eq!(errno(Fifo::create(at("file"), 0o600).unwrap_err()), Errno::EXIST);
+    assert_eq!(os_error(Fifo::at(at("nothing")).unwrap_err()), libc::ENOENT);
+    assert_eq!(os_error(Fifo::create(at("file"), 0o600).unwrap_err()), libc::EEXIST);
 }
 
 #[test]

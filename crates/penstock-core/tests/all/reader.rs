@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{pattern, unnamed_file};
-use penstock_core::{ByteReader, Errno, Error, Reader, ReaderOptions, ThreadPolicy, Transform};
+use penstock_core::{ByteReader, Error, Reader, ReaderOptions, ThreadPolicy, Transform};
 use penstock_cpu::Priority;
 
 const A_MOMENT: Duration = Duration::from_millis(50);
@@ -134,9 +134,12 @@ fn what_cannot_be_read_is_refused_at_the_call() {
     let (pipe, writer) = pipe().unwrap();
     let refused = |fd: &dyn AsFd, options: &ReaderOptions| Reader::new(fd.as_fd(), options).unwrap_err();
     let usual = ReaderOptions::new(8);
-    assert_eq!(refused(&writer, &usual), Error::from(Errno::BADF));
-    assert_eq!(refused(&File::open("/").unwrap(), &usual), Error::from(Errno::ISDIR));
-    assert_eq!(refused(&pipe, &ReaderOptions::new(isize::MAX as usize)), Error::from(Errno::NOMEM));
+    assert_eq!(refused(&writer, &usual), Error::from_raw_os_error(libc::EBADF));
+    assert_eq!(refused(&File::open("/").unwrap(), &usual), Error::from_raw_os_error(libc::EISDIR));
+    assert_eq!(
+        refused(&pipe, &ReaderOptions::new(isize::MAX as usize)),
+        Error::from_raw_os_error(libc::ENOMEM)
+    );
     let (messages, _other) = std::os::unix::net::UnixDatagram::pair().unwrap();
     for error in [
         refused(&messages, &usual),
@@ -164,8 +167,8 @@ fn a_reset_gives_whole_frames_first() {
     assert!(eventually(|| rustix::io::ioctl_fionread(&theirs).unwrap() == 6));
     drop(theirs);
     let (got, end) = read_all(&reader);
-    assert_eq!((got, end), (vec![7; 20], Err(Error::from(Errno::CONNRESET))));
-    assert_eq!(reader.read(None).unwrap_err(), Error::from(Errno::CONNRESET), "the same again");
+    assert_eq!((got, end), (vec![7; 20], Err(Error::from_raw_os_error(libc::ECONNRESET))));
+    assert_eq!(reader.read(None).unwrap_err(), Error::from_raw_os_error(libc::ECONNRESET), "the same again");
 }
 
 #[test]
@@ -426,7 +429,7 @@ fn a_transform_that_panics_ends_the_stream_with_an_error() {
     let (pipe, mut writer) = pipe().unwrap();
     let reader = Reader::new(&pipe, &options).unwrap();
     writer.write_all(&[1; 100]).unwrap();
-    assert_eq!(read_all(&reader), (vec![2; 10], Err(Error::from(Errno::IO))));
+    assert_eq!(read_all(&reader), (vec![2; 10], Err(Error::from_raw_os_error(libc::EIO))));
     drop(pipe);
     assert!(writer.write_all(b"nobody").is_err(), "its descriptor is closed");
 }

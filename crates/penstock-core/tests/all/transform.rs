@@ -8,9 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{Temper, drain, pattern};
-use penstock_core::{
-    ByteWriter, Errno, Error, Mode, ReaderKind, Transform, Transport, Writer, WriterOptions,
-};
+use penstock_core::{ByteWriter, Error, Mode, ReaderKind, Transform, Transport, Writer, WriterOptions};
 
 /// Every byte of two becomes one: their sum. In steps of 1,000 bytes of output.
 #[derive(Debug)]
@@ -256,7 +254,7 @@ fn a_transform_that_panics_leaves_pages_in_the_pipe_to_their_reader() {
         source.read_exact(&mut got).unwrap();
         assert!(frame.starts_with(&got));
         let bytes_lost = frame_bytes as u64 + 10 - delivered;
-        let failure = Error::Io { errno: Errno::IO, bytes_delivered: delivered, bytes_lost };
+        let failure = Error::Io { os_error: libc::EIO, bytes_delivered: delivered, bytes_lost };
         assert_eq!(failed.wait(), Err(failure.clone()));
         let is_whole = delivered == frame_bytes as u64;
         assert_eq!(ticket.wait(), if is_whole { Ok(()) } else { Err(failure) });
@@ -271,6 +269,6 @@ fn a_transform_that_panics_counts_what_a_reader_that_is_gone_has_not_read() {
     let panics = Writer::new(&pipe, &WriterOptions::default().transform(Arc::new(Panics))).unwrap();
     writer.write(vec![1; 1000], None).unwrap().wait().unwrap();
     drop(source);
-    let failure = Error::Io { errno: Errno::IO, bytes_delivered: 0, bytes_lost: 1010 };
+    let failure = Error::Io { os_error: libc::EIO, bytes_delivered: 0, bytes_lost: 1010 };
     assert_eq!(panics.write(vec![0; 10], None).unwrap().wait(), Err(failure));
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::common::{Temper, drain, in_own_process, packet_pipe, pattern};
 use penstock_core::{
-    ByteWriter, Errno, Error, Mode, ReaderKind, Reason, Region, Rejected, ThreadPolicy, Ticket, Transport,
-    Writer, WriterOptions, process,
+    ByteWriter, Error, Mode, ReaderKind, Reason, Region, Rejected, ThreadPolicy, Ticket, Transport, Writer,
+    WriterOptions, process,
 };
 
 const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy];
@@ -144,7 +144,7 @@ fn zero_copy_into_a_pipe_whose_reader_goes_counts_what_it_had_read() {
     let ticket = writer.write(vec![1; 300_000], None).unwrap();
     read_exactly(&mut reader, 100_000);
     drop(reader);
-    let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 100_000, bytes_lost: 200_000 };
+    let failure = Error::Broken { os_error: libc::EPIPE, bytes_delivered: 100_000, bytes_lost: 200_000 };
     assert_eq!(ticket.wait(), Err(failure.clone()));
     assert_eq!(writer.write(vec![2], None).unwrap_err().error, failure);
     assert_eq!(writer.close(None), Err(failure));
@@ -158,7 +158,8 @@ fn packets_that_a_reader_had_not_read_are_lost() {
     read_exactly(&mut reader, 2 << 12);
     assert_eq!(writer.stats().delivered_bytes, 2 << 12);
     drop(reader);
-    let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 2 << 12, bytes_lost: (3 << 12) + 1 };
+    let failure =
+        Error::Broken { os_error: libc::EPIPE, bytes_delivered: 2 << 12, bytes_lost: (3 << 12) + 1 };
     assert_eq!(writer.write(vec![2], None).unwrap().wait(), Err(failure.clone()));
     assert_eq!(writer.close(None), Err(failure));
 }
@@ -182,10 +183,10 @@ fn a_reader_that_dies_in_a_frame_fails_every_transport_with_exact_counts() {
         let tickets: Vec<_> = (0..3).map(|_| writer.write(vec![5; 3_000_000], None).unwrap()).collect();
         read_exactly(&mut reader, 4_000_000);
         drop(reader);
-        let Err(Error::Broken { errno, bytes_delivered, bytes_lost }) = tickets[2].wait() else {
+        let Err(Error::Broken { os_error, bytes_delivered, bytes_lost }) = tickets[2].wait() else {
             panic!("{mode:?}: the last frame cannot arrive");
         };
-        assert_eq!((errno, bytes_delivered, bytes_lost), (Errno::PIPE, 4_000_000, 5_000_000), "{mode:?}");
+        assert_eq!((os_error, bytes_delivered, bytes_lost), (libc::EPIPE, 4_000_000, 5_000_000), "{mode:?}");
         assert!(block_on(tickets[1].clone()).is_err(), "{mode:?}: the second was cut");
         let refused = writer.write(vec![9; 3], None).unwrap_err();
         assert_eq!(refused.region, [9; 3], "a refused region comes back as it was");
@@ -201,7 +202,7 @@ fn bytes_left_in_a_pipe_without_a_reader_are_reported_by_flush() {
     drop(reader);
     assert_eq!(
         writer.flush(None),
-        Err(Error::Broken { errno: Errno::PIPE, bytes_delivered: 0, bytes_lost: 1000 })
+        Err(Error::Broken { os_error: libc::EPIPE, bytes_delivered: 0, bytes_lost: 1000 })
     );
 }
 
@@ -498,7 +499,7 @@ fn failures_of_the_system_keep_their_number() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let writer = Writer::new(&full, &WriterOptions::default()).unwrap();
     let ticket = writer.write(vec![0; 5000], None).unwrap();
-    let failure = Error::Io { errno: Errno::NOSPC, bytes_delivered: 0, bytes_lost: 5000 };
+    let failure = Error::Io { os_error: libc::ENOSPC, bytes_delivered: 0, bytes_lost: 5000 };
     assert_eq!(ticket.wait(), Err(failure.clone()));
     assert_eq!(writer.close(None), Err(failure));
 }
@@ -512,16 +513,17 @@ fn the_byte_counts_of_a_failure_come_through_an_io_error() {
     let wait = || -> io::Result<()> { Ok(ticket.wait()?) };
     let error = wait().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
-    let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 1000, bytes_lost: (3 << 20) - 1000 };
+    let failure =
+        Error::Broken { os_error: libc::EPIPE, bytes_delivered: 1000, bytes_lost: (3 << 20) - 1000 };
     assert_eq!(error.downcast::<Error>().unwrap(), failure);
 }
 
 #[test]
 fn bad_descriptors_fail_at_the_call() {
     let refusal = |fd: &File| Writer::new(fd, &WriterOptions::default()).err();
-    let refused = |errno| Some(Error::Io { errno, bytes_delivered: 0, bytes_lost: 0 });
-    assert_eq!(refusal(&File::open("/dev/null").unwrap()), refused(Errno::BADF));
-    assert_eq!(refusal(&File::open("/").unwrap()), refused(Errno::BADF));
+    let refused = |os_error| Some(Error::from_raw_os_error(os_error));
+    assert_eq!(refusal(&File::open("/dev/null").unwrap()), refused(libc::EBADF));
+    assert_eq!(refusal(&File::open("/").unwrap()), refused(libc::EBADF));
 }
 
 #[test]
@@ -645,7 +647,7 @@ fn the_next_reader_of_a_fifo_does_not_get_pages_that_were_given_back() {
         });
         drop(first);
         let failure =
-            Error::Broken { errno: Errno::PIPE, bytes_delivered: 100, bytes_lost: bytes as u64 - 100 };
+            Error::Broken { os_error: libc::EPIPE, bytes_delivered: 100, bytes_lost: bytes as u64 - 100 };
         assert_eq!(ticket.wait(), Err(failure.clone()));
         assert_eq!(Arc::strong_count(&frame), 1, "the memory is the caller's again");
         first = open_reader();
@@ -680,7 +682,7 @@ fn sync_reports_each_stream_that_has_failed_once() {
             process::pipe(vec![1; 10], &end, Mode::Write, None).unwrap();
         }
         let error = process::sync(None).unwrap_err();
-        let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: 0, bytes_lost: 10 };
+        let failure = Error::Broken { os_error: libc::EPIPE, bytes_delivered: 0, bytes_lost: 10 };
         assert_eq!((&error.first, &error.others), (&failure, &vec![failure.clone()]));
         let converted = io::Error::from(error.clone());
         assert_eq!(converted.kind(), io::ErrorKind::BrokenPipe);
@@ -733,7 +735,8 @@ fn an_io_write_takes_a_piece_waits_for_room_and_reports_the_failure_with_its_cou
     let failed = |outcome: io::Result<()>| {
         let error = outcome.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
-        let failure = Error::Broken { errno: Errno::PIPE, bytes_delivered: (1 << 20) + 20, bytes_lost: 10 };
+        let failure =
+            Error::Broken { os_error: libc::EPIPE, bytes_delivered: (1 << 20) + 20, bytes_lost: 10 };
         assert_eq!(error.downcast::<Error>().unwrap(), failure);
     };
     failed(output.write_all(&[4; 10]).and_then(|()| output.flush()));

@@ -6,8 +6,7 @@ use super::format::{Codec, corrupt, truncated};
 use super::member::{Failed, Whole};
 use super::members::Members;
 use super::table::format_of;
-use penstock_core::{Buffer, Pool};
-use rustix::io::Errno;
+use penstock_core::{Buffer, Error, Pool};
 
 /// A size in a header is trusted up to `BELIEVED_RATIO` times the input plus `BELIEVED_BYTES`, for a header may claim
 /// anything. Beyond that the output grows as needed. Texts and textures are compressed 2 to 20 times.
@@ -22,7 +21,7 @@ const GROWTH: usize = 4;
 pub(crate) enum Undecoded {
     At { byte: u64, error: io::Error },
     TooLarge,
-    NoMemory(Errno),
+    NoMemory(Error),
 }
 
 /// Decompresses one asset after another. libdeflate for zlib and gzip: it needs less than half of the time of zlib-rs on assets of

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{cases, pattern};
-use penstock_core::{Errno, Error, Writer};
+use penstock_core::{Error, Writer};
 use penstock_pipeline::{
     Bottleneck, Cause, Checksum, ChecksumKind, Chunk, ChunkError, Codec, Context, Fed, Feed, Map, OnError,
     Options, Pipeline, Sink, Source, Space, Spaces, Stage,
@@ -362,10 +362,10 @@ fn each_fault_says_what_and_where_it_is() {
             [
                 (1, Cause::Truncated),
                 (2, Cause::Corrupt(_)),
-                (3, Cause::Io(Errno::NOENT)),
+                (3, Cause::Io { os_error: libc::ENOENT }),
                 (4, Cause::TooLarge { limit_bytes: 300_000 }),
                 (5, Cause::TooLarge { limit_bytes: 300_000 }),
-                (6, Cause::Io(Errno::ISDIR)),
+                (6, Cause::Io { os_error: libc::EISDIR }),
                 (7, Cause::Truncated),
             ] => {}
             // Nothing in these bytes tells zstd without a checksum, or lz4, that they are wrong.
@@ -385,7 +385,10 @@ fn what_is_no_regular_file_is_refused_and_not_waited_for() {
     penstock_core::Fifo::create(&fifo, 0o600).unwrap();
     let failures = failures(vec![fifo, "/dev/zero".into()], Codec::Auto, 1000);
     assert_eq!(failures.len(), 2);
-    assert!(failures.iter().all(|error| matches!(error.cause, Cause::Io(Errno::INVAL))), "{failures:?}");
+    assert!(
+        failures.iter().all(|error| matches!(error.cause, Cause::Io { os_error: libc::EINVAL })),
+        "{failures:?}"
+    );
 }
 
 #[test]
@@ -421,7 +424,7 @@ fn a_missing_stream_is_one_failure() {
         let source = Source::file("/nonexistent/stream", 1000);
         let pipeline = Pipeline::start(source, stages, Sink::iterate(), Options::default()).unwrap();
         let error = chunk_error(pipeline.next(Some(PATIENCE)).unwrap_err());
-        assert!(matches!(error.cause, Cause::Io(Errno::NOENT)));
+        assert!(matches!(error.cause, Cause::Io { os_error: libc::ENOENT }));
         assert_eq!(&*error.name, "/nonexistent/stream");
         assert!(pipeline.next(None).unwrap().is_none());
     }
@@ -469,7 +472,7 @@ fn a_feed_that_fails_has_ended() {
 fn paths_that_panic_are_not_taken_for_the_end() {
     let paths = (0..3).map(|number| if number < 2 { "/dev/null/none" } else { panic!("no path") });
     let pipeline = Pipeline::start(Source::files(paths), vec![], Sink::iterate(), skipping()).unwrap();
-    assert_eq!(pipeline.next(Some(PATIENCE)).unwrap_err(), Error::from(Errno::IO));
+    assert_eq!(pipeline.next(Some(PATIENCE)).unwrap_err(), Error::from_raw_os_error(libc::EIO));
 }
 
 #[test]
@@ -486,7 +489,7 @@ fn parts_that_make_no_sense_together_are_refused() {
     refused(file(), vec![], Options::default().max_chunk_bytes(9));
     refused(file(), vec![], Options::default().depth(0, 1));
     let (reader, writer) = pipe().unwrap();
-    assert_eq!(Source::fd(&writer, 10).err(), Some(Error::from(Errno::BADF)));
+    assert_eq!(Source::fd(&writer, 10).err(), Some(Error::from_raw_os_error(libc::EBADF)));
     drop(reader);
     let (messages, _) = std::os::unix::net::UnixDatagram::pair().unwrap();
     assert!(matches!(Source::fd(&messages, 10), Err(Error::Unsuitable(_))));
@@ -772,8 +775,9 @@ fn what_came_before_a_failure_is_written() {
     let (mut reader, end) = pipe().unwrap();
     let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
     drop(end);
-    let stage =
-        map("touchy", |chunk, _| if &chunk[..] == b"b" { Err(Errno::IO.into()) } else { Ok(Some(chunk)) });
+    let stage = map("touchy", |chunk, _| {
+        if &chunk[..] == b"b" { Err(Error::from_raw_os_error(libc::EIO).into()) } else { Ok(Some(chunk)) }
+    });
     let source = Source::buffers(["a", "b", "c"]);
     let pipeline = Pipeline::start(source, vec![stage], Sink::writer(writer), Options::default()).unwrap();
     assert_eq!(chunk_error(pipeline.wait(Some(PATIENCE)).unwrap_err()).index, 1);

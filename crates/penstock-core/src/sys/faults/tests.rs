@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use rustix::io::Errno;
 
 use crate::sys::faults::{Call, Fault, Script, play};
 use crate::{
-    Errno, Error, Mode, Reader, ReaderKind, ReaderOptions, RelayMode, RelayOptions, Tee, TeePolicy, Writer,
+    Error, Mode, Reader, ReaderKind, ReaderOptions, RelayMode, RelayOptions, Tee, TeePolicy, Writer,
     WriterOptions, process, relay, relay_in_background,
 };
 
@@ -279,7 +280,7 @@ fn a_tee_delivers_or_reports() {
             let is_told = report.error.is_some() || outcome.is_err();
             // Where the system refuses calls for good, others do the work.
             prop_assert!(
-                !matches!(report.error, Some(Error::Io { errno: Errno::PERM | Errno::NOSYS, .. })),
+                !matches!(report.error, Some(Error::Io { os_error: libc::EPERM | libc::ENOSYS, .. })),
                 "{report:?}"
             );
             prop_assert!(got.len() == bytes || is_told, "{} of {report:?} {outcome:?}", got.len());
@@ -321,7 +322,7 @@ fn a_close_that_fails_is_a_failure_of_what_was_written() {
             std::fs::remove_file(path).unwrap();
             file
         };
-        let lost = |bytes_lost| Error::Io { errno: Errno::NOSPC, bytes_delivered: 0, bytes_lost };
+        let lost = |bytes_lost| Error::Io { os_error: libc::ENOSPC, bytes_delivered: 0, bytes_lost };
         let refused = vec![(Call::Close, Errno::NOSPC)];
         play(Some(Script { refused, ..Script::default() }));
 
