@@ -12,6 +12,7 @@ mod caches;
 mod cpuinfo;
 mod groups;
 mod kinds;
+mod notes;
 mod numa;
 mod numbers;
 mod records;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cpuinfo::Cpuinfo;
+pub use notes::{FileFault, TopologyNote, TopologyProblem};
 pub(crate) use numbers::{Cpus, as_list};
 pub use records::{CacheDomain, Core, CoreKind, KindSource, LogicalProcessor, NumaNode, Package};
 use tree::{CPU, Tree};
@@ -55,7 +57,7 @@ pub struct Topology {
     /// Logical processors that share a level 3 cache.
     pub l3_domains: Vec<CacheDomain>,
     /// What was missing or broken, and what replaced it.
-    pub notes: Vec<String>,
+    pub notes: Vec<TopologyNote>,
 }
 
 impl Topology {
@@ -86,7 +88,6 @@ impl Topology {
         let cores = core_records(&cores, &packages, kinds);
         let allowed = allowed::of_process(&mut tree, is_this_machine, &online);
         let logical_processors = processor_records(&known, &online, &allowed, &cores, &node_of);
-        let notes = tree.into_notes();
         Self {
             model: cpuinfo.model,
             packages,
@@ -96,7 +97,7 @@ impl Topology {
             l1d_domains,
             l2_domains,
             l3_domains,
-            notes,
+            notes: tree.notes,
         }
     }
 
@@ -119,7 +120,7 @@ fn known(tree: &mut Tree, cpuinfo: &Cpuinfo, is_this_machine: bool) -> Cpus {
     if !folders.is_empty() {
         return folders;
     }
-    tree.note(format!("no folders of CPUs in /{CPU}"));
+    tree.note(TopologyProblem::NoCpuFolders);
     let lists = ["present", "online"].map(|name| format!("{CPU}/{name}"));
     let listed = lists
         .iter()
@@ -128,7 +129,7 @@ fn known(tree: &mut Tree, cpuinfo: &Cpuinfo, is_this_machine: bool) -> Cpus {
     let found = listed.or_else(|| Some(told()).filter(|cpus| !cpus.is_empty())).or_else(|| counted(tree));
     let found = found.or_else(|| allowed::own_affinity(is_this_machine));
     found.unwrap_or_else(|| {
-        tree.note("nothing tells of any CPU: one is assumed");
+        tree.note(TopologyProblem::NoCpu);
         Cpus::from([0])
     })
 }
@@ -147,13 +148,13 @@ fn online(tree: &mut Tree, known: &Cpus) -> Cpus {
     let online = match listed {
         Some(listed) => {
             let strangers: Cpus = listed.difference(known).copied().collect();
-            tree.note_of(&strangers, "said to be online, and have no folder: left out");
+            tree.note_of(&strangers, TopologyProblem::OnlineWithoutFolder);
             listed.intersection(known).copied().collect()
         }
         None => online_by_folders(tree, known),
     };
     if online.is_empty() {
-        tree.note("no CPU is said to be online: all are taken as online");
+        tree.note(TopologyProblem::NoneOnline);
         return known.clone();
     }
     online
@@ -179,7 +180,7 @@ fn online_by_folders(tree: &mut Tree, known: &Cpus) -> Cpus {
         })
     };
     let online = known.iter().filter(|cpu| is_online(cpu)).copied().collect();
-    tree.note_of(&unclear, "without a topology, unlike others: taken as offline");
+    tree.note_of(&unclear, TopologyProblem::NoTopology);
     online
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn _topology(py: Python<'_>, root: PathBuf) -> PyResult<Bound<'_, PyD
     record.set_item("l1d_domains", records(py, &read.l1d_domains, cache_domain)?)?;
     record.set_item("l2_domains", records(py, &read.l2_domains, cache_domain)?)?;
     record.set_item("l3_domains", records(py, &read.l3_domains, cache_domain)?)?;
-    record.set_item("notes", PyTuple::new(py, read.notes)?)?;
+    record.set_item("notes", PyTuple::new(py, read.notes.iter().map(ToString::to_string))?)?;
     Ok(record)
 }
 

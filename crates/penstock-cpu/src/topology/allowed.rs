@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::notes::TopologyProblem;
 use super::numbers::{self, Cpus};
 use super::tree::{Tree, clean};
 use crate::sched;
@@ -11,14 +12,16 @@ pub(super) fn of_process(tree: &mut Tree, is_this_machine: bool, online: &Cpus) 
     let affinity = own_affinity(is_this_machine).or_else(|| recorded_affinity(tree, is_this_machine));
     let cpuset = cpuset(tree);
     if affinity.is_none() && cpuset.is_none() {
-        tree.note("neither an affinity nor a cpuset is told: all CPUs that are online are taken as allowed");
+        tree.note(TopologyProblem::NoLimits);
     }
     let mut allowed = online.clone();
-    for (limit, name) in [(affinity, "the affinity"), (cpuset, "the control group's cpuset")] {
+    for (limit, all_offline) in
+        [(affinity, TopologyProblem::AffinityOffline), (cpuset, TopologyProblem::CpusetOffline)]
+    {
         let Some(limit) = limit else { continue };
         let both: Cpus = allowed.intersection(&limit).copied().collect();
         if both.is_empty() {
-            tree.note(format!("{name} leaves no CPU that is online: it is not taken into account"));
+            tree.note(all_offline);
         } else {
             allowed = both;
         }
@@ -38,7 +41,7 @@ fn recorded_affinity(tree: &mut Tree, is_this_machine: bool) -> Option<Cpus> {
     let value = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let cpus = numbers::list(value);
     if cpus.is_none() {
-        tree.note(format!("Cpus_allowed_list in /{path} makes no sense: {:?}", clean(value)));
+        tree.note(TopologyProblem::AllowedList(format!("/{path}"), clean(value)));
     }
     cpus
 }

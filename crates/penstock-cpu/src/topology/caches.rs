@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::groups::{self, Claims, known};
+use super::notes::TopologyProblem;
 use super::numbers::Cpus;
 use super::records::CacheDomain;
 use super::tree::{CPU, Tree, integer};
@@ -30,11 +31,11 @@ pub(super) fn domains(tree: &mut Tree, online: &Cpus, cores: &[Cpus]) -> [Vec<Ca
             levels[level].entry(cpu).or_insert(cache);
         }
     }
-    tree.note_of(&without, "no caches are told");
-    let mut name = 0;
+    tree.note_of(&without, TopologyProblem::NoCaches);
+    let mut level = 0;
     levels.map(|caches| {
-        name += 1;
-        of_level(tree, &format!("L{name} cache"), caches, online)
+        level += 1;
+        of_level(tree, level, caches, online)
     })
 }
 
@@ -47,7 +48,7 @@ fn level(tree: &mut Tree, cpu: usize, folder: &str) -> Option<usize> {
     }
     let level = tree.of_cpu(cpu, &format!("{folder}/level"), |text| integer(text).filter(|level| *level > 0));
     if level.is_none() {
-        tree.note_of(&Cpus::from([cpu]), format!("{folder} is left out: its level is not told"));
+        tree.note_of(&Cpus::from([cpu]), TopologyProblem::NoCacheLevel(folder.to_owned()));
     }
     level.filter(|level| *level <= 3).map(|level| level as usize - 1)
 }
@@ -89,16 +90,21 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit).filter(|&bytes| bytes > 0)
 }
 
-fn of_level(tree: &mut Tree, name: &str, caches: BTreeMap<usize, Cache>, online: &Cpus) -> Vec<CacheDomain> {
+fn of_level(
+    tree: &mut Tree,
+    level: usize,
+    caches: BTreeMap<usize, Cache>,
+    online: &Cpus,
+) -> Vec<CacheDomain> {
     let (claims, untold) = claims(&caches);
-    tree.note_of(&untold, format!("an {name} is left out: nothing tells who shares it"));
-    let domains = groups::agreed(tree, name, &claims);
+    tree.note_of(&untold, TopologyProblem::NoCacheSharing(level));
+    let domains = groups::agreed(tree, &TopologyProblem::NotOfTheCache(level), &claims);
     let without: Cpus =
         online.iter().filter(|cpu| !domains.iter().any(|cpus| cpus.contains(cpu))).copied().collect();
     if !domains.is_empty() {
-        tree.note_of(&without, format!("no {name} is told, unlike of others"));
+        tree.note_of(&without, TopologyProblem::NoCache(level));
     }
-    domains.into_iter().map(|cpus| domain(tree, name, cpus, &caches)).collect()
+    domains.into_iter().map(|cpus| domain(tree, level, cpus, &caches)).collect()
 }
 
 /// A CPU without a list of sharing CPUs shares its cache with those that report the same cache id.
@@ -110,13 +116,13 @@ fn claims(caches: &BTreeMap<usize, Cache>) -> (Claims, Cpus) {
     (found, untold)
 }
 
-fn domain(tree: &mut Tree, name: &str, cpus: Cpus, caches: &BTreeMap<usize, Cache>) -> CacheDomain {
+fn domain(tree: &mut Tree, level: usize, cpus: Cpus, caches: &BTreeMap<usize, Cache>) -> CacheDomain {
     let sizes: std::collections::BTreeSet<u64> =
         cpus.iter().filter_map(|cpu| caches.get(cpu)?.size_bytes).collect();
     match sizes.len() {
-        0 => tree.note_of(&cpus, format!("nothing tells the size of an {name}")),
+        0 => tree.note_of(&cpus, TopologyProblem::NoCacheSize(level)),
         1 => {}
-        _ => tree.note_of(&cpus, format!("an {name} of two sizes: the smaller is taken")),
+        _ => tree.note_of(&cpus, TopologyProblem::TwoCacheSizes(level)),
     }
     CacheDomain { size_bytes: sizes.first().copied(), logical_processors: cpus.into_iter().collect() }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::notes::TopologyProblem;
 use super::numbers::{self, Cpus};
 use super::tree::{Tree, clean};
 
@@ -25,7 +26,7 @@ impl Cpuinfo {
                 && matches!(first(&fields, "cpu family"), Some("21" | "22")),
         };
         if found.model.is_none() {
-            tree.note("/proc/cpuinfo names no model");
+            tree.note(TopologyProblem::NoModel);
         }
         found
     }

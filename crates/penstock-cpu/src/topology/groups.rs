@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cpuinfo::Cpuinfo;
+use super::notes::TopologyProblem;
 use super::numbers::{self, Cpus};
 use super::tree::{Tree, integer};
 
@@ -20,8 +21,9 @@ const PACKAGE_FILES: [[&str; 2]; 2] = [
 pub(super) type Claims = BTreeMap<usize, Cpus>;
 
 /// Forms groups of the claims in the order of the CPUs. Two CPUs are together if neither says otherwise: a broken file of one
-/// shall not take CPUs from other groups. Who claims nothing, and is not claimed, is in no group.
-pub(super) fn agreed(tree: &mut Tree, what: &str, claims: &Claims) -> Vec<Cpus> {
+/// shall not take CPUs from other groups. Who claims nothing, and is not claimed, is in no group. Of who is
+/// claimed and says otherwise, `not_theirs` is noted.
+pub(super) fn agreed(tree: &mut Tree, not_theirs: &TopologyProblem, claims: &Claims) -> Vec<Cpus> {
     let mut placed = Cpus::new();
     let mut groups = Vec::new();
     for (&cpu, claimed) in claims {
@@ -31,7 +33,7 @@ pub(super) fn agreed(tree: &mut Tree, what: &str, claims: &Claims) -> Vec<Cpus> 
         let agrees = |other: &usize| claims.get(other).is_none_or(|theirs| theirs.contains(&cpu));
         let (members, others): (Cpus, Cpus) =
             claimed.iter().partition(|other| agrees(other) && !placed.contains(other));
-        tree.note_of(&others, format!("named as of a {what} that is not theirs"));
+        tree.note_of(&others, not_theirs.clone());
         placed.extend(&members);
         groups.push(members);
     }
@@ -72,9 +74,9 @@ pub(super) fn cores(tree: &mut Tree, online: &Cpus, cpuinfo: &Cpuinfo) -> Vec<Cp
     claims.extend(claims_by_key(&keys));
     claims.extend(claims_by_key(&cpuinfo.told(&unclaimed(online, &claims), |ids| ids)));
     let rest = unclaimed(online, &claims);
-    tree.note_of(&rest, "nothing tells the core: each is taken as one of its own");
+    tree.note_of(&rest, TopologyProblem::NoCore);
     claims.extend(rest.into_iter().map(|cpu| (cpu, Cpus::from([cpu]))));
-    agreed(tree, "core", &claims)
+    agreed(tree, &TopologyProblem::NotOfTheCore, &claims)
 }
 
 /// The CPUs of each package. Every CPU that is online is in one, and no core is in two.
@@ -85,9 +87,9 @@ pub(super) fn packages(tree: &mut Tree, online: &Cpus, cores: &[Cpus], cpuinfo: 
     claims.extend(claims_by_key(&keys));
     claims.extend(claims_by_key(&cpuinfo.told(&unclaimed(online, &claims), |(package, _)| package)));
     let rest = unclaimed(online, &claims);
-    tree.note_of(&rest, "nothing tells the package: all are taken as of one");
+    tree.note_of(&rest, TopologyProblem::NoPackage);
     claims.extend(rest.iter().map(|&cpu| (cpu, rest.clone())));
-    let packages = agreed(tree, "package", &claims);
+    let packages = agreed(tree, &TopologyProblem::NotOfThePackage, &claims);
     with_whole_cores(tree, &packages, cores)
 }
 
@@ -103,7 +105,7 @@ fn with_whole_cores(tree: &mut Tree, packages: &[Cpus], cores: &[Cpus]) -> Vec<C
     for core in cores {
         let owners: Cpus = core.iter().filter_map(|cpu| package_of.get(cpu)).copied().collect();
         if owners.len() > 1 {
-            tree.note_of(core, "one core in two packages: taken as of the first");
+            tree.note_of(core, TopologyProblem::CoreOfTwoPackages);
         }
         if let Some(&owner) = core.first().and_then(|cpu| package_of.get(cpu)) {
             whole[owner].extend(core);

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::notes::TopologyProblem;
 use super::numbers::{self, Cpus};
 use super::records::{CoreKind, KindSource};
 use super::tree::{CPU, Tree, integer};
@@ -42,9 +43,7 @@ fn named(
 ) -> Vec<(CoreKind, KindSource)> {
     let sees_some = answers.iter().find(|(classes, _)| count(classes) > 1);
     let Some((classes, source)) = sees_some.or(answers.first()) else {
-        tree.note(
-            "no cpu_core/cpu_atom list, cpu_capacity or maximum frequency: all cores are taken as alike",
-        );
+        tree.note(TopologyProblem::NoKinds);
         return vec![(CoreKind::Performance, KindSource::Assumed); cores];
     };
     let highest = count(classes).saturating_sub(1);
@@ -116,7 +115,7 @@ fn by_lists(
     if kinds.iter().all(|(_, source)| *source == KindSource::Assumed) {
         return None;
     }
-    tree.note_of(&unknown, "in none of the lists of cpu_core and cpu_atom: taken as performance cores");
+    tree.note_of(&unknown, TopologyProblem::NoKind);
     find_low_power(&mut kinds, cores, with_l3, max);
     Some(kinds)
 }
@@ -155,7 +154,7 @@ fn find_low_power(kinds: &mut [(CoreKind, KindSource)], cores: &[Cpus], with_l3:
 fn values(
     tree: &mut Tree,
     cores: &[Cpus],
-    file: &str,
+    file: &'static str,
     parse: impl Fn(&str) -> Option<i64>,
     shared: &BTreeMap<usize, i64>,
 ) -> Option<Vec<i64>> {
@@ -164,7 +163,7 @@ fn values(
     let without = cores.iter().zip(&found).filter(|(_, value)| value.is_none());
     let without = without.flat_map(|(core, _)| core).copied().collect();
     if found.iter().any(Option::is_some) {
-        tree.note_of(&without, format!("{file} is not told of all cores, and so tells no kinds apart"));
+        tree.note_of(&without, TopologyProblem::NotOfAllCores(file));
     }
     found.into_iter().collect()
 }

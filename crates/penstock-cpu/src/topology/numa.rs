@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::notes::TopologyProblem;
 use super::numbers::{self, Cpus};
 use super::records::NumaNode;
 use super::tree::Tree;
@@ -19,7 +20,7 @@ pub(super) fn nodes(tree: &mut Tree, known: &Cpus, online: &Cpus) -> (Vec<NumaNo
     for id in ids {
         let cpus = cpus_of(tree, id);
         if cpus.iter().any(|cpu| node_of.contains_key(cpu)) {
-            tree.note(format!("memory node {id} is left out: it has CPUs of others"));
+            tree.note(TopologyProblem::NodeOverlaps(id));
             continue;
         }
         node_of.extend(cpus.iter().filter(|cpu| known.contains(cpu)).map(|&cpu| (cpu, id)));
@@ -27,13 +28,13 @@ pub(super) fn nodes(tree: &mut Tree, known: &Cpus, online: &Cpus) -> (Vec<NumaNo
         nodes.push(NumaNode { id, memory_bytes: memory_bytes(tree, id), logical_processors });
     }
     let without: Cpus = online.iter().filter(|cpu| !node_of.contains_key(cpu)).copied().collect();
-    tree.note_of(&without, "in no memory node");
+    tree.note_of(&without, TopologyProblem::NoNode);
     (nodes, node_of)
 }
 
 /// A kernel without the option has no folder, and one node.
 fn only(tree: &mut Tree, online: &Cpus) -> NumaNode {
-    tree.note(format!("no memory nodes in /{NODE}: one for all is taken"));
+    tree.note(TopologyProblem::NoNodes);
     let memory_bytes = tree.text("proc/meminfo").and_then(|text| total_bytes(&text));
     NumaNode { id: 0, memory_bytes, logical_processors: online.iter().copied().collect() }
 }

@@ -1,13 +1,14 @@
 //! Files of a machine, or of a recorded one, and what there is to say about those that are missing or broken.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{self, Dir, DirEntry, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::notes::{FileFault, TopologyNote, TopologyProblem};
 use super::numbers::{self, Cpus};
 
 /// Where the kernel tells of CPUs: Documentation/admin-guide/cputopology.rst.
@@ -23,7 +24,7 @@ const SHOWN_CHARS_MAX: usize = 120;
 pub(super) struct Tree {
     /// The folder; an error for none.
     root: rustix::io::Result<OwnedFd>,
-    notes: Vec<(String, Cpus)>,
+    pub(super) notes: Vec<TopologyNote>,
 }
 
 impl Tree {
@@ -32,27 +33,23 @@ impl Tree {
         Self { root: fs::open(root, flags, Mode::empty()), notes: Vec::new() }
     }
 
-    pub(super) fn note(&mut self, text: impl Into<String>) {
-        self.add_note(&Cpus::new(), text.into());
+    pub(super) fn note(&mut self, problem: TopologyProblem) {
+        self.add_note(&Cpus::new(), problem);
     }
 
     /// Notes something of these CPUs, if there are any.
-    pub(super) fn note_of(&mut self, cpus: &Cpus, text: impl Into<String>) {
+    pub(super) fn note_of(&mut self, cpus: &Cpus, problem: TopologyProblem) {
         if !cpus.is_empty() {
-            self.add_note(cpus, text.into());
+            self.add_note(cpus, problem);
         }
     }
 
     /// The same of many CPUs is one note: a machine may have hundreds.
-    fn add_note(&mut self, cpus: &Cpus, text: String) {
-        match self.notes.iter_mut().find(|(noted, _)| *noted == text) {
-            Some((_, of)) => of.extend(cpus),
-            None => self.notes.push((text, cpus.clone())),
+    fn add_note(&mut self, cpus: &Cpus, problem: TopologyProblem) {
+        match self.notes.iter_mut().find(|noted| noted.problem == problem) {
+            Some(noted) => noted.cpus.extend(cpus),
+            None => self.notes.push(TopologyNote { problem, cpus: cpus.clone() }),
         }
-    }
-
-    pub(super) fn into_notes(self) -> Vec<String> {
-        self.notes.into_iter().map(|(text, cpus)| in_words(text, &cpus)).collect()
     }
 
     /// The text of a file; None if it is missing, and a note as well if it is broken.
@@ -62,8 +59,8 @@ impl Tree {
 
     /// What a file says; None if it is missing, and a note as well if it is broken.
     pub(super) fn parsed<T>(&mut self, path: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-        self.answer(path, parse).unwrap_or_else(|why| {
-            self.note(format!("/{path} {why}"));
+        self.answer(path, parse).unwrap_or_else(|fault| {
+            self.note(TopologyProblem::File(format!("/{path}"), fault));
             None
         })
     }
@@ -75,38 +72,35 @@ impl Tree {
         name: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
-        self.answer(&format!("{CPU}/cpu{cpu}/{name}"), parse).unwrap_or_else(|why| {
-            self.note_of(&Cpus::from([cpu]), format!("{name} {why}"));
+        self.answer(&format!("{CPU}/cpu{cpu}/{name}"), parse).unwrap_or_else(|fault| {
+            self.note_of(&Cpus::from([cpu]), TopologyProblem::File(name.to_owned(), fault));
             None
         })
     }
 
-    fn answer<T>(&self, path: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, String> {
+    fn answer<T>(&self, path: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, FileFault> {
         match self.content(path) {
-            Ok(text) => parse(&text).map(Some).ok_or_else(|| format!("makes no sense: {:?}", clean(&text))),
+            Ok(text) => parse(&text).map(Some).ok_or_else(|| FileFault::Senseless(clean(&text))),
             // A folder that is not one has no files either.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(format!("cannot be read: {error}")),
+            Err(FileFault::Refused { os_error: libc::ENOENT | libc::ENOTDIR }) => Ok(None),
+            Err(fault) => Err(fault),
         }
     }
 
-    fn content(&self, path: &str) -> std::io::Result<String> {
+    fn content(&self, path: &str) -> Result<String, FileFault> {
         let mut bytes = Vec::new();
-        self.open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+        self.open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(refused)?;
         if bytes.len() as u64 == FILE_BYTES_MAX {
-            return Err(std::io::Error::other("it is too long"));
+            return Err(FileFault::TooLong);
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    fn open(&self, path: &str) -> std::io::Result<File> {
+    fn open(&self, path: &str) -> Result<File, FileFault> {
         // Without O_NONBLOCK, a FIFO in a recorded tree would wait for its writer for ever.
-        let file = File::from(self.open_inside(path, OFlags::NONBLOCK)?);
-        if file.metadata()?.is_file() {
-            Ok(file)
-        } else {
-            Err(std::io::Error::other("it is no regular file"))
-        }
+        let file =
+            File::from(self.open_inside(path, OFlags::NONBLOCK).map_err(|errno| refused(errno.into()))?);
+        if file.metadata().map_err(refused)?.is_file() { Ok(file) } else { Err(FileFault::NotRegular) }
     }
 
     /// Opens what the path leads to from the root: an absolute link in a recording means the recording, not this machine.
@@ -134,8 +128,9 @@ impl Tree {
     }
 }
 
-fn in_words(text: String, cpus: &Cpus) -> String {
-    if cpus.is_empty() { text } else { format!("{text} (CPUs {})", numbers::as_list(cpus)) }
+/// Without a number, it is the program's memory that does not suffice.
+fn refused(error: io::Error) -> FileFault {
+    FileFault::Refused { os_error: error.raw_os_error().unwrap_or(libc::ENOMEM) }
 }
 
 /// The beginning of a text in one short line, without what a terminal would obey: blanks made one, no control characters.

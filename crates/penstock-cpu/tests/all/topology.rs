@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::{cases, in_own_process};
-use penstock_cpu::{CoreKind, KindSource, LogicalProcessor, Topology};
+use penstock_cpu::{CoreKind, KindSource, LogicalProcessor, Topology, TopologyProblem};
 use proptest::prelude::*;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -150,7 +150,7 @@ fn nodes(topology: &Topology) -> Vec<(usize, Vec<usize>)> {
 }
 
 fn has_note(topology: &Topology, part: &str) -> bool {
-    topology.notes.iter().any(|note| note.contains(part))
+    topology.notes.iter().any(|note| note.to_string().contains(part))
 }
 
 /// What holds of every machine, however odd.
@@ -200,7 +200,7 @@ fn check(topology: &Topology) {
         assert!(cpus.into_iter().eq(package.logical_processors.iter().copied()));
         assert!(package.cores.iter().all(|&core| topology.cores[core].package == package.id));
     }
-    for note in &topology.notes {
+    for note in topology.notes.iter().map(ToString::to_string) {
         assert!(note.chars().count() < 1000 && !note.contains(char::is_control), "{note:?}");
     }
 }
@@ -222,6 +222,8 @@ fn packages_with_threads_and_numbers_that_repeat() {
     assert_eq!(read.l1d_domains.len(), 1, "instructions are no data");
     assert_eq!(read.l2_domains[0].size_bytes, Some(2 << 20));
     assert!(has_note(&read, "no L1 cache is told, unlike of others (CPUs 1-3,5-7)"), "{:?}", read.notes);
+    let without_l1 = read.notes.iter().find(|note| note.problem == TopologyProblem::NoCache(1)).unwrap();
+    assert_eq!(without_l1.cpus, BTreeSet::from([1, 2, 3, 5, 6, 7]));
 }
 
 #[test]
@@ -539,7 +541,7 @@ fn hundreds_of_cpus() {
     }
     let read = machine.read();
     assert_eq!((read.packages.len(), read.cores.len(), online(&read).len()), (2, 256, 512));
-    assert!(read.notes.iter().all(|note| note.len() < 200), "{:?}", read.notes);
+    assert!(read.notes.iter().all(|note| note.to_string().len() < 200), "{:?}", read.notes);
 }
 
 #[test]

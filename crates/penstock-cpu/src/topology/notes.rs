@@ -1,0 +1,174 @@
+//! What is missing or broken in a machine's files, and what replaces it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+
+use super::numbers::as_list;
+
+/// Something that was missing or broken in a machine's files. As text, one line, which also says what replaced it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopologyNote {
+    /// What it was.
+    pub problem: TopologyProblem,
+    /// The CPUs that it concerns; none if it concerns the machine.
+    pub cpus: BTreeSet<usize>,
+}
+
+/// What was missing or broken in a machine's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TopologyProblem {
+    /// The file with this path could not be used. The path is one in the folder of each CPU that the note concerns.
+    File(String, FileFault),
+    /// The value of `Cpus_allowed_list` makes no sense: the path of the file, and the beginning of the value.
+    AllowedList(String, String),
+    /// `/proc/cpuinfo` names no model.
+    NoModel,
+    /// The CPUs have no folders.
+    NoCpuFolders,
+    /// Nothing tells of any CPU.
+    NoCpu,
+    /// No CPU is said to be online.
+    NoneOnline,
+    /// They are said to be online, and have no folder.
+    OnlineWithoutFolder,
+    /// They have no topology, unlike others.
+    NoTopology,
+    /// Neither an affinity nor a cpuset is told.
+    NoLimits,
+    /// No CPU of the affinity is online.
+    AffinityOffline,
+    /// No CPU of the control group's cpuset is online.
+    CpusetOffline,
+    /// Nothing tells their core.
+    NoCore,
+    /// Another CPU names them as of its core, and they do not.
+    NotOfTheCore,
+    /// They are one core in two packages.
+    CoreOfTwoPackages,
+    /// Nothing tells their package.
+    NoPackage,
+    /// Another CPU names them as of its package, and they do not.
+    NotOfThePackage,
+    /// They have no caches.
+    NoCaches,
+    /// The cache with this folder has no level.
+    NoCacheLevel(String),
+    /// They have no cache of this level, unlike others.
+    NoCache(usize),
+    /// Nothing tells who shares their cache of this level.
+    NoCacheSharing(usize),
+    /// Another CPU names them as sharing its cache of this level, and they do not.
+    NotOfTheCache(usize),
+    /// Nothing tells the size of their cache of this level.
+    NoCacheSize(usize),
+    /// Their cache of this level has two sizes.
+    TwoCacheSizes(usize),
+    /// Nothing tells the kinds of cores.
+    NoKinds,
+    /// They are in none of the lists of kinds.
+    NoKind,
+    /// They lack the file with this name, by which the kinds of cores could be told.
+    NotOfAllCores(&'static str),
+    /// There are no memory nodes.
+    NoNodes,
+    /// The memory node with this number has CPUs of others.
+    NodeOverlaps(usize),
+    /// They are in no memory node.
+    NoNode,
+}
+
+/// Why a file could not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileFault {
+    /// The system refused to read it.
+    Refused {
+        /// The system's error number.
+        os_error: i32,
+    },
+    /// It is longer than any of the kernel's.
+    TooLong,
+    /// It is no regular file.
+    NotRegular,
+    /// It makes no sense, beginning like this.
+    Senseless(String),
+}
+
+impl fmt::Display for TopologyNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.problem.fmt(f)?;
+        if self.cpus.is_empty() { Ok(()) } else { write!(f, " (CPUs {})", as_list(&self.cpus)) }
+    }
+}
+
+impl fmt::Display for TopologyProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File(path, fault) => return write!(f, "{path} {fault}"),
+            Self::AllowedList(path, value) => {
+                return write!(f, "Cpus_allowed_list in {path} makes no sense: {value:?}");
+            }
+            Self::NoModel => "/proc/cpuinfo names no model",
+            Self::NoCpuFolders => "no folders of CPUs in /sys/devices/system/cpu",
+            Self::NoCpu => "nothing tells of any CPU: one is assumed",
+            Self::NoneOnline => "no CPU is said to be online: all are taken as online",
+            Self::OnlineWithoutFolder => "said to be online, and have no folder: left out",
+            Self::NoTopology => "without a topology, unlike others: taken as offline",
+            Self::NoLimits => {
+                "neither an affinity nor a cpuset is told: all CPUs that are online are taken as allowed"
+            }
+            Self::AffinityOffline => {
+                "the affinity leaves no CPU that is online: it is not taken into account"
+            }
+            Self::CpusetOffline => {
+                "the control group's cpuset leaves no CPU that is online: it is not taken into account"
+            }
+            Self::NoCore => "nothing tells the core: each is taken as one of its own",
+            Self::NotOfTheCore => "named as of a core that is not theirs",
+            Self::CoreOfTwoPackages => "one core in two packages: taken as of the first",
+            Self::NoPackage => "nothing tells the package: all are taken as of one",
+            Self::NotOfThePackage => "named as of a package that is not theirs",
+            Self::NoCaches => "no caches are told",
+            Self::NoCacheLevel(folder) => return write!(f, "{folder} is left out: its level is not told"),
+            Self::NoCache(level) => return write!(f, "no L{level} cache is told, unlike of others"),
+            Self::NoCacheSharing(level) => {
+                return write!(f, "an L{level} cache is left out: nothing tells who shares it");
+            }
+            Self::NotOfTheCache(level) => {
+                return write!(f, "named as of a L{level} cache that is not theirs");
+            }
+            Self::NoCacheSize(level) => return write!(f, "nothing tells the size of an L{level} cache"),
+            Self::TwoCacheSizes(level) => {
+                return write!(f, "an L{level} cache of two sizes: the smaller is taken");
+            }
+            Self::NoKinds => {
+                "no cpu_core/cpu_atom list, cpu_capacity or maximum frequency: all cores are taken as alike"
+            }
+            Self::NoKind => "in none of the lists of cpu_core and cpu_atom: taken as performance cores",
+            Self::NotOfAllCores(file) => {
+                return write!(f, "{file} is not told of all cores, and so tells no kinds apart");
+            }
+            Self::NoNodes => "no memory nodes in /sys/devices/system/node: one for all is taken",
+            Self::NodeOverlaps(id) => {
+                return write!(f, "memory node {id} is left out: it has CPUs of others");
+            }
+            Self::NoNode => "in no memory node",
+        })
+    }
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { os_error } => {
+                write!(f, "cannot be read: {}", io::Error::from_raw_os_error(*os_error))
+            }
+            Self::TooLong => f.write_str("cannot be read: it is too long"),
+            Self::NotRegular => f.write_str("cannot be read: it is no regular file"),
+            Self::Senseless(content) => write!(f, "makes no sense: {content:?}"),
+        }
+    }
+}
