@@ -374,7 +374,9 @@ def test_steps_that_gif_cannot_hold(tmp_path: Path) -> None:
                 encoder.write(np.zeros((48, 64, 3), np.uint8), pts=pts)
 
 
-@pytest.mark.parametrize("name", ["v.mpg", "v.vob", "v.h265", "v.obu", "%d.bmp", "%d.tiff", "%d.webp"])
+@pytest.mark.parametrize(
+    "name", ["v.mpg", "v.vob", "v.mxf", "v.h265", "v.obu", "%d.bmp", "%d.tiff", "%d.webp"]
+)
 def test_times_that_would_be_lost_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="no place for the times of frames"):
         Encoder(tmp_path / name, size=SIZE, fps=None)

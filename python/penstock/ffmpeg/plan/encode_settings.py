@@ -87,10 +87,10 @@ _MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
 # Containers without times, or that number frames, by FFmpeg's names and their usual endings. In Ogg, FFmpeg writes the
 # time of a frame where that of the next belongs. MPEG program streams have one time for several small frames.
 _UNTIMED = (
-    *("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "mpeg", "ogg", "ogv", "rawvideo", "vob"),
+    *("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "mpeg", "mxf", "ogg", "ogv", "rawvideo", "vob"),
     "yuv4mpegpipe",
 )
-_UNTIMED_ENDINGS = (".avi", ".mpeg", ".mpg", ".ogg", ".ogv", ".ogx", ".vob", ".y4m", *BARE_ENDINGS)
+_UNTIMED_ENDINGS = (".avi", ".mpeg", ".mpg", ".mxf", ".ogg", ".ogv", ".ogx", ".vob", ".y4m", *BARE_ENDINGS)
 # FFmpeg writes only the times of decoding there, which are those of the frames unless the codec reorders them.
 _DECODING_TIMES = ("asf", "asf_stream", "avi", "mxf", "mxf_opatom")
 _DECODING_TIMES_ENDINGS = (".asf", ".avi", ".mxf", ".wmv")
