@@ -323,9 +323,6 @@ def test_goals_of_the_render() -> None:
     assert of("node-loss", seconds={"undisturbed": 10.0, "node-lost": 15.0}) == [
         "time with a lost node: 1.50x (target at most 1.60x: met)"
     ]
-    assert of("cluster", efficiency={"simulated-120": 0.93, "simulated-240": 0.92}) == [
-        "efficiency, simulated, simulated-120: 0.93x (target 0.90x: met)"
-    ]
     few = by_name(render.JOBS, "python").about | {"frames": 60}
     assert told(render.judge, "python", few, render.METHODS, fps={"1-process": 1.0, "2-processes": 2.0}) == []
 

@@ -1,23 +1,17 @@
 """One video by several workers: what processes and Ray gain, what chunks and the join cost, and a lost node.
 
-The jobs `parts`, `checked` and `cluster` are a simulation: what a render is made of is measured (`parts`), real renders
-that were not used for that are compared with the simulation (`checked`), and a cluster of 1,000 workers is simulated.
-Without `parts` they take the parts of the newest kept record.
-
-By default: all jobs, 5 rounds; an hour and a half, and 7 GB of shared memory and of disk. A render that loses a frame
+By default: all jobs, 5 rounds; an hour, and 7 GB of shared memory and of disk. A render that loses a frame
 is an error and has no speed; the exit status is then 1.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import click
 from rich.console import Console
 
 from benchmarks.harness import tables
@@ -26,13 +20,10 @@ from benchmarks.harness.files import folder_in_memory
 from benchmarks.harness.goals import Verdict, below, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import by_name, chosen, counted
-from benchmarks.harness.record import FOLDER
 from benchmarks.harness.results import Group, Row, Run
-from benchmarks.render import methods, parts, pool
+from benchmarks.render import methods, pool
 from benchmarks.render.jobs import CHUNK_FRAMES, JOBS, QUICK_JOBS, Job
-from benchmarks.render.simulation import Parts
-
-METHODS = [*methods.METHODS, *parts.METHODS]
+from benchmarks.render.methods import METHODS
 
 
 def measure(task: Task[Job]) -> Run:
@@ -44,57 +35,15 @@ def measure(task: Task[Job]) -> Run:
     return run
 
 
-class Preparation:
-    """Prepares the jobs, and keeps the parts that were measured for the jobs that follow."""
-
-    def __init__(self) -> None:
-        self._parts: dict[str, dict[str, float]] | None = None
-
-    @contextmanager
-    def __call__(self, job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure]]:
-        """Make a folder for the videos, and the chunks of a join."""
-        memory = nullcontext(tempfile.gettempdir()) if job.on_disk else folder_in_memory()
-        with memory as above, tempfile.TemporaryDirectory(dir=above) as folder:
-            match job.kind:
-                case "join":
-                    source = pool.fill(Path(folder), job)
-                case "checked":
-                    source = parts.as_json(self.measured())
-                case "cluster":
-                    yield None, parts.cluster_measure(job, Parts.of("ray", self.measured()))
-                    return
-                case _:
-                    source = "-"
-            yield None, isolated(measure, job, ffmpeg, folder=folder, source=source)
-            if job.kind == "python":
-                group.findings = findings(group)
-            if job.kind == "parts":
-                self._parts = {row.name: _medians(row) for row in group.rows if row.is_measured}
-
-    def measured(self) -> dict[str, dict[str, float]]:
-        """The medians of the parts, of this run or of the newest record."""
-        if self._parts is None:
-            self._parts = kept_parts()
-        return self._parts
-
-
-def _medians(row: Row) -> dict[str, float]:
-    found = {name: row.median(name) for name in row.runs[-1].figures}
-    return {name: median for name, median in found.items() if median is not None}
-
-
-def kept_parts() -> dict[str, dict[str, float]]:
-    """The parts of the newest kept record that has them."""
-    records = [json.loads(path.read_text()) for path in FOLDER.glob("*-render-*.json")]
-    for record in sorted(records, key=lambda one: str(one["date"]), reverse=True):
-        for group in record["groups"]:
-            if group["name"] == "parts":
-                return {
-                    row["name"]: {name: figure["median"] for name, figure in row["figures"].items()}
-                    for row in group["methods"]
-                    if "figures" in row
-                }
-    raise click.UsageError("no kept record has the parts: measure them first, with --job parts")
+@contextmanager
+def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure]]:
+    """Make a folder for the videos, and the chunks of a join."""
+    memory = nullcontext(tempfile.gettempdir()) if job.on_disk else folder_in_memory()
+    with memory as above, tempfile.TemporaryDirectory(dir=above) as folder:
+        source = pool.fill(Path(folder), job) if job.kind == "join" else "-"
+        yield None, isolated(measure, job, ffmpeg, folder=folder, source=source)
+        if job.kind == "python":
+            group.findings = findings(group)
 
 
 # --- findings, goals and report ---------------------------------------------------------------------------
@@ -108,7 +57,6 @@ OVER_ONE_PROCESS, RAY_OVER_PROCESSES = 1.75, 0.95
 TIME_OVER_ENCODER, SIZE_OVER_ENCODER = 1.10, 1.03
 JOIN_OVER_CP, DRIVER_MIB = 0.5, 200.0
 TIME_AFTER_LOSS = 1.6
-CLUSTER_EFFICIENCY = 0.9
 
 
 def findings(group: Group) -> list[str]:
@@ -147,11 +95,6 @@ def judge(group: Group) -> Iterator[Verdict]:
         case "node-loss":
             both = methods.NODE_LOST, methods.UNDISTURBED
             yield from below(group, "time with a lost node", "seconds", *both, TIME_AFTER_LOSS)
-        case "cluster":
-            efficiencies = group.medians("efficiency")
-            if efficiencies:
-                best = max(efficiencies, key=efficiencies.__getitem__)
-                yield Verdict(f"efficiency, simulated, {best}", efficiencies[best], CLUSTER_EFFICIENCY)
 
 
 def note(row: Row) -> str | None:
@@ -168,14 +111,6 @@ SECONDS = tables.column("s", "seconds", tables.hundredths)
 CPU = tables.column("CPU s", "cpu_s", tables.hundredths)
 SIZE = tables.column("file\nMB", "output_bytes", lambda nbytes: f"{nbytes / 1e6:.2f}")
 PEAK = tables.column("peak\nMiB", "peak_own_bytes", tables.mebibytes, "max")
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:.2f}"
-
-
-def _share(value: float) -> str:
-    return f"{value:.3f}"
 
 
 CHUNKING = [
@@ -199,31 +134,6 @@ COLUMNS = {
         CPU,
         tables.column("lost\nat s", "lost_at_s", tables.hundredths),
     ],
-    "parts": [
-        tables.column("worker\nstart ms", "worker_start_s", _milliseconds),
-        tables.column("chunk\nstart ms", "chunk_start_s", _milliseconds),
-        tables.column("frame\nms", "frame_s", _milliseconds),
-        tables.column("spread", "spread", _share),
-        tables.column("driver\nms", "driver_s", _milliseconds),
-        tables.column("file\nms", "storage_start_s", _milliseconds),
-        tables.column("storage\nMB/s", "storage_bytes_per_s", lambda rate: f"{rate / 1e6:.0f}"),
-        tables.column("join of\nchunk ms", "join_chunk_s", _milliseconds),
-        tables.column("join\nMB/s", "join_bytes_per_s", lambda rate: f"{rate / 1e6:.0f}"),
-    ],
-    "checked": [
-        SECONDS,
-        tables.column("predicted\ns", "predicted_s", tables.hundredths),
-        tables.column("predicted\n/ real", "predicted_by_real", tables.hundredths),
-    ],
-    "cluster": [
-        tables.column("of linear", "efficiency", _share),
-        tables.column("without\njoin", "efficiency_without_join", _share),
-        tables.column("s", "seconds", tables.rate),
-        tables.column("join s", "join_s", tables.rate),
-        tables.column("chunks", "chunks", tables.rate),
-        tables.column("lost\nchunks", "losses", tables.rate),
-        tables.column("lost\nworker s", "lost_s", tables.rate),
-    ],
 }
 
 
@@ -236,8 +146,8 @@ BENCHMARK = Benchmark(
     "render",
     settings=JobSettings(JOBS, tuple(METHODS)),
     quick=JobSettings(QUICK_JOBS, tuple(METHODS), rounds=1),
-    quick_help="About half a minute: small videos, 1 round, no goals, and neither a lost node nor the simulation.",
-    prepare=Preparation(),
+    quick_help="About half a minute: small videos, 1 round, no goals, and no lost node.",
+    prepare=prepare,
     options=[
         chosen("--job", "jobs", JOBS),
         chosen("--method", "methods", METHODS),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from benchmarks.harness.methods import FrameJob
 
-Kind = Literal["python", "chunking", "lengths", "join", "loss", "parts", "checked", "cluster"]
+Kind = Literal["python", "chunking", "lengths", "join", "loss"]
 
 #: Processes of the jobs that compare one with several, as the goals say.
 WORKERS = 2
@@ -26,20 +26,13 @@ class Job(FrameJob):
     kind: Kind
     #: Of the video's `Encoder`.
     encoder: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    #: Of each chunk that is joined: a second.
-    joined_frames: int = FRAMES_PER_S
     #: Whether files are on a disk instead of in memory.
     on_disk: bool = False
 
     @property
     def chunks(self) -> int:
-        """How many chunks are joined."""
-        return self.frames // self.joined_frames
-
-    @property
-    def lengths(self) -> list[int]:
-        """Of the chunks that are joined."""
-        return [self.frames // self.chunks] * self.chunks
+        """How many chunks of a second are joined."""
+        return self.frames // FRAMES_PER_S
 
     @property
     def title(self) -> str:
@@ -52,9 +45,6 @@ class Job(FrameJob):
             "join": f"{self.name}: {self.chunks} chunks of {size} and a second each, "
             f"{'until they are on the disk' if self.on_disk else 'in shared memory'}",
             "loss": f"{self.name}: {self.frames} frames by {NODES} Ray nodes, throttled to their shares of the CPUs",
-            "parts": f"{self.name}: what a render is made of, measured for the simulation",
-            "checked": f"{self.name}: the simulation, and real renders that it was not fitted to",
-            "cluster": f"{self.name}: simulated, {self.frames:,} frames of 1 s on 1,000 workers; 1 % lost an hour",
         }[self.kind]
 
     @property
@@ -72,9 +62,6 @@ JOBS = (
     Job("join", 1920, 1080, 30_000, "join", ULTRAFAST),
     Job("join-disk", 1920, 1080, 30_000, "join", ULTRAFAST, on_disk=True),
     Job("node-loss", 320, 180, 2400, "loss", ULTRAFAST),
-    Job("parts", 320, 180, 0, "parts", ULTRAFAST),
-    Job("checked", 320, 180, 600, "checked", ULTRAFAST),
-    Job("cluster", 1920, 1080, 2_400_000, "cluster"),
 )
 QUICK_JOBS = (
     Job("python", 320, 180, 60, "python", ULTRAFAST),

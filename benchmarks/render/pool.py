@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks.render import scenes
 from benchmarks.render.jobs import FRAMES_PER_S, Job
@@ -27,23 +26,23 @@ def files(pool: str) -> list[str]:
     return sorted(str(path) for path in Path(pool).iterdir() if path.suffix != ".json")
 
 
-def planned(output: Path | str, job: Job, lengths: Sequence[int], scene: Any = scenes.Moving) -> Plan:
-    """The plan of a video of the job's, with chunks of these lengths."""
+def planned(output: Path, job: Job) -> Plan:
+    """The plan of a video of the job's, with chunks of a second."""
     made = plan(
-        scene,
-        frames=sum(lengths),
+        scenes.Moving,
+        frames=job.chunks * FRAMES_PER_S,
         size=job.size,
         fps=FRAMES_PER_S,
         output=output,
         workers=1,
         encoder=job.encoder,
     )
-    return replace(made, lengths=tuple(lengths))
+    return replace(made, lengths=(FRAMES_PER_S,) * job.chunks)
 
 
 def plan_in(folder: Path, job: Job, pool: str) -> Plan:
     """The plan for a video in `folder`, whose chunks are links to those of the pool."""
-    made = planned(folder / "video.mp4", job, job.lengths)
+    made = planned(folder / "video.mp4", job)
     storage = Path(made.storage) / folder_of(made)
     storage.mkdir(parents=True)
     for path in Path(pool).iterdir():
@@ -53,7 +52,7 @@ def plan_in(folder: Path, job: Job, pool: str) -> Plan:
 
 def fill(folder: Path, job: Job) -> str:
     """Make all chunks of a job, and return their folder."""
-    made = planned(folder / "pool.mp4", job, job.lengths)
+    made = planned(folder / "pool.mp4", job)
     storage = Path(made.storage)
     reports = [render_chunk(made, number) for number in range(min(RENDERED, job.chunks))]
     originals = [(storage / data_name(made, report.number)).read_bytes() for report in reports]

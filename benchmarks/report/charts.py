@@ -35,8 +35,6 @@ RENDER_JOBS = {
     "lengths": "{frames} of a moving picture, {encoder}",
     "join": "Chunks of a second each become one file: {frames}",
     "loss": "{frames} by three throttled Ray nodes",
-    "checked": "{frames}, rendered and simulated",
-    "cluster": "{frames}, simulated: 1,000 workers, a second a frame, 1 % of the workers lost in an hour",
 }
 ENDS = {"file": "file in memory", "pipe": "pipe", "unix": "Unix socket", "tcp": "TCP socket"}
 
@@ -69,15 +67,13 @@ MEASURES = {
     "machines": Measure("op_s", "µs for a call", 1e6, is_less_better=True),
     "pipeline": MB_PER_S,
 }
-#: By the kind of job of the benchmark of renders. The parts of the simulation have no common figure.
+#: By the kind of job of the benchmark of renders.
 RENDER_MEASURES = {
     "python": [FPS],
     "chunking": CHUNKING_MEASURES,
     "lengths": CHUNKING_MEASURES,
     "join": [MB_PER_S],
     "loss": [Measure("seconds", "seconds", is_less_better=True)],
-    "checked": [Measure("prediction_error", "error of the prediction in %", 100, is_less_better=True)],
-    "cluster": [Measure("efficiency", "share of linear speed")],
 }
 
 
@@ -94,7 +90,7 @@ def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
                 for one in ("p50", "p95")
             ]
         case "render":
-            return RENDER_MEASURES.get(group["kind"], [])
+            return RENDER_MEASURES[group["kind"]]
         case "encode" if group["paced_fps"]:
             return [Measure("blocked_p99_ms", "ms that a frame blocks the caller, p99", is_less_better=True)]
     return [MEASURES.get(benchmark, FPS)]
