@@ -1,6 +1,6 @@
-"""One video by several workers: what processes and Ray gain, what chunks and the join cost, and a lost node.
+"""One video by several workers: what processes and Ray gain, and what chunks and the join cost.
 
-By default: all jobs, 5 rounds; an hour, and 7 GB of shared memory and of disk. A render that loses a frame
+By default: all jobs, 5 rounds; a quarter of an hour, and 7 GB of shared memory. A render that loses a frame
 is an error and has no speed; the exit status is then 1.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,11 +38,10 @@ def measure(task: Task[Job]) -> Run:
 @contextmanager
 def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure]]:
     """Make a folder for the videos, and the chunks of a join."""
-    memory = nullcontext(tempfile.gettempdir()) if job.on_disk else folder_in_memory()
-    with memory as above, tempfile.TemporaryDirectory(dir=above) as folder:
-        source = pool.fill(Path(folder), job) if job.kind == "join" else "-"
+    with folder_in_memory() as folder:
+        source = pool.fill(Path(folder), job) if job.name == "join" else "-"
         yield None, isolated(measure, job, ffmpeg, folder=folder, source=source)
-        if job.kind == "python":
+        if job.name == "python":
             group.findings = findings(group)
 
 
@@ -56,7 +55,6 @@ OVER_ONE_PROCESS, RAY_OVER_PROCESSES = 1.75, 0.95
 #: With the default length of chunks, over one encoder.
 TIME_OVER_ENCODER, SIZE_OVER_ENCODER = 1.10, 1.03
 JOIN_OVER_CP, DRIVER_MIB = 0.5, 200.0
-TIME_AFTER_LOSS = 1.6
 
 
 def findings(group: Group) -> list[str]:
@@ -82,19 +80,16 @@ def judge(group: Group) -> Iterator[Verdict]:
         case "python":
             yield from over(group, [methods.TWO], [methods.ONE], OVER_ONE_PROCESS)
             yield from over(group, [methods.RAY], [methods.TWO], RAY_OVER_PROCESSES)
-        case "chunking":
+        case "chunk-lengths":
             both = f"chunks-{CHUNK_FRAMES[0]}", methods.WHOLE
             what = " / ".join(both)
             yield from below(group, f"time of {what}", "seconds", *both, TIME_OVER_ENCODER)
             yield from below(group, f"size of {what}", "output_bytes", *both, SIZE_OVER_ENCODER)
-        case "join" | "join-disk":
+        case "join":
             yield from over(group, [methods.JOIN], [methods.CP], JOIN_OVER_CP, "mb_per_s")
             peak = next((row.max("peak_own_bytes") for row in group.rows if row.name == methods.JOIN), None)
             if peak is not None:
-                yield Verdict(f"driver's memory, {group.name}", peak / 2**20, DRIVER_MIB, "MiB", at_most=True)
-        case "node-loss":
-            both = methods.NODE_LOST, methods.UNDISTURBED
-            yield from below(group, "time with a lost node", "seconds", *both, TIME_AFTER_LOSS)
+                yield Verdict("driver's memory in the join", peak / 2**20, DRIVER_MIB, "MiB", at_most=True)
 
 
 def note(row: Row) -> str | None:
@@ -109,44 +104,40 @@ def note(row: Row) -> str | None:
 
 SECONDS = tables.column("s", "seconds", tables.hundredths)
 CPU = tables.column("CPU s", "cpu_s", tables.hundredths)
-SIZE = tables.column("file\nMB", "output_bytes", lambda nbytes: f"{nbytes / 1e6:.2f}")
-PEAK = tables.column("peak\nMiB", "peak_own_bytes", tables.mebibytes, "max")
 
 
-CHUNKING = [
-    *tables.rates(),
-    tables.gain(methods.WHOLE),
-    SECONDS,
-    CPU,
-    SIZE,
-    tables.gain(methods.WHOLE, figure="output_bytes"),
-    tables.column("PSNR\ndB", "psnr_db", tables.hundredths),
-    tables.column("chunks", "chunks", tables.rate),
-]
 COLUMNS = {
     "python": [*tables.rates(), tables.gain(methods.ONE), SECONDS, CPU],
-    "chunking": CHUNKING,
-    "lengths": CHUNKING,
-    "join": [*tables.rates("mb_per_s"), tables.gain(methods.CP, figure="mb_per_s"), SECONDS, CPU, PEAK],
-    "loss": [
+    "chunk-lengths": [
+        *tables.rates(),
+        tables.gain(methods.WHOLE),
         SECONDS,
-        tables.gain(methods.UNDISTURBED, figure="seconds"),
         CPU,
-        tables.column("lost\nat s", "lost_at_s", tables.hundredths),
+        tables.column("file\nMB", "output_bytes", lambda nbytes: f"{nbytes / 1e6:.2f}"),
+        tables.gain(methods.WHOLE, figure="output_bytes"),
+        tables.column("PSNR\ndB", "psnr_db", tables.hundredths),
+        tables.column("chunks", "chunks", tables.rate),
+    ],
+    "join": [
+        *tables.rates("mb_per_s"),
+        tables.gain(methods.CP, figure="mb_per_s"),
+        SECONDS,
+        CPU,
+        tables.column("peak\nMiB", "peak_own_bytes", tables.mebibytes, "max"),
     ],
 }
 
 
 def show(console: Console, group: Group) -> None:
     """Each kind of job has its own table."""
-    tables.print_group(console, group, COLUMNS[group.about["kind"]], note)
+    tables.print_group(console, group, COLUMNS[group.name], note)
 
 
 BENCHMARK = Benchmark(
     "render",
     settings=JobSettings(JOBS, tuple(METHODS)),
     quick=JobSettings(QUICK_JOBS, tuple(METHODS), rounds=1),
-    quick_help="About half a minute: small videos, 1 round, no goals, and no lost node.",
+    quick_help="About half a minute: small videos, 1 round, no goals.",
     prepare=prepare,
     options=[
         chosen("--job", "jobs", JOBS),

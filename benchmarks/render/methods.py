@@ -26,9 +26,9 @@ from benchmarks.harness.accounts import accounted, tree_cpu_s
 from benchmarks.harness.content import Frame, psnr_db
 from benchmarks.harness.isolated import Task
 from benchmarks.harness.methods import Method, Methods
-from benchmarks.harness.results import OTHERS, Run
+from benchmarks.harness.results import Run
 from benchmarks.render import pool, scenes
-from benchmarks.render.jobs import CHUNK_FRAMES, FRAMES_PER_S, NODES, WORKERS, Job
+from benchmarks.render.jobs import CHUNK_FRAMES, FRAMES_PER_S, WORKERS, Job
 from penstock.media import probe
 from penstock.rendering import assemble
 from penstock.rendering.join import joined
@@ -37,12 +37,9 @@ from penstock.rendering.storage import storage_of
 DRAWN, DRAWN_TWICE, DRAWN_ON_RAY, ENCODER = "drawing", f"{WORKERS}-drawings", "ray-drawings", "encoder"
 ONE, TWO, RAY = "1-process", f"{WORKERS}-processes", "ray"
 CP, FFMPEG, JOIN, ASSEMBLE = "cp", "ffmpeg", "join", "assemble"
-UNDISTURBED, NODE_LOST = "undisturbed", "node-lost"
 WHOLE = "one-encoder"
 #: Every so many frames of the moving picture are decoded and compared.
 COMPARED_STEP = 12
-#: CPUs that Ray itself may use, in the job whose nodes are throttled: guessed.
-RAY_SHARE = 0.1
 
 RenderTask: TypeAlias = Task[Job]
 METHODS = Methods()
@@ -166,33 +163,24 @@ def on_ray(task: RenderTask, run: Run) -> None:
 def cluster_up(run: Run) -> Iterator[Any]:
     """The module `ray`, when a node for the workers is up. How long that takes becomes the run's `start_s`."""
     started_s = time.perf_counter()
-    with cluster(nodes=1, cpus=WORKERS):
-        started_s = time.perf_counter() - started_s
-        yield import_module("ray")
-    run.figures["start_s"] = started_s
-
-
-@contextmanager
-def cluster(nodes: int, cpus: int) -> Iterator[Any]:
-    """Ray on this machine, with nodes of so many CPUs each."""
     # By name, because it has to be neither installed nor typed.
     ray: Any = import_module("ray")
     made: Any = import_module("ray.cluster_utils").Cluster
-    system = made(initialize_head=True, head_node_args={"num_cpus": cpus, "include_dashboard": False})
+    system = made(initialize_head=True, head_node_args={"num_cpus": WORKERS, "include_dashboard": False})
     try:
-        for _ in range(nodes - 1):
-            system.add_node(num_cpus=cpus)
         ray.init(address=system.address, log_to_driver=False, logging_level=logging.ERROR)
-        yield system
+        start_s = time.perf_counter() - started_s
+        yield ray
     finally:
         ray.shutdown()
         system.shutdown()
+    run.figures["start_s"] = start_s
 
 
 # --- chunks against one encoder ---------------------------------------------------------------------------
 
 
-@METHODS.add(WHOLE, "other", serves=("chunking", "lengths"))
+@METHODS.add(WHOLE, "other", serves=("chunk-lengths",))
 def whole(task: RenderTask, run: Run) -> None:
     """One `Encoder` for the whole video."""
     encode(task, run, scenes.Moving())
@@ -211,7 +199,7 @@ METHODS += [
         f"render with a worker for each CPU, {frames} frames a chunk and fewer at the end",
         "ours",
         partial(in_chunks, frames),
-        serves=("chunking", "lengths") if frames == CHUNK_FRAMES[0] else ("lengths",),
+        serves=("chunk-lengths",),
     )
     for frames in CHUNK_FRAMES
 ]
@@ -235,23 +223,13 @@ def compare(task: RenderTask, run: Run) -> None:
 # --- the join ---------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def until_on_disk(task: RenderTask, run: Run) -> Iterator[None]:
-    """As `measured`. If the job says so, all bytes are on the disk before and at the end."""
-    write_all = ["sync", "--file-system", task.folder] if task.job.on_disk else ["true"]
-    subprocess.run(write_all, check=True)
-    with measured(run):
-        yield
-        subprocess.run(write_all, check=True)
-
-
 @METHODS.add(CP, "bound", serves=("join",))
 def copied(task: RenderTask, run: Run) -> None:
     """cp of the chunks' files into another folder."""
     files = pool.files(task.source)
     target = Path(task.folder) / "copy"
     target.mkdir()
-    with until_on_disk(task, run):
+    with measured(run):
         subprocess.run(["cp", "--reflink=never", *files, target], check=True)
     _rate(task, run, task.job.frames)
 
@@ -261,7 +239,7 @@ def by_ffmpeg(task: RenderTask, run: Run) -> None:
     """FFmpeg alone: it copies the same bytes, which cat pipes into it, into a video, and nothing is verified."""
     files = pool.files(task.source)
     copy = [task.ffmpeg, "-v", "error", "-f", "mov", "-i", "pipe:0", "-c", "copy", task.output]
-    with until_on_disk(task, run), subprocess.Popen(["cat", *files], stdout=subprocess.PIPE) as cat:
+    with measured(run), subprocess.Popen(["cat", *files], stdout=subprocess.PIPE) as cat:
         subprocess.run(copy, stdin=cat.stdout, check=True)
     _rate(task, run, probe(task.output).video[0].frames or 0)
 
@@ -270,7 +248,7 @@ def by_ffmpeg(task: RenderTask, run: Run) -> None:
 def join(task: RenderTask, run: Run) -> None:
     """The join of chunks that are known to be whole, as at the end of a render."""
     plan = pool.plan_in(Path(task.folder), task.job, task.source)
-    with until_on_disk(task, run):
+    with measured(run):
         report = joined(plan, storage_of(plan.storage))
     _rate(task, run, report.frames)
 
@@ -279,7 +257,7 @@ def join(task: RenderTask, run: Run) -> None:
 def assembled(task: RenderTask, run: Run) -> None:
     """`assemble`: it reads all chunks before, and compares their SHA-256."""
     plan = pool.plan_in(Path(task.folder), task.job, task.source)
-    with until_on_disk(task, run):
+    with measured(run):
         report = assemble(plan)
     _rate(task, run, report.frames)
 
@@ -289,43 +267,3 @@ def _rate(task: RenderTask, run: Run, frames: int) -> None:
     nbytes = sum(Path(path).stat().st_size for path in pool.files(task.source))
     run.figures["mb_per_s"] = nbytes / 1e6 / (run.figures["seconds"] or math.inf)
     run.figures["output_bytes"] = nbytes
-
-
-# --- the loss of a node -----------------------------------------------------------------------------------
-
-
-def on_nodes(task: RenderTask, run: Run, is_lost: bool) -> None:
-    """`render` on three nodes. One of them may be killed when half of the frames are there."""
-    cpus = os.cpu_count() or 1
-    share = min(1.0, (cpus / NODES) * (1 - RAY_SHARE))
-    with cluster(NODES, cpus=1) as system:
-        context = import_module("ray").get_runtime_context()
-        # Neither the head nor the node that this process is connected to: it would end with that.
-        victims = [node for node in system.list_all_nodes()[1:] if node.node_id != context.get_node_id()]
-        victims = victims[:1] if is_lost else []
-
-        def lose(progress: penstock.results.RenderProgress) -> None:
-            if victims and progress.frames_done >= progress.frames / 2:
-                run.figures["lost_at_s"] = progress.elapsed_s
-                system.remove_node(victims.pop(), allow_graceful=False)
-
-        scene = scenes.throttled(share)
-        render(task, run, scene, engine="ray", workers=NODES, progress=lose)
-    run.notes["cpu_share_of_a_node"] = share
-    if is_lost:
-        # The CPU time of a node that was killed is in no account, and would count as that of other processes.
-        run.figures[OTHERS] = None
-    if victims:
-        run.error = "no node was lost: the video was complete before"
-
-
-@METHODS.add(UNDISTURBED, "ours", serves=("loss",), needs=("ray",))
-def undisturbed(task: RenderTask, run: Run) -> None:
-    """`render` on three Ray nodes."""
-    on_nodes(task, run, is_lost=False)
-
-
-@METHODS.add(NODE_LOST, "ours", serves=("loss",), needs=("ray",))
-def node_lost(task: RenderTask, run: Run) -> None:
-    """The same, and one node is killed when half of the frames are there."""
-    on_nodes(task, run, is_lost=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from functools import partial
 
 import numpy as np
 
@@ -25,18 +23,6 @@ def working(index: int, time_s: float, view: Frame) -> None:
         total = (total * 31 + step) & 0xFFFFFFFF
     view[:] = total % 256
     view[:, index % view.shape[1]] = 255
-
-
-def _throttled(share: float, index: int, time_s: float, view: Frame) -> None:
-    began_s, began_cpu_s = time.perf_counter(), time.thread_time()
-    working(index, time_s, view)
-    wanted_s = (time.thread_time() - began_cpu_s) / share
-    time.sleep(max(0.0, wanted_s - (time.perf_counter() - began_s)))
-
-
-def throttled(share: float) -> partial[None]:
-    """`working`, with sleep so that it takes this share of a CPU."""
-    return partial(_throttled, share)
 
 
 class Moving:

@@ -28,13 +28,11 @@ COLUMNS = (
     ("file MB", "output_bytes", 1e-6),
     ("PSNR dB", "psnr_db", 1.0),
 )
-#: What happens in each kind of job of the benchmark of renders.
+#: What happens in each job of the benchmark of renders.
 RENDER_JOBS = {
     "python": "{frames} by a loop of Python",
-    "chunking": "{frames} of a moving picture, {encoder}",
-    "lengths": "{frames} of a moving picture, {encoder}",
+    "chunk-lengths": "{frames} of a moving picture, {encoder}",
     "join": "Chunks of a second each become one file: {frames}",
-    "loss": "{frames} by three throttled Ray nodes",
 }
 ENDS = {"file": "file in memory", "pipe": "pipe", "unix": "Unix socket", "tcp": "TCP socket"}
 
@@ -55,7 +53,6 @@ class Measure:
 
 FPS = Measure("fps", "Frames per second")
 MB_PER_S = Measure("mb_per_s", "MB/s")
-CHUNKING_MEASURES = [FPS, Measure("output_bytes", "MB of the video", 1e-6, is_less_better=True)]
 #: The figures that get a chart, if it is not frames per second. A pipeline's are those of its race.
 MEASURES = {
     "fan_out": Measure("blocked_p50_ms", "ms that a frame blocks the caller, p50", is_less_better=True),
@@ -67,13 +64,11 @@ MEASURES = {
     "machines": Measure("op_s", "µs for a call", 1e6, is_less_better=True),
     "pipeline": MB_PER_S,
 }
-#: By the kind of job of the benchmark of renders.
+#: By the job of the benchmark of renders.
 RENDER_MEASURES = {
     "python": [FPS],
-    "chunking": CHUNKING_MEASURES,
-    "lengths": CHUNKING_MEASURES,
+    "chunk-lengths": [FPS, Measure("output_bytes", "MB of the video", 1e-6, is_less_better=True)],
     "join": [MB_PER_S],
-    "loss": [Measure("seconds", "seconds", is_less_better=True)],
 }
 
 
@@ -90,7 +85,7 @@ def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
                 for one in ("p50", "p95")
             ]
         case "render":
-            return RENDER_MEASURES[group["kind"]]
+            return RENDER_MEASURES[group["name"]]
         case "encode" if group["paced_fps"]:
             return [Measure("blocked_p99_ms", "ms that a frame blocks the caller, p99", is_less_better=True)]
     return [MEASURES.get(benchmark, FPS)]
@@ -121,7 +116,7 @@ def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
             load = f", {group['background']} workers in the background" if "background" in group else ""
             return f"Assets of {settings['chunk_bytes'] >> 10} KiB from {storage}, {group['codec']}{load}"
         case "render":
-            return RENDER_JOBS[group["kind"]].format(frames=frames, encoder=group["encoder"])
+            return RENDER_JOBS[group["name"]].format(frames=frames, encoder=group["encoder"])
         case "fan_out":
             return f"{frames}, {group['paced_fps']} per second, to as many programs as the method's name says"
         case "capture":
