@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import socket
 import threading
 import time
+import zlib
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cases import MODES, eventually
 from support.processes import no_strace, run_script, succeeded, system_calls
 from support.streams import ReaderThread, noise, read_exactly, unread_bytes
-from support.this_process import are_asleep, workers
+from support.this_process import are_asleep, threads, workers
 
 import penstock
+from penstock.pipeline import Pipeline, decompress
 
 FRAME = noise(3 << 20)
 
@@ -278,6 +283,26 @@ def test_a_worker_sleeps_between_looks_at_a_zero_copy_write_in_the_pipe(pair: tu
     assert not ticket.done()
     assert read_exactly(pair[0], 100_000) == FRAME[:100_000]
     ticket.wait(10)
+
+
+def test_readers_encoders_decoders_and_pipelines_sleep_while_nobody_needs_them(
+    pair: tuple[int, int], tmp_path: Path
+) -> None:
+    others, path = threads(), tmp_path / "video.mkv"
+    encoding: dict[str, Any] = {"size": (320, 180), "fps": 30, "preset": "ultrafast"}
+    with penstock.Encoder(path, **encoding) as encoder:
+        for _ in range(300):  # more than the pipe from FFmpeg holds
+            encoder.write(bytes(320 * 180 * 3))
+    with ExitStack() as stack:
+        encoder = stack.enter_context(penstock.Encoder(tmp_path / "other.mkv", **encoding))
+        encoder.write(bytes(320 * 180 * 3))
+        next(iter(stack.enter_context(penstock.Decoder(path))))
+        stack.enter_context(Pipeline(itertools.repeat(zlib.compress(FRAME)), decompress("zlib")))
+        stack.enter_context(penstock.Reader(pair[0], frame_bytes=10_000))
+        # A moment after they started, for the looks must not come before the queues are full.
+        time.sleep(0.5)
+        assert eventually(lambda: are_asleep(lambda: threads() - others))
+        os.close(pair[1])
 
 
 def test_a_write_behind_others_makes_no_system_call() -> None:
