@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound waits machines all compare report)
+BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound machines all compare report)
 .PHONY: help demo docs docs-serve test test-all soak sanitize fuzz $(BENCHES) wheel release-check check check-workflows fmt clean
 
 ARGS ?=
@@ -37,7 +37,6 @@ help:
 	@echo "make bench-fan-out  frames to several programs at once; ARGS=\"--quick\" for a minute"
 	@echo "make bench-capture  pictures of OpenGL into a video; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-sound  sound and frames from memory into files; ARGS=\"--quick\" for a minute"
-	@echo "make bench-waits  the CPU time of waits; ARGS=\"--quick\" for 5 seconds"
 	@echo "make bench-machines  the hot paths as on other machines: one core, 512 MB, old kernels; ARGS=\"--quick\""
 	@echo "make bench-all    all of them, with records: 75 minutes; ARGS=\"--quick\" for a look"
 	@echo "make bench-compare BASE=HEAD~1  the hot paths of a commit against those of this tree, in turn: 4 minutes"
@@ -68,7 +67,7 @@ docs-serve: $(READY)-docs $(READY)-native
 	@$(IN_VENV) python scripts/docs.py --serve
 
 # What each needs. The native module comes last, as above.
-bench bench-relay bench-pipeline bench-fan-out bench-waits bench-machines bench-compare bench-all: $(READY)-bench
+bench bench-relay bench-pipeline bench-fan-out bench-machines bench-compare bench-all: $(READY)-bench
 bench-encode bench-sound bench-all: $(READY)-bench-encode
 bench-decode bench-all: $(READY)-bench-decode
 bench-render bench-all: $(READY)-bench-render

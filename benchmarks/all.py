@@ -16,7 +16,6 @@ from benchmarks.harness.machine import ROOT, git_state
 #: The quick ones first, with the minutes that they take if no run is repeated. Where a whole benchmark takes longer, it
 #: has the jobs that most goals and pages of the documentation are about.
 RUNS = {
-    "waits": 1,
     "pipeline": 1,
     "pipeline --codec zstd": 1,
     "capture": 2,

@@ -31,7 +31,6 @@ from benchmarks import (
     render,
     report,
     sound,
-    waits,
 )
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, write
@@ -39,7 +38,7 @@ from benchmarks.report import figures
 from benchmarks.report.charts import Chart, RatioAxis, charts, short
 
 KEPT = sorted(FOLDER.glob("*.json"))
-MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, sound, waits, machines)
+MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, sound, machines)
 COMMANDS = {one.BENCHMARK.name: one.main for one in MODULES}
 
 
@@ -351,11 +350,10 @@ def test_no_win_is_claimed_over_a_method_with_another_file(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("benchmark", ["relay", "waits", "pipeline", "sound"])
+@pytest.mark.parametrize("benchmark", ["relay", "pipeline", "sound"])
 def test_records_of_now_are_drawn(benchmark: str, tmp_path: Path) -> None:
     small = {
         "relay": "--way call,file-pipe,tee-2-paced --size 5000 --rounds 2 --seconds 0.001",
-        "waits": "--seconds 0.05 --rounds 1",
         "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
         "sound": "--frames 30 --rounds 1 --job video,wav --method penstock,stdin.write",
     }

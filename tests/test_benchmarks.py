@@ -23,7 +23,7 @@ from support.media import no_opengl
 
 import penstock
 from benchmarks import all as all_of_them
-from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipeline, relay, render, sound, waits
+from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipeline, relay, render, sound
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
@@ -42,14 +42,13 @@ SMALL = {
     "relay": "--size 5000,70001 --rounds 1 --seconds 0.001",
     "render": "--job python,chunk-lengths,join --frames 60 --rounds 1 "
     "--method drawing,encoder,2-processes,one-encoder,chunks-30,cp,join,assemble",
-    "waits": "--seconds 0.05 --rounds 1",
     "machines": "--quick --job relay,Decoder,x264",
     "fan_out": "--size 64x48 --frames 4 --rounds 1 --method penstock-1,penstock-4,copies-2,stdin.write-2",
     "capture": "--size 64x48 --frames 6 --rounds 1",
     "sound": "--frames 45 --rounds 1",
     "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
 }
-MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, sound, waits, machines)
+MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, sound, machines)
 BENCHMARKS = {one.BENCHMARK.name: one for one in MODULES}
 WITH_FFMPEG = ("pipe", "encode", "decode", "render", "capture", "sound", "machines")
 
@@ -152,7 +151,6 @@ def more_of_the_sound(groups: list[dict[str, Any]], rows: list[dict[str, Any]]) 
 MAIN_FIGURES = {
     "relay": "ops_per_s",
     "pipeline": "mb_per_s",
-    "waits": "cpu_ms_per_s",
     "machines": "op_s",
     "fan_out": "blocked_p50_ms",
     "sound": "realtime",
@@ -412,7 +410,7 @@ def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, co
 
 @pytest.mark.parametrize(
     "benchmark",
-    ["pipe", "encode", "decode", "relay", "render", "fan_out", "capture", "sound", "waits", "machines"],
+    ["pipe", "encode", "decode", "relay", "render", "fan_out", "capture", "sound", "machines"],
 )
 def test_help_names_every_method(benchmark: str) -> None:
     # A line of the help may break at a hyphen.

@@ -60,7 +60,6 @@ MEASURES = {
         "drawing_and_taking_p50_ms", "ms to draw and take a picture, p50", is_less_better=True
     ),
     "sound": Measure("realtime", "seconds of the file per second"),
-    "waits": Measure("cpu_ms_per_s", "CPU time in ms per second", is_less_better=True),
     "machines": Measure("op_s", "µs for a call", 1e6, is_less_better=True),
     "pipeline": MB_PER_S,
 }
@@ -127,9 +126,7 @@ def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
                 f"{frames} to {group['codec']} {group['preset']}, with sound: " if "codec" in group else ""
             )
             return picture + sound
-        case "machines":
-            return f"{group['summary']}, by a process with each limit"
-    return f"Each case waits for {group['wait_s']:g} s"
+    return f"{group['summary']}, by a process with each limit"
 
 
 @dataclass

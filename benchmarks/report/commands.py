@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipeline, relay, render, sound, waits
+from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipeline, relay, render, sound
 from benchmarks.relay.ends import show_size
 
 #: In the order of the report.
-MODULES = (encode, decode, pipe, pipeline, relay, render, fan_out, capture, sound, waits, machines)
+MODULES = (encode, decode, pipe, pipeline, relay, render, fan_out, capture, sound, machines)
 BENCHMARKS = {one.BENCHMARK.name: one.BENCHMARK for one in MODULES}
 COMMANDS = {one.BENCHMARK.name: one.main for one in MODULES}
 
