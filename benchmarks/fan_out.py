@@ -123,7 +123,7 @@ class Job(FrameJob):
 
     @property
     def title(self) -> str:
-        return f"{self.name}: {self.frames} frames, {self.paced_fps} a second"
+        return f"{self.name}: {self.frames} frames, {self.paced_fps} a second, to as many programs as a method names"
 
 
 JOBS = (Job("720p", 1280, 720, 50),)

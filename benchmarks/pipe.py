@@ -135,7 +135,8 @@ class Job(FrameJob):
 
     @property
     def title(self) -> str:
-        return f"{self.name}: {self.frames} frames, {self.nbytes / 1e9:.2f} GB a run"
+        encode = "" if self.encode.arguments else ", which FFmpeg discards: no real encode"
+        return f"{self.name}: {self.frames} frames, {self.nbytes / 1e9:.2f} GB a run{encode}"
 
     @property
     def about(self) -> dict[str, Any]:

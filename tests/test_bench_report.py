@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,27 +17,13 @@ from support.browser import Page, chromium
 
 pytest.importorskip("jinja2", reason="the report needs Jinja2 (pip install jinja2)")
 
-from benchmarks import (
-    capture,
-    decode,
-    encode,
-    fan_out,
-    machines,
-    pipe,
-    pipeline,
-    relay,
-    render,
-    report,
-    sound,
-)
+from benchmarks import report
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, write
 from benchmarks.report import figures
 from benchmarks.report.charts import Chart, RatioAxis, charts, short
 
 KEPT = sorted(FOLDER.glob("*.json"))
-MODULES = (pipe, encode, decode, relay, pipeline, render, fan_out, capture, sound, machines)
-COMMANDS = {one.BENCHMARK.name: one.main for one in MODULES}
 
 
 def drawn(path: Path) -> list[Chart]:
@@ -89,7 +73,8 @@ def one_group(*rows: tuple[str, str, list[float]], **more: Any) -> dict[str, Any
     """A record of the encode benchmark, with rows of name, kind and rounds."""
     record = json.loads(max(FOLDER.glob("*-encode-*.json")).read_text())
     methods = [
-        {"name": name, "kind": kind, "figures": {"fps": {"rounds": rounds}}} for name, kind, rounds in rows
+        {"name": name, "kind": kind, "disturbed_rounds": [], "figures": {"fps": {"rounds": rounds}}}
+        for name, kind, rounds in rows
     ]
     group = next(group for group in record["groups"] if group["name"] == "motion-1080p")
     return record | {"groups": [group | {"methods": methods} | more]}
@@ -131,41 +116,6 @@ def test_caveats_come_before_the_first_chart(tmp_path: Path) -> None:
         "Compare bars",
     ):
         assert caveat in before_charts
-
-
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_the_command_of_a_chart_asks_for_its_group(path: Path) -> None:
-    for chart in drawn(path):
-        benchmark, settings = chart.benchmark, chart.record["settings"]
-        command = r'(?:git checkout (\w+); )?make bench(?:-([\w-]+))?(?: ARGS="(.*)")?'
-        found = re.fullmatch(command, chart.command)
-        assert found
-        assert (found[2] or "pipe") == benchmark.replace("_", "-")
-        if found[1]:
-            assert benchmark in ("encode", "decode")
-            assert chart.record["software"]["git"].startswith(found[1])
-            assert f"--job {chart.group['name']}" in found[3]
-            continue
-        with COMMANDS[benchmark].make_context(benchmark, shlex.split(found[3] or "")) as context:
-            given = context.params
-        usual = report.BENCHMARKS[benchmark].settings
-        assert (given["rounds"] or usual.rounds) == settings["rounds"]
-        if "methods" in settings and "methods" in given:
-            assert {one.name for one in given["methods"] or usual.methods} <= {*settings["methods"]}
-        jobs = {"encode": "jobs", "decode": "jobs", "relay": "ways"}.get(benchmark)
-        if jobs:
-            assert [one.name for one in given[jobs]] == [chart.group.get("way", chart.group["name"])]
-        if benchmark in ("encode", "decode"):
-            assert (given["frames"] or given["jobs"][0].frames) == chart.group["frames"]
-        if benchmark == "relay":
-            assert sum(given["sizes"]) == chart.group["bytes"]
-        if benchmark == "pipe":
-            [size], [buffers] = given["sizes"], given["buffers"] or usual.buffers
-            assert (size.width, size.height, buffers) == (
-                chart.group["size"]["width"],
-                chart.group["size"]["height"],
-                chart.group["buffers"],
-            )
 
 
 def only_chart(record: dict[str, Any]) -> Chart:
@@ -265,21 +215,14 @@ def test_a_file_that_is_no_record_is_named(content: str | None, tmp_path: Path) 
     assert not (tmp_path / "out.html").exists()
 
 
-def test_a_job_that_is_no_more_is_repeated_by_its_commit() -> None:
-    record = one_group(("penstock", "ours", [1.0]), name="ultrafast-16k")
-    record["software"]["git"] = "0123abc, with uncommitted changes"
-    command = only_chart(record).command
-    assert command.startswith('git checkout 0123abc; make bench-encode ARGS="--job ultrafast-16k')
-
-
 def test_a_record_of_another_benchmark_is_named(tmp_path: Path) -> None:
     record = one_group(("penstock", "ours", [1.0]))
-    del record["groups"][0]["content"]
+    del record["groups"][0]["paced_fps"]
     write(record, str(tmp_path / "old.json"))
     arguments = [str(tmp_path / "old.json"), "--page", str(tmp_path / "page.md")]
     result = CliRunner().invoke(report.main, arguments)
     assert result.exit_code == 1
-    assert "old.json does not fit these benchmarks: 'content'" in result.output
+    assert "old.json does not fit these benchmarks: 'paced_fps'" in result.output
 
 
 def test_two_records_of_one_name_are_refused(tmp_path: Path) -> None:

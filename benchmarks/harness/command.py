@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -31,8 +33,18 @@ class JobSettings:
     rounds: int = 5
 
 
+#: These options name files, which a record does not.
+PATHS = ("--json", "--ffmpeg")
 #: Measures a row once.
 Measure = Callable[[Row], Run]
+
+
+class Command(click.Command):
+    """Remembers the words that it was called with."""
+
+    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
+        context.obj = [*words]
+        return super().parse_args(context, words)
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,7 @@ class Benchmark:
         """The command line. ``text`` is its help."""
         ffmpeg = [FFMPEG_OPTION] if self.uses_ffmpeg else []
         options = [*self.options, *ffmpeg, *common_options(self.name, self.quick_help)]
-        return click.Command(self.name, callback=self._main, params=[*options], help=text)
+        return Command(self.name, callback=self._main, params=[*options], help=text)
 
     def _main(
         self,
@@ -108,9 +120,11 @@ class Benchmark:
         if size or frames:
             settings = replace(settings, jobs=resized(settings.jobs, size, frames))
         programs = dict.fromkeys(map(working_ffmpeg, ffmpegs or (None,))) if self.uses_ffmpeg else ("",)
-        self._conduct(settings, tuple(programs), json_path, is_kept)
+        self._conduct(settings, tuple(programs), json_path, is_kept, click.get_current_context().obj)
 
-    def _conduct(self, settings: Any, ffmpegs: Sequence[str], json_path: str | None, is_kept: bool) -> None:
+    def _conduct(
+        self, settings: Any, ffmpegs: Sequence[str], json_path: str | None, is_kept: bool, words: list[str]
+    ) -> None:
         """Run the benchmark. The exit status is 1 if a method failed, or lost or changed a byte."""
         # As after Ctrl-C, the process of a run is then killed and waited for.
         signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
@@ -132,10 +146,22 @@ class Benchmark:
         packages = {package for method in self.settings.methods for package in method.packages.values()}
         packages |= {"numpy"} if self.uses_ffmpeg else set()
         software = machine.describe_software(sorted(packages), ffmpegs=[group.ffmpeg for group in done])
-        made = record.make(self.name, before, software, vars(settings), done, verdicts, self.source)
+        command = repeated(self.name, words)
+        made = record.make(self.name, before, software, command, vars(settings), done, verdicts, self.source)
         _keep(made, console, json_path, is_kept)
         if any(row.error for group in done for row in group.rows):
             sys.exit(1)
+
+
+def repeated(benchmark: str, words: Sequence[str]) -> str:
+    """The command that repeats a run with these words, without where its record goes and which FFmpeg it takes."""
+    kept = [
+        word
+        for before, word in pairwise(["", *words])
+        if before not in PATHS and word.partition("=")[0] not in (*PATHS, "--record")
+    ]
+    target = "bench" if benchmark == "pipe" else f"bench-{benchmark.replace('_', '-')}"
+    return f'make {target} ARGS="{shlex.join(kept)}"' if kept else f"make {target}"
 
 
 def _print_verdicts(console: Console, verdicts: Sequence[Verdict], rounds: int) -> None:

@@ -25,18 +25,23 @@ def make(
     benchmark: str,
     before: dict[str, Any],
     software: dict[str, Any],
+    command: str,
     settings: dict[str, Any],
     groups: Iterable[Group],
     verdicts: Sequence[Verdict],
     source: str,
 ) -> dict[str, Any]:
-    """The record. ``before`` is the machine before the run, ``source`` where the goals come from."""
+    """The record.
+
+    ``before`` is the machine before the run, ``command`` what repeats the run, ``source`` where the goals come from.
+    """
     return {
         "schema": SCHEMA,
         "benchmark": benchmark,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": before,
         "software": software,
+        "command": command,
         "settings": settings,
         "groups": [_group(group) for group in groups],
         "goals": {
@@ -51,6 +56,7 @@ def _group(group: Group) -> dict[str, Any]:
     known = {"ffmpeg": group.ffmpeg, "findings": group.findings}
     return {
         "name": group.name,
+        "title": group.title,
         **group.about,
         **{name: value for name, value in known.items() if value},
         "methods": [_row(row) for row in group.rows],

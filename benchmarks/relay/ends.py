@@ -31,6 +31,7 @@ PERIOD_BYTES = 1_048_583
 #: The pace of the slowest reader, far below that of any relay, so that the reader is the limit.
 BASE_PACE_BYTES_PER_S = 200e6
 PACES = (1.0, 1.5, 2.0, 3.0)
+ENDS = {"file": "file in memory", "pipe": "pipe", "unix": "Unix socket", "tcp": "TCP socket"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,11 @@ class Job:
     def name(self) -> str:
         return f"{self.way.name}, {show_size(self.nbytes)}"
 
-    title = name
+    @property
+    def title(self) -> str:
+        sink = f"each of {self.way.readers} pipes" if self.way.readers > 1 else f"a {ENDS[self.way.sink]}"
+        pace = ", read at a pace" if self.way.is_paced else ""
+        return f"{self.name}: from a {ENDS[self.way.source]} to {sink}{pace}"
 
     @property
     def kind(self) -> str:

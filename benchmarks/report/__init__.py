@@ -22,11 +22,8 @@ from benchmarks.harness.goals import ROUNDS_NEEDED
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, SCHEMA, describe
 from benchmarks.report import figures
-from benchmarks.report.charts import Chart, Comparison, RatioAxis, charts, short
-from benchmarks.report.commands import BENCHMARKS, COMMANDS
+from benchmarks.report.charts import BENCHMARKS, MODULES, Chart, Comparison, RatioAxis, charts, short
 
-#: The load average, in records that do not tell of rounds.
-QUIET_LOAD = 0.5
 FIGURES_COMMAND = "python -m benchmarks.report --figures"
 BUILT = ROOT / "build" / "bench-report"
 #: The picture on the front page, and its colours.
@@ -53,8 +50,11 @@ VERDICTS = {
 }
 #: The sections in their order: title, and the first line of the benchmark's help.
 SECTIONS = {
-    name: (name.replace("_", "-").capitalize(), str(command.help).partition("\n")[0])
-    for name, command in COMMANDS.items()
+    one.BENCHMARK.name: (
+        one.BENCHMARK.name.replace("_", "-").capitalize(),
+        str(one.__doc__).partition("\n")[0],
+    )
+    for one in MODULES
 }
 
 
@@ -78,7 +78,7 @@ def caveats(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield f"Measured on: {'; '.join(sorted(machines))}."
     for weak, what in (
         (
-            is_disturbed,
+            lambda one: any(row["disturbed_rounds"] for group in one["groups"] for row in group["methods"]),
             "ran while other programs used the CPUs",
         ),
         (
@@ -92,12 +92,6 @@ def caveats(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     ):
         if count := sum(map(weak, records)):
             yield f"{count} of {len(records)} runs {what}."
-
-
-def is_disturbed(record: dict[str, Any]) -> bool:
-    """Whether other programs used the CPUs in a round, or, in records that do not tell, before the first one."""
-    told = [row.get("disturbed_rounds") for group in record["groups"] for row in group["methods"]]
-    return any(told) if told != [None] * len(told) else record["machine"]["load_average_before"] > QUIET_LOAD
 
 
 def verdicts(every: Sequence[Chart]) -> Iterator[str]:

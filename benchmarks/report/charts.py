@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks import relay
-from benchmarks.harness.options import by_name
-from benchmarks.report.commands import BENCHMARKS, command_for
+from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipeline, relay, render, sound
 
+#: In the order of the report.
+MODULES = (encode, decode, pipe, pipeline, relay, render, fan_out, capture, sound, machines)
+BENCHMARKS = {one.BENCHMARK.name: one.BENCHMARK for one in MODULES}
 #: What Penstock does by default. Of several methods of ours, the first of these is compared.
 DEFAULTS = ("auto", "penstock", "penstock.relay", "penstock.Tee", "penstock.Reader", "penstock.Pipeline")
 #: More columns of a chart's table: heading, figure, and factor.
@@ -28,13 +29,6 @@ COLUMNS = (
     ("file MB", "output_bytes", 1e-6),
     ("PSNR dB", "psnr_db", 1.0),
 )
-#: What happens in each job of the benchmark of renders.
-RENDER_JOBS = {
-    "python": "{frames} by a loop of Python",
-    "chunk-lengths": "{frames} of a moving picture, {encoder}",
-    "join": "Chunks of a second each become one file: {frames}",
-}
-ENDS = {"file": "file in memory", "pipe": "pipe", "unix": "Unix socket", "tcp": "TCP socket"}
 
 
 @dataclass(frozen=True)
@@ -88,45 +82,6 @@ def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
         case "encode" if group["paced_fps"]:
             return [Measure("blocked_p99_ms", "ms that a frame blocks the caller, p99", is_less_better=True)]
     return [MEASURES.get(benchmark, FPS)]
-
-
-def describe(record: dict[str, Any], group: dict[str, Any]) -> str:
-    """What every method of a group had to do."""
-    size = group.get("size", group)
-    frames = f"{group.get('frames', 0):,} frames of {size.get('width')}×{size.get('height')}"
-    match record["benchmark"]:
-        case "pipe":
-            encode = " ".join(group["encode"]) or "which discards them: no real encode"
-            buffers = "1 buffer" if group["buffers"] == 1 else f"{group['buffers']} buffers"
-            return f"{frames} from {buffers}, to FFmpeg ({encode})"
-        case "encode":
-            pace = f", {group['paced_fps']} per second" if group.get("paced_fps") else ""
-            return f"{frames} {group['content']}{pace}, to {group['codec']} {group['preset']}"
-        case "decode":
-            source = f"a file of {group['encoder']}" if group["encoder"] else "another process, by a pipe"
-            return f"{frames} {group['content']} from {source}, to NumPy arrays"
-        case "relay":
-            way = by_name(relay.WAYS, group["way"])
-            copies = f"each of {way.readers} pipes" if way.readers > 1 else f"a {ENDS[way.sink]}"
-            return f"From a {ENDS[way.source]} to {copies}{', read at a pace' if way.is_paced else ''}"
-        case "pipeline":
-            settings = record["settings"]
-            storage = "a simulated storage" if settings["simulated"] else "files in the page cache"
-            load = f", {group['background']} workers in the background" if "background" in group else ""
-            return f"Assets of {settings['chunk_bytes'] >> 10} KiB from {storage}, {group['codec']}{load}"
-        case "render":
-            return RENDER_JOBS[group["name"]].format(frames=frames, encoder=group["encoder"])
-        case "fan_out":
-            return f"{frames}, {group['paced_fps']} per second, to as many programs as the method's name says"
-        case "capture":
-            return f"{frames} drawn by {group['renderer']}, to x264 ultrafast"
-        case "sound":
-            sound = f"{group['sample_rate']} Hz, {group['channels']} channels, to {group['audio_codec']}"
-            picture = (
-                f"{frames} to {group['codec']} {group['preset']}, with sound: " if "codec" in group else ""
-            )
-            return picture + sound
-    return f"{group['summary']}, by a process with each limit"
 
 
 @dataclass
@@ -198,8 +153,6 @@ class Chart:
     bars: list[Bar]
     #: The numbers of the axis, and their places.
     ticks: list[tuple[str, float]]
-    description: str
-    command: str
 
     @property
     def benchmark(self) -> str:
@@ -219,6 +172,11 @@ class Chart:
         if all(bar.kind == "ours" for bar in self.bars):
             return f"{name}: {' and '.join(sorted(bar.name for bar in self.bars))}"
         return name
+
+    @property
+    def description(self) -> str:
+        """What every method had to do."""
+        return str(self.group["title"]).removeprefix(f"{self.group['name']}: ")
 
     @property
     def headings(self) -> list[str]:
@@ -270,8 +228,7 @@ def charts(source: str, record: dict[str, Any]) -> Iterator[Chart]:
             marks = [step * mark for mark in range(math.floor(largest / step) + 1)]
             ticks = [(f"{mark:,g}", round(100 * mark / largest / 1.01, 2)) for mark in marks]
             id = f"{source.removesuffix('.json')}-{number}-{measure.figure}".replace(" ", "-")
-            words = describe(record, group), command_for(record, group)
-            yield Chart(id, source, record, group, measure, bars, ticks, *words)
+            yield Chart(id, source, record, group, measure, bars, ticks)
 
 
 def _bars(benchmark: str, group: dict[str, Any], measure: Measure) -> Iterator[Bar]:
