@@ -17,7 +17,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.goals import Verdict, below
@@ -179,12 +178,8 @@ BENCHMARK = Benchmark(
     quick_help="Half a minute: 30 pictures, 2 rounds.",
     prepare=prepare,
     options=[chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
-    columns=[
-        tables.column("draw and\ntake ms p50", "drawing_and_taking_p50_ms", tables.hundredths),
-        tables.column("p99", "drawing_and_taking_p99_ms", tables.hundredths),
-        tables.column("take ms\np50", "taking_p50_ms", tables.hundredths),
-        tables.column("own\nCPU s", "cpu_own_s", tables.hundredths),
-    ],
+    figures=["drawing_and_taking_p50_ms"],
+    standards=["read+write"],
     judge=judge,
     source="the goal for a GPU, set before it was measured; a software renderer waits and copies either way",
 )

@@ -16,7 +16,6 @@ from functools import partial
 from importlib import import_module
 from typing import IO, Any
 
-from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, Frame
@@ -186,12 +185,7 @@ BENCHMARK = Benchmark(
     quick_help="A minute: 20 frames, 2 rounds, without stdin.write.",
     prepare=prepare,
     options=[chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
-    columns=[
-        tables.column("call ms\np50", "blocked_p50_ms", tables.hundredths),
-        tables.column("p99", "blocked_p99_ms", tables.hundredths),
-        tables.column("own\nCPU s", "cpu_own_s", tables.hundredths),
-        tables.column("peak\nMiB", "peak_own_bytes", tables.mebibytes, "max"),
-    ],
+    figures=["blocked_p50_ms"],
     judge=judge,
     source="the goal that further outputs cost the program that writes little; set before it was measured",
     uses_ffmpeg=False,

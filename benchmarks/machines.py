@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import jobs
-from benchmarks.harness import seccomp, tables
+from benchmarks.harness import seccomp
 from benchmarks.harness.accounts import status_bytes
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, there_and_back
@@ -178,11 +178,8 @@ BENCHMARK = Benchmark(
     quick_help="A minute: short runs, once each.",
     prepare=prepare,
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS)],
-    columns=[
-        tables.column("µs", "op_s", lambda seconds: f"{1e6 * seconds:.1f}"),
-        tables.gain(HERE, figure="op_s", heading="time"),
-        tables.column("peak\nMiB", "resident_bytes", tables.mebibytes, "max"),
-    ],
+    figures=["op_s"],
+    standards=[HERE],
     judge=lambda _group: (),
     source="none: these are figures to expect",
 )

@@ -22,7 +22,6 @@ from typing import IO, Any, Literal
 
 import click
 
-from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.content import Film, Frame
@@ -206,6 +205,7 @@ def measure(task: Task[Job]) -> Run:
             if child.stdin is not None:
                 feed(task.method.start(child.stdin), frames, task.job.frames, run)
         run.count_frames(task.job.frames, frame_count(_text(progress)))
+    run.figures["gb_per_s"] = (run.figures["fps"] or 0.0) * task.job.frame_bytes / 1e9
     return run
 
 
@@ -334,11 +334,6 @@ def note(row: Row) -> str | None:
     return None if used in ([], [own_name]) else f"used {', '.join(used)}"
 
 
-def _gb_per_s(group: Group, row: Row) -> str:
-    fps: float = row.median("fps") or 0
-    return f"{fps * group.about['bytes'] / group.about['frames'] / 1e9:.2f}"
-
-
 def parse_named_size(text: str) -> Size:
     """A size from its name (``1080p``) or its pixels (``320x180``)."""
     return Size(text, *picture_size(text)) if "x" in text else by_name(SIZES, text)
@@ -382,15 +377,7 @@ BENCHMARK = Benchmark(
             help=f"Bytes of each run, such as 500MB or 4GB; ultrafast gets a quarter, slow a twentieth. {UNITS}",
         ),
     ],
-    # Headings of two lines and few digits, so that the table fits a terminal of 80 columns.
-    columns=[
-        *tables.rates(),
-        tables.column("fps\nIQR", "fps", tables.rate, "iqr"),
-        tables.Column("GB/s", _gb_per_s),
-        tables.gain(STANDARD),
-        *tables.cpu_seconds(),
-        tables.column("peak\nMiB", "peak_own_bytes", tables.mebibytes, "max"),
-    ],
+    standards=[STANDARD],
     judge=judge,
     source=SOURCE,
     note=note,

@@ -20,8 +20,9 @@ pytest.importorskip("jinja2", reason="the report needs Jinja2 (pip install jinja
 from benchmarks import report
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, write
+from benchmarks.harness.tables import short
 from benchmarks.report import figures
-from benchmarks.report.charts import Chart, RatioAxis, charts, short
+from benchmarks.report.charts import Chart, RatioAxis, charts
 
 KEPT = sorted(FOLDER.glob("*.json"))
 

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from benchmarks.decode import feeder
 from benchmarks.decode.methods import (
-    BOUND,
     CRF,
     METHODS,
     OUR_ALL,
@@ -46,7 +45,6 @@ from benchmarks.decode.methods import (
     clips_in,
     stdout_readinto,
 )
-from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted, children, note_children_peak
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, Frame, apart
@@ -364,16 +362,7 @@ BENCHMARK = Benchmark(
     quick_help="About half a minute: 720p and the reader, few frames, 2 rounds.",
     prepare=prepare,
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
-    columns=[
-        *tables.rates(),
-        tables.gain(STANDARD, PIPE_STANDARD, PICKED_STANDARD),
-        tables.part_of(BOUND),
-        tables.column("first\nframe s", "start_s", tables.hundredths),
-        *tables.cpu_seconds("child"),
-        tables.column("peak MiB\nours", "peak_own_bytes", tables.mebibytes, "max"),
-        tables.column("peak MiB\nchild", "peak_child_bytes", tables.mebibytes, "max"),
-        tables.column("off by\nlevels", "difference", tables.hundredths, "max"),
-    ],
+    standards=[STANDARD, PIPE_STANDARD, PICKED_STANDARD],
     judge=judge,
     source=SOURCE,
     note=note,

@@ -33,7 +33,6 @@ from benchmarks.encode.methods import (
     Job,
     ffmpeg_arguments,
 )
-from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, Frame, apart, psnr_db, there_and_back
@@ -301,12 +300,6 @@ def note(row: Row) -> str | None:
     return f"{how}; the last round's bottleneck: {row.notes['bottleneck']}"
 
 
-def _peak(_group: Group, row: Row) -> str:
-    """Of both processes: an FFmpeg that runs in ours has its memory there."""
-    own, child = row.max("peak_own_bytes"), row.max("peak_child_bytes")
-    return "" if own is None or row.method.kind == "bound" else f"{(own + (child or 0)) / 2**20:.0f}"
-
-
 BENCHMARK = Benchmark(
     "encode",
     settings=JobSettings(JOBS, tuple(METHODS)),
@@ -315,18 +308,7 @@ BENCHMARK = Benchmark(
     quick_help="About half a minute: 720p ultrafast with few frames, 2 rounds.",
     prepare=prepare,
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
-    columns=[
-        *tables.rates(),
-        tables.gain(STANDARD),
-        tables.part_of(BOUND),
-        *tables.cpu_seconds(),
-        tables.column("blocked\np50 ms", "blocked_p50_ms", tables.hundredths),
-        tables.column("blocked\np99 ms", "blocked_p99_ms", tables.hundredths),
-        tables.column("memcpy\np99 ms", "copy_p99_ms", tables.hundredths),
-        tables.Column("peak\nMiB", _peak),
-        tables.column("file\nMB", "output_bytes", lambda nbytes: f"{nbytes / 1e6:.2f}"),
-        tables.column("PSNR\ndB", "psnr_db", lambda db: f"{db:.1f}"),
-    ],
+    standards=[STANDARD],
     judge=judge,
     source=SOURCE,
     note=note,

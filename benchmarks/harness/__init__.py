@@ -1,4 +1,4 @@
-"""Everything that the benchmarks share. A benchmark itself has jobs, methods, a content check, goals and table columns.
+"""Everything that the benchmarks share. A benchmark itself has jobs, methods, a content check and goals.
 
 `command`    a benchmark, its command line, and its course from the first run to the record
 `methods`    jobs and methods, and what a method needs: `PlainJob`, `FrameJob`, `Method`, `Methods`

@@ -21,7 +21,7 @@ from benchmarks.harness.methods import Method
 from benchmarks.harness.options import FFMPEG_OPTION, common_options, resized
 from benchmarks.harness.results import Group, Row, Run, rows_for
 from benchmarks.harness.rounds import REPEATS, Report, check_content, run_rounds
-from benchmarks.harness.tables import Column, print_group
+from benchmarks.harness.tables import print_group
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,16 @@ class Benchmark:
     prepare: Callable[[Any, str, Group], AbstractContextManager[tuple[Measure | None, Measure]]]
     #: Each sets the field of the settings with its name.
     options: Sequence[click.Option]
-    columns: Sequence[Column]
     #: The goals that a group reaches or misses, as far as it has the rows.
     judge: Callable[[Group], Iterable[Verdict]]
     #: Where the goals come from.
     source: str
+    #: The main figure: the first of these that a group has.
+    figures: Sequence[str] = ("fps",)
+    #: The table has the ratios to the first of these methods that was measured.
+    standards: Sequence[str] = ()
     #: A remark on a row, printed below the table.
     note: Callable[[Row], str | None] = lambda _row: None
-    #: Prints a group whose table has another form.
-    show: Callable[[Console, Group], None] | None = None
     #: Whether its frames, which are NumPy arrays, go through FFmpeg.
     uses_ffmpeg: bool = True
 
@@ -135,10 +136,7 @@ class Benchmark:
         with _status_line(console) as report:
             for group in self.run(settings, ffmpegs, report, REPEATS if is_kept else 0):
                 done.append(group)
-                if self.show is None:
-                    print_group(console, group, self.columns, self.note)
-                else:
-                    self.show(console, group)
+                print_group(console, group, self.figures, self.standards, self.note)
         if not done:
             raise click.UsageError("none of these methods can do any of these jobs")
         verdicts = [verdict for group in done for verdict in self.judge(group)]

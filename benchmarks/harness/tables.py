@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -13,24 +12,70 @@ from rich.text import Text
 
 from benchmarks.harness.results import Group, Row
 
-
-@dataclass(frozen=True)
-class Column:
-    """A column right of the methods' names."""
-
-    heading: str
-    #: Called for each row that was measured.
-    cell: Callable[[Group, Row], str]
+#: The figures that tables show, in their order: heading, and factor.
+COLUMNS = {
+    "op_s": ("call µs", 1e6),
+    "gb_per_s": ("GB/s", 1.0),
+    "seconds": ("s", 1.0),
+    "start_s": ("start s", 1.0),
+    "cpu_s": ("CPU s, all", 1.0),
+    "cpu_own_s": ("CPU s, caller", 1.0),
+    "cpu_child_s": ("CPU s, children", 1.0),
+    "peak_own_bytes": ("peak MiB, caller", 2**-20),
+    "peak_child_bytes": ("peak MiB, children", 2**-20),
+    "resident_bytes": ("resident MiB", 2**-20),
+    "blocked_p50_ms": ("blocked ms, p50", 1.0),
+    "blocked_p99_ms": ("blocked ms, p99", 1.0),
+    "copy_p99_ms": ("memcpy ms, p99", 1.0),
+    "drawing_and_taking_p50_ms": ("draw and take ms, p50", 1.0),
+    "drawing_and_taking_p99_ms": ("draw and take ms, p99", 1.0),
+    "taking_p50_ms": ("take ms, p50", 1.0),
+    "reader p50 µs": ("reader µs, p50", 1.0),
+    "decompressor p50 µs": ("decompressor µs, p50", 1.0),
+    "processor p50 µs": ("processor µs, p50", 1.0),
+    "end to end p50 µs": ("end to end µs, p50", 1.0),
+    "end to end p95 µs": ("end to end µs, p95", 1.0),
+    "output_bytes": ("file MB", 1e-6),
+    "psnr_db": ("PSNR dB", 1.0),
+    "chunks": ("chunks", 1.0),
+    "difference": ("off by levels", 1.0),
+    "apart_ms": ("apart ms", 1.0),
+}
 
 
 def print_group(
-    console: Console, group: Group, columns: Sequence[Column], note: Callable[[Row], str | None]
+    console: Console,
+    group: Group,
+    figures: Sequence[str],
+    standards: Sequence[str],
+    note: Callable[[Row], str | None],
 ) -> None:
-    """Print a group. ``note`` gives a remark on a row that was measured, or None."""
+    """Print a group: the first of these figures that it has, and all others of `COLUMNS` that it has.
+
+    Ratios are to the first of the standard methods, and of the bounds, that was measured. ``note`` gives a remark on a
+    row that was measured, or None.
+    """
     print_title(console, group)
-    table = new_table("method", *(column.heading for column in columns))
+    main = next((figure for figure in figures if group.medians(figure)), figures[0])
+    heading, factor = COLUMNS.get(main, (main, 1.0))
+    spreads = {row.name: spread for row in group.rows if (spread := row.spread(main))}
+    columns = {
+        heading: {name: short(factor * one.median) for name, one in spreads.items()},
+        "min-max": {
+            name: f"{short(factor * one.min)}-{short(factor * one.max)}" for name, one in spreads.items()
+        },
+    }
+    bounds = [row.name for row in group.rows if row.method.kind == "bound"]
+    for title, names in (("ratio", standards), ("of bound", bounds)):
+        if standard := next((spreads[name].median for name in names if name in spreads), None):
+            columns[title] = {name: f"{one.median / standard:.2f}" for name, one in spreads.items()}
+    for figure, (title, factor) in COLUMNS.items():
+        if figure != main and (medians := group.medians(figure)):
+            columns[title] = {name: short(factor * value) for name, value in medians.items()}
+    table = new_table("method", *(title.replace(", ", "\n") for title in columns))
     for row in group.rows:
-        table.add_row(row.name, *(column.cell(group, row) if row.is_measured else "-" for column in columns))
+        missing = "" if row.is_measured else "-"
+        table.add_row(row.name, *(cells.get(row.name, missing) for cells in columns.values()))
     console.print(table)
     print_remarks(console, group, note)
 
@@ -61,76 +106,17 @@ def print_title(console: Console, group: Group) -> None:
         console.print(Text(group.ffmpeg, style="dim"))
 
 
-def new_table(first: str, *others: str, title: str | None = None) -> Table:
+def new_table(first: str, *others: str) -> Table:
     """A table with words in its first column and numbers in the others."""
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left"
-    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(first, no_wrap=True)
     for name in others:
         table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
-def column(
-    heading: str,
-    figure: str,
-    show: Callable[[float], str],
-    of: Literal["median", "max", "iqr"] = "median",
-) -> Column:
-    """A figure's median, largest value or interquartile range. The cell of an unknown figure is empty."""
-
-    def cell(_group: Group, row: Row) -> str:
-        spread = row.spread(figure)
-        return show(getattr(spread, of)) if spread else ""
-
-    return Column(heading, cell)
-
-
-def rates(figure: str = "fps") -> list[Column]:
-    """Two columns for the main figure: its median, and its smallest and largest value."""
-
-    def both_ends(_group: Group, row: Row) -> str:
-        spread = row.spread(figure)
-        return f"{rate(spread.min)}-{rate(spread.max)}" if spread else ""
-
-    return [column(figure, figure, rate), Column(f"{figure}\nmin-max", both_ends)]
-
-
-def cpu_seconds(child: str = "FFmpeg") -> list[Column]:
-    """Two columns: the CPU seconds of the calling process, and of its children."""
-    return [
-        column("CPU s\nours", "cpu_own_s", hundredths),
-        column(f"CPU s\n{child}", "cpu_child_s", hundredths),
-    ]
-
-
-def part_of(bound: str) -> Column:
-    """The share of the bound's frames per second."""
-    return gain(bound, heading="of\nbound", form="{:.0%}")
-
-
-def gain(*standards: str, figure: str = "fps", heading: str = "gain", form: str = "{:.2f}x") -> Column:
-    """The ratio to the first of the standard methods that was measured."""
-
-    def cell(group: Group, row: Row) -> str:
-        medians = group.medians(figure)
-        standard = next((medians[name] for name in standards if name in medians), None)
-        return form.format(medians[row.name] / standard) if standard and row.name in medians else ""
-
-    return Column(heading, cell)
-
-
-def rate(value: float) -> str:
-    """Few digits, so that a table fits a terminal."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
-
-
-def hundredths(value: float) -> str:
-    """For seconds and milliseconds."""
-    return f"{value:.2f}"
-
-
-def mebibytes(nbytes: float) -> str:
-    """For bytes."""
-    return f"{nbytes / 2**20:.1f}" if nbytes < 10 * 2**20 else f"{nbytes / 2**20:.0f}"
+def short(value: float) -> str:
+    """Three digits, or all those before the point."""
+    if value == 0 or value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"

@@ -15,22 +15,18 @@ from functools import partial
 from typing import Literal
 
 import click
-from rich.console import Console
 
-from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.methods import Method, PlainJob
 from benchmarks.harness.options import counted, parse_bytes
-from benchmarks.harness.results import Group, Row
+from benchmarks.harness.results import Group
 from benchmarks.pipeline.assets import CODECS, Stream
 from benchmarks.pipeline.latency import (
     CONFIGURATIONS,
     END_TO_END,
     EXAMPLE_ROWS,
-    METRICS,
     NORMAL,
-    PARTS,
     PRIORITIES,
     figure_name,
     prepare_latencies,
@@ -83,7 +79,7 @@ class Settings(Stream):
         storage = "a simulated storage" if self.simulated else "files in the page cache"
         title = (
             f"{self.chunks} assets of {self.chunk_bytes} bytes, {self.codec}, from {storage}, "
-            f"{self.background} workers in the background; medians of {self.rounds} rounds (IQR)"
+            f"{self.background} workers in the background"
         )
         about = {"codec": self.codec, "background": self.background, "simulated": self.simulated}
         kind: Kind = "simulated" if self.simulated else "files"
@@ -114,36 +110,6 @@ def judge(group: Group) -> Iterator[Verdict]:
         yield Verdict(f"end-to-end {best}, all normal / priorities", gains[best], 1 / (1 - LOWER_BY))
 
 
-# --- report -----------------------------------------------------------------------------------------------
-
-
-def show(console: Console, group: Group) -> None:
-    """A table for each configuration, or one for the race."""
-    if group.name != LATENCIES:
-        tables.print_group(console, group, RACE, lambda row: f"{group.about['workers']} {row.method.summary}")
-        return
-    tables.print_title(console, group)
-    for row in filter(lambda row: row.is_measured, group.rows):
-        rate = _cell(row, "mb_per_s")
-        table = tables.new_table("µs", *METRICS, title=f"{row.name}: {row.method.summary}; {rate} MB/s")
-        for part in (*PARTS, END_TO_END):
-            table.add_row(part, *(_cell(row, figure_name(part, metric)) for metric in METRICS))
-        console.print(table)
-    tables.print_remarks(console, group, lambda _row: None)
-
-
-def _cell(row: Row, figure: str) -> str:
-    spread = row.spread(figure)
-    return f"{spread.median:.0f} ({spread.iqr:.0f})" if spread else "-"
-
-
-RACE = [
-    tables.column("MB/s", "mb_per_s", "{:.0f}".format),
-    tables.column("IQR", "mb_per_s", "{:.0f}".format, "iqr"),
-    tables.gain(POOL, figure="mb_per_s"),
-]
-
-
 BENCHMARK = Benchmark(
     "pipeline",
     settings=Settings(),
@@ -172,10 +138,10 @@ BENCHMARK = Benchmark(
             help="As in the reference example: random bytes, compressed on the fly, and 1 to 5 ms of sleep.",
         ),
     ],
-    columns=RACE,
+    figures=["mb_per_s"],
+    standards=[POOL],
     judge=judge,
     source=SOURCE,
-    show=show,
     uses_ffmpeg=False,
 )
 main = BENCHMARK.command(__doc__)

@@ -19,7 +19,6 @@ from typing import IO
 
 import click
 
-from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.files import nameless_file, no_room
 from benchmarks.harness.goals import Verdict, over
@@ -123,6 +122,8 @@ class Case:
         repeats = self.repeats[row.name]
         seconds, outcome = self.move(row.method, repeats)
         figures: dict[str, float | None] = {"ops_per_s": repeats / seconds, "op_s": seconds / repeats}
+        if self.content.nbytes:
+            figures["gb_per_s"] = repeats * self.content.nbytes / seconds / 1e9
         return Run(figures, {"operations": repeats, **notes(outcome)})
 
     def move(self, method: Method, repeats: int, *, check: bool = False) -> tuple[float, Outcome]:
@@ -180,18 +181,6 @@ def note(row: Row) -> str | None:
     return f"{row.notes['method']} ({row.notes['reason']})" if "method" in row.notes else None
 
 
-def _microseconds(seconds: float) -> str:
-    return f"{seconds * 1e6:.0f}" if seconds >= 1e-4 else f"{seconds * 1e6:.2f}"
-
-
-def _gb_per_s(heading: str, value: str) -> tables.Column:
-    def cell(group: Group, row: Row) -> str:
-        spread, nbytes = row.spread("ops_per_s"), group.about["bytes"]
-        return f"{getattr(spread, value) * nbytes / 1e9:.2f}" if spread and nbytes else ""
-
-    return tables.Column(heading, cell)
-
-
 BENCHMARK = Benchmark(
     "relay",
     settings=Settings(),
@@ -225,14 +214,8 @@ BENCHMARK = Benchmark(
             help="A run repeats the operation for so long.",
         ),
     ],
-    columns=[
-        tables.column("µs", "op_s", _microseconds),
-        tables.column("µs\nIQR", "op_s", _microseconds, "iqr"),
-        _gb_per_s("GB/s", "median"),
-        _gb_per_s("GB/s\nIQR", "iqr"),
-        tables.gain(READ_WRITE, WRITE_ALL, figure="ops_per_s"),
-        tables.Column("operations\na run", lambda _group, row: str(row.notes["operations"])),
-    ],
+    figures=["ops_per_s"],
+    standards=[READ_WRITE, WRITE_ALL],
     judge=judge,
     source=SOURCE,
     note=note,

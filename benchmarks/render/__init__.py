@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
-from benchmarks.harness import tables
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.files import folder_in_memory
 from benchmarks.harness.goals import Verdict, below, over
@@ -102,37 +99,6 @@ def note(row: Row) -> str | None:
     return "; ".join(remarks) or None
 
 
-SECONDS = tables.column("s", "seconds", tables.hundredths)
-CPU = tables.column("CPU s", "cpu_s", tables.hundredths)
-
-
-COLUMNS = {
-    "python": [*tables.rates(), tables.gain(methods.ONE), SECONDS, CPU],
-    "chunk-lengths": [
-        *tables.rates(),
-        tables.gain(methods.WHOLE),
-        SECONDS,
-        CPU,
-        tables.column("file\nMB", "output_bytes", lambda nbytes: f"{nbytes / 1e6:.2f}"),
-        tables.gain(methods.WHOLE, figure="output_bytes"),
-        tables.column("PSNR\ndB", "psnr_db", tables.hundredths),
-        tables.column("chunks", "chunks", tables.rate),
-    ],
-    "join": [
-        *tables.rates("mb_per_s"),
-        tables.gain(methods.CP, figure="mb_per_s"),
-        SECONDS,
-        CPU,
-        tables.column("peak\nMiB", "peak_own_bytes", tables.mebibytes, "max"),
-    ],
-}
-
-
-def show(console: Console, group: Group) -> None:
-    """Each kind of job has its own table."""
-    tables.print_group(console, group, COLUMNS[group.name], note)
-
-
 BENCHMARK = Benchmark(
     "render",
     settings=JobSettings(JOBS, tuple(METHODS)),
@@ -144,9 +110,10 @@ BENCHMARK = Benchmark(
         chosen("--method", "methods", METHODS),
         counted("--frames", "frames", "Frames of each video, instead of each job's own. No goals then."),
     ],
-    columns=[],
     judge=judge,
     source=SOURCE,
-    show=show,
+    figures=["mb_per_s", "fps"],
+    standards=[methods.ONE, methods.WHOLE, methods.CP],
+    note=note,
 )
 main = BENCHMARK.command(__doc__)

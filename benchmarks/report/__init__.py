@@ -21,8 +21,9 @@ from markupsafe import Markup
 from benchmarks.harness.goals import ROUNDS_NEEDED
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, SCHEMA, describe
+from benchmarks.harness.tables import short
 from benchmarks.report import figures
-from benchmarks.report.charts import BENCHMARKS, MODULES, Chart, Comparison, RatioAxis, charts, short
+from benchmarks.report.charts import BENCHMARKS, MODULES, Chart, Comparison, RatioAxis, charts
 
 FIGURES_COMMAND = "python -m benchmarks.report --figures"
 BUILT = ROOT / "build" / "bench-report"

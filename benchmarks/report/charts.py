@@ -12,23 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipeline, relay, render, sound
+from benchmarks.harness.tables import COLUMNS, short
 
 #: In the order of the report.
 MODULES = (encode, decode, pipe, pipeline, relay, render, fan_out, capture, sound, machines)
 BENCHMARKS = {one.BENCHMARK.name: one.BENCHMARK for one in MODULES}
 #: What Penstock does by default. Of several methods of ours, the first of these is compared.
 DEFAULTS = ("auto", "penstock", "penstock.relay", "penstock.Tee", "penstock.Reader", "penstock.Pipeline")
-#: More columns of a chart's table: heading, figure, and factor.
-COLUMNS = (
-    ("CPU s, caller", "cpu_own_s", 1.0),
-    ("CPU s, FFmpeg", "cpu_child_s", 1.0),
-    ("peak MiB, caller", "peak_own_bytes", 2**-20),
-    ("peak MiB, FFmpeg", "peak_child_bytes", 2**-20),
-    ("p50 blocked ms", "blocked_p50_ms", 1.0),
-    ("p99 blocked ms", "blocked_p99_ms", 1.0),
-    ("file MB", "output_bytes", 1e-6),
-    ("PSNR dB", "psnr_db", 1.0),
-)
 
 
 @dataclass(frozen=True)
@@ -181,7 +171,7 @@ class Chart:
     @property
     def headings(self) -> list[str]:
         """Of the table's other columns."""
-        return [heading for heading, *_ in COLUMNS if any(heading in bar.others for bar in self.bars)]
+        return [heading for heading, _ in COLUMNS.values() if any(heading in bar.others for bar in self.bars)]
 
     @property
     def pixels(self) -> int:
@@ -239,7 +229,7 @@ def _bars(benchmark: str, group: dict[str, Any], measure: Measure) -> Iterator[B
         rounds = [] if remarks else figures.get(measure.figure, {}).get("rounds", [])
         others = {
             heading: short(figures[figure]["median"] * factor)
-            for heading, figure, factor in COLUMNS
+            for figure, (heading, factor) in COLUMNS.items()
             if figure in figures and figure != measure.figure
         }
         values = [value * measure.factor for value in rounds]
@@ -273,10 +263,3 @@ class RatioAxis:
     def place(self, ratio: float) -> float:
         """Where a ratio is on the axis, which leaves room at both ends for half a number."""
         return round(4 + 92 * (math.log2(ratio) - self._low) / (self._high - self._low), 2)
-
-
-def short(value: float) -> str:
-    """Three digits, or all those before the point."""
-    if value == 0 or value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.encode.methods import FRAMES_PER_S
-from benchmarks.harness import tables
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import SEED, Film, Frame, there_and_back
@@ -170,15 +169,8 @@ BENCHMARK = Benchmark(
             "--frames", "frames", f"Frames of each file, {FRAMES_PER_S} for a second, instead of each job's."
         ),
     ],
-    columns=[
-        tables.column("fps", "fps", tables.rate),
-        *tables.rates("realtime"),
-        tables.gain(OURS, figure="realtime"),
-        *tables.cpu_seconds(),
-        tables.column("peak\nMiB", "peak_own_bytes", tables.mebibytes, "max"),
-        tables.column("apart\nms", "apart_ms", tables.hundredths, "max"),
-        tables.column("file\nMB", "output_bytes", lambda nbytes: f"{nbytes / 1e6:.1f}"),
-    ],
+    figures=["realtime"],
+    standards=[OURS],
     judge=judge,
     source="the goal that no rival is faster; set before it was measured",
     note=note,
