@@ -37,7 +37,7 @@ class Job(FrameJob):
         size = f"{self.width}x{self.height}"
         what = {
             "python": f"{self.frames} frames of {size} by a loop of Python",
-            "chunk-lengths": f"{self.frames} frames of {size} of a moving picture, {dict(self.encoder)}",
+            "chunk-lengths": f"{self.frames} frames of {size} of rendered motion with noise, {dict(self.encoder)}",
             "join": f"{self.chunks} chunks of {size} and a second each, in shared memory",
         }
         return f"{self.name}: {what[self.name]}"
@@ -51,8 +51,9 @@ class Job(FrameJob):
 ULTRAFAST, MEDIUM = {"preset": "ultrafast"}, {"preset": "medium"}
 JOBS = (
     Job("python", 320, 180, 900, ULTRAFAST),
-    Job("chunk-lengths", 640, 360, 1200, MEDIUM),
-    Job("join", 1920, 1080, 30_000, ULTRAFAST),
+    Job("chunk-lengths", 640, 360, 960, MEDIUM),
+    # Chunks of some 3 MB.
+    Job("join", 1920, 1080, 30_000, ULTRAFAST | {"crf": 20}),
 )
 QUICK_JOBS = (
     Job("python", 320, 180, 60, ULTRAFAST),

@@ -183,13 +183,13 @@ def cluster_up(run: Run) -> Iterator[Any]:
 @METHODS.add(WHOLE, "other", serves=("chunk-lengths",))
 def whole(task: RenderTask, run: Run) -> None:
     """One `Encoder` for the whole video."""
-    encode(task, run, scenes.Moving())
+    encode(task, run, scenes.filmed)
     compare(task, run)
 
 
 def in_chunks(chunk_frames: int, task: RenderTask, run: Run) -> None:
     """`render` with a worker for each CPU."""
-    render(task, run, scenes.Moving, chunk_frames=chunk_frames)
+    render(task, run, scenes.filmed, chunk_frames=chunk_frames)
     compare(task, run)
 
 
@@ -207,14 +207,13 @@ METHODS += [
 
 def compare(task: RenderTask, run: Run) -> None:
     """Compare some of the frames with the scene's: the peak signal-to-noise ratio of luma of them all."""
-    scene = scenes.Moving()
     wanted = np.empty((task.job.height, task.job.width, 3), np.uint8)
 
     def pairs() -> Iterator[tuple[Frame, Frame]]:
         with penstock.Decoder(task.output) as decoder:
             for frame in decoder:
                 if frame.index % COMPARED_STEP == 0:
-                    scene(frame.index, frame.index / FRAMES_PER_S, wanted)
+                    scenes.filmed(frame.index, frame.index / FRAMES_PER_S, wanted)
                     yield frame, wanted
 
     run.figures["psnr_db"] = psnr_db(pairs())

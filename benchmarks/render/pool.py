@@ -29,7 +29,7 @@ def files(pool: str) -> list[str]:
 def planned(output: Path, job: Job) -> Plan:
     """The plan of a video of the job's, with chunks of a second."""
     made = plan(
-        scenes.Moving,
+        scenes.filmed,
         frames=job.chunks * FRAMES_PER_S,
         size=job.size,
         fps=FRAMES_PER_S,
