@@ -327,13 +327,6 @@ def judge(group: Group) -> Iterator[Verdict]:
         yield Verdict(what, peak / 2**20, MEMORY_LIMIT_MIB, "MiB", at_most=True)
 
 
-def note(row: Row) -> str | None:
-    """The transports, if they differ from the row's name."""
-    used = list(row.notes.get("bytes_by_transport", {}))
-    own_name = row.name.removesuffix("-recycled")
-    return None if used in ([], [own_name]) else f"used {', '.join(used)}"
-
-
 def parse_named_size(text: str) -> Size:
     """A size from its name (``1080p``) or its pixels (``320x180``)."""
     return Size(text, *picture_size(text)) if "x" in text else by_name(SIZES, text)
@@ -380,7 +373,6 @@ BENCHMARK = Benchmark(
     standards=[STANDARD],
     judge=judge,
     source=SOURCE,
-    note=note,
 )
 main = BENCHMARK.command(__doc__)
 

@@ -100,7 +100,7 @@ def test_a_disturbed_run_is_repeated_and_the_least_disturbed_one_counts() -> Non
     text = record.to_text(record.make("pipe", {}, {}, "", {}, [group(never_calm)], [], ""))
     assert '"disturbed_rounds": [2], "repeats": 3,' in " ".join(text.split())
     printed = StringIO()
-    tables.print_remarks(Console(file=printed, width=100), group(never_calm, row("calm")), lambda _: None)
+    tables.print_remarks(Console(file=printed, width=100), group(never_calm, row("calm")))
     assert "because other processes used the CPUs: 3" in printed.getvalue()
     assert "disturbed by other processes: 1 (method)" in printed.getvalue()
 
@@ -306,15 +306,20 @@ def test_the_table_says_what_went_wrong_and_gives_no_numbers_for_it() -> None:
     )
     made.rows[-1].skipped = "not installed"
     made.findings.append("FFmpeg's start is long")
+    made.rows[1].runs[-1].notes = {"why": "it was", "waited_s": 0.25}
     printed = StringIO()
     console = Console(file=printed, width=100)
-    tables.print_group(console, made, ["fps"], ["standard"], lambda one: f"note of {one.name}")
+    tables.print_group(console, made, ["fps"], ["standard"])
     lines = printed.getvalue().splitlines()
     cells = {words[0]: words[1:] for line in lines if (words := line.split())}
     assert cells["standard"] == ["50.0", "50.0-50.0", "1.00"]
     assert cells["twice"] == ["100", "100-100", "2.00"]
     assert set(cells["lost"]) == set(cells["none"]) == {"-"}
-    assert {"lost: ERROR: read 9", "none: skipped: not installed", "twice: note of twice"} <= set(lines)
+    assert {
+        "lost: ERROR: read 9",
+        "none: skipped: not installed",
+        "twice: why: it was; waited s: 0.250",
+    } <= set(lines)
     assert "FFmpeg's start is long" in lines
 
 

@@ -125,7 +125,7 @@ def main(base: str, quick: bool, jobs: tuple[Method, ...], pairs: int | None) ->
             spread = f"{found.pairs.min:.2f}-{found.pairs.max:.2f}"
             verdict = "SLOWER" if found.is_slower else ""
             table.add_row(job.name, *medians, *ratios, spread, f"{1 + found.allowed:.2f}", verdict)
-            tables.print_remarks(console, group, lambda _row: None)
+            tables.print_remarks(console, group)
     console.print(table)
     sys.exit(is_slower)
 

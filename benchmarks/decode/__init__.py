@@ -52,7 +52,7 @@ from benchmarks.harness.ffmpeg import FFmpegFailedError, frame_count, output_of,
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import SIZE_OPTIONS, by_name, chosen
-from benchmarks.harness.results import Group, Row, Run
+from benchmarks.harness.results import Group, Run
 from penstock import Encoder
 from penstock.errors import PenstockError
 from penstock.ffmpeg import Colors, Tuning
@@ -338,20 +338,6 @@ def _memory(group: Group, ours: str) -> Iterator[Verdict]:
         yield Verdict(what, frames, DEPTH + FRAMES_BEYOND_DEPTH, "frames", at_most=True)
 
 
-def note(row: Row) -> str | None:
-    """What cannot be compared, and what a method reports about itself."""
-    if row.method.own_ffmpeg:
-        order = "; its frames are BGR" if row.method.pixel_format == "bgr24" else ""
-        return f"an FFmpeg of its own, in its process{order}"
-    if not row.notes:
-        return None
-    reported = (
-        f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in row.notes.items()
-    )
-    return f"the last round's {', '.join(reported)}"
-
-
 # The fastest takes some tenths of a second, so that FFmpeg's start matters much: no claim can rest on it.
 QUICK_JOBS = (replace(by_name(JOBS, "h264-720p"), frames=150), replace(by_name(JOBS, "reader"), frames=200))
 BENCHMARK = Benchmark(
@@ -364,6 +350,5 @@ BENCHMARK = Benchmark(
     standards=[STANDARD, PIPE_STANDARD, PICKED_STANDARD],
     judge=judge,
     source=SOURCE,
-    note=note,
 )
 main = BENCHMARK.command(__doc__)

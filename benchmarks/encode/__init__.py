@@ -285,19 +285,6 @@ def judge(group: Group) -> Iterator[Verdict]:
         yield Verdict(what, blocked / copied, BLOCKED_OVER_MEMCPY_AT_MOST, "x a memcpy", at_most=True)
 
 
-def note(row: Row) -> str | None:
-    """What cannot be compared, and what our methods report about themselves."""
-    if "not_comparable" in row.notes:
-        return f"not comparable, and no rival here: {row.notes['not_comparable']}"
-    if row.method.own_ffmpeg:
-        other = "" if row.method.kind == "rival" else f"; no rival: {row.method.summary}"
-        return f"an FFmpeg of its own, in its process{other}"
-    if not row.notes:
-        return None
-    how = f"converted by {row.notes['converted_by']}, {row.notes['transport']}"
-    return f"{how}; the last round's bottleneck: {row.notes['bottleneck']}"
-
-
 BENCHMARK = Benchmark(
     "encode",
     settings=JobSettings(JOBS, tuple(METHODS)),
@@ -309,6 +296,5 @@ BENCHMARK = Benchmark(
     standards=[STANDARD],
     judge=judge,
     source=SOURCE,
-    note=note,
 )
 main = BENCHMARK.command(__doc__)

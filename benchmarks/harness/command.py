@@ -71,8 +71,6 @@ class Benchmark:
     figures: Sequence[str] = ("fps",)
     #: The table has the ratios to the first of these methods that was measured.
     standards: Sequence[str] = ()
-    #: A remark on a row, printed below the table.
-    note: Callable[[Row], str | None] = lambda _row: None
     #: Whether its frames, which are NumPy arrays, go through FFmpeg.
     uses_ffmpeg: bool = True
 
@@ -136,7 +134,7 @@ class Benchmark:
         with _status_line(console) as report:
             for group in self.run(settings, ffmpegs, report, REPEATS if is_kept else 0):
                 done.append(group)
-                print_group(console, group, self.figures, self.standards, self.note)
+                print_group(console, group, self.figures, self.standards)
         if not done:
             raise click.UsageError("none of these methods can do any of these jobs")
         verdicts = [verdict for group in done for verdict in self.judge(group)]

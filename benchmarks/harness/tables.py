@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
@@ -48,12 +48,10 @@ def print_group(
     group: Group,
     figures: Sequence[str],
     standards: Sequence[str],
-    note: Callable[[Row], str | None],
 ) -> None:
     """Print a group: the first of these figures that it has, and all others of `COLUMNS` that it has.
 
-    Ratios are to the first of the standard methods, and of the bounds, that was measured. ``note`` gives a remark on a
-    row that was measured, or None.
+    Ratios are to the first of the standard methods, and of the bounds, that was measured.
     """
     print_title(console, group)
     main = next((figure for figure in figures if group.medians(figure)), figures[0])
@@ -77,17 +75,17 @@ def print_group(
         missing = "" if row.is_measured else "-"
         table.add_row(row.name, *(cells.get(row.name, missing) for cells in columns.values()))
     console.print(table)
-    print_remarks(console, group, note)
+    print_remarks(console, group)
 
 
-def print_remarks(console: Console, group: Group, note: Callable[[Row], str | None]) -> None:
+def print_remarks(console: Console, group: Group) -> None:
     """Print errors, skipped rows with the reason, notes, findings, and runs that were disturbed."""
     for row in group.rows:
         if row.error:
             console.print(Text(f"{row.name}: ERROR: {row.error}", style="red"))
         elif row.skipped:
             console.print(Text(f"{row.name}: skipped: {row.skipped}", style="yellow"))
-        elif row.is_measured and (remark := note(row)):
+        elif row.is_measured and (remark := remark_on(row)):
             console.print(Text(f"{row.name}: {remark}", style="dim"))
     for finding in group.findings:
         console.print(Text(finding))
@@ -97,6 +95,14 @@ def print_remarks(console: Console, group: Group, note: Callable[[Row], str | No
         text = f"runs disturbed by other processes: {len(disturbed)} ({', '.join(dict.fromkeys(disturbed))})"
         console.print(Text(text, style="yellow"))
     console.print()
+
+
+def remark_on(row: Row) -> str:
+    """What cannot be compared, and what the method reported about itself in the last round."""
+    told = ["an FFmpeg of its own, in its process"] * row.method.own_ffmpeg
+    for name, value in row.notes.items():
+        told.append(f"{name.replace('_', ' ')}: {short(value) if isinstance(value, float) else value}")
+    return "; ".join(told)
 
 
 def print_title(console: Console, group: Group) -> None:

@@ -176,11 +176,6 @@ def judge(group: Group) -> Iterator[Verdict]:
             yield from over(group, [ours], rivals, at_least, "ops_per_s")
 
 
-def note(row: Row) -> str | None:
-    """How our methods moved the bytes."""
-    return f"{row.notes['method']} ({row.notes['reason']})" if "method" in row.notes else None
-
-
 BENCHMARK = Benchmark(
     "relay",
     settings=Settings(),
@@ -218,7 +213,6 @@ BENCHMARK = Benchmark(
     standards=[READ_WRITE, WRITE_ALL],
     judge=judge,
     source=SOURCE,
-    note=note,
     uses_ffmpeg=False,
 )
 main = BENCHMARK.command(__doc__)

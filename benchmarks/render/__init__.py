@@ -17,7 +17,7 @@ from benchmarks.harness.files import folder_in_memory
 from benchmarks.harness.goals import Verdict, below, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import by_name, chosen, counted
-from benchmarks.harness.results import Group, Row, Run
+from benchmarks.harness.results import Group, Run
 from benchmarks.render import methods, pool
 from benchmarks.render.jobs import CHUNK_FRAMES, JOBS, QUICK_JOBS, Job
 from benchmarks.render.methods import METHODS
@@ -89,16 +89,6 @@ def judge(group: Group) -> Iterator[Verdict]:
                 yield Verdict("driver's memory in the join", peak / 2**20, DRIVER_MIB, "MiB", at_most=True)
 
 
-def note(row: Row) -> str | None:
-    """How long the machine's schedulers took to be up, and what was rendered again."""
-    remarks = []
-    if (start_s := row.median("start_s")) is not None:
-        remarks.append(f"up after {start_s:.1f} s, which do not count")
-    if row.notes.get("retries"):
-        remarks.append(f"{row.notes['retries']} chunks failed and were rendered again")
-    return "; ".join(remarks) or None
-
-
 BENCHMARK = Benchmark(
     "render",
     settings=JobSettings(JOBS, tuple(METHODS)),
@@ -114,6 +104,5 @@ BENCHMARK = Benchmark(
     source=SOURCE,
     figures=["mb_per_s", "fps"],
     standards=[methods.ONE, methods.WHOLE, methods.CP],
-    note=note,
 )
 main = BENCHMARK.command(__doc__)

@@ -27,7 +27,7 @@ from benchmarks.harness.files import folder_in_memory
 from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import chosen, counted
-from benchmarks.harness.results import Group, Row, Run
+from benchmarks.harness.results import Group, Run
 from benchmarks.sound.methods import (
     CHANNELS,
     CONTENT,
@@ -149,13 +149,6 @@ def judge(group: Group) -> Iterator[Verdict]:
     yield from over(group, [OURS], rivals, 1.0, "realtime")
 
 
-def note(row: Row) -> str | None:
-    """What cannot be compared."""
-    if row.method.own_ffmpeg:
-        return "an FFmpeg of its own, in its process"
-    return "without sound" if row.method.kind == "other" else None
-
-
 BENCHMARK = Benchmark(
     "sound",
     settings=JobSettings(JOBS, tuple(METHODS)),
@@ -173,6 +166,5 @@ BENCHMARK = Benchmark(
     standards=[OURS],
     judge=judge,
     source="the goal that no rival is faster; set before it was measured",
-    note=note,
 )
 main = BENCHMARK.command(__doc__)
