@@ -31,7 +31,7 @@ from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.options import by_name, chosen, listed, names, parse_bytes
-from benchmarks.harness.results import Group, Row, Run
+from benchmarks.harness.results import Group, Run
 from benchmarks.harness.senders import Sender, feed, stdin_write, thread_queue, turbopipe
 from penstock import Writer
 from penstock.cli.options import UNITS, parsed, picture_size
@@ -42,9 +42,6 @@ FRAMES_PER_S = 60
 PAGE_BYTES = 4096
 #: Frames of the content check: each of 4 buffers is overwritten and sent 4 times.
 CHECKED_FRAMES = 16
-STARTUP_RUNS = 3
-#: Guessed: below this share of the fastest run, other noise is larger than FFmpeg's start.
-STARTUP_SHARE_REPORTED = 0.15
 
 STANDARD, TMPFS = "stdin.write", "tmpfs"
 
@@ -257,32 +254,10 @@ def compare(sent: Sequence[str], received: Sequence[str]) -> str | None:
 
 @contextmanager
 def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Measure]]:
-    """Time FFmpeg's start, and write the files of the bounds."""
-    startup_s = _startup_s(job, ffmpeg)
+    """Write the files of the bounds."""
     few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
     with bound_files(group, lambda _: [frame.tobytes() for frame in make_frames(job)], job.frames) as bounds:
         yield isolated(check, few, ffmpeg), isolated(measure, job, ffmpeg, bounds=bounds)
-    seconds = group.medians("seconds").values()
-    if startup_s is not None and seconds:
-        _report_startup(group, startup_s, startup_s / min(seconds))
-
-
-def _startup_s(job: Job, ffmpeg: str) -> float | None:
-    """The seconds of a run of one frame. Every run has this part, which is FFmpeg's start and exit."""
-    measure_one = isolated(measure, replace(job, frames=1), ffmpeg)
-    row = Row(by_name(METHODS, STANDARD))
-    row.runs = [measure_one(row) for _ in range(STARTUP_RUNS)]
-    row.runs = [run for run in row.runs if not run.error]
-    return row.median("seconds")
-
-
-def _report_startup(group: Group, startup_s: float, share: float) -> None:
-    group.about["startup_s"] = round(startup_s, 4)
-    group.title += f", FFmpeg's start {startup_s:.2f} s"
-    if share > STARTUP_SHARE_REPORTED:
-        group.findings.append(
-            f"FFmpeg's start is {share:.0%} of the fastest run and pulls ratios to 1: send more --bytes"
-        )
 
 
 # --- goals and report -------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def more_of_the_render(groups: list[dict[str, Any]], rows: list[dict[str, Any]])
 def more_of_the_sound(groups: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
     assert [group["name"] for group in groups] == ["video", "wav", "aac"]
     for row in rows:
-        assert bool(rounds(row, "apart_ms")) == (row["kind"] != "other")
+        assert rounds(row, "apart_ms")
 
 
 MAIN_FIGURES = {
@@ -323,7 +323,7 @@ def test_goals_of_the_render() -> None:
 
 
 def test_goals_of_the_sound() -> None:
-    realtime = {"penstock": 8.0, "penstock-silent": 9.0, "pyav": 10.0, "moviepy": 4.0}
+    realtime = {"penstock": 8.0, "pyav": 10.0, "moviepy": 4.0}
     assert told(sound.judge, "video", {}, sound.METHODS, realtime=realtime) == [
         "penstock / pyav, video: 0.80x (target 1.00x: missed)"
     ]

@@ -92,8 +92,7 @@ def measure(task: Task[Job]) -> Run:
         run.figures = {"realtime": job.seconds / seconds, **run.figures}
         run.figures["output_bytes"] = Path(target.output).stat().st_size
         flashes_s = check_picture(target, run) if job.has_picture else np.arange(0, job.seconds)
-        if task.method.kind != "other":
-            check_sound(target, flashes_s, run)
+        check_sound(target, flashes_s, run)
     return run
 
 

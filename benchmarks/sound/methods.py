@@ -10,7 +10,6 @@ from __future__ import annotations
 import wave
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -101,21 +100,6 @@ class Target:
 METHODS = Methods()
 
 
-def _encoder(target: Target, fps: int | None = FRAMES_PER_S, audio: AudioInput | None = None) -> Encoder:
-    """For the frames, and for the sound if there is one."""
-    return Encoder(
-        target.output,
-        size=target.job.size,
-        fps=fps,
-        codec=CODEC,
-        options={"preset": PRESET} | ({"b:a": BIT_RATE} if audio else {}),
-        output_pixel_format=OUTPUT_PIXEL_FORMAT,
-        colors=COLORS,
-        audio=audio,
-        tuning=Tuning(ffmpeg=target.ffmpeg),
-    )
-
-
 @METHODS.add(OURS, "ours")
 def penstock(target: Target) -> None:
     """`penstock.Encoder`: ``write`` and ``write_audio`` in step."""
@@ -126,26 +110,20 @@ def penstock(target: Target) -> None:
             for piece in target.pieces():
                 alone.write(piece)
         return
-    with _encoder(target, audio=audio) as encoder:
+    with Encoder(
+        target.output,
+        size=target.job.size,
+        fps=FRAMES_PER_S,
+        codec=CODEC,
+        options={"preset": PRESET, "b:a": BIT_RATE},
+        output_pixel_format=OUTPUT_PIXEL_FORMAT,
+        colors=COLORS,
+        audio=audio,
+        tuning=Tuning(ffmpeg=target.ffmpeg),
+    ) as encoder:
         for frame, piece in zip(target.pictures(), target.pieces(), strict=True):
             encoder.write(frame)
             encoder.write_audio(piece)
-
-
-@METHODS.add("penstock-silent", "other", serves=("video",))
-def penstock_silent(target: Target) -> None:
-    """The same frames without sound, as rawvideo."""
-    with _encoder(target) as encoder:
-        for frame in target.pictures():
-            encoder.write(frame)
-
-
-@METHODS.add("penstock-silent-times", "other", serves=("video",))
-def penstock_silent_times(target: Target) -> None:
-    """The same without sound, each frame with its time, in the framing that sound has too."""
-    with _encoder(target, fps=None) as encoder:
-        for number, frame in enumerate(target.pictures()):
-            encoder.write(frame, pts=Fraction(number, FRAMES_PER_S))
 
 
 @METHODS.add("pyav", needs=("av.video.reformatter",), own_ffmpeg=True)
