@@ -377,7 +377,7 @@ def test_of_a_pipe_no_byte_may_be_another_one(reader_task: Task[decode.Job]) -> 
 
 def test_the_bound_counts_its_frames(file_task: Task[decode.Job]) -> None:
     short = replace(file_task.job, frames=FRAMES + 1)
-    task = replace(file_task, method=by_name(decode.METHODS, decode.BOUND), job=short)
+    task = replace(file_task, method=by_name(decode.METHODS, decode.methods.BOUND), job=short)
     assert attempt(task, decode.measure).error == "13 frames were sent, 12 were received"
 
 

@@ -25,7 +25,6 @@ from benchmarks.harness.tables import short
 from benchmarks.report import figures
 from benchmarks.report.charts import BENCHMARKS, MODULES, Chart, Comparison, RatioAxis, charts
 
-FIGURES_COMMAND = "python -m benchmarks.report --figures"
 BUILT = ROOT / "build" / "bench-report"
 #: The picture on the front page, and its colours.
 SPEED = {
@@ -77,21 +76,17 @@ def caveats(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     """What weakens these records, in sentences."""
     machines = {f"{one['machine']['cpu']}, {one['machine']['cores']} cores" for one in records}
     yield f"Measured on: {'; '.join(sorted(machines))}."
-    for weak, what in (
-        (
-            lambda one: any(row["disturbed_rounds"] for group in one["groups"] for row in group["methods"]),
-            "ran while other programs used the CPUs",
+    weaknesses = {
+        "ran while other programs used the CPUs": lambda one: any(
+            row["disturbed_rounds"] for group in one["groups"] for row in group["methods"]
         ),
-        (
-            lambda one: one["settings"]["rounds"] < ROUNDS_NEEDED,
-            f"had fewer than {ROUNDS_NEEDED} rounds, which is too few for a claim",
+        f"had fewer than {ROUNDS_NEEDED} rounds, which is too few for a claim": lambda one: (
+            one["settings"]["rounds"] < ROUNDS_NEEDED
         ),
-        (
-            lambda one: "uncommitted" in (one["software"]["git"] or ""),
-            "measured code with uncommitted changes",
-        ),
-    ):
-        if count := sum(map(weak, records)):
+        "measured code with uncommitted changes": lambda one: "uncommitted" in (one["software"]["git"] or ""),
+    }
+    for what, is_weak in weaknesses.items():
+        if count := sum(map(is_weak, records)):
             yield f"{count} of {len(records)} runs {what}."
 
 
@@ -178,17 +173,12 @@ def speed(kept: dict[str, dict[str, Any]], theme: dict[str, str]) -> str:
     )
 
 
-def write_figures(is_check: bool) -> None:
-    """Write the figures on all pages that have some, and the picture, or say which would change."""
+def changed_figures() -> dict[Path, str]:
+    """The pages and pictures whose figures are not those of the kept records, as they have to be."""
     kept = figures.records()
     wanted = {path: figures.rewritten(path.read_text(), kept) for path in figures.pages()}
-    for path, text in (wanted | {path: speed(kept, theme) for path, theme in SPEED.items()}).items():
-        if path.exists() and path.read_text() == text:
-            continue
-        if is_check:
-            raise click.ClickException(f"{path.relative_to(ROOT)} has other figures: `{FIGURES_COMMAND}`")
-        path.write_text(text)
-        click.echo(path)
+    wanted |= {path: speed(kept, theme) for path, theme in SPEED.items()}
+    return {path: text for path, text in wanted.items() if not path.exists() or path.read_text() != text}
 
 
 @click.command(help=__doc__)
@@ -198,18 +188,11 @@ def write_figures(is_check: bool) -> None:
 @click.option(
     "--figures", "is_figures", is_flag=True, help="Write the figures on the pages, and draw nothing."
 )
-@click.option(
-    "--check", "is_check", is_flag=True, help="With --figures: write nothing, and fail if they differ."
-)
-def main(
-    records: tuple[Path, ...],
-    page_path: Path | None,
-    html_path: Path | None,
-    is_figures: bool,
-    is_check: bool,
-) -> None:
+def main(records: tuple[Path, ...], page_path: Path | None, html_path: Path | None, is_figures: bool) -> None:
     if is_figures:
-        write_figures(is_check)
+        for path, text in changed_figures().items():
+            path.write_text(text)
+            click.echo(path)
         return
     paths = records or sorted(FOLDER.glob("*.json"))
     read = {path.name: read_record(path) for path in paths}
