@@ -181,7 +181,6 @@ BENCHMARK = Benchmark(
     figures=["drawing_and_taking_p50_ms"],
     standards=["read+write"],
     judge=judge,
-    source="the goal for a GPU, set before it was measured; a software renderer waits and copies either way",
 )
 main = BENCHMARK.command(__doc__)
 

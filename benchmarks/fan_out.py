@@ -187,7 +187,6 @@ BENCHMARK = Benchmark(
     options=[chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
     figures=["blocked_p50_ms"],
     judge=judge,
-    source="the goal that further outputs cost the program that writes little; set before it was measured",
     uses_ffmpeg=False,
 )
 main = BENCHMARK.command(__doc__)

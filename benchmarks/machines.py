@@ -181,7 +181,6 @@ BENCHMARK = Benchmark(
     figures=["op_s"],
     standards=[HERE],
     judge=lambda _group: (),
-    source="none: these are figures to expect",
 )
 main = BENCHMARK.command(__doc__)
 

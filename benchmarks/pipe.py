@@ -262,10 +262,6 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Meas
 
 # --- goals and report -------------------------------------------------------------------------------------
 
-SOURCE = (
-    "the goals of Penstock's first version, set from what a C prototype reached on a 2-core x86-64 virtual "
-    "machine; medians of one run with at least 5 interleaved rounds"
-)
 #: The memory of each of our methods above the caller's buffers.
 MEMORY_LIMIT_MIB = 16.0
 BETTER = ("staged", "zero-copy")
@@ -347,7 +343,6 @@ BENCHMARK = Benchmark(
     ],
     standards=[STANDARD],
     judge=judge,
-    source=SOURCE,
 )
 main = BENCHMARK.command(__doc__)
 

@@ -97,7 +97,7 @@ def test_a_disturbed_run_is_repeated_and_the_least_disturbed_one_counts() -> Non
     never_calm = ran(0, 4, 2, 3, 5, repeats=3)
     assert (never_calm.repeats, never_calm.disturbed_rounds) == (3, [2])
     assert never_calm.runs[1].figures[OTHERS] == 99 * 2
-    text = record.to_text(record.make("pipe", {}, {}, "", {}, [group(never_calm)], [], ""))
+    text = record.to_text(record.make("pipe", {}, {}, "", {}, [group(never_calm)], []))
     assert '"disturbed_rounds": [2], "repeats": 3,' in " ".join(text.split())
     printed = StringIO()
     tables.print_remarks(Console(file=printed, width=100), group(never_calm, row("calm")))
@@ -327,7 +327,7 @@ def test_a_record_has_medians_spread_and_rounds_on_one_line_each() -> None:
     made = group(row("method", 2.0, 1.0, 3.0000001), row("lost", 9.0, error="read 9"))
     verdicts = [Verdict("what", 2.0, 1.0)]
     methods = {"methods": [Method("method", "")], "rounds": 3}
-    text = record.to_text(record.make("pipe", {}, {}, "make bench", methods, [made], verdicts, "source"))
+    text = record.to_text(record.make("pipe", {}, {}, "make bench", methods, [made], verdicts))
     loaded = json.loads(text)
     method, lost = loaded["groups"][0]["methods"]
     spread = {"median": 2.0, "min": 1.0, "max": 3.0, "iqr": 1.0, "rounds": [2.0, 1.0, 3.0]}

@@ -294,10 +294,6 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure
 
 # --- goals and report -------------------------------------------------------------------------------------
 
-SOURCE = (
-    "the goals of Penstock's Decoder and Reader, set from what the others reached on a 2-core x86-64 virtual machine; "
-    "medians of one run with at least 5 interleaved rounds and one FFmpeg"
-)
 FILE_JOB, PIPE_JOB = "h264-1080p", "reader"
 OVER_BEST_RIVAL = 1.05
 #: Over each of the others that drive FFmpeg by a pipe, as the Decoder does.
@@ -349,6 +345,5 @@ BENCHMARK = Benchmark(
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
     standards=[STANDARD, PIPE_STANDARD, PICKED_STANDARD],
     judge=judge,
-    source=SOURCE,
 )
 main = BENCHMARK.command(__doc__)

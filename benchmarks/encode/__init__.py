@@ -252,10 +252,6 @@ def other_work(ours: Row, other: Row) -> str | None:
 
 # --- goals and report -------------------------------------------------------------------------------------
 
-SOURCE = (
-    "the goals of Penstock's Encoder, set from what FFmpeg alone reached on a 2-core x86-64 virtual machine; "
-    "medians of one run with at least 5 interleaved rounds and one FFmpeg"
-)
 #: Over the fastest rival that was installed.
 OVER_BEST_RIVAL = {
     "motion-720p": 1.5,
@@ -295,6 +291,5 @@ BENCHMARK = Benchmark(
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
     standards=[STANDARD],
     judge=judge,
-    source=SOURCE,
 )
 main = BENCHMARK.command(__doc__)

@@ -65,8 +65,6 @@ class Benchmark:
     options: Sequence[click.Option]
     #: The goals that a group reaches or misses, as far as it has the rows.
     judge: Callable[[Group], Iterable[Verdict]]
-    #: Where the goals come from.
-    source: str
     #: The main figure: the first of these that a group has.
     figures: Sequence[str] = ("fps",)
     #: The table has the ratios to the first of these methods that was measured.
@@ -143,7 +141,7 @@ class Benchmark:
         packages |= {"numpy"} if self.uses_ffmpeg else set()
         software = machine.describe_software(sorted(packages), ffmpegs=[group.ffmpeg for group in done])
         command = repeated(self.name, words)
-        made = record.make(self.name, before, software, command, vars(settings), done, verdicts, self.source)
+        made = record.make(self.name, before, software, command, vars(settings), done, verdicts)
         _keep(made, console, json_path, is_kept)
         if any(row.error for group in done for row in group.rows):
             sys.exit(1)

@@ -29,12 +29,8 @@ def make(
     settings: dict[str, Any],
     groups: Iterable[Group],
     verdicts: Sequence[Verdict],
-    source: str,
 ) -> dict[str, Any]:
-    """The record.
-
-    ``before`` is the machine before the run, ``command`` what repeats the run, ``source`` where the goals come from.
-    """
+    """The record. ``before`` is the machine before the run, ``command`` what repeats the run."""
     return {
         "schema": SCHEMA,
         "benchmark": benchmark,
@@ -45,7 +41,6 @@ def make(
         "settings": settings,
         "groups": [_group(group) for group in groups],
         "goals": {
-            "source": source,
             "rounds_needed": ROUNDS_NEEDED,
             "verdicts": [asdict(verdict) | {"met": verdict.met} for verdict in verdicts],
         },

@@ -34,7 +34,6 @@ from benchmarks.pipeline.latency import (
 from benchmarks.pipeline.race import by_pipeline, by_pool, prepare_race
 from penstock.cli.options import UNITS, parsed
 
-SOURCE = "the goals of Penstock's pipelines, for a 2-core x86-64 virtual machine; medians of one run"
 #: End-to-end p50 or p95 with priorities, below that without.
 LOWER_BY = 0.2
 #: The pipeline's throughput over that of a pool of Python threads.
@@ -141,7 +140,6 @@ BENCHMARK = Benchmark(
     figures=["mb_per_s"],
     standards=[POOL],
     judge=judge,
-    source=SOURCE,
     uses_ffmpeg=False,
 )
 main = BENCHMARK.command(__doc__)

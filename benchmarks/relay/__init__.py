@@ -157,10 +157,6 @@ def prepare(job: Job, _ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Mea
 
 # --- goals and report -------------------------------------------------------------------------------------
 
-SOURCE = (
-    "the goals of Penstock's relay, set from what a prototype reached on a 2-core x86-64 virtual machine; "
-    "medians of one run with at least 5 interleaved rounds"
-)
 #: For a way, from a number of bytes up: the method over the best of the rivals.
 GOALS: tuple[tuple[str, int, str, tuple[str, ...], float], ...] = (
     ("file-pipe", 64 * KIB, RELAY, (READ_WRITE,), 2.0),
@@ -212,7 +208,6 @@ BENCHMARK = Benchmark(
     figures=["ops_per_s"],
     standards=[READ_WRITE, WRITE_ALL],
     judge=judge,
-    source=SOURCE,
     uses_ffmpeg=False,
 )
 main = BENCHMARK.command(__doc__)

@@ -44,10 +44,6 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure
 
 # --- findings, goals and report ---------------------------------------------------------------------------
 
-SOURCE = (
-    "the goals of Penstock's rendering, for a 2-core x86-64 virtual machine that is idle; medians of one run with at "
-    "least 5 interleaved rounds"
-)
 OVER_ONE_PROCESS, RAY_OVER_PROCESSES = 1.75, 0.95
 #: With the default length of chunks, over one encoder.
 TIME_OVER_ENCODER, SIZE_OVER_ENCODER = 1.10, 1.03
@@ -101,7 +97,6 @@ BENCHMARK = Benchmark(
         counted("--frames", "frames", "Frames of each video, instead of each job's own. No goals then."),
     ],
     judge=judge,
-    source=SOURCE,
     figures=["mb_per_s", "fps"],
     standards=[methods.ONE, methods.WHOLE, methods.CP],
 )

@@ -164,6 +164,5 @@ BENCHMARK = Benchmark(
     figures=["realtime"],
     standards=[OURS],
     judge=judge,
-    source="the goal that no rival is faster; set before it was measured",
 )
 main = BENCHMARK.command(__doc__)
