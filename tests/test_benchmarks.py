@@ -256,7 +256,7 @@ def test_goals_of_the_encoder() -> None:
         "penstock / pyav, motion-1080p: 2.00x (target 1.50x: met)",
         "penstock / tmpfs-yuv420p, motion-1080p: 0.93x (target 0.85x: met)",
     ]
-    assert told(encode.judge, "camera-1080p", {}, encode.METHODS, fps={"penstock": 100.0}) == []
+    assert told(encode.judge, "text-1080p", {}, encode.METHODS, fps={"penstock": 100.0}) == []
     blocked = {"blocked_p99_ms": {"penstock": 1.6}, "copy_p99_ms": {"penstock": 1.0}}
     assert told(encode.judge, "paced-motion-1080p", {}, encode.METHODS, **blocked) == [
         "caller blocked, p99, paced-motion-1080p: 1.60 x a memcpy (target at most 1.50 x a memcpy: missed)"

@@ -4,7 +4,7 @@ The clock runs from before the method is started until it has given its last fra
 every method and for the bound. Each frame is sampled while the clock runs, at pixels of rows all over it, so that a
 frame counts only if it is there. The samples are compared afterwards.
 
-By default: eleven jobs, every method that is installed, 5 rounds; 40 minutes. The files are made first.
+By default: twelve jobs, every method that is installed, 5 rounds; 40 minutes. The files are made first.
 Every option that selects what to run also narrows --quick. A method that loses a frame, or shows another one or other
 colours, is an error and has no speed; the exit status is then 1.
 """
@@ -66,6 +66,7 @@ JOBS = (
     Job("h264-1080p", 1920, 1080, 600, "libx264"),
     Job("h264-2160p", 3840, 2160, 150, "libx264"),
     Job("camera-1080p", 1920, 1080, 300, "libx264", "camera"),
+    Job("text-1080p", 1920, 1080, 300, "libx264", "text"),
     Job("h265-1080p", 1920, 1080, 240, "libx265"),
     Job("clips-240p", 320, 240, 1200, "libx264", clips=40),
     Job("reader", 1920, 1080, 1000, None, "noise"),
@@ -256,7 +257,7 @@ def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
 
 
 def _make_video(job: Job, ffmpeg: str, path: Path) -> None:
-    """Encode the job's frames, which do not repeat."""
+    """Encode the job's frames, which do not repeat but for text."""
     assert job.encoder is not None, "a pipe has no file"
     film = Film(job.content, *job.size)
     options = {"preset": PRESET, "crf": CRF} | ({"g": job.gop} if job.gop else {})

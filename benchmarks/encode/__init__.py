@@ -4,7 +4,7 @@ The clock runs from before the method is started until the file is complete, for
 has exited, or the library has closed the file. Afterwards the frames in the file are counted, and some are compared
 with what was sent. A method whose file has another quality or size than ours is shown, and is no rival.
 
-By default: six jobs, every method that is installed, 5 rounds; half an hour, and 5 GB of shared memory. All methods
+By default: seven jobs, every method that is installed, 5 rounds; half an hour, and 5 GB of shared memory. All methods
 that take an FFmpeg get the same one. Every option that selects what to run also narrows --quick. A method that loses,
 tears or adds a frame is an error and has no speed; the exit status is then 1.
 """
@@ -53,6 +53,7 @@ JOBS = (
     Job("motion-1080p", 1920, 1080, 200, "ultrafast", "motion"),
     Job("motion-2160p", 3840, 2160, 60, "ultrafast", "motion"),
     Job("camera-1080p", 1920, 1080, 200, "ultrafast", "camera"),
+    Job("text-1080p", 1920, 1080, 200, "ultrafast", "text"),
     Job("medium-camera-1080p", 1920, 1080, 60, "medium", "camera"),
     Job("paced-motion-1080p", 1920, 1080, 150, "ultrafast", "motion", paced_fps=30),
 )
@@ -258,6 +259,7 @@ OVER_BEST_RIVAL = {
     "motion-1080p": 1.5,
     "motion-2160p": 1.5,
     "camera-1080p": 1.25,
+    "text-1080p": 1.25,
     "medium-camera-1080p": 1.02,
 }
 #: For the jobs of rendered motion only.

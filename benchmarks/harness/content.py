@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 Frame = NDArray[np.uint8]
 
 #: ``motion`` is a rendered animation: lit balls and bars in front of a moving gradient. ``camera`` is the same with a
-#: sensor's noise. ``noise`` is from 128 to 135, which is TurboPipe's own data. ``waves`` are smooth and move, for
-#: content checks.
-Content = Literal["motion", "camera", "noise", "waves"]
+#: sensor's noise. ``text`` is an editor that scrolls: coloured words of a bitmap font, with sharp edges. ``noise`` is
+#: from 128 to 135, which is TurboPipe's own data. ``waves`` are smooth and move, for content checks.
+Content = Literal["motion", "camera", "text", "noise", "waves"]
 SEED = 1
 
 #: Shown there and back, they are a loop of 30 frames without a cut.
@@ -33,6 +33,21 @@ SHAPE_STEP_PART = 0.015
 SENSOR_DEVIATION = 3.0
 #: The noise of a frame is a window of a plane that is larger by so many pixels.
 SENSOR_MARGIN = 64
+
+#: A common 5 × 7 font, a to z: five columns each, the lowest bit at the top.
+FONT = bytes.fromhex(
+    "2054545478 7f48444438 3844444420 384444487f 3854545418 087e090102 0c5252523e 7f08040478 00447d4000 2040443d00"
+    "7f10284400 00417f4000 7c04180478 7c08040478 3844444438 7c14141408 081414187c 7c08040408 4854545420 043f444020"
+    "3c4040207c 1c2040201c 3c4030403c 4428102844 0c5050503c 4464544c44"
+)
+#: Letters as in English words: a space ends a word. A cell has the letter and a gap, each pixel doubled.
+LETTERS = "eeeeettttaaaooiinnsshhrrddllcuumwfgypbvkxjqz" + " " * 9
+CELL_WIDTH, CELL_HEIGHT = 12, 20
+#: How many pixels the text scrolls in a frame.
+SCROLL_PIXELS = 3
+TEXT_BACKGROUND = (30, 32, 38)
+#: Of the words in turn. Most are grey.
+TEXT_COLOURS = (*4 * [(212, 212, 212)], (197, 134, 192), (156, 220, 254), (106, 153, 85))
 
 #: Of the waves: pixels from crest to crest, across and down, and the height in code values.
 WAVES = ((311.0, 173.0, 45.0), (97.0, -61.0, 25.0))
@@ -55,13 +70,16 @@ class Film:
         return np.array([self.frame(number) for number in range(LOOP_PICTURES)])
 
     def frame(self, number: int) -> Frame:
-        """A frame in its own memory. Those of ``waves`` repeat."""
+        """A frame in its own memory. Those of ``text`` and ``waves`` repeat."""
         match self.content:
             case "noise":
                 shape = self.height, self.width, 3
                 return np.random.default_rng((SEED, number)).integers(128, 136, shape, np.uint8)
             case "waves":
                 return self._window(number).copy()
+            case "text":
+                top = SCROLL_PIXELS * number % self.height
+                return self._page[top : top + self.height, : self.width].copy()
             case "camera":
                 return self._filmed(self._motion(number), number)
         return self._motion(number)
@@ -150,6 +168,30 @@ class Film:
         # The sum of four values has twice the deviation of one.
         smooth = (rough[:-1, :-1] + rough[1:, :-1] + rough[:-1, 1:] + rough[1:, 1:]) / 2
         return np.rint(SENSOR_DEVIATION * smooth).astype(np.int16)
+
+    @cached_property
+    def _page(self) -> Frame:
+        """Two screens of text."""
+        lines, columns = 2 * self.height // CELL_HEIGHT + 1, self.width // CELL_WIDTH + 1
+        generator, at = np.random.default_rng(SEED), np.arange(columns)
+        letters = generator.choice(list(LETTERS.encode()), (lines, columns))
+        # Lines are indented, and end before the edge.
+        letters[at < generator.integers(0, columns // 6 + 1, (lines, 1))] = ord(" ")
+        letters[at > generator.integers(columns // 3, columns, (lines, 1))] = ord(" ")
+        words = np.cumsum(letters == ord(" "), axis=1) + np.arange(lines)[:, np.newaxis]
+        colours = np.array(TEXT_COLOURS, np.uint8)[words % len(TEXT_COLOURS)]
+        # Lines × columns × the pixels of a cell become rows of pixels.
+        ink = self._glyphs[letters].transpose(0, 2, 1, 3).reshape(lines * CELL_HEIGHT, -1, 1)
+        tint = colours.repeat(CELL_HEIGHT, 0).repeat(CELL_WIDTH, 1)
+        return np.where(ink, tint, np.array(TEXT_BACKGROUND, np.uint8))
+
+    @cached_property
+    def _glyphs(self) -> NDArray[np.bool_]:
+        """The cell of each ASCII character. All but a to z are empty."""
+        columns = np.frombuffer(FONT, np.uint8).reshape(26, 1, 5)
+        glyphs = np.zeros((128, CELL_HEIGHT // 2, CELL_WIDTH // 2), bool)
+        glyphs[ord("a") : ord("z") + 1, 1:9, :5] = columns >> np.arange(8)[:, np.newaxis] & 1
+        return glyphs.repeat(2, axis=1).repeat(2, axis=2)
 
 
 def there_and_back(pictures: Frame) -> list[Frame]:
