@@ -38,7 +38,7 @@ help:
 	@echo "make bench-capture  pictures of OpenGL into a video; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-sound  sound and frames from memory into files; ARGS=\"--quick\" for a minute"
 	@echo "make bench-machines  the hot paths as on other machines: one core, 512 MB, old kernels; ARGS=\"--quick\""
-	@echo "make bench-all    all of them, with records: 75 minutes; ARGS=\"--quick\" for a look"
+	@echo "make bench-all    all of them, with records: 80 minutes; ARGS=\"--quick\" for a look"
 	@echo "make bench-compare BASE=HEAD~1  the hot paths of a commit against those of this tree, in turn: 4 minutes"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for this processor, or for TARGET=aarch64-unknown-linux-gnu, and glibc 2.17 or newer; checked"
