@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -28,6 +29,15 @@ for _number in (signal.SIGHUP, signal.SIGQUIT):
 prefer_the_quickest()
 hypothesis.settings.register_profile("penstock", deadline=None, max_examples=100 if IS_THOROUGH else 20)
 hypothesis.settings.load_profile("penstock")
+
+
+def pytest_collection_finish() -> None:
+    """Has `gc.collect()` look only at what the tests make, and not at the collected tests themselves.
+
+    Hundreds of tests call it, most of them twice. With all tests collected, each call took 0.16 s.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
