@@ -591,7 +591,12 @@ def test_an_ffmpeg_that_reads_no_more_and_does_not_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encode_session, "STUCK_S", 0.3)
-    deaf = program(tmp_path, "echo deaf >&2", "exec 0<&-", "exec sleep 1000")
+    # What is asked of it before is answered: for each answer that does not come, 5 s are waited.
+    deaf = program(
+        tmp_path,
+        'case "$*" in *-progress*) echo deaf >&2; exec 0<&-; exec sleep 1000;; esac',
+        'exec "$FFMPEG" "$@"',
+    )
     with (
         pytest.raises(EncoderError, match="SIGKILL") as caught,
         make(tmp_path / "v.mp4", tuning=Tuning(ffmpeg=deaf)) as encoder,
