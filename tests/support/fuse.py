@@ -35,7 +35,7 @@ class Mounted(NamedTuple):
 
 @contextlib.contextmanager
 def mounted(folder: Path, flush_s: float = 0, flush_errno: int = 0) -> Iterator[Mounted]:
-    """Mount the file system below `folder`. Skips the test where that is not possible."""
+    """Mount the file system below `folder`, whose first close takes `flush_s`. Skips the test where that cannot be."""
     import pytest
 
     point, log = folder / "fuse", folder / "flushes"
@@ -112,6 +112,7 @@ def _serve(point: str, flush_s: float, flush_errno: int, log: str) -> None:
         elif operation == _FLUSH:
             os.write(flushes, b".")
             threading.Timer(flush_s, reply, (number, b"", flush_errno)).start()
+            flush_s = 0  # those that follow are not what is tested
         elif operation == _RELEASE:
             reply(number)
         elif operation not in (_FORGET, _BATCH_FORGET):  # which have no answer
