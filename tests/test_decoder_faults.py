@@ -22,6 +22,7 @@ from support.processes import has_ended, run_script, script, start_script, succe
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
 from penstock.ffmpeg import Tuning, find_ffmpeg
+from penstock.media import decode_session
 
 # The clip, and what it was made of.
 CUT = {"cut_mp4": "fast_start", "cut_mkv": "h264_mkv"}
@@ -392,8 +393,9 @@ def test_a_read_that_is_late_loses_nothing() -> None:
         assert indices == list(range(600))
 
 
-def test_a_read_at_the_end_can_be_late(tmp_path: Path) -> None:
+def test_a_read_at_the_end_can_be_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FFmpeg has closed its output and does not exit."""
+    monkeypatch.setattr(decode_session, "END_GRACE_S", 0.5)
     program = script(
         tmp_path / "ffmpeg",
         f'FFMPEG="{find_ffmpeg()}"',
