@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -70,10 +71,18 @@ def make(
 
 def sounded(path: Path, codec: str, seconds: float = 8, sample_rate: int = SAMPLE_RATE) -> Path:
     """A sound file with a clap each second."""
+    path.write_bytes(encoded(path.suffix, codec, seconds, sample_rate))
+    return path
+
+
+@functools.cache
+def encoded(suffix: str, codec: str, seconds: float, sample_rate: int) -> bytes:
     samples = claps(seconds, sample_rate=sample_rate)
     command = (find_ffmpeg(), "-v", "error", "-f", "f32le", "-ar", str(sample_rate), "-ac", "2", "-i", "-")
-    subprocess.run((*command, "-strict", "-2", "-c:a", codec, path), input=samples.tobytes(), check=True)
-    return path
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"sound{suffix}")
+        subprocess.run((*command, "-strict", "-2", "-c:a", codec, path), input=samples.tobytes(), check=True)
+        return path.read_bytes()
 
 
 def heard_s(path: Path, stream: int = 0) -> tuple[list[float], float]:
