@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases import PATIENCE_S, eventually
+from support.cases import PATIENCE_S, a_few, eventually
 from support.media import COLOURS, SIZE, decode, flat, is_flat, make
 from support.processes import run_script, succeeded
 
@@ -395,10 +395,11 @@ VIEWS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("converted", [False, True], ids=["as it is", "converted"])
-@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
-def test_views_are_taken_as_they_look(tmp_path: Path, view: object, converted: bool) -> None:
-    looks = view(painted(1))  # type: ignore[operator]
+@pytest.mark.parametrize(
+    ("view", "converted"), [*((view, False) for view in VIEWS), *a_few(((view, True) for view in VIEWS), 3)]
+)
+def test_views_are_taken_as_they_look(tmp_path: Path, view: str, converted: bool) -> None:
+    looks = VIEWS[view](painted(1))
     outputs = []
     for name, frame in (("view", looks), ("copy", np.ascontiguousarray(looks))):
         outputs.append(tmp_path / name)
@@ -527,8 +528,10 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("call", ["write", "submit"])
-@pytest.mark.parametrize(("pixel_format", "frame", "words"), BAD)
+@pytest.mark.parametrize(
+    ("pixel_format", "frame", "words", "call"),
+    [*((*case, "write") for case in BAD), *a_few(((*case, "submit") for case in BAD), 8)],
+)
 def test_these_are_none(tmp_path: Path, pixel_format: str, frame: object, words: str, call: str) -> None:
     with make(tmp_path / "v", pixel_format=pixel_format, **EXACT) as encoder:
         with pytest.raises(ValueError, match=words):
