@@ -92,6 +92,9 @@ test-all: IN_RELEASE := memory::
 # Property tests try all their examples, not a fifth.
 test-all: export PENSTOCK_THOROUGH := 1
 test-all: docs
+# Compiled modules are kept, whatever the caller's environment says: the tests start hundreds of interpreters, and pytest
+# rewrites each of their modules.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 test test-all: %: $(READY)-% $(READY)-native
 	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
