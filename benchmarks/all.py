@@ -14,7 +14,7 @@ import click
 from benchmarks.harness.machine import ROOT, git_state
 
 #: The quick ones first, with the minutes that they take if no run is repeated. Where a whole benchmark takes longer, it
-#: has the jobs that most goals and pages of the documentation are about.
+#: has the jobs that most pages of the documentation are about.
 RUNS = {
     "pipeline": 1,
     "pipeline --codec zstd": 1,

@@ -19,7 +19,6 @@ from typing import Any
 
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
-from benchmarks.harness.goals import Verdict, below
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Methods
 from benchmarks.harness.options import SIZE_OPTIONS, chosen
@@ -165,12 +164,6 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Meas
     group.title += f", {group.about['renderer']}"
 
 
-def judge(group: Group) -> Iterator[Verdict]:
-    """The time of the thread that draws with a capture, as a multiple of that with ``read()`` and ``write``."""
-    what = f"capture-3 / read+write, {group.name}"
-    yield from below(group, what, "drawing_and_taking_p50_ms", "capture-3", "read+write", 0.5)
-
-
 BENCHMARK = Benchmark(
     "capture",
     settings=JobSettings(JOBS, tuple(METHODS)),
@@ -180,7 +173,6 @@ BENCHMARK = Benchmark(
     options=[chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
     figures=["drawing_and_taking_p50_ms"],
     standards=["read+write"],
-    judge=judge,
 )
 main = BENCHMARK.command(__doc__)
 

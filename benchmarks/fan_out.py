@@ -19,7 +19,6 @@ from typing import IO, Any
 from benchmarks.harness.accounts import accounted
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, Frame
-from benchmarks.harness.goals import Verdict, below
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method
 from benchmarks.harness.options import SIZE_OPTIONS, chosen
@@ -170,12 +169,6 @@ def prepare(job: Job, _ffmpeg: str, _group: Group) -> Iterator[tuple[Measure, Me
     yield isolated(check, few, ""), isolated(measure, job, "")
 
 
-def judge(group: Group) -> Iterator[Verdict]:
-    """The time of a call for 4 programs, as a multiple of that for one."""
-    what = f"a call for 4 outputs / for 1, {group.name}"
-    yield from below(group, what, "blocked_p50_ms", "penstock-4", "penstock-1", 1.5)
-
-
 BENCHMARK = Benchmark(
     "fan_out",
     settings=JobSettings(JOBS, tuple(METHODS)),
@@ -186,7 +179,6 @@ BENCHMARK = Benchmark(
     prepare=prepare,
     options=[chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
     figures=["blocked_p50_ms"],
-    judge=judge,
     uses_ffmpeg=False,
 )
 main = BENCHMARK.command(__doc__)

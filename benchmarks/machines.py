@@ -180,7 +180,6 @@ BENCHMARK = Benchmark(
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS)],
     figures=["op_s"],
     standards=[HERE],
-    judge=lambda _group: (),
 )
 main = BENCHMARK.command(__doc__)
 

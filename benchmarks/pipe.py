@@ -27,7 +27,6 @@ from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.content import Film, Frame
 from benchmarks.harness.ffmpeg import frame_count, raw_input, start
 from benchmarks.harness.files import bound_files
-from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.options import by_name, chosen, listed, names, parse_bytes
@@ -43,7 +42,7 @@ PAGE_BYTES = 4096
 #: Frames of the content check: each of 4 buffers is overwritten and sent 4 times.
 CHECKED_FRAMES = 16
 
-STANDARD, TMPFS = "stdin.write", "tmpfs"
+STANDARD = "stdin.write"
 
 
 # --- methods ----------------------------------------------------------------------------------------------
@@ -85,7 +84,7 @@ METHODS += [
     ),
     _ours("zero-copy", "the caller's own pages go into the pipe", "zero-copy", "reads"),
     _ours("auto", "what Penstock chooses for an FFmpeg that it started", "auto", "reads"),
-    Method(TMPFS, "FFmpeg reads the same frames from a file in tmpfs", "bound"),
+    Method("tmpfs", "FFmpeg reads the same frames from a file in tmpfs", "bound"),
 ]
 
 
@@ -157,7 +156,7 @@ ENCODES = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What to run. The defaults are the rows that the goals compare; they take some minutes."""
+    """What to run. The defaults take some minutes."""
 
     sizes: tuple[Size, ...] = SIZES
     encodes: tuple[Encode, ...] = ENCODES[:1]
@@ -260,42 +259,7 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Meas
         yield isolated(check, few, ffmpeg), isolated(measure, job, ffmpeg, bounds=bounds)
 
 
-# --- goals and report -------------------------------------------------------------------------------------
-
-#: The memory of each of our methods above the caller's buffers.
-MEMORY_LIMIT_MIB = 16.0
-BETTER = ("staged", "zero-copy")
-#: One of the better ones too, if it was run.
-RECYCLED = "staged-recycled"
-#: For 720p, 1080p, 1440p and 2160p, to null with 4 buffers.
-GOALS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]], ...] = (
-    (("staged",), ("turbopipe",), (2.2, 2.1, 2.1, 1.8)),
-    (BETTER, ("turbopipe",), (3.5, 2.8, 2.3, 1.9)),
-    (BETTER, (TMPFS,), (1.0, 1.0, 0.9, 0.9)),
-    (("auto",), BETTER, (0.9, 0.9, 0.9, 0.9)),
-)
-ULTRAFAST_GOAL = ("1080p to ultrafast, 4 buffers", 1.10)
-
-
-def judge(group: Group) -> Iterator[Verdict]:
-    """The goals of this group, as far as its rows were measured."""
-
-    def measured(methods: tuple[str, ...]) -> tuple[str, ...]:
-        recycled = methods is BETTER and RECYCLED in group.medians("fps")
-        return (*methods, RECYCLED) if recycled else methods
-
-    for number, size in enumerate(SIZES):
-        if group.name == f"{size.name} to null, 4 buffers":
-            for ours, rivals, targets in GOALS:
-                yield from over(group, measured(ours), measured(rivals), targets[number])
-    if group.name == ULTRAFAST_GOAL[0]:
-        yield from over(group, ("auto",), ("turbopipe",), ULTRAFAST_GOAL[1])
-    writers = [row for row in group.rows if row.method.kind == "ours"]
-    peaks = [(peak, row.name) for row in writers if (peak := row.max("peak_own_bytes")) is not None]
-    if peaks:
-        peak, name = max(peaks)
-        what = f"own memory of {name}, {group.name}"
-        yield Verdict(what, peak / 2**20, MEMORY_LIMIT_MIB, "MiB", at_most=True)
+# --- report -------------------------------------------------------------------------------------
 
 
 def parse_named_size(text: str) -> Size:
@@ -308,7 +272,7 @@ BENCHMARK = Benchmark(
     settings=Settings(),
     quick=Settings(
         sizes=(by_name(SIZES, "1080p"),),
-        methods=tuple(one for one in METHODS if one.name not in ("thread+queue", "write", RECYCLED)),
+        methods=tuple(one for one in METHODS if one.name not in ("thread+queue", "write", "staged-recycled")),
         bytes_per_run=10**9,
         rounds=3,
     ),
@@ -342,7 +306,6 @@ BENCHMARK = Benchmark(
         ),
     ],
     standards=[STANDARD],
-    judge=judge,
 )
 main = BENCHMARK.command(__doc__)
 

@@ -1,4 +1,4 @@
-"""The benchmarks as programs: a small real run of each, their goals, and how they fail.
+"""The benchmarks as programs: a small real run of each, and how they fail.
 
 No test compares times.
 """
@@ -222,114 +222,15 @@ def test_all_benchmarks_refuse_uncommitted_changes_but_for_a_look(monkeypatch: p
     assert sorted(commands) == [[f"benchmarks.{name}", "--quick"] for name in sorted(BENCHMARKS)]
 
 
-# --- goals ------------------------------------------------------------------------------------------------
-
-
-def told(
-    judge: Any, name: str, about: dict[str, Any], methods: Any = (), **figures: dict[str, float]
-) -> list[str]:
-    """What the goals say of a group whose methods have these figures."""
-    names = dict.fromkeys(method for values in figures.values() for method in values)
-    rows = []
-    for each in names:
-        method = by_name(methods, each) if methods else Method(each, "", "ours")
-        rows.append(Row(method, [Run({figure: values.get(each) for figure, values in figures.items()})]))
-    return [str(verdict) for verdict in judge(Group(name, name, rows, about))]
-
-
-def test_goals_of_the_pipe() -> None:
-    fps = {"turbopipe": 100.0, "staged": 230.0, "zero-copy": 340.0}
-    assert told(pipe.judge, "720p to null, 4 buffers", {}, pipe.METHODS, fps=fps) == [
-        "staged / turbopipe, 720p to null, 4 buffers: 2.30x (target 2.20x: met)",
-        "zero-copy / turbopipe, 720p to null, 4 buffers: 3.40x (target 3.50x: missed)",
-    ]
-    assert told(pipe.judge, "320x180 to null, 4 buffers", {}, pipe.METHODS, fps=fps) == []
-    peaks = {"staged": 4.0 * 2**20, "auto": 17.0 * 2**20, "turbopipe": 99.0 * 2**20}
-    assert told(pipe.judge, "1080p to slow, 1 buffer", {}, pipe.METHODS, peak_own_bytes=peaks) == [
-        "own memory of auto, 1080p to slow, 1 buffer: 17.00 MiB (target at most 16.00 MiB: missed)"
-    ]
-
-
-def test_goals_of_the_encoder() -> None:
-    fps = {"stdin.write": 70.0, "pyav": 140.0, "opencv": 999.0, "penstock": 280.0, "tmpfs-yuv420p": 300.0}
-    assert told(encode.judge, "motion-1080p", {}, encode.METHODS, fps=fps) == [
-        "penstock / pyav, motion-1080p: 2.00x (target 1.50x: met)",
-        "penstock / tmpfs-yuv420p, motion-1080p: 0.93x (target 0.85x: met)",
-    ]
-    assert told(encode.judge, "text-1080p", {}, encode.METHODS, fps={"penstock": 100.0}) == []
-    blocked = {"blocked_p99_ms": {"penstock": 1.6}, "copy_p99_ms": {"penstock": 1.0}}
-    assert told(encode.judge, "paced-motion-1080p", {}, encode.METHODS, **blocked) == [
-        "caller blocked, p99, paced-motion-1080p: 1.60 x a memcpy (target at most 1.50 x a memcpy: missed)"
-    ]
-    assert {*encode.OVER_BEST_RIVAL, encode.PACED_JOB} == {job.name for job in encode.JOBS}
-
-
-def test_goals_of_the_decoder() -> None:
-    about = {"width": 1920, "height": 1080}
-    fps = {"stdout.readinto": 100.0, "ffmpegcv": 120.0, "opencv": 200.0, "pyav": 150.0, "penstock": 210.0}
-    fps |= {"penstock-bgr": 999.0, "decode-only": 300.0}
-    peak = {"penstock": 9.0 * 1920 * 1080 * 3}
-    assert told(decode.judge, "h264-1080p", about, decode.METHODS, fps=fps, peak_own_bytes=peak) == [
-        "penstock / opencv, h264-1080p: 1.05x (target 1.05x: met)",
-        "penstock / stdout.readinto, h264-1080p: 2.10x (target 1.40x: met)",
-        "penstock / ffmpegcv, h264-1080p: 1.75x (target 1.40x: met)",
-        "peak memory of penstock's process, h264-1080p: 9.00 frames (target at most 8.00 frames: missed)",
-    ]
-    fps = {"readinto": 100.0, "readinto-1MiB": 200.0, "penstock.Reader": 120.0}
-    assert told(decode.judge, "reader", about, decode.METHODS, fps=fps) == [
-        "penstock.Reader / readinto, reader: 1.20x (target 1.30x: missed)"
-    ]
-    assert told(decode.judge, "h264-720p", about, decode.METHODS, fps={"penstock": 100.0, "pyav": 9.0}) == []
-    assert {decode.FILE_JOB, decode.PIPE_JOB} <= {job.name for job in decode.JOBS}
-
-
-def test_goals_of_the_relay() -> None:
-    rates = {"penstock.relay": 190.0, "os.read+os.write": 100.0, "os.splice": 150.0, "os.splice-tuned": 200.0}
-    large, small = {"way": "file-pipe", "bytes": 2**30}, {"way": "file-pipe", "bytes": 32 * 2**10}
-    assert told(relay.judge, "1 GiB", large, relay.METHODS, ops_per_s=rates) == [
-        "penstock.relay / os.read+os.write, 1 GiB: 1.90x (target 2.00x: missed)",
-        "penstock.relay / os.splice-tuned, 1 GiB: 0.95x (target 0.95x: met)",
-    ]
-    assert told(relay.judge, "32 KiB", small, relay.METHODS, ops_per_s=rates) == []
-    tees = {"penstock.Tee": 80.0, "single-relay": 100.0}
-    for way, judged in (("tee-4-paced", 1), ("tee-4", 0), ("tee-8-paced", 0)):
-        about = {"way": way, "bytes": 2**20}
-        assert len(told(relay.judge, way, about, relay.METHODS, ops_per_s=tees)) == judged
+def test_names_of_the_relays_jobs() -> None:
     names = [relay.Job(relay.WAYS[0], nbytes, 0.1).name for nbytes in (0, 16 * 2**10, 10 * 2**20, 2**30)]
     assert names == ["call, 0 B", "call, 16 KiB", "call, 10 MiB", "call, 1 GiB"]
 
 
-def test_goals_of_the_render() -> None:
-    def of(name: str, **figures: dict[str, float]) -> list[str]:
-        job = by_name(render.JOBS, name)
-        return told(render.judge, name, job.about, render.METHODS, **figures)
-
-    assert of("python", fps={"1-process": 10.0, "2-processes": 18.0, "ray": 17.0}) == [
-        "2-processes / 1-process, python: 1.80x (target 1.75x: met)",
-        "ray / 2-processes, python: 0.94x (target 0.95x: missed)",
-    ]
-    seconds, sizes = {"one-encoder": 10.0, "chunks-240": 11.5}, {"one-encoder": 100.0, "chunks-240": 102.0}
-    assert of("chunk-lengths", seconds=seconds, output_bytes=sizes) == [
-        "time of chunks-240 / one-encoder: 1.15x (target at most 1.10x: missed)",
-        "size of chunks-240 / one-encoder: 1.02x (target at most 1.03x: met)",
-    ]
-    rates, peak = {"cp": 1000.0, "join": 600.0}, {"join": 210.0 * 2**20}
-    assert of("join", mb_per_s=rates, peak_own_bytes=peak) == [
-        "join / cp, join: 0.60x (target 0.50x: met)",
-        "driver's memory in the join: 210.00 MiB (target at most 200.00 MiB: missed)",
-    ]
-    few = by_name(render.JOBS, "python").about | {"frames": 60}
-    assert told(render.judge, "python", few, render.METHODS, fps={"1-process": 1.0, "2-processes": 2.0}) == []
+# --- findings ---------------------------------------------------------------------------------------------
 
 
-def test_goals_of_the_sound() -> None:
-    realtime = {"penstock": 8.0, "pyav": 10.0, "moviepy": 4.0}
-    assert told(sound.judge, "video", {}, sound.METHODS, realtime=realtime) == [
-        "penstock / pyav, video: 0.80x (target 1.00x: missed)"
-    ]
-
-
-def test_what_ray_itself_costs_is_told_beside_its_goal() -> None:
+def test_what_ray_itself_costs_is_told() -> None:
     fps = {"2-drawings": 20.0, "ray-drawings": 19.0, "2-processes": 18.0, "ray": 16.2}
     rows = [Row(by_name(render.METHODS, name), [Run({"fps": one})]) for name, one in fps.items()]
     (said,) = render.findings(Group("python", "python", rows))
@@ -364,21 +265,6 @@ def test_what_is_said_of_priorities_follows_from_the_figures() -> None:
     _, pinning, refused = pipeline.latency.findings(three)
     assert pinning.startswith("Pinning, on top of priorities: end-to-end p50 +100 %")
     assert refused == "Refused in 'priorities': niceness -5 was refused"
-
-
-def test_goals_of_the_pipeline() -> None:
-    group = latencies(normal=[100, 100], priorities=[79, 79])
-    assert [verdict.met for verdict in pipeline.judge(group)] == [True]
-    assert [verdict.met for verdict in pipeline.judge(latencies(normal=[100.0], priorities=[85.0]))] == [
-        False
-    ]
-    group.about["background"] = 0
-    assert [*pipeline.judge(group)] == []
-    rates = {pipeline.PIPELINE: 3.0, pipeline.POOL: 2.0}
-    assert told(pipeline.judge, "2 threads each", {"codec": "zstd"}, mb_per_s=rates) == [
-        "penstock.Pipeline / ThreadPoolExecutor, 2 threads each: 1.50x (target 1.50x: met)"
-    ]
-    assert told(pipeline.judge, "2 threads each", {"codec": "lz4"}, mb_per_s=rates) == []
 
 
 # --- command lines ----------------------------------------------------------------------------------------

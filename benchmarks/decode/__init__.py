@@ -31,11 +31,6 @@ from benchmarks.decode import feeder
 from benchmarks.decode.methods import (
     CRF,
     METHODS,
-    OUR_ALL,
-    OUR_BATCH,
-    OUR_READER,
-    OURS,
-    PICKED_EXACT,
     PICKED_STANDARD,
     PIPE_STANDARD,
     PRESET,
@@ -49,7 +44,6 @@ from benchmarks.harness.accounts import accounted, children, note_children_peak
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, Frame, apart
 from benchmarks.harness.ffmpeg import FFmpegFailedError, frame_count, output_of, start
-from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import SIZE_OPTIONS, by_name, chosen
 from benchmarks.harness.results import Group, Run
@@ -293,47 +287,7 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure
         yield None, isolated(measure, job, program, folder=folder, source=path)
 
 
-# --- goals and report -------------------------------------------------------------------------------------
-
-FILE_JOB, PIPE_JOB = "h264-1080p", "reader"
-OVER_BEST_RIVAL = 1.05
-#: Over each of the others that drive FFmpeg by a pipe, as the Decoder does.
-OVER_PIPES = 1.4
-OVER_READINTO = 1.3
-OVER_SEEKS = 1.5
-#: The Decoder's default: at most so many frames wait for the caller.
-DEPTH = 4
-#: Beyond them one that is being read, one that the caller holds, one that is free for the next; and one for everything
-#: else: stacks of threads, scratch memory, modules that are loaded at the first call (guessed).
-FRAMES_BEYOND_DEPTH = 4
-
-
-def judge(group: Group) -> Iterator[Verdict]:
-    """The goals of this job, as far as its rows were measured."""
-    if group.name == PIPE_JOB:
-        yield from over(group, [OUR_READER], [PIPE_STANDARD], OVER_READINTO)
-        yield from _memory(group, OUR_READER)
-    elif group.name == FILE_JOB:
-        fps = group.medians("fps")
-        rivals = [row.method for row in group.rows if row.method.kind == "rival" and row.name in fps]
-        best = max(rivals, key=lambda method: fps[method.name], default=None)
-        yield from over(group, [OURS], [method.name for method in rivals], OVER_BEST_RIVAL)
-        for method in rivals:
-            if method is not best and not method.own_ffmpeg:
-                yield from over(group, [OURS], [method.name], OVER_PIPES)
-        yield from _memory(group, OURS)
-    elif group.about.get("picked_from"):
-        yield from over(group, [OUR_BATCH], [PICKED_STANDARD], OVER_SEEKS)
-        yield from over(group, [OUR_BATCH], [PICKED_EXACT, OUR_ALL], 1.0)
-
-
-def _memory(group: Group, ours: str) -> Iterator[Verdict]:
-    peak = next((row.max("peak_own_bytes") for row in group.rows if row.name == ours), None)
-    if peak is not None:
-        frames = peak / (group.about["width"] * group.about["height"] * 3)
-        what = f"peak memory of {ours}'s process, {group.name}"
-        yield Verdict(what, frames, DEPTH + FRAMES_BEYOND_DEPTH, "frames", at_most=True)
-
+# --- report -------------------------------------------------------------------------------------
 
 # The fastest takes some tenths of a second, so that FFmpeg's start matters much: no claim can rest on it.
 QUICK_JOBS = (replace(by_name(JOBS, "h264-720p"), frames=150), replace(by_name(JOBS, "reader"), frames=200))
@@ -345,6 +299,5 @@ BENCHMARK = Benchmark(
     prepare=prepare,
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
     standards=[STANDARD, PIPE_STANDARD, PICKED_STANDARD],
-    judge=judge,
 )
 main = BENCHMARK.command(__doc__)

@@ -36,9 +36,6 @@ LARGE_PIPE_BYTES = 1 << 20
 
 #: Gains are ratios to this method, for each kind of source.
 STANDARD, PIPE_STANDARD, PICKED_STANDARD = "stdout.readinto", "readinto", "opencv-seeks"
-PICKED_EXACT = "torchcodec-batch"
-OURS, OUR_READER, OUR_PREFETCH = "penstock", "penstock.Reader", "penstock.prefetch"
-OUR_BATCH, OUR_ALL = "penstock-batch", "penstock-all"
 #: FFmpeg alone. It decodes, and nobody gets the frames.
 BOUND = "decode-only"
 
@@ -210,7 +207,7 @@ def decord(target: Target) -> Iterator[Frame]:
         yield frame.asnumpy()
 
 
-@of_file(OURS, "ours")
+@of_file("penstock", "ours")
 def penstock_decoder(target: Target, pixel_format: str = "rgb24") -> Iterator[Frame]:
     """`penstock.Decoder`. It finds FFmpeg by ``PENSTOCK_FFMPEG``."""
     with Decoder(target.path, pixel_format=pixel_format) as decoder:
@@ -223,7 +220,7 @@ def penstock_bgr(target: Target) -> Iterator[Frame]:
     return penstock_decoder(target, pixel_format="bgr24")
 
 
-@of_clips(OUR_PREFETCH, "ours")
+@of_clips("penstock.prefetch", "ours")
 def penstock_prefetch(target: Target) -> Iterator[Frame]:
     """`penstock.media.prefetch`, which opens two files ahead."""
     for decoder in prefetch(clips_in(target.path)):
@@ -276,7 +273,7 @@ def decord_batch(target: Target) -> Iterator[Frame]:
     yield from reader.get_batch(target.job.numbers).asnumpy()
 
 
-@of_picked(PICKED_EXACT, needs=("torchcodec",), own_ffmpeg=True)
+@of_picked("torchcodec-batch", needs=("torchcodec",), own_ffmpeg=True)
 def torchcodec_batch(target: Target) -> Iterator[Frame]:
     """``VideoDecoder.get_frames_at``, whose index is exact."""
     decoders = import_module("torchcodec.decoders")
@@ -286,7 +283,7 @@ def torchcodec_batch(target: Target) -> Iterator[Frame]:
     yield from decoder.get_frames_at(indices=target.job.numbers).data.numpy()
 
 
-@of_picked(OUR_BATCH, "ours")
+@of_picked("penstock-batch", "ours")
 def penstock_batch(target: Target) -> Iterator[Frame]:
     """`Decoder.batch`."""
     with Decoder(target.path) as decoder:
@@ -301,7 +298,7 @@ def penstock_one_by_one(target: Target) -> Iterator[Frame]:
             yield decoder[number]
 
 
-@of_picked(OUR_ALL, "other")
+@of_picked("penstock-all", "other")
 def penstock_all(target: Target) -> Iterator[Frame]:
     """All frames in sequence, of which the picked ones are kept."""
     wanted = set(target.job.numbers)
@@ -325,7 +322,7 @@ def readinto_large(target: Target) -> Iterator[Frame]:
     yield from readinto(target)
 
 
-@of_pipe(OUR_READER, "ours")
+@of_pipe("penstock.Reader", "ours")
 def penstock_reader(target: Target) -> Iterator[Frame]:
     """`penstock.Reader`, which reads ahead."""
     with os.fdopen(target.fd, "rb"), Reader(target.fd, frame_bytes=target.job.frame_bytes) as reader:

@@ -22,14 +22,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.encode.methods import (
-    BOUND,
     COLORS,
     FRAMES_PER_S,
     METHODS,
-    OURS,
     OUTPUT_PIXEL_FORMAT,
     STANDARD,
-    SUBMIT,
     Job,
     ffmpeg_arguments,
 )
@@ -38,7 +35,6 @@ from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import Film, Frame, apart, psnr_db, there_and_back
 from benchmarks.harness.ffmpeg import frame_count, output_of
 from benchmarks.harness.files import bound_files, folder_in_memory
-from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import SIZE_OPTIONS, by_name, chosen
@@ -251,37 +247,7 @@ def other_work(ours: Row, other: Row) -> str | None:
     return None
 
 
-# --- goals and report -------------------------------------------------------------------------------------
-
-#: Over the fastest rival that was installed.
-OVER_BEST_RIVAL = {
-    "motion-720p": 1.5,
-    "motion-1080p": 1.5,
-    "motion-2160p": 1.5,
-    "camera-1080p": 1.25,
-    "text-1080p": 1.25,
-    "medium-camera-1080p": 1.02,
-}
-#: For the jobs of rendered motion only.
-OVER_BOUND, OVER_SUBMIT = 0.85, 0.95
-PACED_JOB = "paced-motion-1080p"
-#: How long a call may block in the paced job, at the 99th percentile.
-BLOCKED_OVER_MEMCPY_AT_MOST = 1.5
-
-
-def judge(group: Group) -> Iterator[Verdict]:
-    """The goals of this job, as far as its rows were measured."""
-    if group.name in OVER_BEST_RIVAL:
-        rivals = [row.name for row in group.rows if row.method.kind == "rival" and row.is_measured]
-        yield from over(group, [OURS], rivals, OVER_BEST_RIVAL[group.name])
-    if group.name.startswith("motion-") and group.name in OVER_BEST_RIVAL:
-        yield from over(group, [OURS], [BOUND], OVER_BOUND)
-        yield from over(group, [OURS], [SUBMIT], OVER_SUBMIT)
-    blocked, copied = (group.medians(figure).get(OURS) for figure in ("blocked_p99_ms", "copy_p99_ms"))
-    if group.name == PACED_JOB and blocked and copied:
-        what = f"caller blocked, p99, {group.name}"
-        yield Verdict(what, blocked / copied, BLOCKED_OVER_MEMCPY_AT_MOST, "x a memcpy", at_most=True)
-
+# --- report -------------------------------------------------------------------------------------
 
 BENCHMARK = Benchmark(
     "encode",
@@ -292,6 +258,5 @@ BENCHMARK = Benchmark(
     prepare=prepare,
     options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
     standards=[STANDARD],
-    judge=judge,
 )
 main = BENCHMARK.command(__doc__)

@@ -35,9 +35,6 @@ COLORS = Colors(matrix="bt601")
 
 #: Gains are ratios to this method.
 STANDARD = "stdin.write"
-OURS, SUBMIT = "penstock", "penstock-submit"
-#: FFmpeg alone. It has nothing to convert and no pipe to read.
-BOUND = "tmpfs-yuv420p"
 
 #: These fields of our stats go into the record.
 TIMES = ("caller_wait_s", "output_wait_s", "input_wait_s", "converting_s")
@@ -220,7 +217,7 @@ def opencv(target: Target) -> Sender:
     return Sender(writer.write, writer.release)
 
 
-@METHODS.add(OURS, "ours")
+@METHODS.add("penstock", "ours")
 def penstock_encoder(
     target: Target, borrows: bool = False, convert: Literal["auto", "ffmpeg"] = "auto"
 ) -> Sender:
@@ -253,7 +250,7 @@ def penstock_encoder(
     return Sender(submit if borrows else encoder.write, encoder.close, notes)
 
 
-@METHODS.add(SUBMIT, "ours")
+@METHODS.add("penstock-submit", "ours")
 def penstock_submit(target: Target) -> Sender:
     """`penstock.Encoder.submit`, which borrows the array until its ticket is done."""
     return penstock_encoder(target, borrows=True)
@@ -265,8 +262,14 @@ def penstock_ffmpeg(target: Target) -> Sender:
     return penstock_encoder(target, convert="ffmpeg")
 
 
-# As fast as FFmpeg can.
+# As fast as FFmpeg can. The first has nothing to convert.
 METHODS += [
-    Method(BOUND, "FFmpeg reads yuv420p from memory", "bound", serves=("flat out",), pixel_format="yuv420p"),
+    Method(
+        "tmpfs-yuv420p",
+        "FFmpeg reads yuv420p from memory",
+        "bound",
+        serves=("flat out",),
+        pixel_format="yuv420p",
+    ),
     Method("tmpfs-rgb24", "the same with rgb24, which FFmpeg has to convert", "bound", serves=("flat out",)),
 ]

@@ -1,4 +1,4 @@
-"""Everything that the benchmarks share. A benchmark itself has jobs, methods, a content check and goals.
+"""Everything that the benchmarks share. A benchmark itself has jobs, methods and a content check.
 
 `command`    a benchmark, its command line, and its course from the first run to the record
 `methods`    jobs and methods, and what a method needs: `PlainJob`, `FrameJob`, `Method`, `Methods`
@@ -11,7 +11,6 @@
 `ffmpeg`     FFmpeg's command lines, output and version
 `files`      unnamed files in shared memory
 `machine`    describes the machine and the software
-`goals`      goals, and whether a run reached them
 `tables`     prints a group
 `record`     the JSON record
 `options`    command-line options

@@ -1,11 +1,11 @@
-"""A benchmark, its command line, and its course: run each group, print it, judge it, and write the record."""
+"""A benchmark, its command line, and its course: run each group, print it, and write the record."""
 
 from __future__ import annotations
 
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,11 +16,10 @@ from rich.console import Console
 
 from benchmarks.harness import machine, record
 from benchmarks.harness.ffmpeg import FFmpegFailedError, version, working_ffmpeg
-from benchmarks.harness.goals import ROUNDS_NEEDED, Verdict
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import FFMPEG_OPTION, common_options, resized
 from benchmarks.harness.results import Group, Row, Run, rows_for
-from benchmarks.harness.rounds import REPEATS, Report, check_content, run_rounds
+from benchmarks.harness.rounds import REPEATS, ROUNDS_NEEDED, Report, check_content, run_rounds
 from benchmarks.harness.tables import print_group
 
 
@@ -63,8 +62,6 @@ class Benchmark:
     prepare: Callable[[Any, str, Group], AbstractContextManager[tuple[Measure | None, Measure]]]
     #: Each sets the field of the settings with its name.
     options: Sequence[click.Option]
-    #: The goals that a group reaches or misses, as far as it has the rows.
-    judge: Callable[[Group], Iterable[Verdict]]
     #: The main figure: the first of these that a group has.
     figures: Sequence[str] = ("fps",)
     #: The table has the ratios to the first of these methods that was measured.
@@ -135,13 +132,14 @@ class Benchmark:
                 print_group(console, group, self.figures, self.standards)
         if not done:
             raise click.UsageError("none of these methods can do any of these jobs")
-        verdicts = [verdict for group in done for verdict in self.judge(group)]
-        _print_verdicts(console, verdicts, settings.rounds)
+        if settings.rounds < ROUNDS_NEEDED:
+            few = f"({settings.rounds} rounds: too few for a claim, {ROUNDS_NEEDED} are needed)"
+            console.print(few, style="dim", highlight=False)
         packages = {package for method in self.settings.methods for package in method.packages.values()}
         packages |= {"numpy"} if self.uses_ffmpeg else set()
         software = machine.describe_software(sorted(packages), ffmpegs=[group.ffmpeg for group in done])
         command = repeated(self.name, words)
-        made = record.make(self.name, before, software, command, vars(settings), done, verdicts)
+        made = record.make(self.name, before, software, command, vars(settings), done)
         _keep(made, console, json_path, is_kept)
         if any(row.error for group in done for row in group.rows):
             sys.exit(1)
@@ -156,14 +154,6 @@ def repeated(benchmark: str, words: Sequence[str]) -> str:
     ]
     target = "bench" if benchmark == "pipe" else f"bench-{benchmark.replace('_', '-')}"
     return f'make {target} ARGS="{shlex.join(kept)}"' if kept else f"make {target}"
-
-
-def _print_verdicts(console: Console, verdicts: Sequence[Verdict], rounds: int) -> None:
-    for verdict in verdicts:
-        console.print(str(verdict), style="" if verdict.met else "yellow", highlight=False)
-    if verdicts and rounds < ROUNDS_NEEDED:
-        few = f"({rounds} rounds: too few for a claim, {ROUNDS_NEEDED} are needed)"
-        console.print(few, style="dim", highlight=False)
 
 
 @contextmanager

@@ -105,7 +105,7 @@ SIZE_OPTIONS: list[click.Option] = [
 def resized(jobs: Iterable[Job], size: tuple[int, int] | None, frames: int | None) -> tuple[Job, ...]:
     """The jobs with another size or number of frames, where one is given.
 
-    A job of another size gets another name, because the goals hold for the job's own size.
+    A job of another size gets another name: its figures are not those of the job's own size.
     """
     made = []
     for job in jobs:

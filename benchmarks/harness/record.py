@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import machine
-from benchmarks.harness.goals import ROUNDS_NEEDED, Verdict
 from benchmarks.harness.results import Group, Row, Spread
 
 #: The version of the layout. Raise it with a change that breaks a reader.
@@ -28,7 +27,6 @@ def make(
     command: str,
     settings: dict[str, Any],
     groups: Iterable[Group],
-    verdicts: Sequence[Verdict],
 ) -> dict[str, Any]:
     """The record. ``before`` is the machine before the run, ``command`` what repeats the run."""
     return {
@@ -40,10 +38,6 @@ def make(
         "command": command,
         "settings": settings,
         "groups": [_group(group) for group in groups],
-        "goals": {
-            "rounds_needed": ROUNDS_NEEDED,
-            "verdicts": [asdict(verdict) | {"met": verdict.met} for verdict in verdicts],
-        },
     }
 
 

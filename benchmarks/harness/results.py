@@ -109,10 +109,6 @@ class Row:
         spread = self.spread(figure)
         return spread.median if spread else None
 
-    def max(self, figure: str) -> float | None:
-        spread = self.spread(figure)
-        return spread.max if spread else None
-
 
 @dataclass
 class Group:

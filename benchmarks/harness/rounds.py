@@ -13,6 +13,8 @@ from typing import TypeVar
 from benchmarks.harness.accounts import watch
 from benchmarks.harness.results import OTHERS, Group, Row, Run
 
+#: A claim needs at least so many.
+ROUNDS_NEEDED = 5
 #: How often a run of a record is repeated at most, while other processes disturb it.
 REPEATS = 3
 

@@ -17,27 +17,17 @@ from typing import Literal
 import click
 
 from benchmarks.harness.command import Benchmark, Measure
-from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.methods import Method, PlainJob
 from benchmarks.harness.options import counted, parse_bytes
 from benchmarks.harness.results import Group
 from benchmarks.pipeline.assets import CODECS, Stream
 from benchmarks.pipeline.latency import (
     CONFIGURATIONS,
-    END_TO_END,
     EXAMPLE_ROWS,
-    NORMAL,
-    PRIORITIES,
-    figure_name,
     prepare_latencies,
 )
 from benchmarks.pipeline.race import by_pipeline, by_pool, prepare_race
 from penstock.cli.options import UNITS, parsed
-
-#: End-to-end p50 or p95 with priorities, below that without.
-LOWER_BY = 0.2
-#: The pipeline's throughput over that of a pool of Python threads.
-GAINS = {"zlib": 2.0, "zstd": 1.5}
 
 Kind = Literal["files", "simulated", "race"]
 LATENCIES = "latencies"
@@ -90,25 +80,6 @@ class Settings(Stream):
             yield Job(name, title, about, "race", partial(prepare_race, self))
 
 
-# --- goals ------------------------------------------------------------------------------------------------
-
-
-def judge(group: Group) -> Iterator[Verdict]:
-    """The goals of the group, as far as its rows were measured."""
-    if group.name != LATENCIES:
-        if group.about["codec"] in GAINS:
-            yield from over(group, [PIPELINE], [POOL], GAINS[group.about["codec"]], "mb_per_s")
-        return
-    gains = {}
-    for metric in ("p50", "p95"):
-        medians = group.medians(figure_name(END_TO_END, metric))
-        if {NORMAL.name, PRIORITIES.name} <= medians.keys():
-            gains[metric] = medians[NORMAL.name] / medians[PRIORITIES.name]
-    if gains and group.about["background"]:
-        best = max(gains, key=gains.__getitem__)
-        yield Verdict(f"end-to-end {best}, all normal / priorities", gains[best], 1 / (1 - LOWER_BY))
-
-
 BENCHMARK = Benchmark(
     "pipeline",
     settings=Settings(),
@@ -139,7 +110,6 @@ BENCHMARK = Benchmark(
     ],
     figures=["mb_per_s"],
     standards=[POOL],
-    judge=judge,
     uses_ffmpeg=False,
 )
 main = BENCHMARK.command(__doc__)

@@ -21,7 +21,6 @@ import click
 
 from benchmarks.harness.command import Benchmark, Measure
 from benchmarks.harness.files import nameless_file, no_room
-from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name, chosen, listed, parse_bytes
 from benchmarks.harness.results import Group, Row, Run
@@ -29,11 +28,7 @@ from benchmarks.relay.ends import GIB, KIB, MIB, Content, Flow, Job, Way
 from benchmarks.relay.methods import (
     METHODS,
     READ_WRITE,
-    RELAY,
     SINGLE,
-    SPLICE,
-    TEE,
-    TUNED,
     WRITE_ALL,
     Outcome,
     moved_bytes,
@@ -155,22 +150,7 @@ def prepare(job: Job, _ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Mea
         yield case.check, case.measure
 
 
-# --- goals and report -------------------------------------------------------------------------------------
-
-#: For a way, from a number of bytes up: the method over the best of the rivals.
-GOALS: tuple[tuple[str, int, str, tuple[str, ...], float], ...] = (
-    ("file-pipe", 64 * KIB, RELAY, (READ_WRITE,), 2.0),
-    ("file-pipe", GIB, RELAY, (SPLICE, TUNED), 0.95),
-    ("tee-4-paced", 0, TEE, (SINGLE,), 0.9),
-)
-
-
-def judge(group: Group) -> Iterator[Verdict]:
-    """The goals of this way and size, as far as its rows were measured."""
-    for way, from_bytes, ours, rivals, at_least in GOALS:
-        if group.about["way"] == way and group.about["bytes"] >= from_bytes:
-            yield from over(group, [ours], rivals, at_least, "ops_per_s")
-
+# --- report -------------------------------------------------------------------------------------
 
 BENCHMARK = Benchmark(
     "relay",
@@ -207,7 +187,6 @@ BENCHMARK = Benchmark(
     ],
     figures=["ops_per_s"],
     standards=[READ_WRITE, WRITE_ALL],
-    judge=judge,
     uses_ffmpeg=False,
 )
 main = BENCHMARK.command(__doc__)

@@ -24,10 +24,8 @@ from penstock.results import Relayed, TeeReport
 Outcome: TypeAlias = "int | Relayed | TeeReport"
 Operation = Callable[[], Outcome]
 
-RELAY, TEE = "penstock.relay", "penstock.Tee"
 READ_WRITE, WRITE_ALL = "os.read+os.write", "read+write-to-all"
-SPLICE, TUNED, SINGLE = "os.splice", "os.splice-tuned", "single-relay"
-
+SINGLE = "single-relay"
 
 #: The ways that move something to one end, those that sendfile(2) can do, and those that splice(2) can do.
 MOVES = ("file-pipe", "pipe-file", "pipe-pipe", "file-unix", "file-tcp")
@@ -62,7 +60,7 @@ def _rewind_sink(ends: Ends) -> None:
         os.lseek(ends.dst, 0, os.SEEK_SET)
 
 
-@METHODS.add(RELAY, "ours", serves=("call", *MOVES))
+@METHODS.add("penstock.relay", "ours", serves=("call", *MOVES))
 def start_relay(ends: Ends) -> Operation:
     """`penstock.relay`."""
     (dst, *_) = ends.dsts
@@ -144,7 +142,7 @@ def start_sendfile(ends: Ends) -> Operation:
     return operate
 
 
-@METHODS.add(SPLICE, serves=BY_PIPE)
+@METHODS.add("os.splice", serves=BY_PIPE)
 def start_splice(ends: Ends, piece_bytes: int | None = None) -> Operation:
     """All that is left in each call, pipes as they are."""
     at_most = piece_bytes or ends.nbytes
@@ -167,7 +165,7 @@ def start_splice(ends: Ends, piece_bytes: int | None = None) -> Operation:
     return operate
 
 
-@METHODS.add(TUNED, serves=BY_PIPE)
+@METHODS.add("os.splice-tuned", serves=BY_PIPE)
 def start_tuned_splice(ends: Ends) -> Operation:
     """Pieces of 256 KiB, and pipes of 1 MiB: a plain loop at its best."""
     for pipe in ends.pipes:
@@ -177,7 +175,7 @@ def start_tuned_splice(ends: Ends) -> Operation:
     return start_splice(ends, PIECE_BYTES)
 
 
-@METHODS.add(TEE, "ours", serves=("tee",))
+@METHODS.add("penstock.Tee", "ours", serves=("tee",))
 def start_tee(ends: Ends) -> Operation:
     """`penstock.Tee`."""
 

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.files import folder_in_memory
-from benchmarks.harness.goals import Verdict, below, over
 from benchmarks.harness.isolated import Task, isolated
-from benchmarks.harness.options import by_name, chosen, counted
+from benchmarks.harness.options import chosen, counted
 from benchmarks.harness.results import Group, Run
 from benchmarks.render import methods, pool
-from benchmarks.render.jobs import CHUNK_FRAMES, JOBS, QUICK_JOBS, Job
+from benchmarks.render.jobs import JOBS, QUICK_JOBS, Job
 from benchmarks.render.methods import METHODS
 
 
@@ -42,16 +41,11 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure
             group.findings = findings(group)
 
 
-# --- findings, goals and report ---------------------------------------------------------------------------
-
-OVER_ONE_PROCESS, RAY_OVER_PROCESSES = 1.75, 0.95
-#: With the default length of chunks, over one encoder.
-TIME_OVER_ENCODER, SIZE_OVER_ENCODER = 1.10, 1.03
-JOIN_OVER_CP, DRIVER_MIB = 0.5, 200.0
+# --- findings and report ---------------------------------------------------------------------------
 
 
 def findings(group: Group) -> list[str]:
-    """What Ray itself costs on this machine, beside the goal of `ray`."""
+    """What Ray itself costs on this machine."""
     fps = group.medians("fps")
     if not {methods.DRAWN_ON_RAY, methods.DRAWN_TWICE, methods.RAY, methods.TWO} <= fps.keys():
         return []
@@ -62,41 +56,17 @@ def findings(group: Group) -> list[str]:
     ]
 
 
-def judge(group: Group) -> Iterator[Verdict]:
-    """The goals of this job, as far as its rows were measured."""
-    if (
-        group.name not in {job.name for job in JOBS}
-        or group.about["frames"] != by_name(JOBS, group.name).frames
-    ):
-        return
-    match group.name:
-        case "python":
-            yield from over(group, [methods.TWO], [methods.ONE], OVER_ONE_PROCESS)
-            yield from over(group, [methods.RAY], [methods.TWO], RAY_OVER_PROCESSES)
-        case "chunk-lengths":
-            both = f"chunks-{CHUNK_FRAMES[0]}", methods.WHOLE
-            what = " / ".join(both)
-            yield from below(group, f"time of {what}", "seconds", *both, TIME_OVER_ENCODER)
-            yield from below(group, f"size of {what}", "output_bytes", *both, SIZE_OVER_ENCODER)
-        case "join":
-            yield from over(group, [methods.JOIN], [methods.CP], JOIN_OVER_CP, "mb_per_s")
-            peak = next((row.max("peak_own_bytes") for row in group.rows if row.name == methods.JOIN), None)
-            if peak is not None:
-                yield Verdict("driver's memory in the join", peak / 2**20, DRIVER_MIB, "MiB", at_most=True)
-
-
 BENCHMARK = Benchmark(
     "render",
     settings=JobSettings(JOBS, tuple(METHODS)),
     quick=JobSettings(QUICK_JOBS, tuple(METHODS), rounds=1),
-    quick_help="About half a minute: small videos, 1 round, no goals.",
+    quick_help="About half a minute: small videos, 1 round.",
     prepare=prepare,
     options=[
         chosen("--job", "jobs", JOBS),
         chosen("--method", "methods", METHODS),
-        counted("--frames", "frames", "Frames of each video, instead of each job's own. No goals then."),
+        counted("--frames", "frames", "Frames of each video, instead of each job's own."),
     ],
-    judge=judge,
     figures=["mb_per_s", "fps"],
     standards=[methods.ONE, methods.WHOLE, methods.CP],
 )

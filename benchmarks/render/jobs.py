@@ -8,9 +8,9 @@ from typing import Any
 
 from benchmarks.harness.methods import FrameJob
 
-#: Processes of the jobs that compare one with several, as the goals say.
+#: Processes of the jobs that compare one with several.
 WORKERS = 2
-#: Frames of a chunk in the job about chunks; the first one is the default, for which the goals hold.
+#: Frames of a chunk in the job about chunks; the first one is the default.
 CHUNK_FRAMES = (240, 60, 30)
 FRAMES_PER_S = 30
 

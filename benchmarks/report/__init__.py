@@ -18,9 +18,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from benchmarks.harness.goals import ROUNDS_NEEDED
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER, SCHEMA, describe
+from benchmarks.harness.rounds import ROUNDS_NEEDED
 from benchmarks.harness.tables import short
 from benchmarks.report import figures
 from benchmarks.report.charts import BENCHMARKS, MODULES, Chart, Comparison, RatioAxis, charts

@@ -24,7 +24,6 @@ from benchmarks.harness.command import Benchmark, JobSettings, Measure
 from benchmarks.harness.content import SEED, Film, Frame, there_and_back
 from benchmarks.harness.ffmpeg import output_of
 from benchmarks.harness.files import folder_in_memory
-from benchmarks.harness.goals import Verdict, over
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.options import chosen, counted
 from benchmarks.harness.results import Group, Run
@@ -132,7 +131,7 @@ def check_sound(target: Target, expected_s: Times, run: Run) -> None:
         run.error = run.error or f"claps and flashes are {1e3 * apart_s:.1f} ms apart"
 
 
-# --- groups, goals and report -----------------------------------------------------------------------------
+# --- groups and report -----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -140,12 +139,6 @@ def prepare(job: Job, ffmpeg: str, _group: Group) -> Iterator[tuple[None, Measur
     """Make a folder for the files. Each run checks its own file."""
     with folder_in_memory() as folder:
         yield None, isolated(measure, job, ffmpeg, folder=folder)
-
-
-def judge(group: Group) -> Iterator[Verdict]:
-    """Not slower than the fastest rival that was installed."""
-    rivals = [row.name for row in group.rows if row.method.kind == "rival" and row.is_measured]
-    yield from over(group, [OURS], rivals, 1.0, "realtime")
 
 
 BENCHMARK = Benchmark(
@@ -163,6 +156,5 @@ BENCHMARK = Benchmark(
     ],
     figures=["realtime"],
     standards=[OURS],
-    judge=judge,
 )
 main = BENCHMARK.command(__doc__)
