@@ -24,7 +24,7 @@ class Reader:
         frame_bytes: the size of a frame that ``read`` returns.
         queue_items: the most frames that are read ahead; None is 4. Memory is held for these, for the frames that you
             have, and for at most ``queue_items`` + 2 free frames that are kept for reuse.
-        capacity_bytes: the pipe size to ask the kernel for; by default 256 KiB.
+        capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
         policy: priority and CPUs of the worker thread.
 
     Raises:

@@ -24,11 +24,10 @@ use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 /// Frames read ahead by default: enough for a caller that occasionally takes longer. Guessed.
 const DEFAULT_DEPTH: usize = 4;
 
-/// The size to which a pipe is grown. Its content is still in the processor's cache when it is read, and its pages are
-/// the next ones to be written. Measured with frames of 1080p that another process writes whole, 2-core x86-64 VM (1
-/// MiB of L2 cache each), Linux 6.18, 2026-11-21, busy with other work: 1.17 times what a loop of read(2) on a pipe of
-/// 64 KiB moves, against 1.10 times with 1 MiB, medians of 20.
-const WANTED_PIPE_BYTES: usize = 256 << 10;
+/// The size to which a pipe is grown: the most that an unprivileged process may have (pipe(7)). Measured with frames of
+/// 1080p that another process writes whole, against a pipe of 256 KiB: 1.6 times as fast on a 2-core EPYC VM (medians of
+/// 7, 2026-11-26), 0.94 times on a 2-core Xeon VM that was busy (medians of 20, 2026-11-21).
+const WANTED_PIPE_BYTES: usize = 1 << 20;
 
 /// Unused buffers are kept for so many frames more than may wait: for the one that is being read, and one that the
 /// caller has returned.
@@ -42,7 +41,7 @@ pub struct ReaderOptions {
     pub frame_bytes: usize,
     /// Frames read ahead at most; 4 by default.
     pub depth: usize,
-    /// The pipe size to ask for. By default, a pipe is grown to 256 KiB if the system grants it.
+    /// The pipe size to ask for. By default, a pipe is grown to 1 MiB if the system grants it.
     pub capacity_bytes: Option<usize>,
     /// Priority and CPUs of the worker.
     pub policy: Option<ThreadPolicy>,
