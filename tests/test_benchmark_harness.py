@@ -96,7 +96,7 @@ def test_a_disturbed_run_is_repeated_and_the_least_disturbed_one_counts() -> Non
     never_calm = ran(0, 4, 2, 3, 5, repeats=3)
     assert (never_calm.repeats, never_calm.disturbed_rounds) == (3, [2])
     assert never_calm.runs[1].figures[OTHERS] == 99 * 2
-    text = record.to_text(record.make("pipe", {}, {}, "", {}, [group(never_calm)], []))
+    text = record.to_text(record.make("pipe", {}, {}, "", {}, [group(never_calm)]))
     assert '"disturbed_rounds": [2], "repeats": 3,' in " ".join(text.split())
     printed = StringIO()
     tables.print_remarks(Console(file=printed, width=100), group(never_calm, row("calm")))
