@@ -239,8 +239,10 @@ def lost_segments(target: str, container_format: str | None, since_s: float) -> 
         one for one in playlist.parent.iterdir() if one.suffix in _SEGMENT_ENDINGS and one != playlist
     ]
     sizes = {one: one.stat().st_size for one in segments if one.stat().st_mtime >= since_s}
-    listed = playlist.read_text(errors="replace") if playlist.exists() else " "
-    empty = [playlist.name] * (not listed) + sorted(one.name for one, size in sizes.items() if not size)
+    is_there = playlist.is_file()  # to read a FIFO would wait
+    listed = playlist.read_text(errors="replace") if is_there else ""
+    is_empty = is_there and not listed
+    empty = [playlist.name] * is_empty + sorted(one.name for one, size in sizes.items() if not size)
     parts = {playlist.parent / one[3]: int(one[1]) + int(one[2]) for one in _PART.finditer(listed)}
     cut = [one.name for one, end in parts.items() if sizes.get(one, end) < end]
     return [
