@@ -301,10 +301,6 @@ def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
             encoder.write(picture(0))
     with pytest.raises(TypeError, match="AudioEncoder is for sound alone"):
         Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT)  # type: ignore[arg-type]
-    encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT)
-    with pytest.raises(ValueError, match="submit borrows"):
-        encoder.submit(picture(0))
-    encoder.abort()
     encoder = Encoder(tmp_path / "a.mp4", fps=FPS, audio=INPUT)
     with pytest.raises(ValueError, match=r"no size yet.*AudioEncoder for sound alone"):
         encoder.write_audio(claps(1))

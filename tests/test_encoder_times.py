@@ -13,7 +13,7 @@ import pytest
 from support.cases import a_few
 
 import penstock
-from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg import AudioInput, find_ffmpeg
 from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, frame_layout
 
 SIZE = (64, 48)
@@ -153,6 +153,23 @@ def test_awrite_takes_a_time(tmp_path):
     assert times_s(tmp_path / "a.mkv")[0] == [Fraction(index * index, 100) for index in range(40)]
 
 
+@pytest.mark.parametrize("fps, audio", [(None, None), (10, AudioInput(8000, 1))])
+def test_submit_takes_what_write_takes_and_frees_the_memory_by_its_ticket(tmp_path, fps, audio):
+    frame = np.empty((48, 64, 3), np.uint8)
+    output = tmp_path / "a.mkv"
+    with penstock.Encoder(output, size=SIZE, fps=fps, audio=audio, quality="lossless") as encoder:
+        for index in range(5):
+            frame[...] = picture(index)
+            ticket = encoder.submit(frame, pts=None if fps else index / 4)
+            if audio is not None:
+                encoder.write_audio(np.zeros(800, np.float32))
+            ticket.wait()
+    with penstock.Decoder(output) as decoder:
+        frames = list(decoder)
+    assert [frame.max() for frame in frames] == [20 * index for index in range(5)]
+    assert [frame.time_s for frame in frames] == pytest.approx([index / (fps or 4) for index in range(5)])
+
+
 @pytest.mark.parametrize("pts", [-0.1, float("nan"), float("inf"), 1e30])
 def test_a_time_that_is_none_is_a_value_error_at_the_call(tmp_path, pts):
     with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
@@ -170,7 +187,7 @@ def test_wrong_uses_of_times_are_errors_at_the_call_and_lose_nothing(tmp_path):
                 encoder.write(picture(1), pts=pts)
         with pytest.raises(ValueError, match="comes with its pts"):
             encoder.write(picture(1))
-        with pytest.raises(ValueError, match="use write"):
+        with pytest.raises(ValueError, match="comes with its pts"):
             encoder.submit(picture(1))
         with pytest.raises(TypeError, match="a number"):
             encoder.write(picture(1), pts="1")

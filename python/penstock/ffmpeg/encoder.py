@@ -307,30 +307,33 @@ class Encoder(EncoderBase):
                     await asyncio.to_thread(self._session_for, frame)
         return await self._session_for(frame).queue_async(partial(self._copied, frame, pts), timeout)
 
-    def submit(self, frame: FrameData, *, timeout: float | None = None) -> Ticket:
+    def submit(
+        self, frame: FrameData, *, pts: float | Fraction | None = None, timeout: float | None = None
+    ) -> Ticket:
         """Queues one frame without a copy: its memory must stay unchanged until the ticket is done.
 
         For programs that rotate several buffers and wait for each one's ticket before they draw into it again. An
         earlier change makes a wrong frame, which nothing detects: if in doubt, use `write` or `frame`. The bytes of a
-        ``moderngl.Buffer`` are copied at the call.
+        ``moderngl.Buffer`` are copied at the call, and so is every frame with ``fps=None`` or `audio`, which FFmpeg
+        gets behind its time.
 
         Args:
             frame: as for `write`, but C-contiguous.
+            pts: as for `write`.
             timeout: as for `write`.
 
         Returns:
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
 
         Raises:
-            ValueError: as for `write`; or the frame is not C-contiguous; or the encoder has ``fps=None`` or `audio`.
+            ValueError: as for `write`; or the frame is not C-contiguous.
             TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
         session = self._session_for(frame)
-        session.check_open()
         if session.plan.stream is not None:
-            raise ValueError(
-                "submit borrows memory, before which there is no room for a time: use write with fps=None or audio"
-            )
+            return session.queue(self._copied(frame, pts), timeout)
+        session.check_open()
+        session.tick_of(pts)  # there is none
         push = session.push_of_borrowed(frame_buffer(frame, session.plan.frames))
         return session.queue(self._in_time(frame, push), timeout)
 
