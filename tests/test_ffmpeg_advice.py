@@ -81,6 +81,14 @@ def test_an_audio_encoder(ffmpeg: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "words"),
+    [({"c:a": "acc"}, "has no sound encoder 'acc'. Did you mean 'aac'?"), ({"c:s": "acc"}, "None")],
+)
+def test_an_unknown_encoder_of_another_stream(ffmpeg: str, options: dict[str, str], words: str) -> None:
+    assert words in str(explained(ffmpeg, "Unknown encoder 'acc'", options=options))
+
+
+@pytest.mark.parametrize(
     ("option", "nearest"),
     [
         ("qscael", "qscale"),

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from penstock.errors import EncoderError
 from penstock.ffmpeg.naming import argument
@@ -58,6 +59,7 @@ _MEANT = {
     "avc1": ("h264",),
     "hvc1": ("hevc",),
     "mp4v": ("mpeg4",),
+    "acc": ("aac",),
     "yuv420": ("yuv420p",),
     "rgb": ("rgb24",),
     "bgr": ("bgr24",),
@@ -208,15 +210,8 @@ def check_codec(program: str, codec: str) -> None:
 
 def check_audio_codec(program: str, codec: str) -> None:
     """Checks that `program` has the sound encoder `codec`, which is looked up unless it is a common one."""
-    if codec in COMMON_AUDIO_CODECS:
-        return
-    known = [name for flags, name in _listed(program, "-encoders") if flags.startswith("A")]
-    if known and codec not in known:
-        has = ", ".join(name for name in COMMON_AUDIO_CODECS if name in known)
-        near = did_you_mean(codec, known)
-        raise EncoderError(
-            f"{program} has no sound encoder {codec!r}.{near} It has {has}. `ffmpeg -encoders` lists all that it has"
-        )
+    if codec not in COMMON_AUDIO_CODECS and (known := _audio_encoders(program)) and codec not in known:
+        raise EncoderError(unknown_codec(program, codec, "sound"))
 
 
 def check_option(program: str, codec: str, name: str) -> None:
@@ -228,17 +223,20 @@ def check_option(program: str, codec: str, name: str) -> None:
     raise ValueError(f"{codec} has no {name}{hint}")
 
 
-def unknown_codec(program: str, codec: str) -> str:
-    """The message that `program` has no video encoder `codec`, with the nearest names."""
-    near = did_you_mean(codec, (*encoders(program), *codecs(program)))
+def unknown_codec(program: str, codec: str, kind: Literal["video", "sound"] = "video") -> str:
+    """The message that `program` has no encoder `codec` of that kind, with the nearest names."""
+    common, known = COMMON_AUDIO_CODECS, _audio_encoders(program)
+    if kind == "video":
+        common, known = COMMON_CODECS, (*encoders(program), *codecs(program))
+    near = did_you_mean(codec, known)
     # Encoders of GPUs are listed whether or not there is a GPU.
-    common = [
-        name
-        for name in COMMON_CODECS
-        if name in encoders(program) and not name.endswith(("_nvenc", "_vaapi"))
-    ]
-    has = f" It has {', '.join(common)}." if common else ""
-    return f"{program} has no video encoder {codec!r}.{near}{has} `ffmpeg -encoders` lists all that it has"
+    names = [name for name in common if name in known and not name.endswith(("_nvenc", "_vaapi"))]
+    has = f" It has {', '.join(names)}." if names else ""
+    return f"{program} has no {kind} encoder {codec!r}.{near}{has} `ffmpeg -encoders` lists all that it has"
+
+
+def _audio_encoders(program: str) -> tuple[str, ...]:
+    return tuple(name for flags, name in _listed(program, "-encoders") if flags.startswith("A"))
 
 
 def version(program: str) -> str:

@@ -69,8 +69,12 @@ def _extension(settings: EncodeSettings) -> str:
     return Path(_output(settings)).suffix.removeprefix(".")
 
 
-def _codec(settings: EncodeSettings, found: re.Match[str]) -> str:
-    return capabilities.unknown_codec(settings.program, found[1])
+def _codec(settings: EncodeSettings, found: re.Match[str]) -> str | None:
+    given = " ".join(name for name, value in settings.options.items() if value == found[1])
+    if re.search(r":s|scodec", given):
+        return None
+    is_sound = re.search(r":a|acodec", given) or found[1] in [sound.encoder for sound in settings.sounds]
+    return capabilities.unknown_codec(settings.program, found[1], "sound" if is_sound else "video")
 
 
 def _option(settings: EncodeSettings, found: re.Match[str]) -> str:
