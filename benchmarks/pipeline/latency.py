@@ -176,7 +176,7 @@ def _run(stream: Stream, configuration: Configuration, assets: Assets) -> Run:
     if nbytes != stream.chunks * stream.chunk_bytes or (assets.sums and sums != assets.sums):
         raise MisdeliveredError("the output is not the input")
     refused += [note for stage in stats.stages for policy in stage.policies for note in policy.notes]
-    seconds = (timings[-1][-1][3] - timings[0][0][2]) / 1e9
+    seconds = timings[-1][-1][3] - timings[0][0][2]
     latencies_us = _latencies_us(timings)
     figures: dict[str, float | None] = {"mb_per_s": nbytes / seconds / 1e6}
     for part, values in latencies_us.items():
@@ -192,16 +192,16 @@ def _apply(policy: ThreadPolicy | None) -> list[str]:
     return [note for one in applied for note in one.notes]
 
 
-Timings = Sequence[tuple[str, int, int, int]]
+Timings = Sequence[tuple[str, float, float, float]]
 
 
 def _latencies_us(assets: Sequence[Timings]) -> dict[str, list[float]]:
-    """The time in each part, and from end to end. A timing is ``(stage, queued, started, ended)`` in nanoseconds."""
+    """The time in each part, and from end to end. A timing is ``(stage, queued, started, ended)`` in seconds."""
     latencies = {
-        part: [(timings[number][3] - timings[number][2]) / 1e3 for timings in assets]
+        part: [(timings[number][3] - timings[number][2]) * 1e6 for timings in assets]
         for number, part in enumerate(PARTS)
     }
-    latencies[END_TO_END] = [(timings[-1][3] - timings[0][2]) / 1e3 for timings in assets]
+    latencies[END_TO_END] = [(timings[-1][3] - timings[0][2]) * 1e6 for timings in assets]
     return latencies
 
 

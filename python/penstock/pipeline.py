@@ -79,21 +79,21 @@ class Latency:
 
     Attributes:
         count: the number of times.
-        min_ns: the shortest time, in nanoseconds like all that follow.
-        p50_ns: the median.
-        p95_ns: the 95th percentile.
-        p99_ns: the 99th percentile.
-        max_ns: the longest time.
-        mean_ns: the mean.
+        min_s: the shortest time, in seconds like all that follow.
+        p50_s: the median.
+        p95_s: the 95th percentile.
+        p99_s: the 99th percentile.
+        max_s: the longest time.
+        mean_s: the mean.
     """
 
     count: int
-    min_ns: int
-    p50_ns: int
-    p95_ns: int
-    p99_ns: int
-    max_ns: int
-    mean_ns: float
+    min_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    max_s: float
+    mean_s: float
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, c_int};
 use std::sync::Arc;
+use std::time::Duration;
 
 use penstock_pipeline::{self as pipeline, Checksum};
 use pyo3::ffi;
@@ -62,16 +63,15 @@ impl Chunk {
         self.chunk.checksum().map(Checksum::value)
     }
 
-    /// For each part that handled it, in order: ``(stage, queued_ns, started_ns, ended_ns)``.
+    /// For each part that handled it, in order: ``(stage, queued_s, started_s, ended_s)``.
     ///
-    /// Times are in nanoseconds since the pipeline began. ``queued_ns`` is when the part before had finished.
+    /// Times are in seconds since the pipeline began. ``queued_s`` is when the part before had finished.
     #[getter]
     fn timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let timings = self.chunk.timings().into_iter();
-        PyTuple::new(
-            py,
-            timings.map(|timing| (timing.stage, timing.queued_ns, timing.started_ns, timing.ended_ns)),
-        )
+        let timings = self.chunk.timings().into_iter().map(|timing| {
+            (timing.stage, seconds(timing.queued_ns), seconds(timing.started_ns), seconds(timing.ended_ns))
+        });
+        PyTuple::new(py, timings)
     }
 
     fn __len__(&self) -> usize {
@@ -100,4 +100,9 @@ impl Chunk {
             chunk.offset()
         )
     }
+}
+
+/// Seconds, as every time is in Python.
+pub(crate) fn seconds(ns: u64) -> f64 {
+    Duration::from_nanos(ns).as_secs_f64()
 }

@@ -15,7 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::arguments::{self, Ahead, Timeout};
 use crate::attach::as_python_thread;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, seconds};
 use crate::errors::{self, OrRaise};
 use crate::parked::release_parked;
 use crate::pipeline_object::PipelineObject;
@@ -389,19 +389,15 @@ impl Drop for Pipeline {
     }
 }
 
-fn seconds(ns: u64) -> f64 {
-    Duration::from_nanos(ns).as_secs_f64()
-}
-
 fn latency_record<'py>(py: Python<'py>, latency: &Latency) -> PyResult<Bound<'py, PyDict>> {
     let record = PyDict::new(py);
     record.set_item("count", latency.count)?;
-    record.set_item("min_ns", latency.min_ns)?;
-    record.set_item("p50_ns", latency.p50_ns)?;
-    record.set_item("p95_ns", latency.p95_ns)?;
-    record.set_item("p99_ns", latency.p99_ns)?;
-    record.set_item("max_ns", latency.max_ns)?;
-    record.set_item("mean_ns", latency.mean_ns)?;
+    record.set_item("min_s", seconds(latency.min_ns))?;
+    record.set_item("p50_s", seconds(latency.p50_ns))?;
+    record.set_item("p95_s", seconds(latency.p95_ns))?;
+    record.set_item("p99_s", seconds(latency.p99_ns))?;
+    record.set_item("max_s", seconds(latency.max_ns))?;
+    record.set_item("mean_s", latency.mean_ns / 1e9)?;
     Ok(record)
 }
 

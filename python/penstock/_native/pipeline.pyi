@@ -32,10 +32,10 @@ class Chunk:
     def checksum(self) -> int | None:
         """The result of the last ``checksum`` stage, unsigned; None without one, or if the bytes changed since."""
     @property
-    def timings(self) -> tuple[tuple[str, int, int, int], ...]:
-        """For each part that handled it, in order: ``(stage, queued_ns, started_ns, ended_ns)``.
+    def timings(self) -> tuple[tuple[str, float, float, float], ...]:
+        """For each part that handled it, in order: ``(stage, queued_s, started_s, ended_s)``.
 
-        Times are in nanoseconds since the pipeline began. ``queued_ns`` is when the part before had finished.
+        Times are in seconds since the pipeline began. ``queued_s`` is when the part before had finished.
         """
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
