@@ -186,7 +186,7 @@ def test_frame_bytes_are_those_of_ffmpeg(tmp_path: Path, pixel_format: str, size
         fps=30,
         pixel_format=pixel_format,
         codec="rawvideo",
-        output_pixel_format=None,
+        output_pixel_format="any",
         options={"f": "rawvideo"},
     ) as encoder:
         for frame in frames:
@@ -353,7 +353,7 @@ def test_wrong_arguments_are_value_errors_at_the_call(
     [
         {"output_pixel_format": "yuv444p"},
         {"options": {"vf": "pad=ceil(iw/2)*2:ceil(ih/2)*2"}},
-        {"output_pixel_format": None, "codec": "ffv1", "options": {"f": "matroska"}},
+        {"output_pixel_format": "any", "codec": "ffv1", "options": {"f": "matroska"}},
     ],
 )
 def test_the_remedies_for_odd_sizes(tmp_path: Path, remedy: dict[str, object]) -> None:
@@ -521,7 +521,7 @@ def test_ffmpeg_gets_our_tunables_of_malloc_unless_the_user_has_some(
         ({"options": {"preset": "nonsense"}}, "nonsense"),
         ({"options": {"f": "nonsense"}}, "nonsense"),
         (
-            {"size": (64, 48), "output_pixel_format": None, "codec": "ffv1", "options": {"f": "flv"}},
+            {"size": (64, 48), "output_pixel_format": "any", "codec": "ffv1", "options": {"f": "flv"}},
             "not compatible with flv",
         ),
     ],

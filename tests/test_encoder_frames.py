@@ -33,7 +33,7 @@ from penstock.results import EncoderStats
 
 WIDTH, HEIGHT = SIZE
 # Frames come out as they went in: without a conversion of any kind.
-EXACT = {"codec": "rawvideo", "output_pixel_format": None, "options": {"f": "rawvideo"}}
+EXACT = {"codec": "rawvideo", "output_pixel_format": "any", "options": {"f": "rawvideo"}}
 # More frames of 640x480 than the pipe and FFmpeg hold, so that a stopped FFmpeg is felt.
 MANY = 400
 

@@ -97,11 +97,11 @@ def test_colours_are_those_of_the_definition(
         ("rgb24", "gbrp", "ffmpeg"),
         ("yuv420p", "yuv444p", "ffmpeg"),
         ("yuv420p", "yuv420p", None),
-        ("rgb24", None, None),
+        ("rgb24", "any", None),
     ],
 )
 def test_auto_takes_who_can(
-    tmp_path: Path, pixel_format: str, output_pixel_format: str | None, expected: str | None
+    tmp_path: Path, pixel_format: str, output_pixel_format: str, expected: str | None
 ) -> None:
     output = tmp_path / "video.nut"
     formats = {"pixel_format": pixel_format, "output_pixel_format": output_pixel_format}
@@ -198,9 +198,9 @@ def test_a_player_sees_the_colours_that_went_in(tmp_path: Path, convert: str) ->
 
 
 @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-@pytest.mark.parametrize("output_pixel_format", ["yuv420p", "rgb24", None])
+@pytest.mark.parametrize("output_pixel_format", ["yuv420p", "rgb24", "any"])
 def test_a_frame_whose_first_row_is_the_lowest(
-    tmp_path: Path, convert: str, output_pixel_format: str | None
+    tmp_path: Path, convert: str, output_pixel_format: str
 ) -> None:
     rgb = picture()
     raws = []

@@ -357,7 +357,7 @@ def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
     [
         ("libx264rgb", "rgb24", "auto", Colors(matrix="bt709", range="limited"), ["matrix", "range"]),
         ("libx264rgb", "rgb24", "auto", Colors(range="full"), []),
-        ("libx264", "rgb24", None, Colors(matrix="bt709", range="full"), ["matrix", "range"]),
+        ("libx264", "rgb24", "any", Colors(matrix="bt709", range="full"), ["matrix", "range"]),
         ("ffv1", "rgb24", "gray", Colors(matrix="bt709", range="limited"), ["range"]),
         ("mjpeg", "rgb24", "auto", Colors(matrix="bt601", range="limited"), ["range"]),
         ("libx264rgb", "yuv420p", "auto", Colors(matrix="bt709", range="limited"), []),
@@ -368,7 +368,7 @@ def test_colours_that_nothing_uses_are_said(
     tmp_path: Path,
     codec: str,
     pixel_format: str,
-    output_pixel_format: str | None,
+    output_pixel_format: str,
     colors: Colors,
     unused: list[str],
 ) -> None:
@@ -423,7 +423,7 @@ def test_none_drops_only_what_is_said(tmp_path: Path, ffmpeg: str, codec: str, p
     needs(ffmpeg, codec)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FFmpegWarning)
-        output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format, output_pixel_format=None)
+        output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format, output_pixel_format="any")
     source, stream = pixel_format_of(pixel_format), probed(output)
     got = pixel_format_of(stream["pix_fmt"])
     assert source is not None and got is not None and encoder.report is not None

@@ -433,7 +433,7 @@ def image_encoder(
             pixel_format=pixel_format,
             codec=codec,
             # With a chroma sample for each pixel, so that all sizes can be had.
-            output_pixel_format="yuv444p" if is_jpeg else None,
+            output_pixel_format="yuv444p" if is_jpeg else "any",
             options={"f": "image2", **(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
             tuning=Tuning(queue_items=QUEUE_FRAMES, ffmpeg=program),
         )

@@ -21,9 +21,6 @@ for _power, _letter in enumerate("KMGT", 1):
 #: The units of a number of bytes, for help texts.
 UNITS = "64K and 64KiB are 64 × 1024 bytes, 64kB is 64 × 1000; likewise M, G and T."
 
-#: As a pixel format of the video: leave it to FFmpeg.
-ANY_PIXEL_FORMAT = "any"
-
 Parsed = TypeVar("Parsed")
 
 
@@ -51,8 +48,6 @@ def encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
         if "f" in options:
             raise click.UsageError("--format and --option f exclude each other")
         options["f"] = container_format
-    if settings["output_pixel_format"] == ANY_PIXEL_FORMAT:
-        settings["output_pixel_format"] = None
     return settings | {"options": options, "metadata": dict(settings["metadata"])}
 
 
@@ -223,7 +218,10 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
 
 def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for an Encoder, whose arguments `encoder_settings` makes of them."""
-    from penstock.ffmpeg.plan.output_formats import AUTO  # commands without FFmpeg start faster without it
+    from penstock.ffmpeg.plan.output_formats import (
+        ANY,
+        AUTO,
+    )  # commands without FFmpeg start faster without it
 
     options = (
         click.option(
@@ -267,7 +265,7 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="The pixel format of the video. The default is that of the frames for a lossless codec, one with "
             "alpha if the frames and the codec have it, and else yuv420p, which plays everywhere; "
-            f"'{ANY_PIXEL_FORMAT}' leaves it to FFmpeg.",
+            f"'{ANY}' leaves it to FFmpeg.",
         ),
         convert_option,
         color_options(

@@ -104,7 +104,7 @@ class Encoder(EncoderBase):
         output_pixel_format: pixel format of the video. "auto" keeps the samples of the frames for a lossless codec
             (ffv1, png, rawvideo) and keeps alpha where the codec has it. Otherwise it is yuv420p, or the codec's
             nearest format: yuv420p plays everywhere and needs an even width and height. If this drops alpha or bits,
-            an `FFmpegWarning` says so. None leaves the choice to FFmpeg.
+            an `FFmpegWarning` says so. "any" leaves the choice to FFmpeg.
         colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
             what they were made with. FFmpeg's options for colours among the `options` mean the same.
         audio: the sound: a path, an `AudioFile`, an `AudioInput` for ``write_audio``, or several of them, each a track
@@ -149,7 +149,7 @@ class Encoder(EncoderBase):
         crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
-        output_pixel_format: str | None = "auto",
+        output_pixel_format: str = AUTO,
         colors: Colors = DEFAULT_COLORS,
         audio: Audio | Sequence[Audio] | None = None,
         metadata: Mapping[str, str] | None = None,

@@ -151,7 +151,7 @@ class EncodeSettings:
         crf: float | str | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
-        output_pixel_format: str | None = "auto",
+        output_pixel_format: str = AUTO,
         colors: Colors = DEFAULT_COLORS,
         audio: Audio | Sequence[Audio] | None = None,
         metadata: Mapping[str, str] | None = None,
@@ -209,7 +209,7 @@ class EncodeSettings:
         quality: Quality | None,
         crf: float | str | None,
         preset: str | None,
-        output_pixel_format: str | None,
+        output_pixel_format: str,
     ) -> Self:
         """The settings of an encode by that encoder."""
         program, target, container_format = self.program, self.target, self.container_format

@@ -22,6 +22,8 @@ from penstock.ffmpeg.plan.settings import Colors
 from penstock.ffmpeg.program import capabilities
 
 AUTO = "auto"
+#: Of a pixel format: FFmpeg chooses it.
+ANY = "any"
 
 
 #: FFmpeg's encoder for each suffix of image files.
@@ -278,15 +280,21 @@ def _option(options: Mapping[str, object], name: str) -> str | None:
     return next((str(value) for given, value in options.items() if given.partition(":")[0] == name), None)
 
 
-def asked_format(asked: str | None, options: Mapping[str, object]) -> str | None:
+def asked_format(asked: str, options: Mapping[str, object]) -> str | None:
     """The pixel format that is asked for by ``output_pixel_format=asked``, or by FFmpeg's option ``pix_fmt``.
 
+    Returns:
+        `AUTO` if it is ours to choose, and None if it is FFmpeg's.
+
     Raises:
+        TypeError: `asked` is no name.
         ValueError: they contradict each other.
     """
+    if not isinstance(asked, str):
+        raise TypeError(f"output_pixel_format is a name, or {AUTO!r} or {ANY!r}; got {asked!r}")
     if (option := _option(options, "pix_fmt")) is None:
-        return asked
-    if asked not in (AUTO, None, option):
+        return None if asked == ANY else asked
+    if asked not in (AUTO, ANY, option):
         also = argument("options.pix_fmt", option)
         raise ValueError(f"{argument('output_pixel_format', asked)} and {also} exclude each other: give one")
     return option
