@@ -35,11 +35,11 @@ Progress = bool | Callable[[RenderProgress], object]
 
 def plan(
     scene: Scene,
+    output: str | os.PathLike[str],
     *,
     frames: int | range,
     size: tuple[int, int],
     fps: int | float | Fraction,
-    output: str | os.PathLike[str],
     workers: int | None = None,
     chunk_frames: int | None = None,
     audio: str | os.PathLike[str] | None = None,
@@ -118,11 +118,11 @@ def plan_video(
 
 def render(
     scene: Scene,
+    output: str | os.PathLike[str],
     *,
     frames: int | range,
     size: tuple[int, int],
     fps: int | float | Fraction,
-    output: str | os.PathLike[str],
     engine: EngineName = "processes",
     workers: int | None = None,
     chunk_frames: int | None = None,
@@ -141,7 +141,7 @@ def render(
     def scene(index, time_s, view):
         view[:] = index % 256
 
-    penstock.render(scene, frames=2400, size=(1920, 1080), fps=60, output="out.mp4")
+    penstock.render(scene, "out.mp4", frames=2400, size=(1920, 1080), fps=60)
     ```
 
     The frames are divided into chunks. Each chunk is drawn and encoded by one worker, in any order; the chunks are
@@ -153,10 +153,10 @@ def render(
             `view`, an array as of `Encoder.frame`. Or a class: each worker makes one object of it, without arguments,
             and calls that. Or the name of one of these, ``MODULE:NAME`` or ``FILE.py:NAME``. Any worker may draw any
             frame. It travels to the workers by cloudpickle.
+        output: the path of the video. It takes this name when it is complete.
         frames: how many frames, or a range of their indices.
         size: width and height in pixels.
         fps: frames per second.
-        output: the path of the video. It takes this name when it is complete.
         engine: "processes" of this machine, or "ray".
         workers: how many at most; None takes one for each CPU, or for Ray as many as the cluster has room for. FFmpeg
             gets each worker's share of the CPUs.
