@@ -10,6 +10,7 @@
 """
 
 from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
+from penstock.ffmpeg.plan.settings import Colors, Tuning
 from penstock.media.audio import AudioDecoder
 from penstock.media.decoder import Decoder
 from penstock.media.facts import probe
@@ -20,11 +21,13 @@ __all__ = [
     "AudioDecoder",
     "AudioInfo",
     "Chapter",
+    "Colors",
     "ContentLight",
     "Decoder",
     "MasteringDisplay",
     "MediaInfo",
     "SubtitleInfo",
+    "Tuning",
     "VideoInfo",
     "prefetch",
     "probe",

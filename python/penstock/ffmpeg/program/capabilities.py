@@ -225,9 +225,9 @@ def check_option(program: str, codec: str, name: str) -> None:
 
 def unknown_codec(program: str, codec: str, kind: Literal["video", "sound"] = "video") -> str:
     """The message that `program` has no encoder `codec` of that kind, with the nearest names."""
-    common, known = COMMON_AUDIO_CODECS, _audio_encoders(program)
-    if kind == "video":
-        common, known = COMMON_CODECS, (*encoders(program), *codecs(program))
+    of_video = kind == "video"
+    common: tuple[str, ...] = COMMON_CODECS if of_video else COMMON_AUDIO_CODECS
+    known = (*encoders(program), *codecs(program)) if of_video else _audio_encoders(program)
     near = did_you_mean(codec, known)
     # Encoders of GPUs are listed whether or not there is a GPU.
     names = [name for name in common if name in known and not name.endswith(("_nvenc", "_vaapi"))]
