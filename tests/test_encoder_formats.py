@@ -98,6 +98,15 @@ def test_pictures_that_move_are_repeated_and_keep_their_times(tmp_path: Path, ff
         assert picture.info.get("loop", 1) == 1
 
 
+def test_palettes_of_a_gif_are_made_in_silence(tmp_path: Path, ffmpeg: str) -> None:
+    rows, columns = np.mgrid[:240, :320]
+    with Encoder(tmp_path / "a.gif", fps=10, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+        for index in range(40):
+            channels = (columns**2 // 400 + 3 * index, rows**2 // 200 + 5 * index, rows * columns // 256)
+            encoder.write((np.stack(channels, -1) % 256).astype(np.uint8))
+    assert encoder.report is not None and encoder.report.warnings == ()
+
+
 def test_each_frame_of_a_gif_has_colours_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
     """256 colours that suit a frame are nearer to it than FFmpeg's, which are the same for every picture."""
 

@@ -17,7 +17,7 @@ import pytest
 from support.cases import needs
 from support.clips import clip
 
-from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError
+from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video
 from penstock.ffmpeg import AudioFile, Colors, Tuning
 from penstock.ffmpeg.plan.colors import holds_light
 from penstock.media import ContentLight, MasteringDisplay, probe
@@ -201,8 +201,24 @@ def test_sound_metadata_and_chapters(tmp_path: Path) -> None:
     changed(source, tmp_path / "b.mp4", audio=None, metadata=None, chapters=None)
     told = probe(tmp_path / "b.mp4")
     assert (told.audio, told.chapters) == ((), ()) and "title" not in told.tags
-    with pytest.warns(FFmpegWarning, match="does not have 1 of its 1 sounds"):
+    with pytest.warns(FFmpegWarning) as missed:
         changed(source, tmp_path / "c.gif")
+    told_of = [str(one.message).partition("does not have ")[2] for one in missed]
+    assert told_of == ["1 of its 1 sounds", "its metadata", "its chapters"]
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_lossless_takes_the_encoder_that_it_takes_without_a_source(tmp_path: Path, suffix: str) -> None:
+    source, output = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:duration=0.2"), tmp_path / f"b.{suffix}"
+    with Decoder(source) as decoder, Encoder.like(decoder, output, quality="lossless") as encoder:
+        frames = [np.array(frame) for frame in decoder]
+        for frame in frames:
+            encoder.write(frame)
+    mapped = tmp_path / f"c.{suffix}"
+    map_video(None, source, mapped, workers=1, encoder={"quality": "lossless"})
+    for path in (output, mapped):
+        with Decoder(path) as decoder:
+            assert np.array_equal(list(decoder), frames)
 
 
 def test_a_part_has_the_rate_and_no_sound(tmp_path: Path) -> None:
@@ -271,6 +287,10 @@ def test_depth_and_hdr(tmp_path: Path, ffmpeg: str) -> None:
     changed(tmp_path / "a.mkv", tmp_path / "b.mkv", decoder={"pixel_format": "rgb48le"}, codec="libx265")
     video = probe(tmp_path / "b.mkv").video[0]
     assert (video.pixel_format, video.color_transfer) == ("yuv420p10le", "smpte2084")
+    with pytest.warns(
+        FFmpegWarning, match="not have its 10 bits, because the frames are gray: read .* 'rgb48le'"
+    ):
+        changed(tmp_path / "a.mkv", tmp_path / "d.mkv", decoder={"pixel_format": "gray"}, codec="libx265")
     assert video.content_light == light and video.mastering_display is not None
     is_held = holds_light(ffmpeg, "libvpx-vp9")
     missed = pytest.warns(FFmpegWarning, match="values of the HDR display and light")

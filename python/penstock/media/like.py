@@ -20,6 +20,7 @@ from penstock.ffmpeg.plan.output_formats import (
     pixel_format_of,
 )
 from penstock.ffmpeg.plan.pixel_formats import has_alpha
+from penstock.ffmpeg.plan.quality import LOSSLESS, lossless_encoder
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, Colors, Tuning
 from penstock.ffmpeg.program.capabilities import encoder_pixel_formats
 from penstock.ffmpeg.program.find import find_ffmpeg
@@ -40,6 +41,8 @@ def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]
     """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
     codec, container = encoder.get("codec", AUTO), (encoder.get("options") or {}).get("f")
     found = encoder_for(codec, _program(encoder), str(output), container)
+    if codec == AUTO and encoder.get("quality") == LOSSLESS:
+        found = lossless_encoder(found, encoder.get("pixel_format", "rgb24"))
     return {**encoder, "codec": codec if codec in hardware.CODECS else found}
 
 
@@ -106,6 +109,7 @@ def file_like(
         raise DecoderError(f"{media.path} has no video")
     container = (given.get("options") or {}).get("f")
     target, _ = endpoints.target_or_sink(output, container)
+    given = given if decoder is None else {"pixel_format": decoder.pixel_format, **given}
     arguments = with_codec(target, given)
     size = given.get("size", (video.width, video.height) if decoder is None else decoder.size)
     arguments, lost = picture_like(video, size, arguments)
@@ -114,17 +118,20 @@ def file_like(
     if options is not None and options.is_stored and video.rotation:
         lost.append(f"its rotation by {video.rotation} degrees")
     found: dict[str, Any] = {"size": size}
-    if decoder is not None:
-        found["pixel_format"] = decoder.pixel_format
     if "fps" not in arguments:
         found["fps"] = _rate(media, video, decoder, has_times=holds_times(target, container))
         if found["fps"] is not None:
             lost += _lost_times(video, begins_later=begins_later)
-    if (kept := _pixel_format(video, {**found, **arguments})) is not None:
+    if (kept := _pixel_format(video, arguments)) is not None:
         found["output_pixel_format"] = kept
+    frames = arguments.get("pixel_format", "rgb24")
+    read_as = f"because the frames are {frames}: read them as"
     has_alpha_itself = video.has_separate_alpha or has_alpha(video.pixel_format or "")
-    if has_alpha_itself and not has_alpha(found.get("pixel_format", "rgba")):
-        lost.append(f"its alpha, because the frames are {found['pixel_format']}: read them as 'rgba'")
+    if decoder is not None and has_alpha_itself and not has_alpha(frames):
+        lost.append(f"its alpha, {read_as} 'rgba'")
+    has, is_read = pixel_format_of(video.pixel_format or ""), pixel_format_of(frames)
+    if has is not None and is_read is not None and is_read.depth < has.depth:
+        lost.append(f"its {has.depth} bits, {read_as} 'rgb48le'")
     is_film = holds_sound(target, container)  # the others are pictures
     if "audio" not in arguments and media.audio:
         kept_sounds = 0
@@ -136,6 +143,8 @@ def file_like(
         found["metadata"] = dict(_metadata(media))
         if not begins_later and (options is None or options.count is None):
             found["chapters"] = [*_chapters(media)]
+    else:
+        lost += ["its metadata"] * any(_metadata(media)) + ["its chapters"] * bool(media.chapters)
     if media.subtitles and "subtitles" not in arguments:
         lost.append("its subtitles")
     return {**found, **arguments}, lost, video.is_variable_frame_rate

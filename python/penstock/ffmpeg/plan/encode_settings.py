@@ -29,6 +29,7 @@ from penstock.ffmpeg.plan.output_formats import (
     BARE_ENDINGS,
     asked_format,
     encoder_for,
+    holds_sound,
     output_format,
     raw_format,
     unused_colors,
@@ -188,6 +189,14 @@ class EncodeSettings:
             sink=sink,
             labels=Labels.of(metadata, chapters, subtitles, target, container_format),
         )
+        if (settings.labels.metadata or settings.labels.chapters) and not holds_sound(
+            target, container_format
+        ):
+            warned = (
+                f"{settings.output} has no place for metadata and chapters: write mp4, mov, mkv or webm",
+            )
+            bare = replace(settings.labels, metadata=(), chapters=())
+            settings = replace(settings, labels=bare, warnings=warned)
         _check_rate(settings.rate, target, container_format, settings.sounds)
         asked = quality, crf, preset, output_pixel_format
         tried = tuple(settings._with_hardware(one, *asked) for one in hardware.encoders(codec))
@@ -243,6 +252,7 @@ class EncodeSettings:
             output_pixel_format=chosen.name,
             colors=colors,
             warnings=(
+                *self.warnings,
                 *chosen.warnings,
                 *unused_colors(codec, self.pixel_format, chosen.name, colors, color_range),
                 *_recoloured(given, colors),

@@ -40,6 +40,7 @@ _NOISE = re.compile(
     r"|No bit rate set\. Defaulting to"  # libopus
     r"|VBV buffer size not set, using default"  # MPEG program streams
     r"|Specified chroma sample location \w+ is unsupported on the AV1 bit stream level"  # printed for every container
+    r"|Duped color: "  # of a palette that has a colour twice (palettegen)
     r"|Thread message queue blocking"  # of two inputs, one waits for the other
     r"|Guessed Channel Layout|codec frame size is not set"  # what NUT does not say of sound
     r"|No filtered frames for output stream, trying to initialize anyway"  # no frame came, or no sound
