@@ -38,8 +38,9 @@ OFTEN_USED = (
     ("avi", "rawvideo"),
 )
 # Repeats of a frame are no frames of their own, and are not delivered. By default, VC-2 has too few bits for so narrow
-# a picture. Matroska stores no palette for SMC.
-OTHERWISE = ("libtheora", "smc", "vc2")
+# a picture. Matroska stores no palette for SMC. In some builds of FFmpeg: libvvenc's pictures of that size are decoded
+# otherwise at each time, libxavs2 hangs, and libkvazaar reorders so many frames that NUT begins 0.2 s late.
+OTHERWISE = {"libtheora", "smc", "vc2", "libvvenc", "libxavs2", "libkvazaar"}
 
 
 def written(
@@ -98,9 +99,8 @@ def test_what_is_read_back_is_what_was_written(
 @pytest.mark.parametrize("suffix", CONTAINERS)
 def test_all_codecs_in_all_containers(tmp_path: Path, suffix: str) -> None:
     wrong = {}
-    for codec in sorted(capabilities.encoders(find_ffmpeg())):
-        found = check(tmp_path / f"{codec}.{suffix}", codec=codec)
-        if found and codec not in OTHERWISE:
+    for codec in sorted({*capabilities.encoders(find_ffmpeg())} - OTHERWISE):
+        if found := check(tmp_path / f"{codec}.{suffix}", codec=codec):
             wrong[codec] = found
     assert wrong == {}
 

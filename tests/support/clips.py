@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import os
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import pytest
 
 from penstock.ffmpeg.program import capabilities
@@ -138,10 +140,19 @@ def cut(share: float) -> Callable[[bytes], bytes]:
     return lambda data: data[: int(len(data) * share)]
 
 
-def zeroed(data: bytes) -> bytes:
+def zeroed(data: bytes, start: int | None = None) -> bytes:
     """With zeros for a tenth of the bytes, in the middle."""
-    start, length = len(data) // 2, len(data) // 10
+    start, length = len(data) // 2 if start is None else start, len(data) // 10
     return data[:start] + bytes(length) + data[start + length :]
+
+
+def zeroed_packets(data: bytes) -> bytes:
+    """`zeroed` from within a packet on. Whole packets would be missed by nobody."""
+    with av.open(io.BytesIO(data)) as file:
+        packets = [packet for packet in file.demux(video=0) if packet.size]
+    hit = packets[len(packets) // 2]
+    assert hit.pos is not None
+    return zeroed(data, hit.pos + hit.size // 2)
 
 
 def until(mark: bytes, before: int = 0) -> Callable[[bytes], bytes]:
@@ -417,7 +428,7 @@ DAMAGED = {
     "cut_mp4": Clip("mp4", of="fast_start", change=cut(0.6), frames=None),
     "cut_mkv": Clip("mkv", of="h264_mkv", change=cut(0.6), frames=None),
     "cut_ts": Clip("ts", of="h264_ts", change=cut(0.6), frames=None),
-    "corrupt_mkv": Clip("mkv", of="h264_mkv", change=zeroed, frames=None),
+    "corrupt_mkv": Clip("mkv", of="h264_mkv", change=zeroed_packets, frames=None),
     "corrupt_ts": Clip("ts", of="h264_ts", change=zeroed, frames=None),
 }
 
