@@ -181,11 +181,14 @@ def test_a_frame_is_a_picture(video: Path, pixel_format: str) -> None:
     assert error.max() <= (0 if frame.dtype == np.uint8 else 2)
 
 
-def test_a_wide_frame_is_smaller_as_a_picture(video: Path) -> None:
-    with Decoder(video, size=(3000, 30)) as decoder:
+@pytest.mark.parametrize(("size", "shown"), [((3000, 30), (1024, 10)), ((30, 3000), (10, 1024))])
+def test_a_large_frame_is_smaller_as_a_picture(
+    video: Path, size: tuple[int, int], shown: tuple[int, int]
+) -> None:
+    with Decoder(video, size=size) as decoder:
         picture = decoder.read()._repr_png_()
     with Decoder(picture) as decoder:
-        assert decoder.size == (1024, 10)
+        assert decoder.size == shown
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1025, 1), (3, 7)])

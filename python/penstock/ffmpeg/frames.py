@@ -11,8 +11,8 @@ import numpy.typing as npt
 from penstock._native import Frame, _Slot
 from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, FrameLayout, has_alpha, is_gray, is_rgb
 
-# A wider picture is made smaller for a notebook, which keeps what it shows, as text.
-_MOST_COLUMNS = 1024
+# A larger picture is made smaller for a notebook, which keeps what it shows, as text.
+_MOST_SIDE = 1024
 
 
 class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
@@ -85,7 +85,7 @@ def frame_of(
 
 
 def _png(frame: VideoFrame, layout: FrameLayout) -> bytes | None:
-    """A frame as an image in PNG, at most 1024 pixels wide; None for YUV, of which a frame does not know the matrix."""
+    """A frame in PNG, at most 1024 pixels wide and high; None for YUV, of which a frame does not know the matrix."""
     from fractions import Fraction
 
     import av  # only in notebooks
@@ -98,8 +98,8 @@ def _png(frame: VideoFrame, layout: FrameLayout) -> bytes | None:
         rows = np.frombuffer(memory, np.uint8).reshape(memory.height, memory.line_size)
         data = samples.reshape(layout.height, -1).view(np.uint8)
         rows[:, : data.shape[1]] = data
-    width = min(layout.width, _MOST_COLUMNS)
-    height = max(1, round(layout.height * width / layout.width))
+    size = layout.width, layout.height
+    width, height = (max(1, round(side * min(1, _MOST_SIDE / max(size)))) for side in size)
     color = "rgba" if has_alpha(name) else "gray" if is_gray(name) else "rgb24"
     encoder: Any = av.CodecContext.create("png", "w")
     encoder.width, encoder.height, encoder.pix_fmt, encoder.time_base = width, height, color, Fraction(1)
