@@ -70,7 +70,20 @@ def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
         ValueError, match=r"give codec='libvpx-vp9' \(or .*libvpx\b.*\), or a name such as video\.mkv"
     ):
         Encoder(tmp_path / "video.webm", size=SIZE, fps=20, codec="libx264")
+    for name, codec in (
+        ("video.mov", "libsvtav1"),
+        ("video.mov", "libaom-av1"),
+        ("video.mov", "auto-av1"),
+        ("video.mov", "libvpx-vp9"),
+        ("video.ts", "ffv1"),
+        ("video.m2ts", "libvpx-vp9"),
+    ):
+        with pytest.raises(
+            ValueError, match=r"no place for [\w-]+ video: give codec='libx264' \(or .*libx265.*mpeg4"
+        ):
+            Encoder(tmp_path / name, size=SIZE, fps=20, codec=codec)
     assert not list(tmp_path.iterdir())
+    written(tmp_path / "video.ts", codec="mpeg2video")
     written(tmp_path / "video.webm", codec="libvpx")
     assert probe(tmp_path / "video.webm").video[0].codec == "vp8"
 

@@ -68,6 +68,15 @@ _VIDEO_ENCODERS = {
     ".webm": "libvpx-vp9",
 }
 _ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
+# Encoders of what these containers hold. FFmpeg 5.1 hangs with SVT-AV1 in QuickTime, and nothing reads other video in
+# MPEG-TS, which has no name for it. libav does not tell: by its tables, Matroska holds no PNG, and MPEG-TS no H.264.
+_HELD = {
+    ".mov": r"(?![\w-]*(av1|vp[89x])).*",
+    **dict.fromkeys(
+        (".m2t", ".m2ts", ".mpegts", ".mts", ".ts"),
+        r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve)|vc2|(mpeg[124]|h264|hevc|vvc)\w*",
+    ),
+}
 # Other encoders for the same names.
 _RELATED = {
     "h263": "h263p",
@@ -206,14 +215,17 @@ def encoder_for(codec: str, program: str, target: str, container_format: str | N
         )
     codec = hardware.software(codec, program)
     kind = _kind_of(target, container_format)
-    means = _ENCODERS.get(kind)
+    means = _ENCODERS.get(kind, _DEFAULT_ENCODER)
     if codec == AUTO:
         if kind == ".avif" and means not in capabilities.encoders(program):
             return "libaom-av1"
-        return means or _DEFAULT_ENCODER
-    if means is None or codec in (means, "copy") or re.fullmatch(_RELATED.get(means, "-"), codec):
+        return means
+    held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
+    if re.fullmatch(held, codec):
         return codec
-    related = [one for one in capabilities.encoders(program) if re.fullmatch(_RELATED.get(means, "-"), one)]
+    known = capabilities.encoders(program)
+    related = [one for one in (known if kind in _ENCODERS else capabilities.COMMON_CODECS) if one in known]
+    related = [one for one in related if one != means and re.fullmatch(held, one)]
     others = f" (or {', '.join(related)})" if related else ""
     raise ValueError(
         f"a file {kind} has no place for {codec} video: give {argument('codec', means)}{others}, or a name such as "
