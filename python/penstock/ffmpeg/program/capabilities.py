@@ -232,7 +232,8 @@ def unknown_codec(program: str, codec: str, kind: Literal["video", "sound"] = "v
     # Encoders of GPUs are listed whether or not there is a GPU.
     names = [name for name in common if name in known and not name.endswith(("_nvenc", "_vaapi"))]
     has = f" It has {', '.join(names)}." if names else ""
-    return f"{program} has no {kind} encoder {codec!r}.{near}{has} `ffmpeg -encoders` lists all that it has"
+    lacks = "has no video encoder" if of_video else "has no sound encoder"
+    return f"{program} {lacks} {codec!r}.{near}{has} `ffmpeg -encoders` lists all that it has"
 
 
 def _audio_encoders(program: str) -> tuple[str, ...]:
