@@ -275,6 +275,19 @@ def test_a_file_that_became_another_one_meanwhile_is_told(tmp_path: Path) -> Non
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def test_a_file_that_changes_after_ffmpeg_has_said_that_it_is_done_is_read_again(tmp_path: Path) -> None:
+    output, program, other = tmp_path / "video.mp4", tmp_path / "ffmpeg", tmp_path / "other.mp4"
+    encoded(other, frames=4)
+    program.write_text(
+        f'#!/bin/sh\n{find_ffmpeg()} "$@" || exit\n'
+        f"case \"$*\" in *{output.name}*) sleep 0.3; cp '{other}' '{output}';; esac\n"
+    )
+    program.chmod(0o755)
+    told = encoded(output, tuning=Tuning(ffmpeg=program))
+    assert "the file says that it has 4 frames, and 10 were written" in told
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 def test_frames_that_a_bitstream_filter_drops_are_told(tmp_path: Path) -> None:
     program = ffmpegs()[0]
     given = {"tuning": Tuning(ffmpeg=program), "options": {"bsf:v": r"noise=drop=not(mod(n\,3))"}}

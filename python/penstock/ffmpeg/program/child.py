@@ -74,7 +74,7 @@ class Child:
         self._failure: BaseException | None = None
         self._thread: int | None = None
         self._is_cancelled = self._is_over = False
-        self._started, self._ended = _Flag(), _Flag()
+        self._started, self._ended = Flag(), Flag()
         self._started_at_s = time.monotonic()
         self._ended_at_s: float | None = None
 
@@ -298,8 +298,8 @@ class Lines:
             self._rest = self._rest[self._max_bytes :]
 
 
-class _Flag:
-    """A `threading.Event` that is set once, and whose `wait` may be interrupted anywhere.
+class Flag:
+    """A `threading.Event` whose `wait` may be interrupted anywhere.
 
     `threading.Event` is Python code: an exception from a signal handler may leave its lock locked, and then `set` and
     every `wait` block for ever.
@@ -311,8 +311,9 @@ class _Flag:
         self._unset.acquire()
 
     def set(self) -> None:
-        self.is_set = True
-        self._unset.release()
+        if not self.is_set:
+            self.is_set = True
+            self._unset.release()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
@@ -413,7 +414,7 @@ def _start_with_policy(
 
     made: list[tuple[subprocess.Popen[bytes], AppliedPolicy]] = []
     failures: list[BaseException] = []
-    is_done = _Flag()
+    is_done = Flag()
 
     def start_so() -> None:
         try:

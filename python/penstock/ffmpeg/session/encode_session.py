@@ -93,12 +93,12 @@ class EncodeSession(Session):
         path = self._path = _ordinary_path(settings.target)
         self._is_new = path is not None and not path.exists()
         self._replacement, self.warning = replacement_of(settings.target, settings.container_format)
-        target = settings.target if self._replacement is None else self._replacement.url
+        self._url = settings.target if self._replacement is None else self._replacement.url
         self._sink = None if settings.sink is None else Sink(settings.sink)
-        stdout = None if endpoints.uses_stdout(target) else subprocess.DEVNULL
+        stdout = None if endpoints.uses_stdout(self._url) else subprocess.DEVNULL
         process = FFmpegProcess(
             settings.program,
-            [*plan.arguments[:-1], target],
+            [*plan.arguments[:-1], self._url],
             settings.tuning.ffmpeg_policy,
             is_fed=True,
             is_strict=True,
@@ -341,11 +341,14 @@ class EncodeSession(Session):
         self._deliver(deadline_s)
         self.process.close_pipes()
         unread = self._load_reader()
+        self.wait_for(self._await_file, _left_s(deadline_s), NOT_DONE)
+        read, differences = endpoints.identity(self._url), self._differences()  # while FFmpeg exits
         self.wait_for(self._await_end, _left_s(deadline_s), NOT_DONE)
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             self._mark_ended()
             raise self._error()
-        differences = self._differences()
+        if endpoints.identity(self._url) != read:
+            differences = self._differences()
         self._put_in_place()
         self._mark_ended()
         missing = [*unread, *differences, *self._failed_outputs(ignored=True), *self._unused_input()]
@@ -476,8 +479,7 @@ class EncodeSession(Session):
 
     def _differences(self) -> list[str]:
         """What the file says that was not meant, in sentences."""
-        settings = self._settings
-        url = settings.target if self._replacement is None else self._replacement.url
+        settings, url = self._settings, self._url
         if not self._is_compared or not self._is_one_file or endpoints.identity(url) is None:
             return []
         if endpoints.is_container(url, settings.container_format, *_UNREAD):
@@ -520,6 +522,10 @@ class EncodeSession(Session):
     def _is_one_file(self) -> bool:
         target, container = self._settings.target, self._settings.container_format
         return endpoints.is_path(target) and not is_several_files(target, container)
+
+    def _await_file(self, timeout_s: float) -> None:
+        if not self.process.wait_until_done(timeout_s):
+            raise StalledError(NOT_DONE, timeout_s)
 
     def _await_end(self, timeout_s: float) -> None:
         until_s = time.monotonic() + timeout_s
