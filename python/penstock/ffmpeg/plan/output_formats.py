@@ -74,7 +74,8 @@ _HELD = {
     ".mov": r"(?![\w-]*(av1|vp[89x])).*",
     **dict.fromkeys(
         (".m2t", ".m2ts", ".mpegts", ".mts", ".ts"),
-        r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve)|vc2|(mpeg[124]|h264|hevc|vvc)\w*",
+        r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)|vc2"
+        r"|(mpeg[124]|h264|hevc|vvc)\w*",
     ),
 }
 # Other encoders for the same names.
