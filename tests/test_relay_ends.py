@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +28,23 @@ class Interrupted(Exception):
     """What a signal's handler raises here."""
 
 
-@contextlib.contextmanager
-def alarm(after_s: float, raised: BaseException) -> Iterator[None]:
-    """A signal whose handler raises, some time after the block has begun."""
+class Alarm:
+    """A signal whose handler raises, some time after the block has begun; perhaps before it has."""
 
-    def ring(_number: int, _frame: Any) -> None:
-        raise raised
+    def __init__(self, after_s: float, raised: BaseException) -> None:
+        self.after_s, self.raised = after_s, raised
 
-    previous = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, after_s)
-    try:
-        yield
-    finally:
+    def __enter__(self) -> None:
+        self.previous = signal.signal(signal.SIGALRM, self.ring)
+        signal.setitimer(signal.ITIMER_REAL, self.after_s)
+
+    def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.signal(signal.SIGALRM, self.previous)
+
+    def ring(self, _number: int, _frame: Any) -> None:
+        signal.signal(signal.SIGALRM, self.previous)
+        raise self.raised
 
 
 def by_timeout(src: int, dst: int, method: Any) -> BaseException:
@@ -51,13 +54,13 @@ def by_timeout(src: int, dst: int, method: Any) -> BaseException:
 
 
 def by_signal(src: int, dst: int, method: Any) -> BaseException:
-    with pytest.raises(Interrupted) as ended, alarm(0.1, Interrupted()):
+    with pytest.raises(Interrupted) as ended, Alarm(0.1, Interrupted()):
         penstock.relay(src, dst, method=method)
     return ended.value
 
 
 def by_keyboard_interrupt(src: int, dst: int, method: Any) -> BaseException:
-    with pytest.raises(KeyboardInterrupt) as ended, alarm(0.1, KeyboardInterrupt()):
+    with pytest.raises(KeyboardInterrupt) as ended, Alarm(0.1, KeyboardInterrupt()):
         penstock.relay(src, dst, method=method)
     return ended.value
 
@@ -171,7 +174,7 @@ class TestInterruptedAtAnyMoment:
             with path.open("rb") as src, out.open("wb", buffering=0) as dst:
                 assert len(src.read(10)) == 10
                 try:
-                    with alarm(0.0003 * (round_ + 1), Interrupted()):
+                    with Alarm(0.0003 * (round_ + 1), Interrupted()):
                         penstock.relay(src, dst)
                 except Interrupted as interruption:
                     if any(
@@ -194,7 +197,7 @@ class TestInterruptedAtAnyMoment:
             with os.fdopen(source, "rb", buffering=300_000) as src:
                 assert src.read(10) == DATA[:10]
                 try:
-                    with alarm(0.00001 * (round_ + 1), Interrupted()):
+                    with Alarm(0.00001 * (round_ + 1), Interrupted()):
                         penstock.relay(src, dst, method="read-write")
                 except Interrupted as interruption:
                     if any(
@@ -218,7 +221,7 @@ class TestInterruptedAtAnyMoment:
 
         reader, writer = os.pipe()
         os.write(writer, b"12345")
-        with pytest.raises(Frozen) as frozen, alarm(0.05, Frozen()):
+        with pytest.raises(Frozen) as frozen, Alarm(0.05, Frozen()):
             penstock.relay(reader, pair[1])
         assert frozen.value.bytes_delivered == 5  # type: ignore[attr-defined]
         os.close(reader)
