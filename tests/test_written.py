@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ OFTEN_USED = (
 )
 # Repeats of a frame are no frames of their own, and are not delivered. By default, VC-2 has too few bits for so narrow
 # a picture. Matroska stores no palette for SMC. In some builds of FFmpeg: libvvenc's pictures of that size are decoded
-# otherwise at each time, libxavs2 hangs, and libkvazaar reorders so many frames that NUT begins 0.2 s late.
-OTHERWISE = {"libtheora", "smc", "vc2", "libvvenc", "libxavs2", "libkvazaar"}
+# otherwise at each time, and libkvazaar reorders so many frames that NUT begins 0.2 s late.
+OTHERWISE = ("libtheora", "smc", "vc2", "libvvenc", "libkvazaar")
 
 
 def written(
@@ -99,8 +100,9 @@ def test_what_is_read_back_is_what_was_written(
 @pytest.mark.parametrize("suffix", CONTAINERS)
 def test_all_codecs_in_all_containers(tmp_path: Path, suffix: str) -> None:
     wrong = {}
-    for codec in sorted({*capabilities.encoders(find_ffmpeg())} - OTHERWISE):
-        if found := check(tmp_path / f"{codec}.{suffix}", codec=codec):
+    for codec in sorted({*capabilities.encoders(find_ffmpeg())} - {"libxavs2"}):  # it hangs
+        found = check(tmp_path / f"{codec}.{suffix}", codec=codec)
+        if found and codec not in OTHERWISE:
             wrong[codec] = found
     assert wrong == {}
 
@@ -272,6 +274,16 @@ def test_a_file_that_became_another_one_meanwhile_is_told(tmp_path: Path) -> Non
     output.rename(tmp_path / "moved.mp4")
     output.write_bytes(b"of another program")
     assert "libav cannot read it" in " ".join(encoder.close().warnings)
+
+
+def test_two_threads_that_close_have_the_same_report(tmp_path: Path) -> None:
+    encoded(output := tmp_path / "video.mp4")
+    for _ in range(10):
+        encoder = Encoder(output, size=(64, 48), fps=25)
+        encoder.write(np.zeros((48, 64, 3), np.uint8))
+        with ThreadPoolExecutor() as pool:
+            reports = [*pool.map(lambda close: close(), [encoder.close] * 2)]
+        assert reports[0] is reports[1] is encoder.report
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")

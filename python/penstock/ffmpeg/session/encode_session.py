@@ -123,6 +123,9 @@ class EncodeSession(Session):
         )
         self._closing_at_s: float | None = None
         self._is_compared = True
+        # The file that was read back, and what was found.
+        self._read: tuple[endpoints.Identity, list[str]] | None = None
+        self._in_turn = threading.RLock()  # a signal handler may close in a `close`
         self._failure: str | None = None  # of what FFmpeg has succeeded with
         self._feed: Feed | None = None
         if plan.stream is not None:
@@ -342,13 +345,20 @@ class EncodeSession(Session):
         self.process.close_pipes()
         unread = self._load_reader()
         self.wait_for(self._await_file, _left_s(deadline_s), NOT_DONE)
-        read, differences = endpoints.identity(self._url), self._differences()  # while FFmpeg exits
+        if not self.process.has_ended:
+            self._differences()  # while FFmpeg exits
         self.wait_for(self._await_end, _left_s(deadline_s), NOT_DONE)
+        with self._in_turn:
+            return self._end(unread)
+
+    def _end(self, unread: list[str]) -> EncodeReport:
+        """Looks at what FFmpeg, which has ended, has written, and puts it in place."""
+        if self.report is not None:  # by another thread
+            return self.report
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             self._mark_ended()
             raise self._error()
-        if endpoints.identity(self._url) != read:
-            differences = self._differences()
+        differences = self._differences()
         self._put_in_place()
         self._mark_ended()
         missing = [*unread, *differences, *self._failed_outputs(ignored=True), *self._unused_input()]
@@ -356,7 +366,7 @@ class EncodeSession(Session):
             missing += self._feed.warnings
         self.report = self._make_report(missing)
         for what in missing:
-            warnings.warn(what, FFmpegWarning, stacklevel=4)
+            warnings.warn(what, FFmpegWarning, stacklevel=5)
         return self.report
 
     def abort(self) -> None:
@@ -446,6 +456,8 @@ class EncodeSession(Session):
             # After a late flush the writer stays open, so that a second `close` can continue.
             self.wait_for(self.writer.flush, _left_s(deadline_s), FULL)
             self.writer.close()
+        except ClosedError:  # another thread has done it
+            self._check_not_aborted()
         except BrokenStreamError as broken:
             raise self._failed() from broken
 
@@ -480,10 +492,12 @@ class EncodeSession(Session):
     def _differences(self) -> list[str]:
         """What the file says that was not meant, in sentences."""
         settings, url = self._settings, self._url
-        if not self._is_compared or not self._is_one_file or endpoints.identity(url) is None:
+        if not self._is_compared or not self._is_one_file or (file := endpoints.identity(url)) is None:
             return []
         if endpoints.is_container(url, settings.container_format, *_UNREAD):
             return []
+        if self._read is not None and self._read[0] == file:
+            return self._read[1]
         from penstock.media.written import Meant, differences
 
         meant = Meant(
@@ -493,7 +507,9 @@ class EncodeSession(Session):
             ends_s=self._ends_s if settings.codec and settings.keeps_times else None,
             sounds=self._written_sounds if settings.keeps_sound else (),
         )
-        return differences(url, meant)
+        found = differences(url, meant)
+        self._read = file, found
+        return found
 
     @property
     def _written_sounds(self) -> Sequence[Sound]:
