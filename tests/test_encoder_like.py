@@ -206,19 +206,74 @@ def test_sound_metadata_and_chapters(tmp_path: Path) -> None:
     told_of = [str(one.message).partition("does not have ")[2] for one in missed]
     assert told_of == ["1 of its 1 sounds", "its metadata", "its chapters"]
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        changed(source, tmp_path / "d.gif", audio=None, metadata=None, chapters=None)
 
-@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
-def test_lossless_takes_the_encoder_that_it_takes_without_a_source(tmp_path: Path, suffix: str) -> None:
-    source, output = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:duration=0.2"), tmp_path / f"b.{suffix}"
-    with Decoder(source) as decoder, Encoder.like(decoder, output, quality="lossless") as encoder:
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("tagged", [(), ("-colorspace", "bt709")])
+@pytest.mark.parametrize("pixel_format", ["rgb24", "yuv420p", "gray"])
+@pytest.mark.parametrize(
+    "suffix, codec",
+    [("mp4", "auto"), ("mkv", "auto"), ("webm", "auto"), ("mkv", "libx265"), ("mp4", "auto-h264")],
+)
+def test_lossless_takes_what_it_takes_without_a_source(
+    tmp_path: Path, suffix: str, codec: str, pixel_format: str, tagged: tuple[str, ...]
+) -> None:
+    picture = ("-i", "testsrc2=64x48:duration=0.2", "-pix_fmt", "yuv444p", *tagged)
+    source, output = made(tmp_path / "a.mp4", *picture), tmp_path / f"b.{suffix}"
+    with (
+        Decoder(source, pixel_format=pixel_format) as decoder,
+        Encoder.like(decoder, output, quality="lossless", codec=codec) as encoder,
+    ):
         frames = [np.array(frame) for frame in decoder]
         for frame in frames:
             encoder.write(frame)
     mapped = tmp_path / f"c.{suffix}"
-    map_video(None, source, mapped, workers=1, encoder={"quality": "lossless"})
+    lossless = {"quality": "lossless", "codec": codec}
+    map_video(None, source, mapped, workers=1, pixel_format=pixel_format, encoder=lossless)
     for path in (output, mapped):
-        with Decoder(path) as decoder:
+        with Decoder(path, pixel_format=pixel_format) as decoder:
             assert np.array_equal(list(decoder), frames)
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+@pytest.mark.parametrize("pixel_format", ["gray", "bgr0", "yuv444p", "yuv420p"])
+@pytest.mark.parametrize("tagged", [(), ("-color_range", "pc")])
+def test_contrast_stays(tmp_path: Path, pixel_format: str, tagged: tuple[str, ...]) -> None:
+    """Also where RGB and gray, which may be tagged as full range, are read as YUV."""
+    ramp = "gradients=64x48:c0=0x282828:c1=0xc8c8c8:x0=0:y0=0:x1=63:y1=0:n=2:duration=0.2"
+    source = made(tmp_path / "a.mkv", "-i", ramp, "-c:v", "ffv1", "-pix_fmt", pixel_format, *tagged)
+    changed_to = tmp_path / "b.mp4"
+    for read_as in ("rgb24", "yuv420p"):
+        with Decoder(source, pixel_format=read_as) as decoder, Encoder.like(decoder, changed_to) as encoder:
+            for frame in decoder:
+                encoder.write(frame)
+        with Decoder(source) as before, Decoder(changed_to) as after:
+            assert np.abs(np.mean(before.read()) - np.mean(after.read())) < 2
+            assert np.abs(np.ptp(before.read()) - np.ptp(after.read())) < 8
+
+
+def test_the_format_that_keeps_all_is_named(tmp_path: Path) -> None:
+    source = made(
+        tmp_path / "a.mkv", "-i", "testsrc2=64x48:duration=0.1", "-c:v", "ffv1", "-pix_fmt", "yuva444p10le"
+    )
+    for read_as, said in (
+        ("rgb24", ["its alpha and 10 bits, because the frames are rgb24: read them as 'rgba64le'"]),
+        ("rgba", ["its 10 bits, because the frames are rgba: read them as 'rgba64le'"]),
+        ("rgba64le", []),
+    ):
+        with pytest.warns(FFmpegWarning) as caught:
+            changed(source, tmp_path / "b.mkv", decoder={"pixel_format": read_as}, codec="ffv1")
+            map_video(
+                None, source, tmp_path / "c.mkv", workers=1, pixel_format=read_as, encoder={"codec": "ffv1"}
+            )
+            warnings.warn("one", FFmpegWarning, stacklevel=1)
+        told = [str(one.message).partition("does not have ")[2] for one in caught]
+        assert [one for one in told if "because the frames" in one] == 2 * said
+    with pytest.warns(FFmpegWarning, match="does not have its alpha"):  # GIF has 8 bits at most
+        changed(source, tmp_path / "b.gif")
 
 
 def test_a_part_has_the_rate_and_no_sound(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from penstock.ffmpeg.plan.output_formats import (
     holds_sound,
     pixel_format_of,
 )
-from penstock.ffmpeg.plan.pixel_formats import has_alpha
+from penstock.ffmpeg.plan.pixel_formats import canonical, has_alpha, is_gray, is_rgb
 from penstock.ffmpeg.plan.quality import LOSSLESS, lossless_encoder
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, Colors, Tuning
 from penstock.ffmpeg.program.capabilities import encoder_pixel_formats
@@ -54,15 +54,17 @@ def picture_like(
     Returns:
         The arguments, and what the result cannot have of the source.
     """
-    arguments, codec = dict(given), _encoder(given)
+    arguments, codec, frames = dict(given), _encoder(given), given.get("pixel_format")
     colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
     if "colors" not in given:
         display = video.mastering_display
         is_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
+        if given.get("quality") == LOSSLESS:  # whose samples are those of the frames
+            is_yuv = not (is_rgb(frames or "rgb24") or is_gray(frames or "rgb24"))
         has_light = display is not None or video.content_light is not None
         is_whole = display is None or display.is_complete
         keeps_light = has_light and is_yuv and is_whole and holds_light(_program(given), codec)
-        has_full = video.color_range == "full" and codec in PLAYABLE_CODECS - {"mpeg2video"}
+        has_full = _is_full(video, frames or "rgb24") and codec in PLAYABLE_CODECS - {"mpeg2video"}
         colors = Colors(
             matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
             range="full" if has_full else "auto",
@@ -85,7 +87,35 @@ def picture_like(
         "its interlacing": video.field_order not in (None, "progressive"),
         "its shape of a pixel, because the size is another": aspect not in (None, 1) and is_scaled,
     }
-    return arguments, [what for what, is_lost in lost.items() if is_lost]
+    missed = [what for what, is_lost in lost.items() if is_lost]
+    return arguments, [*missed, *([] if frames is None else _lost_samples(video, frames, given))]
+
+
+def _is_full(video: VideoInfo, frames: str) -> bool:
+    """Whether the result is to be of full range, by that of `video` and of frames that are read from it."""
+    has = video.pixel_format or ""
+    if is_rgb(frames) or is_gray(frames) or canonical(frames) == canonical(has):
+        return video.color_range == "full"
+    # FFmpeg makes limited YUV of RGB and of other YUV, and keeps the samples of gray.
+    return is_gray(has) and video.color_range != "limited"
+
+
+def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -> Iterable[str]:
+    """What frames in the pixel format `frames` do not have of `video`, and how they would."""
+    name = video.pixel_format or ""
+    source, read = pixel_format_of(name), pixel_format_of(frames)
+    has_alpha_itself = video.has_separate_alpha or has_alpha(name)
+    lost = ["alpha"] if has_alpha_itself and not has_alpha(frames) else []
+    if source is not None and read is not None and read.depth < source.depth:
+        held = map(pixel_format_of, encoder_pixel_formats(_program(arguments), _encoder(arguments)))
+        if any(one is not None and one.depth >= source.depth for one in held):
+            lost.append(f"{source.depth} bits")
+    if lost:
+        depth = 8 if source is None else source.depth
+        kept_by = ("rgba64le" if has_alpha_itself else "rgb48le") if depth > 8 else "rgba"
+        if depth > 16:
+            kept_by = "gbrapf32le" if has_alpha_itself else "gbrpf32le"
+        yield f"its {' and '.join(lost)}, because the frames are {frames}: read them as {kept_by!r}"
 
 
 def file_like(
@@ -124,14 +154,6 @@ def file_like(
             lost += _lost_times(video, begins_later=begins_later)
     if (kept := _pixel_format(video, arguments)) is not None:
         found["output_pixel_format"] = kept
-    frames = arguments.get("pixel_format", "rgb24")
-    read_as = f"because the frames are {frames}: read them as"
-    has_alpha_itself = video.has_separate_alpha or has_alpha(video.pixel_format or "")
-    if decoder is not None and has_alpha_itself and not has_alpha(frames):
-        lost.append(f"its alpha, {read_as} 'rgba'")
-    has, is_read = pixel_format_of(video.pixel_format or ""), pixel_format_of(frames)
-    if has is not None and is_read is not None and is_read.depth < has.depth:
-        lost.append(f"its {has.depth} bits, {read_as} 'rgb48le'")
     is_film = holds_sound(target, container)  # the others are pictures
     if "audio" not in arguments and media.audio:
         kept_sounds = 0
@@ -144,7 +166,8 @@ def file_like(
         if not begins_later and (options is None or options.count is None):
             found["chapters"] = [*_chapters(media)]
     else:
-        lost += ["its metadata"] * any(_metadata(media)) + ["its chapters"] * bool(media.chapters)
+        labels = {"metadata": any(_metadata(media)), "chapters": bool(media.chapters)}
+        lost += [f"its {what}" for what, is_there in labels.items() if is_there and what not in arguments]
     if media.subtitles and "subtitles" not in arguments:
         lost.append("its subtitles")
     return {**found, **arguments}, lost, video.is_variable_frame_rate
@@ -207,6 +230,8 @@ def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
     ):
         return None
     is_more = source.depth > 8 or source.shared != (2, 2)
+    if arguments.get("quality") == LOSSLESS:  # whose format is that of the frames
+        return None
     if codec not in PLAYABLE_CODECS or not is_more or frames.depth < source.depth:
         return None
     return name if name in encoder_pixel_formats(_program(arguments), codec) else None

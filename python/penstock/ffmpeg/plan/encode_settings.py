@@ -223,7 +223,7 @@ class EncodeSettings:
         """The settings of an encode by that encoder."""
         program, target, container_format = self.program, self.target, self.container_format
         given = _with_quality(program, codec, self.options, crf, preset)
-        given = quality_options(program, codec, quality, given) | given
+        given = {**given, **quality_options(program, codec, quality, given)}
         if self.rate is None:
             _check_quality(codec, given)
         asked = asked_format(output_pixel_format, given)

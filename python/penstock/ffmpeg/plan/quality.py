@@ -45,7 +45,7 @@ _RATE_OPTIONS = frozenset(("b", "cq", "crf", "global_quality", "q", "qp", "qscal
 def quality_options(
     program: str, codec: str, quality: Quality | None, given: Mapping[str, object]
 ) -> dict[str, object]:
-    """FFmpeg's options by which an encoder reaches a level. Those that are `given` count more.
+    """FFmpeg's options by which an encoder reaches a level, beside those that are `given`, or none if those count more.
 
     Raises:
         ValueError: there is no such level, or none is known for the encoder.
@@ -65,9 +65,18 @@ def quality_options(
         raise ValueError(
             f"{argument('quality', quality)} is not known for {codec}: take one of {known}, or options"
         )
-    also = next((name for name in given if _is_rate(name) or (is_lossless and name in levels[codec])), None)
+    level = levels[codec]
+    # Parameters about something else, such as the threads of x265, stand beside ours.
+    joined = {
+        name: f"{level[name]}:{value}"
+        for name, value in given.items()
+        if name in level and name.endswith("-params") and LOSSLESS not in str(value)
+    }
+    also = next(
+        (one for one in given if _is_rate(one) or (is_lossless and one in level.keys() - joined)), None
+    )
     if also is None:
-        return dict(levels[codec])
+        return {**level, **joined}
     if is_lossless:
         named = argument(f"options.{also}", given[also])
         raise ValueError(f"{argument('quality', quality)} and {named} exclude each other: give one")
@@ -85,8 +94,8 @@ def check_lossless(codec: str, frames: str, output_pixel_format: str | None) -> 
     is_palette = output_pixel_format == PALETTE != frames
     if is_palette or source is None or chosen is None or not _holds(chosen, source):
         raise ValueError(
-            f"{argument('quality', LOSSLESS)} is not possible: {codec} has {frames} as {output_pixel_format}, which "
-            f"changes samples. Give {_keeping(codec, frames, source)}"
+            f"{argument('quality', LOSSLESS)} is not possible: {codec} has {frames} as "
+            f"{output_pixel_format or 'FFmpeg likes'}, which changes samples. Give {_keeping(codec, frames, source)}"
         )
 
 
