@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.cases import eventually, needs
 
-from penstock import Decoder, Encoder, FFmpegWarning
+from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.ffmpeg import Tuning
 from penstock.media import probe
 from penstock.rendering import plan
@@ -83,6 +83,11 @@ def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
         ):
             Encoder(tmp_path / name, size=SIZE, fps=20, codec=codec)
     assert not list(tmp_path.iterdir())
+    for name, codec in (("video.ts", "libx246"), ("video.gif", "giff")):
+        with pytest.raises(EncoderError, match=r"has no video encoder .*Did you mean"):
+            Encoder(tmp_path / name, size=SIZE, fps=20, codec=codec)
+    for name in ("video.webm", "video.avif", "video.obu"):
+        Encoder(tmp_path / name, size=SIZE, fps=20, codec="libaom-av1").abort()
     written(tmp_path / "video.ts", codec="mpeg2video")
     written(tmp_path / "video.webm", codec="libvpx")
     assert probe(tmp_path / "video.webm").video[0].codec == "vp8"

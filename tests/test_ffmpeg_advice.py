@@ -82,7 +82,11 @@ def test_an_audio_encoder(ffmpeg: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"c:a": "acc"}, "has no sound encoder 'acc'. Did you mean 'aac'?"), ({"c:s": "acc"}, "None")],
+    [
+        ({"c:a": "acc"}, "has no sound encoder 'acc'. Did you mean 'aac'?"),
+        ({"c:a": ["aac", "acc"]}, "has no sound encoder 'acc'."),
+        ({"c:s": "acc"}, "None"),
+    ],
 )
 def test_an_unknown_encoder_of_another_stream(ffmpeg: str, options: dict[str, str], words: str) -> None:
     assert words in str(explained(ffmpeg, "Unknown encoder 'acc'", options=options))
@@ -222,6 +226,11 @@ def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
     done = subprocess.run([ffmpeg, "-v", "error", *colour], capture_output=True, check=False)
     said = str(explained(ffmpeg, done.stderr.decode(), container_format="mp4", target="pipe:1"))
     assert said.startswith("mp4 goes back") and "'frag_keyframe+delay_moov'" in said
+
+
+def test_an_experimental_encoder_of_sound(ffmpeg: str) -> None:
+    words = "The encoder 'opus' is experimental but experimental codecs are not enabled"
+    assert "opus is experimental, which" in str(explained(ffmpeg, words, options={"c:a": "opus"}))
 
 
 def test_an_experimental_codec(ffmpeg: str) -> None:

@@ -314,11 +314,11 @@ class Encoder(EncoderBase):
 
         For programs that rotate several buffers and wait for each one's ticket before they draw into it again. An
         earlier change makes a wrong frame, which nothing detects: if in doubt, use `write` or `frame`. The bytes of a
-        ``moderngl.Buffer`` are copied at the call, and so is every frame with ``fps=None`` or `audio`, which FFmpeg
-        gets behind its time.
+        ``moderngl.Buffer`` are copied at the call, and so is every frame with ``fps=None`` or `audio`, because FFmpeg
+        gets a header before each.
 
         Args:
-            frame: as for `write`, but C-contiguous.
+            frame: as for `write`, but C-contiguous if it is not copied.
             pts: as for `write`.
             timeout: as for `write`.
 
@@ -326,14 +326,14 @@ class Encoder(EncoderBase):
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
 
         Raises:
-            ValueError: as for `write`; or the frame is not C-contiguous.
+            ValueError: as for `write`; or the frame is neither C-contiguous nor copied.
             TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
         session = self._session_for(frame)
         if session.plan.stream is not None:
             return session.queue(self._copied(frame, pts), timeout)
         session.check_open()
-        session.tick_of(pts)  # there is none
+        session.tick_of(pts)  # refuses one
         push = session.push_of_borrowed(frame_buffer(frame, session.plan.frames))
         return session.queue(self._in_time(frame, push), timeout)
 

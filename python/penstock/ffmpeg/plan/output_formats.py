@@ -73,8 +73,8 @@ _ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
 _HELD = {
     ".mov": r"(?![\w-]*(av1|vp[89x])).*",
     **dict.fromkeys(
-        (".m2t", ".m2ts", ".mpegts", ".mts", ".ts"),
-        r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)|vc2"
+        (".m2t", ".m2ts", ".mpegts", ".mts", ".ts"),  # Dirac is read in .ts only
+        r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)|vc2|dirac"
         r"|(mpeg[124]|h264|hevc|vvc)\w*",
     ),
 }
@@ -82,8 +82,9 @@ _HELD = {
 _RELATED = {
     "h263": "h263p",
     "jpeg2000": "libopenjpeg",
-    "libsvtav1": r"\w*av1\w*",
-    "libvpx-vp9": r"libvpx|\w*(vp[89]|av1)\w*",
+    "libsvtav1": r"[\w-]*av1\w*",
+    "libvpx-vp9": r"libvpx|[\w-]*(vp[89]|av1)\w*",
+    "libwebp": "libwebp_anim",
     "libx264": r"\w*264\w*",
     "libx265": r"\w*(265|hevc)\w*",
     "mjpeg": r"ljpeg|mjpeg_\w+",
@@ -224,9 +225,11 @@ def encoder_for(codec: str, program: str, target: str, container_format: str | N
     held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
     if re.fullmatch(held, codec):
         return codec
+    capabilities.check_codec(program, codec)  # a typing error
     known = capabilities.encoders(program)
-    related = [one for one in (known if kind in _ENCODERS else capabilities.COMMON_CODECS) if one in known]
-    related = [one for one in related if one != means and re.fullmatch(held, one)]
+    related = [one for one in known if one != means and re.fullmatch(held, one)]
+    if kind in _HELD:  # too many to name
+        related = [one for one in capabilities.software(capabilities.COMMON_CODECS) if one in related]
     others = f" (or {', '.join(related)})" if related else ""
     raise ValueError(
         f"a file {kind} has no place for {codec} video: give {argument('codec', means)}{others}, or a name such as "

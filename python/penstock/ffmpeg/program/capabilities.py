@@ -229,11 +229,15 @@ def unknown_codec(program: str, codec: str, kind: Literal["video", "sound"] = "v
     common: tuple[str, ...] = COMMON_CODECS if of_video else COMMON_AUDIO_CODECS
     known = (*encoders(program), *codecs(program)) if of_video else _audio_encoders(program)
     near = did_you_mean(codec, known)
-    # Encoders of GPUs are listed whether or not there is a GPU.
-    names = [name for name in common if name in known and not name.endswith(("_nvenc", "_vaapi"))]
-    has = f" It has {', '.join(names)}." if names else ""
+    names = ", ".join(name for name in software(common) if name in known)
+    has = f" It has {names}." if names else ""
     lacks = "has no video encoder" if of_video else "has no sound encoder"
     return f"{program} {lacks} {codec!r}.{near}{has} `ffmpeg -encoders` lists all that it has"
+
+
+def software(names: Iterable[str]) -> list[str]:
+    """Those of some common encoders that need no GPU. Those of GPUs are listed whether or not there is one."""
+    return [name for name in names if not name.endswith(("_nvenc", "_vaapi"))]
 
 
 def _audio_encoders(program: str) -> tuple[str, ...]:

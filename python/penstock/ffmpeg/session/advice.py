@@ -70,10 +70,15 @@ def _extension(settings: EncodeSettings) -> str:
 
 
 def _codec(settings: EncodeSettings, found: re.Match[str]) -> str | None:
-    given = " ".join(name for name, value in settings.options.items() if value == found[1])
+    values = {
+        name: value if isinstance(value, list | tuple) else [value]
+        for name, value in settings.options.items()
+    }
+    given = " ".join(name for name, of_it in values.items() if found[1] in of_it)
     if re.search(r":s|scodec", given):
         return None
-    is_sound = re.search(r":a|acodec", given) or found[1] in [sound.encoder for sound in settings.sounds]
+    of_sounds = [sound.encoder for sound in settings.sounds]
+    is_sound = settings.codec is None or found[1] in of_sounds or re.search(r":a|acodec", given)
     return capabilities.unknown_codec(settings.program, found[1], "sound" if is_sound else "video")
 
 
@@ -143,7 +148,8 @@ def _not_seekable(settings: EncodeSettings, found: re.Match[str]) -> str:
 
 
 def _experimental(settings: EncodeSettings, found: re.Match[str]) -> str:
-    return f"{settings.encoder} is experimental, which has to be allowed: {argument('options.strict', 'experimental')}"
+    encoder = found[1] or settings.encoder
+    return f"{encoder} is experimental, which has to be allowed: {argument('options.strict', 'experimental')}"
 
 
 def _frame_count(settings: EncodeSettings, found: re.Match[str]) -> str | None:
@@ -227,7 +233,7 @@ _ADVICE: tuple[tuple[str, Callable[[EncodeSettings, re.Match[str]], str | None]]
     ),
     (r"Error parsing filterchain '(.+)' around", _filter_text),
     (r"Automatic encoder selection failed.* Default encoder for format (\S+) ", _no_encoder),
-    (r"experimental codecs are not enabled", _experimental),
+    (r"The encoder '(.+?)' is experimental|experimental codecs are not enabled", _experimental),
     (
         r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available"
         r"|No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",
