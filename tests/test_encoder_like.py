@@ -239,20 +239,39 @@ def test_lossless_takes_what_it_takes_without_a_source(
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-@pytest.mark.parametrize("pixel_format", ["gray", "bgr0", "yuv444p", "yuv420p"])
-@pytest.mark.parametrize("tagged", [(), ("-color_range", "pc")])
+@pytest.mark.parametrize("pixel_format", ["gray", "gray16le", "bgr0", "yuv444p", "yuv420p"])
+@pytest.mark.parametrize("tagged", [(), ("-color_range", "pc"), ("-color_range", "tv")])
 def test_contrast_stays(tmp_path: Path, pixel_format: str, tagged: tuple[str, ...]) -> None:
     """Also where RGB and gray, which may be tagged as full range, are read as YUV."""
     ramp = "gradients=64x48:c0=0x282828:c1=0xc8c8c8:x0=0:y0=0:x1=63:y1=0:n=2:duration=0.2"
     source = made(tmp_path / "a.mkv", "-i", ramp, "-c:v", "ffv1", "-pix_fmt", pixel_format, *tagged)
     changed_to = tmp_path / "b.mp4"
-    for read_as in ("rgb24", "yuv420p"):
+    for read_as in ("rgb24", "yuv420p", "yuv444p10le"):
         with Decoder(source, pixel_format=read_as) as decoder, Encoder.like(decoder, changed_to) as encoder:
             for frame in decoder:
                 encoder.write(frame)
         with Decoder(source) as before, Decoder(changed_to) as after:
             assert np.abs(np.mean(before.read()) - np.mean(after.read())) < 2
             assert np.abs(np.ptp(before.read()) - np.ptp(after.read())) < 8
+
+
+@pytest.mark.parametrize("name", ["b.gif", "%d.png"])
+def test_yuv_frames_become_the_pictures_that_they_are(tmp_path: Path, name: str) -> None:
+    tagged = ("-vf", "scale=out_color_matrix=bt709", "-colorspace", "bt709", "-pix_fmt", "yuv420p")
+    source = made(tmp_path / "a.mp4", "-i", "color=0xc81e1e:size=64x48:duration=0.2", *tagged)
+    with (
+        Decoder(source, pixel_format="yuv420p") as decoder,
+        Encoder.like(decoder, tmp_path / name) as encoder,
+    ):
+        for frame in decoder:
+            encoder.write(frame)
+    with Decoder(tmp_path / name.replace("%d", "1")) as decoder:
+        assert np.abs(np.asarray(decoder.read(), int) - (200, 30, 30)).max() <= 3
+    with (
+        Decoder(source, pixel_format="yuv420p") as decoder,
+        pytest.raises(ValueError, match="has no place in wmv2"),
+    ):
+        Encoder.like(decoder, tmp_path / "c.wmv", codec="wmv2")
 
 
 def test_the_format_that_keeps_all_is_named(tmp_path: Path) -> None:
@@ -272,8 +291,10 @@ def test_the_format_that_keeps_all_is_named(tmp_path: Path) -> None:
             warnings.warn("one", FFmpegWarning, stacklevel=1)
         told = [str(one.message).partition("does not have ")[2] for one in caught]
         assert [one for one in told if "because the frames" in one] == 2 * said
-    with pytest.warns(FFmpegWarning, match="does not have its alpha"):  # GIF has 8 bits at most
+    with pytest.warns(FFmpegWarning, match="does not have its alpha, "):  # GIF has 8 bits at most
         changed(source, tmp_path / "b.gif")
+    with pytest.warns(FFmpegWarning, match="alpha and 10 bits, because the frames are rgb24"):
+        Encoder.like(probe(source), tmp_path / "b.mp4").abort()
 
 
 def test_a_part_has_the_rate_and_no_sound(tmp_path: Path) -> None:

@@ -148,6 +148,29 @@ def blocks(planes: Any) -> Any:
     return cut.reshape(frames, rows // 8, 8, columns // 8, 8).mean((2, 4))
 
 
+@pytest.mark.parametrize(
+    "codec, parameters",
+    [
+        ("libx264", {"x264-params": "crf=30"}),
+        ("libx264", {"x264opts": "qp=30"}),
+        ("libx265", {"x265-params": "LOSSLESS=0"}),
+        ("libx265", {"x265-params": ["pools=1"]}),
+    ],
+)
+def test_parameters_that_lossless_excludes(tmp_path: Path, codec: str, parameters: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="exclude each other"):
+        Encoder(tmp_path / "a.mkv", fps=10, codec=codec, quality="lossless", options=parameters)
+
+
+def test_what_is_given_counts_more_than_a_level(tmp_path: Path) -> None:
+    with Encoder(
+        tmp_path / "a.avi", size=(64, 48), fps=10, codec="mpeg4", quality="master", options={"qmin": 5}
+    ) as one:
+        one.write(np.zeros((48, 64, 3), np.uint8))
+        command = one._session.process.command
+        assert command[command.index("-qmin") + 1] == "5"
+
+
 def ssim_db(shown: Any, sent: Any) -> float:
     """SSIM of luma (Wang and others, 2004) over blocks of 8 × 8, in dB of its distance from 1, as FFmpeg tells it."""
     shown, sent = shown.astype(np.float64), sent.astype(np.float64)

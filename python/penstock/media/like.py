@@ -54,17 +54,18 @@ def picture_like(
     Returns:
         The arguments, and what the result cannot have of the source.
     """
-    arguments, codec, frames = dict(given), _encoder(given), given.get("pixel_format")
+    arguments, codec, frames = dict(given), _encoder(given), given.get("pixel_format", "rgb24")
     colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
     if "colors" not in given:
         display = video.mastering_display
-        is_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
-        if given.get("quality") == LOSSLESS:  # whose samples are those of the frames
-            is_yuv = not (is_rgb(frames or "rgb24") or is_gray(frames or "rgb24"))
+        # What YUV frames were made with, or what others become: with lossless codecs, their own samples.
+        is_given = not (is_rgb(frames) or is_gray(frames))
+        becomes_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
+        is_yuv = is_given or (becomes_yuv and given.get("quality") != LOSSLESS)
         has_light = display is not None or video.content_light is not None
         is_whole = display is None or display.is_complete
         keeps_light = has_light and is_yuv and is_whole and holds_light(_program(given), codec)
-        has_full = _is_full(video, frames or "rgb24") and codec in PLAYABLE_CODECS - {"mpeg2video"}
+        has_full = _is_full(video, frames) and (is_given or codec in PLAYABLE_CODECS - {"mpeg2video"})
         colors = Colors(
             matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
             range="full" if has_full else "auto",
@@ -88,7 +89,7 @@ def picture_like(
         "its shape of a pixel, because the size is another": aspect not in (None, 1) and is_scaled,
     }
     missed = [what for what, is_lost in lost.items() if is_lost]
-    return arguments, [*missed, *([] if frames is None else _lost_samples(video, frames, given))]
+    return arguments, [*missed, *_lost_samples(video, frames, given)]
 
 
 def _is_full(video: VideoInfo, frames: str) -> bool:
@@ -96,8 +97,9 @@ def _is_full(video: VideoInfo, frames: str) -> bool:
     has = video.pixel_format or ""
     if is_rgb(frames) or is_gray(frames) or canonical(frames) == canonical(has):
         return video.color_range == "full"
-    # FFmpeg makes limited YUV of RGB and of other YUV, and keeps the samples of gray.
-    return is_gray(has) and video.color_range != "limited"
+    # FFmpeg makes limited YUV of all others, but for gray of 8 bits, whose samples stay.
+    read = pixel_format_of(frames)
+    return has == "gray" and read is not None and read.depth == 8
 
 
 def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -> Iterable[str]:
@@ -108,7 +110,7 @@ def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -
     lost = ["alpha"] if has_alpha_itself and not has_alpha(frames) else []
     if source is not None and read is not None and read.depth < source.depth:
         held = map(pixel_format_of, encoder_pixel_formats(_program(arguments), _encoder(arguments)))
-        if any(one is not None and one.depth >= source.depth for one in held):
+        if any(one is not None and one.depth > read.depth for one in held):
             lost.append(f"{source.depth} bits")
     if lost:
         depth = 8 if source is None else source.depth

@@ -40,6 +40,9 @@ _NOT_EXACT = ("ljpeg", "v210")
 _CONVERTED_INEXACTLY = re.compile(r"bayer|xyz|x2|(?:rgb|bgr)\d{3}")
 # FFmpeg's options for a quality or a bit rate of video. With one of them, a level has nothing to say.
 _RATE_OPTIONS = frozenset(("b", "cq", "crf", "global_quality", "q", "qp", "qscale"))
+_PARAMETERS = ("x264-params", "x264opts", "x265-params")
+# The same among the encoder's own parameters.
+_TELLING = re.compile(r"\b(?:bitrate|crf|lossless|qp)\b", re.IGNORECASE)
 
 
 def quality_options(
@@ -65,18 +68,15 @@ def quality_options(
         raise ValueError(
             f"{argument('quality', quality)} is not known for {codec}: take one of {known}, or options"
         )
-    level = levels[codec]
-    # Parameters about something else, such as the threads of x265, stand beside ours.
-    joined = {
-        name: f"{level[name]}:{value}"
-        for name, value in given.items()
-        if name in level and name.endswith("-params") and LOSSLESS not in str(value)
-    }
-    also = next(
-        (one for one in given if _is_rate(one) or (is_lossless and one in level.keys() - joined)), None
-    )
+    level, joined = levels[codec], dict[str, object]()
+    also = next((name for name in given if _is_rate(name)), None)
+    for name, value in given.items() if is_lossless else ():
+        if name in level and name in _PARAMETERS and isinstance(value, str) and not _TELLING.search(value):
+            joined[name] = f"{level[name]}:{value}"  # about something else, such as the threads of x265
+        elif name in level or (name in _PARAMETERS and _TELLING.search(str(value))):
+            also = name
     if also is None:
-        return {**level, **joined}
+        return {name: value for name, value in level.items() if name not in given} | joined
     if is_lossless:
         named = argument(f"options.{also}", given[also])
         raise ValueError(f"{argument('quality', quality)} and {named} exclude each other: give one")

@@ -353,12 +353,12 @@ class EncodeSession(Session):
 
     def _end(self, unread: list[str]) -> EncodeReport:
         """Looks at what FFmpeg, which has ended, has written, and puts it in place."""
-        if self.report is not None:  # by another thread
-            return self.report
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             self._mark_ended()
             raise self._error()
         differences = self._differences()
+        if self.report is not None:  # of another thread, or of a signal handler
+            return self.report
         self._put_in_place()
         self._mark_ended()
         missing = [*unread, *differences, *self._failed_outputs(ignored=True), *self._unused_input()]
