@@ -331,9 +331,9 @@ class Encoder(EncoderBase):
         """
         session = self._session_for(frame)
         if session.plan.stream is not None:
-            return session.queue(self._copied(frame, pts), timeout)
+            return self.write(frame, pts=pts, timeout=timeout)
         session.check_open()
-        session.tick_of(pts)  # refuses one
+        session.tick_of(pts)  # refuses a time
         push = session.push_of_borrowed(frame_buffer(frame, session.plan.frames))
         return session.queue(self._in_time(frame, push), timeout)
 

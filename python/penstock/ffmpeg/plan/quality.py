@@ -40,9 +40,9 @@ _NOT_EXACT = ("ljpeg", "v210")
 _CONVERTED_INEXACTLY = re.compile(r"bayer|xyz|x2|(?:rgb|bgr)\d{3}")
 # FFmpeg's options for a quality or a bit rate of video. With one of them, a level has nothing to say.
 _RATE_OPTIONS = frozenset(("b", "cq", "crf", "global_quality", "q", "qp", "qscale"))
+# Options that hold parameters of the encoder's own, and those of these for a quality or a bit rate.
 _PARAMETERS = ("x264-params", "x264opts", "x265-params")
-# The same among the encoder's own parameters.
-_TELLING = re.compile(r"\b(?:bitrate|crf|lossless|qp)\b", re.IGNORECASE)
+_RATE_PARAMETERS = re.compile(r"\b(?:bitrate|crf|lossless|qp)\b", re.IGNORECASE)
 
 
 def quality_options(
@@ -71,9 +71,14 @@ def quality_options(
     level, joined = levels[codec], dict[str, object]()
     also = next((name for name in given if _is_rate(name)), None)
     for name, value in given.items() if is_lossless else ():
-        if name in level and name in _PARAMETERS and isinstance(value, str) and not _TELLING.search(value):
+        if (
+            name in level
+            and name in _PARAMETERS
+            and isinstance(value, str)
+            and not _RATE_PARAMETERS.search(value)
+        ):
             joined[name] = f"{level[name]}:{value}"  # about something else, such as the threads of x265
-        elif name in level or (name in _PARAMETERS and _TELLING.search(str(value))):
+        elif name in level or (name in _PARAMETERS and _RATE_PARAMETERS.search(str(value))):
             also = name
     if also is None:
         return {name: value for name, value in level.items() if name not in given} | joined
