@@ -261,3 +261,18 @@ def test_an_interruption_in_a_handler_is_not_lost() -> None:
         print(interruption.bytes_delivered, interruption.bytes_lost)
     """
     assert succeeded(run_script(code)) == b"8 0\n"
+
+
+@pytest.mark.parametrize("way", ["close", "with", "fan-out"])
+def test_a_warning_names_the_line_of_the_program(tmp_path: Path, way: str) -> None:
+    encoder = penstock.Encoder(tmp_path / "a.mp4", size=(64, 48), fps=25, metadata={"camera": "x"})
+    encoder.write(bytes(64 * 48 * 3))
+    with pytest.warns(penstock.FFmpegWarning, match="does not keep the metadata camera") as told:
+        if way == "close":
+            encoder.close()
+        elif way == "with":
+            with encoder:
+                pass
+        else:
+            penstock.FanOut([encoder]).close()
+    assert [warning.filename for warning in told] == [__file__]

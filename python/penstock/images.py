@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
+from penstock._log import warn
 from penstock._names import show_name
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Encoder, Tuning
@@ -55,7 +56,8 @@ _MAGICS = (
     (rb"RIFF....WEBP", ".webp"),
     (rb"II\*\x00|MM\x00\*", ".tif"),
 )
-# To FFmpeg's decoder, a tag that it does not know would be damage, and most files have one.
+# To FFmpeg's decoder, a tag that it does not know would be damage, and most files have one. What is damaged is told by
+# its messages alone. For that the program reads images, and not libav.
 _TIFF = (".tif", ".tiff")
 # A number in a pattern, and the least number of its digits.
 # As FFmpeg takes it: %5d is %05d.
@@ -415,7 +417,7 @@ def image_encoder(
         lost = (
             f"{path.suffix[1:]} images cannot hold all of {pixel_format} frames: png keeps alpha and 16 bits"
         )
-        warnings.warn(f"{show_name(path)}: {lost}", FFmpegWarning, stacklevel=2)
+        warn(f"{show_name(path)}: {lost}")
     is_jpeg = codec == "mjpeg"
     naming = {"update": "1"}
     if has_number(path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,9 +15,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from penstock._log import warn
 from penstock._native import Ticket, _seconds
 from penstock._types import FrameData
-from penstock.errors import FFmpegWarning
 from penstock.ffmpeg.encoder_base import EncoderBase
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.encode_plan import plan_encode
@@ -183,7 +182,7 @@ class Encoder(EncoderBase):
         )
         plan = None if size is None else plan_encode(settings, size)
         for lost in (settings if plan is None else plan.settings).warnings:
-            warnings.warn(lost, FFmpegWarning, stacklevel=2)
+            warn(lost)
         self._reporter = Reporter.of(progress, settings.rate)
         self._first_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         if plan is not None:
@@ -224,7 +223,7 @@ class Encoder(EncoderBase):
 
         found, lost, is_uneven = file_like(source, output, arguments)
         for what in lost:
-            warnings.warn(LOST.format(what), FFmpegWarning, stacklevel=2)
+            warn(LOST.format(what))
         encoder = cls(output, **found)
         if "fps" not in arguments and not is_uneven:
             encoder._follows = cast("Fraction | int | None", found["fps"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from penstock import _exit
+from penstock._log import warn
 from penstock._native import AppliedPolicy
-from penstock.errors import ClosedError, EncoderError, FFmpegWarning
+from penstock.errors import ClosedError, EncoderError
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.program.session import check_owner
@@ -166,7 +166,7 @@ class EncoderBase:
             session.start()
             self._started = session
             if session.warning is not None:
-                warnings.warn(session.warning, FFmpegWarning, stacklevel=4)
+                warn(session.warning)
             if self._ended_unstarted is not None:  # by a signal handler
                 session.abort()
         except BaseException:  # for example of a signal handler

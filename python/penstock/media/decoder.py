@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from bisect import bisect_left
 from collections import Counter
@@ -11,9 +10,10 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 
+from penstock._log import warn
 from penstock._native import Frame, _count
 from penstock._types import WritableData
-from penstock.errors import DecoderError, FFmpegWarning
+from penstock.errors import DecoderError
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
@@ -162,7 +162,7 @@ class Decoder(DecoderBase):
             )
         self._plan = plan_decode(program, self._source, self._media, self._video, self._options)
         if said := unmapped_hdr(self._video, self._plan.layout, self._options):
-            warnings.warn(f"{self._opened.path}: {said}", FFmpegWarning, stacklevel=2)
+            warn(f"{self._opened.path}: {said}")
         # A session that referenced the decoder would leave a dropped one to the garbage collector.
         excuse, early_end = weakref.WeakMethod(self._excuse), weakref.WeakMethod(self._early_end)
         self._session_by = partial(
@@ -360,9 +360,7 @@ class Decoder(DecoderBase):
             self._by_number = Frames(self._plan, self._source, self._media)
             if not self._options.conceal_errors and (reason := self._by_number.early_end()):
                 path = self._opened.path
-                warnings.warn(
-                    f"{path}: {reason}; frames by number are those before", FFmpegWarning, stacklevel=3
-                )
+                warn(f"{path}: {reason}; frames by number are those before")
         return self._by_number
 
     def close(self) -> None:
@@ -497,7 +495,7 @@ class Decoder(DecoderBase):
         if delivered is not None:
             said = said or ending.wrong_count(self._source, self._media, self._video, delivered)
         if said:
-            warnings.warn(f"{self._opened.path}: {said}", FFmpegWarning, stacklevel=4)
+            warn(f"{self._opened.path}: {said}")
 
     def _why_no_frames(self) -> str:
         if self._options.start is None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Literal, get_args
 
+from penstock._log import warn
 from penstock._native import _count, _seconds
-from penstock.errors import FFmpegWarning
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.arguments import checked_size
 from penstock.ffmpeg.plan.settings import check_choice
@@ -100,7 +99,7 @@ def plan_video(
     given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder or {})})
     arguments, lost = picture_like(frames.video, size, given)
     for what in lost:
-        warnings.warn(LOST.format(what), FFmpegWarning, stacklevel=3)
+        warn(LOST.format(what))
     return planning.make(
         os.fspath(output),
         frames=len(frames.times_s),

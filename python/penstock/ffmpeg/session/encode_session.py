@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import _exit
-from penstock._log import logger
+from penstock._log import logger, warn
 from penstock._native import Ticket, Writer, _seconds, _Slot, _SlotPool
 from penstock._types import Data
 from penstock.errors import (
@@ -25,7 +25,6 @@ from penstock.errors import (
     ClosedError,
     EncoderError,
     FFmpegError,
-    FFmpegWarning,
     PenstockError,
     StalledError,
 )
@@ -366,7 +365,7 @@ class EncodeSession(Session):
             missing += self._feed.warnings
         self.report = self._make_report(missing)
         for what in missing:
-            warnings.warn(what, FFmpegWarning, stacklevel=5)
+            warn(what)
         return self.report
 
     def abort(self) -> None:
