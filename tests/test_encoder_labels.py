@@ -119,12 +119,19 @@ def test_metadata_that_the_container_does_not_keep(tmp_path: Path, ffmpeg: str) 
     assert probe(tmp_path / "b.mp4").tags["camera"] == "y"
 
 
-@pytest.mark.parametrize("name", ["a.webp", "a.gif", "%d.png"])
-def test_pictures_have_no_place_for_labels(tmp_path: Path, ffmpeg: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        *((name, {}) for name in ("a.webp", "a.gif", "%d.png")),
+        *(("a.bin", {"codec": "mjpeg", "options": {"f": name}}) for name in ("rawvideo", "image2pipe")),
+    ],
+    ids=str,
+)
+def test_what_has_no_place_for_labels(tmp_path: Path, ffmpeg: str, name: str, more: dict[str, Any]) -> None:
     labels: list[dict[str, Any]] = [{"metadata": {"title": "x"}}, {"chapters": [(0.0, "One")]}]
     for label in labels:
         with pytest.warns(FFmpegWarning) as said:
-            encoder = written(tmp_path / name, ffmpeg, **label)
+            encoder = written(tmp_path / name, ffmpeg, **label, **more)
         [warned] = [str(one.message) for one in said]
         assert (
             warned == f"{tmp_path / name} has no place for metadata and chapters: write mp4, mov, mkv or webm"

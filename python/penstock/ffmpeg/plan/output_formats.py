@@ -246,7 +246,7 @@ def with_loop(options: Mapping[str, object], target: str, container_format: str 
 def holds_sound(target: str, container_format: str | None) -> bool:
     """Whether an output has a place for sound, as containers have and pictures have not."""
     kind = _kind_of(target, container_format)
-    return kind == ".webm" or kind not in _ENCODERS
+    return kind == ".webm" or kind not in (*_ENCODERS, ".image2pipe", ".rawvideo")
 
 
 def _kind_of(target: str, container_format: str | None) -> str:
