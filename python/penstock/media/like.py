@@ -20,7 +20,7 @@ from penstock.ffmpeg.plan.output_formats import (
     pixel_format_of,
 )
 from penstock.ffmpeg.plan.pixel_formats import canonical, has_alpha, is_gray, is_rgb
-from penstock.ffmpeg.plan.quality import LOSSLESS, lossless_encoder
+from penstock.ffmpeg.plan.quality import LOSSLESS
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, Colors, Tuning
 from penstock.ffmpeg.program.capabilities import encoder_pixel_formats
 from penstock.ffmpeg.program.find import find_ffmpeg
@@ -40,9 +40,8 @@ _TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand
 def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
     codec, container = encoder.get("codec", AUTO), (encoder.get("options") or {}).get("f")
-    found = encoder_for(codec, _program(encoder), str(output), container)
-    if codec == AUTO and encoder.get("quality") == LOSSLESS:
-        found = lossless_encoder(found, encoder.get("pixel_format", "rgb24"))
+    kept = encoder.get("pixel_format", "rgb24") if encoder.get("quality") == LOSSLESS else None
+    found = encoder_for(codec, _program(encoder), str(output), container, lossless=kept)
     return {**encoder, "codec": codec if codec in hardware.CODECS else found}
 
 

@@ -36,7 +36,7 @@ from penstock.ffmpeg.plan.output_formats import (
     with_loop,
 )
 from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, raw_format_name
-from penstock.ffmpeg.plan.quality import LOSSLESS, Quality, check_lossless, lossless_encoder, quality_options
+from penstock.ffmpeg.plan.quality import LOSSLESS, Quality, check_lossless, quality_options
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
 from penstock.ffmpeg.plan.sound import Audio, AudioInput, Sound, is_matroska, plan_sounds
 from penstock.ffmpeg.program.capabilities import check_codec, check_option, encoders
@@ -168,9 +168,8 @@ class EncodeSettings:
         target, sink = endpoints.target_or_sink(output, container_format)
         container_format = endpoints.container_for(target, container_format)
         pixel_format = raw_format_name(pixel_format, program)
-        encoder = encoder_for(codec, program, target, container_format)
-        if codec in (AUTO, *hardware.CODECS) and quality == LOSSLESS:
-            encoder = lossless_encoder(encoder, pixel_format)
+        kept = pixel_format if quality == LOSSLESS else None
+        encoder = encoder_for(codec, program, target, container_format, lossless=kept)
         given = with_loop(given, target, container_format)
         _check_whole(given, *_SHORTENING_SOUND)
         check_choice("odd_size", odd_size, get_args(OddSize))

@@ -204,8 +204,13 @@ def output_format(
     return _chosen(program, codec, options, frames, asked, names, is_lossless=is_lossless)
 
 
-def encoder_for(codec: str, program: str, target: str, container_format: str | None) -> str:
+def encoder_for(
+    codec: str, program: str, target: str, container_format: str | None, *, lossless: str | None
+) -> str:
     """The encoder that `codec` names, or that the name of `target` means. Of `hardware.CODECS`, it is the software's.
+
+    Args:
+        lossless: the pixel format of frames of which nothing is to be lost; None if something may be.
 
     Raises:
         ValueError: the name means another kind of video.
@@ -215,16 +220,25 @@ def encoder_for(codec: str, program: str, target: str, container_format: str | N
         raise TypeError(
             f"codec is FFmpeg's name of a video encoder, and AudioEncoder is for sound alone; got {codec!r}"
         )
+    is_named = codec not in (AUTO, *hardware.CODECS)
     codec = hardware.software(codec, program)
     kind = _kind_of(target, container_format)
     means = _ENCODERS.get(kind, _DEFAULT_ENCODER)
     if codec == AUTO:
-        if kind == ".avif" and means not in capabilities.encoders(program):
-            return "libaom-av1"
-        return means
+        is_missing = kind == ".avif" and means not in capabilities.encoders(program)
+        codec = "libaom-av1" if is_missing else means
+    else:
+        _check_held(codec, program, kind, means)
+    # H.264 of RGB has an encoder of its own.
+    is_rgb_kept = lossless is not None and is_rgb(lossless) and not is_named
+    return "libx264rgb" if is_rgb_kept and codec == "libx264" else codec
+
+
+def _check_held(codec: str, program: str, kind: str, means: str) -> None:
+    """Checks that files of a kind, whose name means the encoder `means`, have a place for what `codec` makes."""
     held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
     if re.fullmatch(held, codec):
-        return codec
+        return
     capabilities.check_codec(program, codec)  # a typing error
     known = capabilities.encoders(program)
     related = [one for one in known if one != means and re.fullmatch(held, one)]

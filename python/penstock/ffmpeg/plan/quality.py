@@ -9,7 +9,6 @@ from typing import Literal, get_args
 from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.arguments import PALETTE
 from penstock.ffmpeg.plan.output_formats import PixelFormat, pixel_format_of
-from penstock.ffmpeg.plan.pixel_formats import is_rgb
 from penstock.ffmpeg.plan.settings import check_choice
 from penstock.ffmpeg.program import capabilities
 
@@ -86,11 +85,6 @@ def quality_options(
         named = argument(f"options.{also}", given[also])
         raise ValueError(f"{argument('quality', quality)} and {named} exclude each other: give one")
     return {}
-
-
-def lossless_encoder(codec: str, frames: str) -> str:
-    """The encoder to take in place of `codec`, for frames in the pixel format `frames`: H.264 of RGB has its own."""
-    return "libx264rgb" if codec == "libx264" and is_rgb(frames) else codec
 
 
 def check_lossless(codec: str, frames: str, output_pixel_format: str | None) -> None:
