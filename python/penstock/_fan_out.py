@@ -98,15 +98,16 @@ class FanOut:
             raise ValueError(f"{target!r} is an output of this fan-out already")
         if target.closed:
             raise ClosedError(f"{target!r} is closed")
-        settings = target._settings if isinstance(target, Encoder) else None
-        if settings is not None:
-            self._check_same_frames(settings.pixel_format)
-        if when_full != "block" and settings is not None and settings.sounds and not settings.is_timed:
+        if isinstance(target, Writer):
+            self._outputs.append(WriterOutput(target, when_full))
+            return
+        output = EncoderOutput(target, when_full)
+        self._check_same_frames(output.settings.pixel_format)
+        if when_full != "block" and output.settings.sounds and not output.is_timed:
             raise ValueError(
                 "frames beside sound can be left out of an Encoder with fps=None, and pts for write"
             )
-        kind = EncoderOutput if isinstance(target, Encoder) else WriterOutput
-        self._outputs.append(kind(target, when_full))
+        self._outputs.append(output)
 
     def write(
         self, frame: FrameData, *, pts: float | Fraction | None = None, timeout: float | None = None
@@ -221,11 +222,11 @@ class FanOut:
             raise ClosedError("the fan-out is closed")
 
     def _check_same_frames(self, pixel_format: str) -> None:
-        for other in (output.target for output in self._outputs):
-            if isinstance(other, Encoder) and other._settings.pixel_format != pixel_format:
-                given = argument("pixel_format", other._settings.pixel_format)
+        for output in self._outputs:
+            if isinstance(output, EncoderOutput) and output.settings.pixel_format != pixel_format:
+                given = argument("pixel_format", output.settings.pixel_format)
                 raise ValueError(
-                    f"all encoders get the same frames, as {other!r} does: give the new one {given}"
+                    f"all encoders get the same frames, as {output.target!r} does: give the new one {given}"
                 )
 
     def _encoders_first(self) -> list[Output]:

@@ -220,13 +220,22 @@ class Output:
 
 
 class EncoderOutput(Output):
-    """An encoder as an output."""
+    """An encoder as an output.
+
+    Attributes:
+        settings: how it encodes.
+    """
 
     target: Encoder
+    _session: EncodeSession  # set by `start`
+
+    def __init__(self, target: Encoder, when_full: str) -> None:
+        super().__init__(target, when_full)
+        self.settings = target._settings
 
     @property
     def is_timed(self) -> bool:
-        return self.target._settings.is_timed
+        return self.settings.is_timed
 
     @property
     def repeats(self) -> bool:
@@ -234,7 +243,7 @@ class EncoderOutput(Output):
 
     @property
     def is_started(self) -> bool:
-        return self.target._started is not None
+        return self.target.frame_bytes is not None
 
     @property
     def accepted(self) -> int:
@@ -244,15 +253,11 @@ class EncoderOutput(Output):
     def result(self) -> EncodeReport | None:
         return self.target.report
 
-    @property
-    def _session(self) -> EncodeSession:
-        return self.target._session
-
     def start(self, frame: FrameData) -> None:
         try:
-            session = self.target._session_for(frame)
-            session.check_open()
-            frame_buffer(frame, session.plan.frames)
+            self._session = self.target._session_for(frame)
+            self._session.check_open()
+            frame_buffer(frame, self._session.plan.frames)
             self.target._checked_time(frame)
         except (PenstockError, OSError) as failure:
             self.fail(failure)

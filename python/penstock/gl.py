@@ -16,6 +16,7 @@ from penstock._native import _copy, _count
 from penstock._types import PictureRead, PictureSource
 from penstock.errors import ClosedError
 from penstock.ffmpeg import Encoder
+from penstock.ffmpeg.plan.pixel_formats import FrameLayout
 
 if TYPE_CHECKING:
     import moderngl
@@ -65,12 +66,14 @@ class Capture:
     ) -> None:
         if (buffers := _count("buffers", buffers)) == 0:
             raise ValueError("buffers is a number above 0")
-        self._encoder = encoder
-        encoder._session.check_open()
+        self._encoder, self._session = encoder, encoder._session
+        self._session.check_open()
         # The renderer's type is not imported: penstock does not need it.
         is_framebuffer = hasattr(source, "mglo")
         self._source = (
-            _Framebuffer(source, encoder, buffers) if is_framebuffer else cast("PictureSource", source)
+            _Framebuffer(source, self._session.plan.frames, buffers)
+            if is_framebuffer
+            else cast("PictureSource", source)
         )
         self._buffers = buffers
         self._in_flight: deque[tuple[PictureRead, float | Fraction | None]] = deque()
@@ -105,9 +108,8 @@ class Capture:
         self._check_thread()
         if self._is_closed:
             raise ClosedError("the capture is closed")
-        session = self._encoder._session
-        session.check_open()
-        tick = session.tick_of(pts)
+        self._session.check_open()
+        tick = self._session.tick_of(pts)
         if tick is not None and tick <= self._last_tick:
             raise ValueError(
                 f"pts must grow from frame to frame: a picture of {pts} s or later was taken before"
@@ -175,8 +177,7 @@ class Capture:
 class _Framebuffer:
     """A ``moderngl.Framebuffer`` that is read into pixel buffers in turn."""
 
-    def __init__(self, framebuffer: Any, encoder: Encoder, buffers: int) -> None:
-        layout = encoder._session.plan.frames
+    def __init__(self, framebuffer: Any, layout: FrameLayout, buffers: int) -> None:
         if layout.pixel_format not in _CHANNELS:
             raise ValueError(
                 f"OpenGL reads pictures as {', '.join(_CHANNELS)}: give the Encoder pixel_format='rgb24' in place of "
