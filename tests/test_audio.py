@@ -24,6 +24,7 @@ from support.media import nothing_is_left as nothing_is_left
 from penstock import ClosedError, Decoder, DecoderError, StalledError
 from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.media import AudioDecoder, probe
+from penstock.media.audio import SampleType
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")
 FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
@@ -140,6 +141,83 @@ def apart(samples: np.ndarray, others: np.ndarray) -> float:
     """The largest difference."""
     length = min(len(samples), len(others))
     return float(np.abs(samples[:length] - others[:length]).max())
+
+
+LAYOUTS = {"quad": 4, "3.0": 3, "3.1": 4, "5.1(side)": 6, "6.0": 6, "hexagonal": 6, "7.1(wide)": 8}
+
+
+@pytest.mark.parametrize("channels", [None, "all"])
+@pytest.mark.parametrize("layout", a_few(LAYOUTS, 2))
+def test_channels_are_those_of_the_file(tmp_path: Path, layout: str, channels: str | None) -> None:
+    count = LAYOUTS[layout]
+    levels = [(channel + 1) / 16 for channel in range(count)]
+    made = f"aevalsrc={'|'.join(map(str, levels))}:c={layout}:d=0.1"
+    ffmpeg("-f", "lavfi", "-i", made, "-c:a", "pcm_f32le", str(tmp_path / "a.wav"))
+    with AudioDecoder(tmp_path / "a.wav", channels=None if channels is None else count) as audio:
+        assert audio.info.channel_layout == layout
+        assert np.array_equal(audio.read_all(), np.tile(np.float32(levels), (4410, 1)))
+
+
+@pytest.fixture(scope="module")
+def late(folder: Path) -> Path:
+    """A video of 2 s whose sound begins at 0.5 s, with a click at 1 s: one loud sample."""
+    click = "aevalsrc='0.5+0.25*eq(n,24000)|0.5':s=48000:d=1.5"
+    picture = (
+        "-f",
+        "lavfi",
+        "-i",
+        "color=black:s=64x48:r=25:d=2",
+        "-itsoffset",
+        "0.5",
+        "-f",
+        "lavfi",
+        "-i",
+        click,
+    )
+    ffmpeg(*picture, "-c:v", "mpeg4", "-c:a", "pcm_s16le", str(folder / "late.mov"))
+    return folder / "late.mov"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize("start", [None, 0.1, 0.5, 0.75])
+def test_a_sound_that_begins_later_has_silence_before(
+    late: Path, start: float | None, dtype: SampleType
+) -> None:
+    with Decoder(late, start=start) as video:
+        blocks = list(video.audio(dtype=dtype, block_samples=1000))
+        assert np.array_equal(asyncio.run(collected(video.audio(dtype=dtype))), np.concatenate(blocks))
+    samples, begins_s = np.concatenate(blocks), start or 0.0
+    silence = 128 if dtype == "uint8" else 0
+    missing = round(max(0.0, 0.5 - begins_s) * RATE)
+    assert len(samples) == round((2 - begins_s) * RATE)
+    assert (samples[:missing] == silence).all() and (samples[missing:, 1] > silence).all()
+    assert np.argmax(samples[:, 0]) == round((1 - begins_s) * RATE)
+    shorter = [number for number, block in enumerate(blocks[:-1]) if len(block) < 1000]
+    assert shorter in ([], [missing // 1000])
+    with AudioDecoder(late, dtype=dtype) as audio:
+        assert np.array_equal(audio.read_all(), samples[missing:]) or begins_s > 0.5
+
+
+async def collected(audio: AudioDecoder) -> np.ndarray:
+    return np.concatenate([block async for block in audio])
+
+
+@pytest.mark.parametrize(
+    ("start", "duration"), [(0.0, 0.25), (0.0, 0.75), (0.5, 0.0), (None, 0.0), (None, 0.25)]
+)
+def test_the_duration_counts_silence(late: Path, start: float | None, duration: float) -> None:
+    with AudioDecoder(late, start=start, duration=duration) as audio:
+        samples = audio.read_all()
+    assert len(samples) == round(duration * RATE)
+    missing = round(0.5 * RATE) if start == 0 else 0
+    assert (samples[:missing] == 0).all() and (samples[missing:, 1] == 0.5).all()
+
+
+def test_silence_of_a_closed_decoder(late: Path) -> None:
+    with AudioDecoder(late, start=0) as audio:
+        assert audio.read() is not None
+    with pytest.raises(ClosedError):
+        audio.read()
 
 
 @pytest.mark.parametrize("block_samples", [1, 1000, 1024, 1 << 20])

@@ -550,6 +550,36 @@ def test_several_sounds_with_their_names(tmp_path: Path) -> None:
         (find_ffmpeg(), "-hide_banner", "-i", tmp_path / "a.mkv"), capture_output=True, text=True, check=False
     ).stderr
     assert "(deu)" in described and "(eng)" in described and "Deutsch" in described
+    told = probe(tmp_path / "a.mkv").audio
+    assert [(one.language, one.title) for one in told] == [("deu", "Deutsch"), ("eng", None), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "lost"),
+    [
+        ("a.mp4", "deu", []),
+        ("a.mov", "ger", []),
+        ("a.mov", "deu", ["language 'deu'"]),
+        ("a.avi", "deu", ["language 'deu'"]),
+        ("a.ts", "deu", ["title 'Deutsch'"]),
+    ],
+)
+def test_names_of_a_sound_that_the_container_does_not_keep(
+    tmp_path: Path, name: str, language: str, lost: list[str]
+) -> None:
+    sound = AudioInput(SAMPLE_RATE, 1, language=language, title="Deutsch")
+    encoder = Encoder(tmp_path / name, size=SIZE, fps=FPS, audio=sound, preset="ultrafast")
+    encoder.write(picture(0))
+    encoder.write_audio(claps(1, 1)[:PER_FRAME])
+    report = encoder.close()
+    assert report.warnings == tuple(
+        f"the file does not keep the {one} of the sound: write mp4 or mkv" for one in lost
+    )
+    [told] = probe(tmp_path / name).audio
+    assert (told.language == language, told.title == "Deutsch") == (
+        "language 'deu'" not in lost,
+        "title 'Deutsch'" not in lost,
+    )
 
 
 def test_the_sound_of_a_video_is_kept(tmp_path: Path) -> None:

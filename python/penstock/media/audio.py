@@ -14,6 +14,7 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.arguments import SAMPLES, format_seconds, read_arguments
 from penstock.ffmpeg.plan.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
+from penstock.ffmpeg.plan.sound import USUAL_LAYOUTS
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.ending import early_end_of_sound, other_codecs
@@ -49,18 +50,21 @@ class AudioDecoder(DecoderBase):
     ```
 
     Floating-point samples are between -1 and 1, or beyond if the audio is louder than full scale. Blocks follow each
-    other without a gap. A block's memory is recycled once you drop the last array on it.
+    other without a gap: a pause for which the file has no packets is left out. A block's memory is recycled once you
+    drop the last array on it.
 
     Args:
         source: as for `Decoder`.
         stream: number of the audio stream, from 0; None for the best.
         sample_rate: samples per second to resample to; None for the file's own.
-        channels: channels to mix to; None for the file's own.
+        channels: channels to mix to; None for the file's own. As many as the file has are left as they are, but for
+            layouts with three numbers, such as 5.1.2.
         dtype: type of the samples.
-        start: what is before this time is dropped, in seconds as `Decoder`'s `start`. Exact to the sample where
-            the file's times are: Matroska and FLV count milliseconds, and WMA is up to 0.1 s off.
+        start: the time of the first sample, in seconds as `Decoder`'s `start`: what is before is dropped, and where the
+            sound begins later, silence comes first. Exact to the sample where the file's times are: Matroska and FLV
+            count milliseconds, and WMA is up to 0.1 s off. None begins with the first sample that there is.
         duration: seconds to decode at most.
-        block_samples: samples of each channel in a block; the last block may have fewer.
+        block_samples: samples of each channel in a block; the last block, and the last of silence, may have fewer.
         conceal_errors: as for `Decoder`.
         follow_playlists: as for `Decoder`.
         tuning: as for `Decoder`.
@@ -103,12 +107,30 @@ class AudioDecoder(DecoderBase):
         container, stored = SAMPLES[dtype], np.dtype(dtype).newbyteorder("<")
         self._dtype, self._sample_bytes = stored.str, self.channels * stored.itemsize
         seek, trim = seek_arguments(start, self._source, self._media)
-        if start is None and self._media.container == endpoints.MATROSKA and self._audio.start_s is not None:
+        begins_s = self._audio.start_s
+        late_s = 0.0 if start is None or begins_s is None else begins_s - self._media.zero_s - start
+        if (
+            self._media.container == endpoints.MATROSKA
+            and begins_s is not None
+            and (start is None or late_s > 0)
+        ):
             # FFmpeg before 8 gives the samples before that, too, which only begin the decoder: AAC has 21 ms.
-            trim = [f"trim=start={format_seconds(self._audio.start_s)}"]
-        # `duration` counts from the first sample.
-        length = [] if duration is None else [f"trim=duration={format_seconds(duration)}"]
+            trim = [f"trim=start={format_seconds(begins_s)}"]
+        self._block_samples = _count("block_samples", block_samples)
+        # Samples of silence that come before the sound.
+        lead_s = max(0.0, late_s if duration is None else min(late_s, duration))
+        self._silent = round(lead_s * self.sample_rate)
+        length = []
+        if duration is not None:
+            # It counts from the first sample. To the filter, a duration of 0 is none.
+            left_s = duration - self._silent / self.sample_rate
+            length = [f"trim=duration={format_seconds(left_s)}" if left_s > 0 else "trim=end_sample=0"]
         filters = [f"a{one}" for one in (*trim, *length)]
+        layout = self._audio.channel_layout
+        mixed: tuple[str, ...] = ("-ac", str(self.channels))
+        if self.channels == self._audio.channels and layout not in USUAL_LAYOUTS and layout.count(".") < 2:
+            # For a number alone, FFmpeg would mix to the usual layout. FFmpeg 5.1 does not know names such as 5.1.2.
+            filters, mixed = [*filters, f"aformat=channel_layouts={layout}"], ()
         arguments = [
             # Timestamps as they are in the file, for the filters.
             *("-copyts", *seek),
@@ -118,7 +140,7 @@ class AudioDecoder(DecoderBase):
             *read_arguments(self._source, self._media.container),
             *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
             *(("-filter:a", ",".join(filters)) if filters else ()),
-            *("-ar", str(self.sample_rate), "-ac", str(self.channels)),
+            *("-ar", str(self.sample_rate), *mixed),
             # Unbuffered: if FFmpeg fails, all packets that it has made arrive.
             *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
         ]
@@ -130,7 +152,7 @@ class AudioDecoder(DecoderBase):
             path=self._opened.path,
             title=repr(self),
             tuning=tuning,
-            frame_bytes=_count("block_samples", block_samples) * self._sample_bytes,
+            frame_bytes=self._block_samples * self._sample_bytes,
             is_strict=not conceal_errors,
             other_codecs=other_codecs(self._media, self._audio.index),
             check_end=lambda: opened.failure or (early_end_of_sound(*place) if duration is None else None),
@@ -151,6 +173,8 @@ class AudioDecoder(DecoderBase):
             StalledError: no block within `timeout` seconds, or FFmpeg gave no sign of life for ``stall_timeout``.
             ClosedError: after ``close``.
         """
+        if (silence := self._silence()) is not None:
+            return silence
         try:
             block = self._session.read(timeout)
         except DecoderError:
@@ -175,6 +199,8 @@ class AudioDecoder(DecoderBase):
         return block
 
     async def __anext__(self) -> npt.NDArray[Any]:
+        if (silence := self._silence()) is not None:
+            return silence
         try:
             block = await self._session.read_async()
         except DecoderError:
@@ -189,6 +215,17 @@ class AudioDecoder(DecoderBase):
 
     def __repr__(self) -> str:
         return f"<AudioDecoder {self._opened.path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
+
+    def _silence(self) -> npt.NDArray[Any] | None:
+        """The next block of what is missing before the sound; None if that is nothing."""
+        if self._is_inherited or not self._silent:
+            return None
+        self._check_open()
+        with self._lock:
+            samples = min(self._silent, self._block_samples)
+            self._silent -= samples
+        zero = 128 if self._dtype.endswith("u1") else 0
+        return np.full((samples, self.channels), zero, self._dtype) if samples else None
 
     def _last_block(self) -> npt.NDArray[Any] | None:
         """The last block, which is shorter than the others, once; None if there is none."""

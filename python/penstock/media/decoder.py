@@ -285,12 +285,12 @@ class Decoder(DecoderBase):
         return self.frame_bytes
 
     def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
-        """The audio of the same file, from the same `start`: `options` are those of `AudioDecoder`.
+        """The audio of the same file, from the same `start` or else from 0: `options` are those of `AudioDecoder`.
 
         The program of this decoder's `tuning` is used unless `options` has another.
         """
         settings: AudioOptions = {
-            "start": self._options.start,
+            "start": self._options.start or 0.0,
             "follow_playlists": self._options.follow_playlists,
         }
         settings.update(options)

@@ -171,14 +171,19 @@ def _chapter(told: AnyChapter) -> Chapter:
 
 
 def _subtitles(stream: SubtitleStream) -> SubtitleInfo:
-    title = stream.metadata.get("title")
     return SubtitleInfo(
         index=stream.index,
         codec=stream.codec_context.codec.canonical_name,
         language=stream.language,
-        title=None if title is None else _readable(title),
+        title=_title(stream),
         is_default=Disposition.default in stream.disposition,
     )
+
+
+def _title(stream: AudioStream | SubtitleStream) -> str | None:
+    """What players call a stream. In MP4 and QuickTime it is a name."""
+    title = stream.metadata.get("title", stream.metadata.get("name"))
+    return None if title is None else _readable(title)
 
 
 def _readable(text: str) -> str:
@@ -237,6 +242,8 @@ def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:
         channels=layout.nb_channels,
         channel_layout=None if layout.name.endswith("channels") else layout.name,
         sample_format=codec.format.name if codec.format else None,
+        language=stream.language,
+        title=_title(stream),
     )
 
 

@@ -110,6 +110,8 @@ class AudioInfo:
         time_base: the unit of timestamps in seconds, such as 1/44100.
         bit_rate: bits per second; None if the file does not say.
         is_default: whether the file marks the stream as a default.
+        language: ISO 639 code of three letters; None if the file does not say.
+        title: what players call it; None if the file does not say.
     """
 
     index: int
@@ -124,6 +126,8 @@ class AudioInfo:
     time_base: Fraction
     bit_rate: int | None
     is_default: bool
+    language: str | None
+    title: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +286,7 @@ def _facts_of_audio(stream: AudioInfo) -> Iterable[str]:
     yield stream.channel_layout or f"{stream.channels} channels"
     yield stream.sample_format or "sample format unknown"
     yield from _times(stream)
+    yield from filter(None, (stream.language, stream.title))
     yield from _ends(stream)
 
 

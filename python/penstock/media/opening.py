@@ -86,6 +86,13 @@ def demux(media: InputContainer, *streams: Any) -> Iterator[Any]:
         yield from media.demux(*streams)
 
 
+def first_packet_s(source: str, container: str, index: int) -> float:
+    """The time of a stream's first packet, by the file's clock."""
+    with open_media(source, (container,)) as media:
+        packet = next(demux(media, media.streams[index]))
+        return float(packet.pts * packet.time_base)
+
+
 def in_time(path: str, function: Callable[[], T], timeout_s: float | None) -> T:
     """What `function` makes of what is at `path`. It runs on a thread, which is left alone if a signal handler raises.
 

@@ -137,6 +137,9 @@ def _of_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
     if not told.channels or not told.sample_rate:
         yield f"libav cannot tell the samples of the file's {told.codec}: name another codec by AudioFile(codec=…)"
         return
+    for name in ("language", "title"):
+        if (wanted := getattr(meant.made_from, name)) is not None and getattr(told, name) is None:
+            yield f"the file does not keep the {name} {wanted!r} of the sound: write mp4 or mkv"
     if meant.is_copied:
         return
     if told.channels != meant.channels:

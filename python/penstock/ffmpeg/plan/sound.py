@@ -42,8 +42,8 @@ _PLAIN = (
 # Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
 _SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
 _NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
-# FFmpeg's layouts of 1 to 8 channels where none is named, as in NUT.
-_USUAL_LAYOUTS = (None, "mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
+#: FFmpeg's layouts of 1 to 8 channels where none is named, as in NUT.
+USUAL_LAYOUTS = (None, "mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
 # What decoders output, and the samples that hold it. Planar formats end with a p.
 _DECODED = {"u8": "s16le", "s16": "s16le", "s32": "s32le", "dbl": "f64le"}
 # Chosen: more than any sound, and what FFmpeg's numbers hold.
@@ -261,9 +261,8 @@ def _planned(
         raise DecoderError(f"{media.path} has no sound")
     reading = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
-    layout = None if stream.channel_layout in _USUAL_LAYOUTS else stream.channel_layout
+    layout = None if stream.channel_layout in USUAL_LAYOUTS else stream.channel_layout
     why_short = partial(early_end_of_sound, source, media, stream)
-    first_s = (media.start_s or 0.0) - media.zero_s
     sound = Sound(
         made_from,
         reading,
@@ -275,7 +274,6 @@ def _planned(
         stream.channels,
         layout,
         why_short,
-        first_s,
         *_zero(program, reading, media, stream),
     )
     are_samples = stream.codec.startswith("pcm_")
@@ -300,25 +298,36 @@ def _planned(
     return replace(sound, packing=f"pcm_{decoded}", encoder=made_from.codec or _default(container_format))
 
 
-def _zero(program: str, reading: Sequence[str], media: MediaInfo, stream: AudioInfo) -> tuple[float, bool]:
-    """`Sound.zero_s` and `Sound.may_jump`.
+def _zero(
+    program: str, reading: Sequence[str], media: MediaInfo, stream: AudioInfo
+) -> tuple[float, float, bool]:
+    """`Sound.first_s`, `Sound.zero_s` and `Sound.may_jump`.
 
     In MPEG-TS, MPEG-PS and Ogg, FFmpeg counts from the first of the streams in use where that is not the file's first:
-    5.1 without ``-itsoffset`` alone, 6.0 and newer always. So it is asked with one.
+    5.1 without ``-itsoffset`` alone, 6.0 and newer always. In Matroska that begins with a sound, FFmpeg before 8 counts
+    from what an encoder puts before it, and libav from the sound. So it is asked.
     """
     from av.format import ContainerFormat, Flags  # only where a file of sound is read
 
+    from penstock.media.opening import first_packet_s
+
     first_s = (media.start_s or 0.0) - media.zero_s
     may_jump = bool(ContainerFormat(media.container, "r").flags & cast("int", Flags.ts_discont.value))
-    if not may_jump or stream.start_s is None or stream.start_s <= (media.start_s or 0.0):
-        return first_s, False
+    is_later = stream.start_s is not None and stream.start_s > (media.start_s or 0.0)
+    is_primed = media.container == endpoints.MATROSKA and first_s > 0 and not is_later
+    if not (is_primed or (may_jump and is_later)):
+        return first_s, first_s, False
     first = ("-map", f"0:{stream.index}", "-c", _COPY, "-frames:a", "1", "-f", "framecrc", "pipe:1")
-    with suppress(ProgramError, ValueError, IndexError):  # reading it all will fail, too
+    with suppress(ProgramError, DecoderError, ValueError, IndexError):  # reading it all will fail, too
         asked = run((program, "-v", "error", "-itsoffset", "1", *reading, *first), _TRIAL_S)
         lines = bytes(asked.stdout).splitlines()
         [unit_s] = filter(None, map(framecrc_unit_s, lines))
-        return stream.start_s - media.zero_s + 1 - float(int(lines[-1].split(b",")[2]) * unit_s), True
-    return first_s, True
+        counted_s = float(int(lines[-1].split(b",")[2]) * unit_s) - 1
+        if may_jump:
+            return first_s, (stream.start_s or 0.0) - media.zero_s - counted_s, True
+        zero_s = first_packet_s(reading[-1], media.container, stream.index) - counted_s
+        return zero_s, zero_s, False
+    return first_s, first_s, may_jump
 
 
 def _asks_to_encode(options: Mapping[str, object]) -> bool:
