@@ -87,10 +87,17 @@ def demux(media: InputContainer, *streams: Any) -> Iterator[Any]:
 
 
 def first_packet_s(source: str, container: str, index: int) -> float:
-    """The time of a stream's first packet, by the file's clock."""
+    """The time of a stream's first packet, by the file's clock.
+
+    Raises:
+        DecoderError: libav cannot open the file.
+        ValueError: the stream has no packets, or they have no times.
+    """
     with open_media(source, (container,)) as media:
-        packet = next(demux(media, media.streams[index]))
-        return float(packet.pts * packet.time_base)
+        for packet in demux(media, media.streams[index]):
+            if packet.pts is not None:
+                return float(packet.pts * packet.time_base)
+    raise ValueError(f"no packet of stream {index} has a time")
 
 
 def in_time(path: str, function: Callable[[], T], timeout_s: float | None) -> T:
