@@ -202,9 +202,8 @@ async def collected(audio: AudioDecoder) -> np.ndarray:
     return np.concatenate([block async for block in audio])
 
 
-@pytest.mark.parametrize(
-    ("start", "duration"), [(0.0, 0.25), (0.0, 0.75), (0.5, 0.0), (None, 0.0), (None, 0.25)]
-)
+@pytest.mark.parametrize("start", [0.0, 0.5, None])
+@pytest.mark.parametrize("duration", [0.0, 5e-6, 1 / 7, 0.25, 0.500_005, 0.75])
 def test_the_duration_counts_silence(late: Path, start: float | None, duration: float) -> None:
     with AudioDecoder(late, start=start, duration=duration) as audio:
         samples = audio.read_all()
@@ -213,8 +212,22 @@ def test_the_duration_counts_silence(late: Path, start: float | None, duration: 
     assert (samples[:missing] == 0).all() and (samples[missing:, 1] == 0.5).all()
 
 
+def test_the_sound_begins_with_the_file(late: Path, folder: Path) -> None:
+    later = folder / "later.mkv"
+    ffmpeg("-i", str(late), "-c", "copy", "-output_ts_offset", "3600", str(later))
+    with Decoder(late) as video, Decoder(later) as other:
+        assert other.info.start_s == pytest.approx(3600)
+        samples = other.audio().read_all()
+        assert len(samples) == pytest.approx(2 * RATE, abs=RATE // 500)
+        assert np.argmax(samples[:, 0]) == pytest.approx(
+            np.argmax(video.audio().read_all()[:, 0]), abs=RATE // 500
+        )
+
+
 def test_silence_of_a_closed_decoder(late: Path) -> None:
     with AudioDecoder(late, start=0) as audio:
+        with pytest.raises(ValueError, match="timeout must be"):
+            audio.read(-1)
         assert audio.read() is not None
     with pytest.raises(ClosedError):
         audio.read()

@@ -11,18 +11,17 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from pathlib import Path
 
 from penstock.errors import FFmpegWarning
 
 logger = logging.getLogger("penstock")
 logger.addHandler(logging.NullHandler())
 # What the names of our own files begin with.
-_OURS = str(Path(__file__).parent / "_")[:-1]
+_OURS = __file__.removesuffix("_log.py")
 
 
 def warn(message: str) -> None:
-    """Warns with an `FFmpegWarning` at the line that called this package, however deep in it this call is."""
+    """Warns with an `FFmpegWarning` at the line that called this package on this thread, however deep in it this is."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame, level = frame.f_back, level + 1

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, get_args
 import numpy as np
 import numpy.typing as npt
 
-from penstock._native import Frame, _count
+from penstock._native import Frame, _count, _seconds
 from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.arguments import SAMPLES, format_seconds, read_arguments
@@ -122,9 +122,10 @@ class AudioDecoder(DecoderBase):
         self._silent = round(lead_s * self.sample_rate)
         length = []
         if duration is not None:
-            # It counts from the first sample. To the filter, a duration of 0 is none.
+            # It counts from the first sample. To the filter, a duration of less than half a sample is none.
             left_s = duration - self._silent / self.sample_rate
-            length = [f"trim=duration={format_seconds(left_s)}" if left_s > 0 else "trim=end_sample=0"]
+            is_over = round(left_s * self._audio.sample_rate) < 1
+            length = ["trim=end_sample=0" if is_over else f"trim=duration={format_seconds(left_s)}"]
         filters = [f"a{one}" for one in (*trim, *length)]
         layout = self._audio.channel_layout
         mixed: tuple[str, ...] = ("-ac", str(self.channels))
@@ -173,6 +174,7 @@ class AudioDecoder(DecoderBase):
             StalledError: no block within `timeout` seconds, or FFmpeg gave no sign of life for ``stall_timeout``.
             ClosedError: after ``close``.
         """
+        _seconds("timeout", timeout)
         if (silence := self._silence()) is not None:
             return silence
         try:

@@ -285,12 +285,15 @@ class Decoder(DecoderBase):
         return self.frame_bytes
 
     def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
-        """The audio of the same file, from the same `start` or else from 0: `options` are those of `AudioDecoder`.
+        """The audio of the same file, from the same `start`: `options` are those of `AudioDecoder`.
+
+        Without a `start`, it begins with the file, with silence where the picture comes before the sound.
 
         The program of this decoder's `tuning` is used unless `options` has another.
         """
+        first_s = (self._media.start_s or 0.0) - self._media.zero_s
         settings: AudioOptions = {
-            "start": self._options.start or 0.0,
+            "start": self._options.start or (first_s if first_s >= 0 else None),
             "follow_playlists": self._options.follow_playlists,
         }
         settings.update(options)

@@ -90,7 +90,7 @@ def first_packet_s(source: str, container: str, index: int) -> float:
     """The time of a stream's first packet, by the file's clock.
 
     Raises:
-        DecoderError: libav cannot open the file.
+        DecoderError, LibavError: libav cannot open the file, or read it.
         ValueError: the stream has no packets, or they have no times.
     """
     with open_media(source, (container,)) as media:

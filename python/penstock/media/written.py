@@ -137,9 +137,11 @@ def _of_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
     if not told.channels or not told.sample_rate:
         yield f"libav cannot tell the samples of the file's {told.codec}: name another codec by AudioFile(codec=…)"
         return
-    for name in ("language", "title"):
-        if (wanted := getattr(meant.made_from, name)) is not None and getattr(told, name) is None:
-            yield f"the file does not keep the {name} {wanted!r} of the sound: write mp4 or mkv"
+    names = {"language": "mkv, or mp4 with a code of three letters such as 'deu'", "title": "mp4 or mkv"}
+    for name, fix in names.items():
+        wanted = getattr(meant.made_from, name)
+        if wanted not in (None, "", "und") and getattr(told, name) in (None, "und"):
+            yield f"the file does not keep the {name} {wanted!r} of the sound: write {fix}"
     if meant.is_copied:
         return
     if told.channels != meant.channels:

@@ -153,7 +153,7 @@ class Sound:
         channels: how many that has.
         layout: FFmpeg's name of their layout, where it is not the usual one for their number.
         why_short: tells why the file has had more sound than is there; None if nothing says so.
-        first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts.
+        first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts, by FFmpeg.
         zero_s: the time that FFmpeg makes 0 where it reads from the beginning, with ``-itsoffset`` if times may jump.
         may_jump: whether FFmpeg may count from the first stream in use, and not from the file's first timestamp.
         holds_pauses: whether the container has times of packets, between which there may be nothing.
@@ -307,18 +307,21 @@ def _zero(
     5.1 without ``-itsoffset`` alone, 6.0 and newer always. In Matroska that begins with a sound, FFmpeg before 8 counts
     from what an encoder puts before it, and libav from the sound. So it is asked.
     """
-    from av.format import ContainerFormat, Flags  # only where a file of sound is read
+    from av.error import FFmpegError as LibavError  # only where a file of sound is read
+    from av.format import ContainerFormat, Flags
 
     from penstock.media.opening import first_packet_s
 
     first_s = (media.start_s or 0.0) - media.zero_s
     may_jump = bool(ContainerFormat(media.container, "r").flags & cast("int", Flags.ts_discont.value))
     is_later = stream.start_s is not None and stream.start_s > (media.start_s or 0.0)
-    is_primed = media.container == endpoints.MATROSKA and first_s > 0 and not is_later
+    is_file = endpoints.identity(reading[-1]) is not None
+    is_primed = is_file and media.container == endpoints.MATROSKA and first_s > 0 and not is_later
     if not (is_primed or (may_jump and is_later)):
         return first_s, first_s, False
     first = ("-map", f"0:{stream.index}", "-c", _COPY, "-frames:a", "1", "-f", "framecrc", "pipe:1")
-    with suppress(ProgramError, DecoderError, ValueError, IndexError):  # reading it all will fail, too
+    # Reading it all will fail, too.
+    with suppress(ProgramError, DecoderError, LibavError, OSError, ValueError, IndexError):
         asked = run((program, "-v", "error", "-itsoffset", "1", *reading, *first), _TRIAL_S)
         lines = bytes(asked.stdout).splitlines()
         [unit_s] = filter(None, map(framecrc_unit_s, lines))
