@@ -162,19 +162,9 @@ def test_channels_are_those_of_the_file(tmp_path: Path, layout: str, channels: s
 def late(folder: Path) -> Path:
     """A video of 2 s whose sound begins at 0.5 s, with a click at 1 s: one loud sample."""
     click = "aevalsrc='0.5+0.25*eq(n,24000)|0.5':s=48000:d=1.5"
-    picture = (
-        "-f",
-        "lavfi",
-        "-i",
-        "color=black:s=64x48:r=25:d=2",
-        "-itsoffset",
-        "0.5",
-        "-f",
-        "lavfi",
-        "-i",
-        click,
-    )
-    ffmpeg(*picture, "-c:v", "mpeg4", "-c:a", "pcm_s16le", str(folder / "late.mov"))
+    picture = ("-f", "lavfi", "-i", "color=black:s=64x48:r=25:d=2")
+    sound = ("-itsoffset", "0.5", "-f", "lavfi", "-i", click)
+    ffmpeg(*picture, *sound, "-c:v", "mpeg4", "-c:a", "pcm_s16le", str(folder / "late.mov"))
     return folder / "late.mov"
 
 

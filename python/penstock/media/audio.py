@@ -107,31 +107,11 @@ class AudioDecoder(DecoderBase):
         container, stored = SAMPLES[dtype], np.dtype(dtype).newbyteorder("<")
         self._dtype, self._sample_bytes = stored.str, self.channels * stored.itemsize
         seek, trim = seek_arguments(start, self._source, self._media)
-        begins_s = self._audio.start_s
-        late_s = 0.0 if start is None or begins_s is None else begins_s - self._media.zero_s - start
-        if (
-            self._media.container == endpoints.MATROSKA
-            and begins_s is not None
-            and (start is None or late_s > 0)
-        ):
-            # FFmpeg before 8 gives the samples before that, too, which only begin the decoder: AAC has 21 ms.
-            trim = [f"trim=start={format_seconds(begins_s)}"]
         self._block_samples = _count("block_samples", block_samples)
-        # Samples of silence that come before the sound.
-        lead_s = max(0.0, late_s if duration is None else min(late_s, duration))
-        self._silent = round(lead_s * self.sample_rate)
-        length = []
-        if duration is not None:
-            # It counts from the first sample. To the filter, a duration of less than half a sample is none.
-            left_s = duration - self._silent / self.sample_rate
-            is_over = round(left_s * self._audio.sample_rate) < 1
-            length = ["trim=end_sample=0" if is_over else f"trim=duration={format_seconds(left_s)}"]
-        filters = [f"a{one}" for one in (*trim, *length)]
-        layout = self._audio.channel_layout
-        mixed: tuple[str, ...] = ("-ac", str(self.channels))
-        if self.channels == self._audio.channels and layout not in USUAL_LAYOUTS and layout.count(".") < 2:
-            # For a number alone, FFmpeg would mix to the usual layout. FFmpeg 5.1 does not know names such as 5.1.2.
-            filters, mixed = [*filters, f"aformat=channel_layouts={layout}"], ()
+        filters = self._filters(start, duration, trim)
+        layout = _unusual_layout(self._audio) if self.channels == self._audio.channels else None
+        if layout is not None:
+            filters.append(f"aformat=channel_layouts={layout}")
         arguments = [
             # Timestamps as they are in the file, for the filters.
             *("-copyts", *seek),
@@ -141,7 +121,8 @@ class AudioDecoder(DecoderBase):
             *read_arguments(self._source, self._media.container),
             *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
             *(("-filter:a", ",".join(filters)) if filters else ()),
-            *("-ar", str(self.sample_rate), *mixed),
+            *("-ar", str(self.sample_rate)),
+            *(("-ac", str(self.channels)) if layout is None else ()),
             # Unbuffered: if FFmpeg fails, all packets that it has made arrive.
             *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
         ]
@@ -218,6 +199,24 @@ class AudioDecoder(DecoderBase):
     def __repr__(self) -> str:
         return f"<AudioDecoder {self._opened.path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
 
+    def _filters(self, start: float | None, duration: float | None, trim: list[str]) -> list[str]:
+        """FFmpeg's filters, with `trim` to begin at `start`. Notes how much silence comes before the sound."""
+        begins_s = self._audio.start_s
+        late_s = 0.0 if start is None or begins_s is None else begins_s - self._media.zero_s - start
+        is_first = start is None or late_s > 0
+        if is_first and begins_s is not None and self._media.container == endpoints.MATROSKA:
+            # FFmpeg before 8 gives the samples before that, too, which only begin the decoder: AAC has 21 ms.
+            trim = [f"trim=start={format_seconds(begins_s)}"]
+        lead_s = max(0.0, late_s if duration is None else min(late_s, duration))
+        # Samples of silence that are still to come.
+        self._silent = round(lead_s * self.sample_rate)
+        if duration is not None:
+            # It counts from the first sample. To the filter, a duration of less than half a sample is none.
+            left_s = duration - self._silent / self.sample_rate
+            is_over = round(left_s * self._audio.sample_rate) < 1
+            trim = [*trim, "trim=end_sample=0" if is_over else f"trim=duration={format_seconds(left_s)}"]
+        return [f"a{one}" for one in trim]
+
     def _silence(self) -> npt.NDArray[Any] | None:
         """The next block of what is missing before the sound; None if that is nothing."""
         if self._is_inherited or not self._silent:
@@ -240,6 +239,13 @@ class AudioDecoder(DecoderBase):
         view = memoryview(block)
         samples = view.nbytes // self._sample_bytes  # an incomplete last one is left out
         return np.frombuffer(view, self._dtype, samples * self.channels).reshape(samples, self.channels)
+
+
+def _unusual_layout(audio: AudioInfo) -> str | None:
+    """The layout of the channels, if FFmpeg would take another for their number alone, and mix to that."""
+    layout = audio.channel_layout
+    # FFmpeg 5.1 does not know names such as 5.1.2.
+    return None if layout in USUAL_LAYOUTS or layout.count(".") > 1 else layout
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
