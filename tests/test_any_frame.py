@@ -59,7 +59,8 @@ def check(decoder: Decoder, *, has_times: bool = True) -> None:
 def made(folder: Path, name: str, *arguments: str) -> Path:
     """A video of 100 frames by FFmpeg with these arguments, in the container that the name tells."""
     path = folder / name
-    ffmpeg("-f", "lavfi", "-i", MOVING, *arguments, "-y", f"file:{path}")
+    # By more threads, x264 does not write the same file each time.
+    ffmpeg("-f", "lavfi", "-i", MOVING, *arguments, "-threads", "1", "-y", f"file:{path}")
     return path
 
 

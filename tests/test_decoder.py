@@ -836,7 +836,7 @@ def test_damage_before_the_start_is_none_of_what_was_asked_for(
     path, damaged = tmp_path / "video.ts", tmp_path / "damaged.ts"
     option = f"{codec.removeprefix('lib')}-params"
     source = ("-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=24")
-    ffmpeg(*source, "-pix_fmt", "yuv420p", "-c:v", codec, f"-{option}", parameters, path)
+    ffmpeg(*source, "-pix_fmt", "yuv420p", "-c:v", codec, "-threads", "1", f"-{option}", parameters, path)
     with Decoder(path) as decoder:
         frames = [(frame.time_s, bytes(frame[::8, ::8])) for frame in decoder]
     with warnings.catch_warnings(record=True) as caught, Decoder(path, start=17.42) as decoder:

@@ -17,7 +17,7 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
-from penstock.ffmpeg.program.messages import StderrLog
+from penstock.ffmpeg.program.messages import WITH_DAMAGE, StderrLog
 from penstock.ffmpeg.program.runner import run
 from penstock.media import ending
 from penstock.media.audio import AudioDecoder, AudioOptions
@@ -473,7 +473,7 @@ class Decoder(DecoderBase):
         if start is None and not is_inside:
             return None
         arguments = self._plan.beginning_arguments(self._source, self._media, before_start=not is_inside)
-        child = run((self._program, "-v", "error", *arguments), self._tuning.stall_timeout, check=False)
+        child = run((self._program, "-v", WITH_DAMAGE, *arguments), self._tuning.stall_timeout, check=False)
         if damage - StderrLog(child.stderr.encode().splitlines()).reports:
             return None
         if start is None or is_inside:

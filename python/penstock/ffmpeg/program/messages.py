@@ -24,7 +24,11 @@ _COMPONENT = r"\[([^\[\]]+) @ 0x[0-9a-f]+\] ?"
 # AV_LOG_FORCE_COLOR colours what goes into pipes, too.
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # With "-loglevel level+…", the level follows the components.
-_LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
+_LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning|info)\] ")
+# What a decoder that repairs a damaged frame says as information. FFmpeg 5.1 marks the frame too late, now and then.
+_CONCEALED = re.compile(r"concealing \d+ DC, \d+ AC, \d+ MV errors")
+#: FFmpeg's ``-loglevel`` for a `StderrLog`. "repeat" has it write a line again instead of how often it was repeated.
+WITH_WARNINGS, WITH_DAMAGE = "repeat+level+warning", "repeat+level+info"
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
 _REPEATED = re.compile(r"\s*Last message repeated (\d+) times")
 # The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg 5.1 and 7.1 go on, and 9.0 aborts.
@@ -63,14 +67,16 @@ _HARMLESS = re.compile(
 class StderrLog:
     """The lines that a running FFmpeg writes to standard error, sorted by level.
 
-    Without levels (``-loglevel error``), every line counts as an error.
+    Of information, only damage is kept. Without levels (``-loglevel error``), every line counts as an error.
     """
 
-    def __init__(self, lines: Iterable[bytes] = ()) -> None:
+    def __init__(self, lines: Iterable[bytes] = (), *, with_warnings: bool = False) -> None:
         #: How often each line came that is no warning, whichever of FFmpeg's threads it was.
         self.reports: Counter[str] = Counter()
         self._lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._last = ""
+        self._with_warnings = with_warnings
+        self._is_passed_over = False
         # Dictionaries as ordered sets.
         self._warnings: dict[str, None] = {}
         self._errors: dict[str, None] = {}
@@ -85,10 +91,16 @@ class StderrLog:
         if found := FAILED_OUTPUT.search(line):
             self.failed_outputs[int(found[1])] = found[2] or ""
         level = _LEVEL.match(line)
-        if level is None:  # a library's own line, or FFmpeg prints no levels
-            self._add(line)
+        if level is None:  # more of a message, a library's own line, or FFmpeg prints no levels
+            if not self._is_passed_over:
+                self._add(line)
             return
-        line, is_warning = level[1] + line[level.end() :], level[3] == "warning"
+        is_warning = level[3] == "warning"
+        is_information = level[3] == "info" and _CONCEALED.match(line, level.end()) is None
+        self._is_passed_over = is_information or (is_warning and not self._with_warnings)
+        if self._is_passed_over:
+            return
+        line = level[1] + line[level.end() :]
         if not is_warning:
             self._add(line)
         first = self._warnings if is_warning else self._errors

@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock._native import ThreadPolicy
 from penstock.errors import FFmpegError
 from penstock.ffmpeg.program.child import Child, Flag, Lines, NotStartedError
-from penstock.ffmpeg.program.messages import StderrLog
+from penstock.ffmpeg.program.messages import WITH_DAMAGE, WITH_WARNINGS, StderrLog
 
 # Guessed: longer lines are cut, so that what is kept stays bounded.
 _LINE_BYTES = 4096
@@ -35,7 +35,7 @@ class FFmpegProcess(Child):
             standard input, from which it would take commands.
         is_strict: whether it exits at an error after which it would go on.
         stdout: its standard output: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None to inherit ours.
-        with_warnings: whether FFmpeg prints warnings, too.
+        with_warnings: whether `log` has warnings, too.
         error: the class to raise if it cannot be started.
 
     Attributes:
@@ -69,14 +69,14 @@ class FFmpegProcess(Child):
         self._is_fed = is_fed
         self._is_strict = is_strict
         self._stdout_of_child = stdout
-        # "repeat" has FFmpeg write a line again instead of how often it was repeated.
-        self._loglevel = "repeat+level+warning" if with_warnings else "error"
+        # Of information, the log takes damage alone: an encoder's has none.
+        self._loglevel = WITH_WARNINGS if with_warnings else WITH_DAMAGE
         self._error = error
         self.frames = 0
         self.output_bytes: int | None = None
         self.is_complete = False
         self._is_done = Flag()
-        self.log = StderrLog()
+        self.log = StderrLog(with_warnings=with_warnings)
 
     def start(self) -> None:
         """Starts FFmpeg. Call it in a ``try`` that calls `end`, as for `Child.start`."""
