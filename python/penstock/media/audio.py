@@ -14,7 +14,7 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.plan import endpoints
 from penstock.ffmpeg.plan.arguments import SAMPLES, format_seconds, read_arguments
 from penstock.ffmpeg.plan.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
-from penstock.ffmpeg.plan.sound import USUAL_LAYOUTS
+from penstock.ffmpeg.plan.sound import unusual_layout
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.ending import early_end_of_sound, other_codecs
@@ -57,8 +57,7 @@ class AudioDecoder(DecoderBase):
         source: as for `Decoder`.
         stream: number of the audio stream, from 0; None for the best.
         sample_rate: samples per second to resample to; None for the file's own.
-        channels: channels to mix to; None for the file's own. As many as the file has are left as they are, but for
-            layouts with three numbers, such as 5.1.2.
+        channels: channels to mix to; None for the file's own. As many as the file has are left as they are.
         dtype: type of the samples.
         start: the time of the first sample, in seconds as `Decoder`'s `start`: what is before is dropped, and where the
             sound begins later, silence comes first. Exact to the sample where the file's times are: Matroska and FLV
@@ -109,7 +108,7 @@ class AudioDecoder(DecoderBase):
         seek, trim = seek_arguments(start, self._source, self._media)
         self._block_samples = _count("block_samples", block_samples)
         filters = self._filters(start, duration, trim)
-        layout = _unusual_layout(self._audio) if self.channels == self._audio.channels else None
+        layout = unusual_layout(self._audio) if self.channels == self._audio.channels else None
         if layout is not None:
             filters.append(f"aformat=channel_layouts={layout}")
         arguments = [
@@ -239,13 +238,6 @@ class AudioDecoder(DecoderBase):
         view = memoryview(block)
         samples = view.nbytes // self._sample_bytes  # an incomplete last one is left out
         return np.frombuffer(view, self._dtype, samples * self.channels).reshape(samples, self.channels)
-
-
-def _unusual_layout(audio: AudioInfo) -> str | None:
-    """The layout of the channels, if FFmpeg would take another for their number alone, and mix to that."""
-    layout = audio.channel_layout
-    # FFmpeg 5.1 does not know names such as 5.1.2.
-    return None if layout in USUAL_LAYOUTS or layout.count(".") > 1 else layout
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:

@@ -42,8 +42,8 @@ _PLAIN = (
 # Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
 _SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
 _NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
-#: FFmpeg's layouts of 1 to 8 channels where none is named, as in NUT.
-USUAL_LAYOUTS = (None, "mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
+# FFmpeg's layouts of 1 to 8 channels where none is named, as in NUT.
+_USUAL_LAYOUTS = (None, "mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
 # What decoders output, and the samples that hold it. Planar formats end with a p.
 _DECODED = {"u8": "s16le", "s16": "s16le", "s32": "s32le", "dbl": "f64le"}
 # Chosen: more than any sound, and what FFmpeg's numbers hold.
@@ -261,7 +261,6 @@ def _planned(
         raise DecoderError(f"{media.path} has no sound")
     reading = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
-    layout = None if stream.channel_layout in USUAL_LAYOUTS else stream.channel_layout
     why_short = partial(early_end_of_sound, source, media, stream)
     sound = Sound(
         made_from,
@@ -272,7 +271,7 @@ def _planned(
         has_prelude,
         stream.sample_rate,
         stream.channels,
-        layout,
+        unusual_layout(stream),
         why_short,
         *_zero(program, reading, media, stream),
     )
@@ -397,6 +396,19 @@ def input_arguments(made: AudioInput, source: str) -> tuple[str, ...]:
     """FFmpeg's arguments that read samples as they are."""
     container = SAMPLES[made.dtype]
     return ("-f", container, "-ar", str(made.sample_rate), "-ac", str(made.channels), "-i", source)
+
+
+def unusual_layout(audio: AudioInfo) -> str | None:
+    """The layout of the channels, if FFmpeg would take another for their number alone, and mix to that."""
+    layout = audio.channel_layout
+    if layout in _USUAL_LAYOUTS:
+        return None
+    if layout.count(".") < 2:
+        return layout
+    # FFmpeg 5.1 has the channels of 5.1.2, but not the name.
+    from av.audio.layout import AudioLayout
+
+    return "+".join(channel.name for channel in AudioLayout(layout).channels)
 
 
 def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> list[str]:
