@@ -299,7 +299,10 @@ def reports(lines: Iterable[str]) -> Counter[str]:
         (("libx264", "-g", "25"), "h264"),
     ],
 )
-def test_a_file_that_begins_inside_a_group_warns(tmp_path: Path, codec: tuple[str, ...], ending: str) -> None:
+def test_a_file_that_begins_inside_a_group_warns(
+    tmp_path: Path, codec: tuple[str, ...], ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AV_LOG_FORCE_COLOR", "1")  # which is about terminals
     whole, cut = tmp_path / f"whole.{ending}", tmp_path / f"cut.{ending}"
     # By more threads, x264 does not write the same file each time: FFmpeg does not see some of the damage below.
     codec = (*codec, "-threads", "1")

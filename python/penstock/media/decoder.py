@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import weakref
 from bisect import bisect_left
 from collections import Counter
@@ -17,8 +18,7 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.frames import VideoFrame, frame_of
 from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
 from penstock.ffmpeg.program.find import find_decoding_ffmpeg
-from penstock.ffmpeg.program.messages import WITH_DAMAGE, StderrLog
-from penstock.ffmpeg.program.runner import run
+from penstock.ffmpeg.program.process import FFmpegProcess
 from penstock.media import ending
 from penstock.media.audio import AudioDecoder, AudioOptions
 from penstock.media.decode_plan import DecodeOptions, plan_decode, unmapped_hdr
@@ -473,8 +473,15 @@ class Decoder(DecoderBase):
         if start is None and not is_inside:
             return None
         arguments = self._plan.beginning_arguments(self._source, self._media, before_start=not is_inside)
-        child = run((self._program, "-v", WITH_DAMAGE, *arguments), self._tuning.stall_timeout, check=False)
-        if damage - StderrLog(child.stderr.encode().splitlines()).reports:
+        beginning = FFmpegProcess(
+            self._program, arguments, is_strict=False, stdout=subprocess.DEVNULL, error=DecoderError
+        )
+        try:
+            beginning.start()
+            beginning.wait(self._tuning.stall_timeout)
+        finally:
+            beginning.end()
+        if damage - beginning.log.reports:
             return None
         if start is None or is_inside:
             return "the file begins inside a group of pictures: its first frames are missing, or may be wrong"

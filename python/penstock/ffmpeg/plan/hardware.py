@@ -63,7 +63,7 @@ def why_not(program: str, *arguments: str) -> str | None:
         )
     except ProgramError as error:
         return str(error)
-    log = StderrLog(trial.stderr.encode().splitlines(), with_warnings=True)
+    log = StderrLog(trial.stderr.encode().splitlines())
     if trial.returncode != 0:
         # Of an option's value, the next line says more.
         errors = (_COMPONENTS.sub("", line, count=1) for line in log.errors if "[Eval]" not in line)

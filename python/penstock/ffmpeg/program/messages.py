@@ -24,11 +24,9 @@ _COMPONENT = r"\[([^\[\]]+) @ 0x[0-9a-f]+\] ?"
 # AV_LOG_FORCE_COLOR colours what goes into pipes, too.
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # With "-loglevel level+…", the level follows the components.
-_LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning|info)\] ")
-# What a decoder that repairs a damaged frame says as information. FFmpeg 5.1 marks the frame too late, now and then.
-_CONCEALED = re.compile(r"concealing \d+ DC, \d+ AC, \d+ MV errors")
-#: FFmpeg's ``-loglevel`` for a `StderrLog`. "repeat" has it write a line again instead of how often it was repeated.
-WITH_WARNINGS, WITH_DAMAGE = "repeat+level+warning", "repeat+level+info"
+_LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
+# What a decoder that paints over a part of a frame says as information. FFmpeg 5.1 may mark the frame too late.
+_CONCEALED = re.compile(rf"{_COMPONENT}concealing \d+ DC, \d+ AC, \d+ MV errors")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
 _REPEATED = re.compile(r"\s*Last message repeated (\d+) times")
 # The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg 5.1 and 7.1 go on, and 9.0 aborts.
@@ -51,8 +49,10 @@ _NOISE = re.compile(
 )
 # Lines with the level of an error, in FFmpeg 5.1 to 9, that cost no frame.
 _HARMLESS = re.compile(
+    # Of FFREPORT, if /dev/fd cannot be used.
+    r"^Failed to open report"
     # Two frames with the same time, for an output without times.
-    r"^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
+    r"|^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
     # Zeros after the end of a GIF (FFmpeg 5.1). `ending` looks in the file for a missing end.
     r"|^\[gif @ .*invalid block label"
     # H.264 that was joined, or recorded from the middle. Every frame is decoded (h264_direct.c, h264_refs.c).
@@ -67,16 +67,14 @@ _HARMLESS = re.compile(
 class StderrLog:
     """The lines that a running FFmpeg writes to standard error, sorted by level.
 
-    Of information, only damage is kept. Without levels (``-loglevel error``), every line counts as an error.
+    Without levels (``-loglevel error``), every line counts as an error.
     """
 
-    def __init__(self, lines: Iterable[bytes] = (), *, with_warnings: bool = False) -> None:
+    def __init__(self, lines: Iterable[bytes] = ()) -> None:
         #: How often each line came that is no warning, whichever of FFmpeg's threads it was.
         self.reports: Counter[str] = Counter()
         self._lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._last = ""
-        self._with_warnings = with_warnings
-        self._is_passed_over = False
         # Dictionaries as ordered sets.
         self._warnings: dict[str, None] = {}
         self._errors: dict[str, None] = {}
@@ -91,21 +89,22 @@ class StderrLog:
         if found := FAILED_OUTPUT.search(line):
             self.failed_outputs[int(found[1])] = found[2] or ""
         level = _LEVEL.match(line)
-        if level is None:  # more of a message, a library's own line, or FFmpeg prints no levels
-            if not self._is_passed_over:
-                self._add(line)
+        if level is None:  # a library's own line, or FFmpeg prints no levels
+            self._add(line)
             return
-        is_warning = level[3] == "warning"
-        is_information = level[3] == "info" and _CONCEALED.match(line, level.end()) is None
-        self._is_passed_over = is_information or (is_warning and not self._with_warnings)
-        if self._is_passed_over:
-            return
-        line = level[1] + line[level.end() :]
+        line, is_warning = level[1] + line[level.end() :], level[3] == "warning"
         if not is_warning:
             self._add(line)
         first = self._warnings if is_warning else self._errors
         if len(first) < _WARNING_LINES and not _NOISE.search(line):
             first[_ADDRESS.sub("", line)] = None
+
+    def take_report(self, data: bytes) -> None:
+        """Counts one line of FFmpeg's report (FFREPORT) if a decoder has concealed a part of a frame."""
+        line = data.decode(errors="replace").rstrip()
+        if _CONCEALED.match(line):
+            self._lines.append(line)
+            self._count(line)
 
     def _add(self, line: str) -> None:
         self._lines.append(line)
@@ -114,10 +113,15 @@ class StderrLog:
             return
         if not line.strip():
             return
-        self._last = _ADDRESS.sub(" @ 0x0", _COLOUR.sub("", line))
-        if self._last not in self.reports and len(self.reports) >= _REPORTS:
-            self._last = "further messages"
-        self.reports[self._last] += 1
+        self._last = self._count(line)
+
+    def _count(self, line: str) -> str:
+        """Counts a line. Returns what it is counted as."""
+        counted = _ADDRESS.sub(" @ 0x0", _COLOUR.sub("", line))
+        if counted not in self.reports and len(self.reports) >= _REPORTS:
+            counted = "further messages"
+        self.reports[counted] += 1
+        return counted
 
     @property
     def text(self) -> str:

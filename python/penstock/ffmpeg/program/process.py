@@ -14,11 +14,13 @@ from pathlib import Path
 from penstock._native import ThreadPolicy
 from penstock.errors import FFmpegError
 from penstock.ffmpeg.program.child import Child, Flag, Lines, NotStartedError
-from penstock.ffmpeg.program.messages import WITH_DAMAGE, WITH_WARNINGS, StderrLog
+from penstock.ffmpeg.program.messages import StderrLog
 
 # Guessed: longer lines are cut, so that what is kept stays bounded.
 _LINE_BYTES = 4096
 WATCH_INTERVAL_S = 0.1
+# AV_LOG_INFO in libavutil.
+_INFORMATION = 32
 
 
 class FFmpegProcess(Child):
@@ -35,7 +37,7 @@ class FFmpegProcess(Child):
             standard input, from which it would take commands.
         is_strict: whether it exits at an error after which it would go on.
         stdout: its standard output: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None to inherit ours.
-        with_warnings: whether `log` has warnings, too.
+        with_warnings: whether FFmpeg prints warnings, too. Otherwise it reads, and reports what it has concealed.
         error: the class to raise if it cannot be started.
 
     Attributes:
@@ -69,14 +71,15 @@ class FFmpegProcess(Child):
         self._is_fed = is_fed
         self._is_strict = is_strict
         self._stdout_of_child = stdout
-        # Of information, the log takes damage alone: an encoder's has none.
-        self._loglevel = WITH_WARNINGS if with_warnings else WITH_DAMAGE
+        # "repeat" has FFmpeg write a line again instead of how often it was repeated.
+        self._loglevel = "repeat+level+warning" if with_warnings else "error"
+        self._with_warnings = with_warnings
         self._error = error
         self.frames = 0
         self.output_bytes: int | None = None
         self.is_complete = False
         self._is_done = Flag()
-        self.log = StderrLog(with_warnings=with_warnings)
+        self.log = StderrLog()
 
     def start(self) -> None:
         """Starts FFmpeg. Call it in a ``try`` that calls `end`, as for `Child.start`."""
@@ -92,6 +95,11 @@ class FFmpegProcess(Child):
             stdin: int | FileIO = subprocess.DEVNULL
             stdout: int | FileIO | None = self._stdout_of_child
             pass_fds = [progress.fileno()]
+            environment = _environment()
+            if not self._with_warnings and "FFREPORT" not in environment:
+                report = of_child.enter_context(self.captured_pipe(Lines(self.log.take_report, _LINE_BYTES)))
+                pass_fds.append(report.fileno())
+                environment["FFREPORT"] = f"file=/dev/fd/{report.fileno()}:level={_INFORMATION}"
             if self._is_fed:
                 self.stdin, stdin = self.pipe_to()
                 of_child.enter_context(stdin)
@@ -117,7 +125,7 @@ class FFmpegProcess(Child):
                 stdout=stdout,
                 stderr=stderr,
                 pass_fds=pass_fds,
-                env=_environment(),
+                env=environment,
                 policy=self._policy,
             )
 
