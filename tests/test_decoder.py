@@ -433,6 +433,7 @@ X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-bf", "2", "-g", "50")
     [
         *(("avi", X264), ("flv", X264), ("h264", X264), ("mp4", X264), ("ts", X264)),
         *(("avi", ("-c:v", "mpeg4")), ("mxf", ("-c:v", "mpeg2video")), ("ogv", ("-c:v", "libtheora"))),
+        ("mov", ("-c:v", "smc", "-pix_fmt", "pal8")),
         *(("y4m", ()), ("gif", ()), ("ivf", ("-c:v", "libvpx", "-deadline", "realtime"))),
     ],
     ids=lambda one: one if isinstance(one, str) else one[1] if one else "raw",

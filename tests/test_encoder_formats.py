@@ -76,11 +76,22 @@ def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
         ("video.mov", "auto-av1"),
         ("video.mov", "libvpx-vp9"),
         ("video.ts", "ffv1"),
+        ("video.mp4", "prores"),
+        ("video.mp4", "libvpx"),
+        ("video.mp4", "rawvideo"),
         ("video.m2ts", "libvpx-vp9"),
     ):
         with pytest.raises(
             ValueError, match=r"no place for [\w-]+ video: give codec='libx264' \(or .*libx265.*mpeg4"
         ):
+            Encoder(tmp_path / name, size=SIZE, fps=20, codec=codec)
+    for name, codec, held in (
+        ("video.m4v", "libsvtav1", "libx264"),
+        ("video.flv", "ffv1", "libx264"),
+        ("video.3gp", "mpeg2video", "libx264"),
+        ("video.ogv", "libx264", "libtheora"),
+    ):
+        with pytest.raises(ValueError, match=rf"no place for {codec} video: give codec='{held}'"):
             Encoder(tmp_path / name, size=SIZE, fps=20, codec=codec)
     assert not list(tmp_path.iterdir())
     for name, codec in (("video.ts", "libx246"), ("video.gif", "giff")):
@@ -89,6 +100,8 @@ def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
     for name in ("video.webm", "video.avif", "video.obu"):
         Encoder(tmp_path / name, size=SIZE, fps=20, codec="libaom-av1").abort()
     written(tmp_path / "video.ts", codec="mpeg2video")
+    written(tmp_path / "video.ogv")
+    assert probe(tmp_path / "video.ogv").video[0].codec == "theora"
     written(tmp_path / "video.webm", codec="libvpx")
     assert probe(tmp_path / "video.webm").video[0].codec == "vp8"
 

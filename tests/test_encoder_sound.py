@@ -658,6 +658,19 @@ def test_wrong_fields_of_a_sound(wrong: dict[str, Any], error: type[Exception]) 
         AudioInput(**{"sample_rate": 8000, "channels": 1} | wrong)
 
 
+@pytest.mark.parametrize("codec", ["aac", "pcm_s16le"])
+def test_a_sound_that_begins_later_does_so_in_avi(tmp_path: Path, codec: str) -> None:
+    """AVI has no times: it is silence that keeps them apart."""
+    picture = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=2")
+    ffmpeg(*picture, "-itsoffset", "0.7", "-f", "lavfi", "-i", "sine=d=1", "-c:a", codec, tmp_path / "late.mov")
+    make(tmp_path / "a.avi", audio=tmp_path / "late.mov", frames=FPS)
+    with AudioDecoder(tmp_path / "a.avi") as audio:
+        loud = np.abs(audio.read_all()[:, 0]) > 0.05
+    assert np.argmax(loud) / audio.sample_rate == pytest.approx(0.7, abs=0.05)
+    with pytest.raises(ValueError, match=r"begins 0\.[67]"):
+        make(tmp_path / "b.avi", audio=AudioFile(tmp_path / "late.mov", codec="copy"), frames=FPS)
+
+
 @pytest.mark.parametrize("layout", ["3.0", "quad", "5.1(side)", "7.1(wide)"])
 def test_channels_stay_at_their_places(tmp_path: Path, layout: str) -> None:
     make_it = (

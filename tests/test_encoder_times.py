@@ -289,6 +289,22 @@ def test_times_that_the_container_does_not_hold_are_an_error_at_the_call(tmp_pat
     assert encoder.report.frames_encoded == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "longest_s"), [("a.flv", 840), ("a.gif", 655.35), ("a.webp", 16777.215), ("a.apng", 65535)]
+)
+def test_a_pause_that_the_container_does_not_hold_is_an_error(tmp_path, name, longest_s):
+    times_s = [0, 0.04, 0.08, 0.08 + longest_s, 0.12 + longest_s]
+    with penstock.Encoder(tmp_path / name, size=SIZE, fps=None) as encoder:
+        for index, time_s in enumerate(times_s):
+            encoder.write(picture(index), pts=time_s)
+        with pytest.raises(ValueError, match="it holds steps"):
+            encoder.write(picture(9), pts=times_s[-1] + longest_s + 0.05)
+    if name == "a.flv":
+        with penstock.Decoder(tmp_path / name) as decoder:
+            found_s = [frame.time_s for frame in decoder]
+        assert np.diff(found_s) == pytest.approx(np.diff(times_s), abs=0.0015)
+
+
 def test_times_of_numpy(tmp_path):
     times_s = [np.float32(0.5), np.float64(0.75), np.int64(1), Fraction(5, 4)]
     with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:

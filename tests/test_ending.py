@@ -270,6 +270,7 @@ def test_what_costs_no_frame_is_no_complaint() -> None:
         "[mov,mp4,m4a,3gp,3g2,mj2 @ 0x5618] Referenced QT chapter track not found",
         "[aac @ 0x5618] channel element 2.0 is not allocated",
         "\x1b[48;5;0m\x1b[38;5;155m[mp3float @ 0x5618] \x1b[0mHeader missing",
+        "[h261 @ 0x5618] warning: first frame is no keyframe",
         "",
     ]
     assert damage_reports(reports(ordinary), {"aac", "mp3"}) == {}

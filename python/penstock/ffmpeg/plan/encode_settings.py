@@ -52,9 +52,11 @@ _QUICKTIME_ENDINGS = (".3g2", ".3gp", ".f4v", ".ismv", ".m4v", ".mov", ".mp4")
 # Units of time from a frame to the next, in MP4 and QuickTime. Theirs have 31 bits, and FFmpeg 5.1 believes no more
 # than 28 between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
 _MOST_STEPS = 2**28 - 1
-# A delay in GIF has 16 bits.
 _GIF_UNIT_S = Fraction(1, 100)
-_LONGEST_DELAY_S = 0xFFFF * _GIF_UNIT_S
+# The longest time from a frame to the next that other containers hold, in seconds. A delay has 16 bits in GIF and APNG,
+# and 24 of milliseconds in WebP. Between the decoding of a frame in FLV and its display, FFmpeg believes 15 minutes
+# (libavformat/flvdec.c), of which one is for the frames around.
+_LONGEST_STEPS_S = {"apng": 0xFFFF, "flv": 840, "gif": 0xFFFF * _GIF_UNIT_S, "webp": Fraction(0xFFFFFF, 1000)}
 # FFmpeg's reader of NUT believes no higher rate (seen in 5.1 to 9).
 _MOST_FPS_WITH_SOUND = 1000
 # The unit of times in Matroska, WebM and FLV is 1 ms.
@@ -334,8 +336,9 @@ class EncodeSettings:
     @property
     def longest_step_s(self) -> Fraction | None:
         """The longest time from a frame to the next that the container holds, in seconds; None for any."""
-        if endpoints.is_container(self.target, self.container_format, ("gif",), (".gif",)):
-            return _LONGEST_DELAY_S
+        for container, longest_s in _LONGEST_STEPS_S.items():
+            if endpoints.is_container(self.target, self.container_format, (container,), (f".{container}",)):
+                return Fraction(longest_s)
         return None if self.time_unit_s == TICK_S else Fraction(int(_MOST_STEPS * self.time_unit_s))
 
     @property

@@ -65,24 +65,38 @@ _VIDEO_ENCODERS = {
     ".apng": "apng",
     ".avif": "libsvtav1",
     ".gif": "gif",
+    **dict.fromkeys((".ogg", ".ogv"), "libtheora"),
     ".webm": "libvpx-vp9",
 }
 _ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
-# Encoders of what these containers hold. FFmpeg 5.1 hangs with SVT-AV1 in QuickTime, and nothing reads other video in
-# MPEG-TS, which has no name for it. libav does not tell: by its tables, Matroska holds no PNG, and MPEG-TS no H.264.
+_H264 = r"libx264(rgb)?|libopenh264|h264_\w+"
+_MPEG4 = r"mpeg4(_\w+)?|libxvid"
+# Encoders of what these containers hold (tried with FFmpeg 5.1 and 9). Of others, FFmpeg fails some frames later, and 5.1
+# hangs with SVT-AV1. Nothing reads other video in MPEG-TS, which has no name for it. libav does not tell: by its
+# tables, Matroska holds no PNG, and MPEG-TS no H.264.
 _HELD = {
+    **dict.fromkeys((".3g2", ".3gp"), rf"copy|{_H264}|{_MPEG4}|h263"),
+    ".f4v": rf"copy|{_H264}",
+    ".flv": rf"copy|{_H264}|{_MPEG4}|flv|flashsv2?|h263",
+    ".m4v": rf"copy|{_H264}|{_MPEG4}",
     ".mov": r"(?![\w-]*(av1|vp[89x])).*",
+    ".mp4": rf"copy|{_H264}|{_MPEG4}|libx265|lib(kvazaar|openjpeg|vvenc|oapv|xeve|uavs3e|svt_hevc)|mpeg[12]\w*|vc2"
+    r"|dirac|jpeg2000|png|mjpeg\w*|hevc_\w+|vvc\w*|[\w-]*(av1|vp9)\w*",
     **dict.fromkeys(
         (".m2t", ".m2ts", ".mpegts", ".mts", ".ts"),  # Dirac is read in .ts only
         r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)|vc2|dirac"
         r"|(mpeg[124]|h264|hevc|vvc)\w*",
     ),
 }
+# The same, but not of FFmpeg 5.1.
+_HELD_LATER = {".flv": r"libx265|libkvazaar|libvvenc|hevc_\w+|[\w-]*(av1|vp9)\w*", ".mp4": r"ffv1\w*"}
+_LATER = (6, 1)
 # Other encoders for the same names.
 _RELATED = {
     "h263": "h263p",
     "jpeg2000": "libopenjpeg",
     "libsvtav1": r"[\w-]*av1\w*",
+    "libtheora": r"libvpx|vp8_\w+",
     "libvpx-vp9": r"libvpx|[\w-]*(vp[89]|av1)\w*",
     "libwebp": "libwebp_anim",
     "libx264": r"\w*264\w*",
@@ -237,6 +251,8 @@ def encoder_for(
 def _check_held(codec: str, program: str, kind: str, means: str) -> None:
     """Checks that files of a kind, whose name means the encoder `means`, have a place for what `codec` makes."""
     held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
+    if kind in _HELD_LATER and (capabilities.version_numbers(program) or _LATER) >= _LATER:
+        held += f"|{_HELD_LATER[kind]}"
     if re.fullmatch(held, codec):
         return
     capabilities.check_codec(program, codec)  # a typing error
@@ -260,7 +276,7 @@ def with_loop(options: Mapping[str, object], target: str, container_format: str 
 def holds_sound(target: str, container_format: str | None) -> bool:
     """Whether an output has a place for sound, as containers have and pictures have not."""
     kind = _kind_of(target, container_format)
-    return kind == ".webm" or kind not in (*_ENCODERS, ".image2pipe", ".rawvideo")
+    return kind in (".ogg", ".ogv", ".webm") or kind not in (*_ENCODERS, ".image2pipe", ".rawvideo")
 
 
 def _kind_of(target: str, container_format: str | None) -> str:

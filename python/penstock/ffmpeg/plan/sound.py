@@ -42,6 +42,8 @@ _PLAIN = (
 # Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
 _SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
 _NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
+#: Containers round times to 1 ms or worse; what is less than this apart, in seconds, follows each other.
+LEAST_PAUSE_S = Fraction(1, 20)
 # FFmpeg's layouts of 1 to 8 channels where none is named, as in NUT.
 _USUAL_LAYOUTS = (None, "mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
 # What decoders output, and the samples that hold it. Planar formats end with a p.
@@ -284,8 +286,18 @@ def _planned(
         # Newer FFmpeg writes them there (ISO/IEC 23003-5), where few players play them.
         and not (are_samples and endpoints.is_container(target, container_format, ("mp4",), (".mp4",)))
     )
+    is_avi = endpoints.is_container(target, container_format, ("avi",), (".avi",))
+    # It holds no times, so that only silence, which is encoded, can come before a sound.
+    late_s = (stream.start_s or 0.0) - media.zero_s if is_avi else 0.0
+    if late_s > LEAST_PAUSE_S:
+        if made_from.codec == _COPY:
+            raise ValueError(
+                f"the sound of {media.path} begins {late_s:.3f} s after the picture, which AVI cannot tell: give another "
+                "codec than 'copy', or none"
+            )
+        may_copy = False
     if may_copy and _takes_copy(program, sound, stream.codec, target, container_format):
-        counts = endpoints.is_container(target, container_format, ("avi",), (".avi",)) or (
+        counts = is_avi or (
             are_samples and endpoints.is_container(target, container_format, ("mov",), (".mov",))
         )
         return replace(sound, holds_pauses=not counts)

@@ -252,17 +252,18 @@ def version(program: str) -> str:
 
 def crops_by_container(program: str) -> bool:
     """Whether `program` crops pictures as their container says; False for a build without a version."""
-    return _numbers(program) >= _CROPPING
+    return version_numbers(program) >= _CROPPING
 
 
-def _numbers(program: str) -> tuple[int, ...]:
+def version_numbers(program: str) -> tuple[int, ...]:
+    """The first two numbers of the version; none for a build without a version."""
     found = re.match(r"n?(\d+)\.(\d+)", version(program))
     return (int(found[1]), int(found[2])) if found else ()
 
 
 def too_old(program: str) -> str | None:
     """What to do about a `program` older than `OLDEST`; None if it is not, or is a build without a version."""
-    found = _numbers(program)
+    found = version_numbers(program)
     if not found or found >= OLDEST:
         return None
     is_version, oldest = version(program).removeprefix("n"), ".".join(map(str, OLDEST))

@@ -53,6 +53,8 @@ _HARMLESS = re.compile(
     r"^Failed to open report"
     # Two frames with the same time, for an output without times.
     r"|^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
+    # H.261 has no keyframes (5.1).
+    r"|^\[h261 @ .*warning: first frame is no keyframe"
     # Zeros after the end of a GIF (FFmpeg 5.1). `ending` looks in the file for a missing end.
     r"|^\[gif @ .*invalid block label"
     # H.264 that was joined, or recorded from the middle. Every frame is decoded (h264_direct.c, h264_refs.c).

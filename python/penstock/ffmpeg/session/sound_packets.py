@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from penstock.errors import EncoderError, StalledError
 from penstock.ffmpeg.plan.endpoints import without_protocol
-from penstock.ffmpeg.plan.sound import AudioFile, Sound
+from penstock.ffmpeg.plan.sound import LEAST_PAUSE_S, AudioFile, Sound
 from penstock.ffmpeg.program.messages import damage_reports, framecrc_unit_s, summarize
 from penstock.ffmpeg.program.process import FFmpegProcess
 
@@ -27,9 +27,7 @@ _AHEAD_PACKETS = 256
 _SILENCE_S = Fraction(1, 4)
 # Guessed: how often a wait for a packet looks again. Only the start of FFmpeg, and a slow network, make it wait.
 _LOOK_INTERVAL_S = 0.005
-# Containers round times to 1 ms or worse; what is less than this apart follows each other. Where more is missing,
-# there is silence, so that the rest stays in step with the picture.
-_LEAST_PAUSE_S = Fraction(1, 20)
+# Where more than a least pause is missing, there is silence, so that the rest stays in step with the picture.
 _GAPLESS = "aresample=async=1:min_hard_comp=0.05:first_pts=0"
 
 
@@ -198,7 +196,7 @@ class SoundPackets:
                 for packet in splitter.packets():
                     if (last := self._last) is not None and last.samples:
                         pause_s = packet.time_s - last.end_s
-                        self._pauses_s += pause_s if pause_s > _LEAST_PAUSE_S else 0
+                        self._pauses_s += pause_s if pause_s > LEAST_PAUSE_S else 0
                     self._last = packet
                     self._packets.append(packet)
                 while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
