@@ -662,7 +662,9 @@ def test_wrong_fields_of_a_sound(wrong: dict[str, Any], error: type[Exception]) 
 def test_a_sound_that_begins_later_does_so_in_avi(tmp_path: Path, codec: str) -> None:
     """AVI has no times: it is silence that keeps them apart."""
     picture = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=2")
-    ffmpeg(*picture, "-itsoffset", "0.7", "-f", "lavfi", "-i", "sine=d=1", "-c:a", codec, tmp_path / "late.mov")
+    ffmpeg(
+        *picture, "-itsoffset", "0.7", "-f", "lavfi", "-i", "sine=d=1", "-c:a", codec, tmp_path / "late.mov"
+    )
     make(tmp_path / "a.avi", audio=tmp_path / "late.mov", frames=FPS)
     with AudioDecoder(tmp_path / "a.avi") as audio:
         loud = np.abs(audio.read_all()[:, 0]) > 0.05

@@ -71,8 +71,8 @@ _VIDEO_ENCODERS = {
 _ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
 _H264 = r"libx264(rgb)?|libopenh264|h264_\w+"
 _MPEG4 = r"mpeg4(_\w+)?|libxvid"
-# Encoders of what these containers hold (tried with FFmpeg 5.1 and 9). Of others, FFmpeg fails some frames later, and 5.1
-# hangs with SVT-AV1. Nothing reads other video in MPEG-TS, which has no name for it. libav does not tell: by its
+# Encoders of what these containers hold (tried with FFmpeg 5.1 and 9). Of others, FFmpeg fails some frames later, and
+# 5.1 hangs with SVT-AV1. Nothing reads other video in MPEG-TS, which has no name for it. libav does not tell: by its
 # tables, Matroska holds no PNG, and MPEG-TS no H.264.
 _HELD = {
     **dict.fromkeys((".3g2", ".3gp"), rf"copy|{_H264}|{_MPEG4}|h263"),

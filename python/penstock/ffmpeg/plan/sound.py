@@ -292,8 +292,8 @@ def _planned(
     if late_s > LEAST_PAUSE_S:
         if made_from.codec == _COPY:
             raise ValueError(
-                f"the sound of {media.path} begins {late_s:.3f} s after the picture, which AVI cannot tell: give another "
-                "codec than 'copy', or none"
+                f"the sound of {media.path} begins {late_s:.3f} s after the picture, which AVI cannot tell: give "
+                "another codec than 'copy', or none"
             )
         may_copy = False
     if may_copy and _takes_copy(program, sound, stream.codec, target, container_format):
