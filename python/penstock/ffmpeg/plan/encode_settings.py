@@ -56,7 +56,12 @@ _GIF_UNIT_S = Fraction(1, 100)
 # The longest time from a frame to the next that other containers hold, in seconds. A delay has 16 bits in GIF and APNG,
 # and 24 of milliseconds in WebP. Between the decoding of a frame in FLV and its display, FFmpeg believes 15 minutes
 # (libavformat/flvdec.c), of which one is for the frames around.
-_LONGEST_STEPS_S = {"apng": 0xFFFF, "flv": 840, "gif": 0xFFFF * _GIF_UNIT_S, "webp": Fraction(0xFFFFFF, 1000)}
+_LONGEST_STEPS_S = {
+    "apng": Fraction(0xFFFF),
+    "flv": Fraction(840),
+    "gif": 0xFFFF * _GIF_UNIT_S,
+    "webp": Fraction(0xFFFFFF, 1000),
+}
 # FFmpeg's reader of NUT believes no higher rate (seen in 5.1 to 9).
 _MOST_FPS_WITH_SOUND = 1000
 # The unit of times in Matroska, WebM and FLV is 1 ms.
@@ -338,7 +343,7 @@ class EncodeSettings:
         """The longest time from a frame to the next that the container holds, in seconds; None for any."""
         for container, longest_s in _LONGEST_STEPS_S.items():
             if endpoints.is_container(self.target, self.container_format, (container,), (f".{container}",)):
-                return Fraction(longest_s)
+                return longest_s
         return None if self.time_unit_s == TICK_S else Fraction(int(_MOST_STEPS * self.time_unit_s))
 
     @property
