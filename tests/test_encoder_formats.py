@@ -12,6 +12,7 @@ from support.cases import eventually, needs
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.ffmpeg import Tuning
+from penstock.ffmpeg.program import capabilities
 from penstock.media import probe
 from penstock.rendering import plan
 
@@ -88,6 +89,7 @@ def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
     for name, codec, held in (
         ("video.m4v", "libsvtav1", "libx264"),
         ("video.flv", "ffv1", "libx264"),
+        ("video.flv", "mpeg4", "libx264"),
         ("video.3gp", "mpeg2video", "libx264"),
         ("video.ogv", "libx264", "libtheora"),
     ):
@@ -100,10 +102,50 @@ def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
     for name in ("video.webm", "video.avif", "video.obu"):
         Encoder(tmp_path / name, size=SIZE, fps=20, codec="libaom-av1").abort()
     written(tmp_path / "video.ts", codec="mpeg2video")
-    written(tmp_path / "video.ogv")
-    assert probe(tmp_path / "video.ogv").video[0].codec == "theora"
     written(tmp_path / "video.webm", codec="libvpx")
     assert probe(tmp_path / "video.webm").video[0].codec == "vp8"
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "found"),
+    [
+        ("a.mp4", "mpeg2video", "mpeg2video"),
+        ("a.mp4", "png", "png"),
+        ("a.mp4", "libaom-av1", "av1"),
+        ("a.m4v", "mpeg4", "mpeg4"),
+        ("a.flv", "flv", "flv1"),
+        ("a.flv", "libx265", "hevc"),
+        ("a.mp4", "ffv1", "ffv1"),
+        ("a.ogv", "auto", "theora"),
+        ("a.ogv", "libvpx", "vp8"),
+    ],
+)
+def test_what_a_container_holds_is_not_refused(
+    tmp_path: Path, ffmpeg: str, name: str, codec: str, found: str
+) -> None:
+    if found in ("hevc", "ffv1") and capabilities.version_numbers(ffmpeg) < (6, 1):
+        with pytest.raises(ValueError, match="has no place for"):
+            written(tmp_path / name, ffmpeg, codec=codec)
+        return
+    written(tmp_path / name, ffmpeg, codec=codec)
+    assert probe(tmp_path / name).video[0].codec == found
+
+
+def test_theora_is_no_mosaic(tmp_path: Path) -> None:
+    blocks = np.random.default_rng(1).integers(0, 256, (6, 30, 40, 1), np.uint8)
+    frames = np.kron(blocks, np.ones((1, 8, 8, 3), np.uint8))
+    with Encoder(tmp_path / "a.ogv", fps=25) as encoder:
+        for picture in frames:
+            encoder.write(picture)
+    with Decoder(tmp_path / "a.ogv", pixel_format="rgb24") as decoder:
+        found = np.array(decoder[:])
+    assert np.abs(found.astype(int) - frames).mean() < 6
+    with pytest.raises(ValueError, match=r"libtheora has no crf: use .*q:v"):
+        Encoder(tmp_path / "a.ogv", fps=25, crf=20)
+    with Encoder(tmp_path / "b.ogv", fps=25, options={"b:v": "20k"}) as encoder:
+        for picture in frames:
+            encoder.write(picture)
+    assert (tmp_path / "b.ogv").stat().st_size < (tmp_path / "a.ogv").stat().st_size
 
 
 @pytest.mark.parametrize("name", ["a.gif", "a.apng", "a.webp"])

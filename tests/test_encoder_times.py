@@ -67,7 +67,7 @@ def test_fragments_that_begin_late_are_told(tmp_path, flags, begins_s):
 )
 def test_encoders_that_take_the_unit_of_times_for_a_rate_want_a_quality(tmp_path, codec):
     with pytest.raises(ValueError, match=rf"{codec} spends its bits by the frame rate.*'q:v': 5"):
-        penstock.Encoder(tmp_path / "a.mkv", size=(128, 96), fps=None, codec=codec)
+        penstock.Encoder(tmp_path / "a.mkv", size=(128, 96), fps=None, codec=codec, options={"b:v": "200k"})
     noise = np.random.default_rng(1).integers(0, 256, (24, 96, 128, 3), np.uint8)
     sizes = []
     for fps in (25, None):
@@ -289,9 +289,7 @@ def test_times_that_the_container_does_not_hold_are_an_error_at_the_call(tmp_pat
     assert encoder.report.frames_encoded == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "longest_s"), [("a.flv", 840), ("a.gif", 655.35), ("a.webp", 16777.215), ("a.apng", 65535)]
-)
+@pytest.mark.parametrize(("name", "longest_s"), [("a.gif", 655.35), ("a.webp", 16777.215), ("a.apng", 65535)])
 def test_a_pause_that_the_container_does_not_hold_is_an_error(tmp_path, name, longest_s):
     times_s = [0, 0.04, 0.08, 0.08 + longest_s, 0.12 + longest_s]
     with penstock.Encoder(tmp_path / name, size=SIZE, fps=None) as encoder:
@@ -299,10 +297,25 @@ def test_a_pause_that_the_container_does_not_hold_is_an_error(tmp_path, name, lo
             encoder.write(picture(index), pts=time_s)
         with pytest.raises(ValueError, match="it holds steps"):
             encoder.write(picture(9), pts=times_s[-1] + longest_s + 0.05)
-    if name == "a.flv":
-        with penstock.Decoder(tmp_path / name) as decoder:
-            found_s = [frame.time_s for frame in decoder]
-        assert np.diff(found_s) == pytest.approx(np.diff(times_s), abs=0.0015)
+    if name != "a.gif":  # of which Pillow reads a last delay that FFmpeg has made up
+        image = pytest.importorskip("PIL.Image")
+        with image.open(tmp_path / name) as opened:
+            shown_s = []
+            for index in range(4):
+                opened.seek(index)
+                opened.load()
+                shown_s.append(opened.info["duration"] / 1000)
+        assert shown_s == pytest.approx(np.diff(times_s), abs=0.0015)
+
+
+def test_times_in_flv_may_be_far_apart(tmp_path):
+    times_s = [0, 0.04, 0.08, 800, 1600, 2400, 2400.04, 20_000, 20_000.04]
+    with penstock.Encoder(tmp_path / "a.flv", size=SIZE, fps=None) as encoder:
+        for index, time_s in enumerate(times_s):
+            encoder.write(picture(index), pts=time_s)
+    with penstock.Decoder(tmp_path / "a.flv") as decoder:
+        found_s = [frame.time_s for frame in decoder]
+    assert np.diff(found_s) == pytest.approx(np.diff(times_s), abs=0.0015)
 
 
 def test_times_of_numpy(tmp_path):

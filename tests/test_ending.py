@@ -342,7 +342,7 @@ def test_a_file_that_begins_inside_a_group_warns(
 def test_a_part_of_a_picture_that_is_missing_is_told(
     tmp_path: Path, codec: tuple[str, ...], ending: str, kinds: set[int]
 ) -> None:
-    """FFmpeg paints over it. FFmpeg 5.1 marks such a frame of H.264 too late, now and then."""
+    """FFmpeg paints over it. 5.1 marks such a frame of H.264 too late, now and then."""
     path = tmp_path / f"lossy.{ending}"
     source = ("-f", "lavfi", "-i", "testsrc2=s=320x240:d=2")
     data = ffmpeg(*source, "-c:v", *codec, "-threads", "1", *as_("yuv420p"), "-f", ending, "-")
@@ -358,7 +358,7 @@ def test_a_part_of_a_picture_that_is_missing_is_told(
 def test_a_name_of_several_lines_is_no_damage(tmp_path: Path) -> None:
     """FFmpeg prints it among what it tells of the file."""
     path = tmp_path / "named.mkv"
-    title = "title=one\n[h264 @ 0x1] [error] two\n\nconcealing 1 DC, 1 AC, 1 MV errors"
+    title = "title=one\n[h264 @ 0x1] [error] two\n\n[h264 @ 0x1] concealing 1 DC, 1 AC, 1 MV errors"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:d=1", "-c:v", "ffv1", "-metadata", title, path)
     with Decoder(path) as decoder:
         assert len(list(decoder)) == 25

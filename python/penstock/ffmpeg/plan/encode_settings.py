@@ -54,11 +54,9 @@ _QUICKTIME_ENDINGS = (".3g2", ".3gp", ".f4v", ".ismv", ".m4v", ".mov", ".mp4")
 _MOST_STEPS = 2**28 - 1
 _GIF_UNIT_S = Fraction(1, 100)
 # The longest time from a frame to the next that other containers hold, in seconds. A delay has 16 bits in GIF and APNG,
-# and 24 of milliseconds in WebP. Between the decoding of a frame in FLV and its display, FFmpeg believes 15 minutes
-# (libavformat/flvdec.c), of which one is for the frames around.
+# and 24 of milliseconds in WebP.
 _LONGEST_STEPS_S = {
     "apng": Fraction(0xFFFF),
-    "flv": Fraction(840),
     "gif": 0xFFFF * _GIF_UNIT_S,
     "webp": Fraction(0xFFFFFF, 1000),
 }
@@ -328,9 +326,10 @@ class EncodeSettings:
     @property
     def holds_order(self) -> bool:
         """Whether the container has the times of frames that the codec reorders."""
-        return not endpoints.is_container(
-            self.target, self.container_format, _DECODING_TIMES, _DECODING_TIMES_ENDINGS
-        )
+        place = self.target, self.container_format
+        # FFmpeg believes 15 minutes at most from the decoding of a frame in FLV to its display (flvdec.c).
+        may_be_far = self.is_timed and endpoints.is_container(*place, ("flv",), (".flv",))
+        return not (may_be_far or endpoints.is_container(*place, _DECODING_TIMES, _DECODING_TIMES_ENDINGS))
 
     @property
     def held_unit_s(self) -> Fraction:

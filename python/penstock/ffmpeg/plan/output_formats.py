@@ -77,11 +77,11 @@ _MPEG4 = r"mpeg4(_\w+)?|libxvid"
 _HELD = {
     **dict.fromkeys((".3g2", ".3gp"), rf"copy|{_H264}|{_MPEG4}|h263"),
     ".f4v": rf"copy|{_H264}",
-    ".flv": rf"copy|{_H264}|{_MPEG4}|flv|flashsv2?|h263",
+    ".flv": rf"copy|{_H264}|flv|flashsv2?",
     ".m4v": rf"copy|{_H264}|{_MPEG4}",
     ".mov": r"(?![\w-]*(av1|vp[89x])).*",
     ".mp4": rf"copy|{_H264}|{_MPEG4}|libx265|lib(kvazaar|openjpeg|vvenc|oapv|xeve|uavs3e|svt_hevc)|mpeg[12]\w*|vc2"
-    r"|dirac|jpeg2000|png|mjpeg\w*|hevc_\w+|vvc\w*|[\w-]*(av1|vp9)\w*",
+    r"|jpeg2000|png|mjpeg\w*|hevc_\w+|vvc\w*|[\w-]*(av1|vp9)\w*",
     **dict.fromkeys(
         (".m2t", ".m2ts", ".mpegts", ".mts", ".ts"),  # Dirac is read in .ts only
         r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)|vc2|dirac"
@@ -89,7 +89,7 @@ _HELD = {
     ),
 }
 # The same, but not of FFmpeg 5.1.
-_HELD_LATER = {".flv": r"libx265|libkvazaar|libvvenc|hevc_\w+|[\w-]*(av1|vp9)\w*", ".mp4": r"ffv1\w*"}
+_HELD_LATER = {".flv": r"libx265|libkvazaar|hevc_\w+|[\w-]*(av1|vp9)\w*", ".mp4": r"ffv1\w*"}
 _LATER = (6, 1)
 # Other encoders for the same names.
 _RELATED = {

@@ -26,6 +26,8 @@ _LEVELS: dict[str, tuple[Mapping[str, object], Mapping[str, object], Mapping[str
     "mjpeg": ({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
     "mpeg4": ({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
 }
+# Where FFmpeg's default is a bit rate by which nobody knows a picture of some size (0.2 Mbit/s): about "good".
+_DEFAULTS: dict[str, Mapping[str, object]] = {"libtheora": {"q:v": 8}}
 _WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
     "libvpx-vp9": {"lossless": 1},
     "libx264": {"qp": 0},
@@ -53,7 +55,7 @@ def quality_options(
         ValueError: there is no such level, or none is known for the encoder.
     """
     if quality is None:
-        return {}
+        return {} if any(map(_is_rate, given)) else dict(_DEFAULTS.get(codec, {}))
     check_choice("quality", quality, get_args(Quality))
     is_lossless = quality == LOSSLESS
     levels = _WITHOUT_LOSS

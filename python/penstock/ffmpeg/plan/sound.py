@@ -292,7 +292,7 @@ def _planned(
     if late_s > LEAST_PAUSE_S:
         if made_from.codec == _COPY:
             raise ValueError(
-                f"the sound of {media.path} begins {late_s:.3f} s after the picture, which AVI cannot tell: give "
+                f"the sound of {media.path} begins {late_s:.3f} s late, which AVI cannot tell of a copy: give "
                 "another codec than 'copy', or none"
             )
         may_copy = False

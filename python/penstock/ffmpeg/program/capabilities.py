@@ -216,7 +216,9 @@ def check_audio_codec(program: str, codec: str) -> None:
 
 def check_option(program: str, codec: str, name: str) -> None:
     """Checks that `codec` has the option `name`, which is "crf" or "preset"."""
-    if codec in _HAVE_OPTION[name] or not (options := encoder_options(program, codec)) or name in options:
+    if codec in _HAVE_OPTION[name] or not stdout_of(program, "-h", f"encoder={codec}"):
+        return
+    if name in (options := encoder_options(program, codec)):
         return
     instead = [other for other in _INSTEAD[name] if other in options] or ["q:v"] * (name == "crf")
     hint = f": use {argument(f'options.{instead[0]}')} instead" if instead else ""

@@ -32,6 +32,8 @@ _REPEATED = re.compile(r"\s*Last message repeated (\d+) times")
 # The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg 5.1 and 7.1 go on, and 9.0 aborts.
 FAILED_OUTPUT = re.compile(r"Slave muxer #(\d+) failed(?:: (.*), continuing with|, aborting)")
 
+# If /dev/fd cannot be used for FFREPORT.
+_NO_REPORT = "Failed to open report"
 # What FFmpeg 5.1 to 9 prints first for a stream without a decodable frame.
 _NO_FRAMES = "Cannot determine format of input"
 # Warnings about something that Penstock asks for on purpose, or about one of FFmpeg's own defaults.
@@ -49,10 +51,8 @@ _NOISE = re.compile(
 )
 # Lines with the level of an error, in FFmpeg 5.1 to 9, that cost no frame.
 _HARMLESS = re.compile(
-    # Of FFREPORT, if /dev/fd cannot be used.
-    r"^Failed to open report"
     # Two frames with the same time, for an output without times.
-    r"|^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
+    r"^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
     # H.261 has no keyframes (5.1).
     r"|^\[h261 @ .*warning: first frame is no keyframe"
     # Zeros after the end of a GIF (FFmpeg 5.1). `ending` looks in the file for a missing end.
@@ -88,6 +88,8 @@ class StderrLog:
     def take(self, data: bytes) -> None:
         """Sorts one line in."""
         line = data.decode(errors="replace").rstrip()
+        if line.startswith(_NO_REPORT):
+            return
         if found := FAILED_OUTPUT.search(line):
             self.failed_outputs[int(found[1])] = found[2] or ""
         level = _LEVEL.match(line)
@@ -105,7 +107,8 @@ class StderrLog:
         """Counts one line of FFmpeg's report (FFREPORT) if a decoder has concealed a part of a frame."""
         line = data.decode(errors="replace").rstrip()
         if _CONCEALED.match(line):
-            self._lines.append(line)
+            if len(self._lines) < _SUMMARY_LINES:  # they must not displace errors
+                self._lines.append(line)
             self._count(line)
 
     def _add(self, line: str) -> None:

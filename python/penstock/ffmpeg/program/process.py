@@ -37,7 +37,7 @@ class FFmpegProcess(Child):
             standard input, from which it would take commands.
         is_strict: whether it exits at an error after which it would go on.
         stdout: its standard output: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None to inherit ours.
-        with_warnings: whether FFmpeg prints warnings, too. Otherwise it reads, and reports what it has concealed.
+        with_warnings: whether `log` has warnings, too. Otherwise it has what decoders conceal, unless FFREPORT is set.
         error: the class to raise if it cannot be started.
 
     Attributes:
