@@ -327,7 +327,7 @@ class TestOptions:
         printed(run("encode", video, *RAW, "--quality", "master", data=raw_frames(5)))
         assert b"crf=14.0" in video.read_bytes()
         said = failed(
-            run("encode", video, *RAW, "--quality", "draft", "--codec", "dnxhd", data=raw_frames(5)), 2
+            run("encode", lossless, *RAW, "--quality", "draft", "--codec", "dnxhd", data=raw_frames(5)), 2
         )
         assert "--quality draft is not known for dnxhd: take one of libsvtav1, " in said
 

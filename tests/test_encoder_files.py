@@ -65,7 +65,11 @@ def test_the_new_one_takes_its_place_in_the_end(old: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"codec": "gif"}, {"options": {"x264-params": "nonsense=1", "profile:v": "no"}}]
+    "options",
+    [
+        {"codec": "gif", "options": {"f": "ismv"}},
+        {"options": {"x264-params": "nonsense=1", "profile:v": "no"}},
+    ],
 )
 def test_a_failure_leaves_it(old: Path, options: dict[str, object]) -> None:
     with pytest.raises(EncoderError):
@@ -73,7 +77,7 @@ def test_a_failure_leaves_it(old: Path, options: dict[str, object]) -> None:
     assert old.read_bytes() == WAS and alone(old)
 
 
-@pytest.mark.parametrize("name, codec", [("new.mp4", "libvpx"), ("new.flac", "libx264")])
+@pytest.mark.parametrize("name, codec", [("new.ismv", "libvpx"), ("new.flac", "libx264")])
 def test_a_container_that_takes_no_such_video_leaves_nothing(tmp_path: Path, name: str, codec: str) -> None:
     with pytest.raises(EncoderError, match=f"this container does not hold {codec} video"):
         encode(tmp_path / name, codec=codec)

@@ -251,10 +251,12 @@ def encoder_for(
 def _check_held(codec: str, program: str, kind: str, means: str) -> None:
     """Checks that files of a kind, whose name means the encoder `means`, have a place for what `codec` makes."""
     held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
-    if kind in _HELD_LATER and (capabilities.version_numbers(program) or _LATER) >= _LATER:
-        held += f"|{_HELD_LATER[kind]}"
     if re.fullmatch(held, codec):
         return
+    if kind in _HELD_LATER and (capabilities.version_numbers(program) or _LATER) >= _LATER:
+        held += f"|{_HELD_LATER[kind]}"
+        if re.fullmatch(held, codec):
+            return
     capabilities.check_codec(program, codec)  # a typing error
     known = capabilities.encoders(program)
     related = [one for one in known if one != means and re.fullmatch(held, one)]
