@@ -88,7 +88,7 @@ _HELD = {
         r"|(mpeg[124]|h264|hevc|vvc)\w*",
     ),
 }
-# The same, but not of FFmpeg 5.1.
+# The same, but not of FFmpeg 5.1. Tried with 9; the version is that of HEVC, AV1 and VP9 in FLV, and guessed for FFV1.
 _HELD_LATER = {".flv": r"libx265|libkvazaar|hevc_\w+|[\w-]*(av1|vp9)\w*", ".mp4": r"ffv1\w*"}
 _LATER = (6, 1)
 # Other encoders for the same names.

@@ -26,7 +26,7 @@ _LEVELS: dict[str, tuple[Mapping[str, object], Mapping[str, object], Mapping[str
     "mjpeg": ({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
     "mpeg4": ({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
 }
-# Where FFmpeg's default is a bit rate by which nobody knows a picture of some size (0.2 Mbit/s): about "good".
+# Where FFmpeg's default is a bit rate by which nobody knows a picture of some size (0.2 Mbit/s). Chosen, not measured.
 _DEFAULTS: dict[str, Mapping[str, object]] = {"libtheora": {"q:v": 8}}
 _WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
     "libvpx-vp9": {"lossless": 1},
