@@ -1,0 +1,1 @@
+../../../penstock-core/tests/all/common.rs
