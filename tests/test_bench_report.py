@@ -345,6 +345,11 @@ OVERLAPPING = """[...document.querySelectorAll(".bench-row")].filter(row => {
     return boxes.some((a, n) => boxes.slice(n + 1).some(b =>
         a.left < b.right - 0.5 && b.left < a.right - 0.5 && a.top < b.bottom - 0.5 && b.top < a.bottom - 0.5));
 }).map(row => row.textContent)"""
+#: Rows of the picture on the front page whose name reaches into the bar or the value.
+COVERED = """[...document.querySelectorAll("rect")].filter(bar => {
+    const [name, value] = [bar.previousElementSibling, bar.nextElementSibling].map(one => one.getBoundingClientRect());
+    return name.right > Math.min(bar.getBoundingClientRect().left, value.left) - 2;
+}).map(bar => bar.previousElementSibling.textContent)"""
 #: Numbers of an axis that overlap.
 CROWDED = """[...document.querySelectorAll(".bench-axis")].filter(axis => {
     const boxes = [...axis.querySelectorAll("text")].map(one => one.getBoundingClientRect());
@@ -416,3 +421,11 @@ def test_the_ceiling_is_where_its_value_is(browser: Page, url: str) -> None:
     for (end, line), bar in zip(places, chart.bars, strict=True):
         assert end == pytest.approx(bar.median / bar.top, abs=0.01)
         assert line is None if bar is bound else line == pytest.approx(bound.median / bound.top, abs=0.01)
+
+
+@pytest.mark.parametrize("picture", report.SPEED)
+def test_the_picture_on_the_front_page_can_be_read(browser: Page, picture: Path) -> None:
+    browser.show(picture.as_uri(), 900)
+    count = len(figures.bars(figures.records()))
+    assert browser.evaluate("document.querySelectorAll('rect').length") == count
+    assert browser.evaluate(COVERED) == []

@@ -19,7 +19,7 @@ from benchmarks.harness.record import FOLDER
 
 MARKED = re.compile(r"(<!-- figures: ([^>]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 #: The main figure of a benchmark, if it is not frames per second.
-FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s"}
+FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s", "sound": "realtime"}
 
 Group = dict[str, Any]
 Medians = dict[str, float]
@@ -56,6 +56,18 @@ def h264_file(group: Group) -> bool:
     return group["encoder"] == "libx264" and group["clips"] == 1 and not group["picked_from"]
 
 
+def many_clips(group: Group) -> bool:
+    return bool(group["clips"] > 1)
+
+
+def into_socket(group: Group) -> bool:
+    return group["way"] in ("file-unix", "file-tcp")
+
+
+def sound_to(file: str) -> Callable[[Group], bool]:
+    return lambda group: bool(group["file"] == file)
+
+
 def from_file(*sizes_kib: int) -> Callable[[Group], bool]:
     """Into a pipe: pieces of these sizes, or of a MiB and more."""
     return lambda group: (
@@ -65,7 +77,8 @@ def from_file(*sizes_kib: int) -> Callable[[Group], bool]:
 
 
 ENCODE, DECODE = "RGB to x264 ultrafast", "H.264 to RGB arrays"
-NULL, PIPE = "noise into `ffmpeg -f null -`", "a file into a pipe"
+CLIPS = "40 clips of H.264 to RGB arrays, by slices"
+NULL, PIPE, SOCKET = "noise into `ffmpeg -f null -`", "a file into a pipe", "a file into a socket"
 LINES = (
     Line("pipe", NULL, "turbopipe", "TurboPipe", "auto", to_null),
     Line("pipe", NULL, "tmpfs", "FFmpeg reading tmpfs (the bound)", "auto", to_null),
@@ -87,9 +100,15 @@ LINES = (
     Line("decode", DECODE, "stdout.readinto", "`stdout.readinto`", "penstock", h264_file),
     Line("decode", DECODE, "opencv", "OpenCV, to BGR", "penstock", h264_file),
     Line("decode", DECODE, "opencv-rgb", "OpenCV and `cvtColor`", "penstock", h264_file),
+    Line("decode", DECODE, "decord", "decord", "penstock", h264_file),
+    Line("decode", CLIPS, "opencv", "OpenCV, to BGR", "penstock-slice", many_clips),
+    Line("decode", CLIPS, "decord", "decord", "penstock-slice", many_clips),
+    Line("sound", "RGB and sound to x264 ultrafast", "pyav", "PyAV", "penstock", sound_to("out.mp4")),
+    Line("sound", "sound to WAV", "pyav", "PyAV", "penstock", sound_to("out.wav")),
     Line("relay", PIPE, "os.read+os.write", "a loop of read and write", "penstock.relay", from_file()),
     Line("relay", PIPE, "os.splice-tuned", "a tuned splice loop", "penstock.relay", from_file(16, 32)),
     Line("relay", PIPE, "os.splice-tuned", "a tuned splice loop", "penstock.relay", from_file(64)),
+    Line("relay", SOCKET, "os.sendfile", "sendfile(2)", "penstock.relay", into_socket),
     Line(
         "pipeline",
         "zlib assets of 64 KiB",
@@ -123,12 +142,14 @@ class Found:
 
     Attributes:
         job: with the contents and sizes.
+        short: with the sizes.
         ratios: our speed as a multiple of the other's, for each of them.
         record: its name.
     """
 
     line: Line
     job: str
+    short: str
     ratios: list[float]
     record: str
 
@@ -146,21 +167,26 @@ def find(line: Line, kept: dict[str, dict[str, Any]]) -> Found | None:
         both = [(group, of) for group, of in found if {line.ours, line.other} <= of.keys()]
         if both:
             ratios = [of[line.ours] / of[line.other] for _, of in both]
-            return Found(line, f"{line.job}{scope([group for group, _ in both])}", ratios, name)
+            sizes = sizes_of([group for group, _ in both])
+            said = [f"{content} {joined(found)}".strip() for content, found in sizes.items()]
+            every = [*dict.fromkeys(size for found in sizes.values() for size in found)]
+            job, short = (
+                ", ".join(filter(None, (line.job, one))) for one in ("; ".join(said), joined(every))
+            )
+            return Found(line, job, short, ratios, name)
     return None
 
 
-def scope(groups: list[Group]) -> str:
-    """The contents and sizes of groups, in words."""
+def sizes_of(groups: list[Group]) -> dict[str, list[str]]:
+    """The sizes of groups by their content, in words."""
     sizes: dict[str, list[str]] = {}
     for group in groups:
         size = (
-            group["size"]["name"] if "size" in group else f"{group['height']}p" if "height" in group else ""
+            group["size"]["name"] if "size" in group else f"{group['height']}p" if group.get("height") else ""
         )
         size = size or (group["name"].partition(", ")[2] if "bytes" in group else "")
         sizes.setdefault(group.get("content", ""), []).append(size)
-    said = [f"{content} {joined(found)}".strip() for content, found in sizes.items()]
-    return f", {'; '.join(said)}" if any(said) else ""
+    return sizes
 
 
 def joined(words: list[str]) -> str:
