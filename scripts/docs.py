@@ -34,6 +34,8 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # What Zensical says when all is well.
 _NO_NEWS = re.compile(r"Build (?:started|finished in .*)|No issues found|\s*")
 _HEADING = re.compile("h[1-6]")
+# A link that only the site has, to the reference of a name.
+_SITE_LINK = re.compile(r"\]\[(penstock\.[\w.]+)\]")
 
 
 def commands_page() -> str:
@@ -127,6 +129,9 @@ class Page(HTMLParser):
         self.anchors: set[str] = set()
         self.feed(html)
 
+    def has(self, anchor: str) -> bool:
+        return anchor in self.anchors
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
             if name in ("href", "src", "srcset") and value:
@@ -141,6 +146,10 @@ class HostedPage(Page):
     def __init__(self, markdown: str) -> None:
         self.heading: list[str] | None = None
         super().__init__(MarkdownIt("commonmark").enable("table").render(markdown))
+
+    def has(self, anchor: str) -> bool:
+        # The site has Python's names; a code host shows the page from its beginning.
+        return super().has(anchor) or anchor.startswith("penstock.")
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         super().handle_starttag(tag, attrs)
@@ -169,7 +178,7 @@ def dead_links(pages: Mapping[Path, Page], exists: Callable[[Path], bool]) -> li
             target = Path(os.path.normpath(path.parent / unquote(url.path))) if url.path else path
             target = target / "index.html" if target / "index.html" in pages else target
             fragment = unquote(url.fragment)
-            known = fragment in ("", "__skip") or target not in pages or fragment in pages[target].anchors
+            known = fragment in ("", "__skip") or target not in pages or pages[target].has(fragment)
             if not exists(target) or not known:
                 dead.append(f"{path}: {link}")
     return dead
@@ -190,6 +199,9 @@ def dead_links_of_repository() -> list[str]:
     files = {ROOT / name for name in listed.split("\0") if (ROOT / name).is_file()}
     folders = {folder for file in files for folder in file.parents}
     pages = {path: HostedPage(path.read_text()) for path in files if path.suffix == ".md"}
+    for path in (ROOT / "README.md", *DOCS.glob("*.md")):
+        if path in pages:
+            pages[path].links += _SITE_LINK.findall(path.read_text())
     return dead_links(pages, lambda target: target in files or target in folders)
 
 

@@ -73,7 +73,8 @@ def test_a_code_host_can_follow_all_links() -> None:
 LINKS = """
 # What `x_y` does, and *why*
 
-[to a heading](#what-x_y-does-and-why), [of another page](other.md#one), [to a folder](folder), <img src="there.png">
+[to a heading](#what-x_y-does-and-why), [of another page](other.md#one), [to a name](other.md#penstock.Encoder),
+[to a folder](folder), <img src="there.png">
 [to no heading](#what-x), [of another page](other.md#two), [to no file](gone.md), ![to no picture](gone.png)
 
 ```text
