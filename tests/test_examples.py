@@ -85,7 +85,8 @@ def test_record_cameras(tmp_path: Path) -> None:
         with penstock.Decoder(tmp_path / f"{name}.mkv") as decoder:
             times_s = [frame.time_s for frame in decoder]
         assert len(times_s) == taken + repeated
-        assert times_s[-1] > 1.5 and (np.diff(times_s) > 0).all()
+        # Matroska's times are of 1 ms, and a camera that comes late hurries.
+        assert times_s[-1] > 1.5 and (np.diff(times_s) >= 0).all()
 
 
 @needs_opengl

@@ -59,10 +59,19 @@ impl StageStats {
     /// ended long ago does not look idle.
     #[must_use]
     pub fn busy(&self) -> f64 {
-        let [work_ns, lock_ns] = [self.work, self.lock].map(|times| times.mean_ns * times.count as f64);
+        let [work_ns, lock_ns] = [&self.work, &self.lock].map(total_ns);
         let all = work_ns + lock_ns + (self.input_blocked_ns + self.output_blocked_ns) as f64;
         if all > 0.0 { work_ns / all } else { 0.0 }
     }
+
+    /// How long each of its workers worked. The share says little of a part that has ended: it may never have waited.
+    fn work_of_each_ns(&self) -> f64 {
+        total_ns(&self.work) / self.workers as f64
+    }
+}
+
+fn total_ns(times: &Latency) -> f64 {
+    times.mean_ns * times.count as f64
 }
 
 /// Which part is the slowest. As text, one sentence with its figures.
@@ -74,7 +83,7 @@ pub enum Bottleneck<'a> {
     Unknown,
     /// A part that has worked.
     Part {
-        /// The one that worked for the largest share of its time.
+        /// The one whose workers worked the longest.
         slowest: &'a StageStats,
         /// The others that have worked.
         others: Vec<&'a StageStats>,
@@ -85,7 +94,7 @@ impl Stats {
     /// Finds the slowest part.
     pub fn bottleneck(&self) -> Bottleneck<'_> {
         let at_work = || self.stages.iter().filter(|stage| stage.work.count > 0);
-        match at_work().max_by(|a, b| a.busy().total_cmp(&b.busy())) {
+        match at_work().max_by(|a, b| a.work_of_each_ns().total_cmp(&b.work_of_each_ns())) {
             None => Bottleneck::Unknown,
             Some(slowest) => {
                 let others = at_work().filter(|other| !ptr::eq(*other, slowest)).collect();
@@ -108,5 +117,43 @@ impl fmt::Display for Bottleneck<'_> {
             write!(f, "{before} {} {:.0} %", other.name, 100.0 * other.busy())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &str, workers: usize, work_ns: u64, input_blocked_ns: u64) -> StageStats {
+        let none = Latency::default();
+        let work = Latency { count: 1, mean_ns: work_ns as f64, ..none };
+        StageStats {
+            name: name.to_owned(),
+            workers,
+            bytes_in: 0,
+            bytes_out: 0,
+            failed: 0,
+            work,
+            queued: none,
+            lock: none,
+            input_blocked_ns,
+            output_blocked_ns: 0,
+            queue_items: 0,
+            queue_bytes: 0,
+            policies: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_slowest_part_is_the_one_that_takes_the_longest() {
+        let done_at_once = part("source", 1, 100, 0);
+        let slow = part("slow", 1, 5_000_000, 200_000);
+        let on_two_threads = part("on two threads", 2, 6_000_000, 4_000_000);
+        let stages = vec![done_at_once, slow, on_two_threads];
+        let stats =
+            Stats { stages, end_to_end: Latency::default(), elapsed_ns: 5_200_000, pool_free_bytes: 0 };
+        let said = stats.bottleneck().to_string();
+        assert!(said.starts_with("slow: busy 96 % of its time"), "{said}");
+        assert!(said.contains("source 100 %"), "{said}");
     }
 }
