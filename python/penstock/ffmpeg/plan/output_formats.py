@@ -88,9 +88,11 @@ _HELD = {
         r"|(mpeg[124]|h264|hevc|vvc)\w*",
     ),
 }
-# The same, but not of FFmpeg 5.1. Tried with 9; the version is that of HEVC, AV1 and VP9 in FLV, and guessed for FFV1.
-_HELD_LATER = {".flv": r"libx265|libkvazaar|hevc_\w+|[\w-]*(av1|vp9)\w*", ".mp4": r"ffv1\w*"}
-_LATER = (6, 1)
+# The same, from a version of FFmpeg on: that of its Changelog, and for FFV1 tried with 7.1, 8.1 and 9.
+_HELD_LATER = {
+    ".flv": ((6, 1), r"libx265|libkvazaar|hevc_\w+|[\w-]*(av1|vp9)\w*"),
+    ".mp4": ((8, 0), r"ffv1\w*"),
+}
 # Other encoders for the same names.
 _RELATED = {
     "h263": "h263p",
@@ -253,8 +255,9 @@ def _check_held(codec: str, program: str, kind: str, means: str) -> None:
     held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
     if re.fullmatch(held, codec):
         return
-    if kind in _HELD_LATER and (capabilities.version_numbers(program) or _LATER) >= _LATER:
-        held += f"|{_HELD_LATER[kind]}"
+    since, later = _HELD_LATER.get(kind, (None, ""))
+    if since and (capabilities.version_numbers(program) or since) >= since:
+        held += f"|{later}"
         if re.fullmatch(held, codec):
             return
     capabilities.check_codec(program, codec)  # a typing error
