@@ -927,4 +927,5 @@ def test_many_in_a_row_leave_nothing(way: Way, times: int, path: Path, tmp_path:
             if number % 2:
                 assert theirs.recv(10) == b"frame"
         assert eventually(lambda: workers() <= threads)
-        assert open_fds() == fds
+        # Threads of a test before may have been about to drop theirs.
+        assert eventually(lambda: open_fds().items() <= fds.items())
