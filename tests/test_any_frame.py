@@ -25,10 +25,10 @@ from support.this_process import open_fds
 
 from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning
-from penstock.ffmpeg.frames import VideoFrame
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
 from penstock.media import probe
 from penstock.media.random_access import RandomAccess
+from penstock.media.video_frame import VideoFrame
 
 MOVING = "testsrc2=size=64x48:rate=25:duration=4"
 H264 = ("-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p")

@@ -36,7 +36,7 @@ from benchmarks.sound.methods import Target as SoundTarget
 from benchmarks.sound.methods import stdin_write as sound_into_stdin
 from benchmarks.sound.methods import wav_and_stdin
 from penstock.errors import PenstockError
-from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
 pytestmark = pytest.mark.slow
 

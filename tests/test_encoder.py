@@ -46,7 +46,7 @@ from penstock import (
     StalledError,
 )
 from penstock.ffmpeg import AudioInput, Tuning, find_ffmpeg
-from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
 from penstock.ffmpeg.session import encode_session
 from penstock.media import AudioDecoder
 from penstock.results import EncodeReport, EncoderStats

@@ -27,7 +27,7 @@ from support.processes import script
 import penstock
 from penstock import Decoder, Encoder, rendering
 from penstock.ffmpeg import AudioFile, Colors, Tuning
-from penstock.ffmpeg.plan import hardware
+from penstock.ffmpeg.plan import encoders
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.media import ContentLight, probe
 from penstock.results import EncodeReport
@@ -87,10 +87,10 @@ def test_without_hardware_it_is_the_softwares(
 ) -> None:
     caplog.set_level(logging.INFO, "penstock")
     report = encoded(tmp_path / "a.mp4", codec=codec, tuning=Tuning(ffmpeg=ffmpeg))
-    if report.codec in hardware.encoders(codec):
+    if report.codec in encoders.hardware_encoders(codec):
         pytest.skip(f"{report.codec} works here")
     assert (report.codec, report.warnings) == (SOFTWARE[codec], ())
-    assert names(report.passed_over) == [*hardware.encoders(codec)]
+    assert names(report.passed_over) == [*encoders.hardware_encoders(codec)]
     assert not any("\n" in one or "[" in one for one in report.passed_over)
     assert f"the encoder is {'; '.join([report.codec, *report.passed_over])}" in caplog.messages
 
@@ -194,7 +194,7 @@ def test_lossless_rgb_has_an_encoder_of_its_own(tmp_path: Path, ffmpeg: str) -> 
 
 def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needs(ffmpeg, "h264_nvenc")
-    monkeypatch.setattr(hardware, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(encoders, "_PATIENCE_S", 0.5)
     hang = 'case "$*" in *"-c:v h264_nvenc"*) exec sleep 60;; esac'
     program = script(tmp_path / "ffmpeg", hang, f'exec {shlex.quote(ffmpeg)} "$@"')
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=Tuning(ffmpeg=str(program)))
@@ -275,7 +275,7 @@ def test_the_command_line(tmp_path: Path, working: Working) -> None:
 def test_info_tells_which_work(tmp_path: Path, working: Working) -> None:
     environment = os.environ | {"PENSTOCK_FFMPEG": str(working("h264_nvenc").ffmpeg), "COLUMNS": "400"}
     found = json.loads(printed(run("info", "--json", env=environment)))["ffmpeg"]["auto"]
-    assert [*found] == [*hardware.CODECS]
+    assert [*found] == [*encoders.AUTO_CODECS]
     assert found["auto-h264"] == {"encoder": "h264_nvenc", "passed_over": []}
     text = printed(run("info", env=environment))
     for codec, chosen in found.items():

@@ -19,7 +19,7 @@ from support.clips import clip
 
 from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video
 from penstock.ffmpeg import AudioFile, Colors, Tuning
-from penstock.ffmpeg.plan.colors import holds_light
+from penstock.ffmpeg.command.colors import holds_light
 from penstock.media import ContentLight, MasteringDisplay, probe
 
 TIMES_S = [0.0, 0.1, 0.15, 0.5, 0.52, 1.7, 1.8, 4.0]

@@ -13,7 +13,7 @@ from benchmarks.harness.content import Film
 from penstock import Decoder, Encoder
 from penstock.ffmpeg import Tuning
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.quality import _LEVELS
+from penstock.ffmpeg.plan.encoders import _LEVELS
 
 FRAMES = 6
 #: How far from libx264, in dB, the mean SSIM of a level may be.

@@ -10,7 +10,7 @@ from support.media import decode, flat, make
 
 from penstock import Encoder, EncoderError, FFmpegWarning
 from penstock.ffmpeg import Tuning
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
 
 FRAMES = 20
 

@@ -14,7 +14,7 @@ from support.cases import a_few
 
 import penstock
 from penstock.ffmpeg import AudioInput, find_ffmpeg
-from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
 
 SIZE = (64, 48)
 # Irregular, with the smallest step and a long one.

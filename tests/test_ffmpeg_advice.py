@@ -11,9 +11,10 @@ import pytest
 from support.cases import needs
 
 from penstock.ffmpeg import Tuning
-from penstock.ffmpeg.plan.arguments import input_arguments, output_arguments
+from penstock.ffmpeg.command.arguments import input_arguments, output_arguments
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import frame_layout
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.pixel_formats import frame_layout
 from penstock.ffmpeg.session.advice import explain
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
@@ -31,8 +32,7 @@ def explained(
     """The advice for the messages of an FFmpeg that was run for that."""
     settings = EncodeSettings(
         program=ffmpeg,
-        target=target,
-        container_format=container_format,
+        output=Output(target, container_format),
         options=options or {},
         sounds=(),
         tuning=Tuning(),
@@ -53,7 +53,7 @@ def advice(
     target = output if "://" in str(output) else f"file:{output}"
     arguments = [
         *input_arguments(LAYOUT, Fraction(30)),
-        *output_arguments(str(target), codec, pixel_format, options, container_format),
+        *output_arguments(Output(str(target), container_format), codec, pixel_format, options),
     ]
     program = [ffmpeg, "-hide_banner", "-nostats", "-loglevel", "error", "-xerror"]
     done = subprocess.run([*program, *arguments], input=FRAMES, capture_output=True, check=False, timeout=60)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from penstock.ffmpeg import Colors
-from penstock.ffmpeg.plan import colors, endpoints
-from penstock.ffmpeg.plan.arguments import (
+from penstock.ffmpeg.command import colors
+from penstock.ffmpeg.command.arguments import (
     conversion_filters,
     input_arguments,
     option_arguments,
@@ -21,8 +21,9 @@ from penstock.ffmpeg.plan.arguments import (
     output_size,
     with_filters,
 )
-from penstock.ffmpeg.plan.colors import VideoColors
-from penstock.ffmpeg.plan.pixel_formats import frame_layout
+from penstock.ffmpeg.command.colors import VideoColors
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import frame_layout
 from penstock.ffmpeg.program import capabilities
 
 SIZE = WIDTH, HEIGHT = (64, 48)
@@ -54,8 +55,6 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Encodes with the arguments of an `Encoder` that leaves the conversion to FFmpeg. Captures FFmpeg's output."""
     layout = frame_layout(pixel_format, *size)
-    target = endpoints.target(output, container_format)
-    container_format = endpoints.container_for(target, container_format)
     tags = VideoColors(matrix, color_range)
     filters = conversion_filters(layout, output_pixel_format, tags, odd_size=odd_size, vflip=vflip)
     inputs = colors.input_color_arguments(pixel_format, tags, centred=centred)
@@ -64,11 +63,10 @@ def run(
         *(ffmpeg, "-hide_banner", "-nostats", "-loglevel", "verbose", "-xerror"),
         *input_arguments(layout, Fraction(30), inputs),
         *output_arguments(
-            target,
+            Output.of(output, container_format),
             codec,
             output_pixel_format,
             with_filters(options, filters),
-            container_format,
             outputs,
         ),
     ]

@@ -14,9 +14,7 @@ from support.processes import script
 from penstock import Decoder, Encoder
 from penstock.errors import DecoderError, EncoderError
 from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.ffmpeg.plan.pixel_formats import (
-    PIXEL_FORMATS,
-)
+from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS
 from penstock.ffmpeg.program import capabilities
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from support.processes import run_script, succeeded
 
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.endpoints import Output
 
 
 @pytest.mark.parametrize(
@@ -94,19 +95,18 @@ def test_a_list_of_outputs_is_for_tee() -> None:
         ("tcp://host:1", "mpegts"),
         ("rtsp://host/live", "rtsp"),
         ("http://host/put.mp4", None),
-        ("file:/v.mp4", None),
-        ("file:/rtmp://v.mp4", None),
+        ("/v.mp4", None),
     ],
 )
 def test_containers_of_streams(target: str, container: str | None) -> None:
-    assert endpoints.container_for(target, None) == container
-    assert endpoints.container_for(target, "nut") == "nut"
+    assert Output.of(target, None).container_format == container
+    assert Output.of(target, "nut").container_format == "nut"
 
 
 def test_a_pipe_needs_a_container() -> None:
     with pytest.raises(ValueError, match="give options"):
-        endpoints.container_for(endpoints.target("pipe:"), None)
-    assert endpoints.container_for(endpoints.target("pipe:"), "nut") == "nut"
+        Output.of("pipe:", None)
+    assert Output.of("pipe:", "nut").container_format == "nut"
 
 
 # Outputs that are refused before FFmpeg starts
@@ -163,7 +163,7 @@ def test_a_place_that_may_not_be_written_to(open_folder: Path, what: str) -> Non
         output.chmod(0o444)
     open_folder.chmod(0o555)
     code = """
-    from penstock.ffmpeg.plan import endpoints
+    from penstock.ffmpeg.command import endpoints
     if os.geteuid() == 0:  # whom no mode keeps out
         os.setuid(65534)
     try:

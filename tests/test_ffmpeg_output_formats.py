@@ -16,9 +16,9 @@ from support.media import needs_ffprobe, picture, probed
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning
+from penstock.ffmpeg.command.pixel_formats import frame_layout
 from penstock.ffmpeg.plan import output_formats
 from penstock.ffmpeg.plan.output_formats import asked_format, output_format, pixel_format_of
-from penstock.ffmpeg.plan.pixel_formats import frame_layout
 from penstock.ffmpeg.program import capabilities
 
 SIZE = (96, 64)

@@ -15,7 +15,7 @@ from support.processes import script
 
 from penstock.errors import EncoderError
 from penstock.ffmpeg import find_ffmpeg
-from penstock.ffmpeg.plan.pixel_formats import (
+from penstock.ffmpeg.command.pixel_formats import (
     PIXEL_FORMATS,
     divides_evenly,
     frame_layout,

@@ -8,8 +8,7 @@ import pytest
 from support.cases import eventually
 from support.processes import has_ended, script
 
-from penstock.ffmpeg.program.child import NotStartedError
-from penstock.ffmpeg.program.runner import FailedError, TimedOutError, run
+from penstock.ffmpeg.program.child import FailedError, NotStartedError, TimedOutError, run
 
 
 def test_smoke(tmp_path: Path) -> None:

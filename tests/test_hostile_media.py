@@ -14,7 +14,7 @@ from support.command_line import run
 
 from penstock import Decoder, DecoderError
 from penstock.ffmpeg import Tuning
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
 from penstock.media import AudioDecoder, probe
 
 HLS = "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{url}\n#EXT-X-ENDLIST\n"

@@ -18,7 +18,7 @@ import penstock
 from penstock import rendering
 from penstock.errors import DecoderError, RenderError
 from penstock.ffmpeg import find_ffmpeg
-from penstock.ffmpeg.plan.colors import holds_light
+from penstock.ffmpeg.command.colors import holds_light
 from penstock.ffmpeg.program import capabilities
 from penstock.media import probe
 

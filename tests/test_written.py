@@ -21,7 +21,7 @@ import penstock.media.written
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.errors import DecoderError
 from penstock.ffmpeg import AudioEncoder, AudioInput, Colors, Tuning, find_ffmpeg
-from penstock.ffmpeg.plan.pixel_formats import FrameLayout, frame_layout, is_gray
+from penstock.ffmpeg.command.pixel_formats import FrameLayout, frame_layout, is_gray
 from penstock.ffmpeg.program import capabilities
 from penstock.media import ContentLight
 

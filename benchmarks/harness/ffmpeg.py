@@ -10,7 +10,7 @@ from typing import IO, Any
 import click
 
 from penstock.errors import PenstockError
-from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
 QUIET = ("-hide_banner", "-loglevel", "error", "-nostats")
 #: How much of FFmpeg's stderr goes into an error message.

@@ -11,15 +11,15 @@ from functools import lru_cache, partial
 from typing import Literal, Self, get_args
 
 from penstock import _exit
+from penstock._messages import argument
 from penstock._native import Writer, _Slot, _SlotPool
 from penstock._outputs import AS_IT_IS, Deadline, EncoderOutput, Form, Output, WriterOutput
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
+from penstock.ffmpeg.command.settings import check_choice
 from penstock.ffmpeg.encoder import Encoder
-from penstock.ffmpeg.naming import argument
 from penstock.ffmpeg.plan.frame_check import buffer_and_size
-from penstock.ffmpeg.plan.settings import check_choice
-from penstock.ffmpeg.program.session import check_owner
+from penstock.ffmpeg.program.process import check_owner
 from penstock.ffmpeg.session.encode_session import Push
 from penstock.results import OutputReport
 

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock import _native
-from penstock._native import Chunk, ThreadPolicy
+from penstock._native import Chunk, ThreadPolicy, _count, _Sink, _Source, _Stage
 
 if TYPE_CHECKING:
     from penstock._types import ChecksumName, CodecName, Data, HasFileno, WritableData
@@ -31,7 +30,7 @@ class Source:
     """
 
     name: str
-    _make: Callable[[Policy], _native._Source] = field(repr=False)
+    _make: Callable[[Policy], _Source] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -45,14 +44,14 @@ class Stage:
 
     name: str
     workers: int
-    _make: Callable[[str, int, Policy], _native._Stage] = field(repr=False)
+    _make: Callable[[str, int, Policy], _Stage] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Sink:
     """A destination of chunks other than iteration and descriptors. ``into`` makes them."""
 
-    _make: Callable[[], _native._Sink] = field(repr=False)
+    _make: Callable[[], _Sink] = field(repr=False)
 
 
 def files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, workers: int = 1) -> Source:
@@ -68,8 +67,8 @@ def files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, w
         ValueError, TypeError: ``workers`` is not such a number.
         FileNotFoundError: nothing matches the pattern. A missing file is a ``ChunkReadError`` of its chunk.
     """
-    names, workers = _paths(paths), _native._count("workers", workers)
-    return Source("files", lambda policy: _native._Source.files(names, workers, policy))
+    names, workers = _paths(paths), _count("workers", workers)
+    return Source("files", lambda policy: _Source.files(names, workers, policy))
 
 
 def _paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
@@ -92,8 +91,8 @@ def file(path: str | os.PathLike[str], piece_bytes: int = PIECE_BYTES) -> Source
         path: the file.
         piece_bytes: the size of a piece in bytes; the last piece is as long as the rest.
     """
-    name, piece_bytes = os.fspath(path), _native._count("piece_bytes", piece_bytes)
-    return Source("file", lambda policy: _native._Source.file(name, piece_bytes, policy))
+    name, piece_bytes = os.fspath(path), _count("piece_bytes", piece_bytes)
+    return Source("file", lambda policy: _Source.file(name, piece_bytes, policy))
 
 
 def fd(fd: int | HasFileno, piece_bytes: int = PIECE_BYTES) -> Source:
@@ -108,8 +107,8 @@ def fd(fd: int | HasFileno, piece_bytes: int = PIECE_BYTES) -> Source:
             TLS sockets) is a TypeError when the pipeline is made, and a socket that keeps messages apart a ValueError.
         piece_bytes: the largest size of a piece in bytes.
     """
-    piece_bytes = _native._count("piece_bytes", piece_bytes)
-    return Source("fd", lambda policy: _native._Source.fd(fd, piece_bytes, policy))
+    piece_bytes = _count("piece_bytes", piece_bytes)
+    return Source("fd", lambda policy: _Source.fd(fd, piece_bytes, policy))
 
 
 def decompress(codec: CodecName = "auto", *, workers: int = 1, streamed: bool | None = None) -> Stage:
@@ -127,8 +126,8 @@ def decompress(codec: CodecName = "auto", *, workers: int = 1, streamed: bool | 
         workers: the number of threads, each of which decompresses a chunk of its own; a stream takes one.
         streamed: whether chunks are pieces of one stream; by default, what the source says.
     """
-    make = partial(_native._Stage.decompress, codec, streamed)
-    return Stage("decompress", _native._count("workers", workers), make)
+    make = partial(_Stage.decompress, codec, streamed)
+    return Stage("decompress", _count("workers", workers), make)
 
 
 def checksum(kind: ChecksumName = "xxh3", *, workers: int = 1) -> Stage:
@@ -138,7 +137,7 @@ def checksum(kind: ChecksumName = "xxh3", *, workers: int = 1) -> Stage:
         kind: ``"xxh3"`` (XXH3, 64 bits, seed 0) or ``"crc32"`` (as ``zlib.crc32``).
         workers: the number of threads.
     """
-    return Stage("checksum", _native._count("workers", workers), partial(_native._Stage.checksum, kind))
+    return Stage("checksum", _count("workers", workers), partial(_Stage.checksum, kind))
 
 
 def call(
@@ -156,7 +155,7 @@ def call(
         name: the name of the stage; by default that of the callable.
     """
     named = name or str(getattr(function, "__name__", type(function).__name__))
-    return Stage(named, _native._count("workers", workers), partial(_native._Stage.call, function))
+    return Stage(named, _count("workers", workers), partial(_Stage.call, function))
 
 
 def into(buffers: Iterable[WritableData]) -> Sink:
@@ -170,25 +169,25 @@ def into(buffers: Iterable[WritableData]) -> Sink:
             generator can wait until one is free again. Do not touch a buffer from then until its chunk comes; it is
             released when its chunk is dropped.
     """
-    return Sink(lambda: _native._Sink.into(buffers))
+    return Sink(lambda: _Sink.into(buffers))
 
 
 def iterable(buffers: Iterable[Data | tuple[str, Data]]) -> Source:
     """The source that an iterable among the arguments of a pipeline becomes."""
     if isinstance(buffers, str | bytes | bytearray | memoryview):
         raise TypeError("source must be files(), file(), fd(), or an iterable of buffers")
-    return Source("iterable", lambda policy: _native._Source.iterable(buffers, policy))
+    return Source("iterable", lambda policy: _Source.iterable(buffers, policy))
 
 
 def native_sink(
     sink: Sink | int | HasFileno | None, queue_items: int, queue_bytes: int, policy: Policy
-) -> _native._Sink | None:
+) -> _Sink | None:
     """The sink of a pipeline; None for iteration."""
     if sink is None:
         return None
     if isinstance(sink, Sink):
         return sink._make()
-    return _native._Sink.fd(sink, queue_items, queue_bytes, policy)
+    return _Sink.fd(sink, queue_items, queue_bytes, policy)
 
 
 def by_name(stages: Iterable[Stage]) -> dict[str, Stage]:

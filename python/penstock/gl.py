@@ -16,7 +16,7 @@ from penstock._native import _copy, _count
 from penstock._types import PictureRead, PictureSource
 from penstock.errors import ClosedError
 from penstock.ffmpeg import Encoder
-from penstock.ffmpeg.plan.pixel_formats import FrameLayout
+from penstock.ffmpeg.command.pixel_formats import FrameLayout
 
 if TYPE_CHECKING:
     import moderngl

@@ -21,17 +21,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
-from penstock._log import warn
-from penstock._names import show_name
+from penstock._messages import show_name, warn
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import Encoder, Tuning
-from penstock.ffmpeg.plan.output_formats import IMAGE_ENCODERS, output_format
-from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb
-from penstock.ffmpeg.plan.settings import DEFAULT_TUNING
-from penstock.ffmpeg.program.child import NotStartedError
-from penstock.ffmpeg.program.find import find_decoding_ffmpeg, find_ffmpeg
+from penstock.ffmpeg.command.pixel_formats import is_gray, is_rgb
+from penstock.ffmpeg.command.settings import DEFAULT_TUNING
+from penstock.ffmpeg.plan.encoders import IMAGE_ENCODERS
+from penstock.ffmpeg.plan.output_formats import output_format
+from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg, find_ffmpeg
+from penstock.ffmpeg.program.child import NotStartedError, TimedOutError, run
 from penstock.ffmpeg.program.messages import without_components
-from penstock.ffmpeg.program.runner import TimedOutError, run
 from penstock.media.decode_session import DecodeSession
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock import _asyncio, _native
+from penstock import _asyncio
 from penstock._exit import STALL_S, WHY, at_exit, report_loss
-from penstock._native import AppliedPolicy, Chunk, ThreadPolicy
+from penstock._native import AppliedPolicy, Chunk, ThreadPolicy, _Pipeline
 from penstock._pipeline_parts import (
     Sink,
     Source,
@@ -209,7 +209,7 @@ class Pipeline:
             raise ValueError(f"policies has {sorted(unknown)}, but the parts are {known}")
         self._writes = writes
         self._is_reported = False  # whether somebody waited, and got its failure
-        self._native = _native._Pipeline(
+        self._native = _Pipeline(
             origin._make(wanted.get(origin.name)),
             [stage._make(name, stage.workers, wanted.get(name)) for name, stage in named.items()],
             native_sink(sink, queue_items, queue_bytes, wanted.get("writer")),

@@ -19,7 +19,7 @@ from penstock._native import (
 from penstock._notebook import HtmlTable, HtmlVideo
 
 if TYPE_CHECKING:
-    from penstock.ffmpeg.frames import VideoFrame
+    from penstock.media.video_frame import VideoFrame
 
 __all__ = [
     "AppliedPolicy",
@@ -307,7 +307,7 @@ if not TYPE_CHECKING:  # a type checker would take every name for one of this mo
     def __getattr__(name: str) -> object:
         # `VideoFrame` is a NumPy array: importing it here would make `import penstock` import NumPy.
         if name == "VideoFrame":
-            from penstock.ffmpeg.frames import VideoFrame
+            from penstock.media.video_frame import VideoFrame
 
             return VideoFrame
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

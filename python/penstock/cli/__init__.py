@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-import penstock
+from penstock._native import __version__
 from penstock.cli.commands import COMMANDS
 from penstock.cli.signals import ending_by_signal
 
@@ -41,7 +41,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(penstock.__version__, prog_name="penstock")
+@click.version_option(__version__, prog_name="penstock")
 def penstock_command() -> None:
     """Move raw bytes between memory and file descriptors as fast as the kernel allows."""
 

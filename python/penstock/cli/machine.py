@@ -13,16 +13,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import penstock
 from penstock import cpu
+from penstock._native import Tee, Writer, __version__
+from penstock._relay import relay
 from penstock.errors import EncoderError
-from penstock.ffmpeg.plan import hardware
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.program.capabilities import entries
-from penstock.ffmpeg.program.child import ProgramError
-from penstock.ffmpeg.program.find import find_ffmpeg
-from penstock.ffmpeg.program.runner import run
+from penstock.ffmpeg.plan.encoders import AUTO_CODECS
+from penstock.ffmpeg.program.capabilities import entries, find_ffmpeg
+from penstock.ffmpeg.program.child import ProgramError, run
+from penstock.pipes import make_pipe
 
 SCHEMA = 1
 #: The capacity that the writer asks for.
@@ -53,7 +53,7 @@ def gather() -> dict[str, Any]:
     """Return everything, in the form that ``--json`` prints."""
     return {
         "schema": SCHEMA,
-        "penstock": penstock.__version__,
+        "penstock": __version__,
         "python": platform.python_version(),
         "kernel": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),
@@ -111,8 +111,8 @@ def methods() -> dict[str, dict[str, str]]:
 
 
 def _zero_copy() -> tuple[str, str]:
-    reader, writer = penstock.make_pipe()
-    with reader, writer, penstock.Writer(writer, mode="zero-copy") as stream:
+    reader, writer = make_pipe()
+    with reader, writer, Writer(writer, mode="zero-copy") as stream:
         stream.write(b"bytes")
         reader.read(5)
         stream.flush()
@@ -120,10 +120,10 @@ def _zero_copy() -> tuple[str, str]:
 
 
 def _relayed() -> tuple[str, str]:
-    (source, feed), (reader, writer) = penstock.make_pipe(), penstock.make_pipe()
+    (source, feed), (reader, writer) = make_pipe(), make_pipe()
     with source, feed, reader, writer:
         feed.write(b"bytes")
-        relayed = penstock.relay(source, writer, 5)
+        relayed = relay(source, writer, 5)
         return relayed.method, relayed.reason
 
 
@@ -131,16 +131,16 @@ def _copied() -> tuple[str, str]:
     source, copy = (os.fdopen(os.memfd_create(name), "w+b", 0) for name in ("source", "copy"))
     with source, copy:
         source.write(b"bytes")
-        relayed = penstock.relay(source, copy, offset=0)
+        relayed = relay(source, copy, offset=0)
         return relayed.method, relayed.reason
 
 
 def _teed() -> tuple[str, str]:
-    (source, feed), (reader, writer), (other, last) = (penstock.make_pipe() for _ in range(3))
+    (source, feed), (reader, writer), (other, last) = (make_pipe() for _ in range(3))
     with source, reader, writer, other, last:
         with feed:
             feed.write(b"bytes")
-        with penstock.Tee(source, writer, last) as tee:  # the last one gets its bytes by splice(2)
+        with Tee(source, writer, last) as tee:  # the last one gets its bytes by splice(2)
             first, _ = tee.wait().destinations
         return first.method, first.reason
 
@@ -167,7 +167,7 @@ def ffmpeg() -> dict[str, Any]:
             for flags, name, description in entries(_output([path, "-hide_banner", "-encoders"]))
         ]
         names = {one["name"] for one in found["encoders"]}
-        found["auto"] = {codec: _chosen_encoder(codec, names) for codec in hardware.CODECS if names}
+        found["auto"] = {codec: _chosen_encoder(codec, names) for codec in AUTO_CODECS if names}
     except (EncoderError, OSError) as error:
         found["error"] = str(error)
     return found
@@ -203,7 +203,7 @@ def _output(command: Sequence[str]) -> str:
 
 def _granted_pipe_bytes() -> int | None:
     try:
-        reader, writer = penstock.make_pipe(capacity_bytes=WANTED_PIPE_BYTES)
+        reader, writer = make_pipe(capacity_bytes=WANTED_PIPE_BYTES)
     except OSError:
         return None
     with reader, writer:

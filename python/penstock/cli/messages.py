@@ -9,9 +9,8 @@ from functools import partial
 
 import click
 
-from penstock._names import show_name
+from penstock._messages import show_name, spelling
 from penstock.errors import FFmpegError, PenstockError
-from penstock.ffmpeg import naming
 from penstock.ffmpeg.program.messages import without_components
 
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
@@ -50,7 +49,7 @@ def in_one_line(error: object) -> str:
 
 def with_options() -> None:
     """Have messages name our options for the arguments of an Encoder or a Decoder, until the command ends."""
-    click.get_current_context().call_on_close(partial(naming.spelling.reset, naming.spelling.set(_option)))
+    click.get_current_context().call_on_close(partial(spelling.reset, spelling.set(_option)))
 
 
 def _option(name: str, value: object) -> str:

@@ -20,9 +20,9 @@ from typing import Literal, TypeVar
 import click
 
 from penstock import fifo
-from penstock._names import show_name
+from penstock._messages import show_name
 from penstock.errors import StalledError
-from penstock.ffmpeg.plan.endpoints import own_descriptor
+from penstock.ffmpeg.command.endpoints import own_descriptor
 from penstock.pipes import PipeReader, PipeWriter
 
 STANDARD = "-"

@@ -26,10 +26,7 @@ Parsed = TypeVar("Parsed")
 
 def grouped(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of an Encoder or a Decoder, with our options for colours and tuning in their objects."""
-    from penstock.ffmpeg.plan.settings import (  # commands without FFmpeg start faster without it
-        Colors,
-        Tuning,
-    )
+    from penstock.ffmpeg.command.settings import Colors, Tuning
 
     colors = {"color_matrix": "matrix", "color_range": "range"}
     tuning = ("ffmpeg", "convert")

@@ -1,21 +1,20 @@
-"""Video through the FFmpeg program: these modules start it, feed it and report the result.
+"""The FFmpeg program, and video and sound that it encodes: these modules start it, feed it and report the result.
 
-``encoder`` and ``audio_encoder`` are the public classes, which share ``encoder_base``. An encoder has a ``plan`` made,
-and a ``session`` carries it out with the ``program``. ``frames`` has the arrays of frames, ``light`` makes samples of
-HDR, and ``naming`` names arguments in messages.
+``encoder`` has the public classes, and ``encoder_base`` what they share. An encoder has a ``plan`` made, and a
+``session`` carries it out with the ``program``. ``command`` is what FFmpeg's command line speaks of, for encoders and
+for the decoders in `penstock.media`.
 """
 
 from typing import TYPE_CHECKING
 
 from penstock import _lazy
-from penstock.ffmpeg.plan.settings import Colors, Tuning
-from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.ffmpeg.command.settings import Colors, Tuning
 
 if TYPE_CHECKING:
-    from penstock.ffmpeg.audio_encoder import AudioEncoder
-    from penstock.ffmpeg.encoder import Encoder
-    from penstock.ffmpeg.light import hlg_from_nits, pq_from_nits
+    from penstock.ffmpeg.command.colors import hlg_from_nits, pq_from_nits
+    from penstock.ffmpeg.encoder import AudioEncoder, Encoder
     from penstock.ffmpeg.plan.sound import AudioFile, AudioInput
+    from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
 __all__ = [
     "AudioEncoder",
@@ -34,11 +33,12 @@ if not TYPE_CHECKING:  # which would take every name for one of ours
     __getattr__, __dir__ = _lazy.attributes(
         __name__,
         names={
-            "AudioEncoder": "audio_encoder",
+            "AudioEncoder": "encoder",
             "AudioFile": "plan.sound",
             "AudioInput": "plan.sound",
             "Encoder": "encoder",
-            "hlg_from_nits": "light",
-            "pq_from_nits": "light",
+            "find_ffmpeg": "program.capabilities",
+            "hlg_from_nits": "command.colors",
+            "pq_from_nits": "command.colors",
         },
     )

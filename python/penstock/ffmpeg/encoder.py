@@ -1,4 +1,4 @@
-"""The `Encoder`: raw frames in, a video file out."""
+"""`Encoder` and `AudioEncoder`: raw frames and samples in, a file out."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from penstock._log import warn
+from penstock._messages import argument, warn
 from penstock._native import Ticket, _seconds
+from penstock._progress import Reporter
 from penstock._types import FrameData
+from penstock.ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
 from penstock.ffmpeg.encoder_base import EncoderBase
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan.encode_plan import plan_encode
+from penstock.ffmpeg.plan.encode_plan import plan_encode, plan_sound
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings, OddSize
+from penstock.ffmpeg.plan.encoders import Quality
 from penstock.ffmpeg.plan.frame_check import frame_buffer, frame_size
 from penstock.ffmpeg.plan.output_formats import AUTO
-from penstock.ffmpeg.plan.quality import Quality
-from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
-from penstock.ffmpeg.plan.sound import Audio
-from penstock.ffmpeg.program.session import check_owner
+from penstock.ffmpeg.plan.sound import Audio, AudioInput
+from penstock.ffmpeg.program.process import check_owner
 from penstock.ffmpeg.session.encode_session import EncodeSession, Push
-from penstock.ffmpeg.session.reporter import Reporter
 from penstock.results import EncoderStats
 
 if TYPE_CHECKING:
@@ -466,3 +465,75 @@ class Encoder(EncoderBase):
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:
     """How many hold an array, and the object with its memory, which arrays made of it hold."""
     return sys.getrefcount(view), sys.getrefcount(view.base)
+
+
+class AudioEncoder(EncoderBase):
+    """Encodes samples with FFmpeg, which it starts and feeds from a native thread, to a file without a picture.
+
+    ```python
+    with AudioEncoder("tone.flac", AudioInput(48_000, channels=2)) as encoder:
+        encoder.write(samples)
+    ```
+
+    Its end, its files, its errors and its behaviour in a ``fork`` are those of an `Encoder`.
+
+    Args:
+        output: the file to write, as for `Encoder`.
+        audio: the rate, channels and type of the samples, and their codec. Without one, the codec follows from the
+            output's name: WAV, W64, AIFF, AU and CAF keep the samples as they are.
+        options: FFmpeg's output options without their dash, ``{"b:a": "192k"}``, as for `Encoder`.
+        tuning: transport, queue, programs and timeouts.
+
+    Raises:
+        ValueError: nothing tells the container, or an argument is not possible.
+        TypeError: an argument has a wrong type.
+        OSError: the output cannot be written, as for `Encoder`.
+        EncoderError: FFmpeg was not found, could not be started, or has no such codec.
+    """
+
+    def __init__(
+        self,
+        output: str | os.PathLike[str] | BinaryIO,
+        audio: AudioInput,
+        *,
+        options: Mapping[str, object] | None = None,
+        tuning: Tuning = DEFAULT_TUNING,
+    ) -> None:
+        super().__init__()
+        self._settings = EncodeSettings.of_sound(output, audio, options, tuning)
+        self._start(plan_sound(self._settings))
+
+    def write(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
+        """Copies samples and queues them; waits while the queue is full. They follow those of the call before.
+
+        Args:
+            samples: samples × channels, of the dtype of the `AudioInput`; or one dimension for one channel. It need not
+                be contiguous.
+            timeout: seconds to wait for room in the queue; None waits as long as it takes.
+
+        Returns:
+            A ticket, done when FFmpeg has the samples.
+
+        Raises:
+            ValueError: the samples have another shape or dtype, or are not finite.
+            TypeError: they are no array.
+            StalledError: no room within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``; the samples
+                are not queued.
+            EncoderError: FFmpeg has failed; the message includes its output.
+            ClosedError: after ``close`` or ``abort``.
+        """
+        session = self._session
+        return session.queue(session.push_of_samples(samples), timeout)
+
+    async def awrite(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
+        """`write` for asyncio: while the queue is full, the event loop goes on.
+
+        Args:
+            samples: as for `write`. The memory must not change until this returns.
+            timeout: as for `write`.
+
+        Raises:
+            ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
+        """
+        session = self._session
+        return await session.queue_async(partial(session.push_of_samples, samples), timeout)

@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from penstock import _exit
-from penstock._log import warn
+from penstock._messages import warn
 from penstock._native import AppliedPolicy
+from penstock._progress import Reporter
 from penstock.errors import ClosedError, EncoderError
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.program.session import check_owner
+from penstock.ffmpeg.program.process import check_owner
 from penstock.ffmpeg.session.encode_session import EncodeSession
-from penstock.ffmpeg.session.reporter import Reporter
 from penstock.results import EncodeReport, EncoderStats
 
 if TYPE_CHECKING:
@@ -174,7 +174,8 @@ class EncoderBase:
             raise
 
     def _titled(self, size: str) -> str:
-        return f"<{type(self).__name__} {self._settings.output!r} {f'{size} {self._settings.pixel_format}'.strip()}>"
+        settings = self._settings
+        return f"<{type(self).__name__} {settings.output.name!r} {f'{size} {settings.pixel_format}'.strip()}>"
 
     def _end_unstarted(self, why: str) -> bool:
         """Ends an encoder that has not started. Returns False if it has started."""

@@ -5,12 +5,12 @@
   ``ending`` tells whether all frames came, ``start`` where the first one is, ``source`` and ``once`` are what is read.
 - Facts: ``facts`` reads them into the types of ``info``. ``opening`` opens a file in this process. ``written`` compares
   what the file of an `Encoder` says with what was meant.
-- Any frame: ``frames`` has them by number and time, ``index`` tells which packet holds which frame, ``random_access``
-  decodes it, ``pixels`` makes of it what iteration gives.
+- Any frame: ``frames`` has them by number and time, ``index`` tells which packet holds which frame, and
+  ``random_access`` decodes it.
+- ``video_frame`` is the array that both give.
 """
 
-from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
-from penstock.ffmpeg.plan.settings import Colors, Tuning
+from penstock.ffmpeg.command.settings import Colors, ContentLight, MasteringDisplay, Tuning
 from penstock.media.audio import AudioDecoder
 from penstock.media.decoder import Decoder
 from penstock.media.facts import probe

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from penstock._native import Frame, _count, _seconds
 from penstock.errors import DecoderError
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.arguments import SAMPLES, format_seconds, read_arguments
-from penstock.ffmpeg.plan.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.arguments import SAMPLES, format_seconds, read_arguments
+from penstock.ffmpeg.command.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
 from penstock.ffmpeg.plan.sound import unusual_layout
-from penstock.ffmpeg.program.find import find_decoding_ffmpeg
+from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.ending import early_end_of_sound, other_codecs
 from penstock.media.facts import probe

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+from penstock._messages import argument
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.arguments import checked_size, option_arguments, read_arguments
-from penstock.ffmpeg.plan.colors import MATRICES, RANGES
-from penstock.ffmpeg.plan.pixel_formats import (
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.arguments import checked_size, option_arguments, read_arguments
+from penstock.ffmpeg.command.colors import MATRICES, RANGES
+from penstock.ffmpeg.command.pixel_formats import (
     PIXEL_FORMATS,
     FrameLayout,
     canonical,
@@ -26,11 +26,11 @@ from penstock.ffmpeg.plan.pixel_formats import (
     is_rgb,
     subsampling,
 )
-from penstock.ffmpeg.plan.settings import Colors, Convert, native_conversion
+from penstock.ffmpeg.command.settings import Colors, Convert, native_conversion
 from penstock.ffmpeg.program import capabilities
-from penstock.ffmpeg.program.child import ProgramError
-from penstock.ffmpeg.program.runner import run
+from penstock.ffmpeg.program.child import ProgramError, run
 from penstock.media import timestamps
+from penstock.media.decode_session import OTHER_SIZE
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.start import may_seek, seek_arguments
 
@@ -51,9 +51,6 @@ _FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
 # FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
-#: The width by which FFmpeg refuses a picture with a palette that has another size than the first. Chosen: a size
-#: that no caller asks for, so that FFmpeg's message tells of this one.
-OTHER_SIZE = -(1 << 20)
 # Elements of Matroska (RFC 9559): the four that crop a picture, and the first that comes behind the header.
 _PIXEL_CROP, _CLUSTER = rb"\x54[\xaa\xbb\xcc\xdd]", b"\x1f\x43\xb6\x75"
 # Guessed: more than a Matroska file has of a header without attachments, and a QuickTime file of an index, and of boxes

@@ -23,15 +23,13 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from penstock import _exit
+from penstock._messages import argument
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
 from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan.settings import Tuning
+from penstock.ffmpeg.command.settings import Tuning
 from penstock.ffmpeg.program.child import DRAIN_GRACE_S
 from penstock.ffmpeg.program.messages import damage_reports, has_no_frames
-from penstock.ffmpeg.program.process import FFmpegProcess
-from penstock.ffmpeg.program.session import Session, check_owner, late_error, warn_unclosed
-from penstock.media.decode_plan import OTHER_SIZE
+from penstock.ffmpeg.program.process import FFmpegProcess, Session, check_owner, late_error, warn_unclosed
 from penstock.media.source import Source
 from penstock.media.timestamps import Timestamps
 
@@ -42,6 +40,9 @@ END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
 LATE = "FFmpeg gave nothing"
+#: The width by which FFmpeg refuses a picture with a palette that has another size than the first. Chosen: a size
+#: that no caller asks for, so that FFmpeg's message tells of this one.
+OTHER_SIZE = -(1 << 20)
 
 Stream = TypeVar("Stream")
 

@@ -11,13 +11,12 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 
-from penstock._log import warn
+from penstock._messages import warn
 from penstock._native import Frame, _count
 from penstock._types import WritableData
 from penstock.errors import DecoderError
-from penstock.ffmpeg.frames import VideoFrame, frame_of
-from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
-from penstock.ffmpeg.program.find import find_decoding_ffmpeg
+from penstock.ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
+from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.ffmpeg.program.process import FFmpegProcess
 from penstock.media import ending
 from penstock.media.audio import AudioDecoder, AudioOptions
@@ -27,6 +26,7 @@ from penstock.media.facts import probe
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.source import MediaSource, Source
 from penstock.media.start import first_pts, misses_frames
+from penstock.media.video_frame import VideoFrame, frame_of
 from penstock.results import DecoderStats
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import av
 from av.error import FFmpegError as LibavError
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
 from penstock.media.index import Index, Packets, expected_frames, packets_of
 from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
 from penstock.media.opening import demux, open_media

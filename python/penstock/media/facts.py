@@ -20,10 +20,9 @@ from av.stream import Disposition
 
 from penstock import _native
 from penstock.errors import StalledError
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.color_tags import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
-from penstock.ffmpeg.plan.colors import MATRIX_NAMES
-from penstock.media.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock.media.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock.media.opening import demux, in_time, open_media
 from penstock.media.source import MediaSource, Source
 from penstock.media.start import REORDERED
@@ -45,30 +44,9 @@ PATIENCE_S = 30.0
 _FIRST_PACKETS = 60
 # Guessed: containers round times to 1 ms, so the two rates of constant-rate video differ by less.
 _RATE_TOLERANCE = 0.01
-# FFmpeg's names of the code points of ITU-T H.273, table 4.
-_MATRICES = {
-    0: "gbr",
-    1: "bt709",
-    4: "fcc",
-    5: "bt470bg",
-    6: "smpte170m",
-    7: "smpte240m",
-    8: "ycgco",
-    9: "bt2020nc",
-    10: "bt2020c",
-    11: "smpte2085",
-    12: "chroma-derived-nc",
-    13: "chroma-derived-c",
-    14: "ictcp",
-    15: "ipt-c2",
-    16: "ycgco-re",
-    17: "ycgco-ro",
-}
 # PyAV 18 frees the channel map of a layout that an AIFF file describes twice, with the layout and with the codec: it is
 # kept, some 100 bytes. PyAV 19 copies the map.
 _LAYOUT_FREES_TWICE = av.__version__.startswith("18.")
-#: Those of AVColorRange in libavutil.
-RANGES = {1: "limited", 2: "full"}
 # AVFieldOrder in libavcodec.
 _FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 
@@ -223,12 +201,6 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
         has_separate_alpha=_has_separate_alpha(stream, first.codec),
         is_attached_picture=is_cover,
     )
-
-
-def matrix_name(code_point: int) -> str | None:
-    """A `VideoInfo`'s `color_matrix` for a code point of ITU-T H.273; None if it says nothing."""
-    matrix = _MATRICES.get(code_point)
-    return MATRIX_NAMES.get(matrix, matrix) if matrix else None
 
 
 def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:

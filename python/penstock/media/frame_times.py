@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.plan.nut import TICK_S
 from penstock.media.index import packets_of
 from penstock.media.info import MediaInfo, VideoInfo

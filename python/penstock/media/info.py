@@ -9,11 +9,33 @@ from operator import itemgetter
 from typing import TypeVar
 
 from penstock._notebook import HtmlTable, player, table
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.colors import MATRIX_NAMES
+from penstock.ffmpeg.command.settings import ContentLight, MasteringDisplay
 
 _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
 
+# FFmpeg's names of the code points of ITU-T H.273, table 4.
+_MATRICES = {
+    0: "gbr",
+    1: "bt709",
+    4: "fcc",
+    5: "bt470bg",
+    6: "smpte170m",
+    7: "smpte240m",
+    8: "ycgco",
+    9: "bt2020nc",
+    10: "bt2020c",
+    11: "smpte2085",
+    12: "chroma-derived-nc",
+    13: "chroma-derived-c",
+    14: "ictcp",
+    15: "ipt-c2",
+    16: "ycgco-re",
+    17: "ycgco-ro",
+}
+#: Those of AVColorRange in libavutil.
+RANGES = {1: "limited", 2: "full"}
 # Containers that hold times as they were written.
 _ABSOLUTE = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 
@@ -221,6 +243,12 @@ class MediaInfo:
     def best_audio(self) -> AudioInfo | None:
         """The first audio stream that the file marks as a default, or else the first."""
         return _best(self.audio)
+
+
+def matrix_name(code_point: int) -> str | None:
+    """A `VideoInfo`'s `color_matrix` for a code point of ITU-T H.273; None if it says nothing."""
+    matrix = _MATRICES.get(code_point)
+    return MATRIX_NAMES.get(matrix, matrix) if matrix else None
 
 
 def _best(streams: Sequence[_Stream]) -> _Stream | None:

@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg.plan import endpoints, hardware
-from penstock.ffmpeg.plan.colors import MATRICES, holds_light
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.colors import MATRICES, holds_light
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb
+from penstock.ffmpeg.command.settings import DEFAULT_COLORS, Colors, Tuning
 from penstock.ffmpeg.plan.encode_settings import holds_times
+from penstock.ffmpeg.plan.encoders import AUTO_CODECS, LOSSLESS, encoder_for, holds_sound, software_encoder
 from penstock.ffmpeg.plan.output_formats import (
     AUTO,
     PLAYABLE_CODECS,
-    encoder_for,
-    holds_sound,
     pixel_format_of,
 )
-from penstock.ffmpeg.plan.pixel_formats import canonical, has_alpha, is_gray, is_rgb
-from penstock.ffmpeg.plan.quality import LOSSLESS
-from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, Colors, Tuning
-from penstock.ffmpeg.program.capabilities import encoder_pixel_formats
-from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
 from penstock.media.decoder import Decoder
 from penstock.media.ending import CHEAP_BYTES
 from penstock.media.frame_times import FrameTimes
@@ -41,8 +39,8 @@ def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]
     """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
     codec, container = encoder.get("codec", AUTO), (encoder.get("options") or {}).get("f")
     kept = encoder.get("pixel_format", "rgb24") if encoder.get("quality") == LOSSLESS else None
-    found = encoder_for(codec, _program(encoder), str(output), container, lossless=kept)
-    return {**encoder, "codec": codec if codec in hardware.CODECS else found}
+    found = encoder_for(codec, _program(encoder), Output(str(output), container), lossless=kept)
+    return {**encoder, "codec": codec if codec in AUTO_CODECS else found}
 
 
 def picture_like(
@@ -139,9 +137,9 @@ def file_like(
     if video is None:
         raise DecoderError(f"{media.path} has no video")
     container = (given.get("options") or {}).get("f")
-    target, _ = endpoints.target_or_sink(output, container)
+    to = Output.of(output, container)
     given = given if decoder is None else {"pixel_format": decoder.pixel_format, **given}
-    arguments = with_codec(target, given)
+    arguments = with_codec(to.target, given)
     size = given.get("size", (video.width, video.height) if decoder is None else decoder.size)
     arguments, lost = picture_like(video, size, arguments)
     options = None if decoder is None else decoder._options
@@ -150,12 +148,12 @@ def file_like(
         lost.append(f"its rotation by {video.rotation} degrees")
     found: dict[str, Any] = {"size": size}
     if "fps" not in arguments:
-        found["fps"] = _rate(media, video, decoder, has_times=holds_times(target, container))
+        found["fps"] = _rate(media, video, decoder, has_times=holds_times(to))
         if found["fps"] is not None:
             lost += _lost_times(video, begins_later=begins_later)
     if (kept := _pixel_format(video, arguments)) is not None:
         found["output_pixel_format"] = kept
-    is_film = holds_sound(target, container)  # the others are pictures
+    is_film = holds_sound(to)  # the others are pictures
     if "audio" not in arguments and media.audio:
         kept_sounds = 0
         if is_film and not begins_later and _is_readable(media.path):
@@ -244,7 +242,7 @@ def _program(arguments: Mapping[str, Any]) -> str:
 
 def _encoder(arguments: Mapping[str, Any]) -> str:
     """The encoder; that of software where hardware's may be taken, which has what the source has at least as often."""
-    return hardware.software(str(arguments["codec"]), _program(arguments))
+    return software_encoder(str(arguments["codec"]), _program(arguments))
 
 
 def _is_readable(path: str) -> bool:

@@ -15,12 +15,11 @@ import av
 from av.error import FFmpegError as LibavError
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.program import messages
-from penstock.ffmpeg.program.child import ProgramError
-from penstock.ffmpeg.program.find import find_decoding_ffmpeg
-from penstock.ffmpeg.program.runner import run
-from penstock.ffmpeg.program.session import is_unfinished
+from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
+from penstock.ffmpeg.program.child import ProgramError, run
+from penstock.ffmpeg.program.process import is_unfinished
 from penstock.media.once import Once
 
 if TYPE_CHECKING:

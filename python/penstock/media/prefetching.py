@@ -11,8 +11,8 @@ from typing import TypedDict, Unpack
 
 from penstock import _exit
 from penstock._native import _count
-from penstock.ffmpeg.plan.settings import Colors, Tuning
-from penstock.ffmpeg.program.session import check_owner
+from penstock.ffmpeg.command.settings import Colors, Tuning
+from penstock.ffmpeg.program.process import check_owner
 from penstock.media.decoder import Decoder
 from penstock.media.source import MediaSource
 

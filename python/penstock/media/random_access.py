@@ -17,7 +17,7 @@ from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
 from penstock.media.index import DecodedFrame, Index, packets_of
 from penstock.media.opening import demux, open_media
 from penstock.media.start import may_seek

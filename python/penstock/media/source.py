@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import _streams
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
 from penstock.media.once import Once
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from av import BitStreamFilterContext
 from av.error import FFmpegError as LibavError
 
 from penstock.errors import DecoderError
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.arguments import format_seconds
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.arguments import format_seconds
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.opening import demux, open_media
 

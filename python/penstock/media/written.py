@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock._messages import argument
 from penstock.errors import DecoderError
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.colors import UNTAGGED
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.colors import UNTAGGED
+from penstock.ffmpeg.command.pixel_formats import canonical
 from penstock.ffmpeg.plan.labels import Labels
-from penstock.ffmpeg.plan.pixel_formats import canonical
 from penstock.ffmpeg.plan.sound import AudioInput, Sound
 from penstock.media.facts import probe
 

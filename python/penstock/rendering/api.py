@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Literal, get_args
 
-from penstock._log import warn
+from penstock._messages import argument, warn
 from penstock._native import _count, _seconds
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan.arguments import checked_size
-from penstock.ffmpeg.plan.settings import check_choice
+from penstock.ffmpeg.command.arguments import checked_size
+from penstock.ffmpeg.command.settings import check_choice
 from penstock.media import probe
 from penstock.media.frame_times import FrameTimes
 from penstock.media.like import LOST, picture_like, with_codec

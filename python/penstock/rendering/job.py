@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from penstock._log import logger
+from penstock._progress import RenderBar
 from penstock.errors import RenderError
 from penstock.rendering.chunk import data_name, finished, folder_of, remove_chunks
 from penstock.rendering.engines import ATTEMPTS, Advance, Done, Engine, Failed
@@ -175,8 +176,6 @@ def _shown(progress: bool | Show, frames: int) -> Iterator[Show]:
     elif progress is not True:
         yield progress
     else:
-        from penstock._bars import RenderBar  # rich takes long to import
-
         with RenderBar(frames) as bar:
             yield bar.show
 

@@ -21,14 +21,14 @@ from typing import BinaryIO
 
 from penstock._relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
-from penstock.ffmpeg.plan.arguments import option_arguments
+from penstock.ffmpeg.command.arguments import option_arguments
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb
-from penstock.ffmpeg.plan.sound import is_matroska, plan_sounds
+from penstock.ffmpeg.plan.sound import plan_sounds
 from penstock.ffmpeg.program.messages import framecrc_unit_s
-from penstock.ffmpeg.program.process import FFmpegProcess
-from penstock.ffmpeg.program.session import Session
+from penstock.ffmpeg.program.process import FFmpegProcess, Session
 from penstock.media import probe
 from penstock.media.info import VideoInfo
 from penstock.media.opening import demux, open_media
@@ -319,7 +319,7 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
         return [], []
     start_s = float(plan.time_s(plan.frames[0])) if plan.source is None else plan.source.first_s
     lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
-    [sound] = plan_sounds(plan.program, plan.audio, f"file:{part}", _container(plan))
+    [sound] = plan_sounds(plan.program, plan.audio, _output(plan, f"file:{part}"))
     output = ["-map", f"1:{sound.index}"]
     if sound.is_copied:
         # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
@@ -329,9 +329,10 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
     return ["-t", f"{lasts_s:.6f}", *sound.reading_from(start_s)], output
 
 
-def _container(plan: Plan) -> str | None:
+def _output(plan: Plan, target: str) -> Output:
+    """What is written there, in the container of the plan."""
     name = plan.file_options.get("f")
-    return None if name is None else str(name)
+    return Output(target, None if name is None else str(name))
 
 
 def _verify(plan: Plan, storage: Storage, part: Path) -> None:
@@ -348,7 +349,7 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
     if lasts_s is not None and abs(lasts_s - seconds) > tolerance_s:
         raise RenderError(f"the joined video lasts {lasts_s:.6f} s instead of {seconds:.6f} s")
     latest_s = (
-        _PRIMING_S if plan.audio is not None and is_matroska(plan.output, _container(plan)) else tolerance_s
+        _PRIMING_S if plan.audio is not None and _output(plan, plan.output).is_matroska else tolerance_s
     )
     if video.start_s is not None and not -tolerance_s <= video.start_s <= latest_s:
         raise RenderError(f"the joined video begins at {video.start_s:.6f} s instead of 0")

@@ -12,19 +12,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
+from penstock._messages import argument
 from penstock._native import _count
 from penstock.errors import EncoderError
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.arguments import checked_size, frame_rate
-from penstock.ffmpeg.plan.color_tags import ContentLight, MasteringDisplay
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.arguments import checked_size, frame_rate
+from penstock.ffmpeg.command.settings import Colors, ContentLight, MasteringDisplay, Tuning
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.plan.labels import checked_metadata
 from penstock.ffmpeg.plan.nut import TICK_S
-from penstock.ffmpeg.plan.settings import Colors, Tuning
-from penstock.ffmpeg.program.capabilities import muxer_options, version
-from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.ffmpeg.program.capabilities import find_ffmpeg, muxer_options, version
 from penstock.media.like import with_codec
 from penstock.rendering.code import Code
 from penstock.rendering.source import Source

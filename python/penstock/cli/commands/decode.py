@@ -19,8 +19,8 @@ import click
 from rich.filesize import decimal
 
 from penstock import images
-from penstock._bars import VideoBar
-from penstock._names import show_name
+from penstock._messages import show_name
+from penstock._progress import VideoBar
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.opening import (
     FIFO_PREFIX,
@@ -49,10 +49,10 @@ from penstock.cli.outputs import ImageOutput, Output, RawOutput, TimestampOutput
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
-from penstock.ffmpeg.frames import VideoFrame
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.program.find import find_decoding_ffmpeg
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.media import Decoder
+from penstock.media.video_frame import VideoFrame
 
 #: As a pixel format: leave the pixels as they are in the file.
 SAME = "same"

@@ -17,7 +17,7 @@ import click
 from rich.filesize import decimal
 
 from penstock import images
-from penstock._names import show_name
+from penstock._messages import show_name
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
 from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, opened, refuse_same
 from penstock.cli.options import (
@@ -36,12 +36,12 @@ from penstock.cli.progress import expected_bytes, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, PenstockError
 from penstock.ffmpeg import Encoder
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.pixel_formats import FrameLayout
+from penstock.ffmpeg.command.settings import Colors
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.plan.output_formats import AUTO
-from penstock.ffmpeg.plan.pixel_formats import FrameLayout
-from penstock.ffmpeg.plan.settings import Colors
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock._names import show_name
+from penstock._messages import show_name
 from penstock.cli.options import file_names, follow_playlists_option, json_option, parsed, seconds
 from penstock.errors import PenstockError
 from penstock.media.facts import PATIENCE_S

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import click
 
-import penstock
+from penstock._relay import start_relay
 from penstock.cli.opening import Endpoint, as_standard, opened
 from penstock.cli.options import (
     UNITS,
@@ -91,7 +91,7 @@ def _start(
     source: Endpoint, destination: Endpoint, count: int | None, offset: int | None, timeout: float | None
 ) -> RelayTicket:
     try:
-        return penstock.start_relay(source.fd, destination.fd, count, offset=offset, timeout=timeout)
+        return start_relay(source.fd, destination.fd, count, offset=offset, timeout=timeout)
     except (OSError, ValueError) as error:
         raise click.ClickException(_failure(error, source, destination)) from None
 

@@ -16,7 +16,7 @@ import click
 from rich.filesize import decimal
 
 from penstock import rendering
-from penstock._names import show_name
+from penstock._messages import show_name
 from penstock.cli.messages import in_one_line, with_options
 from penstock.cli.opening import check_standard_output
 from penstock.cli.options import (

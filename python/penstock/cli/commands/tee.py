@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import click
 
-import penstock
-from penstock._names import show_name
+from penstock._messages import show_name
+from penstock._native import Tee
 from penstock.cli.opening import Endpoint, as_standard, opened
 from penstock.cli.options import append_option, file_names, parsed, progress_option, seconds
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
@@ -65,13 +65,13 @@ def tee(
         raise
 
 
-def _start(source: Endpoint, destinations: Sequence[Endpoint], evict_after: float | None) -> penstock.Tee:
+def _start(source: Endpoint, destinations: Sequence[Endpoint], evict_after: float | None) -> Tee:
     fds = [end.fd for end in destinations]
     try:
         if evict_after is None:
-            running = penstock.Tee(source.fd, *fds)
+            running = Tee(source.fd, *fds)
         else:
-            running = penstock.Tee(source.fd, *fds, when_full="evict", stall_timeout=evict_after)
+            running = Tee(source.fd, *fds, when_full="evict", stall_timeout=evict_after)
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     for end in destinations:
@@ -82,7 +82,7 @@ def _start(source: Endpoint, destinations: Sequence[Endpoint], evict_after: floa
     return running
 
 
-def _finish(running: penstock.Tee, source: Endpoint, show: Show) -> TeeReport:
+def _finish(running: Tee, source: Endpoint, show: Show) -> TeeReport:
     """Wait for the end, and show the progress of each destination."""
     while not running.done():
         show(_states(running.report))
@@ -129,7 +129,7 @@ def _failure(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def _cancel(running: penstock.Tee | None, names: Sequence[str]) -> str:
+def _cancel(running: Tee | None, names: Sequence[str]) -> str:
     """Stop the tee. Return what it has delivered."""
     if running is None:
         return "0 bytes were delivered"

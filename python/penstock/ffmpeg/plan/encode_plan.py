@@ -9,8 +9,7 @@ from functools import lru_cache, partial
 
 from penstock._log import logger
 from penstock._native import _Conversion
-from penstock.ffmpeg.plan import hardware, sound
-from penstock.ffmpeg.plan.arguments import (
+from penstock.ffmpeg.command.arguments import (
     PALETTE,
     PALETTE_FILTERS,
     check_even,
@@ -21,7 +20,7 @@ from penstock.ffmpeg.plan.arguments import (
     stream_arguments,
     with_filters,
 )
-from penstock.ffmpeg.plan.colors import (
+from penstock.ffmpeg.command.colors import (
     VideoColors,
     colors_for,
     input_color_arguments,
@@ -30,10 +29,8 @@ from penstock.ffmpeg.plan.colors import (
     light_arguments,
     output_color_arguments,
 )
-from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.labels import NO_LABELS
-from penstock.ffmpeg.plan.nut import NutStream
-from penstock.ffmpeg.plan.pixel_formats import (
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import (
     FrameLayout,
     canonical,
     divides_evenly,
@@ -41,7 +38,11 @@ from penstock.ffmpeg.plan.pixel_formats import (
     is_gray,
     is_rgb,
 )
-from penstock.ffmpeg.plan.settings import native_conversion
+from penstock.ffmpeg.command.settings import native_conversion
+from penstock.ffmpeg.plan import encoders, sound
+from penstock.ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.ffmpeg.plan.labels import NO_LABELS
+from penstock.ffmpeg.plan.nut import NutStream
 from penstock.ffmpeg.plan.sound import AudioInput
 
 # Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
@@ -121,15 +122,14 @@ def _tried(settings: EncodeSettings | str, size: tuple[int, int]) -> EncodeSetti
     options = {name: value for name, value in settings.options.items() if not _CONCERNS_OTHERS.match(name)}
     trial = replace(
         settings,
-        target="-",
-        container_format="null",
+        output=Output("-", "null"),
         options={**options, "frames:v": 1},
         sounds=(),
         labels=NO_LABELS,
         rate=rate,
     )
     arguments = ("file:/dev/zero" if one == "pipe:0" else one for one in _plan(trial, size).arguments)
-    why_not = hardware.why_not(settings.program, "-t", f"{float(1 / rate):f}", *arguments)
+    why_not = encoders.why_not(settings.program, "-t", f"{float(1 / rate):f}", *arguments)
     return settings if why_not is None else f"{settings.codec}: {why_not}"
 
 
@@ -174,11 +174,10 @@ def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
         *reading,
         *settings.labels.reading(),
         *output_arguments(
-            settings.target,
+            settings.output,
             codec,
             named,
             with_filters(options, filters),
-            settings.container_format,
             colors_out,
             [*sound.output_arguments(settings.sounds, options), *labels],
         ),
@@ -203,9 +202,7 @@ def plan_sound(settings: EncodeSettings) -> EncodePlan:
     sounds = sound.output_arguments(settings.sounds, settings.options)
     arguments = [
         *sound.input_arguments(made.made_from, "pipe:0"),
-        *output_arguments(
-            settings.target, None, None, settings.options, settings.container_format, sound=sounds
-        ),
+        *output_arguments(settings.output, None, None, settings.options, sound=sounds),
     ]
     return EncodePlan(settings=settings, arguments=arguments, stream=None)
 

@@ -10,11 +10,10 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any, BinaryIO, Literal, Self, get_args
 
+from penstock._messages import argument
 from penstock.errors import EncoderError
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints, hardware
-from penstock.ffmpeg.plan.arguments import frame_rate
-from penstock.ffmpeg.plan.colors import (
+from penstock.ffmpeg.command.arguments import frame_rate
+from penstock.ffmpeg.command.colors import (
     MATRICES,
     MATRIX_WORDS,
     colors_for,
@@ -22,25 +21,31 @@ from penstock.ffmpeg.plan.colors import (
     with_colors_of_options,
     with_light,
 )
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import is_gray, is_rgb, raw_format_name
+from penstock.ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
+from penstock.ffmpeg.plan.encoders import (
+    BARE_ENDINGS,
+    LOSSLESS,
+    Quality,
+    check_lossless,
+    encoder_for,
+    hardware_encoders,
+    holds_sound,
+    quality_options,
+    with_loop,
+)
 from penstock.ffmpeg.plan.labels import NO_LABELS, Chapters, Labels
 from penstock.ffmpeg.plan.nut import TICK_S
 from penstock.ffmpeg.plan.output_formats import (
     AUTO,
-    BARE_ENDINGS,
     asked_format,
-    encoder_for,
-    holds_sound,
     output_format,
     raw_format,
     unused_colors,
-    with_loop,
 )
-from penstock.ffmpeg.plan.pixel_formats import is_gray, is_rgb, raw_format_name
-from penstock.ffmpeg.plan.quality import LOSSLESS, Quality, check_lossless, quality_options
-from penstock.ffmpeg.plan.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
-from penstock.ffmpeg.plan.sound import Audio, AudioInput, Sound, is_matroska, plan_sounds
-from penstock.ffmpeg.program.capabilities import check_codec, check_option, encoders
-from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.ffmpeg.plan.sound import Audio, AudioInput, Sound, plan_sounds
+from penstock.ffmpeg.program.capabilities import check_codec, check_option, encoders, find_ffmpeg
 
 OddSize = Literal["error", "pad", "crop"]
 
@@ -48,7 +53,6 @@ OddSize = Literal["error", "pad", "crop"]
 # With microseconds, FFmpeg 5.1 lost frames after a pause of 5 minutes, and one of 36 broke the file.
 _QUICKTIME_UNIT_S = Fraction(1, 90_000)
 _QUICKTIME = ("3g2", "3gp", "f4v", "ipod", "ismv", "mov", "mp4", "psp")
-_QUICKTIME_ENDINGS = (".3g2", ".3gp", ".f4v", ".ismv", ".m4v", ".mov", ".mp4")
 # Units of time from a frame to the next, in MP4 and QuickTime. Theirs have 31 bits, and FFmpeg 5.1 believes no more
 # than 28 between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
 _MOST_STEPS = 2**28 - 1
@@ -65,7 +69,6 @@ _MOST_FPS_WITH_SOUND = 1000
 # The unit of times in Matroska, WebM and FLV is 1 ms.
 _MOST_FPS_OF_MILLISECONDS = 1000
 _MILLISECONDS = ("flv", "matroska", "webm")
-_MILLISECONDS_ENDINGS = (".flv", ".mk3d", ".mkv", ".webm")
 # Encoders that aim at a bit rate, and take the unit of the frames' times for their distance (FFmpeg 5.1: at 1 µs,
 # libtheora kept 3 of 48 frames, and the others made them 2 to 4 times as wrong). Not where a quality is given.
 _RATED_BY_UNIT = frozenset(
@@ -90,16 +93,14 @@ _MIXING = frozenset(
     )
 )
 _MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
-# Containers without times, or that number frames, by FFmpeg's names and their usual endings. In Ogg, FFmpeg writes the
+# Containers without times, or that number frames, and endings of files without a container. In Ogg, FFmpeg writes the
 # time of a frame where that of the next belongs. MPEG program streams have one time for several small frames.
 _UNTIMED = (
     *("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "mpeg", "mxf", "ogg", "ogv", "rawvideo", "vob"),
-    "yuv4mpegpipe",
+    *("yuv4mpegpipe", *BARE_ENDINGS),
 )
-_UNTIMED_ENDINGS = (".avi", ".mpeg", ".mpg", ".mxf", ".ogg", ".ogv", ".ogx", ".vob", ".y4m", *BARE_ENDINGS)
 # FFmpeg writes only the times of decoding there, which are those of the frames unless the codec reorders them.
 _DECODING_TIMES = ("asf", "asf_stream", "avi", "mxf", "mxf_opatom")
-_DECODING_TIMES_ENDINGS = (".asf", ".avi", ".mxf", ".wmv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +109,7 @@ class EncodeSettings:
 
     Attributes:
         program: the path of FFmpeg.
-        target: what FFmpeg writes to, from `endpoints.target`.
-        sink: the object to which FFmpeg's standard output goes; None for none.
-        container_format: the container by FFmpeg's name; None if FFmpeg is to guess it.
+        output: where the result goes, and in which container.
         options: FFmpeg's options for the output, without those that other attributes have.
         sounds: what comes with the picture, or without one.
         tuning: the `Encoder`'s.
@@ -126,8 +125,7 @@ class EncodeSettings:
     """
 
     program: str
-    target: str
-    container_format: str | None
+    output: Output
     options: Mapping[str, object]
     sounds: tuple[Sound, ...]
     tuning: Tuning
@@ -139,7 +137,6 @@ class EncodeSettings:
     output_pixel_format: str | None = None
     colors: Colors = DEFAULT_COLORS
     labels: Labels = NO_LABELS
-    sink: BinaryIO | None = None
     warnings: tuple[str, ...] = ()
     hardware: tuple[EncodeSettings | str, ...] = ()
 
@@ -170,40 +167,33 @@ class EncodeSettings:
         tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
         _check_codec_once(codec, options or {})
         given, container_format = _divided(options or {})
-        target, sink = endpoints.target_or_sink(output, container_format)
-        container_format = endpoints.container_for(target, container_format)
+        to = Output.of(output, container_format)
         pixel_format = raw_format_name(pixel_format, program)
         kept = pixel_format if quality == LOSSLESS else None
-        encoder = encoder_for(codec, program, target, container_format, lossless=kept)
-        given = with_loop(given, target, container_format)
+        encoder = encoder_for(codec, program, to, lossless=kept)
+        given = with_loop(given, to)
         _check_whole(given, *_SHORTENING_SOUND)
         check_choice("odd_size", odd_size, get_args(OddSize))
         settings = cls(
             program=program,
-            target=target,
-            container_format=container_format,
+            output=to,
             options=given,
-            sounds=plan_sounds(program, audio, target, container_format, given),
+            sounds=plan_sounds(program, audio, to, given),
             tuning=tuning,
             rate=None if fps is None else frame_rate(fps),
             pixel_format=pixel_format,
             vflip=vflip,
             odd_size=odd_size,
             colors=colors,
-            sink=sink,
-            labels=Labels.of(metadata, chapters, subtitles, target, container_format),
+            labels=Labels.of(metadata, chapters, subtitles, to),
         )
-        if (settings.labels.metadata or settings.labels.chapters) and not holds_sound(
-            target, container_format
-        ):
-            warned = (
-                f"{settings.output} has no place for metadata and chapters: write mp4, mov, mkv or webm",
-            )
+        if (settings.labels.metadata or settings.labels.chapters) and not holds_sound(to):
+            warned = (f"{to.name} has no place for metadata and chapters: write mp4, mov, mkv or webm",)
             bare = replace(settings.labels, metadata=(), chapters=())
             settings = replace(settings, labels=bare, warnings=warned)
-        _check_rate(settings.rate, target, container_format, settings.sounds)
+        _check_rate(settings.rate, to, settings.sounds)
         asked = quality, crf, preset, output_pixel_format
-        tried = tuple(settings._with_hardware(one, *asked) for one in hardware.encoders(codec))
+        tried = tuple(settings._with_hardware(one, *asked) for one in hardware_encoders(codec))
         return replace(settings._with_encoder(encoder, *asked), hardware=tried)
 
     def _with_hardware(self, codec: str, *asked: Any) -> EncodeSettings | str:
@@ -225,7 +215,7 @@ class EncodeSettings:
         output_pixel_format: str,
     ) -> Self:
         """The settings of an encode by that encoder."""
-        program, target, container_format = self.program, self.target, self.container_format
+        program = self.program
         given = _with_quality(program, codec, self.options, crf, preset)
         given = {**given, **quality_options(program, codec, quality, given)}
         if self.rate is None:
@@ -240,7 +230,7 @@ class EncodeSettings:
             given,
             self.pixel_format,
             asked,
-            held=raw_format(target, container_format),
+            held=raw_format(self.output),
             is_lossless=quality == LOSSLESS,
         )
         if quality == LOSSLESS:
@@ -261,15 +251,8 @@ class EncodeSettings:
                 *unused_colors(codec, self.pixel_format, chosen.name, colors, color_range),
                 *_recoloured(given, colors),
                 *_hurried(codec, self.rate),
-                *_alpha_beside(codec, chosen.name, target, container_format),
+                *_alpha_beside(codec, chosen.name, self.output),
             ),
-        )
-
-    @property
-    def output(self) -> str:
-        """What is written to, for people."""
-        return (
-            endpoints.without_protocol(self.target) if self.sink is None else f"<{type(self.sink).__name__}>"
         )
 
     @classmethod
@@ -287,15 +270,12 @@ class EncodeSettings:
         tuning.check_unused("an AudioEncoder", "threads", "convert")
         given, container_format = _divided(options or {})
         _check_whole(given, *_SHORTENING_OPTIONS)
-        target, sink = endpoints.target_or_sink(output, container_format)
-        container_format = endpoints.container_for(target, container_format)
+        to = Output.of(output, container_format)
         return cls(
             program=program,
-            sink=sink,
-            target=target,
-            container_format=container_format,
+            output=to,
             options=given,
-            sounds=plan_sounds(program, audio, target, container_format, given),
+            sounds=plan_sounds(program, audio, to, given),
             tuning=tuning,
         )
 
@@ -318,31 +298,25 @@ class EncodeSettings:
     @property
     def time_unit_s(self) -> Fraction:
         """The unit of the frames' times that the container holds, in seconds."""
-        is_quicktime = endpoints.is_container(
-            self.target, self.container_format, _QUICKTIME, _QUICKTIME_ENDINGS
-        )
-        return _QUICKTIME_UNIT_S if is_quicktime and self.is_timed else TICK_S
+        return _QUICKTIME_UNIT_S if self.output.container in _QUICKTIME and self.is_timed else TICK_S
 
     @property
     def holds_order(self) -> bool:
         """Whether the container has the times of frames that the codec reorders."""
-        place = self.target, self.container_format
         # FFmpeg believes 15 minutes at most from the decoding of a frame in FLV to its display (flvdec.c).
-        may_be_far = self.is_timed and endpoints.is_container(*place, ("flv",), (".flv",))
-        return not (may_be_far or endpoints.is_container(*place, _DECODING_TIMES, _DECODING_TIMES_ENDINGS))
+        may_be_far = self.is_timed and self.output.container == "flv"
+        return not (may_be_far or self.output.container in _DECODING_TIMES)
 
     @property
     def held_unit_s(self) -> Fraction:
         """The unit in which frames of one time are refused, in seconds. Matroska, WebM and FLV hold them."""
-        is_gif = endpoints.is_container(self.target, self.container_format, ("gif",), (".gif",))
-        return _GIF_UNIT_S if is_gif else self.time_unit_s
+        return _GIF_UNIT_S if self.output.container == "gif" else self.time_unit_s
 
     @property
     def longest_step_s(self) -> Fraction | None:
         """The longest time from a frame to the next that the container holds, in seconds; None for any."""
-        for container, longest_s in _LONGEST_STEPS_S.items():
-            if endpoints.is_container(self.target, self.container_format, (container,), (f".{container}",)):
-                return longest_s
+        if (longest_s := _LONGEST_STEPS_S.get(self.output.container)) is not None:
+            return longest_s
         return None if self.time_unit_s == TICK_S else Fraction(int(_MOST_STEPS * self.time_unit_s))
 
     @property
@@ -362,10 +336,10 @@ class EncodeSettings:
         return not (self.is_filtered or _MOVING_OPTIONS & self.options.keys())
 
 
-def holds_times(target: str, container_format: str | None) -> bool:
+def holds_times(output: Output) -> bool:
     """Whether an output has a place for the times of frames."""
-    bare = (*_UNTIMED_ENDINGS, ".webp") if endpoints.is_numbered(target) else _UNTIMED_ENDINGS
-    return not endpoints.is_container(target, container_format, _UNTIMED, bare)
+    is_picture = output.is_numbered and output.container == "webp"
+    return not (is_picture or output.container in _UNTIMED)
 
 
 def _with_quality(
@@ -411,21 +385,17 @@ def _check_whole(options: Mapping[str, object], *shortening: str) -> None:
             raise ValueError(f"{argument(f'options.{name}', value)} leaves samples out: write fewer instead")
 
 
-def _check_rate(
-    rate: Fraction | None, target: str, container_format: str | None, sounds: Sequence[Sound]
-) -> None:
+def _check_rate(rate: Fraction | None, output: Output, sounds: Sequence[Sound]) -> None:
     """Checks that the container and the stream to FFmpeg can have frames of that rate, or with times."""
     if rate is None:
-        if not holds_times(target, container_format):
+        if not holds_times(output):
             raise ValueError(
-                f"{container_format or target.rpartition('.')[2]} has no place for the times of frames (fps=None): "
+                f"{output.container_name} has no place for the times of frames (fps=None): "
                 "write mp4, mov, mkv or webm, or give a constant fps"
             )
         return
     given = argument("fps", rate.numerator if rate.denominator == 1 else float(rate))
-    if rate > _MOST_FPS_OF_MILLISECONDS and endpoints.is_container(
-        target, container_format, _MILLISECONDS, _MILLISECONDS_ENDINGS
-    ):
+    if rate > _MOST_FPS_OF_MILLISECONDS and output.container in _MILLISECONDS:
         raise ValueError(f"{given} is too much for a container that counts milliseconds: write mp4 or mov")
     if sounds and rate >= _MOST_FPS_WITH_SOUND:
         raise ValueError(f"{given} is too much for frames with sound: give fps=None, and pts to write")
@@ -471,13 +441,11 @@ def _hurried(codec: str, rate: Fraction | None) -> tuple[str, ...]:
     return (f"viewers show GIF of more than {_MOST_FPS_OF_GIF} frames per second slower: give a lower fps",)
 
 
-def _alpha_beside(
-    codec: str, output_pixel_format: str | None, target: str, container_format: str | None
-) -> tuple[str, ...]:
+def _alpha_beside(codec: str, output_pixel_format: str | None, output: Output) -> tuple[str, ...]:
     """The alpha of VP8 and VP9 stands beside the frames, for which only Matroska and WebM have a place."""
     is_beside = codec in ("libvpx", "libvpx-vp9") and output_pixel_format == "yuva420p"
     # The outputs of `tee` may differ.
-    if not is_beside or container_format == "tee" or is_matroska(target, container_format):
+    if not is_beside or output.container == "tee" or output.is_matroska:
         return ()
     return (f"the frames' alpha is dropped: {codec} video has it in .webm and .mkv only",)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout, is_packed
+from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout, is_packed
 
 # NumPy's kinds of types, by the format characters of the buffer protocol (those of `struct`).
 _KINDS = {

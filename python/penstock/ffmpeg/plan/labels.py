@@ -13,19 +13,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
+from penstock._messages import argument
 from penstock._native import _seconds
 from penstock.errors import DecoderError
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.endpoints import Output
 
 Chapters = Sequence[tuple[float, str]]
 
-# For each container that holds subtitles, by FFmpeg's names and the usual endings: the encoder of its own kind.
-_SUBTITLES = (
-    (("ipod", "mov", "mp4"), (".m4v", ".mov", ".mp4"), "mov_text"),
-    (("matroska",), (".mkv",), "copy"),
-    (("webm",), (".webm",), "webvtt"),
-)
+# For each container that holds subtitles: the encoder of its own kind.
+_SUBTITLES = {**dict.fromkeys(("ipod", "mov", "mp4"), "mov_text"), "matroska": "copy", "webm": "webvtt"}
 # Formats of text, by FFmpeg's names. It takes them as UTF-8, or as UTF-16 with a mark.
 _TEXTS = ("ass", "srt", "webvtt")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -59,15 +56,14 @@ class Labels:
         metadata: Mapping[str, str] | None,
         chapters: Chapters | None,
         subtitles: str | os.PathLike[str] | None,
-        target: str,
-        container_format: str | None,
+        output: Output,
     ) -> Self:
         """The labels that arguments of an `Encoder` mean. They are described there, and so are the errors."""
         return cls(
             metadata=tuple(checked_metadata(metadata).items()),
             chapters=_checked_chapters(chapters or ()),
-            subtitles=None if subtitles is None else _checked_subtitles(subtitles, target),
-            subtitle_codec="" if subtitles is None else _codec_for(target, container_format),
+            subtitles=None if subtitles is None else _checked_subtitles(subtitles, output),
+            subtitle_codec="" if subtitles is None else _codec_for(output),
         )
 
     def reading(self) -> list[str]:
@@ -140,10 +136,10 @@ def _checked_chapters(chapters: Chapters) -> tuple[tuple[float, str], ...]:
     return tuple(found)
 
 
-def _checked_subtitles(subtitles: str | os.PathLike[str], target: str) -> str:
+def _checked_subtitles(subtitles: str | os.PathLike[str], output: Output) -> str:
     source = endpoints.source(subtitles)
-    if endpoints.is_same_file(source, target):
-        raise ValueError(f"{endpoints.without_protocol(target)} is the output, too, which would overwrite it")
+    if endpoints.is_same_file(source, output.target):
+        raise ValueError(f"{output.name} is the output, too, which would overwrite it")
     from penstock.media.opening import open_media  # libav, only where a file of subtitles is read
 
     path = endpoints.without_protocol(source)
@@ -162,12 +158,11 @@ def _checked_subtitles(subtitles: str | os.PathLike[str], target: str) -> str:
     return source
 
 
-def _codec_for(target: str, container_format: str | None) -> str:
-    for formats, endings, codec in _SUBTITLES:
-        if endpoints.is_container(target, container_format, formats, endings):
-            return codec
+def _codec_for(output: Output) -> str:
+    if (codec := _SUBTITLES.get(output.container)) is not None:
+        return codec
     raise ValueError(
-        f"subtitles have no place in {endpoints.without_protocol(target)}: write mp4, mov, mkv or webm, or draw them "
+        f"subtitles have no place in {output.name}: write mp4, mov, mkv or webm, or draw them "
         f"into the picture, {argument('options.vf', 'subtitles=x.srt')}"
     )
 

@@ -18,10 +18,9 @@ from fractions import Fraction
 from numbers import Rational, Real
 
 from penstock.errors import EncoderError
-from penstock.ffmpeg.plan.arguments import input_arguments
-from penstock.ffmpeg.plan.pixel_formats import FrameLayout
-from penstock.ffmpeg.program.child import ProgramError
-from penstock.ffmpeg.program.runner import run
+from penstock.ffmpeg.command.arguments import input_arguments
+from penstock.ffmpeg.command.pixel_formats import FrameLayout
+from penstock.ffmpeg.program.child import ProgramError, run
 
 #: Times of frames with ``fps=None`` are whole multiples of this, in seconds. FFmpeg has no finer ones, and containers
 #: have coarser ones as a rule.

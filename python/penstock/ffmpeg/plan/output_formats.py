@@ -10,106 +10,19 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 
+from penstock._messages import argument
 from penstock.errors import EncoderError
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints, hardware
-from penstock.ffmpeg.plan.arguments import FILTER_OPTIONS, PALETTE
-from penstock.ffmpeg.plan.colors import jpeg_pixel_format
-from penstock.ffmpeg.plan.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
-from penstock.ffmpeg.plan.settings import Colors
+from penstock.ffmpeg.command.arguments import FILTER_OPTIONS, PALETTE
+from penstock.ffmpeg.command.colors import jpeg_pixel_format
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
+from penstock.ffmpeg.command.settings import Colors
 from penstock.ffmpeg.program import capabilities
 
 AUTO = "auto"
 #: Of a pixel format: FFmpeg chooses it.
 ANY = "any"
-
-
-#: FFmpeg's encoder for each suffix of image files.
-IMAGE_ENCODERS = {
-    **dict.fromkeys((".jpeg", ".jpg"), "mjpeg"),
-    **dict.fromkeys((".tif", ".tiff"), "tiff"),
-    **{suffix: suffix[1:] for suffix in (".bmp", ".pam", ".png", ".ppm", ".qoi", ".sgi")},
-    ".jp2": "jpeg2000",
-    ".jxl": "libjxl",
-    ".tga": "targa",
-    ".webp": "libwebp",
-}
-# The same for streams without a container, and for more images. FFmpeg writes any other codec under these names, too.
-_STREAM_ENCODERS = {
-    **dict.fromkeys((".264", ".avc", ".h264"), "libx264"),
-    **dict.fromkeys((".265", ".h265", ".hevc"), "libx265"),
-    **dict.fromkeys((".mjpeg", ".mjpg"), "mjpeg"),
-    **dict.fromkeys((".dnxhd", ".dnxhr"), "dnxhd"),
-    **dict.fromkeys((".drc", ".vc2"), "vc2"),
-    **dict.fromkeys((".rgb", ".yuv"), "rawvideo"),
-    **dict.fromkeys((".im1", ".im24", ".im8", ".ras", ".rs", ".sun", ".sunras"), "sunrast"),
-    **dict.fromkeys((".j2c", ".j2k"), "jpeg2000"),
-    **{
-        suffix: suffix[1:]
-        for suffix in (".dpx", ".exr", ".h261", ".h263", ".pbm", ".pcx", ".pfm", ".pgm", ".pgmyuv")
-    },
-    **{suffix: suffix[1:] for suffix in (".phm", ".vbn", ".xbm", ".xface", ".xwd")},
-    ".cavs": "libxavs",
-    ".jls": "jpegls",
-    ".ljpg": "ljpeg",
-    ".m1v": "mpeg1video",
-    ".m2v": "mpeg2video",
-    ".obu": "libsvtav1",
-}
-#: Endings of images, and of streams without a container.
-BARE_ENDINGS = (*(suffix for suffix in IMAGE_ENCODERS if suffix != ".webp"), *_STREAM_ENCODERS)
-# The same for containers of one kind of video, and for pictures that move.
-_VIDEO_ENCODERS = {
-    ".apng": "apng",
-    ".avif": "libsvtav1",
-    ".gif": "gif",
-    **dict.fromkeys((".ogg", ".ogv"), "libtheora"),
-    ".webm": "libvpx-vp9",
-}
-_ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
-_H264 = r"libx264(rgb)?|libopenh264|h264_\w+"
-_MPEG4 = r"mpeg4(_\w+)?|libxvid"
-# Encoders of what these containers hold (tried with FFmpeg 5.1 and 9). Of others, FFmpeg fails some frames later, and
-# 5.1 hangs with SVT-AV1. Nothing reads other video in MPEG-TS, which has no name for it. libav does not tell: by its
-# tables, Matroska holds no PNG, and MPEG-TS no H.264.
-_HELD = {
-    **dict.fromkeys((".3g2", ".3gp"), rf"copy|{_H264}|{_MPEG4}|h263"),
-    ".f4v": rf"copy|{_H264}",
-    ".flv": rf"copy|{_H264}|flv|flashsv2?",
-    ".m4v": rf"copy|{_H264}|{_MPEG4}",
-    ".mov": r"(?![\w-]*(av1|vp[89x])).*",
-    ".mp4": rf"copy|{_H264}|{_MPEG4}|libx265|lib(kvazaar|openjpeg|vvenc|oapv|xeve|uavs3e|svt_hevc)|mpeg[12]\w*|vc2"
-    r"|jpeg2000|png|mjpeg\w*|hevc_\w+|vvc\w*|[\w-]*(av1|vp9)\w*",
-    **dict.fromkeys(
-        (".m2t", ".m2ts", ".mpegts", ".mts", ".ts"),  # Dirac is read in .ts only
-        r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)|vc2|dirac"
-        r"|(mpeg[124]|h264|hevc|vvc)\w*",
-    ),
-}
-# The same, from a version of FFmpeg on: that of its Changelog, and for FFV1 tried with 7.1, 8.1 and 9.
-_HELD_LATER = {
-    ".flv": ((6, 1), r"libx265|libkvazaar|hevc_\w+|[\w-]*(av1|vp9)\w*"),
-    ".mp4": ((8, 0), r"ffv1\w*"),
-}
-# Other encoders for the same names.
-_RELATED = {
-    "h263": "h263p",
-    "jpeg2000": "libopenjpeg",
-    "libsvtav1": r"[\w-]*av1\w*",
-    "libtheora": r"libvpx|vp8_\w+",
-    "libvpx-vp9": r"libvpx|[\w-]*(vp[89]|av1)\w*",
-    "libwebp": "libwebp_anim",
-    "libx264": r"\w*264\w*",
-    "libx265": r"\w*(265|hevc)\w*",
-    "mjpeg": r"ljpeg|mjpeg_\w+",
-    "mpeg2video": r"mpeg2_\w+",
-}
-# The encoder for all other names: every player knows its video.
-_DEFAULT_ENCODER = "libx264"
-# Pictures that move are shown again and again, as GIF is by FFmpeg's default.
-_LOOPING = {".apng": ("plays", 0), ".webp": ("loop", 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +55,6 @@ PLAYABLE_CODECS = frozenset(
 )
 # Containers that store the format of raw video, or leave it to the reader.
 _RAW_CONTAINERS = ("nut", "rawvideo")
-_RAW_ENDINGS = (".nut", ".yuv", ".rgb")
 # Encoders that ignore the alpha of their RGBA formats: those of GPUs, and hap without its option format=hap_alpha.
 _DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
 _HAP_WITH_ALPHA = ("hap_alpha", "11")
@@ -220,86 +132,14 @@ def output_format(
     return _chosen(program, codec, options, frames, asked, names, is_lossless=is_lossless)
 
 
-def encoder_for(
-    codec: str, program: str, target: str, container_format: str | None, *, lossless: str | None
-) -> str:
-    """The encoder that `codec` names, or that the name of `target` means. Of `hardware.CODECS`, it is the software's.
-
-    Args:
-        lossless: the pixel format of frames of which nothing is to be lost; None if something may be.
-
-    Raises:
-        ValueError: the name means another kind of video.
-        TypeError: `codec` is no name.
-    """
-    if not isinstance(codec, str):
-        raise TypeError(
-            f"codec is FFmpeg's name of a video encoder, and AudioEncoder is for sound alone; got {codec!r}"
-        )
-    is_named = codec not in (AUTO, *hardware.CODECS)
-    codec = hardware.software(codec, program)
-    kind = _kind_of(target, container_format)
-    means = _ENCODERS.get(kind, _DEFAULT_ENCODER)
-    if codec == AUTO:
-        is_missing = kind == ".avif" and means not in capabilities.encoders(program)
-        codec = "libaom-av1" if is_missing else means
-    else:
-        _check_held(codec, program, kind, means)
-    # H.264 of RGB has an encoder of its own.
-    is_rgb_kept = lossless is not None and is_rgb(lossless) and not is_named
-    return "libx264rgb" if is_rgb_kept and codec == "libx264" else codec
-
-
-def _check_held(codec: str, program: str, kind: str, means: str) -> None:
-    """Checks that files of a kind, whose name means the encoder `means`, have a place for what `codec` makes."""
-    held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
-    if re.fullmatch(held, codec):
-        return
-    since, later = _HELD_LATER.get(kind, (None, ""))
-    if since and (capabilities.version_numbers(program) or since) >= since:
-        held += f"|{later}"
-        if re.fullmatch(held, codec):
-            return
-    capabilities.check_codec(program, codec)  # a typing error
-    known = capabilities.encoders(program)
-    related = [one for one in known if one != means and re.fullmatch(held, one)]
-    if kind in _HELD:  # too many to name
-        related = [one for one in capabilities.software(capabilities.COMMON_CODECS) if one in related]
-    others = f" (or {', '.join(related)})" if related else ""
-    raise ValueError(
-        f"a file {kind} has no place for {codec} video: give {argument('codec', means)}{others}, or a name such as "
-        "video.mkv"
-    )
-
-
-def with_loop(options: Mapping[str, object], target: str, container_format: str | None) -> dict[str, object]:
-    """`options`, by which pictures that move are shown again and again unless they say otherwise."""
-    loop = _LOOPING.get(_kind_of(target, container_format))
-    return dict(options) if loop is None or endpoints.is_numbered(target) else dict([loop]) | dict(options)
-
-
-def holds_sound(target: str, container_format: str | None) -> bool:
-    """Whether an output has a place for sound, as containers have and pictures have not."""
-    kind = _kind_of(target, container_format)
-    return kind in (".ogg", ".ogv", ".webm") or kind not in (*_ENCODERS, ".image2pipe", ".rawvideo")
-
-
-def _kind_of(target: str, container_format: str | None) -> str:
-    """The ending of the names of such files."""
-    if container_format in (None, "image2"):
-        return PurePath(target).suffix.lower()
-    return f".{container_format}"
-
-
-def raw_format(target: str, container_format: str | None) -> str | None:
+def raw_format(output: Output) -> str | None:
     """The format of raw video that the container holds reliably; None if it holds every format.
 
     Readers of AVI, QuickTime and Matroska confuse some formats, or cannot read the files.
     """
-    if endpoints.is_container(target, container_format, _RAW_CONTAINERS, _RAW_ENDINGS):
+    if output.container in _RAW_CONTAINERS:
         return None
-    is_quicktime = endpoints.is_container(target, container_format, ("mov",), (".mov",))
-    return "rgb24" if is_quicktime else _PLAYABLE.name
+    return "rgb24" if output.container == "mov" else _PLAYABLE.name
 
 
 def _raw(source: PixelFormat | None, frames: str, asked: str | None, held: str | None) -> OutputFormat:

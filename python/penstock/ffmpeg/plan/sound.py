@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
+from penstock._messages import argument
 from penstock._native import _count
 from penstock.errors import DecoderError
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints, nut
-from penstock.ffmpeg.plan.arguments import SAMPLES, format_seconds
-from penstock.ffmpeg.plan.pixel_formats import FrameLayout
-from penstock.ffmpeg.plan.settings import check_choice
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.arguments import SAMPLES, format_seconds
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import FrameLayout
+from penstock.ffmpeg.command.settings import check_choice
+from penstock.ffmpeg.plan import nut
 from penstock.ffmpeg.program.capabilities import check_audio_codec
-from penstock.ffmpeg.program.child import ProgramError
+from penstock.ffmpeg.program.child import ProgramError, run
 from penstock.ffmpeg.program.messages import framecrc_unit_s
-from penstock.ffmpeg.program.runner import run
 
 if TYPE_CHECKING:
     from penstock.media.info import AudioInfo, MediaInfo
@@ -33,12 +34,8 @@ if TYPE_CHECKING:
 InputSampleType = Literal["int16", "int32", "float32"]
 SoundEnd = Literal["video", "longest"]
 
-# Containers of samples as they are, by FFmpeg's names and their usual endings, and their order of bytes. FFmpeg alone
-# would write 16 bits, whatever the samples are.
-_PLAIN = (
-    (("wav", "w64"), (".wav", ".w64"), "le"),
-    (("aiff", "au", "caf"), (".aif", ".aiff", ".au", ".caf"), "be"),
-)
+# Containers of samples as they are, and their order of bytes. FFmpeg alone would write 16 bits whatever they are.
+_PLAIN = {"wav": "le", "w64": "le", "aiff": "be", "au": "be", "caf": "be"}
 # Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
 _SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
 _NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
@@ -191,8 +188,7 @@ class Sound:
 def plan_sounds(
     program: str,
     audio: Audio | Sequence[Audio] | None,
-    target: str,
-    container_format: str | None,
+    output: Output,
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> tuple[Sound, ...]:
     """What `audio`, the argument of the `Encoder`, means for an output.
@@ -216,40 +212,33 @@ def plan_sounds(
         raise ValueError(
             "write_audio serves one AudioInput: give its samples more channels, or a second Encoder"
         )
-    return tuple(_planned(program, one, target, container_format, options) for one in given)
+    return tuple(_planned(program, one, output, options) for one in given)
 
 
 def _planned(
     program: str,
     one: Audio,
-    target: str,
-    container_format: str | None,
+    output: Output,
     options: Mapping[str, object],
 ) -> Sound:
     made_from = one if isinstance(one, AudioFile | AudioInput) else AudioFile(one)
     if made_from.codec not in (None, _COPY):
         check_audio_codec(program, made_from.codec)
-    has_prelude = not is_matroska(target, container_format)
+    has_prelude = not output.is_matroska
     if isinstance(made_from, AudioInput):
         if made_from.codec == _COPY:
             raise ValueError(
                 "codec='copy' is for files: name the samples' encoder, such as 'pcm_s16le' or 'aac'"
             )
-        container = SAMPLES[made_from.dtype]
-        plain = [
-            container.replace("le", order)
-            for names, endings, order in _PLAIN
-            if endpoints.is_container(target, container_format, names, endings)
-        ]
-        encoder = made_from.codec or (f"pcm_{plain[0]}" if plain else _default(container_format))
+        encoder = made_from.codec or _default(output)
+        if made_from.codec is None and (order := _PLAIN.get(output.container)) is not None:
+            encoder = f"pcm_{SAMPLES[made_from.dtype].replace('le', order)}"
         zeros = input_arguments(made_from, "/dev/zero")
         rate, channels = made_from.sample_rate, made_from.channels
         return Sound(made_from, zeros, 0, _COPY, encoder, has_prelude, rate, channels)
     source = endpoints.source(made_from.path)
-    if endpoints.is_same_file(source, target):
-        raise ValueError(
-            f"{endpoints.without_protocol(target)} is the output, too, which would overwrite its sound"
-        )
+    if endpoints.is_same_file(source, output.target):
+        raise ValueError(f"{output.name} is the output, too, which would overwrite its sound")
     if endpoints.is_path(source) and Path(endpoints.without_protocol(source)).is_fifo():
         raise ValueError(
             f"{endpoints.without_protocol(source)} is a FIFO, and the file of a sound is read more than once: use "
@@ -281,12 +270,12 @@ def _planned(
     # The outputs of `tee` may differ in what they take.
     may_copy = made_from.codec == _COPY or (
         made_from.codec is None
-        and container_format != "tee"
+        and output.container != "tee"
         and not _asks_to_encode(options)
         # Newer FFmpeg writes them there (ISO/IEC 23003-5), where few players play them.
-        and not (are_samples and endpoints.is_container(target, container_format, ("mp4",), (".mp4",)))
+        and not (are_samples and output.container == "mp4")
     )
-    is_avi = endpoints.is_container(target, container_format, ("avi",), (".avi",))
+    is_avi = output.container == "avi"
     # It holds no times, so that only silence, which is encoded, can come before a sound.
     late_s = (stream.start_s or 0.0) - media.zero_s if is_avi else 0.0
     if late_s > LEAST_PAUSE_S:
@@ -296,17 +285,15 @@ def _planned(
                 "another codec than 'copy', or none"
             )
         may_copy = False
-    if may_copy and _takes_copy(program, sound, stream.codec, target, container_format):
-        counts = is_avi or (
-            are_samples and endpoints.is_container(target, container_format, ("mov",), (".mov",))
-        )
+    if may_copy and _takes_copy(program, sound, stream.codec, output):
+        counts = is_avi or (are_samples and output.container == "mov")
         return replace(sound, holds_pauses=not counts)
     if made_from.codec == _COPY:
         raise ValueError(
-            f"the {stream.codec} of {media.path} cannot be copied to {endpoints.without_protocol(target)}: give "
+            f"the {stream.codec} of {media.path} cannot be copied to {output.name}: give "
             f"another codec than 'copy', or none"
         )
-    return replace(sound, packing=f"pcm_{decoded}", encoder=made_from.codec or _default(container_format))
+    return replace(sound, packing=f"pcm_{decoded}", encoder=made_from.codec or _default(output))
 
 
 def _zero(
@@ -353,27 +340,22 @@ def _asks_to_encode(options: Mapping[str, object]) -> bool:
     )
 
 
-def _default(container_format: str | None) -> str | None:
+def _default(output: Output) -> str | None:
     """The encoder where none is asked for; None leaves it to FFmpeg, which has none for the muxer `tee`."""
-    return "aac" if container_format == "tee" else None
+    return "aac" if output.container == "tee" else None
 
 
-def is_matroska(target: str, container_format: str | None) -> bool:
-    """Whether an output is Matroska or WebM."""
-    return endpoints.is_container(target, container_format, ("matroska", "webm"), (".mkv", ".webm", ".mka"))
-
-
-def _takes_copy(program: str, sound: Sound, codec: str, target: str, container_format: str | None) -> bool:
+def _takes_copy(program: str, sound: Sound, codec: str, output: Output) -> bool:
     """Whether the container takes the sound as it is, out of NUT, by trying it with the first packet."""
     import tempfile  # only where a sound may be copied
 
     from penstock.media.facts import probe
 
-    container = () if container_format is None else ("-f", container_format)
+    container = () if output.container_format is None else ("-f", output.container_format)
     copy = ("-c", _COPY, "-frames:a", "1", "-y")
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder, suppress(ProgramError, DecoderError):
         packed = f"file:{folder}/packed.nut"
-        trial = Path(folder, f"trial{Path(endpoints.without_protocol(target)).suffix}")
+        trial = Path(folder, f"trial{output.path.suffix}")
         run((program, "-v", "error", *sound.reading, "-map", f"0:{sound.index}", *copy, packed), _TRIAL_S)
         run((program, "-v", "error", "-i", packed, *copy, *container, f"file:{trial}"), _TRIAL_S)
         # Some containers take sounds that nobody can read from them.

@@ -1,5 +1,5 @@
-"""The FFmpeg program: ``find`` finds it, and ``capabilities`` tells what it can do.
+"""The FFmpeg program: ``capabilities`` finds it, and tells what it can do.
 
-``child`` starts and reaps a program, ``runner`` runs one to its end, ``process`` is an FFmpeg at work, and ``messages``
-sorts what it says. ``session`` is one run of it: its start, its signs of life, its end at exit and in a fork.
+``child`` starts a program, reads its pipes and reaps it. ``process`` is an FFmpeg at work: its start, its signs of life
+and its end at exit and in a fork. ``messages`` sorts what it says.
 """

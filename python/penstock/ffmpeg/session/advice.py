@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.arguments import FILTER_OPTIONS
+from penstock._messages import argument
+from penstock.ffmpeg.command.arguments import FILTER_OPTIONS
+from penstock.ffmpeg.command.endpoints import CONTAINERS
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.program import capabilities
 from penstock.ffmpeg.program.capabilities import Option, did_you_mean
@@ -31,15 +30,6 @@ _X264_VALUES = {
 _COUNT_OPTIONS = ("r", "fpsmax", "t", "to", "ss", "frames", "vframes", "fps_mode", "vsync")
 # Guessed: a line with more names than these is too long to read.
 _NAMES_IN_A_LINE = 12
-# Containers whose names differ from the extensions of their files.
-_EXTENSIONS = {
-    "mkv": "matroska",
-    "ts": "mpegts",
-    "m3u8": "hls",
-    "mpd": "dash",
-    "jpg": "image2",
-    "png": "image2",
-}
 _COMMON_EXTENSIONS = (
     *("mp4", "mkv", "mov", "webm", "avi", "ts", "m3u8", "mpd"),
     *("flv", "gif", "y4m", "nut", "mxf", "mpg"),
@@ -59,14 +49,6 @@ def explain(settings: EncodeSettings, stderr: str) -> str | None:
         if (found := re.search(pattern, stderr)) and (advice := advise(settings, found)):
             return advice
     return None
-
-
-def _output(settings: EncodeSettings) -> str:
-    return endpoints.without_protocol(settings.target)
-
-
-def _extension(settings: EncodeSettings) -> str:
-    return Path(_output(settings)).suffix.removeprefix(".")
 
 
 def _codec(settings: EncodeSettings, found: re.Match[str]) -> str | None:
@@ -130,12 +112,13 @@ def _no_encoder(settings: EncodeSettings, found: re.Match[str]) -> str:
 
 def _container(settings: EncodeSettings, found: re.Match[str]) -> str:
     near = did_you_mean(found[1], capabilities.muxers(settings.program))
-    by_extension = f" {_EXTENSIONS[found[1]]!r} is FFmpeg's name for it." if found[1] in _EXTENSIONS else near
+    named = CONTAINERS.get(f".{found[1]}")
+    by_extension = f" {named!r} is FFmpeg's name for it." if named else near
     return f"there is no container format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
 
 
 def _no_container(settings: EncodeSettings, found: re.Match[str]) -> str:
-    near = did_you_mean(_extension(settings), _COMMON_EXTENSIONS)
+    near = did_you_mean(settings.output.ending[1:], _COMMON_EXTENSIONS)
     remedy = f"End it with .mp4 or .mkv, or give {argument('options.f')}"
     return f"the output's name does not tell its container.{near} {remedy}"
 
@@ -202,15 +185,14 @@ def _filter_option(settings: EncodeSettings, found: re.Match[str]) -> str:
 def _always(advice: str) -> Callable[[EncodeSettings, re.Match[str]], str]:
     """Returns `advice` for every match, with what ``{output}``, ``{found[1]}`` and the like stand for."""
     return lambda settings, found: advice.format(
-        codec=settings.encoder, output=_output(settings), found=found
+        codec=settings.encoder, output=settings.output.name, found=found
     )
 
 
 def _known_options(settings: EncodeSettings) -> dict[str, Option]:
-    container = settings.container_format or _EXTENSIONS.get(_extension(settings), _extension(settings))
     return {
         **capabilities.global_options(settings.program),
-        **capabilities.muxer_options(settings.program, container),
+        **capabilities.muxer_options(settings.program, settings.output.container.removeprefix(".")),
         # Last, so that an encoder's own option replaces a general one of the same name.
         **capabilities.encoder_options(settings.program, settings.encoder),
     }

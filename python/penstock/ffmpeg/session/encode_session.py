@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -13,12 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import _exit
-from penstock._log import logger, warn
+from penstock._log import logger
+from penstock._messages import warn
 from penstock._native import Ticket, Writer, _seconds, _Slot, _SlotPool
+from penstock._progress import Reporter
 from penstock._types import Data
 from penstock.errors import (
     BrokenStreamError,
@@ -28,16 +28,21 @@ from penstock.errors import (
     PenstockError,
     StalledError,
 )
-from penstock.ffmpeg.plan import endpoints, nut
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.plan import nut
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
 from penstock.ffmpeg.plan.sound import AudioInput, Sound, checked_samples
-from penstock.ffmpeg.program.process import WATCH_INTERVAL_S, FFmpegProcess, Watch
-from penstock.ffmpeg.program.session import Session, late_error, warn_unclosed
+from penstock.ffmpeg.program.process import (
+    WATCH_INTERVAL_S,
+    FFmpegProcess,
+    Session,
+    Watch,
+    late_error,
+    warn_unclosed,
+)
 from penstock.ffmpeg.session.advice import explain
 from penstock.ffmpeg.session.feed import Feed
-from penstock.ffmpeg.session.replacing import ReplacedError, is_several_files, replacement_of
-from penstock.ffmpeg.session.reporter import Reporter
-from penstock.ffmpeg.session.sink import Sink
+from penstock.ffmpeg.session.output import ReplacedError, Sink, lost_segments, ordinary_path, replacement_of
 from penstock.results import EncodeReport, EncoderStats
 
 if TYPE_CHECKING:
@@ -56,14 +61,11 @@ LEAST_QUEUE_FRAMES = 4
 # Leased frames that are kept for reuse: one is drawn into while another is read, and one to spare.
 KEPT_SLOTS = 3
 
-# Files that do not say what they are, in which libav may find anything, or that hold no video, or of which libav reads
-# one picture at most: FFmpeg's names, and endings.
+# Containers of files that do not say what they are, in which libav may find anything, or that hold no video, or of
+# which libav reads one picture at most.
 _UNREAD = (
-    (
-        *("avif", "crc", "data", "framecrc", "framehash", "framemd5", "hash", "md5", "null", "rawvideo"),
-        *("streamhash", "webp"),
-    ),
-    (".avif", ".rgb", ".webp", ".yuv"),
+    *("avif", "crc", "data", "framecrc", "framehash", "framemd5", "hash", "md5", "null", "rawvideo"),
+    *("streamhash", "webp"),
 )
 
 #: Queues a frame or samples: ``push(timeout=seconds)``.
@@ -89,11 +91,12 @@ class EncodeSession(Session):
 
     def __init__(self, plan: EncodePlan, *, title: str, reporter: Reporter | None) -> None:
         settings = plan.settings
-        path = self._path = _ordinary_path(settings.target)
+        output = settings.output
+        path = self._path = ordinary_path(output)
         self._is_new = path is not None and not path.exists()
-        self._replacement, self.warning = replacement_of(settings.target, settings.container_format)
-        self._url = settings.target if self._replacement is None else self._replacement.url
-        self._sink = None if settings.sink is None else Sink(settings.sink)
+        self._replacement, self.warning = replacement_of(output)
+        self._url = output.target if self._replacement is None else self._replacement.url
+        self._sink = None if output.sink is None else Sink(output.sink)
         stdout = None if endpoints.uses_stdout(self._url) else subprocess.DEVNULL
         process = FFmpegProcess(
             settings.program,
@@ -493,7 +496,7 @@ class EncodeSession(Session):
         settings, url = self._settings, self._url
         if not self._is_compared or not self._is_one_file or (file := endpoints.identity(url)) is None:
             return []
-        if endpoints.is_container(url, settings.container_format, *_UNREAD):
+        if settings.output.container in _UNREAD:
             return []
         if self._read is not None and self._read[0] == file:
             return self._read[1]
@@ -535,8 +538,8 @@ class EncodeSession(Session):
 
     @property
     def _is_one_file(self) -> bool:
-        target, container = self._settings.target, self._settings.container_format
-        return endpoints.is_path(target) and not is_several_files(target, container)
+        output = self._settings.output
+        return endpoints.is_path(output.target) and not output.is_several_files
 
     def _await_file(self, timeout_s: float) -> None:
         if not self.process.wait_until_done(timeout_s):
@@ -560,7 +563,7 @@ class EncodeSession(Session):
     def _failed_outputs(self, *, ignored: bool = False) -> list[str]:
         """The outputs of the muxer `tee` that failed, in sentences: those with ``onfail=ignore``, or the others."""
         failed = self.process.log.failed_outputs.items()
-        target = self._settings.target
+        target = self._settings.output.target
         named = [(endpoints.tee_output(target, number), why) for number, why in failed]
         return [
             f"the output {name!r} failed{why and ': '}{why}"
@@ -576,11 +579,12 @@ class EncodeSession(Session):
         tells = self.process.has_succeeded or self._settings.sounds
         is_empty = self.plan.layout is not None and not self.submitted and tells
         empty = _EMPTY if is_empty else None
-        output = self._settings.target, self._settings.container_format
-        segments = endpoints.lost_segments(*output, self._begun_s)
+        segments = lost_segments(self._settings.output, self._begun_s)
         failure = self._failure
         if self._sink is not None and self._sink.failure is not None:
-            failure = f"the {self._settings.output} that is written to has failed: {self._sink.failure!r}"
+            failure = (
+                f"the {self._settings.output.name} that is written to has failed: {self._sink.failure!r}"
+            )
         return [*filter(None, [empty, *segments, failure]), *self._failed_outputs(), *failures, *unused]
 
     def _unused_input(self) -> list[str]:
@@ -613,12 +617,12 @@ class EncodeSession(Session):
             logger.warning("FFmpeg: %s", line)
         submitted, elapsed_s = self.submitted, self.process.elapsed_s
         return EncodeReport(
-            output=self._settings.output,
+            output=self._settings.output.name,
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
             samples_submitted=self._samples,
             bytes_submitted=submitted * (0 if self.plan.layout is None else self.plan.layout.frame_bytes),
-            output_bytes=endpoints.file_bytes(self._settings.target)
+            output_bytes=endpoints.file_bytes(self._settings.output.target)
             if self._sink is None
             else self._sink.nbytes,
             elapsed_s=elapsed_s,
@@ -636,18 +640,6 @@ class EncodeSession(Session):
             self._replacement.discard()
         if self._reporter is not None:
             self._reporter.stop(self.stats)
-
-
-def _ordinary_path(target: str) -> Path | None:
-    """The path of an output, without links, if it is an ordinary file or will be one."""
-    if not endpoints.is_path(target):
-        return None
-    try:
-        # Not Path.resolve, which differs between versions of Python where links lead in a circle. Here one is left.
-        path = Path(os.path.realpath(endpoints.without_protocol(target)))
-        return None if path.is_symlink() or (path.exists() and not path.is_file()) else path
-    except OSError:  # of a file:// URL, which is not checked at the start: FFmpeg reports it
-        return None
 
 
 def _stats_of(session: weakref.ref[EncodeSession]) -> Callable[[], EncoderStats | None]:

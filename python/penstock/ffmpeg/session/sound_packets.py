@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from penstock.errors import EncoderError, StalledError
-from penstock.ffmpeg.plan.endpoints import without_protocol
+from penstock.ffmpeg.command.endpoints import without_protocol
 from penstock.ffmpeg.plan.sound import LEAST_PAUSE_S, AudioFile, Sound
 from penstock.ffmpeg.program.messages import damage_reports, framecrc_unit_s, summarize
 from penstock.ffmpeg.program.process import FFmpegProcess

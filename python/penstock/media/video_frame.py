@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._native import Frame, _Slot
-from penstock.ffmpeg.plan.pixel_formats import PIXEL_FORMATS, FrameLayout, has_alpha, is_gray, is_rgb
+from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, has_alpha, is_gray, is_rgb
 
 # A larger picture is made smaller for a notebook, which keeps what it shows, as text.
 _MOST_SIDE = 1024

@@ -1,36 +1,102 @@
-"""Progress bars on standard error: of a video, of a render, and of bytes that move.
+"""Progress: who is told of it, and the bars on standard error.
 
-rich takes long to import: whoever draws no bar does not import this module.
+rich takes long to import, so that only a bar that is drawn imports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
-from rich.filesize import decimal
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Column
+from penstock._native import _count
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn, TextColumn, TimeRemainingColumn
+
     from penstock.results import EncoderStats, RenderProgress
 
+# How often an encoder's progress is reported: as often as FFmpeg tells it.
+_PERIOD_S = 0.5
+# Guessed: so long `close` waits for a callback, which should draw a line.
+_PATIENCE_S = 1.0
 # Raised if standard error is closed or its terminal is gone. What is reported on must still be finished.
 UNWRITABLE = (OSError, ValueError)
 # The columns of a row of bytes beside its title, and the least that are left to the title. The bar can shrink, the
 # numbers cannot. Counted.
 ROW_COLUMNS = 60
 LEAST_TITLE_COLUMNS = 12
+
+
+class Reporter:
+    """Calls `show` with statistics on a daemon thread, until `stop`, and then `finish` once."""
+
+    def __init__(self, show: Callable[[EncoderStats], object], finish: Callable[[], object]) -> None:
+        self._show = show
+        self._finish = finish
+        self._has_failed = self._has_ended = False
+        self._last: EncoderStats | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def of(
+        cls, progress: bool | int | Callable[[EncoderStats], object], rate: Fraction | None
+    ) -> Self | None:
+        """The reporter for an `Encoder`'s argument `progress`; None for none."""
+        if callable(progress):
+            return cls(progress, lambda: None)
+        total_frames = None if isinstance(progress, bool) else _count("progress", progress)
+        if progress is False:
+            return None
+        bar = VideoBar(total_frames, None if rate is None else float(rate))
+        return cls(bar.update, bar.finish)
+
+    def start(self, look: Callable[[], EncoderStats | None]) -> None:
+        """Starts the thread. `look` gives the statistics, or None to end it.
+
+        Between two reports the thread references neither the reporter nor `show`, whose object may own the encoder: the
+        garbage collector can take them.
+        """
+        arguments = (weakref.ref(self), self._stop, look)
+        name = "penstock-encoder-progress"
+        self._thread = threading.Thread(target=_report, args=arguments, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self, last: EncoderStats) -> None:
+        """Ends the thread, which shows the `last` statistics first. Waits for it for a while."""
+        if self._stop.is_set():
+            return
+        self._last = last
+        self._stop.set()
+        if self._thread is threading.current_thread():
+            return  # the callback closes the encoder
+        if self._thread is not None:
+            self._thread.join(_PATIENCE_S)
+        if self._thread is not None and self._thread.is_alive():
+            warnings.warn("progress: the callback has not returned yet", RuntimeWarning, stacklevel=2)
+        elif not self._has_ended:
+            self._end()
+
+    def _end(self) -> None:
+        self._has_ended = True
+        if not self._has_failed and self._last is not None:
+            self._try(self._show, self._last)
+        self._try(self._finish)
+
+    def _try(self, call: Callable[..., object], *arguments: EncoderStats) -> bool:
+        """Calls a function, and gives whether it works: an error in it is a warning, and must not replace FFmpeg's."""
+        try:
+            call(*arguments)
+        except Exception as error:
+            self._has_failed = True
+            warnings.warn(f"progress is no longer reported: {error!r}", RuntimeWarning, stacklevel=2)
+        return not self._has_failed
 
 
 class Bars:
@@ -46,6 +112,8 @@ class Bars:
     """
 
     def __init__(self, *columns: ProgressColumn | str, total: int | None, rows: int = 1) -> None:
+        from rich.progress import Progress
+
         self._progress = Progress(
             *(_field(column) if isinstance(column, str) else column for column in columns),
             console=_standard_error(),
@@ -95,6 +163,8 @@ class VideoBar(Bars):
     """
 
     def __init__(self, total_frames: int | None, fps: float | None, *, is_estimate: bool = False) -> None:
+        from rich.progress import BarColumn
+
         last = "length" if total_frames is None else _remaining()
         super().__init__(BarColumn(bar_width=20), "frames", "rate", "size", last, total=total_frames)
         self._total = "" if total_frames is None else f"/{'~' * is_estimate}{total_frames}"
@@ -106,6 +176,8 @@ class VideoBar(Bars):
 
     def show(self, frames: int, fps: float, output_bytes: int | None) -> None:
         """Draws the number of frames, how many come in a second, and the bytes of the output."""
+        from rich.filesize import decimal
+
         self.set(
             0,
             frames,
@@ -121,6 +193,8 @@ class RenderBar(Bars):
     """The bar of a render: frames, chunks, workers, frames per second, remaining time."""
 
     def __init__(self, frames: int) -> None:
+        from rich.progress import BarColumn
+
         super().__init__(BarColumn(bar_width=20), "state", _remaining(), total=frames)
         self._frames = frames
 
@@ -138,6 +212,9 @@ class ByteBars(Bars):
     """A row for each destination of bytes: bytes, bytes per second, remaining time, and a state in words."""
 
     def __init__(self, titles: Sequence[str], total: int | None) -> None:
+        from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
+        from rich.table import Column
+
         super().__init__(
             "title",
             BarColumn(bar_width=20),
@@ -159,6 +236,8 @@ class ByteBars(Bars):
 
 
 def _standard_error() -> Console:
+    from rich.console import Console
+
     console = Console(stderr=True)
     if not console.is_jupyter:
         return console
@@ -168,13 +247,33 @@ def _standard_error() -> Console:
 
 
 def _field(name: str) -> TextColumn:
+    from rich.progress import TextColumn
+    from rich.table import Column
+
     return TextColumn(f"{{task.fields[{name}]}}", markup=False, table_column=Column(no_wrap=True))
 
 
 def _remaining() -> TimeRemainingColumn:
+    from rich.progress import TimeRemainingColumn
+    from rich.table import Column
+
     return TimeRemainingColumn(table_column=Column(no_wrap=True))
 
 
 def _shortened(title: str, width: int) -> str:
     """The end of a title that is too long: it tells one path from another."""
     return title if len(title) <= width else f"…{title[1 - width :]}"
+
+
+def _report(
+    itself: weakref.ref[Reporter], stop: threading.Event, look: Callable[[], EncoderStats | None]
+) -> None:
+    while not stop.wait(_PERIOD_S):
+        if not _report_once(itself(), look()):
+            return
+    if (reporter := itself()) is not None:
+        reporter._end()
+
+
+def _report_once(reporter: Reporter | None, stats: EncoderStats | None) -> bool:
+    return reporter is not None and stats is not None and reporter._try(reporter._show, stats)

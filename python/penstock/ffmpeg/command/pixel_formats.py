@@ -16,7 +16,7 @@ from math import prod
 
 from penstock.errors import EncoderError
 from penstock.ffmpeg.program import capabilities
-from penstock.ffmpeg.program.find import find_ffmpeg
+from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
 # Channels a pixel, and bytes a channel.
 _PACKED = {

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from numbers import Rational
 
-from penstock.ffmpeg.naming import argument
-from penstock.ffmpeg.plan import endpoints
-from penstock.ffmpeg.plan.colors import VideoColors, conversion_filter
-from penstock.ffmpeg.plan.pixel_formats import (
+from penstock._messages import argument
+from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.colors import VideoColors, conversion_filter
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import (
     FrameLayout,
     canonical,
     divides_evenly,
@@ -162,11 +163,10 @@ def stream_arguments(offset_s: int, colors: Sequence[str] = ()) -> list[str]:
 
 
 def output_arguments(
-    target: str,
+    output: Output,
     codec: str | None,
     pixel_format: str | None,
     options: Mapping[str, object],
-    container_format: str | None,
     colors: Sequence[str] = (),
     sound: Sequence[str] = (),
 ) -> list[str]:
@@ -176,9 +176,9 @@ def output_arguments(
         arguments += ["-pix_fmt", pixel_format]
     arguments += [*colors, *sound]
     arguments += option_arguments({_VIDEO_OPTIONS.get(name, name): value for name, value in options.items()})
-    if container_format is not None:
-        arguments += ["-f", container_format]
-    return [*arguments, "-y", target]
+    if output.container_format is not None:
+        arguments += ["-f", output.container_format]
+    return [*arguments, "-y", output.target]
 
 
 def read_arguments(source: str, container: str) -> list[str]:

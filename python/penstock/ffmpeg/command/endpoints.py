@@ -8,11 +8,12 @@ import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR
-from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from pathlib import Path, PurePath
+from typing import BinaryIO, NamedTuple, Self
 
-from penstock.ffmpeg.naming import argument
+from penstock._messages import argument
 
 _FILE = "file:"
 # The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.
@@ -27,9 +28,6 @@ PLAYLIST_CONTAINERS = frozenset(
 #: FFmpeg's names of two demuxers.
 QUICKTIME, MATROSKA = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
 _STDOUT = "pipe:1"
-# Of a file that is several segments: size and beginning of one, and the file's name.
-_PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
-_SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
 # Linux follows no more links than these (path_resolution(7)).
 _MOST_LINKS = 40
 # One output of the muxer `tee`, as FFmpeg's av_get_token cuts them: a backslash or single quotes protect a "|".
@@ -38,13 +36,159 @@ _NUMBER = re.compile(r"%\d*d")
 _IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
 # One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
-# The default container of each protocol: FFmpeg guesses a container from a file's extension, which a stream lacks.
-# RTMP carries nothing but FLV (Adobe's specification, 6.1).
+# Containers by the usual endings of their files, by FFmpeg's names.
+CONTAINERS = {
+    **{
+        f".{name}": name
+        for name in (
+            *(
+                "3g2",
+                "3gp",
+                "apng",
+                "au",
+                "avi",
+                "avif",
+                "caf",
+                "f4v",
+                "flv",
+                "gif",
+                "ismv",
+                "mov",
+                "mp4",
+                "mxf",
+            ),
+            *("nut", "ogg", "ogv", "vob", "w64", "wav", "webm", "webp", "wtv"),
+        )
+    },
+    **dict.fromkeys((".aif", ".aifc", ".aiff"), "aiff"),
+    **dict.fromkeys((".asf", ".wmv"), "asf"),
+    **dict.fromkeys((".jpeg", ".jpg", ".png"), "image2"),
+    **dict.fromkeys((".m2t", ".m2ts", ".mpegts", ".mts", ".ts"), "mpegts"),
+    **dict.fromkeys((".mk3d", ".mka", ".mkv"), "matroska"),
+    **dict.fromkeys((".mpeg", ".mpg"), "mpeg"),
+    **dict.fromkeys((".rgb", ".yuv"), "rawvideo"),
+    ".m3u8": "hls",
+    ".m4v": "ipod",
+    ".mpd": "dash",
+    ".ogx": "ogg",
+    ".y4m": "yuv4mpegpipe",
+}
+# The container of each protocol: FFmpeg guesses one from a file's ending, which a stream lacks. RTMP carries nothing
+# but FLV (Adobe's specification, 6.1).
 _LIVE_CONTAINERS = {
     **dict.fromkeys(("rtmp", "rtmps", "rtmpt", "rtmpts", "rtmpe", "rtmpte"), "flv"),
     **dict.fromkeys(("udp", "tcp", "srt", "rist"), "mpegts"),
     "rtsp": "rtsp",
 }
+# Containers whose header FFmpeg completes at the end. In a pipe it leaves it as it is, and nothing reads the result.
+_COMPLETED_LATER = ("aiff", "mxf_opatom", "w64", "wtv")
+# Containers that are several files, whose names follow from the output's.
+_SEVERAL_FILES = (
+    *("dash", "hds", "hls", "segment", "smoothstreaming", "ssegment", "stream_segment", "tee"),
+    *("webm_chunk", "webm_dash_manifest"),
+)
+# Containers that FFmpeg writes to a pipe in vain.
+_NOT_STREAMED = ("apng", "avif", "dash", "hls", "image2", "segment", "smoothstreaming", "tee", "webp")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the result of an encode goes, and in which container.
+
+    Attributes:
+        target: what FFmpeg writes to: a URL, its standard output, or a path after ``file:``.
+        container_format: the container by FFmpeg's name; None if FFmpeg is to guess it.
+        sink: the object to which FFmpeg's standard output goes; None for none.
+    """
+
+    target: str
+    container_format: str | None = None
+    sink: BinaryIO | None = None
+
+    @classmethod
+    def of(cls, output: str | os.PathLike[str] | BinaryIO, container_format: str | None) -> Self:
+        """The output that a caller names: a path, a URL, or a binary object.
+
+        Raises:
+            TypeError: the object is for text; or as for `target`.
+            ValueError: nothing tells the container, or it has several files, or goes back, where the output cannot; or
+                as for `target`.
+            OSError: as for `target`.
+        """
+        if isinstance(output, str | os.PathLike) or not callable(getattr(output, "write", None)):
+            to, sink = target(output, container_format), None  # type: ignore[arg-type]
+        elif isinstance(output, io.TextIOBase):
+            raise TypeError(f"the output takes text, and a video is bytes: open it as 'wb'; got {output!r}")
+        elif container_format in _NOT_STREAMED:
+            raise ValueError(
+                f"{argument('options.f', container_format)} has several files, or goes back in one; an object cannot: "
+                "take matroska, webm, mpegts, or mp4 with movflags=frag_keyframe+empty_moov"
+            )
+        else:
+            to, sink = _STDOUT, output
+        if container_format is None:
+            container_format = _LIVE_CONTAINERS.get(to.partition("://")[0].lower())
+        found = cls(to, container_format, sink)
+        found._check_container()
+        return found
+
+    def _check_container(self) -> None:
+        is_pipe = uses_stdout(self.target)
+        if self.container in _COMPLETED_LATER and (is_pipe or self.path.is_fifo()):
+            raise ValueError(
+                f"{self.container_name} has a header that is completed at the end, which FFmpeg cannot do in a pipe or "
+                "an object: write a file, or take wav, au, flac or matroska"
+            )
+        if is_pipe and self.container_format is None:
+            raise ValueError(
+                f"a pipe has no name to tell its container: give {argument('options.f')}, such as matroska, mpegts, "
+                "nut or rawvideo"
+            )
+
+    @property
+    def path(self) -> Path:
+        """The path of a local file."""
+        return Path(without_protocol(self.target))
+
+    @property
+    def name(self) -> str:
+        """What is written to, for people."""
+        return without_protocol(self.target) if self.sink is None else f"<{type(self.sink).__name__}>"
+
+    @property
+    def ending(self) -> str:
+        """The ending of the target's name in lower case, with its dot; empty if it has none."""
+        return PurePath(self.target).suffix.lower()
+
+    @property
+    def container(self) -> str:
+        """The container by FFmpeg's name; the ending of the target's name if that is the ending of none."""
+        return self.container_format or CONTAINERS.get(self.ending, self.ending)
+
+    @property
+    def container_name(self) -> str:
+        """The container as the caller has named it."""
+        return self.container_format or self.ending[1:]
+
+    @property
+    def kind(self) -> str:
+        """The ending of the names of such files."""
+        return self.ending if self.container_format in (None, "image2") else f".{self.container_format}"
+
+    @property
+    def is_matroska(self) -> bool:
+        """Whether it is Matroska or WebM."""
+        return self.container in ("matroska", "webm")
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the name has a number such as ``%05d``, which stands for that of a picture or a segment."""
+        return _NUMBER.search(self.target) is not None
+
+    @property
+    def is_several_files(self) -> bool:
+        """Whether it may be more than one file."""
+        return self.is_numbered or self.container in _SEVERAL_FILES
 
 
 def target(output: str | os.PathLike[str], container_format: str | None = None) -> str:
@@ -75,35 +219,6 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     # Path removes a slash at the end.
     _check_writable(path, named_as_folder=os.fspath(output).endswith("/"))
     return f"{_FILE}{path}"
-
-
-# Whose header FFmpeg completes at the end of a file. In a pipe it leaves it as it is, and nothing reads the result.
-_COMPLETED_LATER = ("aiff", "mxf_opatom", "w64", "wtv")
-_COMPLETED_LATER_ENDINGS = (".aif", ".aifc", ".aiff", ".w64", ".wtv")
-# Containers that FFmpeg writes to a pipe in vain.
-_NOT_STREAMED = ("apng", "avif", "dash", "hls", "image2", "segment", "smoothstreaming", "tee", "webp")
-
-
-def target_or_sink(
-    output: str | os.PathLike[str] | BinaryIO, container_format: str | None
-) -> tuple[str, BinaryIO | None]:
-    """`target`; or FFmpeg's standard output, and the binary object to which it is to go.
-
-    Raises:
-        TypeError: the object is for text.
-        ValueError: the container has several files, or goes back; or as for `target`.
-        OSError: as for `target`.
-    """
-    if isinstance(output, str | os.PathLike) or not callable(getattr(output, "write", None)):
-        return target(output, container_format), None  # type: ignore[arg-type]
-    if isinstance(output, io.TextIOBase):
-        raise TypeError(f"the output takes text, and a video is bytes: open it as 'wb'; got {output!r}")
-    if container_format in _NOT_STREAMED:
-        raise ValueError(
-            f"{argument('options.f', container_format)} has several files, or goes back in one; an object cannot: "
-            "take matroska, webm, mpegts, or mp4 with movflags=frag_keyframe+empty_moov"
-        )
-    return _STDOUT, output
 
 
 def source(path_or_url: str | os.PathLike[str]) -> str:
@@ -189,67 +304,6 @@ def ignores_failure(output: str) -> bool:
 def uses_stdout(target: str) -> bool:
     """Whether `target` is FFmpeg's standard output."""
     return target == _STDOUT
-
-
-def container_for(target: str, container_format: str | None) -> str | None:
-    """The container for `target`: `container_format`, or the default of its protocol; None if FFmpeg is to guess.
-
-    Raises:
-        ValueError: nothing tells the container, or it cannot be written to a pipe.
-    """
-    if is_container(target, container_format, _COMPLETED_LATER, _COMPLETED_LATER_ENDINGS) and (
-        uses_stdout(target) or Path(without_protocol(target)).is_fifo()
-    ):
-        raise ValueError(
-            f"{container_format or target.rpartition('.')[2]} has a header that is completed at the end, which FFmpeg "
-            "cannot do in a pipe or an object: write a file, or take wav, au, flac or matroska"
-        )
-    if container_format is not None:
-        return container_format
-    if uses_stdout(target):
-        raise ValueError(
-            f"a pipe has no name to tell its container: give {argument('options.f')}, such as matroska, mpegts, nut or "
-            "rawvideo"
-        )
-    return _LIVE_CONTAINERS.get(target.partition("://")[0].lower())
-
-
-def is_numbered(target: str) -> bool:
-    """Whether the path has a number such as ``%05d``, which stands for that of a picture or a segment."""
-    return _NUMBER.search(target) is not None
-
-
-def is_container(
-    target: str, container_format: str | None, formats: tuple[str, ...], endings: tuple[str, ...]
-) -> bool:
-    """Whether the container of `target` is one of `formats`, by its name; or else by the ending of the target's."""
-    return container_format in formats if container_format else target.lower().endswith(endings)
-
-
-def lost_segments(target: str, container_format: str | None, since_s: float) -> list[str]:
-    """What an HLS or DASH output lacks, in sentences: FFmpeg succeeds although the disk is full.
-
-    Args:
-        since_s: when the output was begun, in seconds since 1970. Older files beside the playlist are left out.
-    """
-    if not is_path(target) or not is_container(target, container_format, ("dash", "hls"), (".m3u8", ".mpd")):
-        return []
-    playlist = Path(without_protocol(target))
-    segments = [
-        one for one in playlist.parent.iterdir() if one.suffix in _SEGMENT_ENDINGS and one != playlist
-    ]
-    sizes = {one: one.stat().st_size for one in segments if one.stat().st_mtime >= since_s}
-    is_there = playlist.is_file()  # to read a FIFO would wait
-    listed = playlist.read_text(errors="replace") if is_there else ""
-    is_empty = is_there and not listed
-    empty = [playlist.name] * is_empty + sorted(one.name for one, size in sizes.items() if not size)
-    parts = {playlist.parent / one[3]: int(one[1]) + int(one[2]) for one in _PART.finditer(listed)}
-    cut = [one.name for one, end in parts.items() if sizes.get(one, end) < end]
-    return [
-        f"these files are {what}: {', '.join(names)}; is the disk full?"
-        for what, names in (("empty", empty), ("shorter than the playlist says", cut))
-        if names
-    ]
 
 
 def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:

@@ -1,0 +1,45 @@
+"""Messages: how they name files and arguments, and warnings at the caller's line."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from penstock.errors import FFmpegWarning
+
+# What the names of our own files begin with.
+_OURS = __file__.removesuffix("_messages.py")
+
+
+def show_name(name: object) -> str:
+    """Return a file's name for people: in quotes if it is empty or has characters that a terminal would obey."""
+    text = str(name)
+    return text if text.isprintable() and text else repr(text)
+
+
+def in_python(name: str, value: object) -> str:
+    """``crf=20``; ``options={'f': 'mp4'}`` for "options.f", and ``colors=Colors(range='full')`` for "colors.range"."""
+    group, _, key = name.partition(".")
+    written = "…" if value is ... else repr(value)
+    if group == "options":
+        return f"options={{{key!r}: {written}}}"
+    return f"colors=Colors({key}={written})" if group == "colors" else f"{name}={written}"
+
+
+#: Writes an argument of that name and value. The command line sets its own.
+spelling: ContextVar[Callable[[str, object], str]] = ContextVar("spelling", default=in_python)
+
+
+def argument(name: str, value: object = ...) -> str:
+    """An argument of an `Encoder` or `Decoder` in a message. Without a value, the reader chooses one."""
+    return spelling.get()(name, value)
+
+
+def warn(message: str) -> None:
+    """Warns with an `FFmpegWarning` at the line that called this package on this thread, however deep in it this is."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, FFmpegWarning, stacklevel=level)

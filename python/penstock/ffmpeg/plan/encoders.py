@@ -1,0 +1,350 @@
+"""Chooses the encoder of a video, and the options by which it reaches a level of quality."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from penstock._messages import argument
+from penstock.ffmpeg.command.arguments import PALETTE
+from penstock.ffmpeg.command.endpoints import Output
+from penstock.ffmpeg.command.pixel_formats import is_rgb
+from penstock.ffmpeg.command.settings import check_choice
+from penstock.ffmpeg.plan.output_formats import AUTO, PixelFormat, pixel_format_of
+from penstock.ffmpeg.program import capabilities
+from penstock.ffmpeg.program.child import ProgramError, run
+from penstock.ffmpeg.program.messages import StderrLog
+
+Quality = Literal["draft", "good", "master", "lossless"]
+
+#: FFmpeg's encoder for each suffix of image files.
+IMAGE_ENCODERS = {
+    **dict.fromkeys((".jpeg", ".jpg"), "mjpeg"),
+    **dict.fromkeys((".tif", ".tiff"), "tiff"),
+    **{suffix: suffix[1:] for suffix in (".bmp", ".pam", ".png", ".ppm", ".qoi", ".sgi")},
+    ".jp2": "jpeg2000",
+    ".jxl": "libjxl",
+    ".tga": "targa",
+    ".webp": "libwebp",
+}
+# The same for streams without a container, and for more images. FFmpeg writes any other codec under these names, too.
+_STREAM_ENCODERS = {
+    **dict.fromkeys((".264", ".avc", ".h264"), "libx264"),
+    **dict.fromkeys((".265", ".h265", ".hevc"), "libx265"),
+    **dict.fromkeys((".mjpeg", ".mjpg"), "mjpeg"),
+    **dict.fromkeys((".dnxhd", ".dnxhr"), "dnxhd"),
+    **dict.fromkeys((".drc", ".vc2"), "vc2"),
+    **dict.fromkeys((".rgb", ".yuv"), "rawvideo"),
+    **dict.fromkeys((".im1", ".im24", ".im8", ".ras", ".rs", ".sun", ".sunras"), "sunrast"),
+    **dict.fromkeys((".j2c", ".j2k"), "jpeg2000"),
+    **{
+        suffix: suffix[1:]
+        for suffix in (".dpx", ".exr", ".h261", ".h263", ".pbm", ".pcx", ".pfm", ".pgm", ".pgmyuv")
+    },
+    **{suffix: suffix[1:] for suffix in (".phm", ".vbn", ".xbm", ".xface", ".xwd")},
+    ".cavs": "libxavs",
+    ".jls": "jpegls",
+    ".ljpg": "ljpeg",
+    ".m1v": "mpeg1video",
+    ".m2v": "mpeg2video",
+    ".obu": "libsvtav1",
+}
+#: Endings of images, and of streams without a container.
+BARE_ENDINGS = (*(suffix for suffix in IMAGE_ENCODERS if suffix != ".webp"), *_STREAM_ENCODERS)
+# The same for containers of one kind of video, and for pictures that move.
+_VIDEO_ENCODERS = {
+    ".apng": "apng",
+    ".avif": "libsvtav1",
+    ".gif": "gif",
+    **dict.fromkeys((".ogg", ".ogv"), "libtheora"),
+    ".webm": "libvpx-vp9",
+}
+_ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
+_H264 = r"libx264(rgb)?|libopenh264|h264_\w+"
+_MPEG4 = r"mpeg4(_\w+)?|libxvid"
+# Encoders of what these containers hold (tried with FFmpeg 5.1 and 9). Of others, FFmpeg fails some frames later, and
+# 5.1 hangs with SVT-AV1. Nothing reads other video in MPEG-TS, which has no name for it. libav does not tell: by its
+# tables, Matroska holds no PNG, and MPEG-TS no H.264.
+_HELD = {
+    **dict.fromkeys((".3g2", ".3gp"), rf"copy|{_H264}|{_MPEG4}|h263"),
+    ".f4v": rf"copy|{_H264}",
+    ".flv": rf"copy|{_H264}|flv|flashsv2?",
+    ".m4v": rf"copy|{_H264}|{_MPEG4}",
+    ".mov": r"(?![\w-]*(av1|vp[89x])).*",
+    ".mp4": rf"copy|{_H264}|{_MPEG4}|libx265|lib(kvazaar|openjpeg|vvenc|oapv|xeve|uavs3e|svt_hevc)|mpeg[12]\w*|vc2"
+    r"|jpeg2000|png|mjpeg\w*|hevc_\w+|vvc\w*|[\w-]*(av1|vp9)\w*",
+    **dict.fromkeys(
+        (".m2t", ".m2ts", ".mpegts", ".mts", ".ts"),  # Dirac is read in .ts only
+        r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)|vc2|dirac"
+        r"|(mpeg[124]|h264|hevc|vvc)\w*",
+    ),
+}
+# The same, from a version of FFmpeg on: that of its Changelog, and for FFV1 tried with 7.1, 8.1 and 9.
+_HELD_LATER = {
+    ".flv": ((6, 1), r"libx265|libkvazaar|hevc_\w+|[\w-]*(av1|vp9)\w*"),
+    ".mp4": ((8, 0), r"ffv1\w*"),
+}
+# Other encoders for the same names.
+_RELATED = {
+    "h263": "h263p",
+    "jpeg2000": "libopenjpeg",
+    "libsvtav1": r"[\w-]*av1\w*",
+    "libtheora": r"libvpx|vp8_\w+",
+    "libvpx-vp9": r"libvpx|[\w-]*(vp[89]|av1)\w*",
+    "libwebp": "libwebp_anim",
+    "libx264": r"\w*264\w*",
+    "libx265": r"\w*(265|hevc)\w*",
+    "mjpeg": r"ljpeg|mjpeg_\w+",
+    "mpeg2video": r"mpeg2_\w+",
+}
+# The encoder for all other names: every player knows its video.
+_DEFAULT_ENCODER = "libx264"
+# Pictures that move are shown again and again, as GIF is by FFmpeg's default.
+_LOOPING = {".apng": ("plays", 0), ".webp": ("loop", 0)}
+
+# The software that encodes each kind of video: the first one that FFmpeg has.
+_SOFTWARE = {
+    "auto-h264": ("libx264",),
+    "auto-hevc": ("libx265",),
+    "auto-av1": ("libsvtav1", "libaom-av1"),
+}
+#: The values of `codec` that mean the hardware's encoder for a kind of video, or else the software's.
+AUTO_CODECS = tuple(_SOFTWARE)
+# Ends of the names of encoders, in the order in which they are tried: NVIDIA, Intel and AMD. Those of VA-API and Vulkan
+# need a device and filters of their own.
+_MAKERS = ("nvenc", "qsv", "amf")
+# Guessed: a driver takes up to 2 s to load when its files are not cached.
+_PATIENCE_S = 10.0
+_UNUSED = re.compile(r"AVOption (\S+) .* has not been used for any stream")
+_COMPONENTS = re.compile(r"(?:\[[^\]]+\] )*")
+
+
+def encoder_for(codec: str, program: str, output: Output, *, lossless: str | None) -> str:
+    """The encoder that `codec` names, or that the name of `output` means. Of `AUTO_CODECS`, it is the software's.
+
+    Args:
+        lossless: the pixel format of frames of which nothing is to be lost; None if something may be.
+
+    Raises:
+        ValueError: the name means another kind of video.
+        TypeError: `codec` is no name.
+    """
+    if not isinstance(codec, str):
+        raise TypeError(
+            f"codec is FFmpeg's name of a video encoder, and AudioEncoder is for sound alone; got {codec!r}"
+        )
+    is_named = codec not in (AUTO, *AUTO_CODECS)
+    codec = software_encoder(codec, program)
+    kind = output.kind
+    means = _ENCODERS.get(kind, _DEFAULT_ENCODER)
+    if codec == AUTO:
+        is_missing = kind == ".avif" and means not in capabilities.encoders(program)
+        codec = "libaom-av1" if is_missing else means
+    else:
+        _check_held(codec, program, kind, means)
+    # H.264 of RGB has an encoder of its own.
+    is_rgb_kept = lossless is not None and is_rgb(lossless) and not is_named
+    return "libx264rgb" if is_rgb_kept and codec == "libx264" else codec
+
+
+def _check_held(codec: str, program: str, kind: str, means: str) -> None:
+    """Checks that files of a kind, whose name means the encoder `means`, have a place for what `codec` makes."""
+    held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
+    if re.fullmatch(held, codec):
+        return
+    since, later = _HELD_LATER.get(kind, (None, ""))
+    if since and (capabilities.version_numbers(program) or since) >= since:
+        held += f"|{later}"
+        if re.fullmatch(held, codec):
+            return
+    capabilities.check_codec(program, codec)  # a typing error
+    known = capabilities.encoders(program)
+    related = [one for one in known if one != means and re.fullmatch(held, one)]
+    if kind in _HELD:  # too many to name
+        related = [one for one in capabilities.software(capabilities.COMMON_CODECS) if one in related]
+    others = f" (or {', '.join(related)})" if related else ""
+    raise ValueError(
+        f"a file {kind} has no place for {codec} video: give {argument('codec', means)}{others}, or a name such as "
+        "video.mkv"
+    )
+
+
+def with_loop(options: Mapping[str, object], output: Output) -> dict[str, object]:
+    """`options`, by which pictures that move are shown again and again unless they say otherwise."""
+    loop = _LOOPING.get(output.kind)
+    return dict(options) if loop is None or output.is_numbered else dict([loop]) | dict(options)
+
+
+def holds_sound(output: Output) -> bool:
+    """Whether an output has a place for sound, as containers have and pictures have not."""
+    kind = output.kind
+    return kind in (".ogg", ".ogv", ".webm") or kind not in (*_ENCODERS, ".image2pipe", ".rawvideo")
+
+
+def software_encoder(codec: str, program: str) -> str:
+    """The encoder that `codec` names, and that of software for those of `AUTO_CODECS`.
+
+    Raises:
+        ValueError: it begins like those, and is none.
+    """
+    if not codec.startswith("auto-"):
+        return codec
+    if codec not in AUTO_CODECS:
+        known = ", ".join(AUTO_CODECS)
+        raise ValueError(f"{argument('codec', codec)} is none of auto, {known}, and no encoder of FFmpeg's")
+    first, *others = _SOFTWARE[codec]
+    return next((one for one in others if first not in capabilities.encoders(program)), first)
+
+
+def hardware_encoders(codec: str) -> tuple[str, ...]:
+    """The encoders of hardware to try for `codec`, in this order; none if it is not one of `AUTO_CODECS`."""
+    kind = codec.removeprefix("auto-")
+    return tuple(f"{kind}_{maker}" for maker in _MAKERS) if codec in AUTO_CODECS else ()
+
+
+@functools.lru_cache(maxsize=256)
+def why_not(program: str, *arguments: str) -> str | None:
+    """Why FFmpeg cannot encode by these arguments, in its own words; None if it can, and no option is left out.
+
+    The answer is remembered, because no hardware comes or goes while a program runs.
+    """
+    try:
+        trial = run(
+            (program, "-hide_banner", "-nostdin", "-loglevel", "level+warning", *arguments),
+            _PATIENCE_S,
+            check=False,
+        )
+    except ProgramError as error:
+        return str(error)
+    log = StderrLog(trial.stderr.encode().splitlines())
+    if trial.returncode != 0:
+        # Of an option's value, the next line says more.
+        errors = (_COMPONENTS.sub("", line, count=1) for line in log.errors if "[Eval]" not in line)
+        return next(errors, f"FFmpeg {trial.ending}")
+    unused = (found[1] for line in log.warnings if (found := _UNUSED.search(line)))
+    return next((f"it has no option {name}" for name in unused), None)
+
+
+LOSSLESS = "lossless"
+# Those of "draft", "good" and "master". The SSIM of luma in dB, as a mean over rendered motion and a noisy camera at
+# 640×360, is within 1.5 dB of libx264's, with FFmpeg 5.1 and 9 and the presets that encoders have by default. Text
+# on a screen looks at least as good as with libx264, but for mjpeg and mpeg4.
+_LEVELS: dict[str, tuple[Mapping[str, object], Mapping[str, object], Mapping[str, object]]] = {
+    "libsvtav1": ({"crf": 52}, {"crf": 23}, {"crf": 7}),
+    "libvpx-vp9": ({"crf": 52, "b:v": 0}, {"crf": 33, "b:v": 0}, {"crf": 16, "b:v": 0}),
+    "libx264": ({"crf": 30}, {"crf": 21}, {"crf": 14}),
+    "libx265": ({"crf": 32}, {"crf": 22}, {"crf": 14}),
+    "mjpeg": ({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
+    "mpeg4": ({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
+}
+# Where FFmpeg's default is a bit rate by which nobody knows a picture of some size (0.2 Mbit/s). Chosen, not measured.
+_DEFAULTS: dict[str, Mapping[str, object]] = {"libtheora": {"q:v": 8}}
+_WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
+    "libvpx-vp9": {"lossless": 1},
+    "libx264": {"qp": 0},
+    "libx264rgb": {"qp": 0},
+    "libx265": {"x265-params": "lossless=1"},
+}
+# FFmpeg calls these lossless. But v210 has no place for the first and last four values, and ljpeg is read with another
+# range than it was written with.
+_NOT_EXACT = ("ljpeg", "v210")
+# Frames that FFmpeg 5.1 cannot convert exactly: it adds colours to those of a sensor, clips XYZ, and rounds the others.
+_CONVERTED_INEXACTLY = re.compile(r"bayer|xyz|x2|(?:rgb|bgr)\d{3}")
+# FFmpeg's options for a quality or a bit rate of video. With one of them, a level has nothing to say.
+_RATE_OPTIONS = frozenset(("b", "cq", "crf", "global_quality", "q", "qp", "qscale"))
+# Options that hold parameters of the encoder's own, and those of these for a quality or a bit rate.
+_PARAMETERS = ("x264-params", "x264opts", "x265-params")
+_RATE_PARAMETERS = re.compile(r"\b(?:bitrate|crf|lossless|qp)\b", re.IGNORECASE)
+
+
+def quality_options(
+    program: str, codec: str, quality: Quality | None, given: Mapping[str, object]
+) -> dict[str, object]:
+    """FFmpeg's options by which an encoder reaches a level, beside those that are `given`, or none if those count more.
+
+    Raises:
+        ValueError: there is no such level, or none is known for the encoder.
+    """
+    if quality is None:
+        return {} if any(map(_is_rate, given)) else dict(_DEFAULTS.get(codec, {}))
+    check_choice("quality", quality, get_args(Quality))
+    is_lossless = quality == LOSSLESS
+    levels = _WITHOUT_LOSS
+    if not is_lossless:
+        levels = {name: options[get_args(Quality).index(quality)] for name, options in _LEVELS.items()}
+    if codec not in levels:
+        is_exact = codec == "rawvideo" or capabilities.is_lossless(program, codec)
+        if is_exact and not (is_lossless and codec in _NOT_EXACT):
+            return {}  # it has no other level
+        known = ", ".join([*levels, *(["ffv1", "png"] if is_lossless else [])])
+        raise ValueError(
+            f"{argument('quality', quality)} is not known for {codec}: take one of {known}, or options"
+        )
+    level, joined = levels[codec], dict[str, object]()
+    also = next((name for name in given if _is_rate(name)), None)
+    for name, value in given.items() if is_lossless else ():
+        if (
+            name in level
+            and name in _PARAMETERS
+            and isinstance(value, str)
+            and not _RATE_PARAMETERS.search(value)
+        ):
+            joined[name] = f"{level[name]}:{value}"  # about something else, such as the threads of x265
+        elif name in level or (name in _PARAMETERS and _RATE_PARAMETERS.search(str(value))):
+            also = name
+    if also is None:
+        return {name: value for name, value in level.items() if name not in given} | joined
+    if is_lossless:
+        named = argument(f"options.{also}", given[also])
+        raise ValueError(f"{argument('quality', quality)} and {named} exclude each other: give one")
+    return {}
+
+
+def check_lossless(codec: str, frames: str, output_pixel_format: str | None) -> None:
+    """Checks that video of `output_pixel_format` gives back the samples of frames in the pixel format `frames`."""
+    source, chosen = pixel_format_of(frames), pixel_format_of(output_pixel_format or "")
+    is_palette = output_pixel_format == PALETTE != frames
+    if is_palette or source is None or chosen is None or not _holds(chosen, source):
+        raise ValueError(
+            f"{argument('quality', LOSSLESS)} is not possible: {codec} has {frames} as "
+            f"{output_pixel_format or 'FFmpeg likes'}, which changes samples. Give {_keeping(codec, frames, source)}"
+        )
+
+
+def _keeping(codec: str, frames: str, source: PixelFormat | None) -> str:
+    """The arguments that keep the samples, which `codec` does not."""
+    if frames.startswith("bgra64"):
+        return f"{argument('pixel_format', 'rgba64le')}, {argument('codec', 'ffv1')} and a name such as video.mkv"
+    if source and source.depth > 16:
+        return f"{argument('codec', 'exr')}, a name such as frames/%05d.exr, and no quality"
+    if codec == "ffv1" or source is None or source.depth < 8 or _CONVERTED_INEXACTLY.match(frames):
+        # Other containers have no name for x2rgb10.
+        return f"{argument('codec', 'rawvideo')} and a name such as video.{'rgb' if frames[:2] == 'x2' else 'nut'}"
+    return f"{argument('codec', 'ffv1')} and a name such as video.mkv"
+
+
+def _holds(chosen: PixelFormat, source: PixelFormat) -> bool:
+    kinds = {source.kind, "rgb"} if source.kind == "gray" else {source.kind}
+    return (
+        chosen.kind in kinds
+        and chosen.depth == source.depth
+        and chosen.has_alpha >= source.has_alpha
+        and (source.kind == "gray" or chosen.shared == source.shared)
+        and not _rounds(source.name, chosen.name)
+    )
+
+
+def _rounds(source: str, chosen: str) -> bool:
+    """Whether FFmpeg's conversion changes samples, though both formats hold them."""
+    # Another order of bytes alone changes nothing.
+    is_inexact = _CONVERTED_INEXACTLY.match(source) is not None and source[:-2] != chosen[:-2]
+    is_swapped = "bgra64" in (source[:6], chosen[:6]) and source[:6] != chosen[:6]
+    rounds_alpha = chosen == "gbrap" and source in ("rgba", "bgra", "argb", "abgr")  # FFmpeg 5.1
+    return is_inexact or is_swapped or rounds_alpha
+
+
+def _is_rate(name: str) -> bool:
+    option, _, stream = name.partition(":")
+    return option in _RATE_OPTIONS and not stream.startswith("a")
