@@ -346,6 +346,18 @@ def test_alpha_of_no_bits_is_told(tmp_path: Path) -> None:
         Encoder(tmp_path / "v.mov", size=SIZE, fps=25, pixel_format="rgba", **prores).abort()
 
 
+@pytest.mark.parametrize("suffix", ["mkv", "nut", "mp4", "webm"])
+@pytest.mark.parametrize("times_s", [[5], [5, 5.04], [3600, 3601, 3602]])
+def test_a_few_frames_that_begin_late(tmp_path: Path, suffix: str, times_s: list[float]) -> None:
+    """Of frames that an encoder may have reordered, libav does not tell the first time where there are few."""
+    with Encoder(tmp_path / f"v.{suffix}", size=(64, 48), fps=None) as encoder:
+        for time_s in times_s:
+            encoder.write(np.zeros((48, 64, 3), np.uint8), pts=time_s)
+    assert encoder.report is not None and encoder.report.warnings == ()
+    with Decoder(tmp_path / f"v.{suffix}") as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx(times_s, abs=0.001)
+
+
 @pytest.mark.parametrize("fps", [121.5, Fraction(123457, 1000), 130])
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
 def test_a_short_video_has_its_rate(tmp_path: Path, fps: float, suffix: str) -> None:

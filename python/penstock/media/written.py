@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from av.error import FFmpegError as LibavError
 
 from penstock._messages import argument
 from penstock.errors import DecoderError
@@ -17,6 +19,7 @@ from penstock.ffmpeg.command.pixel_formats import canonical
 from penstock.ffmpeg.plan.labels import Labels
 from penstock.ffmpeg.plan.sound import AudioInput, Sound
 from penstock.media.facts import probe
+from penstock.media.opening import first_packet_s
 
 if TYPE_CHECKING:
     from penstock.ffmpeg.plan.encode_plan import EncodePlan
@@ -206,14 +209,24 @@ def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]
     if meant.ends_s is None:
         return
     first_s, rate = float(meant.first_s or 0), meant.plan.settings.rate
-    begins_s = 0.0 if video.start_s is None else video.start_s - media.zero_s
+    begins_s = _begins_s(media, video)
     may_be_late, fix, tolerance_s = meant.first_s is not None, "", _TOLERANCE_S
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
         may_be_late &= media.container == endpoints.QUICKTIME
         fix, tolerance_s = ": add delay_moov to movflags", min(_TOLERANCE_S, float(1 / rate / 2))
-    if may_be_late and abs(begins_s - first_s) > tolerance_s:
+    if may_be_late and begins_s is not None and abs(begins_s - first_s) > tolerance_s:
         yield f"the first frame was written at {first_s:.3f} s, and the file has it at {begins_s:.3f} s{fix}"
     lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
     unsure = _WITHOUT_LENGTH if rate is not None else _WITHOUT_LENGTH_OF_TIMES
     if told_s is not None and told_s < lasts_s - _TOLERANCE_S and media.container not in unsure:
         yield f"{lasts_s:.3f} s of video were written, and the file says that it has {told_s:.3f} s"
+
+
+def _begins_s(media: MediaInfo, video: VideoInfo) -> float | None:
+    """The time of the first frame, in seconds since `MediaInfo.zero_s`; None if nothing tells it."""
+    if video.start_s is not None:
+        return video.start_s - media.zero_s
+    # Of a few frames that an encoder may have reordered, libav does not tell it, and their packets do.
+    with suppress(DecoderError, LibavError, ValueError):
+        return first_packet_s(endpoints.source(media.path), media.container, video.index) - media.zero_s
+    return None
