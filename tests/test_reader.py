@@ -450,7 +450,7 @@ def through_writer(data: bytes, made: _native._Conversion) -> bytes:
     """What a writer's worker makes of a frame: the conversion as a whole."""
     reader, writer = os.pipe()
     result = ReaderThread(reader)
-    with penstock.Writer(writer, _conversion=made) as stream:
+    with penstock.Writer._converting(writer, conversion=made) as stream:
         stream.write(data)
     os.close(writer)
     return result.result()
@@ -469,7 +469,7 @@ def test_a_conversion_makes_every_part(parts: int) -> None:
     reader, writer = os.pipe()
     written = WriterThread(writer, cut(b"".join(data) + b"piece", 5))
     frame_bytes = parts * width * height * 3 // 2
-    with penstock.Reader(reader, frame_bytes=frame_bytes, _conversion=made, _parts=parts) as stream:
+    with penstock.Reader._converting(reader, frame_bytes=frame_bytes, conversion=made, parts=parts) as stream:
         os.close(reader)
         got = []
         with pytest.raises(penstock.TruncatedStreamError) as torn:
@@ -489,7 +489,7 @@ def test_a_conversion_that_crops(pair: tuple[int, int]) -> None:
     data = noise(width * height + 2 * 9 * 5)
     made = conversion("yuv420p", width, height, "crop")
     wanted = through_writer(data, made)
-    with penstock.Reader(reader, frame_bytes=16 * 8 * 3 // 2, _conversion=made) as stream:
+    with penstock.Reader._converting(reader, frame_bytes=16 * 8 * 3 // 2, conversion=made) as stream:
         os.write(writer, data)
         assert bytes(stream.read(PATIENCE_S)) == wanted
 

@@ -51,13 +51,13 @@ def test_what_cannot_be_read_is_refused_at_the_call(pair: tuple[int, int], tmp_p
         ({"frame_bytes": (1 << 64) - 1}, "more than memory can hold"),
         ({"frame_bytes": 4, "queue_items": 0}, "queue_items must be at least 1"),
         ({"frame_bytes": 4, "capacity_bytes": 0}, "capacity_bytes must be at least 1"),
-        ({"frame_bytes": 4, "_parts": 0}, "parts must be at least 1"),
-        ({"frame_bytes": 4, "_parts": 2}, "parts"),
+        ({"frame_bytes": 4, "parts": 0}, "parts must be at least 1"),
+        ({"frame_bytes": 4, "parts": 2}, "parts"),
     ],
 )
 def test_numbers_that_make_no_sense(pair: tuple[int, int], options: dict[str, int], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        penstock.Reader(pair[0], **options)
+        penstock.Reader._converting(pair[0], **options)
 
 
 def test_a_conversion_of_another_size_is_refused(pair: tuple[int, int]) -> None:
@@ -65,7 +65,7 @@ def test_a_conversion_of_another_size_is_refused(pair: tuple[int, int]) -> None:
         "rgb24", "yuv420p", 4, 4, matrix="bt709", range="limited", vflip=False, odd_size="keep"
     )
     with pytest.raises(ValueError, match="frame_bytes is 48, but the transform makes 1 x 24 bytes"):
-        penstock.Reader(pair[0], frame_bytes=48, _conversion=made)
+        penstock.Reader._converting(pair[0], frame_bytes=48, conversion=made)
 
 
 def test_messages_are_no_stream() -> None:

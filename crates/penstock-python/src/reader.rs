@@ -51,16 +51,28 @@ pub(crate) struct Reader {
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (fd, *, frame_bytes, queue_items=None, capacity_bytes=None, policy=None, _conversion=None, _parts=1))]
+    #[pyo3(signature = (fd, *, frame_bytes, queue_items=None, capacity_bytes=None, policy=None))]
     fn new(
         fd: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = arguments::frame_bytes)] frame_bytes: usize,
         #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
         #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
-        // Of each of so many parts of a frame, on the worker.
-        _conversion: Option<&Conversion>,
-        #[pyo3(from_py_with = arguments::parts)] _parts: usize,
+    ) -> PyResult<Self> {
+        Self::_converting(fd, frame_bytes, queue_items, capacity_bytes, policy, None, 1)
+    }
+
+    /// A reader whose worker converts each of so many parts of a frame; without a conversion, a plain one.
+    #[staticmethod]
+    #[pyo3(signature = (fd, *, frame_bytes, queue_items=None, capacity_bytes=None, policy=None, conversion=None, parts=1))]
+    fn _converting(
+        fd: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = arguments::frame_bytes)] frame_bytes: usize,
+        #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
+        #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
+        policy: Option<ThreadPolicy>,
+        conversion: Option<&Conversion>,
+        #[pyo3(from_py_with = arguments::parts)] parts: usize,
     ) -> PyResult<Self> {
         let py = fd.py();
         let (source, ahead) = arguments::source(fd)?;
@@ -68,8 +80,8 @@ impl Reader {
         options.depth = queue_items.unwrap_or(options.depth);
         options.capacity_bytes = capacity_bytes;
         options.policy = policy.map(|policy| policy.0);
-        options.transform = _conversion.map(Conversion::transform);
-        options.parts = _parts;
+        options.transform = conversion.map(Conversion::transform);
+        options.parts = parts;
         options.ahead = ahead.bytes.clone();
         let reader = penstock_core::Reader::new(source, &options).or_raise(py)?;
         ahead.take(py)?;

@@ -54,7 +54,7 @@ pub(crate) struct Writer {
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown", _conversion=None))]
+    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown"))]
     #[allow(clippy::too_many_arguments)] // keyword-only options
     fn new(
         fd: &Bound<'_, PyAny>,
@@ -64,8 +64,25 @@ impl Writer {
         #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
         reader: &str,
-        // Of each write, a frame, on the worker. All byte counts are then those of its output.
-        _conversion: Option<&Conversion>,
+    ) -> PyResult<Self> {
+        Self::_converting(fd, mode, queue_bytes, queue_items, capacity_bytes, policy, reader, None)
+    }
+
+    /// A writer whose worker converts each write, a frame; without a conversion, a plain one.
+    ///
+    /// All byte counts are those of the conversion's output.
+    #[staticmethod]
+    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown", conversion=None))]
+    #[allow(clippy::too_many_arguments)] // keyword-only options
+    fn _converting(
+        fd: &Bound<'_, PyAny>,
+        mode: &str,
+        #[pyo3(from_py_with = arguments::queue_bytes)] queue_bytes: Option<usize>,
+        #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
+        #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
+        policy: Option<ThreadPolicy>,
+        reader: &str,
+        conversion: Option<&Conversion>,
     ) -> PyResult<Self> {
         let mut options = WriterOptions::default().mode(arguments::mode(mode)?);
         let readers = [("unknown", ReaderKind::Unknown), ("reads", ReaderKind::Reads)];
@@ -73,7 +90,7 @@ impl Writer {
         (options.queue_bytes, options.queue_items) = (queue_bytes, queue_items);
         options.capacity_bytes = capacity_bytes;
         options.policy = policy.map(|policy| policy.0);
-        options.transform = _conversion.map(Conversion::transform);
+        options.transform = conversion.map(Conversion::transform);
         arm_exit(fd.py())?;
         let writer = penstock_core::Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
         Ok(Self { writer, asked_bytes: capacity_bytes })

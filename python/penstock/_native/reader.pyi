@@ -42,9 +42,19 @@ class Reader:
         queue_items: int | None = None,
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | None = None,
-        _conversion: _Conversion | None = None,
-        _parts: int = 1,
     ) -> Self: ...
+    @staticmethod
+    def _converting(
+        fd: int | HasFileno,
+        *,
+        frame_bytes: int,
+        queue_items: int | None = None,
+        capacity_bytes: int | None = None,
+        policy: ThreadPolicy | None = None,
+        conversion: _Conversion | None = None,
+        parts: int = 1,
+    ) -> Reader:
+        """A reader whose worker converts each of so many parts of a frame; without a conversion, a plain one."""
     def read(self, timeout: float | None = None) -> Frame | None:
         """The next frame in order; None when the stream has ended between two frames.
 

@@ -48,8 +48,23 @@ class Writer:
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | None = None,
         reader: ReaderKind = "unknown",
-        _conversion: _Conversion | None = None,
     ) -> Self: ...
+    @staticmethod
+    def _converting(
+        fd: int | HasFileno,
+        *,
+        mode: Mode = "auto",
+        queue_bytes: int | None = None,
+        queue_items: int | None = None,
+        capacity_bytes: int | None = None,
+        policy: ThreadPolicy | None = None,
+        reader: ReaderKind = "unknown",
+        conversion: _Conversion | None = None,
+    ) -> Writer:
+        """A writer whose worker converts each write, a frame; without a conversion, a plain one.
+
+        All byte counts are those of the conversion's output.
+        """
     def write(self, data: Data, *, timeout: float | None = None) -> Ticket:
         """Queue a buffer without copying it. Its memory must not change until the returned ticket is done.
 

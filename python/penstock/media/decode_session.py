@@ -112,13 +112,13 @@ class DecodeSession(Session):
         self._killing_at_s: float | None = None  # known once FFmpeg has closed its output
         self._is_late = False  # it was killed then
         self._make_reader = partial(
-            Reader,
+            Reader._converting,
             frame_bytes=frame_bytes,
             queue_items=READ_AHEAD if tuning.queue_items is None else tuning.queue_items,
             capacity_bytes=tuning.capacity_bytes,
             policy=tuning.policy,
-            _conversion=conversion,
-            _parts=parts,
+            conversion=conversion,
+            parts=parts,
         )
 
     def connect(self) -> None:

@@ -140,7 +140,7 @@ class EncodeSession(Session):
         if queue_bytes is None:
             queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * self._fed_bytes)
         queue_frames = QUEUE_FRAMES if tuning.queue_items is None else tuning.queue_items
-        self.writer = Writer(
+        self.writer = Writer._converting(
             self.process.stdin,
             mode=tuning.mode,
             queue_bytes=queue_bytes,
@@ -150,7 +150,7 @@ class EncodeSession(Session):
             policy=tuning.policy,
             reader="reads",  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
             # A frame with a time is converted when it is taken.
-            _conversion=self.plan.conversion if self._feed is None else None,
+            conversion=self.plan.conversion if self._feed is None else None,
         )
         if self._sink is not None:
             self.process.own.remove(self.process.stdout)  # it stays open until FFmpeg has written all
