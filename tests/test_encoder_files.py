@@ -16,6 +16,8 @@ from support.processes import run_script, succeeded
 
 from penstock import Decoder, Encoder
 from penstock.errors import DecoderError, EncoderError, FFmpegWarning
+from penstock.ffmpeg import AudioEncoder, AudioInput
+from penstock.media import probe
 
 SIZE = (64, 48)
 WAS = b"what was there" * 100
@@ -254,3 +256,25 @@ def test_a_video_that_nobody_can_tell_the_format_of(tmp_path: Path) -> None:
         encoder.write(np.zeros((SIZE[1], SIZE[0], 4), np.uint8))
     with pytest.raises(DecoderError), Decoder(tmp_path / "v.mkv", pixel_format="rgba") as decoder:
         next(decoder)
+
+
+@pytest.mark.parametrize("name", [".mp4", ".mkv", "v.mp4"])
+def test_a_name_that_is_only_an_ending(tmp_path: Path, name: str) -> None:
+    """FFmpeg takes the container from what is behind the last dot; and what is there is replaced all the same."""
+    for number in (1, 2):
+        with Encoder(tmp_path / name, size=(64, 48), fps=25) as encoder:
+            for _ in range(number):
+                encoder.write(np.zeros((48, 64, 3), np.uint8))
+        assert encoder.report is not None and encoder.report.warnings == ()
+        with Decoder(tmp_path / name) as decoder:
+            assert sum(1 for _ in decoder) == number
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_the_container_of_such_a_name_counts(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="avi has no place for the times"):
+        Encoder(tmp_path / ".avi", size=(64, 48), fps=None)
+    with AudioEncoder(tmp_path / ".wav", AudioInput(8_000, 1)) as encoder:
+        encoder.write(np.zeros((80, 1), np.float32))
+    [sound] = probe(tmp_path / ".wav").audio
+    assert sound.codec == "pcm_f32le"

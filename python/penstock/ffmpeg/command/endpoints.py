@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
 from penstock._messages import argument
@@ -36,41 +36,23 @@ _NUMBER = re.compile(r"%\d*d")
 _IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
 # One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
-# Containers by the usual endings of their files, by FFmpeg's names.
+#: Containers by the endings of names for which FFmpeg takes them, by FFmpeg's names.
 CONTAINERS = {
-    **{
-        f".{name}": name
-        for name in (
-            *(
-                "3g2",
-                "3gp",
-                "apng",
-                "au",
-                "avi",
-                "avif",
-                "caf",
-                "f4v",
-                "flv",
-                "gif",
-                "ismv",
-                "mov",
-                "mp4",
-                "mxf",
-            ),
-            *("nut", "ogg", "ogv", "vob", "w64", "wav", "webm", "webp", "wtv"),
-        )
-    },
-    **dict.fromkeys((".aif", ".aifc", ".aiff"), "aiff"),
-    **dict.fromkeys((".asf", ".wmv"), "asf"),
+    **{f".{name}": name for name in ("3g2", "3gp", "apng", "au", "avi", "avif", "caf", "f4v", "flv", "gif")},
+    **{f".{name}": name for name in ("ismv", "mov", "mp4", "mxf", "nut", "oga", "ogg", "ogv", "opus", "psp")},
+    **{f".{name}": name for name in ("spx", "w64", "wav", "webm", "webp", "wtv")},
+    **dict.fromkeys((".afc", ".aif", ".aifc", ".aiff"), "aiff"),
+    **dict.fromkeys((".asf", ".wma", ".wmv"), "asf"),
     **dict.fromkeys((".jpeg", ".jpg", ".png"), "image2"),
-    **dict.fromkeys((".m2t", ".m2ts", ".mpegts", ".mts", ".ts"), "mpegts"),
-    **dict.fromkeys((".mk3d", ".mka", ".mkv"), "matroska"),
+    **dict.fromkeys((".m2t", ".m2ts", ".mts", ".ts"), "mpegts"),
+    **dict.fromkeys((".m4a", ".m4b", ".m4v"), "ipod"),
+    **dict.fromkeys((".mka", ".mkv"), "matroska"),
     **dict.fromkeys((".mpeg", ".mpg"), "mpeg"),
     **dict.fromkeys((".rgb", ".yuv"), "rawvideo"),
+    ".isma": "ismv",
     ".m3u8": "hls",
-    ".m4v": "ipod",
     ".mpd": "dash",
-    ".ogx": "ogg",
+    ".vob": "svcd",
     ".y4m": "yuv4mpegpipe",
 }
 # The container of each protocol: FFmpeg guesses one from a file's ending, which a stream lacks. RTMP carries nothing
@@ -158,7 +140,7 @@ class Output:
     @property
     def ending(self) -> str:
         """The ending of the target's name in lower case, with its dot; empty if it has none."""
-        return PurePath(self.target).suffix.lower()
+        return ending_of(self.target).lower()
 
     @property
     def container(self) -> str:
@@ -167,7 +149,7 @@ class Output:
 
     @property
     def container_name(self) -> str:
-        """The container as the caller has named it."""
+        """The container, or else the ending of the name, for people."""
         return self.container_format or self.ending[1:]
 
     @property
@@ -189,6 +171,12 @@ class Output:
     def is_several_files(self) -> bool:
         """Whether it may be more than one file."""
         return self.is_numbered or self.container in _SEVERAL_FILES
+
+
+def ending_of(name: str) -> str:
+    """The ending of a name with its dot, as FFmpeg sees it: that of ``.mp4`` is the whole. Empty if it has none."""
+    found = re.search(r"\.[^./]*$", name)
+    return found[0] if found else ""
 
 
 def target(output: str | os.PathLike[str], container_format: str | None = None) -> str:

@@ -96,8 +96,8 @@ _MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
 # Containers without times, or that number frames, and endings of files without a container. In Ogg, FFmpeg writes the
 # time of a frame where that of the next belongs. MPEG program streams have one time for several small frames.
 _UNTIMED = (
-    *("avi", "h264", "hevc", "image2", "image2pipe", "mjpeg", "mpeg", "mxf", "ogg", "ogv", "rawvideo", "vob"),
-    *("yuv4mpegpipe", *BARE_ENDINGS),
+    *("avi", "dvd", "h264", "hevc", "image2", "image2pipe", "mjpeg", "mpeg", "mxf", "oga", "ogg", "ogv"),
+    *("rawvideo", "svcd", "vcd", "vob", "yuv4mpegpipe", *BARE_ENDINGS),
 )
 # FFmpeg writes only the times of decoding there, which are those of the frames unless the codec reorders them.
 _DECODING_TIMES = ("asf", "asf_stream", "avi", "mxf", "mxf_opatom")
@@ -338,7 +338,7 @@ class EncodeSettings:
 
 def holds_times(output: Output) -> bool:
     """Whether an output has a place for the times of frames."""
-    is_picture = output.is_numbered and output.container == "webp"
+    is_picture = output.is_numbered and output.container_format is None and output.container == "webp"
     return not (is_picture or output.container in _UNTIMED)
 
 

@@ -355,7 +355,7 @@ def _takes_copy(program: str, sound: Sound, codec: str, output: Output) -> bool:
     copy = ("-c", _COPY, "-frames:a", "1", "-y")
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder, suppress(ProgramError, DecoderError):
         packed = f"file:{folder}/packed.nut"
-        trial = Path(folder, f"trial{output.path.suffix}")
+        trial = Path(folder, f"trial{output.ending}")
         run((program, "-v", "error", *sound.reading, "-map", f"0:{sound.index}", *copy, packed), _TRIAL_S)
         run((program, "-v", "error", "-i", packed, *copy, *container, f"file:{trial}"), _TRIAL_S)
         # Some containers take sounds that nobody can read from them.

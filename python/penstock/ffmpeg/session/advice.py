@@ -113,7 +113,7 @@ def _no_encoder(settings: EncodeSettings, found: re.Match[str]) -> str:
 def _container(settings: EncodeSettings, found: re.Match[str]) -> str:
     near = did_you_mean(found[1], capabilities.muxers(settings.program))
     named = CONTAINERS.get(f".{found[1]}")
-    by_extension = f" {named!r} is FFmpeg's name for it." if named else near
+    by_extension = f" {named!r} is FFmpeg's name for it." if named not in (None, found[1]) else near
     return f"there is no container format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
 
 

@@ -41,7 +41,7 @@ class Replacement:
 
     def __init__(self, path: Path, status: os.stat_result) -> None:
         self._path, self._old = path, (status.st_dev, status.st_ino)
-        name = f".{path.stem[:_KEPT_LETTERS]}.{os.urandom(4).hex()}.part{path.suffix}"
+        name = f".{path.stem[:_KEPT_LETTERS]}.{os.urandom(4).hex()}.part{endpoints.ending_of(path.name)}"
         self._part: Path | None = path.with_name(name)
         os.close(os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         self.url = f"file:{self._part}"
@@ -103,7 +103,10 @@ def replacement_of(output: Output) -> tuple[Replacement | None, str | None]:
     Otherwise None, and why that has to be overwritten in place, if it is such a file.
     """
     path = None if output.is_several_files else ordinary_path(output)
-    if path is None or not path.exists() or not (status := path.stat()).st_size:
+    status = None
+    with suppress(FileNotFoundError):
+        status = None if path is None else path.stat()
+    if path is None or status is None or not status.st_size:
         return None, None
     reason = "it has several hard links" if status.st_nlink > 1 else None
     if _is_mounted(path):
