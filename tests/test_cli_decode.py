@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pty
+import re
 import signal
 from pathlib import Path
 
@@ -315,8 +316,10 @@ class TestOptions:
         assert told.splitlines()[1:] == ["0,1000,1.0", "3,1300,1.3", "6,1600,1.6"]
 
     def test_at_times(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
-        assert delivered(run("decode", video, "--at", "1.5,0.25,00:01.5,99")) == b"".join(
-            frames[number] for number in (15, 2, 15, COUNT - 1)
+        late = run("decode", video, "--at", "1.5,0.25,00:01.5,99")
+        assert late.stdout == b"".join(frames[number] for number in (15, 2, 15, COUNT - 1))
+        assert re.fullmatch(
+            r"Warning: the video ends at 2\.\d+ s: 99 s shows its last frame\n", late.stderr.decode()
         )
         delivered(run("decode", video, tmp_path / "shot.png", "--at", "0.5"))
         assert frames_of(tmp_path / "shot.png") == frames[5]

@@ -252,6 +252,14 @@ class TestImages:
         assert "is OUTPUT missing?" in said
         assert (shots / "shot12.png").read_bytes() == before
 
+    def test_images_become_a_webp_that_moves(self, shots: Path, tmp_path: Path) -> None:
+        output = tmp_path / "out.webp"
+        printed(run("encode", shots, output, "--fps", "10"))
+        before = output.read_bytes()
+        assert before.count(b"ANMF") == 5
+        said = failed(run("encode", output, output, "--fps", "10"), status=2)
+        assert "is OUTPUT missing?" in said and output.read_bytes() == before
+
     def test_images_become_images(self, shots: Path, tmp_path: Path) -> None:
         to_png = ["--codec", "png", "--output-pixel-format", "rgb24", "--format", "image2"]
         printed(run("encode", shots, tmp_path / "out%d.png", "--fps", "10", *to_png))

@@ -92,6 +92,17 @@ def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
         ("video.flv", "mpeg4", "libx264"),
         ("video.3gp", "mpeg2video", "libx264"),
         ("video.ogv", "libx264", "libtheora"),
+        ("video.mkv", "gif", "libx264"),
+        ("video.mkv", "apng", "libx264"),
+        ("video.mkv", "libwebp_anim", "libx264"),
+        ("video.mov", "libwebp", "libx264"),
+        ("video.mov", "qoi", "libx264"),
+        ("video.avi", "libx265", "libx264"),
+        ("video.avi", "gif", "libx264"),
+        ("video.nut", "tiff", "libx264"),
+        ("video.wmv", "libx265", "libx264"),
+        ("video.mxf", "mpeg4", "libx264"),
+        ("video.mpg", "ffv1", "libx264"),
     ):
         with pytest.raises(ValueError, match=rf"no place for {codec} video: give codec='{held}'"):
             Encoder(tmp_path / name, size=SIZE, fps=20, codec=codec)
@@ -117,13 +128,19 @@ def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
         ("a.flv", "libx265", "hevc"),
         ("a.mp4", "ffv1", "ffv1"),
         ("a.ogv", "auto", "theora"),
+        ("a.avi", "png", "png"),
+        ("a.mkv", "png", "png"),
+        ("a.mkv", "tiff", "tiff"),
+        ("a.nut", "gif", "gif"),
+        ("a.mpg", "libx265", "hevc"),
+        ("a.wmv", "auto", "h264"),
         ("a.ogv", "libvpx", "vp8"),
     ],
 )
 def test_what_a_container_holds_is_not_refused(
     tmp_path: Path, ffmpeg: str, name: str, codec: str, found: str
 ) -> None:
-    since = {"hevc": (6, 1), "ffv1": (8, 0)}.get(found, ())
+    since = {("a.flv", "hevc"): (6, 1), ("a.mp4", "ffv1"): (8, 0)}.get((name, found), ())
     if capabilities.version_numbers(ffmpeg) < since:
         with pytest.raises(ValueError, match="has no place for"):
             written(tmp_path / name, ffmpeg, codec=codec)
@@ -226,3 +243,32 @@ def test_a_render_follows_the_name(tmp_path: Path) -> None:
         made("a.webm", codec="libx264")
     with pytest.raises(ValueError, match="chunks are joined into"):
         made("a.gif")
+
+
+@pytest.mark.parametrize("fps", [10, None])
+@pytest.mark.parametrize("pixel_format", ["rgba", "rgb24"])
+def test_each_picture_of_a_webp_stands_alone(
+    tmp_path: Path, ffmpeg: str, fps: int | None, pixel_format: str
+) -> None:
+    """A sprite that moves leaves nothing behind, though FFmpeg has frames with alpha laid over each other."""
+    Image = pytest.importorskip("PIL.Image")
+    path = tmp_path / "a.webp"
+    with Encoder(path, fps=fps, pixel_format=pixel_format, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+        for index in range(5):
+            picture = np.zeros((64, 64, 4 if pixel_format == "rgba" else 3), np.uint8)
+            picture[20:30, 8 * index : 8 * index + 10] = 255
+            encoder.write(picture, pts=None if fps else index / 10)
+    with Image.open(path) as shown:
+        for index in range(5):
+            shown.seek(index)
+            channel = np.asarray(shown.convert("RGBA"))[..., 3 if pixel_format == "rgba" else 0]
+            assert (channel > 128).sum() == pytest.approx(100, abs=20)
+            assert channel[25, 8 * index + 5] > 128
+
+
+def test_webp_of_pictures_without_alpha_says_so(tmp_path: Path, ffmpeg: str) -> None:
+    with pytest.warns(FFmpegWarning, match="the frames' alpha is dropped: libwebp_anim"):
+        tuning = Tuning(ffmpeg=ffmpeg)
+        Encoder(
+            tmp_path / "a.webp", size=SIZE, fps=20, codec="libwebp_anim", pixel_format="rgba", tuning=tuning
+        ).abort()

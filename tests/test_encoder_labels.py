@@ -211,3 +211,16 @@ def test_a_render_has_metadata_and_no_chapters(tmp_path: Path) -> None:
     assert probe(path).tags["title"] == "x"
     with pytest.raises(ValueError, match="chapters, which are"):
         render(drawn, output=path, frames=12, fps=24, size=(64, 48), encoder={"chapters": [(0.0, "x")]})
+
+
+def test_what_goes_on_after_the_picture_is_told(tmp_path: Path, ffmpeg: str) -> None:
+    (tmp_path / "late.srt").write_text("1\n00:00:20,000 --> 00:00:22,000\nlate\n")
+    with pytest.warns(FFmpegWarning, match=r"the subtitles end at 2[02]\.000 s, after the picture"):
+        written(tmp_path / "a.mkv", ffmpeg, subtitles=tmp_path / "late.srt")
+    with pytest.warns(FFmpegWarning, match="the chapter 'b' begins at 9 s, and the picture ends at 1.000 s"):
+        written(tmp_path / "b.mkv", ffmpeg, chapters=[(0, "a"), (9, "b")])
+
+
+def test_a_place_that_the_container_writes_in_its_own_way(tmp_path: Path, ffmpeg: str) -> None:
+    report = written(tmp_path / "a.mp4", ffmpeg, metadata={"location": "+48.8+002.3/"}).report
+    assert report is not None and report.warnings == ()

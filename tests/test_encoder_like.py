@@ -402,3 +402,29 @@ def test_what_is_no_video(tmp_path: Path) -> None:
         Encoder.like(probe(sound), tmp_path / "b.mp4")
     with pytest.raises(TypeError, match="a Decoder, or what probe returns; got str"):
         Encoder.like("a.mp4", tmp_path / "b.mp4")  # type: ignore[arg-type]
+
+
+def test_what_is_not_kept_stands_in_the_report(tmp_path: Path) -> None:
+    source = tmp_path / "a.mp4"
+    made(tmp_path / "sound.m4a", "-i", "sine=440:duration=3")
+    chapters = [(0.0, "One"), (0.3, "Two")]
+    with Encoder(
+        source,
+        fps=20,
+        size=(64, 48),
+        audio=AudioFile(tmp_path / "sound.m4a", end="longest"),
+        chapters=chapters,
+    ) as encoder:
+        for _ in range(20):
+            encoder.write(np.zeros((48, 64, 3), np.uint8))
+    with (
+        pytest.warns(FFmpegWarning),
+        Decoder(source, count=10) as decoder,
+        Encoder.like(decoder, tmp_path / "b.mkv") as encoder,
+    ):
+        for frame in decoder:
+            encoder.write(frame)
+    assert encoder.report is not None
+    sound, chapter = encoder.report.warnings
+    assert "does not have the last 2." in sound and "of its sound, which goes on after the picture" in sound
+    assert chapter.endswith("does not have its chapters, because it is a part")

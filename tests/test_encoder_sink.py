@@ -208,3 +208,27 @@ def test_close_waits_for_the_object() -> None:
     with Encoder(sink, fps=20, options=MATROSKA, codec="ffv1") as encoder:  # type: ignore[arg-type]
         encoder.write(noise(0))
     assert encoder.report is not None and encoder.report.output_bytes == sink.nbytes > 0
+
+
+class CountedByNumPy:
+    """Says how many bytes it took as NumPy counts them."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray()
+
+    def write(self, data: bytes) -> Any:
+        self.taken += data
+        return np.int64(len(data))
+
+
+def test_a_count_may_be_any_integer() -> None:
+    sink: Any = CountedByNumPy()
+    with Encoder(sink, fps=25, size=SIZE, options=MATROSKA) as encoder:
+        encoder.write(frame(1))
+    with Decoder(bytes(sink.taken)) as decoder:
+        assert sum(1 for _ in decoder) == 1
+
+
+def test_avi_has_a_length_in_its_header_that_comes_last() -> None:
+    with pytest.raises(ValueError, match="avi has a header that is completed at the end"):
+        Encoder(io.BytesIO(), fps=25, size=SIZE, options={"f": "avi"})

@@ -221,9 +221,13 @@ class Encoder(EncoderBase):
         from penstock.media.like import LOST, file_like
 
         found, lost, is_uneven = file_like(source, output, arguments)
-        for what in lost:
-            warn(LOST.format(what))
+        sentences = tuple(LOST.format(what) for what in lost)
+        for sentence in sentences:
+            warn(sentence)
         encoder = cls(output, **found)
+        encoder._lost = sentences
+        if encoder._started is not None:
+            encoder._started.lost = sentences
         if "fps" not in arguments and not is_uneven:
             encoder._follows = cast("Fraction | int | None", found["fps"])
         return encoder

@@ -33,6 +33,8 @@ class EncoderBase:
         self._starting = threading.RLock()
         self._forks = _exit.forks
         self._ended_unstarted: str | None = None
+        # What `Encoder.like` has not kept of a source, for the report.
+        self._lost: tuple[str, ...] = ()
 
     @property
     def report(self) -> EncodeReport | None:
@@ -162,6 +164,7 @@ class EncoderBase:
         layout = plan.layout
         title = self._titled("sound" if layout is None else f"{layout.width}x{layout.height}")
         session = EncodeSession(plan, title=title, reporter=self._reporter)
+        session.lost = self._lost
         try:
             session.start()
             self._started = session

@@ -31,6 +31,8 @@ from penstock.media.info import MediaInfo, VideoInfo
 LOST = "of the source, the result does not have {}"
 # Of a source with one picture.
 _USUAL_FPS = 25
+# Chosen: more than what codecs add at the end of a sound.
+_SOUND_LONGER_S = 0.25
 # What libav tells of the file itself, and not of its content.
 _TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand", "minor_version"))
 
@@ -158,12 +160,15 @@ def file_like(
         kept_sounds = 0
         if is_film and not begins_later and _is_readable(media.path):
             found["audio"], kept_sounds = media.path, 1
+            lost += _lost_end_of_sound(media, video)
         if kept_sounds < len(media.audio):
             lost.append(f"{len(media.audio) - kept_sounds} of its {len(media.audio)} sounds")
     if is_film:
         found["metadata"] = dict(_metadata(media))
         if not begins_later and (options is None or options.count is None):
             found["chapters"] = [*_chapters(media)]
+        elif media.chapters and "chapters" not in arguments:
+            lost.append("its chapters, because it is a part")
     else:
         labels = {"metadata": any(_metadata(media)), "chapters": bool(media.chapters)}
         lost += [f"its {what}" for what, is_there in labels.items() if is_there and what not in arguments]
@@ -191,6 +196,16 @@ def _lost_times(video: VideoInfo, *, begins_later: bool) -> Iterable[str]:
         yield "the uneven times of its frames"
     if video.start_s and not begins_later:
         yield f"the time before its picture, {video.start_s:.3f} s"
+
+
+def _lost_end_of_sound(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
+    """What is lost of a sound that ends with the picture."""
+    sound = media.best_audio
+    if sound is None or sound.duration_s is None or video.duration_s is None:
+        return
+    ends_s, picture_ends_s = ((one.start_s or 0.0) + (one.duration_s or 0.0) for one in (sound, video))
+    if ends_s > picture_ends_s + _SOUND_LONGER_S:
+        yield f"the last {ends_s - picture_ends_s:.3f} s of its sound, which goes on after the picture"
 
 
 def _metadata(media: MediaInfo) -> Iterable[tuple[str, str]]:

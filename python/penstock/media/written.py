@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 
 # Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
 _TOLERANCE_S = 0.1
+# Chosen: a last subtitle may go on for a moment.
+_SUBTITLES_LATER_S = 1.0
 # Bits of samples, by FFmpeg's names of those that decoders output, and by ours.
 _WHOLE_BITS = {"u8": 8, "s16": 16}
 _BITS = {"int16": 16, "int32": 32, "float32": 24}
 # Encoders that pack raw video, which libav calls so.
 _PACKED = ("ayuv", "v210", "v308", "v408", "v410", "y41p", "yuv4")
-_DATES = ("creation_time", "date")
+# Containers write these in their own way.
+_REWRITTEN = ("creation_time", "date", "location")
 # What files of samples can have whose sizes have 32 bits.
 _MOST_BYTES = 2**32 - 1
 # Whose length libav guesses: MPEG program streams.
@@ -90,7 +93,7 @@ def differences(url: str, meant: Meant) -> list[str]:
         for told, sound in zip(media.audio, meant.sounds, strict=True):
             found += _of_sound(told, sound)
     found += _of_size(media, meant)
-    return [*found, *_of_labels(media, meant.plan.settings.labels)]
+    return [*found, *_of_labels(media, meant.plan.settings.labels), *_of_ends(media, video, meant)]
 
 
 def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
@@ -181,11 +184,10 @@ def _of_size(media: MediaInfo, meant: Meant) -> Iterable[str]:
 
 def _of_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
     told = {name.lower(): value for name, value in media.tags.items()}
-    # Containers write a date in their own way.
     lost = [
         name
         for name, value in meant.metadata
-        if told.get(name.lower()) != value and not (name in _DATES and name in told)
+        if told.get(name.lower()) != value and not (name in _REWRITTEN and name in told)
     ]
     is_quicktime = media.container == endpoints.QUICKTIME
     if lost:
@@ -200,6 +202,19 @@ def _of_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
         yield f"the file has {found} chapters, and {given} others were given: write mp4, mov or mkv"
     if meant.subtitles is not None and not media.subtitles:
         yield "the file has no subtitles, and some were given"
+
+
+def _of_ends(media: MediaInfo, video: VideoInfo | None, meant: Meant) -> Iterable[str]:
+    """What goes on after the picture."""
+    labels = meant.plan.settings.labels
+    if video is None or meant.ends_s is None:
+        return
+    for start_s, title in labels.chapters:
+        if start_s > meant.ends_s:
+            yield f"the chapter {title!r} begins at {start_s:g} s, and the picture ends at {float(meant.ends_s):.3f} s"
+    ends_s, told_s = float(meant.ends_s), media.duration_s or 0.0
+    if labels.subtitles is not None and not meant.sounds and told_s > ends_s + _SUBTITLES_LATER_S:
+        yield f"the subtitles end at {told_s:.3f} s, after the picture, and so does the file: it ends at {ends_s:.3f} s"
 
 
 def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:

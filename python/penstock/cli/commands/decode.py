@@ -125,6 +125,14 @@ class Selection:
         """How many frames the decoder has to give for them; None for all."""
         return None if self.count is None else (self.count - 1) * self.every + 1
 
+    def beyond(self, decoder: Decoder) -> tuple[float | None, list[float]]:
+        """When the video ends, if the file tells it, and the times that are later."""
+        info = decoder.info
+        if info.duration_s is None:
+            return None, []
+        ends_s = (info.start_s or 0.0) - decoder.media.zero_s + info.duration_s
+        return ends_s, [time_s for time_s in self.at or () if time_s > ends_s]
+
     def frames(self, decoder: Decoder) -> Iterator[VideoFrame]:
         """They, one after another."""
         return islice(decoder, 0, None, self.every) if self.at is None else map(decoder.at, self.at)
@@ -268,6 +276,11 @@ def decode(
         with _shown_warnings(is_quiet=quiet), _decoder(source, settings) as decoder:
             frames = selection.frames(decoder)
             first = _next(frames)
+            ends_s, late_s = selection.beyond(decoder)
+            for time_s in () if quiet else late_s:
+                click.echo(
+                    f"Warning: the video ends at {ends_s:.3f} s: {time_s:g} s shows its last frame", err=True
+                )
             with (
                 _opened(source, destinations, decoder, settings["ffmpeg"]) as (output, times),
                 _progress(decoder, selection, began_s, wanted=wanted) as shown,

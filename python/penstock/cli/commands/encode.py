@@ -9,7 +9,7 @@ import stat
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -162,7 +162,7 @@ def encode(
     with_options()
     wanted = is_wanted(progress, quiet=quiet)
     with as_click_errors():
-        _check_output(output, settings["container_format"], as_json=as_json)
+        _check_output(inputs, output, settings["container_format"], as_json=as_json)
     has_images = _are_images(inputs)
     _check_raw_options(inputs, has_images, size, pixel_format, total_frames, has_size=bool(size or like))
     settings = encoder_settings(settings) | {
@@ -199,9 +199,10 @@ def encode(
     except InputError as error:
         raise click.ClickException(f"{error.message}; nothing was written") from None
     report = encoder.close()
+    report = replace(report, warnings=(*lost, *report.warnings))
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
-    for warning in () if quiet else (*lost, *report.warnings):
+    for warning in () if quiet else report.warnings:
         click.echo(f"Warning: {warning}", err=True)
     if wanted:
         click.echo(_summary(encoder), err=True)
@@ -276,9 +277,12 @@ def _check_raw_options(
         raise click.UsageError(f"{', '.join(of_raw)}: only for raw frames, and the input is images{several}")
 
 
-def _check_output(output: str, container_format: str | None, *, as_json: bool) -> None:
+def _check_output(inputs: Sequence[str], output: str, container_format: str | None, *, as_json: bool) -> None:
     """Raise what an Encoder would not."""
-    if container_format is None and images.has_image_name(output):
+    # A WebP may move. Beside others of that name, it is the last of them.
+    ending = Path(output).suffix.lower()
+    may_move = ending == ".webp" and not any(name.lower().endswith(ending) for name in inputs)
+    if container_format is None and images.has_image_name(output) and not may_move:
         raise click.UsageError(
             f"OUTPUT {show_name(output)} is an image by its name: is OUTPUT missing? "
             "Images are written with --format image2"

@@ -62,8 +62,9 @@ _LIVE_CONTAINERS = {
     **dict.fromkeys(("udp", "tcp", "srt", "rist"), "mpegts"),
     "rtsp": "rtsp",
 }
-# Containers whose header FFmpeg completes at the end. In a pipe it leaves it as it is, and nothing reads the result.
-_COMPLETED_LATER = ("aiff", "mxf_opatom", "w64", "wtv")
+# Containers whose header FFmpeg completes at the end. In a pipe it leaves it as it is, and nothing reads the result, or
+# all read another length.
+_COMPLETED_LATER = ("aiff", "avi", "mxf_opatom", "w64", "wtv")
 # Containers that are several files, whose names follow from the output's.
 _SEVERAL_FILES = (
     *("dash", "hds", "hls", "segment", "smoothstreaming", "ssegment", "stream_segment", "tee"),

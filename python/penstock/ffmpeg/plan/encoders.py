@@ -64,22 +64,39 @@ _VIDEO_ENCODERS = {
 _ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
 _H264 = r"libx264(rgb)?|libopenh264|h264_\w+"
 _MPEG4 = r"mpeg4(_\w+)?|libxvid"
-# Encoders of what these containers hold (tried with FFmpeg 5.1 and 9). Of others, FFmpeg fails some frames later, and
-# 5.1 hangs with SVT-AV1. Nothing reads other video in MPEG-TS, which has no name for it. libav does not tell: by its
-# tables, Matroska holds no PNG, and MPEG-TS no H.264.
+_HEVC = r"libx265|libkvazaar|libsvt_hevc|hevc_\w+"
+# Of MPEG's own containers. FFmpeg 5.1 hangs with SVT-AV1 in MPEG-TS, and nothing reads other video there.
+_MPEG = (
+    r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)"
+    r"|(mpeg[124]|h264|hevc|vvc)\w*"
+)
+# Encoders of pictures, and of what is in use in one container only.
+_PICTURES = (
+    r"alias_pix|apng|bitpacked|bmp|fits|flashsv2|libjxl|libwebp\w*|pcx|p[abgp]m|pfm|pgmyuv|phm|qoi|rv[12]0|sunrast|vbn"
+    r"|wrapped_avframe|xbm|xface|xwd"
+)
+# Encoders of what these containers hold, or all but a few (tried with FFmpeg 5.1 and 9). Of others, FFmpeg fails some
+# frames later, or nothing reads what it writes. libav does not tell: by its tables, Matroska holds no PNG, and MPEG-TS
+# no H.264.
 _HELD = {
     **dict.fromkeys((".3g2", ".3gp"), rf"copy|{_H264}|{_MPEG4}|h263"),
+    **dict.fromkeys(
+        (".asf", ".wmv"),
+        rf"(?!({_PICTURES}|{_HEVC}|avrp|exr|gif|hap|prores\w*|qtrle|roqvideo|sgi|smc|tiff)$).*",
+    ),
+    ".avi": rf"(?!({_PICTURES}|{_HEVC}|gif|qtrle|roqvideo|sgi|smc|tiff)$).*",
     ".f4v": rf"copy|{_H264}",
     ".flv": rf"copy|{_H264}|flv|flashsv2?",
     ".m4v": rf"copy|{_H264}|{_MPEG4}",
-    ".mov": r"(?![\w-]*(av1|vp[89x])).*",
+    **dict.fromkeys((".matroska", ".mkv"), rf"(?!({_PICTURES}|gif)$).*"),  # of GIF, the first picture is read
+    ".mov": rf"(?!({_PICTURES})$|[\w-]*(av1|vp[89x])).*",
     ".mp4": rf"copy|{_H264}|{_MPEG4}|libx265|lib(kvazaar|openjpeg|vvenc|oapv|xeve|uavs3e|svt_hevc)|mpeg[12]\w*|vc2"
     r"|jpeg2000|png|mjpeg\w*|hevc_\w+|vvc\w*|[\w-]*(av1|vp9)\w*",
-    **dict.fromkeys(
-        (".m2t", ".m2ts", ".mpegts", ".mts", ".ts"),  # Dirac is read in .ts only
-        r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)|vc2|dirac"
-        r"|(mpeg[124]|h264|hevc|vvc)\w*",
-    ),
+    ".mxf": rf"copy|{_H264}|mpeg2\w*|prores\w*|dnxhd|dvvideo|jpeg2000|libopenjpeg",
+    ".nut": rf"(?!({_PICTURES}|avrp|exr|qtrle|sgi|smc|tiff)$).*",
+    **dict.fromkeys((".mpeg", ".mpg", ".vob"), _MPEG),
+    # Dirac is read in .ts only.
+    **dict.fromkeys((".m2t", ".m2ts", ".mpegts", ".mts", ".ts"), rf"{_MPEG}|vc2|dirac"),
 }
 # The same, from a version of FFmpeg on: that of its Changelog, and for FFV1 tried with 7.1, 8.1 and 9.
 _HELD_LATER = {

@@ -429,9 +429,9 @@ _open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether an open session makes the file at `path`."""
+    """Whether an open session makes the file at `path`, and FFmpeg is not done with it."""
     real = Path(os.path.realpath(path))
-    return any(session.makes == real for session in list(_open_sessions))
+    return any(session.makes == real and not session.process.is_complete for session in list(_open_sessions))
 
 
 def _end_all() -> None:

@@ -29,6 +29,7 @@ from penstock.errors import (
     StalledError,
 )
 from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.pixel_formats import has_alpha
 from penstock.ffmpeg.plan import nut
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
 from penstock.ffmpeg.plan.sound import AudioInput, Sound, checked_samples
@@ -42,7 +43,14 @@ from penstock.ffmpeg.program.process import (
 )
 from penstock.ffmpeg.session.advice import explain
 from penstock.ffmpeg.session.feed import Feed
-from penstock.ffmpeg.session.output import ReplacedError, Sink, lost_segments, ordinary_path, replacement_of
+from penstock.ffmpeg.session.output import (
+    ReplacedError,
+    Sink,
+    lost_segments,
+    ordinary_path,
+    replacement_of,
+    show_whole_frames,
+)
 from penstock.results import EncodeReport, EncoderStats
 
 if TYPE_CHECKING:
@@ -111,6 +119,8 @@ class EncodeSession(Session):
         super().__init__(process, title, settings.tuning.stall_timeout)
         self.plan = plan
         self.report: EncodeReport | None = None
+        #: What is lost besides, in sentences for the report.
+        self.lost: tuple[str, ...] = ()
         self.is_aborted = False
         self._settings, self._begun_s = settings, time.time()
         self.makes = path if self._is_one_file and self._replacement is None else None
@@ -358,6 +368,8 @@ class EncodeSession(Session):
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             self._mark_ended()
             raise self._error()
+        if self._has_blended_frames:
+            show_whole_frames(endpoints.without_protocol(self._url))
         differences = self._differences()
         if self.report is not None:  # of another thread, or of a signal handler
             return self.report
@@ -537,6 +549,17 @@ class EncodeSession(Session):
         return self._feed.state.last_s
 
     @property
+    def _has_blended_frames(self) -> bool:
+        """Whether FFmpeg has written frames with alpha to be laid over each other, where none is made for that."""
+        settings = self._settings
+        is_moving = self._is_one_file and settings.output.container == "webp" and self.submitted > 1
+        return (
+            is_moving
+            and has_alpha(settings.output_pixel_format or "")
+            and "cr_threshold" not in settings.options
+        )
+
+    @property
     def _is_one_file(self) -> bool:
         output = self._settings.output
         return endpoints.is_path(output.target) and not output.is_several_files
@@ -627,7 +650,7 @@ class EncodeSession(Session):
             else self._sink.nbytes,
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
-            warnings=(*self._settings.warnings, *filter(None, [self.warning]), *messages),
+            warnings=(*self.lost, *self._settings.warnings, *filter(None, [self.warning]), *messages),
             codec=self._settings.codec or "",
             passed_over=self.plan.passed_over,
         )

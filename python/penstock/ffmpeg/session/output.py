@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from penstock.ffmpeg.command.endpoints import Output
 # Of a file that is several segments: size and beginning of one, and the file's name.
 _PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
 _SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
+# Of a WebP: bytes before its first chunk, where the flags are in the chunk of a frame, and one of them.
+_RIFF_HEADER_BYTES, _ANMF_FLAGS, _DO_NOT_BLEND = 12, 15, 2
 # Chosen: with what is added, the name is short enough for every file system.
 _KEPT_LETTERS = 40
 
@@ -119,6 +122,23 @@ def replacement_of(output: Output) -> tuple[Replacement | None, str | None]:
     return None, f"{path} is overwritten in place ({reason}): what it was is lost even if the encode fails"
 
 
+def show_whole_frames(path: str) -> None:
+    """Marks each frame of a WebP as a whole picture: FFmpeg has them laid over each other, which shows with alpha.
+
+    See "Animation" in https://developers.google.com/speed/webp/docs/riff_container for the chunks.
+    """
+    with Path(path).open("r+b") as file:
+        at = _RIFF_HEADER_BYTES
+        while file.seek(at) == at and len(head := file.read(8)) == 8:
+            if head[:4] == b"ANMF":
+                file.seek(at + 8 + _ANMF_FLAGS)
+                flags = file.read(1)[0] | _DO_NOT_BLEND
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes((flags,)))
+            nbytes = int.from_bytes(head[4:], "little")
+            at += 8 + nbytes + nbytes % 2
+
+
 def lost_segments(output: Output, since_s: float) -> list[str]:
     """What an HLS or DASH output lacks, in sentences: FFmpeg succeeds although the disk is full.
 
@@ -208,6 +228,10 @@ class Sink:
             taken = self._target.write(data)
             if taken is None and not isinstance(self._target, RawIOBase):
                 return
-            if type(taken) is not int or not 0 < taken <= len(data):
+            try:
+                count = 0 if isinstance(taken, bool) else operator.index(taken)
+            except TypeError:
+                count = 0
+            if not 0 < count <= len(data):
                 raise OSError(f"its write took {taken!r} of {len(data)} bytes")
-            data = data[taken:]
+            data = data[count:]
