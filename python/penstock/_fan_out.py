@@ -11,9 +11,9 @@ from functools import lru_cache, partial
 from typing import Literal, Self, get_args
 
 from penstock import _exit
+from penstock._fan_out_outputs import AS_IT_IS, Deadline, EncoderOutput, Form, Output, WriterOutput
 from penstock._messages import argument
 from penstock._native import Writer, _Slot, _SlotPool
-from penstock._outputs import AS_IT_IS, Deadline, EncoderOutput, Form, Output, WriterOutput
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.ffmpeg.command.settings import check_choice

@@ -27,7 +27,7 @@ from penstock.ffmpeg import Encoder, Tuning
 from penstock.ffmpeg.command.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.command.settings import DEFAULT_TUNING
 from penstock.ffmpeg.plan.encoders import IMAGE_ENCODERS
-from penstock.ffmpeg.plan.output_formats import output_format
+from penstock.ffmpeg.plan.output_pixel_format import output_format
 from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg, find_ffmpeg
 from penstock.ffmpeg.program.child import NotStartedError, TimedOutError, run
 from penstock.ffmpeg.program.messages import without_components

@@ -216,7 +216,7 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
 def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for an Encoder, whose arguments `encoder_settings` makes of them."""
     # Commands without FFmpeg start faster without it.
-    from penstock.ffmpeg.plan.output_formats import ANY, AUTO
+    from penstock.ffmpeg.plan.output_pixel_format import ANY, AUTO
 
     options = (
         click.option(

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from penstock._messages import argument, warn
+from penstock._messages import warn
 from penstock._native import Ticket, _seconds
 from penstock._progress import Reporter
 from penstock._types import FrameData
@@ -25,7 +25,7 @@ from penstock.ffmpeg.plan.encode_plan import plan_encode, plan_sound
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings, OddSize
 from penstock.ffmpeg.plan.encoders import Quality
 from penstock.ffmpeg.plan.frame_check import frame_buffer, frame_size
-from penstock.ffmpeg.plan.output_formats import AUTO
+from penstock.ffmpeg.plan.output_pixel_format import AUTO
 from penstock.ffmpeg.plan.sound import Audio, AudioInput
 from penstock.ffmpeg.program.process import check_owner
 from penstock.ffmpeg.session.encode_session import EncodeSession, Push
@@ -157,9 +157,6 @@ class Encoder(EncoderBase):
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         super().__init__()
-        # Of `like`, where the source has a constant rate: that, and the time of the last frame of it.
-        self._follows: Fraction | int | None = None
-        self._last_time_s: float | None = None
         self._settings = settings = EncodeSettings.of(
             output,
             fps=fps,
@@ -221,15 +218,13 @@ class Encoder(EncoderBase):
         from penstock.media.like import LOST, file_like
 
         found, lost, is_uneven = file_like(source, output, arguments)
-        sentences = tuple(LOST.format(what) for what in lost)
+        sentences = [LOST.format(what) for what in lost]
         for sentence in sentences:
             warn(sentence)
         encoder = cls(output, **found)
-        encoder._lost = sentences
-        if encoder._started is not None:
-            encoder._started.lost = sentences
+        encoder._origin.lost = sentences
         if "fps" not in arguments and not is_uneven:
-            encoder._follows = cast("Fraction | int | None", found["fps"])
+            encoder._origin.rate = cast("Fraction | int | None", found["fps"])
         return encoder
 
     @property
@@ -337,7 +332,7 @@ class Encoder(EncoderBase):
         session.check_open()
         session.tick_of(pts)  # refuses a time
         push = session.push_of_borrowed(frame_buffer(frame, session.plan.frames))
-        return session.queue(self._in_time(frame, push), timeout)
+        return session.queue(session.origin.in_time(frame, push), timeout)
 
     @contextmanager
     def frame(
@@ -437,33 +432,7 @@ class Encoder(EncoderBase):
         session = self._session
         session.check_open()
         buffer = frame_buffer(frame, session.plan.frames)
-        return self._in_time(frame, session.push_of_copy(buffer, session.tick_of(pts, frame)))
-
-    def _in_time(self, frame: FrameData, push: Push) -> Push:
-        """`push`, for a decoded frame that is to be the next one of the source that `like` follows."""
-        if (time_s := self._checked_time(frame)) is None:
-            return push
-
-        def push_and_follow(*, timeout: float) -> Ticket:
-            ticket = push(timeout=timeout)
-            self._last_time_s = time_s
-            return ticket
-
-        return push_and_follow
-
-    def _checked_time(self, frame: FrameData) -> float | None:
-        """When a decoded frame is shown that is to be the next one of the source that `like` follows."""
-        time_s: float | None = getattr(frame, "time_s", None)
-        before_s = self._last_time_s
-        if self._follows is None or time_s is None:
-            return None
-        # One that is left out makes the step 2, and one that comes twice 0. Times of a constant rate may jitter.
-        if before_s is not None and not 0.1 < (time_s - before_s) * self._follows < 1.9:
-            raise ValueError(
-                f"a frame at {time_s:.3f} s comes after that at {before_s:.3f} s, and would be shown at another time: "
-                f"give Encoder.like {argument('fps', None)}, which keeps the times of frames, or the rate that they get"
-            )
-        return time_s
+        return session.origin.in_time(frame, session.push_of_copy(buffer, session.tick_of(pts, frame)))
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from penstock.errors import ClosedError, EncoderError
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.program.process import check_owner
-from penstock.ffmpeg.session.encode_session import EncodeSession
+from penstock.ffmpeg.session.encode_session import EncodeSession, Origin
 from penstock.results import EncodeReport, EncoderStats
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ class EncoderBase:
         self._starting = threading.RLock()
         self._forks = _exit.forks
         self._ended_unstarted: str | None = None
-        # What `Encoder.like` has not kept of a source, for the report.
-        self._lost: tuple[str, ...] = ()
+        self._origin = Origin()
 
     @property
     def report(self) -> EncodeReport | None:
@@ -163,8 +162,7 @@ class EncoderBase:
     def _start(self, plan: EncodePlan) -> None:
         layout = plan.layout
         title = self._titled("sound" if layout is None else f"{layout.width}x{layout.height}")
-        session = EncodeSession(plan, title=title, reporter=self._reporter)
-        session.lost = self._lost
+        session = EncodeSession(plan, title=title, reporter=self._reporter, origin=self._origin)
         try:
             session.start()
             self._started = session

@@ -12,15 +12,11 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.colors import MATRICES, holds_light
 from penstock.ffmpeg.command.endpoints import Output
-from penstock.ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb
+from penstock.ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb, pixel_format_of
 from penstock.ffmpeg.command.settings import DEFAULT_COLORS, Colors, Tuning
 from penstock.ffmpeg.plan.encode_settings import holds_times
 from penstock.ffmpeg.plan.encoders import AUTO_CODECS, LOSSLESS, encoder_for, holds_sound, software_encoder
-from penstock.ffmpeg.plan.output_formats import (
-    AUTO,
-    PLAYABLE_CODECS,
-    pixel_format_of,
-)
+from penstock.ffmpeg.plan.output_pixel_format import AUTO, PLAYABLE_CODECS
 from penstock.ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
 from penstock.media.decoder import Decoder
 from penstock.media.ending import CHEAP_BYTES

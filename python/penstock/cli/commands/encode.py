@@ -41,7 +41,7 @@ from penstock.ffmpeg.command.pixel_formats import FrameLayout
 from penstock.ffmpeg.command.settings import Colors
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.output_formats import AUTO
+from penstock.ffmpeg.plan.output_pixel_format import AUTO
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Layouts of raw frames: the shapes of their planes, and their bytes.
+"""Pixel formats: what their samples are, and the layouts of raw frames, with the shapes of planes and their bytes.
 
 The names are those of ``ffmpeg -pix_fmts``. The planes lie one after another without padding, as FFmpeg's
 ``rawvideo`` wants them (``av_image_get_buffer_size`` with an alignment of 1). The shapes of the common formats are
@@ -56,9 +56,42 @@ _SUBSAMPLED = (
     (r"yuv410p", (4, 4)),
 )
 
+# Bits a sample, by the names of formats, which saves a run of FFmpeg before each encode; the first that matches.
+_DEPTHS: tuple[tuple[str, int | None], ...] = (
+    (r"mono[bw]|(?:rgb|bgr)4(?:_byte)?", 1),
+    (r"(?:rgb|bgr)8", 2),
+    (r"(?:rgb|bgr)([45])\d\d(?:[lb]e)?", None),
+    (r"\w+f(16|32)(?:[lb]e)?", None),
+    (r"(?:rgba|bgra|ayuv)64(?:[lb]e)?|(?:rgb|bgr)48(?:[lb]e)?|xv48(?:[lb]e)?", 16),
+    (r"(?:rgb96|rgba128)(?:[lb]e)?", 32),
+    (r"(?:xv36|xyz12)(?:[lb]e)?", 12),
+    (r"(?:v30x|xv30|x2rgb10|x2bgr10|nv20)(?:[lb]e)?", 10),
+    (r"[py][0234]?[0-4](1[0246])(?:[lb]e)?", None),
+    (r"(?:yuva?4\d\dp|gbra?p|gray|ya|bayer_[rgb]{4})(\d\d?)(?:msb)?(?:[lb]e)?", None),
+    (r"yuv[aj]?4\d\dp|gbra?p|gray|y400a|pal8|nv(?:12|21|16|24|42)|(?:rgb|bgr)24|[rgba0]{4}", 8),
+    (r"yuyv422|uyvy422|yvyu422|uyyvyy411|ayuv|vuy[ax]|vyu444|uyva", 8),
+)
+
 _NATIVE_ENDIAN = "le" if sys.byteorder == "little" else "be"
 # FFmpeg's other names for the formats of 32-bit integers (av_get_pix_fmt).
 _INTEGERS = {"rgb32": ("bgra", "argb"), "bgr32": ("rgba", "abgr")}
+
+
+@dataclass(frozen=True, slots=True)
+class PixelFormat:
+    """A pixel format: what its samples are.
+
+    Attributes:
+        kind: "rgb", "yuv", "gray" or "xyz".
+        depth: bits of a sample.
+        shared: columns and rows of pixels that share one chroma sample.
+    """
+
+    name: str
+    kind: str
+    has_alpha: bool
+    depth: int
+    shared: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +207,22 @@ def has_alpha(pixel_format: str) -> bool:
         re.match(r"yuva|gbrap|rgba|bgra|argb|abgr|ya[f\d]|y400a|ayuv|vuya|uyva|pal8", pixel_format)
         is not None
     )
+
+
+def pixel_format_of(name: str) -> PixelFormat | None:
+    """The format `name`; None for device memory and unknown names."""
+    for pattern, bits in _DEPTHS:
+        if found := re.fullmatch(pattern, name):
+            return PixelFormat(name, _kind(name), has_alpha(name), bits or int(found[1]), subsampling(name))
+    return None
+
+
+def _kind(name: str) -> str:
+    if is_rgb(name):
+        return "rgb"
+    if name.startswith("xyz"):
+        return "xyz"
+    return "gray" if is_gray(name) or name.startswith("yaf") else "yuv"
 
 
 def _native(pixel_format: str, known: Container[str]) -> str | None:

@@ -37,7 +37,7 @@ from penstock.ffmpeg.plan.encoders import (
 )
 from penstock.ffmpeg.plan.labels import NO_LABELS, Chapters, Labels
 from penstock.ffmpeg.plan.nut import TICK_S
-from penstock.ffmpeg.plan.output_formats import (
+from penstock.ffmpeg.plan.output_pixel_format import (
     AUTO,
     asked_format,
     output_format,

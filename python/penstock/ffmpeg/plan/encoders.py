@@ -10,9 +10,9 @@ from typing import Literal, get_args
 from penstock._messages import argument
 from penstock.ffmpeg.command.arguments import PALETTE
 from penstock.ffmpeg.command.endpoints import Output
-from penstock.ffmpeg.command.pixel_formats import is_rgb
+from penstock.ffmpeg.command.pixel_formats import PixelFormat, is_rgb, pixel_format_of
 from penstock.ffmpeg.command.settings import check_choice
-from penstock.ffmpeg.plan.output_formats import AUTO, PixelFormat, pixel_format_of
+from penstock.ffmpeg.plan.output_pixel_format import AUTO
 from penstock.ffmpeg.program import capabilities
 from penstock.ffmpeg.program.child import ProgramError, run
 from penstock.ffmpeg.program.messages import StderrLog

@@ -10,16 +10,17 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock import _exit
 from penstock._log import logger
-from penstock._messages import warn
+from penstock._messages import argument, warn
 from penstock._native import Ticket, Writer, _seconds, _Slot, _SlotPool
 from penstock._progress import Reporter
-from penstock._types import Data
+from penstock._types import Data, FrameData
 from penstock.errors import (
     BrokenStreamError,
     ClosedError,
@@ -84,6 +85,55 @@ NOT_DONE = "FFmpeg has all frames, but was not done"
 _EMPTY = "there is no video: no frame was written"
 
 
+@dataclass(slots=True)
+class Origin:
+    """The source of `Encoder.like`.
+
+    Attributes:
+        lost: what the result does not have of it, in sentences for the report.
+        rate: its frames per second, if its frames are to come without gaps; None if that is not known or not needed.
+        last_s: the time of the last of its frames.
+    """
+
+    lost: Sequence[str] = ()
+    rate: Fraction | int | None = None
+    last_s: float | None = None
+
+    def time_of(self, frame: FrameData) -> float | None:
+        """When a decoded frame is shown that is to be the next one; None if it need not be.
+
+        Raises:
+            ValueError: it is not the next one.
+        """
+        time_s: float | None = getattr(frame, "time_s", None)
+        if self.rate is None or time_s is None:
+            return None
+        # One that is left out makes the step 2, and one that comes twice 0. Times of a constant rate may jitter.
+        if self.last_s is not None and not 0.1 < (time_s - self.last_s) * self.rate < 1.9:
+            raise ValueError(
+                f"a frame at {time_s:.3f} s comes after that at {self.last_s:.3f} s, and would be shown at another "
+                f"time: give Encoder.like {argument('fps', None)}, which keeps the times of frames, or the rate that "
+                "they get"
+            )
+        return time_s
+
+    def in_time(self, frame: FrameData, push: Push) -> Push:
+        """`push`, after which `frame` is the last one.
+
+        Raises:
+            ValueError: it is not the next one.
+        """
+        if (time_s := self.time_of(frame)) is None:
+            return push
+
+        def push_and_follow(*, timeout: float) -> Ticket:
+            ticket = push(timeout=timeout)
+            self.last_s = time_s
+            return ticket
+
+        return push_and_follow
+
+
 class EncodeSession(Session):
     """A running FFmpeg that encodes the frames of `plan`, or its sound alone.
 
@@ -97,7 +147,7 @@ class EncodeSession(Session):
     error = EncoderError
     writer: Writer  # set by `start`
 
-    def __init__(self, plan: EncodePlan, *, title: str, reporter: Reporter | None) -> None:
+    def __init__(self, plan: EncodePlan, *, title: str, reporter: Reporter | None, origin: Origin) -> None:
         settings = plan.settings
         output = settings.output
         path = self._path = ordinary_path(output)
@@ -117,10 +167,8 @@ class EncodeSession(Session):
             error=EncoderError,
         )
         super().__init__(process, title, settings.tuning.stall_timeout)
-        self.plan = plan
+        self.plan, self.origin = plan, origin
         self.report: EncodeReport | None = None
-        #: What is lost besides, in sentences for the report.
-        self.lost: tuple[str, ...] = ()
         self.is_aborted = False
         self._settings, self._begun_s = settings, time.time()
         self.makes = path if self._is_one_file and self._replacement is None else None
@@ -650,7 +698,7 @@ class EncodeSession(Session):
             else self._sink.nbytes,
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
-            warnings=(*self.lost, *self._settings.warnings, *filter(None, [self.warning]), *messages),
+            warnings=(*self.origin.lost, *self._settings.warnings, *filter(None, [self.warning]), *messages),
             codec=self._settings.codec or "",
             passed_over=self.plan.passed_over,
         )

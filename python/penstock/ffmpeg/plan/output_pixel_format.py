@@ -1,7 +1,4 @@
-"""Chooses the pixel format of a video, and finds what it cannot hold of the frames.
-
-The properties of a format are read from its name, which saves a run of FFmpeg before each encode.
-"""
+"""Chooses the pixel format of a video, and finds what it cannot hold of the frames."""
 
 from __future__ import annotations
 
@@ -16,30 +13,13 @@ from penstock.errors import EncoderError
 from penstock.ffmpeg.command.arguments import FILTER_OPTIONS, PALETTE
 from penstock.ffmpeg.command.colors import jpeg_pixel_format
 from penstock.ffmpeg.command.endpoints import Output
-from penstock.ffmpeg.command.pixel_formats import has_alpha, is_gray, is_rgb, subsampling
+from penstock.ffmpeg.command.pixel_formats import PixelFormat, is_gray, is_rgb, pixel_format_of
 from penstock.ffmpeg.command.settings import Colors
 from penstock.ffmpeg.program import capabilities
 
 AUTO = "auto"
 #: Of a pixel format: FFmpeg chooses it.
 ANY = "any"
-
-
-@dataclass(frozen=True, slots=True)
-class PixelFormat:
-    """A pixel format: what its samples are.
-
-    Attributes:
-        kind: "rgb", "yuv", "gray" or "xyz".
-        depth: bits of a sample.
-        shared: columns and rows of pixels that share one chroma sample.
-    """
-
-    name: str
-    kind: str
-    has_alpha: bool
-    depth: int
-    shared: tuple[int, int]
 
 
 #: What every player shows, and the same with alpha.
@@ -61,22 +41,6 @@ _DROPS_ALPHA = re.compile(r"hap|libwebp_anim|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v
 _HAP_WITH_ALPHA = ("hap_alpha", "11")
 # ProRes's profiles without and with full chroma (prores_ks, prores_aw).
 _PRORES_FULL_CHROMA = ("4444", "4444xq", "4", "5")
-
-# Bits a sample, by the names of formats; the first that matches.
-_DEPTHS: tuple[tuple[str, int | None], ...] = (
-    (r"mono[bw]|(?:rgb|bgr)4(?:_byte)?", 1),
-    (r"(?:rgb|bgr)8", 2),
-    (r"(?:rgb|bgr)([45])\d\d(?:[lb]e)?", None),
-    (r"\w+f(16|32)(?:[lb]e)?", None),
-    (r"(?:rgba|bgra|ayuv)64(?:[lb]e)?|(?:rgb|bgr)48(?:[lb]e)?|xv48(?:[lb]e)?", 16),
-    (r"(?:rgb96|rgba128)(?:[lb]e)?", 32),
-    (r"(?:xv36|xyz12)(?:[lb]e)?", 12),
-    (r"(?:v30x|xv30|x2rgb10|x2bgr10|nv20)(?:[lb]e)?", 10),
-    (r"[py][0234]?[0-4](1[0246])(?:[lb]e)?", None),
-    (r"(?:yuva?4\d\dp|gbra?p|gray|ya|bayer_[rgb]{4})(\d\d?)(?:msb)?(?:[lb]e)?", None),
-    (r"yuv[aj]?4\d\dp|gbra?p|gray|y400a|pal8|nv(?:12|21|16|24|42)|(?:rgb|bgr)24|[rgba0]{4}", 8),
-    (r"yuyv422|uyvy422|yvyu422|uyyvyy411|ayuv|vuy[ax]|vyu444|uyva", 8),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +113,6 @@ def _raw(source: PixelFormat | None, frames: str, asked: str | None, held: str |
     chosen = pixel_format_of(held)
     losses = () if source is None or chosen is None else _losses("rawvideo", source, chosen, [chosen])
     return OutputFormat(held, tuple(losses))
-
-
-def pixel_format_of(name: str) -> PixelFormat | None:
-    """The format `name`; None for device memory and unknown names."""
-    for pattern, bits in _DEPTHS:
-        if found := re.fullmatch(pattern, name):
-            return PixelFormat(name, _kind(name), has_alpha(name), bits or int(found[1]), subsampling(name))
-    return None
-
-
-def _kind(name: str) -> str:
-    if is_rgb(name):
-        return "rgb"
-    if name.startswith("xyz"):
-        return "xyz"
-    return "gray" if is_gray(name) or name.startswith("yaf") else "yuv"
 
 
 def _option(options: Mapping[str, object], name: str) -> str | None:

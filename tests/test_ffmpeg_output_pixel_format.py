@@ -16,9 +16,9 @@ from support.media import needs_ffprobe, picture, probed
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning
-from penstock.ffmpeg.command.pixel_formats import frame_layout
-from penstock.ffmpeg.plan import output_formats
-from penstock.ffmpeg.plan.output_formats import asked_format, output_format, pixel_format_of
+from penstock.ffmpeg.command.pixel_formats import frame_layout, pixel_format_of
+from penstock.ffmpeg.plan import output_pixel_format
+from penstock.ffmpeg.plan.output_pixel_format import asked_format, output_format
 from penstock.ffmpeg.program import capabilities
 
 SIZE = (96, 64)
@@ -116,7 +116,7 @@ def test_names_tell_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
 
 
 def test_the_codecs_that_are_not_asked_have_yuv420p(ffmpeg: str) -> None:
-    for codec in output_formats.PLAYABLE_CODECS & set(capabilities.encoders(ffmpeg)):
+    for codec in output_pixel_format.PLAYABLE_CODECS & set(capabilities.encoders(ffmpeg)):
         assert "yuv420p" in capabilities.encoder_pixel_formats(ffmpeg, codec), codec
         assert not capabilities.is_lossless(ffmpeg, codec), codec
 
@@ -131,7 +131,7 @@ def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
     program.chmod(0o755)
-    for codec in output_formats.PLAYABLE_CODECS:
+    for codec in output_pixel_format.PLAYABLE_CODECS:
         for asked in ("auto", "yuv420p", None):
             assert output_format(str(program), codec, {}, "rgb24", asked).name == (asked and "yuv420p")
     capabilities.check_option(str(program), "libx264", "crf")
@@ -176,7 +176,7 @@ def test_auto_drops_nothing_where_the_codec_has_it(
     ffmpeg: str, codec: str, frames: str, expected: str
 ) -> None:
     needs(ffmpeg, codec)
-    assert output_format(ffmpeg, codec, {}, frames, "auto") == output_formats.OutputFormat(expected)
+    assert output_format(ffmpeg, codec, {}, frames, "auto") == output_pixel_format.OutputFormat(expected)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_the_profile_of_prores_chooses_too(ffmpeg: str) -> None:
 
 def test_a_palette_of_the_users_stays(ffmpeg: str) -> None:
     options = {"vf": "split[a][b];[a]palettegen[p];[b][p]paletteuse"}
-    assert output_format(ffmpeg, "gif", options, "rgb24", "auto") == output_formats.OutputFormat(None)
+    assert output_format(ffmpeg, "gif", options, "rgb24", "auto") == output_pixel_format.OutputFormat(None)
 
 
 def test_a_format_that_the_codec_lacks_is_an_error_that_names_those_it_has(

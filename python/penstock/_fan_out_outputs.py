@@ -258,7 +258,7 @@ class EncoderOutput(Output):
             self._session = self.target._session_for(frame)
             self._session.check_open()
             frame_buffer(frame, self._session.plan.frames)
-            self.target._checked_time(frame)
+            self._session.origin.time_of(frame)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
@@ -267,8 +267,8 @@ class EncoderOutput(Output):
 
     def note_taken(self, frame: FrameData) -> None:
         # Also if the frame is dropped: the one before is repeated for it.
-        if (time_s := self.target._checked_time(frame)) is not None:
-            self.target._last_time_s = time_s
+        if (time_s := self._session.origin.time_of(frame)) is not None:
+            self._session.origin.last_s = time_s
 
     def form(self, frame: FrameData, pts: float | Fraction | None) -> Form:
         plan = self._session.plan
