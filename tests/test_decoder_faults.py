@@ -22,7 +22,8 @@ from support.processes import has_ended, run_script, script, start_script, succe
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
 from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.media import decode_session
+from penstock.media import AudioDecoder, decode_session
+from penstock.results import DecoderStats
 
 # The clip, and what it was made of.
 CUT = {"cut_mp4": "fast_start", "cut_mkv": "h264_mkv"}
@@ -307,6 +308,18 @@ def test_a_decoder_that_is_at_its_end_needs_no_close(recwarn: pytest.WarningsRec
     assert not recwarn
 
 
+@pytest.mark.parametrize("kind", [Decoder, AudioDecoder])
+def test_what_a_decoder_tells_before_the_first_read_starts_nothing(
+    kind: type[Decoder | AudioDecoder],
+) -> None:
+    with kind(clip("audio_aac")) as decoder:
+        for _ in range(2):
+            assert decoder.pid is None and decoder.ffmpeg_policy is None
+            if isinstance(decoder, Decoder):
+                assert decoder.stats == DecoderStats() and decoder.bottleneck == "nothing was read yet"
+            decoder.close()
+
+
 def test_a_decoder_that_was_never_made_is_no_trouble(recwarn: pytest.WarningsRecorder) -> None:
     Decoder.__new__(Decoder).__del__()
     with pytest.raises(ValueError, match="count"):
@@ -381,8 +394,8 @@ def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost() -> None:
 
 def test_a_read_that_is_late_loses_nothing() -> None:
     with Decoder(clip("long"), size=(640, 480)) as decoder:
+        indices = [next(decoder).index]
         os.kill(decoder.pid, signal.SIGSTOP)
-        indices = []
         with pytest.raises(StalledError, match=r"within 0\.1 s"):
             while (frame := decoder.read(timeout=0.1)) is not None:
                 indices.append(frame.index)
@@ -478,6 +491,7 @@ def test_two_threads_get_each_frame_once_with_its_own_place() -> None:
 def test_ctrl_c_ends_the_wait_and_ffmpeg() -> None:
     code = """
     with penstock.Decoder(sys.argv[1]) as decoder:
+        next(decoder)
         os.kill(decoder.pid, signal.SIGSTOP)
         print(decoder.pid, flush=True)
         list(decoder)
@@ -494,6 +508,7 @@ def test_ctrl_c_ends_the_wait_and_ffmpeg() -> None:
 def test_no_ffmpeg_is_left_when_python_is_killed() -> None:
     code = """
     decoder = penstock.Decoder(sys.argv[1], size=(1280, 720))
+    next(decoder)
     print(decoder.pid, flush=True)
     time.sleep(1000)
     """
@@ -566,8 +581,8 @@ def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None
 
 def test_a_cancelled_wait_loses_no_frame() -> None:
     async def indices() -> list[int]:
-        got = []
         async with Decoder(clip("long"), size=(640, 480)) as decoder:
+            got = [(await anext(decoder)).index]
             os.kill(decoder.pid, signal.SIGSTOP)
             for patience_s in (0.01, 0.05, 0.7):
                 with pytest.raises(TimeoutError):
@@ -599,6 +614,7 @@ def test_a_stopped_ffmpeg_is_told_of_in_asyncio_and_the_loop_goes_on() -> None:
                 await asyncio.sleep(0.01)
 
         async with Decoder(clip("long"), size=(640, 480), tuning=Tuning(stall_timeout=1.0)) as decoder:
+            await anext(decoder)
             os.kill(decoder.pid, signal.SIGSTOP)
             beating = asyncio.create_task(beat())
             with pytest.raises(StalledError, match="no sign of life"):

@@ -176,6 +176,7 @@ def test_an_awrite_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 def test_a_decoder_that_stalled(caplog: pytest.LogCaptureFixture) -> None:
     with penstock.Decoder(clip("long"), tuning=Tuning(stall_timeout=0.6)) as decoder:
+        next(decoder)
         os.kill(decoder.pid, signal.SIGSTOP)
         with pytest.raises(penstock.StalledError) as caught:
             for _ in decoder:

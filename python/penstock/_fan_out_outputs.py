@@ -197,7 +197,7 @@ class Output:
                 raise
             self.give_up(stalled)
         except (PenstockError, OSError) as failure:
-            # What aborted it says more than that it was aborted.
+            # The first failure stays: after an abort, a ClosedError says less than what led to it.
             if self.error is None or not isinstance(failure, ClosedError):
                 self.fail(failure)
 

@@ -167,19 +167,19 @@ class DecoderStats:
         input_wait_s: seconds that the worker waited for FFmpeg to write.
         output_wait_s: seconds that the worker waited with a full queue.
         converting_s: seconds that the worker spent on converting frames.
-        reader: what the native reader did.
+        reader: what the native reader did; None before the first read.
     """
 
-    frames_read: int
-    frames_delivered: int
-    bytes_read: int
-    elapsed_s: float
-    fps: float
-    caller_wait_s: float
-    input_wait_s: float
-    output_wait_s: float
-    converting_s: float
-    reader: ReaderStats
+    frames_read: int = 0
+    frames_delivered: int = 0
+    bytes_read: int = 0
+    elapsed_s: float = 0.0
+    fps: float = 0.0
+    caller_wait_s: float = 0.0
+    input_wait_s: float = 0.0
+    output_wait_s: float = 0.0
+    converting_s: float = 0.0
+    reader: ReaderStats | None = None
 
     @property
     def bottleneck(self) -> str:

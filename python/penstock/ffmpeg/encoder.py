@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.media import Decoder, MediaInfo
 
-# Of an encoder that has no size yet.
+# Any size, to check settings with before a frame has told one.
 _SOME_SIZE = (64, 64)
 
 

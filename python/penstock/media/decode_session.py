@@ -110,7 +110,7 @@ class DecodeSession(Session):
         self._lock = threading.Lock()
         self._ending = threading.Lock()
         self._killing_at_s: float | None = None  # known once FFmpeg has closed its output
-        self._is_late = False  # it was killed then
+        self._is_late = False  # it was killed, because it had not exited by then
         self._make_reader = partial(
             Reader._converting,
             frame_bytes=frame_bytes,
@@ -304,16 +304,16 @@ class DecoderBase:
             return self._run
 
     def _start(self) -> None:
+        self._check_open()
+        run = self._new_session()
         try:
-            self._check_open()
-            self._run = self._new_session()
-            self._run.start()
+            run.start()
             self._opened.begin()
-            self._check_open()
+            self._run = run
+            self._check_open()  # a signal handler may have closed it
         except BaseException:
-            if self._run is not None:
-                self._run.discard()
-                self._run = None
+            self._run = None
+            run.discard()
             raise
 
     def _check_open(self) -> None:
@@ -325,14 +325,14 @@ class DecoderBase:
         return self._forks != _exit.forks
 
     @property
-    def pid(self) -> int:
-        """FFmpeg's process id. It is started if it was not."""
-        return self._session.process.pid
+    def pid(self) -> int | None:
+        """FFmpeg's process id; None before FFmpeg has started, with the first read."""
+        return None if self._run is None else self._run.process.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given. It is started if it was not."""
-        return self._session.process.policy
+        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
+        return None if self._run is None else self._run.process.policy
 
     @property
     def closed(self) -> bool:
@@ -374,6 +374,11 @@ class DecoderBase:
     def __del__(self) -> None:
         if (run := getattr(self, "_run", None)) is not None:
             run.end_collected()
+
+
+def start(decoder: DecoderBase) -> None:
+    """Starts FFmpeg before the first read, so that frames are read ahead."""
+    decoder._session  # noqa: B018
 
 
 def numbered_stream(path: str, kind: str, streams: Sequence[Stream], number: int) -> Stream:

@@ -163,7 +163,7 @@ class Decoder(DecoderBase):
         self._plan = plan_decode(program, self._source, self._media, self._video, self._options)
         if said := unmapped_hdr(self._video, self._plan.layout, self._options):
             warn(f"{self._opened.path}: {said}")
-        # A session that referenced the decoder would leave a dropped one to the garbage collector.
+        # Weak: a session that held the decoder would leave one that nobody has to the garbage collector.
         excuse, early_end = weakref.WeakMethod(self._excuse), weakref.WeakMethod(self._early_end)
         self._session_by = partial(
             DecodeSession,
@@ -223,10 +223,12 @@ class Decoder(DecoderBase):
     @property
     def stats(self) -> DecoderStats:
         """What was done so far: frames read and delivered, and who waited for whom."""
-        reader, elapsed_s = self._session.reader.stats, self._session.process.elapsed_s
+        if (run := self._run) is None:
+            return DecoderStats()
+        reader, elapsed_s = run.reader.stats, run.process.elapsed_s
         return DecoderStats(
             frames_read=reader.frames_read,
-            frames_delivered=self._session.delivered,
+            frames_delivered=run.delivered,
             bytes_read=reader.bytes_read,
             elapsed_s=elapsed_s,
             fps=reader.frames_read / elapsed_s,

@@ -13,6 +13,7 @@ from penstock import _exit
 from penstock._native import _count
 from penstock.ffmpeg.command.settings import Colors, Tuning
 from penstock.ffmpeg.program.process import check_owner
+from penstock.media.decode_session import start
 from penstock.media.decoder import Decoder
 from penstock.media.source import MediaSource
 
@@ -89,5 +90,5 @@ def _prefetched(paths: Iterator[MediaSource], ahead: int, options: DecoderOption
 def _reading(path: MediaSource, options: DecoderOptions) -> Decoder:
     """A decoder that reads ahead already."""
     decoder = Decoder(path, **options)
-    decoder.pid  # noqa: B018  it starts FFmpeg
+    start(decoder)
     return decoder

@@ -162,11 +162,11 @@ class _Decode:
         self._decoder, self._is_strict, self._threads = decoder, is_strict, threads
         self._begin()
         self._decoded: Iterator[VideoFrame] = iter(())
-        # The numbers of the packets with which the decoder began and that it got last, and up to which all frames came.
-        self._start, self._sent, self._checked = 0, -1, -1
-        # That of the last frame; None if nothing goes on from there.
-        self._last: int | None = None
-        self._came: set[int] = set()  # those of frames that came, beyond what is checked
+        # Numbers of packets:
+        self._start, self._sent = 0, -1  # the first and the last that the decoder has got
+        self._checked = -1  # the last up to which all have given their frame
+        self._came: set[int] = set()  # later ones that have
+        self._last: int | None = None  # that of the last frame; None if nothing goes on from there
         self._recent: dict[int, VideoFrame] = {}
 
     def _begin(self) -> None:

@@ -36,9 +36,9 @@ _BITS = {"int16": 16, "int32": 32, "float32": 24}
 _PACKED = ("ayuv", "v210", "v308", "v408", "v410", "y41p", "yuv4")
 # Containers write these in their own way.
 _REWRITTEN = ("creation_time", "date", "location")
-# What files of samples can have whose sizes have 32 bits.
+# The longest WAV, AIFF or AU file: its header has sizes of 32 bits.
 _MOST_BYTES = 2**32 - 1
-# Whose length libav guesses: MPEG program streams.
+# Containers whose length libav guesses: MPEG program streams.
 _WITHOUT_LENGTH = ("mpeg",)
 # Which of the two lengths in an MP4 file is told depends on libav, and FFmpeg writes one of them too short if frames
 # with times come in another order.

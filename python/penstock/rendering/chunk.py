@@ -28,7 +28,7 @@ _OURS = str(Path(__file__).parents[1])
 _OFFSET_S = 10
 # Fragments keep their times and need nothing that comes later: the bytes of one chunk can follow those of another.
 _FRAGMENTED = "+frag_keyframe+empty_moov+default_base_moof+frag_discont+skip_trailer"
-# MP4 has these, and QuickTime has all others.
+# Chunks of these codecs are MP4, those of all others QuickTime.
 _IN_MP4 = ("vp9", "av1")
 # Encoders that reorder frames: before one that comes late, decoding times would run into those of the chunk before.
 _REORDERING = ("libx264", "libx264rgb", "libx265")

@@ -55,7 +55,7 @@ _TIMED_OPTIONS = {"fps_mode": "passthrough"}
 _TIME_BASE = "enc_time_base:v"
 # A trial has no times. FFmpeg's default rate.
 _TRIAL_RATE = Fraction(25)
-# Options that a trial without sound does without: those of other streams, and which ones there are.
+# Options that a trial leaves out: those of sound and subtitles (``b:a``), and `map`, which names streams.
 _CONCERNS_OTHERS = re.compile(r"map|[^:]+:[as]")
 
 

@@ -68,7 +68,7 @@ def _from_wheel() -> str | None:
 PATIENCE_S = 5.0
 
 #: Codecs that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
-#: An FFmpeg without one fails, and `penstock.ffmpeg.program.messages` names what it has.
+#: An FFmpeg without one fails, and `penstock.ffmpeg.session.advice` names what it has.
 COMMON_CODECS = (
     *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),
     *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "h264_vaapi", "hevc_vaapi"),

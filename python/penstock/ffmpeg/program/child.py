@@ -432,8 +432,8 @@ def _start_with_policy(
     return made[0]
 
 
-# Those that live in this process, for its forks. A fork waits while one is being started: its copies of the pipes would
-# be nobody's, and keep the program from its end of file.
+# Running children of this process. A forked process closes its copies of their pipes, which would keep a child from its
+# end of file. So a fork waits while a child is being started.
 _children: set[Child] = set()
 _starting = threading.Lock()
 

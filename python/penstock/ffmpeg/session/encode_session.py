@@ -186,7 +186,7 @@ class EncodeSession(Session):
         # The file that was read back, and what was found.
         self._read: tuple[endpoints.Identity, list[str]] | None = None
         self._in_turn = threading.RLock()  # a signal handler may close in a `close`
-        self._failure: str | None = None  # of what FFmpeg has succeeded with
+        self._failure: str | None = None  # why the file is of no use, although FFmpeg has succeeded
         self._feed: Feed | None = None
         if plan.stream is not None:
             self._feed = Feed(plan.stream, settings, self._fed_bytes)

@@ -92,9 +92,9 @@ class Feed:
             else:
                 packets = SoundPackets(settings.program, sound, settings.tuning.stall_timeout)
                 self._files.append((number, packets))
-        # Nobody waits with it. A signal handler may close the encoder while its thread has it.
+        # Never held in a wait. Reentrant, because a signal handler may close the encoder while its thread holds it.
         self._in_order = threading.RLock()
-        self._is_queueing = False  # whether a thread has it for a frame or samples
+        self._is_queueing = False  # whether it is held to queue a frame or samples
         self._queued = Queued(taken=(0,) * len(self._files))
         # What `_queued` becomes once the writer has accepted more items than that number.
         self._pending: tuple[int, Queued] | None = None

@@ -31,7 +31,7 @@ try:
 except ImportError:
     raise ImportError("engine='ray' needs Ray: pip install 'penstock-io[ray]'") from None
 
-# With these, Ray has tried as often as it may.
+# What Ray raises once it has tried as often as it may.
 _LOST = ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError
 # Options of Ray's tasks that may be given. The others are ours, or make no sense for a task that returns a report.
 _OPTIONS = (
