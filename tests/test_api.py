@@ -229,3 +229,18 @@ def test_the_stub_check_finds_a_difference(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "nbytes, stop;" in done.stderr
+
+
+def test_two_threads_may_import_parts_of_it_at_once() -> None:
+    code = """if True:
+    import threading
+    parts = "from penstock.ffmpeg import Colors", "from penstock.media import probe"
+    threads = [threading.Thread(target=exec, args=(part, {})) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    """
+    for _ in range(4):
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+        assert done.stderr == b""

@@ -257,8 +257,14 @@ class TestImages:
         printed(run("encode", shots, output, "--fps", "10"))
         before = output.read_bytes()
         assert before.count(b"ANMF") == 5
-        said = failed(run("encode", output, output, "--fps", "10"), status=2)
-        assert "is OUTPUT missing?" in said and output.read_bytes() == before
+        for inputs, complaint in (
+            ([*shots.iterdir()], "is OUTPUT missing?"),
+            ([tmp_path], "is one of the images"),
+        ):
+            said = failed(run("encode", *inputs, output, "--fps", "10"), status=2)
+            assert complaint in said and output.read_bytes() == before
+        printed(run("encode", shots, output, "--fps", "10"))
+        assert output.read_bytes() == before
 
     def test_images_become_images(self, shots: Path, tmp_path: Path) -> None:
         to_png = ["--codec", "png", "--output-pixel-format", "rgb24", "--format", "image2"]

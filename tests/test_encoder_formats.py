@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,13 @@ def test_a_refusal_names_the_encoders_that_are_here(tmp_path: Path) -> None:
         ("video.mpg", "ffv1", "libx264"),
     ):
         with pytest.raises(ValueError, match=rf"no place for {codec} video: give codec='{held}'"):
+            Encoder(tmp_path / name, size=SIZE, fps=20, codec=codec)
+    for name, codec, advised in (
+        ("video.avi", "gif", r"such as video\.gif$"),
+        ("video.avi", "qoi", r"\)$"),
+        ("video.mov", "libvpx", r"such as video\.mkv$"),
+    ):
+        with pytest.raises(ValueError, match=advised):
             Encoder(tmp_path / name, size=SIZE, fps=20, codec=codec)
     assert not list(tmp_path.iterdir())
     for name, codec in (("video.ts", "libx246"), ("video.gif", "giff")):
@@ -266,9 +275,74 @@ def test_each_picture_of_a_webp_stands_alone(
             assert channel[25, 8 * index + 5] > 128
 
 
-def test_webp_of_pictures_without_alpha_says_so(tmp_path: Path, ffmpeg: str) -> None:
-    with pytest.warns(FFmpegWarning, match="the frames' alpha is dropped: libwebp_anim"):
-        tuning = Tuning(ffmpeg=ffmpeg)
-        Encoder(
-            tmp_path / "a.webp", size=SIZE, fps=20, codec="libwebp_anim", pixel_format="rgba", tuning=tuning
-        ).abort()
+@pytest.mark.parametrize("arguments", [{"output_pixel_format": "any"}, {"tuning": Tuning(convert="ffmpeg")}])
+def test_so_it_does_whatever_the_pixel_format(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    path = tmp_path / "a.webp"
+    with Encoder(path, fps=10, pixel_format="rgba", **arguments) as encoder:
+        for index in range(3):
+            picture = np.zeros((64, 64, 4), np.uint8)
+            picture[20:30, 8 * index : 8 * index + 10] = 255
+            encoder.write(picture)
+    assert flags_of(path) == 3 * [2]
+
+
+def flags_of(path: Path) -> list[int]:
+    """Those of the frames of a WebP."""
+    content = path.read_bytes()
+    return [content[found.start() + 23] for found in re.finditer(b"ANMF", content)]
+
+
+@pytest.mark.parametrize("name", ["cr_threshold", "cr_threshold:v"])
+def test_frames_of_a_webp_that_have_only_what_changed_stay_as_they_are(
+    tmp_path: Path, ffmpeg: str, name: str
+) -> None:
+    arguments: dict[str, Any] = {"pixel_format": "rgba", "options": {name: 10}}
+    assert written(tmp_path / "a.webp", ffmpeg, **arguments).report is not None
+    assert flags_of(tmp_path / "a.webp") == 6 * [0]
+
+
+def test_so_do_those_of_libwebp_anim(tmp_path: Path, ffmpeg: str) -> None:
+    if capabilities.version_numbers(ffmpeg) >= (9, 0):
+        pytest.skip("FFmpeg 9 makes one packet of all frames")
+    Image = pytest.importorskip("PIL.Image")
+    path = tmp_path / "a.webp"
+    picture = np.random.default_rng(0).integers(0, 255, (64, 64, 4), np.uint8)
+    picture[..., 3] = 255
+    pictures = []
+    with Encoder(
+        path,
+        fps=10,
+        pixel_format="rgba",
+        codec="libwebp_anim",
+        output_pixel_format="bgra",
+        options={"lossless": 1},
+        tuning=Tuning(ffmpeg=ffmpeg),
+    ) as encoder:
+        for index in range(4):
+            picture[40:52, 8 * index : 8 * index + 10] = (255, 0, 0, 255)
+            pictures.append(picture.copy())
+            encoder.write(picture)
+    with Image.open(path) as shown:
+        for index, picture in enumerate(pictures):
+            shown.seek(index)
+            assert np.array_equal(np.asarray(shown.convert("RGBA")), picture)
+
+
+def test_a_webp_into_a_fifo(tmp_path: Path, ffmpeg: str) -> None:
+    path = tmp_path / "a.webp"
+    os.mkfifo(path)
+    with ThreadPoolExecutor(1) as pool:
+        content = pool.submit(path.read_bytes)
+        written(path, ffmpeg, pixel_format="rgba")
+        assert content.result().startswith(b"RIFF")
+
+
+def test_closing_a_webp_twice_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.webp"
+    path.write_bytes(b"old")
+    encoder = Encoder(path, fps=10, pixel_format="rgba")
+    for _ in range(3):
+        encoder.write(np.zeros((64, 64, 4), np.uint8))
+    with ThreadPoolExecutor(3) as pool:
+        first, *others = [pool.submit(encoder.close) for _ in range(3)]
+        assert all(one.result() == first.result() for one in others)

@@ -215,7 +215,7 @@ def test_a_render_has_metadata_and_no_chapters(tmp_path: Path) -> None:
 
 def test_what_goes_on_after_the_picture_is_told(tmp_path: Path, ffmpeg: str) -> None:
     (tmp_path / "late.srt").write_text("1\n00:00:20,000 --> 00:00:22,000\nlate\n")
-    with pytest.warns(FFmpegWarning, match=r"the subtitles end at 2[02]\.000 s, after the picture"):
+    with pytest.warns(FFmpegWarning, match=r"and the file with the last subtitle, at 2[02]\.000 s"):
         written(tmp_path / "a.mkv", ffmpeg, subtitles=tmp_path / "late.srt")
     with pytest.warns(FFmpegWarning, match="the chapter 'b' begins at 9 s, and the picture ends at 1.000 s"):
         written(tmp_path / "b.mkv", ffmpeg, chapters=[(0, "a"), (9, "b")])

@@ -404,6 +404,17 @@ def test_what_is_no_video(tmp_path: Path) -> None:
         Encoder.like("a.mp4", tmp_path / "b.mp4")  # type: ignore[arg-type]
 
 
+def test_a_sound_that_begins_late_is_not_called_longer(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """In Matroska, a stream is as long as the file by what libav tells."""
+    source = made(
+        tmp_path / "a.mkv", "-i", "testsrc=r=10:d=3", "-itsoffset", "2", "-f", "lavfi", "-i", "sine=d=1"
+    )
+    changed(source, tmp_path / "b.mp4")
+    assert not recwarn
+
+
 def test_what_is_not_kept_stands_in_the_report(tmp_path: Path) -> None:
     source = tmp_path / "a.mp4"
     made(tmp_path / "sound.m4a", "-i", "sine=440:duration=3")

@@ -8,10 +8,10 @@ for the decoders in `penstock.media`.
 from typing import TYPE_CHECKING
 
 from penstock import _lazy
-from penstock.ffmpeg.command.settings import Colors, Tuning
 
 if TYPE_CHECKING:
     from penstock.ffmpeg.command.colors import hlg_from_nits, pq_from_nits
+    from penstock.ffmpeg.command.settings import Colors, Tuning
     from penstock.ffmpeg.encoder import AudioEncoder, Encoder
     from penstock.ffmpeg.plan.sound import AudioFile, AudioInput
     from penstock.ffmpeg.program.capabilities import find_ffmpeg
@@ -36,7 +36,9 @@ if not TYPE_CHECKING:  # which would take every name for one of ours
             "AudioEncoder": "encoder",
             "AudioFile": "plan.sound",
             "AudioInput": "plan.sound",
+            "Colors": "command.settings",
             "Encoder": "encoder",
+            "Tuning": "command.settings",
             "find_ffmpeg": "program.capabilities",
             "hlg_from_nits": "command.colors",
             "pq_from_nits": "command.colors",

@@ -195,9 +195,9 @@ def _lost_times(video: VideoInfo, *, begins_later: bool) -> Iterable[str]:
 
 
 def _lost_end_of_sound(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
-    """What is lost of a sound that ends with the picture."""
+    """What is lost of a sound that ends with the picture, where the container tells how long each is."""
     sound = media.best_audio
-    if sound is None or sound.duration_s is None or video.duration_s is None:
+    if "matroska" in media.container or sound is None or sound.duration_s is None or video.duration_s is None:
         return
     ends_s, picture_ends_s = ((one.start_s or 0.0) + (one.duration_s or 0.0) for one in (sound, video))
     if ends_s > picture_ends_s + _SOUND_LONGER_S:

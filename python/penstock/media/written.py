@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
 _TOLERANCE_S = 0.1
+# Chosen: times that are meant to be the same may differ by this much.
+_SAME_S = 1e-3
 # Chosen: a last subtitle may go on for a moment.
 _SUBTITLES_LATER_S = 1.0
 # Bits of samples, by FFmpeg's names of those that decoders output, and by ours.
@@ -187,7 +189,7 @@ def _of_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
     lost = [
         name
         for name, value in meant.metadata
-        if told.get(name.lower()) != value and not (name in _REWRITTEN and name in told)
+        if told.get(name.lower()) != value and not (name.lower() in _REWRITTEN and name.lower() in told)
     ]
     is_quicktime = media.container == endpoints.QUICKTIME
     if lost:
@@ -210,11 +212,11 @@ def _of_ends(media: MediaInfo, video: VideoInfo | None, meant: Meant) -> Iterabl
     if video is None or meant.ends_s is None:
         return
     for start_s, title in labels.chapters:
-        if start_s > meant.ends_s:
+        if start_s > float(meant.ends_s) + _SAME_S:
             yield f"the chapter {title!r} begins at {start_s:g} s, and the picture ends at {float(meant.ends_s):.3f} s"
     ends_s, told_s = float(meant.ends_s), media.duration_s or 0.0
     if labels.subtitles is not None and not meant.sounds and told_s > ends_s + _SUBTITLES_LATER_S:
-        yield f"the subtitles end at {told_s:.3f} s, after the picture, and so does the file: it ends at {ends_s:.3f} s"
+        yield f"the picture ends at {ends_s:.3f} s, and the file with the last subtitle, at {told_s:.3f} s"
 
 
 def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:

@@ -325,7 +325,7 @@ def _divided(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], d
         others = options.get("metadata", ())
         others = others if isinstance(others, list | tuple) else (others,)
         options["metadata"] = [*others, *(f"{name}={value}" for name, value in metadata.items())]
-    container = options.get("f", _CONTAINERS.get(output.suffix.lower()))
+    container = options.get("f", _CONTAINERS.get(endpoints.ending_of(output.name).lower()))
     if container not in _CONTAINERS.values():
         raise ValueError(
             f"chunks are joined into mp4, mov, matroska (.mkv) or webm; got {container or str(output)!r}. Another "

@@ -106,6 +106,12 @@ class Destinations:
         )
 
 
+# Chosen: a frame that is shown for so long may be the last one.
+_LONG_S = 0.5
+# Longer than any video.
+_LATER_S = 1e6
+
+
 @dataclass(frozen=True)
 class Selection:
     """Which frames the user wants."""
@@ -125,17 +131,18 @@ class Selection:
         """How many frames the decoder has to give for them; None for all."""
         return None if self.count is None else (self.count - 1) * self.every + 1
 
-    def beyond(self, decoder: Decoder) -> tuple[float | None, list[float]]:
-        """When the video ends, if the file tells it, and the times that are later."""
-        info = decoder.info
-        if info.duration_s is None:
-            return None, []
-        ends_s = (info.start_s or 0.0) - decoder.media.zero_s + info.duration_s
-        return ends_s, [time_s for time_s in self.at or () if time_s > ends_s]
-
-    def frames(self, decoder: Decoder) -> Iterator[VideoFrame]:
-        """They, one after another."""
-        return islice(decoder, 0, None, self.every) if self.at is None else map(decoder.at, self.at)
+    def frames(self, decoder: Decoder, *, is_quiet: bool) -> Iterator[VideoFrame]:
+        """They, one after another. Unless it is quiet, says which times are after the end."""
+        if self.at is None:
+            yield from islice(decoder, 0, None, self.every)
+            return
+        for time_s in self.at:
+            frame = decoder.at(time_s)
+            shown_s = frame.time_s
+            is_long = not is_quiet and shown_s is not None and time_s > shown_s + _LONG_S
+            if is_long and decoder.at(time_s + _LATER_S).time_s == shown_s:
+                click.echo(f"Warning: the last frame, at {shown_s:.3f} s, is that of {time_s:g} s", err=True)
+            yield frame
 
 
 def is_file_name(name: str) -> bool:
@@ -274,13 +281,8 @@ def decode(
     began_s = time.monotonic()
     try:
         with _shown_warnings(is_quiet=quiet), _decoder(source, settings) as decoder:
-            frames = selection.frames(decoder)
+            frames = selection.frames(decoder, is_quiet=quiet)
             first = _next(frames)
-            ends_s, late_s = selection.beyond(decoder)
-            for time_s in () if quiet else late_s:
-                click.echo(
-                    f"Warning: the video ends at {ends_s:.3f} s: {time_s:g} s shows its last frame", err=True
-                )
             with (
                 _opened(source, destinations, decoder, settings["ffmpeg"]) as (output, times),
                 _progress(decoder, selection, began_s, wanted=wanted) as shown,

@@ -279,13 +279,13 @@ def _check_raw_options(
 
 def _check_output(inputs: Sequence[str], output: str, container_format: str | None, *, as_json: bool) -> None:
     """Raise what an Encoder would not."""
-    # A WebP may move. Beside others of that name, it is the last of them.
-    ending = Path(output).suffix.lower()
-    may_move = ending == ".webp" and not any(name.lower().endswith(ending) for name in inputs)
+    # A WebP may move. One that is there already, after the names of other files, may be the last of these.
+    is_last_of_them = Path(output).exists() and any(Path(name).is_file() for name in inputs)
+    may_move = Path(output).suffix.lower() == ".webp" and not is_last_of_them
     if container_format is None and images.has_image_name(output) and not may_move:
         raise click.UsageError(
             f"OUTPUT {show_name(output)} is an image by its name: is OUTPUT missing? "
-            "Images are written with --format image2"
+            "Images are written with --format image2, and those that move with --format webp"
         )
     if as_json and endpoints.uses_stdout(endpoints.target(output, container_format)):
         raise click.UsageError("--json and the video cannot both go to standard output")
@@ -302,7 +302,12 @@ def _opened(
     """Open the input: wait for raw frames of `frame_bytes`, or look for the images, for which that is None."""
     if frame_bytes is None:
         with _input_errors("images"):
-            reader = images.ImageReader(images.find_images(inputs), ffmpeg)
+            found = images.find_images(inputs)
+            if Path(output).exists() and any(one.samefile(output) for one in found):
+                raise click.UsageError(
+                    f"OUTPUT {show_name(output)} is one of the images: give it another folder"
+                )
+            reader = images.ImageReader(found, ffmpeg)
         with reader:
             total_frames = len(reader)
             yield Source(f"{total_frames} images", reader.size, total_frames, reader.readinto)

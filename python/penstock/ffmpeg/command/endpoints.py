@@ -120,7 +120,7 @@ class Output:
         if self.container in _COMPLETED_LATER and (is_pipe or self.path.is_fifo()):
             raise ValueError(
                 f"{self.container_name} has a header that is completed at the end, which FFmpeg cannot do in a pipe or "
-                "an object: write a file, or take wav, au, flac or matroska"
+                "an object: write a file, or take matroska, and of sound also wav, au or flac"
             )
         if is_pipe and self.container_format is None:
             raise ValueError(

@@ -98,10 +98,12 @@ _HELD = {
     # Dirac is read in .ts only.
     **dict.fromkeys((".m2t", ".m2ts", ".mpegts", ".mts", ".ts"), rf"{_MPEG}|vc2|dirac"),
 }
-# The same, from a version of FFmpeg on: that of its Changelog, and for FFV1 tried with 7.1, 8.1 and 9.
+# The same, from a version of FFmpeg on: that of its Changelog, and for FFV1 tried with 7.1, 8.1 and 9, in MXF with 5.1
+# and 9.
 _HELD_LATER = {
     ".flv": ((6, 1), r"libx265|libkvazaar|hevc_\w+|[\w-]*(av1|vp9)\w*"),
     ".mp4": ((8, 0), r"ffv1\w*"),
+    ".mxf": ((6, 0), r"ffv1"),
 }
 # Other encoders for the same names.
 _RELATED = {
@@ -182,9 +184,11 @@ def _check_held(codec: str, program: str, kind: str, means: str) -> None:
     if kind in _HELD:  # too many to name
         related = [one for one in capabilities.software(capabilities.COMMON_CODECS) if one in related]
     others = f" (or {', '.join(related)})" if related else ""
+    own = next((ending for ending, encoder in _VIDEO_ENCODERS.items() if encoder == codec), ".mkv")
+    is_held = own != ".mkv" or re.fullmatch(_HELD[own], codec)
+    name = f", or a name such as video{own}" if is_held else ""
     raise ValueError(
-        f"a file {kind} has no place for {codec} video: give {argument('codec', means)}{others}, or a name such as "
-        "video.mkv"
+        f"a file {kind} has no place for {codec} video: give {argument('codec', means)}{others}{name}"
     )
 
 

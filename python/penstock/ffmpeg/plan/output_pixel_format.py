@@ -35,9 +35,8 @@ PLAYABLE_CODECS = frozenset(
 )
 # Containers that store the format of raw video, or leave it to the reader.
 _RAW_CONTAINERS = ("nut", "rawvideo")
-# Encoders that ignore the alpha of their formats: those of GPUs, libwebp_anim (the frames are opaque), and hap without
-# its option format=hap_alpha.
-_DROPS_ALPHA = re.compile(r"hap|libwebp_anim|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
+# Encoders that ignore the alpha of their RGBA formats: those of GPUs, and hap without its option format=hap_alpha.
+_DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
 _HAP_WITH_ALPHA = ("hap_alpha", "11")
 # ProRes's profiles without and with full chroma (prores_ks, prores_aw).
 _PRORES_FULL_CHROMA = ("4444", "4444xq", "4", "5")
@@ -190,8 +189,7 @@ def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterab
     found = [one for one in found if not _may_be_refused(codec, one)]
     if not _DROPS_ALPHA.fullmatch(codec) or _option(options, "format") in _HAP_WITH_ALPHA:
         return found
-    is_any = codec == "libwebp_anim"
-    without = [one for one in found if not (one.has_alpha and (is_any or one.kind == "rgb"))]
+    without = [one for one in found if not (one.has_alpha and one.kind == "rgb")]
     return without or [replace(one, has_alpha=False) for one in found]
 
 

@@ -416,8 +416,6 @@ class EncodeSession(Session):
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             self._mark_ended()
             raise self._error()
-        if self._has_blended_frames:
-            show_whole_frames(endpoints.without_protocol(self._url))
         differences = self._differences()
         if self.report is not None:  # of another thread, or of a signal handler
             return self.report
@@ -526,6 +524,9 @@ class EncodeSession(Session):
     def _put_in_place(self) -> None:
         """Lets the new file take the place of an old one. Raises if there is none."""
         try:
+            if self._has_blended_frames:
+                with suppress(FileNotFoundError):  # told of below
+                    show_whole_frames(endpoints.without_protocol(self._url))
             if self._replacement is not None:
                 self._replacement.take_place()
             elif (
@@ -598,13 +599,16 @@ class EncodeSession(Session):
 
     @property
     def _has_blended_frames(self) -> bool:
-        """Whether FFmpeg has written frames with alpha to be laid over each other, where none is made for that."""
+        """Whether FFmpeg has written a WebP whose frames, each a whole picture, are to be laid over each other."""
         settings = self._settings
-        is_moving = self._is_one_file and settings.output.container == "webp" and self.submitted > 1
+        has_parts = any(name.partition(":")[0] == "cr_threshold" for name in settings.options)
+        pixel_format = settings.output_pixel_format
         return (
-            is_moving
-            and has_alpha(settings.output_pixel_format or "")
-            and "cr_threshold" not in settings.options
+            self._path is not None
+            and (settings.output.container, settings.codec) == ("webp", "libwebp")
+            and self.submitted > 1
+            and not has_parts
+            and (pixel_format is None or has_alpha(pixel_format))
         )
 
     @property

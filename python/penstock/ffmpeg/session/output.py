@@ -107,7 +107,7 @@ def replacement_of(output: Output) -> tuple[Replacement | None, str | None]:
     """
     path = None if output.is_several_files else ordinary_path(output)
     status = None
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # FFmpeg reports what is wrong with the path
         status = None if path is None else path.stat()
     if path is None or status is None or not status.st_size:
         return None, None
