@@ -240,6 +240,17 @@ def test_a_gif_is_made_in_bounded_memory(tmp_path: Path, ffmpeg: str) -> None:
     assert peaks_kib[1] - peaks_kib[0] < 30_000
 
 
+def test_ffv1_in_mxf(tmp_path: Path, ffmpeg: str) -> None:
+    path, arguments = tmp_path / "a.mxf", {"fps": 25, "codec": "ffv1"}
+    if capabilities.version_numbers(ffmpeg) < (6, 0):
+        with pytest.raises(ValueError, match="has no place for ffv1"):
+            written(path, ffmpeg, **arguments)
+        return
+    written(path, ffmpeg, **arguments)
+    with Decoder(path, tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
+        assert len(list(decoder)) == 6
+
+
 def test_a_render_follows_the_name(tmp_path: Path) -> None:
     def made(name: str, **encoder: Any) -> str:
         return plan(
@@ -247,7 +258,7 @@ def test_a_render_follows_the_name(tmp_path: Path) -> None:
         ).codec
 
     assert made("a.webm") == "libvpx-vp9"
-    assert made("a.mkv") == made("b.mkv", codec="auto") == "libx264"
+    assert made("a.mkv") == made("b.mkv", codec="auto") == made(".MP4") == "libx264"
     with pytest.raises(ValueError, match=r"no place for libx264 video"):
         made("a.webm", codec="libx264")
     with pytest.raises(ValueError, match="chunks are joined into"):

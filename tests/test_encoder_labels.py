@@ -219,8 +219,11 @@ def test_what_goes_on_after_the_picture_is_told(tmp_path: Path, ffmpeg: str) -> 
         written(tmp_path / "a.mkv", ffmpeg, subtitles=tmp_path / "late.srt")
     with pytest.warns(FFmpegWarning, match="the chapter 'b' begins at 9 s, and the picture ends at 1.000 s"):
         written(tmp_path / "b.mkv", ffmpeg, chapters=[(0, "a"), (9, "b")])
+    report = written(tmp_path / "c.mp4", ffmpeg, fps=20 / 1.1, chapters=[(0, "a"), (1.1, "b")]).report
+    assert report is not None and not [one for one in report.warnings if "chapter" in one]
 
 
-def test_a_place_that_the_container_writes_in_its_own_way(tmp_path: Path, ffmpeg: str) -> None:
-    report = written(tmp_path / "a.mp4", ffmpeg, metadata={"location": "+48.8+002.3/"}).report
+@pytest.mark.parametrize("name", ["location", "LOCATION"])
+def test_a_place_that_the_container_writes_in_its_own_way(tmp_path: Path, ffmpeg: str, name: str) -> None:
+    report = written(tmp_path / "a.mp4", ffmpeg, metadata={name: "+48.8+002.3/"}).report
     assert report is not None and report.warnings == ()

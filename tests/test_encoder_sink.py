@@ -229,6 +229,15 @@ def test_a_count_may_be_any_integer() -> None:
         assert sum(1 for _ in decoder) == 1
 
 
+def test_a_url_whose_folder_is_a_file_is_told_of_by_ffmpeg(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with (
+        pytest.raises(EncoderError, match="Not a directory"),
+        Encoder(f"file://{tmp_path}/a/b.mp4", fps=25) as encoder,
+    ):
+        encoder.write(frame(1))
+
+
 def test_avi_has_a_length_in_its_header_that_comes_last() -> None:
     with pytest.raises(ValueError, match="avi has a header that is completed at the end"):
         Encoder(io.BytesIO(), fps=25, size=SIZE, options={"f": "avi"})
