@@ -215,14 +215,13 @@ class Encoder(EncoderBase):
             ValueError: as for `Encoder`; of ``write``, too, where frames of a constant rate are left out or come twice.
             OSError, EncoderError: as for `Encoder`.
         """
-        from penstock.media.like import LOST, file_like
+        from penstock.media.like import file_like
 
         found, lost, is_uneven = file_like(source, output, arguments)
-        sentences = [LOST.format(what) for what in lost]
-        for sentence in sentences:
+        for sentence in lost:
             warn(sentence)
         encoder = cls(output, **found)
-        encoder._origin.lost = sentences
+        encoder._origin.lost = lost
         if "fps" not in arguments and not is_uneven:
             encoder._origin.rate = cast("Fraction | int | None", found["fps"])
         return encoder

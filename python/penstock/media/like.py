@@ -121,7 +121,7 @@ def file_like(
     """The arguments of an `Encoder` to `output` whose file is like `source`.
 
     Returns:
-        The arguments, what the result cannot have of the source, and whether the source's rate varies.
+        The arguments, what the result cannot have of the source in sentences, and whether the source's rate varies.
 
     Raises:
         DecoderError: there is no video.
@@ -170,7 +170,7 @@ def file_like(
         lost += [f"its {what}" for what, is_there in labels.items() if is_there and what not in arguments]
     if media.subtitles and "subtitles" not in arguments:
         lost.append("its subtitles")
-    return {**found, **arguments}, lost, video.is_variable_frame_rate
+    return {**found, **arguments}, [LOST.format(what) for what in lost], video.is_variable_frame_rate
 
 
 def _rate(

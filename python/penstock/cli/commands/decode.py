@@ -106,10 +106,8 @@ class Destinations:
         )
 
 
-# Chosen: a frame that is shown for so long may be the last one.
+# Chosen: after so long it is looked up whether a frame is the last one.
 _LONG_S = 0.5
-# Longer than any video.
-_LATER_S = 1e6
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ class Selection:
         return None if self.count is None else (self.count - 1) * self.every + 1
 
     def frames(self, decoder: Decoder, *, is_quiet: bool) -> Iterator[VideoFrame]:
-        """They, one after another. Unless it is quiet, says which times are after the end."""
+        """They, one after another. Warns of times after the end unless `is_quiet`."""
         if self.at is None:
             yield from islice(decoder, 0, None, self.every)
             return
@@ -140,7 +138,7 @@ class Selection:
             frame = decoder.at(time_s)
             shown_s = frame.time_s
             is_long = not is_quiet and shown_s is not None and time_s > shown_s + _LONG_S
-            if is_long and decoder.at(time_s + _LATER_S).time_s == shown_s:
+            if is_long and decoder[-1].time_s == shown_s:
                 click.echo(f"Warning: the last frame, at {shown_s:.3f} s, is that of {time_s:g} s", err=True)
             yield frame
 

@@ -236,7 +236,7 @@ def _like(
 ) -> tuple[tuple[int, int], dict[str, Any], Sequence[str]]:
     """The size and the settings by which the output is like a video, and warnings of what it is not."""
     from penstock.media import probe  # libav, which others do without
-    from penstock.media.like import LOST, file_like
+    from penstock.media.like import file_like
 
     defaults = {"colors": Colors(), "output_pixel_format": AUTO, "audio": (), "metadata": {}}
     given = {key: value for key, value in settings.items() if key not in defaults or value != defaults[key]}
@@ -245,7 +245,7 @@ def _like(
         raise click.UsageError(
             f"the rate of {show_name(name)} varies, and raw frames have no times: give --fps"
         )
-    return found.pop("size"), found, [LOST.format(what) for what in lost]
+    return found.pop("size"), found, lost
 
 
 def _check_raw_options(

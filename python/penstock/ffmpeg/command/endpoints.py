@@ -62,8 +62,8 @@ _LIVE_CONTAINERS = {
     **dict.fromkeys(("udp", "tcp", "srt", "rist"), "mpegts"),
     "rtsp": "rtsp",
 }
-# Containers whose header FFmpeg completes at the end. In a pipe it leaves it as it is, and nothing reads the result, or
-# all read another length.
+# Containers whose header FFmpeg completes at the end. In a pipe it leaves it as it is: programs read nothing of the
+# result, or take a wrong length from it.
 _COMPLETED_LATER = ("aiff", "avi", "mxf_opatom", "w64", "wtv")
 # Containers that are several files, whose names follow from the output's.
 _SEVERAL_FILES = (

@@ -118,7 +118,7 @@ class Origin:
         return time_s
 
     def in_time(self, frame: FrameData, push: Push) -> Push:
-        """`push`, after which `frame` is the last one.
+        """A `push` that remembers the time of `frame` once it is queued.
 
         Raises:
             ValueError: it is not the next one.
@@ -525,7 +525,7 @@ class EncodeSession(Session):
         """Lets the new file take the place of an old one. Raises if there is none."""
         try:
             if self._has_blended_frames:
-                with suppress(FileNotFoundError):  # told of below
+                with suppress(FileNotFoundError):  # the next lines tell that the file is gone
                     show_whole_frames(endpoints.without_protocol(self._url))
             if self._replacement is not None:
                 self._replacement.take_place()
