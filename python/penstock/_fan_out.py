@@ -11,7 +11,8 @@ from functools import lru_cache, partial
 from typing import Literal, Self, get_args
 
 from penstock import _exit
-from penstock._fan_out_outputs import AS_IT_IS, Deadline, EncoderOutput, Form, Output, WriterOutput
+from penstock._deadline import Deadline
+from penstock._fan_out_outputs import AS_IT_IS, EncoderOutput, Form, Output, WriterOutput
 from penstock._messages import argument
 from penstock._native import Writer, _Slot, _SlotPool
 from penstock._types import FrameData
@@ -289,9 +290,7 @@ class FanOut:
             if self._hand(output, own) and output.catch_up(output.offered, own):
                 continue
             if deadline.is_over():
-                raise StalledError(
-                    f"{output.target!r} had no room within {deadline.timeout:.3g} s", deadline.timeout
-                )
+                raise deadline.late(f"{output.target!r} had no room")
             output.dropped += 1
             self._waiting.pop(output, None)
         if not self._waiting and not any(output.is_behind for output in self._outputs):

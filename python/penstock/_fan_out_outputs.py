@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
 from penstock import _exit
+from penstock._deadline import Deadline
 from penstock._log import logger
-from penstock._native import Writer, _Conversion, _seconds, _Slot
+from penstock._native import Writer, _Conversion, _Slot
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.ffmpeg.encoder import Encoder
 from penstock.ffmpeg.plan.frame_check import frame_buffer
 from penstock.ffmpeg.session.encode_session import FULL, EncodeSession, Push
 from penstock.results import EncodeReport, OutputReport, WriterStats
-
-# Two clocks may disagree by less than this about the end of a wait. Guessed.
-_TOLERANCE_S = 1e-3
-
-
-class Deadline:
-    """The time until which a call may wait. None never ends."""
-
-    def __init__(self, timeout: float | None) -> None:
-        seconds = _seconds("timeout", timeout)
-        self._end_s = None if seconds is None else time.monotonic() + seconds
-        self.timeout = 0.0 if seconds is None else seconds
-
-    def left_s(self) -> float | None:
-        """Seconds until then."""
-        return None if self._end_s is None else max(0.0, self._end_s - time.monotonic())
-
-    def is_over(self) -> bool:
-        """Whether a wait until then has ended."""
-        left_s = self.left_s()
-        return left_s is not None and left_s < _TOLERANCE_S
-
-    def acquire(self, lock: threading.Lock) -> None:
-        """Takes the lock.
-
-        Raises:
-            StalledError: another thread had it until then.
-        """
-        left_s = self.left_s()
-        if not lock.acquire(timeout=-1 if left_s is None else min(left_s, threading.TIMEOUT_MAX)):
-            raise StalledError(f"another thread wrote for {self.timeout:.3g} s", self.timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +253,7 @@ class EncoderOutput(Output):
         return self._session.push_of_fed(slot, form.tick)
 
     def _push(self, push: Push, deadline: Deadline) -> None:
-        self._session.wait_for(lambda slice_s: push(timeout=slice_s), deadline.left_s(), FULL)
+        self._session.wait_for(lambda slice_s: push(timeout=slice_s), deadline, FULL)
 
     def _close(self, deadline: Deadline) -> None:
         self.target.close(deadline.left_s())
@@ -308,10 +276,7 @@ class WriterOutput(Output):
         return partial(self.target.write, slot)
 
     def patience(self, deadline: Deadline) -> Deadline:
-        left_s = deadline.left_s()
-        if self.when_full == "block":
-            return deadline
-        return Deadline(_exit.STALL_S if left_s is None else min(_exit.STALL_S, left_s))
+        return deadline if self.when_full == "block" else Deadline(deadline.at_most(_exit.STALL_S))
 
     def _push(self, push: Push, deadline: Deadline) -> None:
         push(timeout=deadline.left_s())

@@ -9,7 +9,6 @@ import shlex
 import socket
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Literal, TypeVar
 import click
 
 from penstock import fifo
+from penstock._deadline import Deadline
 from penstock._messages import show_name
 from penstock.errors import StalledError
 from penstock.ffmpeg.command.endpoints import own_descriptor
@@ -117,12 +117,10 @@ class PendingFifo:
 
     has_positions = False
 
-    def wait(self, until_s: float | None) -> Endpoint:
-        """Wait for the other side, at most until that time of the monotonic clock; then raise a `StalledError`."""
-        with _failures_of(self.title):
-            left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
-            with self.ticket.wait(left_s) as stream:
-                return Endpoint(self.title, os.dup(stream.fileno()))
+    def wait(self, deadline: Deadline) -> Endpoint:
+        """Wait for the other side, at most until the deadline; then raise a `StalledError`."""
+        with _failures_of(self.title), self.ticket.wait(deadline.left_s()) as stream:
+            return Endpoint(self.title, os.dup(stream.fileno()))
 
     def close(self) -> None:
         """Stop opening it, unless it is open."""
@@ -207,10 +205,10 @@ def _open_all(
 def _wait_for_all(
     openings: Sequence[Endpoint | PendingFifo], timeout: float | None, stack: ExitStack
 ) -> list[Endpoint]:
-    until_s = None if timeout is None else time.monotonic() + timeout
+    deadline = Deadline(timeout)
     try:
         return [
-            opening if isinstance(opening, Endpoint) else _closed_later(opening.wait(until_s), stack)
+            opening if isinstance(opening, Endpoint) else _closed_later(opening.wait(deadline), stack)
             for opening in openings
         ]
     except StalledError as error:

@@ -11,11 +11,9 @@ no parser of frames.
 
 from __future__ import annotations
 
-import math
 import operator
 import subprocess
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
@@ -23,13 +21,14 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from penstock import _exit
+from penstock._deadline import Deadline
 from penstock._messages import argument
-from penstock._native import AppliedPolicy, Frame, Reader, _Conversion, _seconds
+from penstock._native import AppliedPolicy, Frame, Reader, _Conversion
 from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
 from penstock.ffmpeg.command.settings import Tuning
 from penstock.ffmpeg.program.child import DRAIN_GRACE_S
 from penstock.ffmpeg.program.messages import damage_reports, has_no_frames
-from penstock.ffmpeg.program.process import FFmpegProcess, Session, check_owner, late_error, warn_unclosed
+from penstock.ffmpeg.program.process import FFmpegProcess, Session, check_owner, warn_unclosed
 from penstock.media.source import Source
 from penstock.media.timestamps import Timestamps
 
@@ -109,7 +108,7 @@ class DecodeSession(Session):
         self._failure: FFmpegError | None = None
         self._lock = threading.Lock()
         self._ending = threading.Lock()
-        self._killing_at_s: float | None = None  # known once FFmpeg has closed its output
+        self._grace: Deadline | None = None  # once FFmpeg has closed its output
         self._is_late = False  # it was killed, because it had not exited by then
         self._make_reader = partial(
             Reader._converting,
@@ -143,16 +142,15 @@ class DecodeSession(Session):
 
     def read(self, timeout: float | None = None) -> Frame | None:
         """The next frame; None at the end, if FFmpeg has succeeded."""
-        timeout = _seconds("timeout", timeout)
-        until_s = None if timeout is None else time.monotonic() + timeout
+        deadline = Deadline(timeout)
         self._check_open()
         if not self.is_at_end:
             with self.logged_stalls():
-                frame = self.wait_for(self._take, timeout, LATE)
+                frame = self.wait_for(self._take, deadline, LATE)
                 if frame is not None:
                     return frame
-                if not self._end(until_s):
-                    raise late_error(LATE, timeout or 0.0, 0)
+                if not self._end(deadline):
+                    raise deadline.late(LATE)
         self._raise_failure()
         return None
 
@@ -166,7 +164,7 @@ class DecodeSession(Session):
                 return frame
             import asyncio  # a program that awaits has it; for others it takes long
 
-            await asyncio.to_thread(self._end)
+            await asyncio.to_thread(self._end, Deadline(None))
         self._raise_failure()
         return None
 
@@ -231,20 +229,18 @@ class DecodeSession(Session):
             self._check_open()
             return None  # another thread saw the end first and closed the reader
 
-    def _end(self, until_s: float | None = None) -> bool:
+    def _end(self, deadline: Deadline) -> bool:
         """FFmpeg has closed its output: notes whether it succeeded, unless `close` has killed it in another thread.
 
-        Returns False if FFmpeg had not exited at `until_s`.
+        Returns False if FFmpeg had not exited at the deadline.
         """
         with self._ending:
             self._check_open()
             if self.is_at_end:
                 return True  # another thread was first
-            if self._killing_at_s is None:
-                self._killing_at_s = time.monotonic() + END_GRACE_S
-            wait_until_s = min(self._killing_at_s, until_s or math.inf)
-            if not self.process.wait(wait_until_s - time.monotonic()):
-                if wait_until_s < self._killing_at_s:
+            self._grace = grace = self._grace or Deadline(END_GRACE_S)
+            if not self.process.wait(deadline.at_most(grace.at_most(END_GRACE_S))):
+                if not grace.is_over():
                     return False
                 self._is_late = True
                 self.process.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,7 +17,7 @@ from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 from av.stream import Disposition
 
-from penstock import _native
+from penstock._deadline import Deadline
 from penstock.errors import StalledError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
@@ -79,14 +78,13 @@ def probe(
         StalledError: it was not read in time: nobody writes to a FIFO, or a server does not answer. A thread that
             waits for a server stays.
     """
-    timeout = _native._seconds("timeout", timeout)
+    deadline = Deadline(timeout)
     opened = Source.of(source)
-    until_s = None if timeout is None else time.monotonic() + timeout
-    read = partial(
-        _read, opened, until_s if count_frames else None, count_frames, follow_playlists=follow_playlists
-    )
+    read = partial(_read, opened, deadline, count_frames, follow_playlists=follow_playlists)
     try:
-        return in_time(opened.path, read, timeout) if endpoints.identity(opened.url) is None else read()
+        return (
+            in_time(opened.path, read, deadline.timeout) if endpoints.identity(opened.url) is None else read()
+        )
     except TimeoutError as error:
         message = f"{opened.path} was not read within {timeout:g} s; does anything write to it?"
         raise StalledError(message, seconds=timeout or 0.0) from error
@@ -95,7 +93,7 @@ def probe(
             opened.end()
 
 
-def _read(source: Source, until_s: float | None, count_frames: bool, *, follow_playlists: bool) -> MediaInfo:
+def _read(source: Source, deadline: Deadline, count_frames: bool, *, follow_playlists: bool) -> MediaInfo:
     if count_frames and source.once is not None:
         raise ValueError(f"{source.path} is no regular file: what is read to count its frames would be lost")
     open_source = partial(
@@ -106,7 +104,7 @@ def _read(source: Source, until_s: float | None, count_frames: bool, *, follow_p
         if not count_frames:
             return info({})
         with open_source() as again:
-            return info(_counted(again, until_s))
+            return info(_counted(again, deadline))
 
 
 def _media(
@@ -290,14 +288,14 @@ def _only_frame(codec: VideoCodecContext, packet: Any) -> VideoFrame | None:
     return frames[0] if frames else None
 
 
-def _counted(media: InputContainer, until_s: float | None) -> dict[int, int]:
+def _counted(media: InputContainer, deadline: Deadline) -> dict[int, int]:
     """The number of frames of each video, decoded without threads, which lose frames beside damaged ones."""
     counts = {stream.index: 0 for stream in _videos(media)}
     for stream in _videos(media):
         stream.thread_type = ThreadType.NONE
     try:
         for packet in demux(media, _videos(media)) if counts else ():
-            if until_s is not None and time.monotonic() > until_s:
+            if deadline.is_over():
                 raise TimeoutError
             # Of the empty packets at the end, `stream_index` is wrong.
             if packet.stream.index in counts and (packet.size or packet.dts is None):

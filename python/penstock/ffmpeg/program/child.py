@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 
 from penstock import _native
+from penstock._deadline import Deadline
 from penstock._native import AppliedPolicy, ThreadPolicy
 
 # Guessed: after a program has exited, its pipes are read for this long, if its own children hold them open.
@@ -316,13 +317,12 @@ class Flag:
             self._unset.release()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         while not self.is_set:
-            left_s = POLL_INTERVAL_S if until_s is None else until_s - time.monotonic()
-            if left_s <= 0:
+            if (left_s := deadline.at_most(POLL_INTERVAL_S)) == 0:
                 return False
             # If this is interrupted, the lock stays taken; other waits see `is_set` when they poll again.
-            if self._unset.acquire(timeout=min(left_s, POLL_INTERVAL_S)):
+            if self._unset.acquire(timeout=left_s):
                 self._unset.release()
         return True
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from penstock import _exit
+from penstock._deadline import Deadline
 from penstock._log import logger
 from penstock._native import ThreadPolicy
 from penstock.errors import ClosedError, FFmpegError, StalledError
@@ -308,26 +309,24 @@ class Session:
         """Checks that this process started the session."""
         check_owner(self.kind, self._forks)
 
-    def wait_for(self, step: Callable[[float], R], timeout: float | None, late: str) -> R:
+    def wait_for(self, step: Callable[[float], R], deadline: Deadline, late: str) -> R:
         """Waits for `step` as long as FFmpeg shows signs of life.
 
         Args:
             step: waits for so many seconds at most, and raises `StalledError` if that was too short.
-            timeout: seconds to wait; None waits as long as it takes.
-            late: what the error says after `timeout`.
+            deadline: until when.
+            late: what the error says after that.
 
         Raises:
-            StalledError: after `timeout`, or without a sign of life for ``stall_timeout``.
+            StalledError: after `deadline`, or without a sign of life for ``stall_timeout``.
         """
-        start_s = time.monotonic()
         watch: Watch | None = None
         while True:
-            left_s = LOOK_INTERVAL_S if timeout is None else start_s + timeout - time.monotonic()
             try:
-                return step(max(0.0, min(left_s, LOOK_INTERVAL_S)))
+                return step(deadline.at_most(LOOK_INTERVAL_S))
             except StalledError as stalled:
-                if timeout is not None and left_s <= LOOK_INTERVAL_S:
-                    raise late_error(late, timeout, stalled.bytes_pending) from None
+                if deadline.is_over():
+                    raise deadline.late(late, stalled.bytes_pending) from None
                 watch = watch or Watch(self.process)
                 self._check_alive(watch, stalled)
 
@@ -400,10 +399,6 @@ def check_owner(kind: str, forks: int) -> None:
     """Checks that no fork lies between this process and the one in which ``_exit.forks`` was `forks`."""
     if forks != _exit.forks:
         raise ClosedError(f"the {kind} belongs to the process that made it, of which this one is a fork")
-
-
-def late_error(late: str, timeout: float, bytes_pending: int) -> StalledError:
-    return StalledError(f"{late} within {timeout:.3g} s", timeout, bytes_pending)
 
 
 def warn_unclosed(session: Session) -> None:

@@ -16,9 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock import _exit
+from penstock._deadline import Deadline
 from penstock._log import logger
 from penstock._messages import argument, warn
-from penstock._native import Ticket, Writer, _seconds, _Slot, _SlotPool
+from penstock._native import Ticket, Writer, _Slot, _SlotPool
 from penstock._progress import Reporter
 from penstock._types import Data, FrameData
 from penstock.errors import (
@@ -39,7 +40,6 @@ from penstock.ffmpeg.program.process import (
     FFmpegProcess,
     Session,
     Watch,
-    late_error,
     warn_unclosed,
 )
 from penstock.ffmpeg.session.advice import explain
@@ -356,37 +356,36 @@ class EncodeSession(Session):
 
     def queue(self, push: Push, timeout: float | None) -> Ticket:
         """Queues a frame; waits while the queue is full."""
-        timeout = _seconds("timeout", timeout)
+        deadline = Deadline(timeout)
         try:
             with self.logged_stalls():
-                return self.wait_for(lambda slice_s: push(timeout=slice_s), timeout, FULL)
+                return self.wait_for(lambda slice_s: push(timeout=slice_s), deadline, FULL)
         except BrokenStreamError as broken:
             raise self._failed() from broken
 
     async def queue_async(self, take: Callable[[], Push], timeout: float | None) -> Ticket:
         """`queue` for asyncio, in the order of the calls. `take` gives the call that queues, when it is its turn."""
-        timeout = _seconds("timeout", timeout)
+        deadline = Deadline(timeout)
         try:
             with self.logged_stalls():
-                return await self._queue_in_turn(take, timeout)
+                return await self._queue_in_turn(take, deadline)
         except BrokenStreamError as broken:
             import asyncio
 
             raise await asyncio.to_thread(self._failed) from broken
 
-    async def _queue_in_turn(self, take: Callable[[], Push], timeout: float | None) -> Ticket:
+    async def _queue_in_turn(self, take: Callable[[], Push], deadline: Deadline) -> Ticket:
         import asyncio  # a program that awaits has it; for others it takes long
 
         turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         try:
-            async with asyncio.timeout(timeout), turn:
+            async with asyncio.timeout(deadline.left_s()), turn:
                 push = take()
                 return await self.wait_for_async(lambda slice_s: push(timeout=slice_s), self.writer._oldest)
         except StalledError:  # which is a TimeoutError
             raise
         except TimeoutError:
-            assert timeout is not None
-            raise late_error(FULL, timeout, self.writer.stats.bytes_pending) from None
+            raise deadline.late(FULL, self.writer.stats.bytes_pending) from None
 
     def close(self, timeout: float | None) -> EncodeReport:
         """Delivers what is queued and waits for FFmpeg's end. Can be called again after a `StalledError`."""
@@ -394,20 +393,19 @@ class EncodeSession(Session):
             return self._close(timeout)
 
     def _close(self, timeout: float | None) -> EncodeReport:
-        timeout = _seconds("timeout", timeout)
+        deadline = Deadline(timeout)
         if self.report is not None:
             return self.report
         self._check_not_aborted()
         if self._closing_at_s is None:
             self._closing_at_s = self.process.elapsed_s
-        deadline_s = None if timeout is None else time.monotonic() + timeout
-        self._deliver(deadline_s)
+        self._deliver(deadline)
         self.process.close_pipes()
         unread = self._load_reader()
-        self.wait_for(self._await_file, _left_s(deadline_s), NOT_DONE)
+        self.wait_for(self._await_file, deadline, NOT_DONE)
         if not self.process.has_ended:
             self._differences()  # while FFmpeg exits
-        self.wait_for(self._await_end, _left_s(deadline_s), NOT_DONE)
+        self.wait_for(self._await_end, deadline, NOT_DONE)
         with self._in_turn:
             return self._end(unread)
 
@@ -506,15 +504,15 @@ class EncodeSession(Session):
             raise ClosedError("the encoder was aborted")
         self.check_owner()
 
-    def _deliver(self, deadline_s: float | None) -> None:
+    def _deliver(self, deadline: Deadline) -> None:
         if self.writer.closed:
             return
         try:
             if self._feed is not None:
                 feed = self._feed
-                self.wait_for(lambda slice_s: feed.finish(timeout=slice_s), _left_s(deadline_s), FULL)
+                self.wait_for(lambda slice_s: feed.finish(timeout=slice_s), deadline, FULL)
             # After a late flush the writer stays open, so that a second `close` can continue.
-            self.wait_for(self.writer.flush, _left_s(deadline_s), FULL)
+            self.wait_for(self.writer.flush, deadline, FULL)
             self.writer.close()
         except ClosedError:  # another thread has done it
             self._check_not_aborted()
@@ -621,9 +619,9 @@ class EncodeSession(Session):
             raise StalledError(NOT_DONE, timeout_s)
 
     def _await_end(self, timeout_s: float) -> None:
-        until_s = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         has_ended = self.process.wait(timeout_s)
-        if not has_ended or not (self._sink is None or self._sink.wait(max(0, until_s - time.monotonic()))):
+        if not has_ended or not (self._sink is None or self._sink.wait(deadline.at_most(timeout_s))):
             raise StalledError(NOT_DONE, timeout_s)
 
     def _failed(self) -> FFmpegError:
@@ -725,7 +723,3 @@ def _stats_of(session: weakref.ref[EncodeSession]) -> Callable[[], EncoderStats 
         return None if alive is None or not alive.is_open else alive.stats
 
     return look
-
-
-def _left_s(deadline_s: float | None) -> float | None:
-    return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from penstock._deadline import Deadline
 from penstock._native import Ticket, Writer, _Slot
 from penstock.errors import StalledError
 from penstock.ffmpeg.plan import nut
@@ -218,10 +219,10 @@ class Feed:
 
     def finish(self, *, timeout: float) -> None:
         """Queues the rest of the files' sound, when there are no more frames."""
-        until_s = time.monotonic() + timeout
-        while self._when_possible(self._queue_last, max(0.0, until_s - time.monotonic()), is_last=True):
-            if time.monotonic() > until_s:
-                raise self._late(timeout)
+        deadline = Deadline(timeout)
+        while self._when_possible(self._queue_last, deadline.at_most(timeout), is_last=True):
+            if deadline.is_over():
+                raise self._late(deadline)
 
     def _when_possible(
         self, step: Callable[[], _Result], timeout: float, *, is_last: bool = False
@@ -232,7 +233,7 @@ class Feed:
             StalledError: it could not be done within `timeout`.
             RuntimeError: a signal handler has interrupted such a step, and it is not one of the last.
         """
-        started_s = time.monotonic()
+        deadline = Deadline(timeout)
         while True:
             try:
                 with self._in_order:
@@ -249,9 +250,8 @@ class Feed:
                         self._is_queueing = False
             except _NotYet as not_yet:
                 waiting_s = time.monotonic()
-                left_s = started_s + timeout - waiting_s
-                if left_s <= 0:
-                    raise self._late(timeout) from None
+                if (left_s := deadline.at_most(timeout)) == 0:
+                    raise self._late(deadline) from None
                 try:
                     not_yet.wait(left_s)
                 except StalledError:
@@ -259,8 +259,8 @@ class Feed:
                 finally:
                     self.waited_s += time.monotonic() - waiting_s
 
-    def _late(self, timeout: float) -> StalledError:
-        return StalledError(f"no room within {timeout:.3g} s", timeout, self._writer.stats.bytes_pending)
+    def _late(self, deadline: Deadline) -> StalledError:
+        return deadline.late("no room", self._writer.stats.bytes_pending)
 
     def _push(self, push: Callable[[], Ticket], becomes: Queued) -> Ticket:
         """Queues one item. If a signal handler raises, `state` finds out whether the item is queued."""

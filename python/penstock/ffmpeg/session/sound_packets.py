@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from penstock._deadline import Deadline
 from penstock.errors import EncoderError, StalledError
 from penstock.ffmpeg.command.endpoints import without_protocol
 from penstock.ffmpeg.plan.sound import LEAST_PAUSE_S, AudioFile, Sound
@@ -146,9 +147,9 @@ class SoundPackets:
 
     def wait(self, seconds: float) -> None:
         """Waits for the next packet, at most so long."""
-        until_s = time.monotonic() + seconds
-        while not (self._packets or self._is_read) and (left_s := until_s - time.monotonic()) > 0:
-            time.sleep(min(left_s, _LOOK_INTERVAL_S))
+        deadline = Deadline(seconds)
+        while not (self._packets or self._is_read or deadline.is_over()):
+            time.sleep(deadline.at_most(_LOOK_INTERVAL_S))
 
     @property
     def _ends_with_video(self) -> bool:

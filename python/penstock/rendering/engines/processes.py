@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from socket import socketpair
 
+from penstock._deadline import Deadline
 from penstock.rendering.engines import ENDING_S, Advance, Done, Event, Failed, Failure
 from penstock.rendering.planning import Plan
 
@@ -75,10 +75,10 @@ class Processes:
     def close(self) -> None:
         for worker in self._workers:
             worker.connection.close()  # at which it ends its FFmpeg and itself
-        until_s = time.monotonic() + ENDING_S
+        deadline = Deadline(ENDING_S)
         for worker in self._workers:
             with suppress(subprocess.TimeoutExpired):
-                worker.process.wait(max(0.0, until_s - time.monotonic()))
+                worker.process.wait(deadline.left_s())
             worker.process.kill()
             worker.process.wait()
         self._workers.clear()
