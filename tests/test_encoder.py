@@ -47,7 +47,6 @@ from penstock import (
 )
 from penstock.ffmpeg import AudioInput, Tuning, find_ffmpeg
 from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
-from penstock.ffmpeg.session import encode_session
 from penstock.media import AudioDecoder
 from penstock.results import EncodeReport, EncoderStats
 
@@ -587,10 +586,8 @@ def test_a_full_disk(ffmpeg: str, container_format: str, frames: int) -> None:
     assert caught.value.returncode != 0
 
 
-def test_an_ffmpeg_that_reads_no_more_and_does_not_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encode_session, "STUCK_S", 0.3)
+@pytest.mark.slow
+def test_an_ffmpeg_that_reads_no_more_and_does_not_end(tmp_path: Path) -> None:
     # What is asked of it before is answered: for each answer that does not come, 5 s are waited.
     deaf = program(
         tmp_path,
@@ -758,8 +755,8 @@ def test_an_encoder_error_is_not_told_twice(tmp_path: Path) -> None:
     assert not hasattr(caught.value, "__notes__")
 
 
-def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode_session, "STUCK_S", 0.5)
+@pytest.mark.slow
+def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path) -> None:
     with (
         pytest.raises(ZeroDivisionError) as caught,
         make(tmp_path / "v.mp4", tuning=Tuning(queue_items=MANY)) as encoder,
@@ -774,9 +771,8 @@ def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_slow_ffmpeg_is_not_a_stuck_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode_session, "STUCK_S", 2.0)
-    slow = program(tmp_path, "i=0; while [ $i -lt 8000000 ]; do i=$((i+1)); done", 'exec "$FFMPEG" "$@"')
+def test_a_slow_ffmpeg_is_not_a_stuck_one(tmp_path: Path) -> None:
+    slow = program(tmp_path, "i=0; while [ $i -lt 12000000 ]; do i=$((i+1)); done", 'exec "$FFMPEG" "$@"')
     output = tmp_path / "video.mp4"
     with pytest.raises(ZeroDivisionError) as caught, make(output, tuning=Tuning(ffmpeg=slow)) as encoder:
         submit(encoder, 3)

@@ -21,7 +21,7 @@ from support.processes import run_script, start_script, succeeded
 from support.streams import ReaderThread, read_exactly
 
 import penstock
-from penstock import Decoder, Encoder, FanOut, Writer, _exit
+from penstock import Decoder, Encoder, FanOut, Writer
 from penstock._fan_out import WhenFull
 from penstock.ffmpeg import Tuning
 
@@ -355,10 +355,8 @@ def test_a_writer_gets_the_newest_frame() -> None:
     )
 
 
-def test_a_viewer_that_takes_nothing_does_not_keep_the_newest_frame_from_closing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_exit, "STALL_S", 0.2)
+@pytest.mark.slow
+def test_a_viewer_that_takes_nothing_does_not_keep_the_newest_frame_from_closing() -> None:
     viewer, reader = unread(queue_items=1, capacity_bytes=4096)
     with FanOut() as fan_out:
         fan_out.add(viewer, when_full="replace")
@@ -370,10 +368,8 @@ def test_a_viewer_that_takes_nothing_does_not_keep_the_newest_frame_from_closing
     os.close(reader)
 
 
-def test_a_preview_that_nobody_reads_does_not_keep_the_rest_from_closing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_exit, "STALL_S", 0.2)
+@pytest.mark.slow
+def test_a_preview_that_nobody_reads_does_not_keep_the_rest_from_closing(tmp_path: Path) -> None:
     preview, reader = unread(queue_items=2, capacity_bytes=4096)
     with pytest.raises(penstock.StalledError), FanOut([lossless(tmp_path / "a.mkv")]) as fan_out:
         fan_out.add(preview, when_full="drop")
