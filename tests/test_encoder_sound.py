@@ -745,7 +745,7 @@ def test_outputs_of_tee_that_take_different_sounds(tmp_path: Path) -> None:
 
 def test_a_fan_out_drops_no_frames_that_go_with_sound(tmp_path: Path) -> None:
     encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT)
-    with pytest.raises(ValueError, match="frames beside sound can be left out of an Encoder with fps=None"):
+    with pytest.raises(ValueError, match="an Encoder with sound can drop frames only with fps=None"):
         penstock.FanOut().add(encoder, "drop")
     encoder.abort()
 

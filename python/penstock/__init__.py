@@ -22,11 +22,10 @@ streams assets through native decompressors and other stages, each on threads of
 into buffers. Every native thread takes a `ThreadPolicy`, the priority and CPUs to request; ``cpu`` has the same for
 the calling thread, and the machine's topology.
 
-`Encoder` feeds frames to an FFmpeg that it starts, by a `Writer`, and `Decoder` reads frames from one, by
-a `Reader`; ``ffmpeg`` has the one, and ``media`` the other, the decoder of sound, and ``probe``. `FanOut` shares each
-frame among several encoders and writers, and ``gl`` captures what OpenGL draws. ``images`` reads and writes image
-files. `render` and `map_video` divide a video into chunks for many processes or machines; ``rendering`` has their
-steps.
+`Encoder` starts an FFmpeg and writes frames to it with a `Writer`; it is in ``ffmpeg``. `Decoder` reads frames from an
+FFmpeg with a `Reader`; it is in ``media``, with the decoder of sound and ``probe``. `FanOut` shares each frame among
+several encoders and writers, and ``gl`` captures what OpenGL draws. ``images`` reads and writes image files. `render`
+and `map_video` divide a video into chunks for many processes or machines; ``rendering`` has their steps.
 ``penstock.turbopipe`` is a drop-in for TurboPipe.
 """
 

@@ -136,7 +136,7 @@ async def leave_tee(tee: Tee, raised: Raised) -> None:
 
 
 class _Awaited:
-    """What the tasks of one event loop wait for. All have one eventfd, which the loop watches until it is closed."""
+    """The futures of one event loop's waiting tasks. They share one eventfd, which the loop watches until it closes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.waker = _LoopWaker()
@@ -156,7 +156,7 @@ class _Awaited:
 
     def _wake(self) -> None:
         for number in self.waker.take():
-            # It is gone if the task was cancelled, and done if that was in the same turn of the loop.
+            # A cancelled task has removed its future, or, in the same turn of the loop, has only cancelled it.
             if (woken := self._woken.get(number)) is not None and not woken.done():
                 woken.set_result(None)
 
@@ -165,7 +165,7 @@ _awaited: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Awaited] = weakr
 
 
 def _forget_all_in_child() -> None:
-    # Their eventfds are closed in the child, where the next may get the same numbers.
+    # The child has closed the eventfds, and the next descriptor that is opened may get the same number.
     for loop, awaited in _awaited.items():
         if not loop.is_closed():
             loop.remove_reader(awaited.waker.fileno())

@@ -49,8 +49,8 @@ class FanOut:
     the ``with`` block closes it, and raises the error of the first output that failed; call `close` in the block for
     reports instead. An exception that leaves the block finishes all outputs, as each of them does alone.
 
-    It takes whole frames, which all outputs share: it has no `frame`, `submit` or `awrite` (``asyncio.to_thread``),
-    and sound goes to each encoder's own `write_audio`.
+    There is no `frame` or `submit`, because all outputs share one copy, and no `awrite`: use ``asyncio.to_thread``.
+    Sound goes to each encoder's own `write_audio`.
 
     Calls from several threads are served one after another. After a ``fork``, the fan-out is closed in the child and
     continues in the parent.
@@ -80,10 +80,10 @@ class FanOut:
             target: an `Encoder`, whose frames are those that `write` takes; or a `Writer`, which gets their bytes as
                 they are, in C order.
             when_full: "block" makes `write` wait while the output's queue is full. "drop" leaves the frame out of this
-                output. "replace" lets it wait beside the queue, where the next one takes its place: the newest wins.
-                What is left out is counted, and at a constant rate the frame before is repeated for it, so that the
-                others keep their times. The size of the queue is the target's: ``queue_items`` of a `Writer`, and of
-                `Tuning` for an `Encoder`.
+                output. "replace" keeps only the newest frame waiting beside the queue. Dropped frames are counted. At a
+                constant rate, an encoder gets the frame before again for each dropped one, so that later frames keep
+                their times. The size of the queue is the target's: ``queue_items`` of a `Writer`, and of `Tuning` for
+                an `Encoder`.
 
         Raises:
             TypeError: `target` is neither an encoder nor a writer.
@@ -105,9 +105,7 @@ class FanOut:
         output = EncoderOutput(target, when_full)
         self._check_same_frames(output.settings.pixel_format)
         if when_full != "block" and output.settings.sounds and not output.is_timed:
-            raise ValueError(
-                "frames beside sound can be left out of an Encoder with fps=None, and pts for write"
-            )
+            raise ValueError("an Encoder with sound can drop frames only with fps=None, and pts for write")
         self._outputs.append(output)
 
     def write(
@@ -138,7 +136,7 @@ class FanOut:
             self._check_open()
             self._settle(deadline)
             pushes, before = self._pushes(frame, pts), self._waiting
-            # One whose turn comes is kept: an encoder that is too slow all the time would get no new frame.
+            # While an output gets repeats, keep its waiting frame, or an encoder that is always slow gets no new one.
             kept = {output: push for output, push in before.items() if output.is_catching_up}
             # In one step: what a signal handler interrupts here is continued by the next call.
             self._waiting = pushes | kept

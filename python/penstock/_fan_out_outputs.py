@@ -27,7 +27,7 @@ class Form:
         nbytes: bytes of the converted frame.
         tick: the time of a frame with ``fps=None``.
         prefix: what stands before the frame; None if nothing does.
-        output: the only output that uses it: where frames have numbers, it writes that of the frame into the memory.
+        output: set if the memory cannot be shared: at a constant rate, the output writes its own prefix into it.
     """
 
     conversion: _Conversion | None = None
@@ -47,11 +47,11 @@ class Output:
     Attributes:
         error: why it failed; None as long as it has not.
         offered: frames that were written for it.
-        due: which of them waits for it.
-        is_catching_up: whether it gets others before that one, in place of those that were left out.
-        dropped: those that were left out because it was full.
-        repeated: frames that it got once more in their place.
-        last: queues the frame that it got last once more; None before the first, and if it `repeats` none.
+        due: the number of the offered frame that waits for room in its queue.
+        is_catching_up: whether it was given repeats for dropped frames since its last new frame.
+        dropped: frames that were left out because it was full.
+        repeated: how often a frame was repeated in place of dropped ones.
+        last: queues its last frame again; None before the first frame, and if it `repeats` none.
     """
 
     def __init__(self, target: Encoder | Writer, when_full: str) -> None:
@@ -70,7 +70,7 @@ class Output:
 
     @property
     def repeats(self) -> bool:
-        """Whether it gets the frame before again for one that is left out, which else would move the others."""
+        """Whether each dropped frame is replaced by a repeat of the one before: later frames keep their times."""
         return False
 
     @property
@@ -115,7 +115,7 @@ class Output:
         """Notes that all outputs take `frame`."""
 
     def push_of(self, slot: _Slot, form: Form) -> Push:
-        """The call that queues `slot`, which holds the frame in that form."""
+        """Returns a function that queues `slot`, which holds the frame in that form."""
         raise NotImplementedError
 
     def queue(self, push: Push, deadline: Deadline) -> bool:
@@ -149,7 +149,7 @@ class Output:
         return True
 
     def patience(self, deadline: Deadline) -> Deadline:
-        """Until when it may take nothing in the end."""
+        """The deadline for its last frames, when the fan-out is closed: a stuck writer is given up earlier."""
         return deadline
 
     def close(self, deadline: Deadline) -> None:

@@ -1,4 +1,4 @@
-"""Names of a package that are imported at their first use: most of the import time is theirs."""
+"""Imports submodules and names of a package at their first use, because they take most of the import time."""
 
 from __future__ import annotations
 

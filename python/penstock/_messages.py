@@ -28,12 +28,12 @@ def in_python(name: str, value: object) -> str:
     return f"colors=Colors({key}={written})" if group == "colors" else f"{name}={written}"
 
 
-#: Writes an argument of that name and value. The command line sets its own.
+#: The function that formats an argument for messages. The command line sets one that names options instead.
 spelling: ContextVar[Callable[[str, object], str]] = ContextVar("spelling", default=in_python)
 
 
 def argument(name: str, value: object = ...) -> str:
-    """An argument of an `Encoder` or `Decoder` in a message. Without a value, the reader chooses one."""
+    """Formats an argument of an `Encoder` or `Decoder` for a message. Without a value, ``…`` stands for it."""
     return spelling.get()(name, value)
 
 

@@ -32,7 +32,7 @@ class HtmlTable:
 
 
 class HtmlVideo(HtmlTable):
-    """The same with the video that it tells of, where browsers play that."""
+    """A record about the file `output`: its table, and a player if browsers can play the file."""
 
     __slots__ = ()
     output: str
@@ -53,7 +53,7 @@ def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
 
 
 def player(path: str) -> str:
-    """The file in HTML that plays it; empty if browsers do not, or if it is no file or a large one."""
+    """HTML that plays the file; empty if browsers cannot, or if it is missing or larger than `_MOST_BYTES`."""
     from base64 import b64encode
 
     file, suffix = Path(path), Path(path).suffix.lower()

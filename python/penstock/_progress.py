@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # How often an encoder's progress is reported: as often as FFmpeg tells it.
 _PERIOD_S = 0.5
-# Guessed: so long `close` waits for a callback, which should draw a line.
+# Guessed: how long `close` waits for a callback, which should only draw a line.
 _PATIENCE_S = 1.0
 # Raised if standard error is closed or its terminal is gone. What is reported on must still be finished.
 UNWRITABLE = (OSError, ValueError)
@@ -90,7 +90,7 @@ class Reporter:
         self._try(self._finish)
 
     def _try(self, call: Callable[..., object], *arguments: EncoderStats) -> bool:
-        """Calls a function, and gives whether it works: an error in it is a warning, and must not replace FFmpeg's."""
+        """Calls a function. Returns whether none has failed yet: an error is a warning, and must not hide FFmpeg's."""
         try:
             call(*arguments)
         except Exception as error:

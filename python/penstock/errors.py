@@ -91,8 +91,8 @@ class PipelineError(PenstockError):
 
     Attributes:
         name: the chunk's name, the path of its file as a rule.
-        offset: the byte of its file or stream at which that showed; the chunk's first where it is not known more
-            closely.
+        offset: the byte of its file or stream at which the failure was found; the chunk's first byte if nothing more
+            precise is known.
         index: the chunk's number in its source, from 0.
         stage: the part of the pipeline that it failed in.
         reason: why.
@@ -195,7 +195,7 @@ class RenderError(PenstockError):
 
 
 class FFmpegWarning(UserWarning):
-    """Something was left out of a video, or a file's header is wrong.
+    """A video differs from what was asked for, an old file was overwritten in place, or a header is wrong.
 
     An `Encoder` warns when the video cannot hold all that is in its frames, such as alpha. The message names a format
     that can, and the argument that confirms the choice; ``EncodeReport.warnings`` repeats it. A `Decoder` warns when

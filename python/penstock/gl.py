@@ -205,7 +205,7 @@ class _Framebuffer:
         _check_alive(self._framebuffer, "framebuffer")
         _check_alive(self._framebuffer.ctx, "context")
         buffer = self._ring[0]
-        # Into a buffer of OpenGL's, which returns before the picture is drawn where the driver can.
+        # Reads into a buffer of OpenGL's: the call returns before the picture is drawn, if the driver supports that.
         self._framebuffer.read_into(buffer, components=self._channels)
         self._ring.rotate(-1)
         return _PixelBuffer(buffer)

@@ -55,8 +55,8 @@ _MAGICS = (
     (rb"RIFF....WEBP", ".webp"),
     (rb"II\*\x00|MM\x00\*", ".tif"),
 )
-# To FFmpeg's decoder, a tag that it does not know would be damage, and most files have one. What is damaged is told by
-# its messages alone. For that the program reads images, and not libav.
+# With ``-err_detect explode``, FFmpeg's TIFF decoder would fail at unknown tags, which most files have. So damage shows
+# only in its messages, which is why the FFmpeg program reads images, and not libav.
 _TIFF = (".tif", ".tiff")
 # A number in a pattern, and the least number of its digits.
 # As FFmpeg takes it: %5d is %05d.
@@ -287,7 +287,7 @@ class ImageReader:
         ]
 
     def _check_end(self) -> None:
-        """Whether FFmpeg has complained of the images before, which it decodes all the same."""
+        """Raises if FFmpeg complained about the TIFF images before, which it decodes even if they are damaged."""
         last = self._frames_read - 1
         if self._session is None or self._kinds[last] not in _TIFF:
             return

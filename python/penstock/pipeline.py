@@ -161,10 +161,10 @@ class Pipeline:
     raise, they first wait for its end. Several threads may take chunks from one pipeline; each chunk goes to one of
     them.
 
-    A program that ends lets a pipeline into a descriptor continue for as long as anything moves, and reports one that
-    it had to cut off. ``close``, or dropping the pipeline, stops all threads wherever they wait. ``close`` waits until
-    they have ended, but leaves a call of Python code that does not return behind after 5 seconds. Dropping it waits for
-    nothing; a call in progress runs to its end. In the child of a fork, a pipeline raises ``ClosedError``.
+    At the end of the program, a pipeline whose sink is a descriptor continues for as long as bytes move. If it is cut
+    off, that is reported. ``close``, or dropping the pipeline, stops all threads wherever they wait. ``close`` waits
+    for the threads, but at most 5 seconds for a call of Python code that does not return. Dropping does not wait;
+    running calls end by themselves. In the child of a fork, a pipeline raises ``ClosedError``.
 
     Args:
         source: ``files``, ``file``, ``fd``; or an iterable of buffers, or of pairs of a name and a buffer. A thread of
@@ -319,7 +319,7 @@ class Pipeline:
         await _asyncio.ended_or_cancelled(self._native)
 
     def __del__(self) -> None:
-        # Before the garbage collector takes a cycle apart: no thread may call a method of an object without its parts.
+        # Stop before the garbage collector clears the objects of a cycle: no thread may call one that is half cleared.
         if (native := getattr(self, "_native", None)) is not None:
             native.cancel()
 

@@ -56,7 +56,7 @@ class EncodeReport(HtmlVideo):
         frames_encoded: frames that FFmpeg reported as encoded; equal to `frames_submitted`.
         samples_submitted: samples of each channel that ``write_audio`` accepted.
         bytes_submitted: bytes of the submitted frames.
-        output_bytes: size of the file at the end; None if the output is not a regular file.
+        output_bytes: size of the file at the end, or bytes written to an object; None for other outputs.
         elapsed_s: seconds from the start of FFmpeg to its end.
         fps: frames encoded per second of that time.
         warnings: what the video lost of the frames, and FFmpeg's own errors and warnings, such as an unused option.
@@ -141,8 +141,8 @@ class OutputReport(HtmlTable):
         frames_repeated: how often the frame before was repeated for one of these: at a constant rate, all others keep
             their times.
         result: the encoder's report, which is None before its end and if it failed; or the writer's statistics.
-        error: why it failed; None if it did not. A failure that shows before the fan-out is closed is that of the
-            stream; then an encoder's is an `EncoderError` with FFmpeg's output.
+        error: why it failed; None if it did not. Before the fan-out is closed, this may be a `BrokenStreamError`; after
+            that, an encoder has an `EncoderError` with FFmpeg's output.
     """
 
     target: object

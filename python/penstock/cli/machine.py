@@ -1,4 +1,4 @@
-"""The facts of ``penstock info`` as plain data. Nothing here fails: what cannot be found out has the reason."""
+"""The facts of ``penstock info`` as plain data. What cannot be determined is None, if possible with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures in one line each, for the commands that run FFmpeg, and with our options in them."""
+"""Error messages of the commands that run FFmpeg: one line each, with command-line options for Python arguments."""
 
 from __future__ import annotations
 

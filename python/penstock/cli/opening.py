@@ -161,9 +161,9 @@ def opened_destinations(names: Sequence[str], src: str) -> Iterator[list[Endpoin
 def as_standard(
     _context: click.Context, _parameter: click.Parameter, names: str | tuple[str, ...] | None
 ) -> str | tuple[str, ...] | None:
-    """A callback of click: destinations, with ``-`` for a path to this process's standard output (``/dev/stdout``).
+    """A click callback that replaces paths to this process's standard output (``/dev/stdout``) by ``-``.
 
-    Opened by its path, a file behind it would be emptied, and written from its beginning.
+    If standard output is a file, opening it by the path would empty it and write from its beginning.
     """
     if names is None:
         return None

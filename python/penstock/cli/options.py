@@ -237,13 +237,13 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--crf",
             metavar="N",
             type=float,
-            help="The quality: lower is better and larger. For libx264 0 to 51; the default is 23.",
+            help="The quality: a lower number means a better and larger video. For libx264 0 to 51; the default is 23.",
         ),
         click.option(
             "--quality",
             type=click.Choice(["draft", "good", "master", "lossless"]),
-            help="A quality that looks alike with each of the common encoders; lossless gives back every byte, or is "
-            "refused. --crf, or an --option for it, overrides it.",
+            help="A quality that looks the same with all common encoders; lossless keeps every byte, or is an error. "
+            "--crf, or an --option for it, overrides it.",
         ),
         ffmpeg_options_option("the output", "tune=film"),
         click.option(

@@ -1,8 +1,8 @@
-"""The FFmpeg program, and video and sound that it encodes: these modules start it, feed it and report the result.
+"""Encodes video and sound with the FFmpeg program: starts it, feeds it and reports the result.
 
-``encoder`` has the public classes, and ``encoder_base`` what they share. An encoder has a ``plan`` made, and a
-``session`` carries it out with the ``program``. ``command`` is what FFmpeg's command line speaks of, for encoders and
-for the decoders in `penstock.media`.
+``encoder`` has the public classes, and ``encoder_base`` their common base. ``plan`` decides what an encode does,
+``session`` runs it, and ``program`` finds, starts and watches FFmpeg. ``command`` builds FFmpeg's arguments, for
+encoders and for the decoders in `penstock.media`.
 """
 
 from typing import TYPE_CHECKING

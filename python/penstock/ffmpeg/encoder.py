@@ -52,9 +52,9 @@ class Encoder(EncoderBase):
     ``write`` copies a frame: you can reuse its memory when the call returns. ``frame()`` leases memory to draw into,
     which saves the copy. ``submit`` borrows your memory until its ticket is done.
 
-    An output file that is there already, with content, keeps it until ``close`` has succeeded: FFmpeg writes beside it
-    (``.NAME.….part``), and the new file takes its place, owner and mode. Where that cannot be, such as with hard links,
-    it is overwritten in place, with an `FFmpegWarning`.
+    An existing file with content is replaced only once ``close`` has succeeded: FFmpeg writes a new file beside it
+    (``.NAME.….part``), which gets its owner and mode. If that is not possible, for example because of hard links, the
+    file is overwritten in place, with an `FFmpegWarning`.
 
     FFmpeg runs in a process group of its own, so that Ctrl-C interrupts Python only, and FFmpeg can finish the file. An
     exception that leaves the ``with`` block finishes what was submitted and propagates; an FFmpeg that gives no sign of
@@ -70,7 +70,7 @@ class Encoder(EncoderBase):
         output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is
             a local path, whatever its characters; but in the names of images, of segments and of playlists, ``%05d``
             and the like stand for numbers. Or a binary object with ``write``, such as ``io.BytesIO()`` or what a server
-            answers with, for a container without a way back, ``options={"f": "matroska"}``: it gets bytes while frames
+            answers with, if its container needs no seeking, ``options={"f": "matroska"}``: it gets bytes while frames
             are encoded, on a thread of its own, and FFmpeg waits for it.
         fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact; a float becomes the nearest
             fraction with a denominator of at most a million. None for a variable rate: ``write`` then gets the time of
@@ -89,8 +89,8 @@ class Encoder(EncoderBase):
             asked for; the first that works is taken, or else libx264, libx265 and libsvtav1 (or libaom-av1). The report
             says which (`penstock.results.EncodeReport`). `penstock.ffmpeg.AudioEncoder` is for sound alone.
         quality: "draft", "good" or "master", which look alike with each of the common encoders; or "lossless", which
-            gives back the bytes of the frames, or is refused. `crf`, and a quality or a bit rate among the `options`,
-            count more. None is the codec's own default.
+            keeps every sample, or raises. `crf`, and a quality or a bit rate among the `options`, override a level;
+            "lossless" raises beside them. None is the codec's own default.
         crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
             takes 0 to 51, and 23 by default.
         preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.
@@ -106,9 +106,9 @@ class Encoder(EncoderBase):
         colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
             what they were made with. FFmpeg's options for colours among the `options` mean the same.
         audio: the sound: a path, an `AudioFile`, an `AudioInput` for ``write_audio``, or several of them, each a track
-            of its own. A file's sound is copied where the container takes it, and else encoded (samples, as of WAV,
-            become AAC in MP4); it ends with the picture. Options for its encoder, such as ``{"b:a": "192k"}`` among
-            the `options`, have it encoded.
+            of its own. A file's sound is copied if the container accepts it, and encoded otherwise (PCM, as in WAV,
+            becomes AAC in MP4). It ends with the picture. Options for its encoder, such as ``{"b:a": "192k"}`` among
+            the `options`, force encoding.
         metadata: what the file says of itself, ``{"title": "Waves", "artist": "Ada"}``. Containers keep the names that
             they know; MP4 and QuickTime keep others with ``{"movflags": "use_metadata_tags"}`` among the `options`.
         chapters: when each begins, in seconds, and its title: ``[(0.0, "Intro"), (5.0, "End")]``.
@@ -190,7 +190,7 @@ class Encoder(EncoderBase):
     def like(
         cls, source: Decoder | MediaInfo, output: str | os.PathLike[str] | BinaryIO, **arguments: object
     ) -> Self:
-        """An encoder whose file is like one that is read.
+        """Returns an encoder that keeps the properties of a source video.
 
         ```python
         with Decoder("in.mp4") as decoder, Encoder.like(decoder, "out.mp4") as encoder:
@@ -198,11 +198,11 @@ class Encoder(EncoderBase):
                 encoder.write(255 - frame)
         ```
 
-        It has the size of the frames, their times or their rate, shape of a pixel, colours, HDR metadata, depth and
-        subsampling of chroma where the frames have as many bits, the best of the sounds, metadata and chapters. The
-        codec follows the name of the output. Frames of a `Decoder` keep their times; where the container has none, the
-        rate is that of the source, and so it is where the decoder reads a part of a video with a constant one. A part
-        has no sound.
+        It keeps the frame size, pixel aspect ratio, colours, HDR metadata, tags, chapters and the best of the sounds,
+        and the bit depth and chroma subsampling if the frames have as many bits. The codec follows the name of the
+        output. Frames of a `Decoder` keep their times. They get the source's frame rate instead if the container has
+        no times, or if the decoder has a ``start`` in a video with a constant rate. With a ``start``, the sound is
+        left out.
 
         Args:
             source: a `Decoder` whose frames will be written, or the `penstock.media.MediaInfo` of a file.
@@ -294,7 +294,7 @@ class Encoder(EncoderBase):
         Raises:
             ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
-        import asyncio  # a program that awaits has it; for others it takes long
+        import asyncio  # slow to import; a program that uses asyncio has done so
 
         loop = asyncio.get_running_loop()
         if self._started is None or loop in self._first_turns:
@@ -370,7 +370,7 @@ class Encoder(EncoderBase):
         yield view
         view.flags.writeable = False  # the frame is queued
         session.check_open()
-        # The caller's name for the view is one more. Whoever else has it, or a part, could write to the queued frame.
+        # The caller's variable is one more. Another reference, also to a slice, could still change the queued frame.
         view_holders, base_holders = _references(view)
         is_kept = view_holders > holders[0] + 1 or base_holders > holders[1]
         is_copied = is_kept or session.plan.stream is not None
@@ -435,7 +435,7 @@ class Encoder(EncoderBase):
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:
-    """How many hold an array, and the object with its memory, which arrays made of it hold."""
+    """The reference counts of an array, and of its base, which arrays made from it reference, too."""
     return sys.getrefcount(view), sys.getrefcount(view.base)
 
 

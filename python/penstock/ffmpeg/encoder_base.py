@@ -118,7 +118,7 @@ class EncoderBase:
         return self
 
     async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
-        import asyncio  # a program that awaits has it; for others it takes long
+        import asyncio  # slow to import; a program that uses asyncio has done so
 
         exiting = asyncio.ensure_future(asyncio.to_thread(self.__exit__, None, exc, None))
         try:
@@ -135,7 +135,7 @@ class EncoderBase:
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(exiting)
         if not exiting.done():
-            # The thread cannot be stopped. It ends because FFmpeg has ended, and its failure was caused here.
+            # `abort` makes the thread end with an error. Retrieve it, or asyncio reports it as never retrieved.
             exiting.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.to_thread(self.abort)
 

@@ -1,13 +1,14 @@
 """Reading: video and sound in sequence by the FFmpeg program; a file's facts, and any of its frames, by libav (PyAV).
 
-- In sequence: ``decoder`` and ``audio`` have the public classes, ``prefetching`` opens decoders ahead. ``decode_plan``
-  decides who converts pixels, ``decode_session`` is one run of FFmpeg with the native reader of its output, and
-  ``ending`` tells whether all frames came, ``start`` where the first one is, ``source`` and ``once`` are what is read.
-- Facts: ``facts`` reads them into the types of ``info``. ``opening`` opens a file in this process. ``written`` compares
-  what the file of an `Encoder` says with what was meant.
-- Any frame: ``frames`` has them by number and time, ``index`` tells which packet holds which frame, and
-  ``random_access`` decodes it.
-- ``video_frame`` is the array that both give.
+- In sequence: ``decoder`` and ``audio`` have the public classes; ``prefetching`` opens decoders ahead. ``decode_plan``
+  chooses FFmpeg's arguments and the pixel conversion. ``decode_session`` runs FFmpeg and reads its output, and
+  ``timestamps`` the frames' times. ``start`` seeks to the first frame, ``ending`` checks that all frames came, and
+  ``source`` and ``once`` open the input.
+- Facts: ``facts`` reads them into the types of ``info``, and ``frame_times`` reads the time of each frame. ``opening``
+  opens a file in this process. ``written`` compares an `Encoder`'s file with what was encoded, and ``like`` makes an
+  `Encoder`'s arguments from a file.
+- Any frame: ``frames`` gives frames by number and time, ``index`` maps each frame to its packet, and ``random_access``
+  decodes it. ``video_frame`` is the array that both ways return.
 """
 
 from penstock.ffmpeg.command.settings import Colors, ContentLight, MasteringDisplay, Tuning

@@ -59,9 +59,9 @@ class AudioDecoder(DecoderBase):
         sample_rate: samples per second to resample to; None for the file's own.
         channels: channels to mix to; None for the file's own. As many as the file has are left as they are.
         dtype: type of the samples.
-        start: the time of the first sample, in seconds as `Decoder`'s `start`: what is before is dropped, and where the
-            sound begins later, silence comes first. Exact to the sample where the file's times are: Matroska and FLV
-            count milliseconds, and WMA is up to 0.1 s off. None begins with the first sample that there is.
+        start: the time of the first sample, in seconds as `Decoder`'s `start`. Earlier samples are dropped; if the
+            sound begins later, silence comes first. Exact to the sample if the file's times are: Matroska and FLV store
+            milliseconds, and WMA is up to 0.1 s off. None begins with the file's first sample.
         duration: seconds to decode at most.
         block_samples: samples of each channel in a block; the last block, and the last of silence, may have fewer.
         conceal_errors: as for `Decoder`.
@@ -204,7 +204,7 @@ class AudioDecoder(DecoderBase):
         late_s = 0.0 if start is None or begins_s is None else begins_s - self._media.zero_s - start
         is_first = start is None or late_s > 0
         if is_first and begins_s is not None and self._media.container == endpoints.MATROSKA:
-            # FFmpeg before 8 gives the samples before that, too, which only begin the decoder: AAC has 21 ms.
+            # FFmpeg before 8 also outputs the priming samples before that time, which are no sound: 21 ms of AAC.
             trim = [f"trim=start={format_seconds(begins_s)}"]
         lead_s = max(0.0, late_s if duration is None else min(late_s, duration))
         # Samples of silence that are still to come.
@@ -217,7 +217,7 @@ class AudioDecoder(DecoderBase):
         return [f"a{one}" for one in trim]
 
     def _silence(self) -> npt.NDArray[Any] | None:
-        """The next block of what is missing before the sound; None if that is nothing."""
+        """The next block of the silence before the sound; None after its end."""
         if self._is_inherited or not self._silent:
             return None
         self._check_open()

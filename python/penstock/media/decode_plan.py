@@ -34,8 +34,8 @@ from penstock.media.decode_session import OTHER_SIZE
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.start import may_seek, seek_arguments
 
-# As many as a codec may reorder. So few frames are not divided into parts: FFmpeg's number of them is then the same for
-# every size.
+# The most frames that a codec reorders. If at most so many are wanted, frames are not divided into parts, so that the
+# number of frames that FFmpeg is told to write does not depend on their size.
 _FEW_FRAMES = 16
 # Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
 _PART_BYTES = 256 << 10
@@ -43,9 +43,9 @@ _PART_BYTES = 256 << 10
 _UNTAGGED = "bt601"
 # Formats from which our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler makes others of nv12.)
 _CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
-# What FFmpeg makes of stored pixels for native RGB that is scaled, or has 16 bits. A scaled picture has more chroma to
-# take than half of its own size; and FFmpeg's own RGB of 16 bits is 256/257 as bright as it should be (white is 65283;
-# FFmpeg 5.1 and 9).
+# What FFmpeg converts stored pixels to before our conversion to RGB, if the picture is scaled or the RGB has 16 bits.
+# Scaled to 4:4:4, it keeps more of the file's chroma; and FFmpeg's own conversion to 16-bit RGB is 256/257 as bright as
+# it should be (white is 65283; FFmpeg 5.1 and 9).
 _FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE for depth in ("", "10le")}
 # FFmpeg's names of full-range YUV.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
@@ -184,7 +184,7 @@ def plan_decode(
     if options.filters and (options.size is None or (None in options.size and options.size != (None, None))):
         if endpoints.is_sequential(source):
             raise ValueError(
-                f"the size that filters make of {media.path} is known only once its bytes are: give size="
+                f"the size after filters is not known, and {media.path} can be read only once: give size="
             )
         reading, trim = _reading(options, video, decoder, source, media, uncropped=uncropped)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
@@ -329,16 +329,16 @@ def _reading(
 
 
 def _uncropped(program: str, source: str, media: MediaInfo) -> tuple[str, ...]:
-    """FFmpeg's arguments against cropping as the container says, which neither older ones do nor libav.
+    """FFmpeg's arguments that turn off cropping by the container.
 
-    The sizes that libav tells are those without it.
+    libav and older FFmpegs do not crop, so that the sizes from `probe` are the uncropped ones.
     """
     may_crop = endpoints.identity(source) is None or _asks_to_crop(source, media.container)
     return ("-apply_cropping", "codec") if may_crop and capabilities.crops_by_container(program) else ()
 
 
 def _asks_to_crop(source: str, container: str) -> bool:
-    """Whether the header of a file has what may ask for that, which PyAV does not tell."""
+    """Whether the header of a file may contain a cropping rectangle. PyAV does not report it."""
     with suppress(OSError), Path(endpoints.without_protocol(source)).open("rb") as file:
         if container == endpoints.MATROSKA:
             return re.search(_PIXEL_CROP, file.read(_HEADER_BYTES).partition(_CLUSTER)[0]) is not None
@@ -384,7 +384,7 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoI
 def _to_floats(own: str, delivered: str) -> list[str]:
     """Filters by way of 16-bit RGB, where FFmpeg's scaler makes wrong floats."""
     if delivered.startswith("grayf"):
-        # For it, this gray alone has a limited range: black was 0.06, white 0.92.
+        # FFmpeg's scaler gives only this gray format a limited range: black was 0.06, and white 0.92.
         return ["format=gray16le", "format=gbrap16le", "format=gbrapf32le", "extractplanes=g"]
     # FFmpeg 5.1's was up to 0.9 off.
     return ["format=gbrap16le"] if is_gray(own) and delivered.startswith(("gbrpf", "gbrapf")) else []

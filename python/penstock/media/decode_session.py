@@ -1,12 +1,12 @@
 """A running FFmpeg that decodes, and the native reader of its output.
 
-What was tried instead (H.264 1080p to RGB, 2-core x86-64 VM, FFmpeg 5.1, 2026-11-23), in CPU ms a frame, and frames a
-second: this 11.3, 146; OpenCV to RGB 9.3, 182; ``ffmpeg -f null`` 6.8, 252. A child with libav (PyAV) that converts
-into shared memory: 7.9 to 8.6, 203 to 217. It cannot take this one's place: libav's decode loses frames in silence, by
-the number of threads, its log cannot be had with threads, and there is no parser of filters. With the program, 6.8 to
-decode, 1.3 to write to the pipe, 0.5 to read from it and 1.1 to convert are the least: pipes end at 0.95 times OpenCV.
-NUT as FFmpeg's output, with the times in it, costs the same as raw frames with lines of text beside them, which need
-no parser of frames.
+Measured against alternatives (H.264 1080p to RGB, 2-core x86-64 VM, FFmpeg 5.1, 2026-11-23; CPU time a frame, frames a
+second): this design 11.3 ms, 146; OpenCV 9.3 ms, 182; ``ffmpeg -f null`` 6.8 ms, 252; a child process with libav (PyAV)
+that converts into shared memory 7.9 to 8.6 ms, 203 to 217. The child process was rejected: libav loses frames silently,
+depending on the number of threads, its log cannot be read with threads, and it has no parser of filters. With the
+FFmpeg program, decoding costs at least 6.8 ms, writing to the pipe 1.3, reading from it 0.5 and converting 1.1, so that
+pipes reach 0.95 times OpenCV's speed at best. NUT as FFmpeg's output contains the times and costs the same as raw
+frames with a text line for each time, but would need a parser of frames.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
 LATE = "FFmpeg gave nothing"
-#: The width by which FFmpeg refuses a picture with a palette that has another size than the first. Chosen: a size
-#: that no caller asks for, so that FFmpeg's message tells of this one.
+#: An impossible width for FFmpeg's filter `crop`, which makes it fail at a palette picture whose size differs from the
+#: first one's. Chosen: a width that no caller asks for, so that the failure is recognised by FFmpeg's message.
 OTHER_SIZE = -(1 << 20)
 
 Stream = TypeVar("Stream")
@@ -53,10 +53,10 @@ class DecodeSession(Session):
         path: the source by its name, for messages.
         is_strict: damage is an error, although FFmpeg goes on.
         other_codecs: codecs of the file's other streams, whose damage does not matter.
-        excuse: called with what FFmpeg reports of damage, and how often, if it has gone on and `is_strict`: gives a
-            warning if that is how the file begins, or None.
-        check_end: called if FFmpeg has ended without a complaint and `is_strict`: gives the reason why the file has
-            more than FFmpeg delivered, or None.
+        excuse: called if `is_strict` and FFmpeg reported damage, with its messages and how often each came. Returns the
+            warning to give if only the beginning is affected, else None, which makes the damage an error.
+        check_end: called if `is_strict` and nothing has failed. Returns why the file has more than FFmpeg delivered,
+            else None.
 
     Attributes:
         reader: the native reader.
@@ -162,7 +162,7 @@ class DecodeSession(Session):
                 frame = await self.wait_for_async(self._take, self.reader._ready)
             if frame is not None:
                 return frame
-            import asyncio  # a program that awaits has it; for others it takes long
+            import asyncio  # slow to import; a program that uses asyncio has done so
 
             await asyncio.to_thread(self._end, Deadline(None))
         self._raise_failure()
@@ -256,8 +256,8 @@ class DecodeSession(Session):
         if self.process.returncode not in (0, None) and has_no_frames(self.process.log.text):
             return "the stream has no frames that FFmpeg can decode"
         if f"width '{OTHER_SIZE}'" in self.process.log.text:
-            remedy = f"{argument('pixel_format', 'rgb24')} has all frames of the first one's size"
-            return f"the pictures change their size, which those with a palette may not: {remedy}; {after}"
+            remedy = f"{argument('pixel_format', 'rgb24')} scales all frames to the size of the first one"
+            return f"the pictures change their size, which is not supported with a palette: {remedy}; {after}"
         if not (self.process.has_succeeded or (self._is_late and self.process.is_complete)):
             return f"FFmpeg {self.process.ending}, {after}"
         if not self._is_strict:

@@ -60,17 +60,17 @@ class Decoder(DecoderBase):
     width × channels, with its index and its time. No frame is repeated or dropped to make the rate constant. You may
     write to the array; its memory is recycled once you drop the last reference.
 
-    Where possible, FFmpeg delivers the YUV of the file, half as many bytes as RGB, and the native thread converts it
-    while it copies, by the matrix and range that the file is tagged with. A chroma sample is repeated for its pixels.
-    Samples are rounded, and at most 1 off the exact value. Primaries and transfer stay as they are: HDR (PQ, HLG) as
-    8-bit RGB or gray is a `penstock.FFmpegWarning`, unless `filters` make SDR of it.
+    Where possible, FFmpeg delivers the file's YUV (4:2:0 has half the bytes of RGB), and the native thread converts it
+    while it copies, by the matrix and range of the file's tags. Chroma is not interpolated: all pixels of a sample get
+    its value. Samples are rounded and at most 1 off the exact value. Primaries and transfer do not change: decoding HDR
+    (PQ, HLG) to 8-bit RGB or gray gives a `penstock.FFmpegWarning`, unless `filters` convert it to SDR.
 
-    If a file is damaged, or ends before its container says, reading raises `DecoderError` after the last frame, unless
-    `conceal_errors`: whenever FFmpeg printed an error. A header that is only wrong about the number of frames is a
-    `penstock.FFmpegWarning`, and so is a file that begins inside a group of pictures. FFmpeg stops at damage that its
-    decoder marks. Where the decoder marks none (many codecs; H.264 in FFmpeg 5.1, now and then) the last frames may
-    show it. MPEG transport streams, raw ones and Y4M do not say how long they are: FFmpeg does not notice that one was
-    cut off, and its last frames may be damaged or missing.
+    Without `conceal_errors`, reading raises `DecoderError` after the last frame if FFmpeg reports damage, or if the
+    file ends before its container says. A wrong number of frames in the header, or a file that begins inside a group of
+    pictures, only gives a `penstock.FFmpegWarning`. FFmpeg stops at damage that its decoder marks. Decoders that do not
+    mark it (of many codecs; of H.264 in FFmpeg 5.1, now and then) may deliver damaged last frames. MPEG transport
+    streams, raw streams and Y4M do not store their length: if such a file was cut off, FFmpeg does not notice, and its
+    last frames may be damaged or missing.
 
     Any frame comes by its number or time, with the same pixels: ``decoder[7]``, ``decoder[::10]``, `at`, `batch`.
     Iteration goes on where it was.
@@ -109,7 +109,7 @@ class Decoder(DecoderBase):
         DecoderError: it is no media file, or has no video; FFmpeg was not found, or has no decoder for the alpha that
             was asked for.
         ValueError: an argument is not possible.
-        TypeError: `source` is nothing of these, such as a list of clips: open a decoder for each.
+        TypeError: `source` has another type. For a list of clips, open a decoder for each.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Decoder(DecoderBase):
         self._plan = plan_decode(program, self._source, self._media, self._video, self._options)
         if said := unmapped_hdr(self._video, self._plan.layout, self._options):
             warn(f"{self._opened.path}: {said}")
-        # Weak: a session that held the decoder would leave one that nobody has to the garbage collector.
+        # Weak references: strong ones would make a cycle, and only the garbage collector would end an unused decoder.
         excuse, early_end = weakref.WeakMethod(self._excuse), weakref.WeakMethod(self._early_end)
         self._session_by = partial(
             DecodeSession,
@@ -340,9 +340,8 @@ class Decoder(DecoderBase):
         those that you want are decoded, but neither converted nor copied. libav decodes with as many threads as there
         are CPUs, without the GIL. In the child of a ``fork``, and after pickling, the file is opened anew.
 
-        Of H.264, HEVC, VP9, AV1 and the like in MP4, Matroska, WebM, MPEG-TS and FLV, the index is made from the
-        packets: that reads the file once. Of others, such as AVI and raw streams, it is made by decoding all of it
-        once.
+        The first use makes an index. For H.264, HEVC, VP9, AV1 and the like in MP4, Matroska, WebM, MPEG-TS and FLV,
+        that reads all packets once. For others, such as AVI and raw streams, it decodes the whole file once.
 
         Args:
             out: a writable array of that shape and of `dtype` to write to and return, such as shared memory; or a
@@ -466,9 +465,9 @@ class Decoder(DecoderBase):
         )
 
     def _excuse(self, damage: Counter[str]) -> str | None:
-        """What to warn of if all of the damage comes from where FFmpeg begins: inside a group of pictures.
+        """The warning to give instead of an error, if all damage comes from beginning inside a group of pictures.
 
-        The file may begin there; and with `start`, FFmpeg does, some frames before.
+        Either the file begins there, or FFmpeg does, because it seeks to a place some frames before `start`.
         """
         start = self._options.start
         is_inside = ending.begins_inside_group(self._source, self._media, self._video)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 # Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Y4M) or
 # guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
 _TELLING = ("mov", "matroska", "flv", "mxf")
-# Guessed: less is missing if a video was trimmed between two frames, or if the last frame is shown for long: Matroska
-# and FLV have no duration of a frame.
+# Guessed: a file that was cut off lacks more than this share. A whole file may lack less: it was trimmed between two
+# frames, or its last frame is shown for long, whose duration Matroska and FLV do not store.
 _MISSING_SHARE = 1 / 3
 #: Guessed: all packets of a file of this size are read in 0.3 s, a small part of the time that its decode took.
 CHEAP_BYTES = 256 << 20
@@ -112,7 +112,7 @@ def early_end(
                 return missing
             return _early_by_length(file, stream, packets, media, video, delivered)
     except (DecoderError, LibavError, OSError):
-        return None  # it was there a moment ago; nobody knows
+        return None  # the file was readable when the decode began; whether it was whole is now unknown
 
 
 def _lacks_its_end(path: Path, container: str) -> bool:
@@ -144,7 +144,7 @@ def _ends_with_ogg_page(path: Path) -> bool:
 
 
 def early_end_of_sound(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
-    """Why the file has had more of its sound `audio` than is there; None if nothing says so."""
+    """Why the end of the sound `audio` seems to be cut off; None if nothing shows that."""
     if endpoints.identity(source) is None:
         return None
     with suppress(DecoderError, LibavError, OSError):

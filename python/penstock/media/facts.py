@@ -43,8 +43,8 @@ PATIENCE_S = 30.0
 _FIRST_PACKETS = 60
 # Guessed: containers round times to 1 ms, so the two rates of constant-rate video differ by less.
 _RATE_TOLERANCE = 0.01
-# PyAV 18 frees the channel map of a layout that an AIFF file describes twice, with the layout and with the codec: it is
-# kept, some 100 bytes. PyAV 19 copies the map.
+# PyAV 18 frees the channel map of an AIFF file's layout twice: with the layout, and with the codec. To avoid that, the
+# layout is leaked, some 100 bytes. PyAV 19 copies the map.
 _LAYOUT_FREES_TWICE = av.__version__.startswith("18.")
 # AVFieldOrder in libavcodec.
 _FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
@@ -241,9 +241,9 @@ def _videos(media: InputContainer) -> list[VideoStream]:
 
 @dataclass(slots=True)
 class _Beginning:
-    """The name of a video's codec, its first key frame, if one of the first packets holds it, and the times of those.
+    """A video's codec, its first keyframe if one of the first packets has it, and the times of these packets.
 
-    The name is read before: PyAV 19 has none, or crashes, once a decoder could not be opened.
+    The name is read before decoding: after a failure to open a decoder, PyAV 19 has none, or crashes.
     """
 
     codec: str
@@ -374,7 +374,7 @@ def _side_data(frame: VideoFrame | None, kind: str) -> bytes | None:
     """What a frame has of a kind of side data."""
     try:
         found = None if frame is None else cast("Any", frame.side_data.get(kind))
-    except ValueError:  # PyAV 18 knows no other kinds than its own: the EXIF of a TIFF ends it
+    except ValueError:  # PyAV 18 raises for kinds that it does not know, such as the EXIF data of a TIFF
         return None
     return None if found is None else bytes(found)
 

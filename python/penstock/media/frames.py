@@ -57,7 +57,7 @@ class Frames:
         }
         for name, value in given.items():
             if value:
-                raise ValueError(f"frames by number know no {argument(name, value)}: iterate")
+                raise ValueError(f"frames by number do not support {argument(name, value)}: iterate instead")
         self._plan, self._source, self._media = plan, source, media
         self._time_base = plan.video.time_base
         self._file = RandomAccess(
@@ -90,7 +90,7 @@ class Frames:
             return self._one(self._number(key))
 
     def early_end(self) -> str | None:
-        """Why the file has had more frames than are there; None if nothing says so."""
+        """Why frames seem to be missing at the end of the file; None if nothing shows that."""
         with self._lock:
             self._opened()
             times = np.array(self._file.index.pts, np.float64) * float(self._time_base)
@@ -132,7 +132,7 @@ class Frames:
         return dict(self._decoded([number]))[number]
 
     def _decoded(self, numbers: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
-        """The frames of these numbers, as they are decoded. A frame that comes again takes the place of the first."""
+        """The frames of these numbers, in decoding order. If one is yielded twice, the second one is to be used."""
         first = self._opened().start
         for place, decoded in self._file.frames(first + number for number in numbers):
             number, slot = place - first, self._pixels.slot(decoded)
@@ -190,7 +190,7 @@ class Pixels:
         self._plan, self._conversion = plan, plan.whole_conversion()
         self._size = plan.layout.width, plan.layout.height
         self._slots = _SlotPool(plan.layout.frame_bytes, _KEPT_SLOTS)
-        # Frames of a file differ in the middle at the most: each kind has its own graph.
+        # Size, format and colours may change in the middle of a file. Each combination has a filter graph.
         self._graphs: dict[tuple[Any, ...], Graph] = {}
 
     def slot(self, frame: LibavFrame) -> _Slot:

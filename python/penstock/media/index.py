@@ -30,7 +30,7 @@ _ONE_FRAME_A_PACKET = _ALONE | {"h264", "hevc", "vp9", "av1", "mpeg1video", "mpe
 
 
 def expected_frames(codec: str, packets: int) -> int | None:
-    """How many frames so many packets hold that have bytes and are shown; None if they do not tell."""
+    """The number of frames in so many shown, non-empty packets; None if the codec does not determine that."""
     return packets if codec in _ALONE else None
 
 
@@ -70,7 +70,7 @@ class Packets:
 
     @property
     def first_whole(self) -> int:
-        """The number of the packet from which on no frame depends on what is before the first key packet."""
+        """The number of the packet from which on no frame needs a packet before the first keyframe."""
         key = self.first_key
         follows = self.pts[key + 1 :] >= self.pts[key : key + 1]
         return key + 1 + int(np.argmax(follows)) if key and follows.any() else key
@@ -80,7 +80,7 @@ class Packets:
         return bool(self.size[number] == packet.size and self.position[number] == _position(packet))
 
     def find(self, packet: Packet) -> int | None:
-        """The number of the packet; None if it is none of these, or several."""
+        """The number of the packet; None if no packet, or more than one, has its time and size."""
         found = np.flatnonzero((self.pts == packet.pts) & (self.size == packet.size))
         return int(found[0]) if len(found) == 1 and self.are(int(found[0]), packet) else None
 

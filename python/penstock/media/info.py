@@ -73,8 +73,8 @@ class VideoInfo(HtmlTable):
             RGB), or None if the file does not say.
         color_range: ``limited`` (tv), ``full`` (pc), or None if the file does not say.
         color_primaries, color_transfer: FFmpeg's names: ``bt709``, ``smpte2084``; None if the file does not say.
-        mastering_display: of HDR, by the first frame that can be decoded; None if that does not say.
-        content_light: the same.
+        mastering_display: HDR metadata of the first frame that can be decoded; None if that has none.
+        content_light: likewise.
         bit_depth: bits of a sample; None if unknown.
         field_order: ``progressive``, or for interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file does
             not say.
@@ -198,8 +198,8 @@ class MediaInfo:
         bit_rate: bits per second of the whole file; None if unknown.
         size_bytes: None if unknown.
         video: the video streams that PyAV's libav has a decoder for, attached pictures included.
-        audio: the audio streams that it has one for.
-        subtitles: the streams of them that it has one for.
+        audio: the audio streams that it has a decoder for.
+        subtitles: the subtitle streams that it has a decoder for.
         chapters: in their order.
         tags: the file's metadata: ``title``, ``encoder``.
     """

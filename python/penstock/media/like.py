@@ -1,4 +1,4 @@
-"""The arguments of an `Encoder` by which its video is like one that is read."""
+"""Makes the arguments of an `Encoder` from a source video, so that the output keeps the source's properties."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]
 def picture_like(
     video: VideoInfo, size: tuple[int, int] | None, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The arguments `given`, and those by which the result shows colours and shape as the source does.
+    """Adds to `given` the arguments that keep the source's colours and aspect ratio.
 
     Returns:
-        The arguments, and what the result cannot have of the source.
+        The arguments, and which properties of the source the result loses.
     """
     arguments, codec, frames = dict(given), _encoder(given), given.get("pixel_format", "rgb24")
     colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
     if "colors" not in given:
         display = video.mastering_display
-        # What YUV frames were made with, or what others become: with lossless codecs, their own samples.
+        # The matrix applies if the frames are YUV, or if the encoder converts them to YUV. Lossless encodes do not.
         is_given = not (is_rgb(frames) or is_gray(frames))
         becomes_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
         is_yuv = is_given or (becomes_yuv and given.get("quality") != LOSSLESS)
@@ -88,7 +88,7 @@ def picture_like(
 
 
 def _is_full(video: VideoInfo, frames: str) -> bool:
-    """Whether the result is to be of full range, by that of `video` and of frames that are read from it."""
+    """Whether the result should have full range, given `video` and the pixel format in which its frames are read."""
     has = video.pixel_format or ""
     if is_rgb(frames) or is_gray(frames) or canonical(frames) == canonical(has):
         return video.color_range == "full"
@@ -98,7 +98,7 @@ def _is_full(video: VideoInfo, frames: str) -> bool:
 
 
 def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -> Iterable[str]:
-    """What frames in the pixel format `frames` do not have of `video`, and how they would."""
+    """What is lost if the frames of `video` are read in the pixel format `frames`, and which format keeps it."""
     name = video.pixel_format or ""
     source, read = pixel_format_of(name), pixel_format_of(frames)
     has_alpha_itself = video.has_separate_alpha or has_alpha(name)
@@ -252,7 +252,7 @@ def _program(arguments: Mapping[str, Any]) -> str:
 
 
 def _encoder(arguments: Mapping[str, Any]) -> str:
-    """The encoder; that of software where hardware's may be taken, which has what the source has at least as often."""
+    """FFmpeg's encoder. For `auto-…` codecs, the software encoder, which supports at least what hardware does."""
     return software_encoder(str(arguments["codec"]), _program(arguments))
 
 

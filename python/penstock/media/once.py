@@ -13,7 +13,7 @@ _living: weakref.WeakSet[Once] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    """In the child of a fork, whose copies would keep FFmpeg waiting for the end."""
+    """Runs in the child of a fork: its copies of the write ends would keep FFmpeg waiting for the end of the file."""
     for one in list(_living):
         one.close_inherited()
 
@@ -22,16 +22,16 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 class Once:
-    """Bytes that come once.
+    """A source that can be read only once. It keeps the bytes that libav reads, because FFmpeg needs them again.
 
     Args:
-        source: what they come from: a descriptor for this object alone, or the path of a FIFO.
-        ahead: bytes before those, which were read from it already.
+        source: a descriptor, which this object closes, or the path of a FIFO.
+        ahead: bytes that were already read from the source.
 
     Attributes:
-        url: what FFmpeg reads, from `pass_on` on.
+        url: FFmpeg's input, a pipe that `pass_on` fills.
         is_passed_on: `pass_on` was called.
-        failure: why the source could not be read to its end; None if nothing says so.
+        failure: the error with which reading the source ended; None without one.
     """
 
     def __init__(self, source: int | str | os.PathLike[str], ahead: bytes = b"") -> None:
@@ -41,7 +41,7 @@ class Once:
         self._source = source if isinstance(source, int) else -1
         self._ahead, self._taken = ahead, bytearray()
         self._lock = threading.Lock()
-        self._is_in_use = False  # by a thread that reads, and closes it then
+        self._is_in_use = False  # whether a thread reads; it then closes the source, not `close`
         self._reader, self._writer = os.pipe()
         self.url = f"file:/proc/{os.getpid()}/fd/{self._reader}"
         _living.add(self)
@@ -63,7 +63,7 @@ class Once:
         return data
 
     def pass_on(self) -> None:
-        """Lets a thread give all bytes to FFmpeg, those that libav has read first."""
+        """Starts a thread that sends all bytes to FFmpeg, beginning with those that libav has read."""
         self.is_passed_on = True
         if self._enter():
             threading.Thread(target=self._pass_on, name="penstock-source", daemon=True).start()

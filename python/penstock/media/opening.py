@@ -53,7 +53,7 @@ def open_media(
 
     Args:
         source: what FFmpeg reads, from `endpoints.source`.
-        containers: the only ones that a path may be, by FFmpeg's names; empty for all but playlists.
+        containers: FFmpeg's names of those to accept; empty for all, with playlists only if `follow_playlists`.
         once: the bytes of `source`, if they come once.
         path: the source by its name, for messages.
         follow_playlists: a path may be a playlist.
@@ -100,10 +100,10 @@ def first_packet_s(source: str, container: str, index: int) -> float:
 
 
 def in_time(path: str, function: Callable[[], T], timeout_s: float | None) -> T:
-    """What `function` makes of what is at `path`. It runs on a thread, which is left alone if a signal handler raises.
+    """Runs `function`, which opens `path`, on a thread, and returns its result. Signal handlers can interrupt the wait.
 
     Raises:
-        TimeoutError: it did not return in time, and is left alone.
+        TimeoutError: the function did not return in time. Its thread keeps running.
     """
     outcome: Future[T] = Future()
 
@@ -122,7 +122,7 @@ def in_time(path: str, function: Callable[[], T], timeout_s: float | None) -> T:
 
 
 def _end_wait_for_writer(path: Path) -> None:
-    """Lets a thread go that waits for the first writer of a FIFO, and would take the bytes of that."""
+    """Unblocks a thread that waits for a FIFO's first writer, so that it does not take that writer's bytes later."""
     with suppress(OSError):
         if path.is_fifo():
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
@@ -134,7 +134,7 @@ def _harmless_containers() -> tuple[str, ...]:
 
 
 def _refusal(source: str, path: str, confined: list[str], reason: str) -> DecoderError:
-    """The error for what libav cannot open: FFmpeg says more of a file, and libav's log is off, for it can deadlock."""
+    """The error for a source that libav cannot open. FFmpeg gives the reason: libav's log is off, it can deadlock."""
     if endpoints.identity(source) is None:
         return DecoderError(f"FFmpeg cannot open {path}: {reason}")
     if is_unfinished(endpoints.without_protocol(source)):

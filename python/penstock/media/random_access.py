@@ -42,7 +42,7 @@ _living: weakref.WeakSet[_Decode] = weakref.WeakSet()
 
 
 def _leak_inherited() -> None:
-    """In the child of a fork, where libav waits for its threads, which are not there, if a decoder is freed."""
+    """Runs in the child of a fork: freeing a decoder there would wait forever for threads that only the parent has."""
     for one in list(_living):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
@@ -124,11 +124,11 @@ class RandomAccess:
                 yield wanted[packet], self._again(packet, wanted[packet])
 
     def _again(self, packet: int, place: int) -> VideoFrame:
-        """The frame of a packet that gave none, without threads, which lose frames beside a damaged one."""
+        """Decodes a missing frame again, on one thread: several threads lose frames beside a damaged one, too."""
         starts = list(islice(self.index.starts(packet), 1 + _EARLIER_STARTS))
         if self._is_strict and starts[-1] and self._decode.codec.codec.canonical_name == "h264":
-            # Where the picture is refreshed bit by bit, what is called a keyframe needs frames before it, and without
-            # them libav gives it out as late as a second one.
+            # With intra-refresh, a packet that is marked as a keyframe needs earlier frames. Without them, libav gives
+            # out no frame before the second such packet.
             starts.append(0)
         with self._open(threads=1) as decode:
             for start in starts:
@@ -163,10 +163,10 @@ class _Decode:
         self._begin()
         self._decoded: Iterator[VideoFrame] = iter(())
         # Numbers of packets:
-        self._start, self._sent = 0, -1  # the first and the last that the decoder has got
-        self._checked = -1  # the last up to which all have given their frame
-        self._came: set[int] = set()  # later ones that have
-        self._last: int | None = None  # that of the last frame; None if nothing goes on from there
+        self._start, self._sent = 0, -1  # the first and the last one that the decoder got
+        self._checked = -1  # all packets up to this one have returned their frames
+        self._came: set[int] = set()  # packets after `_checked` that have returned theirs
+        self._last: int | None = None  # the packet of the last frame; None if the next decode must seek
         self._recent: dict[int, VideoFrame] = {}
 
     def _begin(self) -> None:
@@ -201,9 +201,9 @@ class _Decode:
     def frames(
         self, index: Index, start: int, wanted: set[int], *, takes_corrupt: bool = False
     ) -> Iterator[tuple[int, VideoFrame]]:
-        """The frames of the packets that are `wanted`, which are taken out of it as they come.
+        """Yields the frames of the packets in `wanted`, and removes each packet from the set.
 
-        Afterwards it has those again whose frames may be wrong, because they can depend on a frame that did not come.
+        If a frame did not come, the set has that packet and all requested ones after it again: they may depend on it.
 
         Args:
             start: the packet with which a decoder may begin to get all of them.
@@ -269,7 +269,7 @@ class _Decode:
         self.close()
 
     def _leads_to(self, index: Index, start: int, wanted: set[int]) -> bool:
-        """Whether the frames are still to come, and no seek brings them sooner."""
+        """Whether decoding on from here gives all the frames, with no later start to seek to."""
         last = self._last
         return (
             last is not None

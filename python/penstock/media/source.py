@@ -88,12 +88,12 @@ class Source:
         return None if failure is None else f"it could not be read to its end ({failure.strerror})"
 
     def begin(self) -> None:
-        """Gives FFmpeg, which has started, what comes once."""
+        """Starts to send a pipe's bytes to FFmpeg, once FFmpeg runs. Does nothing for other sources."""
         if self.once is not None:
             self.once.pass_on()
 
     def end(self) -> None:
-        """Takes no more of what comes once."""
+        """Stops reading a pipe, and closes it. Does nothing for other sources."""
         if self.once is not None:
             self._end()
 

@@ -87,11 +87,11 @@ def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> f
 
 
 def misses_frames(start: float | None, source: str, media: MediaInfo, video: VideoInfo) -> bool:
-    """Whether FFmpeg, behind the seek to `start`, may not be able to decode the first frames from there on.
+    """Whether FFmpeg may lose the first frames from `start` on if it seeks there.
 
-    Either no keyframe comes before them, or what is called one is none: of x264's intra-refresh the frames are whole
-    some frames later, and FFmpeg drops those before. Of a regular file it reads the packets from the seek's place to
-    the first keyframe.
+    Either no keyframe comes before them, or the keyframe is not a full picture: with x264's intra-refresh, pictures are
+    complete only some frames later, and FFmpeg drops the others. For a regular file, this function reads the packets
+    from the seek position to the first keyframe to find out. It returns False for other sources.
     """
     if start is None or video.is_attached_picture or endpoints.identity(source) is None:
         return False
@@ -172,10 +172,10 @@ def _number(rest: Iterator[int]) -> int:
 
 
 def _margin_s(media: MediaInfo) -> float:
-    """How much sooner to begin in a container with an index.
+    """How many seconds before `start` to seek in a container with an index.
 
-    That of MP4 and QuickTime is in the order of decoding: FFmpeg may begin with a keyframe behind which frames come
-    that are shown before it, and that it cannot decode.
+    The index of MP4 and QuickTime is in decoding order. FFmpeg may therefore begin at a keyframe that is followed by
+    frames which are shown before it, and which it cannot decode.
     """
     if media.container != endpoints.QUICKTIME:
         return 0.0
@@ -184,9 +184,9 @@ def _margin_s(media: MediaInfo) -> float:
 
 
 def first_pts(start: float, media: MediaInfo, time_base: Fraction) -> int:
-    """The earliest timestamp that is not before `start`, as for `seek_arguments`, by 1 µs at most.
+    """The first timestamp at or after `start`, which is as for `seek_arguments`.
 
-    libav rounds the file's first timestamp to microseconds.
+    The comparison allows 1 µs, because libav rounds the file's first timestamp to microseconds.
     """
     microseconds = round(media.zero_s * 1_000_000) + math.floor(start * 1_000_000) - 1
     return math.ceil(Fraction(microseconds, 1_000_000) / time_base)

@@ -1,4 +1,4 @@
-"""What a file says of its video and sound, compared with what was meant."""
+"""Verifies a written file: compares what it says of its video and sound with what was encoded."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _REWRITTEN = ("creation_time", "date", "location")
 _MOST_BYTES = 2**32 - 1
 # Containers whose length libav guesses: MPEG program streams.
 _WITHOUT_LENGTH = ("mpeg",)
-# Which of the two lengths in an MP4 file is told depends on libav, and FFmpeg writes one of them too short if frames
-# with times come in another order.
+# An MP4 file has two lengths. It depends on libav which one it reports, and FFmpeg writes one of them too short if
+# frames with their own times are reordered.
 _WITHOUT_LENGTH_OF_TIMES = (*_WITHOUT_LENGTH, endpoints.QUICKTIME)
 
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What a file is to say.
+    """What was encoded, which the file should state.
 
     Attributes:
         plan: of what was encoded.
@@ -73,15 +73,15 @@ class Meant:
 
 
 def differences(url: str, meant: Meant) -> list[str]:
-    """What the file at `url` says that was not meant, in sentences."""
+    """Compares the file at `url` with what was encoded. Returns a sentence for each difference."""
     try:
         media = probe(endpoints.without_protocol(url))
     except DecoderError as error:
-        return [f"the file could not be compared with what was meant, for libav cannot read it: {error}"]
+        return [f"the file could not be verified, because libav cannot read it: {error}"]
     except OSError:  # it is gone
         return []
     except Exception as error:  # the file is whole, whatever libav or PyAV has met
-        return [f"the file could not be compared with what was meant: {error!r}"]
+        return [f"the file could not be verified: {error!r}"]
     found: list[str] = []
     video = media.best_video or next(iter(media.video), None)
     if meant.frames and (video is None or None in (video.pixel_format, video.width or None)):
@@ -243,7 +243,7 @@ def _begins_s(media: MediaInfo, video: VideoInfo) -> float | None:
     """The time of the first frame, in seconds since `MediaInfo.zero_s`; None if nothing tells it."""
     if video.start_s is not None:
         return video.start_s - media.zero_s
-    # Of a few frames that an encoder may have reordered, libav does not tell it, and their packets do.
+    # With only a few frames, which the encoder may have reordered, libav reports no start, but its packets have times.
     with suppress(DecoderError, LibavError, ValueError):
         return first_packet_s(endpoints.source(media.path), media.container, video.index) - media.zero_s
     return None

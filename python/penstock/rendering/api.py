@@ -47,8 +47,8 @@ def plan(
 ) -> Plan:
     """Plans a render, for `render_chunk` and `assemble`. The arguments are those of `render`.
 
-    ``Plan.to_json`` gives it to other machines. It has the scene in it: who can change a plan can run code on the
-    machines that render it.
+    ``Plan.to_json`` makes text for other machines. The text contains the scene: whoever can change it can run code on
+    the machines that render it.
 
     Raises:
         ValueError, TypeError, OSError, EncoderError: as `render` does before the first frame.
@@ -150,7 +150,7 @@ def render(
         scene: a function ``(index, time_s, view) -> None`` that draws frame `index`, at ``index / fps`` seconds, into
             `view`, an array as of `Encoder.frame`. Or a class: each worker makes one object of it, without arguments,
             and calls that. Or the name of one of these, ``MODULE:NAME`` or ``FILE.py:NAME``. Any worker may draw any
-            frame. It travels to the workers by cloudpickle.
+            frame. The scene is pickled for the workers by cloudpickle.
         output: the path of the video. It takes this name when it is complete.
         frames: how many frames, or a range of their indices.
         size: width and height in pixels.
@@ -280,7 +280,7 @@ def _run(
 
 
 def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, object] | None) -> int | None:
-    """For how many workers the chunks are made. Checks what is about the engine."""
+    """The number of workers that the chunks are planned for. Checks `engine` and `ray`."""
     check_choice("engine", engine, get_args(EngineName))
     if engine != "ray":
         if ray is not None:

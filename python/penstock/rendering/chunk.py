@@ -109,7 +109,7 @@ class Renderer:
     def _arguments(self, chunk: RenderChunk) -> dict[str, Any]:
         arguments = encoder_arguments(self._plan)
         codec, given = self._plan.codec, arguments.get("options", {})
-        # With times, a frame comes with the one that it has in the video.
+        # At a variable rate, frames are written with their times in the video, and need only the constant offset.
         offset_s = _OFFSET_S + (0 if self._plan.fps is None else self._plan.time_s(chunk.first))
         options: dict[str, object] = {} if self._threads is None else {"threads": self._threads}
         if self._plan.fps is None and codec in _REORDERING:
@@ -155,7 +155,7 @@ class Renderer:
                     time_s = self._plan.time_s(index)
                     if frame.time_s is None or abs(frame.time_s - source.first_s - time_s) > 2 * ROUNDED_S:
                         raise RenderError(
-                            f"it is at {frame.time_s} s of {source.path}, and by its packet elsewhere"
+                            f"{source.path} has it at {frame.time_s} s, which is not its packet's time"
                         )
                     changed = frame if self._code is None else self._code(frame)
                     encoder.write(changed, pts=time_s if self._plan.fps is None else None)
@@ -198,7 +198,7 @@ def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
 
 
 def remove_chunks(plan: Plan, storage: Storage) -> bool:
-    """Removes a plan's chunks, and its default storage unless that has others, which it tells."""
+    """Removes a plan's chunks, and its default storage if that is then empty. Returns whether it has other chunks."""
     storage.remove(folder_of(plan))
     if plan.storage != default_storage(plan.output):
         return False

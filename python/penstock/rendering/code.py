@@ -93,7 +93,7 @@ class _Sent(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles what code does, and not where it stands: the same in every process. It cannot be loaded.
+    """Pickles code without files and line numbers, so that the bytes are equal in every process. For the digest only.
 
     Attributes:
         modules: the modules that the pickle names, or whose functions and classes it names.
@@ -108,12 +108,12 @@ class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
     )
 
     def persistent_id(self, value: object) -> str | None:
-        """Text that stands for a set, whose order would be another one in each process."""
+        """Notes the value's module. Returns sorted text for a set, whose order differs between processes."""
         self.modules |= _modules_of([value])
         return _text(value) if type(value) in (set, frozenset) else None
 
     def reducer_override(self, value: object) -> Any:
-        """Without cloudpickle's number of a class of the user's, and without its line, which Python 3.13 keeps."""
+        """Leaves out a class's random id from cloudpickle, and its line number, which Python 3.13 stores."""
         reduced = super().reducer_override(value)
         if not isinstance(value, type) or not isinstance(reduced, tuple):
             return reduced
@@ -152,7 +152,7 @@ def _own_files(modules: set[types.ModuleType]) -> dict[str, Path]:
 
 
 def _imported_by(module: types.ModuleType, path: Path) -> set[types.ModuleType]:
-    """The modules that a module imports by its source, also for a constant, by which no value leads to them."""
+    """The modules in a module's import statements. After ``from x import CONSTANT``, no value of it refers to ``x``."""
     if path.suffix != ".py":
         return set()
     names: set[str] = set()

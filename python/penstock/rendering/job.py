@@ -26,7 +26,7 @@ Show = Callable[[RenderProgress], object]
 
 
 class Job:
-    """A plan on its way. `engine` makes the engine, once it is known that something is missing."""
+    """One run of a plan. It keeps the chunks that an earlier run has finished, unless `resume` is False."""
 
     def __init__(self, plan: Plan, *, resume: bool) -> None:
         self._started_s = time.monotonic()
@@ -43,7 +43,7 @@ class Job:
         self._running: set[int] = set()
 
     def run(self, engine: Callable[[Plan], Engine], progress: bool | Show) -> RenderReport:
-        """Renders what is missing, and joins."""
+        """Renders the missing chunks, with an engine that `engine` makes only if there are any, and joins all."""
         try:
             self._storage.write(f"{folder_of(self.plan)}/{_PLAN_NAME}", self.plan.to_json())
             missing = deque(number for number in range(len(self.plan.lengths)) if number not in self._reports)
@@ -56,11 +56,11 @@ class Job:
         except BaseException as error:
             try:
                 self._remove_parts()
-                self._find(self._running)  # those that were done, and that nobody could tell of any more
+                self._find(self._running)  # some may have been finished after the last event
                 if not self._reports:
                     remove_chunks(self.plan, self._storage)
-            except OSError as failure:  # of the storage, where what is there stays
-                error.add_note(f"{self.plan.storage} could not be looked through and tidied up: {failure}")
+            except OSError as failure:  # the storage fails: its chunks are kept
+                error.add_note(f"the chunks in {self.plan.storage} could not be listed or removed: {failure}")
             if self._reports:
                 done = (
                     f"{len(self._reports)} of {len(self.plan.lengths)} chunks are kept in {self.plan.storage}"
@@ -98,7 +98,7 @@ class Job:
                 self._storage.remove(part)
 
     def _find(self, numbers: Iterable[int]) -> None:
-        """Knows of those of these chunks that are in the storage."""
+        """Loads the reports of those of the chunks that are in the storage."""
         for number in numbers:
             if (report := finished(self.plan, self._storage, number)) is not None:
                 self._reports[number] = report

@@ -101,7 +101,7 @@ def joined(plan: Plan, storage: Storage) -> Joined:
     output = Path(plan.output)
     final = output.resolve()  # a link stays, and what it leads to is replaced
     if final.exists() and not final.is_file():
-        raise RenderError(f"{output} is no file, which the video could take the place of")
+        raise RenderError(f"{output} exists and is no regular file, so that the video cannot replace it")
     part = final.with_name(f".{output.stem}.part{output.suffix}")
     try:
         warnings = _join(plan, storage, part)
@@ -112,7 +112,7 @@ def joined(plan: Plan, storage: Storage) -> Joined:
     finally:
         part.unlink(missing_ok=True)
     if plan.audio is not None and not _has_sound(final):
-        why = f"that of {plan.audio} ends before the first frame, or begins behind the last one"
+        why = f"the sound of {plan.audio} ends before the first frame, or begins after the last one"
         warnings += (f"the result has no sound: {why}",)
     if remove_chunks(plan, storage):
         left = (
@@ -165,7 +165,7 @@ class JoinSession(Session):
         self._reading: threading.Thread | None = None
 
     def connect(self) -> None:
-        # Not a reader of the child's thread, which reads FFmpeg's errors and must not wait. The thread closes it.
+        # A thread of its own, because the child's thread reads FFmpeg's errors and must not block. It closes `lines`.
         lines = open(os.dup(self.process.stdout.fileno()), "rb")  # noqa: SIM115, PTH123
         self._reading = threading.Thread(
             target=self._read_times, args=(lines,), name="penstock-join-times", daemon=True
@@ -311,9 +311,9 @@ def _color_arguments(plan: Plan) -> list[str]:
 
 
 def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
-    """FFmpeg's arguments for the sound, for its input and for the output, as long as the picture.
+    """FFmpeg's input and output arguments for the sound, which is cut to the length of the picture.
 
-    It is copied where the container takes it, and else encoded.
+    The sound is copied if the container allows that, and encoded otherwise.
     """
     if plan.audio is None:
         return [], []

@@ -31,8 +31,8 @@ from penstock.rendering.source import Source
 VERSION = 1
 # Chosen: at 240 frames a chunk, the keyframes that it adds cost little, and a lost one is soon rendered again.
 MOST_CHUNK_FRAMES = 240
-# In a chunk of one or two frames, x264 and x265 do not reorder them, and its decoding times would be later than the
-# others' by the two frames that these are reordered by: a file would tell a variable frame rate.
+# x264 and x265 do not reorder a chunk of one or two frames. Its decoding times would be two frames later than those of
+# reordered chunks, and the file would report a variable frame rate.
 LEAST_CHUNK_FRAMES = 3
 # Guessed: more would fill the driver's memory with their reports, some 500 bytes each.
 MOST_CHUNKS = 1_000_000
@@ -223,7 +223,7 @@ def encoder_arguments(plan: Plan) -> dict[str, Any]:
 
 
 def _made_again(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of which `_as_json` made these."""
+    """The inverse of `_as_json`: makes settings objects from their dictionaries."""
     return {
         name: _GROUPED[name](**_made_again(value)) if name in _GROUPED else value
         for name, value in values.items()

@@ -18,10 +18,10 @@ from penstock.errors import RenderError
 
 @contextmanager
 def alone(output: str) -> Iterator[None]:
-    """A block for one render of `output` at a time, on this machine.
+    """Locks `output` for one render on this machine while the block runs.
 
     Raises:
-        RenderError: there is one.
+        RenderError: another render has the lock.
     """
     # An abstract name of unix(7), which the kernel forgets with the process.
     name = hashlib.sha256(os.fsencode(os.path.realpath(output))).hexdigest()
@@ -77,7 +77,7 @@ class LocalStorage:
             part.write_text(text)
 
     def names(self, suffix: str) -> list[str]:
-        """The names that end so, in this folder and the ones in it."""
+        """The names of all files with this suffix, in this folder and in those below it."""
         return sorted(str(path.relative_to(self._folder)) for path in self._folder.rglob(f"*{suffix}"))
 
     def remove(self, name: str) -> None:

@@ -106,7 +106,7 @@ class Destinations:
         )
 
 
-# Chosen: after so long it is looked up whether a frame is the last one.
+# Chosen: if a frame is so much earlier than the time asked for, it is checked whether it is the last one.
 _LONG_S = 0.5
 
 
@@ -130,7 +130,7 @@ class Selection:
         return None if self.count is None else (self.count - 1) * self.every + 1
 
     def frames(self, decoder: Decoder, *, is_quiet: bool) -> Iterator[VideoFrame]:
-        """They, one after another. Warns of times after the end unless `is_quiet`."""
+        """Yields the selected frames. Warns of times after the last frame unless `is_quiet`."""
         if self.at is None:
             yield from islice(decoder, 0, None, self.every)
             return
@@ -139,7 +139,9 @@ class Selection:
             shown_s = frame.time_s
             is_long = not is_quiet and shown_s is not None and time_s > shown_s + _LONG_S
             if is_long and decoder[-1].time_s == shown_s:
-                click.echo(f"Warning: the last frame, at {shown_s:.3f} s, is that of {time_s:g} s", err=True)
+                click.echo(
+                    f"Warning: {time_s:g} s is after the last frame, which is at {shown_s:.3f} s", err=True
+                )
             yield frame
 
 
@@ -305,7 +307,7 @@ def _as_path(source: str) -> str:
 
 
 def _check_selection(selection: Selection, settings: Mapping[str, Any]) -> None:
-    """Raise if frames at times are asked for in a way that a Decoder has none."""
+    """Raise if ``--at`` is given together with options that exclude it."""
     others = {
         "--start": selection.start is not None,
         "--count": selection.count is not None,

@@ -278,8 +278,8 @@ def _check_raw_options(
 
 
 def _check_output(inputs: Sequence[str], output: str, container_format: str | None, *, as_json: bool) -> None:
-    """Raise what an Encoder would not."""
-    # A WebP may move. One that is there already, after the names of other files, may be the last of these.
+    """Raise errors that an Encoder does not find."""
+    # OUTPUT may be an animated WebP. But if it exists and follows other files, it may be an image, with OUTPUT missing.
     is_last_of_them = Path(output).exists() and any(Path(name).is_file() for name in inputs)
     may_move = Path(output).suffix.lower() == ".webp" and not is_last_of_them
     if container_format is None and images.has_image_name(output) and not may_move:

@@ -1,5 +1,5 @@
-"""What FFmpeg's command line speaks of, for encoding and decoding.
+"""Builds FFmpeg's command line, for encoding and decoding.
 
-``endpoints`` are its inputs and outputs, ``pixel_formats`` tell how frames lie in memory, and ``colors`` what their
-samples mean. ``arguments`` makes options of these. ``settings`` has what users set for both.
+``endpoints`` names inputs and outputs, ``pixel_formats`` the layouts of frames in memory, and ``colors`` the meaning of
+their samples. ``arguments`` turns these into options. ``settings`` has the users' settings for encoding and decoding.
 """

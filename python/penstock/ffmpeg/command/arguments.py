@@ -140,7 +140,7 @@ def input_arguments(
 ) -> list[str]:
     """FFmpeg's arguments for raw frames, which come on its standard input."""
     return [
-        # A frame that this process did not live to complete is dropped; with -xerror, FFmpeg 5.1 would leave no index.
+        # If we are killed inside a frame, drop that frame: otherwise -xerror makes FFmpeg 5.1 exit without an index.
         *("-fflags", "+discardcorrupt"),
         *("-f", "rawvideo"),
         *("-pixel_format", layout.pixel_format),

@@ -66,7 +66,7 @@ _CODEC_WORDS = {
 
 
 class _LightParameters(NamedTuple):
-    """How an encoder is told the display and the light of a video, by an option of FFmpeg with its own parameters."""
+    """How an encoder takes HDR metadata: FFmpeg's option for its parameters, and the names of the parameters."""
 
     option: str
     mastering_display: str
@@ -141,7 +141,7 @@ class VideoColors:
         return space, self.primaries or primaries, self.transfer or transfer
 
 
-#: What readers take for the colours of a video that does not tell them, FFmpeg and our `Decoder` among them.
+#: The colours that readers, also FFmpeg and our `Decoder`, assume for a video without tags.
 UNTAGGED = VideoColors("bt601", "limited")
 # FFmpeg's filters and its options have different names.
 _GAMMAS = {"bt470m": "gamma22", "bt470bg": "gamma28"}
@@ -186,7 +186,7 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
 def with_colors_of_options(
     colors: Colors, options: Mapping[str, object], *pixel_formats: str | None
 ) -> tuple[Colors, dict[str, object]]:
-    """`colors` with those that FFmpeg's `options` and the names of pixel formats tell; and the other options.
+    """Returns `colors` with the colours that `options` and pixel formats (yuvj420p) set, and the other options.
 
     Raises:
         ValueError: they contradict `colors`, or each other.
@@ -431,8 +431,8 @@ def pq_from_nits(nits: npt.ArrayLike) -> npt.NDArray[np.float32]:
         ValueError: there is a NaN.
     """
     curved = _relative(nits, _PQ_PEAK) ** np.float32(_M1)
-    # (c1 + c2 y) / (1 + c3 y), as 1 minus what is left: the power of 79 takes rounded ratios of float32 a code of 16
-    # bits away, and this 1/80 of one.
+    # (c1 + c2 y) / (1 + c3 y), as 1 minus the rest: a rounded ratio of float32, raised to the power of 79, is wrong by
+    # a code of 16 bits, and this is wrong by 1/80 of one.
     missing = np.float32(1 - _C1) * (1 - curved) / (1 + np.float32(_C3) * curved)
     return np.asarray(np.exp(np.float32(_M2) * np.log1p(-missing)), np.float32)
 

@@ -70,7 +70,7 @@ _SEVERAL_FILES = (
     *("dash", "hds", "hls", "segment", "smoothstreaming", "ssegment", "stream_segment", "tee"),
     *("webm_chunk", "webm_dash_manifest"),
 )
-# Containers that FFmpeg writes to a pipe in vain.
+# Containers that FFmpeg cannot write to a pipe, because they need several files or seeking.
 _NOT_STREAMED = ("apng", "avif", "dash", "hls", "image2", "segment", "smoothstreaming", "tee", "webp")
 
 
@@ -104,8 +104,8 @@ class Output:
             raise TypeError(f"the output takes text, and a video is bytes: open it as 'wb'; got {output!r}")
         elif container_format in _NOT_STREAMED:
             raise ValueError(
-                f"{argument('options.f', container_format)} has several files, or goes back in one; an object cannot: "
-                "take matroska, webm, mpegts, or mp4 with movflags=frag_keyframe+empty_moov"
+                f"{argument('options.f', container_format)} needs several files or seeking, which an object cannot do: "
+                "use matroska, webm, mpegts, or mp4 with movflags=frag_keyframe+empty_moov"
             )
         else:
             to, sink = _STDOUT, output
@@ -155,7 +155,7 @@ class Output:
 
     @property
     def kind(self) -> str:
-        """The ending of the names of such files."""
+        """The container that was given, as a file extension (``.matroska``), or else the extension of the name."""
         return self.ending if self.container_format in (None, "image2") else f".{self.container_format}"
 
     @property
@@ -251,7 +251,7 @@ def without_protocol(target: str) -> str:
 
 
 class Identity(NamedTuple):
-    """What changes if another file, or other content, comes to be at a path."""
+    """Facts about a file that differ once it is replaced or rewritten."""
 
     device: int
     inode: int

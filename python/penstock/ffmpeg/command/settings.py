@@ -126,21 +126,21 @@ def check_place(name: str, seconds: float | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Colors:
-    """How YUV stands for RGB, and RGB for colours.
+    """How YUV samples encode RGB, and which colours the RGB values mean.
 
     Attributes:
         matrix: "bt601", "bt709", "bt2020" or "auto". In an `Encoder`, "auto" is BT.709 from 720 lines on and BT.601
             below. In a `Decoder`, it is the file's tag, and BT.601 without a tag.
         range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto". In an `Encoder`, "auto" is limited,
             but Motion JPEG always has "full". In a `Decoder`, it is the file's tag, and limited without a tag.
-        primaries: what red, green and blue are: FFmpeg's name of one in ITU-T H.273, table 2, such as "bt2020"; "auto"
-            is that which is usual with the matrix. It is a tag of the video: no sample changes. `Encoder` only.
-        transfer: how light becomes samples, as a tag: a name of table 3, such as "smpte2084" (PQ) or "arib-std-b67"
+        primaries: the colour primaries, by FFmpeg's names (ITU-T H.273, table 2), such as "bt2020"; "auto" is the usual
+            one for the matrix. This and the following are tags: no sample changes. `Encoder` only.
+        transfer: the transfer characteristics, by FFmpeg's names (table 3), such as "smpte2084" (PQ) or "arib-std-b67"
             (HLG). `Encoder` only. `pq_from_nits` and `hlg_from_nits` make such samples.
-        mastering_display: of HDR, what the video was graded on: a `penstock.media.MasteringDisplay` with all of its
-            values, as a tag. `Encoder` only, with libx264, libx265 or libsvtav1; with FFmpeg 9 any codec in MP4,
-            QuickTime, Matroska and WebM.
-        content_light: of HDR, how bright the video is: a `penstock.media.ContentLight`, as a tag. The same.
+        mastering_display: HDR metadata: the display on which the video was graded, with all values of a
+            `penstock.media.MasteringDisplay`. `Encoder` only, with libx264, libx265 or libsvtav1; with FFmpeg 9, any
+            codec in MP4, QuickTime, Matroska and WebM.
+        content_light: HDR metadata: how bright the video is. Works with the same encoders as `mastering_display`.
 
     Raises:
         ValueError: an unknown name.

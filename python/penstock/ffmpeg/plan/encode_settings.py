@@ -64,13 +64,13 @@ _LONGEST_STEPS_S = {
     "gif": 0xFFFF * _GIF_UNIT_S,
     "webp": Fraction(0xFFFFFF, 1000),
 }
-# FFmpeg's reader of NUT believes no higher rate (seen in 5.1 to 9).
-_MOST_FPS_WITH_SOUND = 1000
+# FFmpeg's reader of NUT ignores a frame rate of this or more (decode_info_header in libavformat/nutdec.c; 5.1 to 9).
+_TOO_MANY_FPS_WITH_SOUND = 1000
 # The unit of times in Matroska, WebM and FLV is 1 ms.
 _MOST_FPS_OF_MILLISECONDS = 1000
 _MILLISECONDS = ("flv", "matroska", "webm")
-# Encoders that aim at a bit rate, and take the unit of the frames' times for their distance (FFmpeg 5.1: at 1 µs,
-# libtheora kept 3 of 48 frames, and the others made them 2 to 4 times as wrong). Not where a quality is given.
+# Encoders that aim at a bit rate, and mistake the unit of time for the time between frames (FFmpeg 5.1: at 1 µs,
+# libtheora kept 3 of 48 frames, and the others made 2 to 4 times the error). A quality option avoids this.
 _RATED_BY_UNIT = frozenset(
     ("flv", "h263", "h263p", "libtheora", "msmpeg4", "msmpeg4v2", "snow", "wmv1", "wmv2"),
 )
@@ -80,7 +80,7 @@ _SHORTENING_OPTIONS = frozenset(("frames", "aframes", "fs", "ss", "t", "to"))
 _SHORTENING_SOUND = ("aframes", "frames:a")
 # Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
 _MOST_FPS_OF_GIF = 50
-# FFmpeg's options that may change colours and times, those that may change samples, and those that change times.
+# FFmpeg's options with filters. `_MIXING` has those that may change sound, `_MOVING_OPTIONS` those that move frames.
 _FILTERING = frozenset(("vf", "filter", "filter_complex", "lavfi", "bsf"))
 # What changes the matrix or the range in FFmpeg's filters.
 _RECOLOURING = re.compile(
@@ -121,7 +121,7 @@ class EncodeSettings:
         colors: the `Encoder`'s, with those that its options tell.
         labels: what the output says beside pictures and sounds.
         warnings: what the video cannot hold of the frames.
-        hardware: the settings for each encoder to try before this one, or why it cannot be, in a sentence.
+        hardware: for each hardware encoder to try first, its settings, or a sentence why it cannot be used.
     """
 
     program: str
@@ -203,7 +203,7 @@ class EncodeSettings:
         try:
             return self._with_encoder(codec, *asked)
         except (ValueError, EncoderError) as error:
-            # What follows is advice for who named the encoder.
+            # Keep the reason only: the rest advises a user who named the encoder.
             return re.split("[.:] ", str(error), maxsplit=1)[0]
 
     def _with_encoder(
@@ -303,13 +303,13 @@ class EncodeSettings:
     @property
     def holds_order(self) -> bool:
         """Whether the container has the times of frames that the codec reorders."""
-        # FFmpeg believes 15 minutes at most from the decoding of a frame in FLV to its display (flvdec.c).
+        # In FLV, FFmpeg discards times if a frame is shown more than 15 minutes after its decoding (flvdec.c).
         may_be_far = self.is_timed and self.output.container == "flv"
         return not (may_be_far or self.output.container in _DECODING_TIMES)
 
     @property
     def held_unit_s(self) -> Fraction:
-        """The unit in which frames of one time are refused, in seconds. Matroska, WebM and FLV hold them."""
+        """Two frames must differ in their times by this unit, in seconds. Not checked if `longest_step_s` is None."""
         return _GIF_UNIT_S if self.output.container == "gif" else self.time_unit_s
 
     @property
@@ -359,7 +359,7 @@ def _with_quality(
 
 
 def _check_codec_once(codec: str, options: Mapping[str, object]) -> None:
-    """Checks that no option names another codec of the picture, by which nothing would be planned."""
+    """Checks that no option names a video codec: the encode is planned for the argument `codec`."""
     for name, value in options.items():
         option, _, stream = name.partition(":")
         if option == "vcodec" or (option in ("c", "codec") and stream[:1] in ("", "v", "0")):
@@ -397,7 +397,7 @@ def _check_rate(rate: Fraction | None, output: Output, sounds: Sequence[Sound]) 
     given = argument("fps", rate.numerator if rate.denominator == 1 else float(rate))
     if rate > _MOST_FPS_OF_MILLISECONDS and output.container in _MILLISECONDS:
         raise ValueError(f"{given} is too much for a container that counts milliseconds: write mp4 or mov")
-    if sounds and rate >= _MOST_FPS_WITH_SOUND:
+    if sounds and rate >= _TOO_MANY_FPS_WITH_SOUND:
         raise ValueError(f"{given} is too much for frames with sound: give fps=None, and pts to write")
 
 
@@ -405,7 +405,7 @@ def _check_quality(codec: str, options: Mapping[str, object]) -> None:
     """Checks that the encoder of frames with times has a quality to keep, if it would take their unit for a rate."""
     if codec in _RATED_BY_UNIT and not any(name.partition(":")[0] in _QUALITY_OPTIONS for name in options):
         raise ValueError(
-            f"{codec} spends its bits by the frame rate, which frames with times (fps=None) have not: give "
+            f"{codec} spends its bits by the frame rate, which fps=None does not give: set "
             f"{argument('options.q:v', 5)}, a constant fps, or another codec"
         )
 

@@ -75,9 +75,9 @@ _PICTURES = (
     r"alias_pix|apng|bitpacked|bmp|fits|flashsv2|libjxl|libwebp\w*|pcx|p[abgp]m|pfm|pgmyuv|phm|qoi|rv[12]0|sunrast|vbn"
     r"|wrapped_avframe|xbm|xface|xwd"
 )
-# Encoders of what these containers hold, or all but a few (tried with FFmpeg 5.1 and 9). Of others, FFmpeg fails some
-# frames later, or nothing reads what it writes. libav does not tell: by its tables, Matroska holds no PNG, and MPEG-TS
-# no H.264.
+# Patterns of the encoders whose video each container holds (tried with FFmpeg 5.1 and 9). With others, FFmpeg fails
+# after some frames, or writes what nothing reads. libav's tables are no help: by them, Matroska holds no PNG, and
+# MPEG-TS no H.264.
 _HELD = {
     **dict.fromkeys((".3g2", ".3gp"), rf"copy|{_H264}|{_MPEG4}|h263"),
     **dict.fromkeys(
@@ -169,7 +169,7 @@ def encoder_for(codec: str, program: str, output: Output, *, lossless: str | Non
 
 
 def _check_held(codec: str, program: str, kind: str, means: str) -> None:
-    """Checks that files of a kind, whose name means the encoder `means`, have a place for what `codec` makes."""
+    """Checks that files of this kind, whose default encoder is `means`, can hold the video of `codec`."""
     held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
     if re.fullmatch(held, codec):
         return
@@ -260,7 +260,7 @@ _LEVELS: dict[str, tuple[Mapping[str, object], Mapping[str, object], Mapping[str
     "mjpeg": ({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
     "mpeg4": ({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
 }
-# Where FFmpeg's default is a bit rate by which nobody knows a picture of some size (0.2 Mbit/s). Chosen, not measured.
+# Replaces FFmpeg's default, a bit rate of 0.2 Mbit/s that ruins larger pictures. Chosen, not measured.
 _DEFAULTS: dict[str, Mapping[str, object]] = {"libtheora": {"q:v": 8}}
 _WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
     "libvpx-vp9": {"lossless": 1},
@@ -271,9 +271,9 @@ _WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
 # FFmpeg calls these lossless. But v210 has no place for the first and last four values, and ljpeg is read with another
 # range than it was written with.
 _NOT_EXACT = ("ljpeg", "v210")
-# Frames that FFmpeg 5.1 cannot convert exactly: it adds colours to those of a sensor, clips XYZ, and rounds the others.
+# Frames that FFmpeg 5.1 cannot convert exactly: it interpolates Bayer data, clips XYZ, and rounds the others.
 _CONVERTED_INEXACTLY = re.compile(r"bayer|xyz|x2|(?:rgb|bgr)\d{3}")
-# FFmpeg's options for a quality or a bit rate of video. With one of them, a level has nothing to say.
+# FFmpeg's options for a quality or a bit rate of video. One of them overrides a level, and contradicts "lossless".
 _RATE_OPTIONS = frozenset(("b", "cq", "crf", "global_quality", "q", "qp", "qscale"))
 # Options that hold parameters of the encoder's own, and those of these for a quality or a bit rate.
 _PARAMETERS = ("x264-params", "x264opts", "x265-params")
@@ -329,8 +329,8 @@ def check_lossless(codec: str, frames: str, output_pixel_format: str | None) -> 
     is_palette = output_pixel_format == PALETTE != frames
     if is_palette or source is None or chosen is None or not _holds(chosen, source):
         raise ValueError(
-            f"{argument('quality', LOSSLESS)} is not possible: {codec} has {frames} as "
-            f"{output_pixel_format or 'FFmpeg likes'}, which changes samples. Give {_keeping(codec, frames, source)}"
+            f"{argument('quality', LOSSLESS)} is not possible: {codec} stores {frames} as "
+            f"{output_pixel_format or 'FFmpeg decides'}, which changes samples. Give {_keeping(codec, frames, source)}"
         )
 
 

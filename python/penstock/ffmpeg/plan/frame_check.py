@@ -102,7 +102,7 @@ def _check_is_memory(frame: Any) -> None:
 
 
 def _check_layout(frame: Any, layout: FrameLayout) -> None:
-    """Refuses a decoder's frame whose planes lie otherwise, in as many bytes: nv12 for yuv420p."""
+    """Refuses a decoded frame of another planar format with the same size in bytes, such as nv12 for yuv420p."""
     own = getattr(frame, "_layout", None)
     if isinstance(own, FrameLayout) and len(own.planes) > 1 and own.pixel_format != layout.pixel_format:
         raise ValueError(

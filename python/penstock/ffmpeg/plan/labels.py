@@ -36,7 +36,7 @@ _SPECIAL = re.compile(r"([=;#\\\n])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """What an `Encoder` is to write of an output beside pictures and sounds.
+    """The metadata, chapters and subtitles that an `Encoder` writes.
 
     Attributes:
         metadata: names and values.
@@ -67,7 +67,7 @@ class Labels:
         )
 
     def reading(self) -> list[str]:
-        """FFmpeg's arguments that read what stands in inputs of its own, after the first input."""
+        """FFmpeg's arguments for the inputs with subtitles and chapters, which come after the first input."""
         arguments: list[str] = []
         if self.subtitles is not None:
             arguments += [*endpoints.confining_arguments(self.subtitles, ()), "-i", self.subtitles]
@@ -77,7 +77,7 @@ class Labels:
         return arguments
 
     def writing(self, options: Mapping[str, object], *, is_mapped: bool) -> list[str]:
-        """FFmpeg's arguments that write it, beside `options`. `is_mapped`: others name the streams of the inputs."""
+        """FFmpeg's arguments for the output, beside `options`. `is_mapped`: other arguments map the first input."""
         arguments: list[str] = []
         # FFmpeg would copy those of a sound's file.
         if not any(name.startswith("map_metadata") for name in options):

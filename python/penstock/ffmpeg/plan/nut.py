@@ -94,7 +94,7 @@ class NutStream:
         return (2 * steps + of) // (2 * of)
 
     def prefix(self, stream: int, time_s: Fraction, nbytes: int) -> bytes:
-        """What comes before so many bytes of that stream. It always has the same length."""
+        """The packet header for `nbytes` bytes of that stream: always `PREFIX_BYTES` long."""
         clock, tick = self.clocks[stream], self.tick(stream, time_s)
         point = _number(tick * self.unit_count + clock.number) + _ZERO
         packet = _CODED + _number(stream) + _number(tick + clock.full_time) + _number(nbytes)
@@ -205,7 +205,7 @@ def _header_packets(head: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _with_nominal_rate(head: bytes) -> bytes:
-    """The header with a rate that is a rate: FFmpeg takes the one that it has written from the unit of times."""
+    """Replaces the frame rate in the header by `NOMINAL_FPS`: FFmpeg has made one of the time unit, 1,000,000 fps."""
     rate = f"{1 / TICK_S}/1".encode()
     for code, start, end in _header_packets(head):
         if code == _INFO and rate in head[start:end]:

@@ -141,7 +141,7 @@ def asked_format(asked: str, options: Mapping[str, object]) -> str | None:
 
 def _checked(codec: str, asked: str, names: tuple[str, ...]) -> str:
     """The codec's name for the format `asked`; `asked` itself if FFmpeg does not list the codec's formats."""
-    # Not told, or memory of a device, to which the user's filters bring it.
+    # FFmpeg lists none, or only device memory, to which the user's filters have to upload the frames.
     if not any(pixel_format_of(name) for name in names):
         return asked
     byte_orders = ("le", "be") if sys.byteorder == "little" else ("be", "le")

@@ -39,7 +39,7 @@ _PLAIN = {"wav": "le", "w64": "le", "aiff": "be", "au": "be", "caf": "be"}
 # Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
 _SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
 _NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
-#: Containers round times to 1 ms or worse; what is less than this apart, in seconds, follows each other.
+#: Packets with a gap below this, in seconds, count as contiguous: containers round times to 1 ms or worse.
 LEAST_PAUSE_S = Fraction(1, 20)
 # FFmpeg's layouts of 1 to 8 channels where none is named, as in NUT.
 _USUAL_LAYOUTS = (None, "mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
@@ -50,7 +50,7 @@ _MOST_HZ, _MOST_CHANNELS = 1 << 24, 1 << 10
 # Guessed: reading the first packet of a sound file, and writing a header.
 _TRIAL_S = 30.0
 _COPY = "copy"
-# FFmpeg's unit.
+# FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` changes where FFmpeg 5.1 counts from (`_zero`).
 _LEAST_OFFSET_S = 1e-6
 # Chosen: hours of most video. FFmpeg's own threshold is 50 MiB.
 _WAITING_BYTES = 1 << 30
@@ -151,7 +151,7 @@ class Sound:
         sample_rate: samples per second of each channel of what it is made from.
         channels: how many that has.
         layout: FFmpeg's name of their layout, where it is not the usual one for their number.
-        why_short: tells why the file has had more sound than is there; None if nothing says so.
+        why_short: returns why the sound seems to be cut off; None if it does not seem so.
         first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts, by FFmpeg.
         zero_s: the time that FFmpeg makes 0 where it reads from the beginning, with ``-itsoffset`` if times may jump.
         may_jump: whether FFmpeg may count from the first stream in use, and not from the file's first timestamp.
@@ -276,7 +276,7 @@ def _planned(
         and not (are_samples and output.container == "mp4")
     )
     is_avi = output.container == "avi"
-    # It holds no times, so that only silence, which is encoded, can come before a sound.
+    # AVI stores no times: a sound that begins late needs silence in front, and so has to be encoded.
     late_s = (stream.start_s or 0.0) - media.zero_s if is_avi else 0.0
     if late_s > LEAST_PAUSE_S:
         if made_from.codec == _COPY:
@@ -301,9 +301,9 @@ def _zero(
 ) -> tuple[float, float, bool]:
     """`Sound.first_s`, `Sound.zero_s` and `Sound.may_jump`.
 
-    In MPEG-TS, MPEG-PS and Ogg, FFmpeg counts from the first of the streams in use where that is not the file's first:
-    5.1 without ``-itsoffset`` alone, 6.0 and newer always. In Matroska that begins with a sound, FFmpeg before 8 counts
-    from what an encoder puts before it, and libav from the sound. So it is asked.
+    In MPEG-TS, MPEG-PS and Ogg, FFmpeg makes the start of the first used stream 0, even if an unused one is earlier:
+    5.1 only without ``-itsoffset``, 6.0 and newer always. In Matroska that begins with a sound, FFmpeg before 8 counts
+    from the encoder's priming samples, and libav from the sound itself. So we run FFmpeg, and read back the time.
     """
     from av.error import FFmpegError as LibavError  # only where a file of sound is read
     from av.format import ContainerFormat, Flags
@@ -393,7 +393,7 @@ def input_arguments(made: AudioInput, source: str) -> tuple[str, ...]:
 
 
 def unusual_layout(audio: AudioInfo) -> str | None:
-    """The layout of the channels, if FFmpeg would take another for their number alone, and mix to that."""
+    """The channel layout, if it is not FFmpeg's default for that number of channels, to which it would mix."""
     layout = audio.channel_layout
     if layout in _USUAL_LAYOUTS:
         return None
@@ -421,7 +421,7 @@ def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> 
         if sound.layout is not None and not sound.is_copied:
             places = "|".join(map(str, range(sound.channels)))
             arguments += [f"-filter:a:{number}", f"channelmap=map={places}:channel_layout={sound.layout}"]
-        # Of a file, the sound keeps its own mark otherwise, so that players would begin with the second track.
+        # Otherwise a file's sound keeps its own disposition, and players may start with the second track.
         arguments += [f"-disposition:a:{number}", "0" if number else "default"]
         for name in ("language", "title"):
             if (value := getattr(sound.made_from, name)) is not None:

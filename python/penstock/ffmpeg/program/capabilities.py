@@ -95,7 +95,7 @@ _HAVE_OPTION = {
 # Options of other encoders with the same purpose: quality, or the effort for it.
 _INSTEAD = {"crf": ("cq", "qp", "quality"), "preset": ("deadline", "cpu-used", "speed", "compression_level")}
 
-#: Common names that FFmpeg does not know.
+#: What users probably mean by a name that this FFmpeg does not have.
 _MEANT = {
     "libx264": ("libopenh264",),
     "h265": ("hevc", "libx265"),

@@ -25,7 +25,7 @@ _COMPONENT = r"\[([^\[\]]+) @ 0x[0-9a-f]+\] ?"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # With "-loglevel level+…", the level follows the components.
 _LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
-# What a decoder that paints over a part of a frame says as information. FFmpeg 5.1 may mark the frame too late.
+# What a decoder prints, at level info, when it conceals damage in a frame. FFmpeg 5.1 may mark the frame too late.
 _CONCEALED = re.compile(rf"{_COMPONENT}concealing \d+ DC, \d+ AC, \d+ MV errors")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
 _REPEATED = re.compile(r"\s*Last message repeated (\d+) times")

@@ -47,7 +47,7 @@ class FFmpegProcess(Child):
         policy: the priority and CPUs to start it with.
         is_fed: whether we write to its standard input, `stdin`. Otherwise it reads /dev/null: it must not inherit our
             standard input, from which it would take commands.
-        is_strict: whether it exits at an error after which it would go on.
+        is_strict: whether it exits at the first error (``-xerror``) instead of going on.
         stdout: its standard output: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None to inherit ours.
         with_warnings: whether `log` has warnings, too. Otherwise it has what decoders conceal, unless FFREPORT is set.
         error: the class to raise if it cannot be started.
@@ -301,7 +301,7 @@ class Session:
         return self._forks != _exit.forks
 
     def mark_closed(self) -> None:
-        """Forgets the session at exit."""
+        """Marks the session as closed: it is no longer ended at exit."""
         self.is_open = False
         _open_sessions.discard(self)
 
@@ -338,7 +338,7 @@ class Session:
         """`wait_for` for asyncio: the event loop goes on while this waits. A cancellation takes no step.
 
         Args:
-            event: gives what will end when `step` may succeed; None if it may at once.
+            event: returns what to wait for before the next `step`; None to try it at once.
         """
         watch: Watch | None = None
         while True:
@@ -398,7 +398,7 @@ class Session:
 def check_owner(kind: str, forks: int) -> None:
     """Checks that no fork lies between this process and the one in which ``_exit.forks`` was `forks`."""
     if forks != _exit.forks:
-        raise ClosedError(f"the {kind} belongs to the process that made it, of which this one is a fork")
+        raise ClosedError(f"this process is a fork, and the {kind} belongs to the process that made it")
 
 
 def warn_unclosed(session: Session) -> None:
@@ -407,7 +407,7 @@ def warn_unclosed(session: Session) -> None:
 
 
 async def _until(event: Watchable | None, timeout_s: float) -> None:
-    import asyncio  # a program that awaits has it; for others it takes long
+    import asyncio  # slow to import; a program that uses asyncio has done so
 
     from penstock._asyncio import until_done
 

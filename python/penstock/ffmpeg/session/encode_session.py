@@ -70,8 +70,8 @@ LEAST_QUEUE_FRAMES = 4
 # Leased frames that are kept for reuse: one is drawn into while another is read, and one to spare.
 KEPT_SLOTS = 3
 
-# Containers of files that do not say what they are, in which libav may find anything, or that hold no video, or of
-# which libav reads one picture at most.
+# Containers of which the result is not read back: libav cannot recognise the file, the file has no video, or libav
+# reads at most one picture of it.
 _UNREAD = (
     *("avif", "crc", "data", "framecrc", "framehash", "framemd5", "hash", "md5", "null", "rawvideo"),
     *("streamhash", "webp"),
@@ -100,7 +100,7 @@ class Origin:
     last_s: float | None = None
 
     def time_of(self, frame: FrameData) -> float | None:
-        """When a decoded frame is shown that is to be the next one; None if it need not be.
+        """Checks that a decoded frame directly follows the last one. Returns its time, or None if that is not checked.
 
         Raises:
             ValueError: it is not the next one.
@@ -139,7 +139,7 @@ class EncodeSession(Session):
 
     Attributes:
         writer: the native writer that feeds FFmpeg.
-        warning: why the file that was there has to be overwritten in place; None if there is none, or it has not.
+        warning: why an old file is overwritten in place; None if there is no old file, or it can be replaced.
         report: the result of `close`; None before.
     """
 
@@ -234,7 +234,7 @@ class EncodeSession(Session):
             taking_s = self._fed_slots.filling_s + self._slots.filling_s
         fed_s = elapsed_s if self._closing_at_s is None else self._closing_at_s
         fps = process.frames / elapsed_s
-        # A closed writer knows what FFmpeg had read when it closed, and not the rest that FFmpeg read then.
+        # A closed writer stopped counting what FFmpeg reads. With a report, FFmpeg has read everything.
         read_bytes = writer.bytes_delivered if self.report is None else writer.bytes_accepted
         return EncoderStats(
             frames_submitted=self.submitted,
@@ -314,7 +314,7 @@ class EncodeSession(Session):
         return None
 
     def push_of_copy(self, buffer: Data, tick: int | None = None) -> Push:
-        """Copies a frame. Returns the call that queues the copy, for `queue` or `queue_async`.
+        """Copies a frame. Returns a function that queues the copy, for `queue` or `queue_async`.
 
         If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
         copy. If frames are waiting, the caller converts while it copies: this saves the second copy, a tenth of all CPU
@@ -330,22 +330,22 @@ class EncodeSession(Session):
         return self.push_of_fed(self._fed_slots.filled(buffer, conversion, prefix), tick)
 
     def prefix_of(self, tick: int | None) -> bytes:
-        """What comes before a frame at that time, or with None before the next frame at a constant rate."""
+        """The packet header of a frame at that time; with None, of the next frame at a constant rate."""
         assert self._feed is not None
         return self._feed.prefix(self._feed.next_s(tick))
 
     def push_of_fed(self, slot: _Slot, tick: int | None = None) -> Push:
-        """The call that queues `slot`, which has what FFmpeg gets of a frame: converted, and behind its time."""
+        """Returns a function that queues the slot's converted bytes after their timestamp."""
         if self._feed is None:
             return partial(self.writer._write_converted, slot)
         return partial(self._feed.queue_frame, slot, tick)
 
     def push_of_borrowed(self, memory: Data) -> Push:
-        """The call that queues the frame in `memory` without a copy."""
+        """Returns a function that queues the frame in `memory` without a copy."""
         return partial(self.writer.write, memory)
 
     def push_of_samples(self, samples: object) -> Push:
-        """The call that queues a copy of samples, for `queue` or `queue_async`."""
+        """Copies samples. Returns a function that queues the copy, for `queue` or `queue_async`."""
         self.check_open()
         if self._input is None:
             raise ValueError("the encoder has no AudioInput: give it audio=AudioInput(sample_rate, channels)")
@@ -364,7 +364,7 @@ class EncodeSession(Session):
             raise self._failed() from broken
 
     async def queue_async(self, take: Callable[[], Push], timeout: float | None) -> Ticket:
-        """`queue` for asyncio, in the order of the calls. `take` gives the call that queues, when it is its turn."""
+        """`queue` for asyncio, in the order of the calls. `take` returns the function that queues, in its turn."""
         deadline = Deadline(timeout)
         try:
             with self.logged_stalls():
@@ -375,7 +375,7 @@ class EncodeSession(Session):
             raise await asyncio.to_thread(self._failed) from broken
 
     async def _queue_in_turn(self, take: Callable[[], Push], deadline: Deadline) -> Ticket:
-        import asyncio  # a program that awaits has it; for others it takes long
+        import asyncio  # slow to import; a program that uses asyncio has done so
 
         turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         try:
@@ -520,7 +520,7 @@ class EncodeSession(Session):
             raise self._failed() from broken
 
     def _put_in_place(self) -> None:
-        """Lets the new file take the place of an old one. Raises if there is none."""
+        """Moves the new file over the old one. Raises if that fails, or if the new file is gone."""
         try:
             if self._has_blended_frames:
                 with suppress(FileNotFoundError):  # the next lines tell that the file is gone
@@ -543,15 +543,13 @@ class EncodeSession(Session):
                 from penstock.media import written  # noqa: F401
         except ImportError as error:
             self._is_compared = False
-            return [
-                f"the file could not be compared with what was meant, for PyAV cannot be imported: {error}"
-            ]
+            return [f"the file could not be verified, because PyAV cannot be imported: {error}"]
         except RuntimeError:  # the interpreter is about to exit: threading takes no more callbacks
             self._is_compared = False
         return []
 
     def _differences(self) -> list[str]:
-        """What the file says that was not meant, in sentences."""
+        """How the file differs from the plan, in sentences."""
         settings, url = self._settings, self._url
         if not self._is_compared or not self._is_one_file or (file := endpoints.identity(url)) is None:
             return []
@@ -597,7 +595,7 @@ class EncodeSession(Session):
 
     @property
     def _has_blended_frames(self) -> bool:
-        """Whether FFmpeg has written a WebP whose frames, each a whole picture, are to be laid over each other."""
+        """Whether FFmpeg has marked the frames of an animated WebP for blending, although each is a whole picture."""
         settings = self._settings
         has_parts = any(name.partition(":")[0] == "cr_threshold" for name in settings.options)
         pixel_format = settings.output_pixel_format

@@ -114,7 +114,7 @@ class Feed:
             packets.end()
 
     def hurry(self, stall_timeout: float) -> None:
-        """Waits no longer than that for a file: nobody waits for the end of the video."""
+        """Limits the waits for files to `stall_timeout` seconds, for an encode that no caller waits for."""
         for _, packets in self._files:
             packets.stall_timeout = min(stall_timeout, packets.stall_timeout or stall_timeout)
 
@@ -132,7 +132,7 @@ class Feed:
 
     @property
     def warnings(self) -> list[str]:
-        """Which sounds seem to be damaged."""
+        """What is wrong with sounds that were written, in sentences."""
         return [warning for _, packets in self._files if (warning := packets.warning) is not None]
 
     @property
@@ -178,7 +178,7 @@ class Feed:
             )
 
     def queue_frame(self, slot: _Slot, tick: int | None, *, timeout: float) -> Ticket:
-        """Queues a frame with a prefix. That of a frame at a constant rate is made here, when its number is known."""
+        """Queues a frame with its prefix, which is written here at a constant rate: now the frame's number is known."""
 
         def step() -> Ticket:
             time_s = self.next_s(tick)

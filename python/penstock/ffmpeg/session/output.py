@@ -101,9 +101,9 @@ def ordinary_path(output: Output) -> Path | None:
 
 
 def replacement_of(output: Output) -> tuple[Replacement | None, str | None]:
-    """A new file in place of what is at `output`, if that is an ordinary file with content.
+    """Returns a replacement for the file at `output`, if that is an ordinary file with content.
 
-    Otherwise None, and why that has to be overwritten in place, if it is such a file.
+    If such a file cannot be replaced, returns None and a warning that it is overwritten in place.
     """
     path = None if output.is_several_files else ordinary_path(output)
     status = None
@@ -119,11 +119,14 @@ def replacement_of(output: Output) -> tuple[Replacement | None, str | None]:
             return Replacement(path, status), None
         except OSError as error:
             reason = f"no such file can be made beside it: {error.strerror}"
-    return None, f"{path} is overwritten in place ({reason}): what it was is lost even if the encode fails"
+    return (
+        None,
+        f"{path} is overwritten in place ({reason}): the old content is lost even if the encode fails",
+    )
 
 
 def show_whole_frames(path: str) -> None:
-    """Marks each frame of a WebP as a whole picture: FFmpeg has them laid over each other, which shows with alpha.
+    """Sets "do not blend" on each frame of a WebP: FFmpeg writes whole pictures, and blending shows with alpha.
 
     See "Animation" in https://developers.google.com/speed/webp/docs/riff_container for the chunks.
     """

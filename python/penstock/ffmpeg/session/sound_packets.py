@@ -111,8 +111,8 @@ class SoundPackets:
         if (reason := self._sound.why_short()) is not None:
             return f"the sound of {self._source} is not whole: {reason}"
         if self._pauses_s and not self._sound.holds_pauses:
-            early = f"what follows comes early, by {float(self._pauses_s):.2f} s in the end"
-            return f"the container holds no pauses of {self._source}: {early}; AudioFile(codec=…) fills them"
+            early = f"its sound ends {float(self._pauses_s):.2f} s early"
+            return f"the container cannot store the pauses of {self._source}: {early}; AudioFile(codec=…) fills them"
         return None
 
     def peek(self, taken: int) -> Packet | None:
@@ -131,7 +131,7 @@ class SoundPackets:
         return self._packets[0] if self._packets else None
 
     def peek_last(self, taken: int, end_s: Fraction) -> Packet | None:
-        """The same for a video that ends at `end_s`. Sound that is to end there does so: exactly, if it is encoded."""
+        """`peek` for a video that ends at `end_s`, where sound with ``end="video"`` ends: exactly, if it is encoded."""
         packet = self.peek(taken)
         if not self._ends_with_video:
             return packet

@@ -9,15 +9,15 @@ from typing import Protocol
 
 from penstock.results import ChunkReport
 
-#: Chosen: so many seconds a scene may take to let go, before its process is killed.
+#: Chosen: seconds that a worker process has to end by itself before it is killed.
 ENDING_S = 2.0
-#: So often a chunk is tried.
+#: Chosen: how often a chunk is tried before the render fails.
 ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """A chunk at work has so many frames."""
+    """`frames` frames of a chunk have been rendered so far."""
 
     number: int
     frames: int
@@ -74,7 +74,7 @@ class Engine(Protocol):
         """Has a chunk rendered."""
 
     def events(self, timeout_s: float) -> Iterable[Event]:
-        """What has happened since the last call; waits for it so long."""
+        """The events since the last call. Waits at most `timeout_s` for the first one."""
 
     def workers(self) -> int:
         """How many workers are at work."""

@@ -176,7 +176,7 @@ class RayTasks:
                 ray.kill(self._advances)
 
     def _running_and_waiting(self) -> tuple[list[Any], list[Any]]:
-        """Tasks that run, as far as that is known: they have told, or Ray has begun with them as the first ones."""
+        """Divides the tasks, as far as known. Those that run have reported frames, or are the first in Ray's queue."""
         running: list[Any] = []
         waiting: list[Any] = []
         for place, (reference, task) in enumerate(self._tasks.items()):
@@ -235,7 +235,7 @@ def _started(name: str) -> Any:
 
 
 class _Advances:
-    """The frames that tasks have, which they tell and the driver asks for."""
+    """An actor to which tasks report their numbers of frames, and from which the driver reads them."""
 
     def __init__(self) -> None:
         self._frames: dict[int, int] = {}
@@ -255,7 +255,7 @@ class _Advances:
 
 
 class _Teller:
-    """Tells an actor the frames of a task, at one of so many calls, and raises when the render has ended."""
+    """Reports a task's number of frames to the actor at every `every`-th call. Raises once the render has ended."""
 
     def __init__(self, name: str, key: int, every: int) -> None:
         self._name = name
@@ -287,8 +287,8 @@ def _cpus(options: Mapping[str, Any]) -> float:
 def _task(options: Mapping[str, Any]) -> Any:
     """The function that Ray runs."""
     given = {"num_cpus": 1, **options}
-    # Ray runs it again when its worker or node is lost, which no exception of ours is. With its own max_calls for tasks
-    # with a GPU it would start a process for each of them, and the scene would be made again.
+    # max_retries counts lost workers and nodes, not exceptions, which `_render` returns as failures. max_calls=0 reuses
+    # processes: for tasks with a GPU, Ray's default starts a process each, which would make the scene again.
     return ray.remote(max_calls=0, max_retries=ATTEMPTS - 1, **given)(_render)
 
 

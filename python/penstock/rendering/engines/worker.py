@@ -27,10 +27,10 @@ PERIOD_S = 0.5
 def watched(
     frame_timeout: float | None, tell: Callable[[int], object], frames: int | None = None
 ) -> Callable[[int], None]:
-    """What to call after each frame, with the number of frames so far: it tells that, but not too often.
+    """Returns a function to call after each frame with the number of frames so far, which it passes to `tell` at times.
 
-    If no call follows within `frame_timeout` seconds, the process prints its stack and ends; but not after the last one
-    of `frames`, which FFmpeg may still have to encode.
+    If the next call does not come within `frame_timeout` seconds, the process prints its stack and exits. After the
+    last of `frames` frames there is no limit, because FFmpeg may still have to encode.
     """
     told_s = time.monotonic()
 
@@ -85,7 +85,7 @@ def _receive(connection: Connection, orders: SimpleQueue[Any]) -> None:
     except (EOFError, OSError):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(ENDING_S)
-        os._exit(1)  # the scene takes no signals now
+        os._exit(1)  # SIGTERM had no effect: the scene is in a call that does not return to Python
 
 
 if __name__ == "__main__":
