@@ -73,10 +73,10 @@ def test_a_full_standard_output_is_told() -> None:
 def test_a_signal_waits_while_what_it_ends_is_begun() -> None:
     code = """
 import os, signal
-from penstock.cli.signals import ending_by_signal, held
+from penstock.cli.signals import ending_by_signal, deferred
 
 with ending_by_signal():
-    with held():
+    with deferred():
         os.kill(os.getpid(), signal.SIGTERM)
         print("begun", flush=True)
     print("never")

@@ -148,7 +148,7 @@ def test_what_another_program_put_there_meanwhile_stays(old: Path) -> None:
     encoder.write(frame())
     (new := old.with_name("new")).write_bytes(b"another")
     new.replace(old)
-    with pytest.raises(EncoderError, match="was replaced meanwhile: the new video is") as caught:
+    with pytest.raises(EncoderError, match="was replaced by another program: the new video is") as caught:
         encoder.close()
     assert old.read_bytes() == b"another"
     [part] = [path for path in old.parent.iterdir() if path != old]
@@ -204,7 +204,7 @@ def test_paths_of_standard_output_mean_it(tmp_path: Path, name: str) -> None:
 
 def test_other_descriptors_are_refused() -> None:
     for name in ("/dev/stdin", "/dev/stderr", "/dev/fd/7"):
-        with pytest.raises(ValueError, match="none of our descriptors but standard output"):
+        with pytest.raises(ValueError, match="inherits only standard output"):
             Encoder(name, size=SIZE, fps=25, options={"f": "matroska"})
 
 
@@ -247,7 +247,7 @@ def test_a_per_cent_sign_is_no_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["v.mp4", "v.nut"])
 def test_alpha_that_the_container_has_no_place_for_is_told(tmp_path: Path, name: str) -> None:
     given = {"size": SIZE, "fps": 25, "codec": "libvpx-vp9", "pixel_format": "rgba"}
-    with pytest.warns(FFmpegWarning, match=r"alpha is dropped: libvpx-vp9 video has it in \.webm"):
+    with pytest.warns(FFmpegWarning, match=r"alpha is dropped: libvpx-vp9 video keeps it in \.webm"):
         Encoder(tmp_path / name, **given).abort()
 
 

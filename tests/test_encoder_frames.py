@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from support.cases import PATIENCE_S, a_few, eventually
 from support.media import COLOURS, SIZE, decode, flat, is_flat, make
 from support.processes import run_script, succeeded
+from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
@@ -695,7 +696,8 @@ def test_tasks_are_served_in_their_order_and_a_cancelled_one_writes_nothing(tmp_
         async with make(output, size=(640, 480), tuning=Tuning(queue_items=2), **EXACT) as encoder:
             os.kill(encoder.pid, signal.SIGSTOP)
             tasks = [asyncio.create_task(encoder.awrite(painted(index, (640, 480)))) for index in range(30)]
-            await asyncio.sleep(0.3)
+            loop = threading.get_native_id()
+            assert await asyncio.to_thread(eventually, lambda: are_asleep(lambda: {loop}))
             waiting = [index for index, task in enumerate(tasks) if not task.done()]
             for index in waiting[::3]:
                 tasks[index].cancel()
@@ -748,9 +750,8 @@ def test_the_timeout_of_awrite_counts_the_wait_for_its_turn(tmp_path: Path) -> N
         frame = np.zeros((480, 640, 3), np.uint8)
         encoder = make(tmp_path / "v.raw", size=(640, 480), tuning=Tuning(queue_items=2), **EXACT)
         with stopped(encoder):
-            first = asyncio.create_task(write_all(encoder, frame))
-            while encoder._session._turns.get(asyncio.get_running_loop()) is None:
-                await asyncio.sleep(0.01)
+            first, loop = asyncio.create_task(write_all(encoder, frame)), asyncio.get_running_loop()
+            assert await asyncio.to_thread(eventually, lambda: loop in encoder._session._queue_locks)
             with pytest.raises(StalledError, match=r"within 0\.1 s"):
                 while True:
                     await asyncio.wait_for(encoder.awrite(frame, timeout=0.1), PATIENCE_S)

@@ -19,7 +19,7 @@ from support.clips import clip
 
 from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video
 from penstock.ffmpeg import AudioFile, Colors, Tuning
-from penstock.ffmpeg.command.colors import holds_light
+from penstock.ffmpeg.command.colors import holds_hdr_metadata
 from penstock.media import ContentLight, MasteringDisplay, probe
 
 TIMES_S = [0.0, 0.1, 0.15, 0.5, 0.52, 1.7, 1.8, 4.0]
@@ -370,7 +370,7 @@ def test_depth_and_hdr(tmp_path: Path, ffmpeg: str) -> None:
     ):
         changed(tmp_path / "a.mkv", tmp_path / "d.mkv", decoder={"pixel_format": "gray"}, codec="libx265")
     assert video.content_light == light and video.mastering_display is not None
-    is_held = holds_light(ffmpeg, "libvpx-vp9")
+    is_held = holds_hdr_metadata(ffmpeg, "libvpx-vp9")
     missed = pytest.warns(FFmpegWarning, match="values of the HDR display and light")
     with nullcontext() if is_held else missed:
         decoder, tuning = {"pixel_format": "rgb48le"}, Tuning(ffmpeg=ffmpeg)

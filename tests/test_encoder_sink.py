@@ -177,11 +177,11 @@ def test_what_no_object_can_take() -> None:
         Encoder(io.BytesIO(), fps=20)
     for container in ("hls", "webp", "avif"):
         with pytest.raises(
-            ValueError, match=f"options={{'f': '{container}'}} has several files, or goes back"
+            ValueError, match=f"options={{'f': '{container}'}} needs several files or seeking"
         ):
             Encoder(io.BytesIO(), fps=20, options={"f": container})
     encoder = Encoder(io.BytesIO(), fps=20, options={"f": "mp4"})
-    with pytest.raises(EncoderError, match=r"which a stream cannot: give .*matroska"):
+    with pytest.raises(EncoderError, match=r"which a stream cannot do: give .*matroska"):
         encoder.write(frame(0))
         encoder.close()
 

@@ -199,10 +199,10 @@ def test_a_codec_that_quicktime_does_not_hold(ffmpeg: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "left_out"),
     [
-        ({"r": 60}, "leave out options={'r': 60}: "),
-        ({"g": 1, "r:v": 60, "vf": "hflip"}, "leave out options={'r:v': 60}: "),
-        ({"vf": "fps=60", "g": 1}, "leave out options={'vf': 'fps=60'}: "),
-        ({"t": 1, "frames:v": 1}, "leave out options={'t': 1} and options={'frames:v': 1}: "),
+        ({"r": 60}, "leave out options={'r': 60}, which"),
+        ({"g": 1, "r:v": 60, "vf": "hflip"}, "leave out options={'r:v': 60}, which"),
+        ({"vf": "fps=60", "g": 1}, "leave out options={'vf': 'fps=60'}, which"),
+        ({"t": 1, "frames:v": 1}, "leave out options={'t': 1} and options={'frames:v': 1}, which"),
         ({"r": 60}, "Give the rate by fps=…, and write the frames"),
         ({"g": 1}, "None"),
     ],
@@ -221,11 +221,11 @@ def test_an_odd_size(ffmpeg: str) -> None:
 
 def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
     said = str(advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mp4"))
-    assert "nothing takes the stream" in said  # the first of its two troubles
+    assert "nothing listens" in said  # the first of its two troubles
     colour = ("-f", "lavfi", "-i", "color", "-t", "1", "-c:v", "mpeg4", "-f", "mp4", "pipe:1")
     done = subprocess.run([ffmpeg, "-v", "error", *colour], capture_output=True, check=False)
     said = str(explained(ffmpeg, done.stderr.decode(), container_format="mp4", target="pipe:1"))
-    assert said.startswith("mp4 goes back") and "'frag_keyframe+delay_moov'" in said
+    assert said.startswith("mp4 seeks back") and "'frag_keyframe+delay_moov'" in said
 
 
 def test_an_experimental_encoder_of_sound(ffmpeg: str) -> None:
@@ -250,7 +250,7 @@ def test_hardware_that_is_not_there(ffmpeg: str) -> None:
 
 def test_nobody_listens(ffmpeg: str) -> None:
     said = str(advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mpegts"))
-    assert "nothing takes the stream at tcp://127.0.0.1:9" in said
+    assert "nothing listens at tcp://127.0.0.1:9" in said
 
 
 def test_unknown_messages_have_no_advice() -> None:

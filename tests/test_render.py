@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.rendering.planning import numbered
+from penstock.rendering.planning import chunk_of_number
 
 SIZE = (64, 48)
 
@@ -79,6 +79,6 @@ def test_a_chunk_by_its_number(tmp_path):
     planned = penstock.rendering.plan(
         scene, frames=range(7, 107, 2), size=SIZE, fps=30, output=tmp_path / "out.mp4", workers=3
     )
-    assert [numbered(planned, chunk.number) for chunk in planned.chunks] == planned.chunks
+    assert [chunk_of_number(planned, chunk.number) for chunk in planned.chunks] == planned.chunks
     with pytest.raises(ValueError, match="the plan has chunks 0 to"):
-        numbered(planned, len(planned.chunks))
+        chunk_of_number(planned, len(planned.chunks))

@@ -151,7 +151,7 @@ def test_only_a_file_is_replaced_and_a_link_and_the_mode_stay(tmp_path: Path) ->
     (tmp_path / "video.mp4").unlink()
     planned = made(tmp_path)
     os.mkfifo(tmp_path / "video.mp4")
-    with pytest.raises(RenderError, match="is no file"):
+    with pytest.raises(RenderError, match="is no regular file"):
         assemble(planned)
     (tmp_path / "video.mp4").unlink()
     (tmp_path / "folder").mkdir()

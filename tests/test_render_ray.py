@@ -119,7 +119,8 @@ def processes(title: str) -> list[int]:
 def is_idle() -> bool:
     """Whether no task and no actor of ours is left."""
     return (
-        not processes("ray::_Advances") and ray.available_resources()["CPU"] == ray.cluster_resources()["CPU"]
+        not processes("ray::_ProgressActor")
+        and ray.available_resources()["CPU"] == ray.cluster_resources()["CPU"]
     )
 
 
@@ -242,7 +243,7 @@ def test_the_progress_is_lost(cluster: Any, tmp_path: Path, wanted: Any) -> None
 
     def look(progress: Any) -> None:
         if progress.workers and not is_killed.exists():
-            (pid,) = processes("ray::_Advances")
+            (pid,) = processes("ray::_ProgressActor")
             os.kill(pid, signal.SIGKILL)
             is_killed.touch()
 
@@ -255,7 +256,7 @@ def test_the_progress_comes_late(cluster: Any, tmp_path: Path, wanted: Any) -> N
     stopped, is_known = [], tmp_path / "is-known"
 
     def look(progress: Any) -> None:
-        if not stopped and (pids := processes("ray::_Advances")):
+        if not stopped and (pids := processes("ray::_ProgressActor")):
             stopped.extend(pids)
             os.kill(pids[0], signal.SIGSTOP)
             threading.Timer(1, os.kill, [pids[0], signal.SIGCONT]).start()

@@ -18,7 +18,7 @@ import penstock
 from penstock import rendering
 from penstock.errors import DecoderError, RenderError
 from penstock.ffmpeg import find_ffmpeg
-from penstock.ffmpeg.command.colors import holds_light
+from penstock.ffmpeg.command.colors import holds_hdr_metadata
 from penstock.ffmpeg.program import capabilities
 from penstock.media import probe
 
@@ -321,7 +321,7 @@ def test_the_display_and_the_light_stay_or_are_missed(tmp_path: Path) -> None:
     is_missed = any("does not have its values of the HDR display" in str(one.message) for one in told)
     video = probe(tmp_path / "mapped.mov").video[0]
     assert video.content_light == (None if is_missed else source.content_light)
-    assert is_missed is not holds_light(find_ffmpeg(), "prores_ks")
+    assert is_missed is not holds_hdr_metadata(find_ffmpeg(), "prores_ks")
 
 
 def test_another_order_of_the_arguments_is_told(tmp_path: Path) -> None:

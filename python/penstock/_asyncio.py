@@ -76,8 +76,8 @@ async def until_done(watchable: Watchable) -> None:
     # It may end within one turn of the loop; then nobody sleeps, and nobody needs to be woken.
     await asyncio.sleep(0)
     if not watchable.done():
-        if (awaited := _awaited.get(loop)) is None:
-            awaited = _awaited[loop] = _Awaited(loop)
+        if (awaited := _waiters.get(loop)) is None:
+            awaited = _waiters[loop] = _LoopWaiters(loop)
         await awaited.until_ended(watchable, loop.create_future())
 
 
@@ -135,41 +135,41 @@ async def leave_tee(tee: Tee, raised: Raised) -> None:
         tee.cancel()
 
 
-class _Awaited:
+class _LoopWaiters:
     """The futures of one event loop's waiting tasks. They share one eventfd, which the loop watches until it closes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.waker = _LoopWaker()
         self._numbers = itertools.count()
-        self._woken: dict[int, asyncio.Future[None]] = {}
+        self._futures: dict[int, asyncio.Future[None]] = {}
         loop.add_reader(self.waker.fileno(), self._wake)
 
-    async def until_ended(self, watchable: Watchable, woken: asyncio.Future[None]) -> None:
+    async def until_ended(self, watchable: Watchable, future: asyncio.Future[None]) -> None:
         number = next(self._numbers)
         watch = watchable._notify(self.waker, number)
-        self._woken[number] = woken
+        self._futures[number] = future
         try:
-            await woken
+            await future
         finally:
-            del self._woken[number]
+            del self._futures[number]
             watch.stop()
 
     def _wake(self) -> None:
         for number in self.waker.take():
             # A cancelled task has removed its future, or, in the same turn of the loop, has only cancelled it.
-            if (woken := self._woken.get(number)) is not None and not woken.done():
-                woken.set_result(None)
+            if (future := self._futures.get(number)) is not None and not future.done():
+                future.set_result(None)
 
 
-_awaited: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Awaited] = weakref.WeakKeyDictionary()
+_waiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopWaiters] = weakref.WeakKeyDictionary()
 
 
 def _forget_all_in_child() -> None:
     # The child has closed the eventfds, and the next descriptor that is opened may get the same number.
-    for loop, awaited in _awaited.items():
+    for loop, awaited in _waiters.items():
         if not loop.is_closed():
             loop.remove_reader(awaited.waker.fileno())
-    _awaited.clear()
+    _waiters.clear()
 
 
 os.register_at_fork(after_in_child=_forget_all_in_child)

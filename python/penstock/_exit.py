@@ -13,7 +13,7 @@ from penstock import _native
 STALL_S = 5.0
 """Seconds without any progress after which an ending program stops waiting for its readers."""
 
-WHY = f"the program ended, and nothing moved for {STALL_S:g} s or the wait was interrupted"
+CUT_OFF_REASON = f"the program ended, and nothing moved for {STALL_S:g} s or the wait was interrupted"
 """Why something was cut off."""
 
 
@@ -52,14 +52,14 @@ def report_loss(loss: str) -> None:
 
 
 def _drain() -> None:
-    lost, unheard, cut_off = _native._drain(STALL_S, _announce_wait)
+    lost, unreported, cut_off = _native._drain(STALL_S, _announce_wait)
     if lost:
-        report_loss(f"{lost} bytes were lost: {WHY}")
-    if unheard:
+        report_loss(f"{lost} bytes were lost: {CUT_OFF_REASON}")
+    if unreported:
         what = "the reader went away or the destination failed, and no call has reported it"
-        report_loss(f"{unheard} bytes were lost: {what}")
+        report_loss(f"{unreported} bytes were lost: {what}")
     if cut_off:
-        report_loss(f"{cut_off} relays were cut off: {WHY}")
+        report_loss(f"{cut_off} relays were cut off: {CUT_OFF_REASON}")
 
 
 def _announce_wait() -> None:

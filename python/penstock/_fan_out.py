@@ -12,7 +12,7 @@ from typing import Literal, Self, get_args
 
 from penstock import _exit
 from penstock._deadline import Deadline
-from penstock._fan_out_outputs import AS_IT_IS, EncoderOutput, Form, Output, WriterOutput
+from penstock._fan_out_outputs import UNCONVERTED, EncoderOutput, Form, Output, WriterOutput
 from penstock._messages import argument
 from penstock._native import Writer, _Slot, _SlotPool
 from penstock._types import FrameData
@@ -47,7 +47,7 @@ class FanOut:
 
     The fan-out owns its outputs from `add` on: nobody else writes to them, and closing the fan-out closes them. Leaving
     the ``with`` block closes it, and raises the error of the first output that failed; call `close` in the block for
-    reports instead. An exception that leaves the block finishes all outputs, as each of them does alone.
+    reports instead. If an exception leaves the block, all outputs are finished as without the fan-out.
 
     There is no `frame` or `submit`, because all outputs share one copy, and no `awrite`: use ``asyncio.to_thread``.
     Sound goes to each encoder's own `write_audio`.
@@ -67,7 +67,7 @@ class FanOut:
         self._pool_of = lru_cache(KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
         # The frame that was taken last, for the outputs that do not have it yet.
         self._waiting: dict[Output, Push] = {}
-        self._in_order = threading.Lock()
+        self._lock = threading.Lock()
         self._forks = _exit.forks
         self._is_closed = False
         for target in targets:
@@ -131,7 +131,7 @@ class FanOut:
         """
         self._check_open()
         deadline = Deadline(timeout)
-        deadline.acquire(self._in_order)
+        deadline.acquire(self._lock)
         try:
             self._check_open()
             self._settle(deadline)
@@ -142,14 +142,16 @@ class FanOut:
             self._waiting = pushes | kept
             for output in pushes:
                 output.offered += 1
-                output.dropped += output in before  # that frame, or this one
+                output.dropped += (
+                    output in before
+                )  # either the waiting frame is replaced, or this one is not taken
                 output.due = output.due if output in kept else output.offered
             _unsettled.add(self)
             _exit.at_exit(_settle_all, 3)  # before encoders are closed
             with suppress(StalledError):
                 self._settle(deadline)
         finally:
-            self._in_order.release()
+            self._lock.release()
 
     @property
     def reports(self) -> tuple[OutputReport, ...]:
@@ -177,14 +179,14 @@ class FanOut:
         check_owner("fan-out", self._forks)
         if not self._is_closed:
             deadline = Deadline(timeout)
-            deadline.acquire(self._in_order)
+            deadline.acquire(self._lock)
             try:
                 self._settle(deadline, is_last=True)
                 for output in self._encoders_first():
                     output.close(deadline)
                 self._is_closed = True
             finally:
-                self._in_order.release()
+                self._lock.release()
         return self.reports
 
     def abort(self) -> None:
@@ -241,7 +243,7 @@ class FanOut:
         alive = [output for output in self._outputs if output.error is None]
         if self._outputs and not alive:
             for output in self._outputs:
-                output.close(Deadline(None))  # where FFmpeg's words are
+                output.close(Deadline(None))  # to get FFmpeg's output into the error
             assert self._outputs[0].error is not None
             raise self._outputs[0].error
         if not alive:
@@ -249,7 +251,7 @@ class FanOut:
         return alive
 
     def _pushes(self, frame: FrameData, pts: float | Fraction | None) -> dict[Output, Push]:
-        """Takes a frame. Returns how each output queues it."""
+        """Copies a frame. Returns the function that queues it, for each output."""
         if pts is not None and not any(output.is_timed for output in self._outputs):
             raise ValueError("pts is for encoders with fps=None, and no output is one")
         alive = self._alive()
@@ -262,9 +264,9 @@ class FanOut:
         slots: dict[Form, _Slot] = {}
         for output, form in forms.items():
             # A conversion that only one output needs is left to its thread.
-            used = form if form.prefix is not None or uses[form] > 1 else AS_IT_IS
+            used = form if form.prefix is not None or uses[form] > 1 else UNCONVERTED
             if used not in slots:
-                pool = self._pool_of(nbytes if used == AS_IT_IS else used.nbytes)
+                pool = self._pool_of(nbytes if used == UNCONVERTED else used.nbytes)
                 slots[used] = pool.filled(buffer, used.conversion, used.prefix)
             pushes[output] = output.push_of(slots[used], used)
             output.note_taken(frame)
@@ -284,7 +286,7 @@ class FanOut:
                 self._waiting.pop(output, None)
         late = [output for output in self._waiting if output.when_full == "block"]
         for output in self._outputs if is_last else late:
-            own = output.patience(deadline) if is_last else deadline
+            own = output.closing_deadline(deadline) if is_last else deadline
             if self._hand(output, own) and output.catch_up(output.offered, own):
                 continue
             if deadline.is_over():
@@ -305,7 +307,7 @@ class FanOut:
                 if not output.queue(push, deadline):
                     return False
                 output.last, output.is_catching_up = push if output.repeats else None, False
-            # Another thread's abort has removed it, and may have done so before.
+            # With a default: another thread's `abort` may have removed it already.
             self._waiting.pop(output, None)
         except BaseException:  # a signal handler's; it may come when the frame is queued already
             if output.accepted > before:

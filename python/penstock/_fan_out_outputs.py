@@ -37,8 +37,8 @@ class Form:
     output: Output | None = None
 
 
-#: The caller's bytes.
-AS_IT_IS = Form()
+#: The frame without conversion and prefix.
+UNCONVERTED = Form()
 
 
 class Output:
@@ -85,11 +85,11 @@ class Output:
 
     @property
     def result(self) -> EncodeReport | WriterStats | None:
-        """For the report."""
+        """The target's own report or statistics, `OutputReport.result`."""
         raise NotImplementedError
 
     @property
-    def _had(self) -> int:
+    def _accepted_here(self) -> int:
         """Frames that it has accepted as an output."""
         return self.accepted - self._accepted_before
 
@@ -97,7 +97,12 @@ class Output:
     def report(self) -> OutputReport:
         """What became of it so far."""
         return OutputReport(
-            self.target, self._had - self.repeated, self.dropped, self.repeated, self.result, self.error
+            self.target,
+            self._accepted_here - self.repeated,
+            self.dropped,
+            self.repeated,
+            self.result,
+            self.error,
         )
 
     def start(self, frame: FrameData) -> None:
@@ -109,7 +114,7 @@ class Output:
 
     def form(self, frame: FrameData, pts: float | Fraction | None) -> Form:
         """What it gets of a frame at that time."""
-        return AS_IT_IS
+        return UNCONVERTED
 
     def note_taken(self, frame: FrameData) -> None:
         """Notes that all outputs take `frame`."""
@@ -133,7 +138,7 @@ class Output:
     @property
     def is_behind(self) -> bool:
         """Whether it is to get the last frame once more, for one that was left out."""
-        return self.last is not None and self.error is None and self._had < self.offered
+        return self.last is not None and self.error is None and self._accepted_here < self.offered
 
     def catch_up(self, frames: int, deadline: Deadline) -> bool:
         """Repeats the last frame for those that were left out, until it has had so many `frames`.
@@ -141,14 +146,14 @@ class Output:
         Returns:
             False if there is no room until the deadline.
         """
-        while self.last is not None and self.error is None and self._had < frames:
+        while self.last is not None and self.error is None and self._accepted_here < frames:
             if not self.queue(self.last, deadline):
                 return False
             self.repeated += 1
             self.is_catching_up = True
         return True
 
-    def patience(self, deadline: Deadline) -> Deadline:
+    def closing_deadline(self, deadline: Deadline) -> Deadline:
         """The deadline for its last frames, when the fan-out is closed: a stuck writer is given up earlier."""
         return deadline
 
@@ -240,15 +245,19 @@ class EncoderOutput(Output):
 
     def form(self, frame: FrameData, pts: float | Fraction | None) -> Form:
         plan = self._session.plan
-        assert plan.fed is not None  # `start` has checked that there is a picture
+        assert plan.ffmpeg_layout is not None  # `start` has checked that there is a picture
         if plan.stream is not None:
             tick = self._session.tick_of(pts, frame) if self.is_timed else None
             prefix = self._session.prefix_of(tick)
-            return Form(plan.conversion, plan.fed.frame_bytes, tick, prefix, self if tick is None else None)
-        return AS_IT_IS if plan.conversion is None else Form(plan.conversion, plan.fed.frame_bytes)
+            return Form(
+                plan.conversion, plan.ffmpeg_layout.frame_bytes, tick, prefix, self if tick is None else None
+            )
+        return (
+            UNCONVERTED if plan.conversion is None else Form(plan.conversion, plan.ffmpeg_layout.frame_bytes)
+        )
 
     def push_of(self, slot: _Slot, form: Form) -> Push:
-        if form == AS_IT_IS and self._session.plan.conversion is not None:
+        if form == UNCONVERTED and self._session.plan.conversion is not None:
             return self._session.push_of_borrowed(slot)
         return self._session.push_of_fed(slot, form.tick)
 
@@ -275,7 +284,7 @@ class WriterOutput(Output):
     def push_of(self, slot: _Slot, form: Form) -> Push:
         return partial(self.target.write, slot)
 
-    def patience(self, deadline: Deadline) -> Deadline:
+    def closing_deadline(self, deadline: Deadline) -> Deadline:
         return deadline if self.when_full == "block" else Deadline(deadline.at_most(_exit.STALL_S))
 
     def _push(self, push: Push, deadline: Deadline) -> None:
@@ -288,7 +297,7 @@ class WriterOutput(Output):
         while True:
             delivered = self.target.stats.bytes_delivered
             try:
-                self.target.close(self.patience(deadline).left_s())
+                self.target.close(self.closing_deadline(deadline).left_s())
                 return
             except StalledError:
                 if deadline.is_over() or self.target.stats.bytes_delivered == delivered:

@@ -29,12 +29,12 @@ def in_python(name: str, value: object) -> str:
 
 
 #: The function that formats an argument for messages. The command line sets one that names options instead.
-spelling: ContextVar[Callable[[str, object], str]] = ContextVar("spelling", default=in_python)
+argument_format: ContextVar[Callable[[str, object], str]] = ContextVar("argument_format", default=in_python)
 
 
 def argument(name: str, value: object = ...) -> str:
     """Formats an argument of an `Encoder` or `Decoder` for a message. Without a value, ``…`` stands for it."""
-    return spelling.get()(name, value)
+    return argument_format.get()(name, value)
 
 
 def warn(message: str) -> None:

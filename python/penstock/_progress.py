@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 _PERIOD_S = 0.5
 # Guessed: how long `close` waits for a callback, which should only draw a line.
 _PATIENCE_S = 1.0
-# Raised if standard error is closed or its terminal is gone. What is reported on must still be finished.
+# Raised if standard error is closed or its terminal is gone. Ignored, so that the reported work is finished.
 UNWRITABLE = (OSError, ValueError)
-# The columns of a row of bytes beside its title, and the least that are left to the title. The bar can shrink, the
-# numbers cannot. Counted.
+# The width of a row of bytes without its title (counted), and the least width of the title. The bar can shrink, the
+# numbers cannot.
 ROW_COLUMNS = 60
 LEAST_TITLE_COLUMNS = 12
 

@@ -4,7 +4,7 @@
 PenstockError
 ├── ClosedError        (also ValueError)        you closed it
 ├── BrokenStreamError  (also BrokenPipeError)   the peer went away
-├── StalledError       (also TimeoutError)      the peer is there and reads nothing
+├── StalledError       (also TimeoutError)      the peer is there and moves no bytes
 ├── TruncatedStreamError (also EOFError)        the peer ended in the middle of a frame
 ├── FFmpegError        (also RuntimeError)      FFmpeg failed
 │   ├── EncoderError                            to encode
@@ -76,7 +76,7 @@ class TruncatedStreamError(PenstockError, EOFError):
     Attributes:
         frames: whole frames that the stream had.
         frame_bytes: the size of a frame in the stream.
-        bytes_over: bytes that came of the last one.
+        bytes_over: bytes that arrived of the incomplete frame.
     """
 
     def __init__(self, message: str, frames: int = 0, frame_bytes: int = 0, bytes_over: int = 0) -> None:
@@ -115,7 +115,7 @@ class ChunkDataError(PipelineError, ValueError):
 
 
 class ChunkReadError(PipelineError, OSError):
-    """The system did not give a chunk, or did not take it.
+    """The operating system failed to read or write a chunk.
 
     Attributes:
         errno: the system's error number.

@@ -48,7 +48,7 @@ SUFFIXES = (
 #: while one is written.
 QUEUE_FRAMES = 4
 
-# What files begin with that often have another format's suffix. FFmpeg would go by the suffix.
+# Magic numbers of formats whose files often have another format's suffix. FFmpeg would trust the suffix.
 _MAGICS = (
     (rb"\x89PNG\r\n\x1a\n", ".png"),
     (rb"\xff\xd8\xff", ".jpg"),
@@ -113,7 +113,7 @@ def _files_of(path: Path) -> list[Path]:
         return [path]
     if has_number(path):
         return _numbered(path)
-    # Path.glob takes the folder apart from the pattern.
+    # Not Path.glob, which wants folder and pattern separately.
     matches = [Path(each) for each in glob.glob(str(path), recursive=True)]  # noqa: PTH207
     return _sorted([match for match in matches if match.is_file()], path, "no file matches")
 
@@ -194,7 +194,7 @@ class ImageReader:
         try:
             for index in range(len(self._paths)):
                 self._link(index, self._links.name)
-            self.size, _ = self._decoded(0)
+            self.size, _ = self._decode(0)
         except BaseException:
             self.close()
             raise
@@ -249,15 +249,15 @@ class ImageReader:
     def _next(self) -> memoryview | bytes:
         """The pixels of the next image."""
         if self._session is None:
-            self._session = self._started()
+            self._session = self._start_session()
         with suppress(DecoderError):
             if (frame := self._session.read()) is not None:
                 return memoryview(frame).cast("B")
         # FFmpeg reads ahead: this image may be the bad one, or a later one.
         self._end_session()
-        return self._decoded_alone(self._frames_read)
+        return self._decode_alone(self._frames_read)
 
-    def _started(self) -> DecodeSession:
+    def _start_session(self) -> DecodeSession:
         self._first = self._frames_read
         width, height = self.size
         # FFmpeg would scale an image of another size. This crops it to nothing, which is an error.
@@ -295,7 +295,7 @@ class ImageReader:
             self._session.read()
         except DecoderError:
             for index in range(self._first, last + 1):
-                self._decoded(index)
+                self._decode(index)
             raise
 
     def _end_session(self) -> None:
@@ -303,9 +303,9 @@ class ImageReader:
         if session is not None:
             session.close()
 
-    def _decoded_alone(self, index: int) -> bytes:
+    def _decode_alone(self, index: int) -> bytes:
         """The pixels of one image, which must have the size of the first."""
-        size, pixels = self._decoded(index)
+        size, pixels = self._decode(index)
         if size != self.size:
             raise DecoderError(
                 f"{show_name(self._paths[index])}: {size[0]}x{size[1]} pixels, while {show_name(self._paths[0])} has "
@@ -313,7 +313,7 @@ class ImageReader:
             )
         return pixels
 
-    def _decoded(self, index: int) -> tuple[tuple[int, int], bytes]:
+    def _decode(self, index: int) -> tuple[tuple[int, int], bytes]:
         """Width, height and pixels of one image."""
         # In a folder of its own, because FFmpeg looks at the next images as well, and fails if one is damaged.
         with TemporaryDirectory(prefix="penstock-images-") as folder:
@@ -426,14 +426,16 @@ def image_encoder(
         path = path.with_name(f"{_escaped(before)}{number}{_escaped(after)}")
         naming = {"start_number": str(start_number)}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FFmpegWarning)  # it names videos that would keep what images lose
+        warnings.simplefilter(
+            "ignore", FFmpegWarning
+        )  # its advice is about videos; the warning above is about images
         return Encoder(
             path,
             size=size,
             fps=_ANY_RATE,
             pixel_format=pixel_format,
             codec=codec,
-            # With a chroma sample for each pixel, so that all sizes can be had.
+            # 4:4:4: subsampled chroma would require even sizes.
             output_pixel_format="yuv444p" if is_jpeg else "any",
             options={"f": "image2", **(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
             tuning=Tuning(queue_items=QUEUE_FRAMES, ffmpeg=program),

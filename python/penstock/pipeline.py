@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock import _asyncio
-from penstock._exit import STALL_S, WHY, at_exit, report_loss
+from penstock._exit import CUT_OFF_REASON, STALL_S, at_exit, report_loss
 from penstock._native import AppliedPolicy, Chunk, ThreadPolicy, _Pipeline
 from penstock._pipeline_parts import (
     Sink,
@@ -384,4 +384,4 @@ def _drain(pipeline: Pipeline) -> str | None:
         pass
     except (PenstockError, OSError) as error:
         return None if pipeline._is_reported else str(error)
-    return WHY
+    return CUT_OFF_REASON

@@ -1,4 +1,4 @@
-"""What calls give back. These types are received, never made."""
+"""The types that calls return. Users do not construct them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EncodeReport(HtmlVideo):
     """What an `Encoder` delivered.
 
     Attributes:
-        output: the absolute path of the file, or the URL, that FFmpeg wrote to.
+        output: the absolute path of the file, or the URL, that FFmpeg wrote to; ``<TYPE>`` for an object.
         frames_submitted: frames that ``write``, ``frame`` and ``submit`` accepted.
         frames_encoded: frames that FFmpeg reported as encoded; equal to `frames_submitted`.
         samples_submitted: samples of each channel that ``write_audio`` accepted.
@@ -138,8 +138,8 @@ class OutputReport(HtmlTable):
         target: the encoder or writer, the object that was added.
         frames_taken: frames that it accepted.
         frames_dropped: frames that were left out because it was full.
-        frames_repeated: how often the frame before was repeated for one of these: at a constant rate, all others keep
-            their times.
+        frames_repeated: how often an encoder got the frame before again for a dropped one: at a constant rate, this
+            keeps the times of later frames.
         result: the encoder's report, which is None before its end and if it failed; or the writer's statistics.
         error: why it failed; None if it did not. Before the fan-out is closed, this may be a `BrokenStreamError`; after
             that, an encoder has an `EncoderError` with FFmpeg's output.

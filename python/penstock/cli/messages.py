@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from penstock._messages import show_name, spelling
+from penstock._messages import argument_format, show_name
 from penstock.errors import FFmpegError, PenstockError
 from penstock.ffmpeg.program.messages import without_components
 
@@ -47,9 +47,9 @@ def in_one_line(error: object) -> str:
     return without_components("; ".join(parts))
 
 
-def with_options() -> None:
+def name_options_in_messages() -> None:
     """Have messages name our options for the arguments of an Encoder or a Decoder, until the command ends."""
-    click.get_current_context().call_on_close(partial(spelling.reset, spelling.set(_option)))
+    click.get_current_context().call_on_close(partial(argument_format.reset, argument_format.set(_option)))
 
 
 def _option(name: str, value: object) -> str:

@@ -251,7 +251,7 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME=VALUE",
             multiple=True,
             callback=parsed(metadata_pairs),
-            help="What the file says of itself: title=Waves. May be repeated.",
+            help="A tag of the file: title=Waves. May be repeated.",
         ),
         click.option(
             "--output-pixel-format",

@@ -13,8 +13,8 @@ from typing import NoReturn
 #: The signals that end a command, and what it reports then.
 ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
-#: Signals that came in a block of `held`; None outside of one.
-_held: list[int] | None = None
+#: Signals that came in a block of `deferred`; None outside of one.
+_deferred: list[int] | None = None
 
 
 class Stopped(BaseException):
@@ -51,22 +51,22 @@ def ending_by_signal() -> Iterator[None]:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def deferred() -> Iterator[None]:
     """Let signals wait until the block ends, so that the caller can assign the object it starts before one raises."""
-    global _held
+    global _deferred
     numbers: list[int] = []
-    _held = numbers
+    _deferred = numbers
     try:
         yield
     finally:
-        _held = None
+        _deferred = None
         if numbers:
             _stop(numbers[0], None)
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    if _held is not None:
-        _held.append(number)
+    if _deferred is not None:
+        _deferred.append(number)
         return
     # A second signal ends the process at once, whatever it does about the first.
     for each in ENDING:

@@ -28,8 +28,8 @@ __all__ = [
     "pq_from_nits",
 ]
 
-if not TYPE_CHECKING:  # which would take every name for one of ours
-    # A `Decoder`, which needs the program, does without.
+if not TYPE_CHECKING:  # or type checkers would accept any name
+    # Imported at first use: a `Decoder` needs ``program``, but none of these.
     __getattr__, __dir__ = _lazy.attributes(
         __name__,
         names={

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.media import Decoder, MediaInfo
 
-# Any size, to check settings with before a frame has told one.
+# A stand-in, for checking settings before the first frame gives the size.
 _SOME_SIZE = (64, 64)
 
 
@@ -109,7 +109,7 @@ class Encoder(EncoderBase):
             of its own. A file's sound is copied if the container accepts it, and encoded otherwise (PCM, as in WAV,
             becomes AAC in MP4). It ends with the picture. Options for its encoder, such as ``{"b:a": "192k"}`` among
             the `options`, force encoding.
-        metadata: what the file says of itself, ``{"title": "Waves", "artist": "Ada"}``. Containers keep the names that
+        metadata: the file's tags, ``{"title": "Waves", "artist": "Ada"}``. Containers keep the names that
             they know; MP4 and QuickTime keep others with ``{"movflags": "use_metadata_tags"}`` among the `options`.
         chapters: when each begins, in seconds, and its title: ``[(0.0, "Intro"), (5.0, "End")]``.
         subtitles: a file of them, such as ``.srt``, ``.vtt`` or ``.ass``, which players show if asked to: for MP4,
@@ -130,7 +130,7 @@ class Encoder(EncoderBase):
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
         EncoderError: FFmpeg was not found, or could not be started.
-        DecoderError: a file for the sound or the subtitles is no media file, or has none.
+        DecoderError: a file for the sound or the subtitles is no media file, or has no sound or subtitles.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Encoder(EncoderBase):
         for lost in (settings if plan is None else plan.settings).warnings:
             warn(lost)
         self._reporter = Reporter.of(progress, settings.rate)
-        self._first_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         if plan is not None:
             self._start(plan)
         elif tuning.convert == "native":
@@ -212,12 +212,12 @@ class Encoder(EncoderBase):
         Raises:
             DecoderError: the source has no video.
             TypeError: it is neither a `Decoder` nor a `MediaInfo`.
-            ValueError: as for `Encoder`; of ``write``, too, where frames of a constant rate are left out or come twice.
+            ValueError: as for `Encoder`; ``write`` also raises it if frames of a constant rate are skipped or repeated.
             OSError, EncoderError: as for `Encoder`.
         """
-        from penstock.media.like import file_like
+        from penstock.media.like import arguments_like_file
 
-        found, lost, is_uneven = file_like(source, output, arguments)
+        found, lost, is_uneven = arguments_like_file(source, output, arguments)
         for sentence in lost:
             warn(sentence)
         encoder = cls(output, **found)
@@ -260,8 +260,8 @@ class Encoder(EncoderBase):
                 planes one after another for planar ones; its dtype is uint8, uint16 for formats of more than 8 bits,
                 or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected.
                 Bytes and flat arrays are checked by their size only, ``frame_bytes``.
-            pts: the time of the frame in seconds from 0 on, for an encoder with ``fps=None``; None is that of a decoded
-                frame, ``frame.time_s``, or of an array made from one. It is rounded to 1 µs, and by the container to
+            pts: the time of the frame in seconds from 0 on, for an encoder with ``fps=None``; None takes that of a
+                decoded frame or an array made of one, ``time_s``. It is rounded to 1 µs, and by the container to
                 its own unit: 1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
@@ -270,7 +270,7 @@ class Encoder(EncoderBase):
 
         Raises:
             ValueError: the frame has another shape, dtype, size or byte order; or `pts` is not later than that of the
-                frame before, or missing with ``fps=None``, or given without.
+                frame before, is missing with ``fps=None``, or is given at a constant rate.
             TypeError: it is not a buffer.
             StalledError: no room within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``; the frame is
                 not queued.
@@ -297,8 +297,8 @@ class Encoder(EncoderBase):
         import asyncio  # slow to import; a program that uses asyncio has done so
 
         loop = asyncio.get_running_loop()
-        if self._started is None or loop in self._first_turns:
-            async with self._first_turns.setdefault(loop, asyncio.Lock()):  # in the order of the calls
+        if self._started is None or loop in self._start_locks:
+            async with self._start_locks.setdefault(loop, asyncio.Lock()):  # in the order of the calls
                 if self._started is None:
                     await asyncio.to_thread(self._session_for, frame)
         return await self._session_for(frame).queue_async(partial(self._copied, frame, pts), timeout)
@@ -447,7 +447,7 @@ class AudioEncoder(EncoderBase):
         encoder.write(samples)
     ```
 
-    Its end, its files, its errors and its behaviour in a ``fork`` are those of an `Encoder`.
+    Closing, output files, errors and ``fork`` work as for `Encoder`.
 
     Args:
         output: the file to write, as for `Encoder`.

@@ -198,6 +198,6 @@ class EncoderBase:
         try:
             self.close()
         except KeyboardInterrupt as interrupt:
-            # A playable file of what was submitted. A second Ctrl-C propagates.
+            # Finish a playable file of what was submitted. A second Ctrl-C propagates.
             self._session.finish_during(interrupt)
             raise

@@ -2,21 +2,21 @@
 
 - In sequence: ``decoder`` and ``audio`` have the public classes; ``prefetching`` opens decoders ahead. ``decode_plan``
   chooses FFmpeg's arguments and the pixel conversion. ``decode_session`` runs FFmpeg and reads its output, and
-  ``timestamps`` the frames' times. ``start`` seeks to the first frame, ``ending`` checks that all frames came, and
-  ``source`` and ``once`` open the input.
-- Facts: ``facts`` reads them into the types of ``info``, and ``frame_times`` reads the time of each frame. ``opening``
-  opens a file in this process. ``written`` compares an `Encoder`'s file with what was encoded, and ``like`` makes an
-  `Encoder`'s arguments from a file.
-- Any frame: ``frames`` gives frames by number and time, ``index`` maps each frame to its packet, and ``random_access``
-  decodes it. ``video_frame`` is the array that both ways return.
+  ``timestamps`` the frames' times. ``seeking`` finds the first frame, ``completeness`` checks that all frames came, and
+  ``source`` and ``single_pass`` open the input.
+- Facts: ``probing`` reads them into the types of ``info``, and ``frame_times`` the time of each frame. ``opening``
+  opens a file in this process. ``output_check`` compares an `Encoder`'s file with what was encoded, and ``like`` makes
+  an `Encoder`'s arguments from a file.
+- Any frame: ``frames_by_number`` gives frames by number and time, ``index`` maps each frame to its packet, and
+  ``random_access`` decodes it. ``video_frame`` is the array that both ways return.
 """
 
 from penstock.ffmpeg.command.settings import Colors, ContentLight, MasteringDisplay, Tuning
 from penstock.media.audio import AudioDecoder
 from penstock.media.decoder import Decoder
-from penstock.media.facts import probe
 from penstock.media.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
 from penstock.media.prefetching import prefetch
+from penstock.media.probing import probe
 
 __all__ = [
     "AudioDecoder",

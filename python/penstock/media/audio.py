@@ -16,12 +16,12 @@ from penstock.ffmpeg.command.arguments import SAMPLES, format_seconds, read_argu
 from penstock.ffmpeg.command.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
 from penstock.ffmpeg.plan.sound import unusual_layout
 from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
+from penstock.media.completeness import other_codecs, why_sound_incomplete
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
-from penstock.media.ending import early_end_of_sound, other_codecs
-from penstock.media.facts import probe
 from penstock.media.info import AudioInfo, MediaInfo
+from penstock.media.probing import probe
+from penstock.media.seeking import seek_arguments
 from penstock.media.source import MediaSource, Source
-from penstock.media.start import seek_arguments
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
@@ -136,7 +136,7 @@ class AudioDecoder(DecoderBase):
             frame_bytes=self._block_samples * self._sample_bytes,
             is_strict=not conceal_errors,
             other_codecs=other_codecs(self._media, self._audio.index),
-            check_end=lambda: opened.failure or (early_end_of_sound(*place) if duration is None else None),
+            check_end=lambda: opened.failure or (why_sound_incomplete(*place) if duration is None else None),
         )
         self._lock = threading.Lock()
         self._is_rest_delivered = False

@@ -32,7 +32,7 @@ from penstock.ffmpeg.program.child import ProgramError, run
 from penstock.media import timestamps
 from penstock.media.decode_session import OTHER_SIZE
 from penstock.media.info import MediaInfo, VideoInfo
-from penstock.media.start import may_seek, seek_arguments
+from penstock.media.seeking import may_seek, seek_arguments
 
 # The most frames that a codec reorders. If at most so many are wanted, frames are not divided into parts, so that the
 # number of frames that FFmpeg is told to write does not depend on their size.
@@ -83,7 +83,7 @@ class DecodeOptions:
     follow_playlists: bool
 
     @property
-    def is_stored(self) -> bool:
+    def keeps_stored_orientation(self) -> bool:
         """Whether pictures stay as they are stored, and are not turned for display."""
         return "noautorotate" in self.input_options or self.input_options.get("autorotate") in (0, "0")
 
@@ -94,11 +94,11 @@ class DecodePlan:
 
     Attributes:
         layout: layout of the delivered frames.
-        delivered: the pixel format that FFmpeg writes.
+        ffmpeg_format: the pixel format that FFmpeg writes.
         conversion: the native conversion of each part of a frame; None if FFmpeg writes the caller's format.
         parts: number of parts, one above the other, into which FFmpeg divides a frame.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay as in the file.
-        turns: FFmpeg's filters that turn the stored picture for display.
+        rotation_filters: FFmpeg's filters that turn the stored picture for display.
         filters: the filters after those, before those that print timestamps and divide frames.
         video: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
@@ -107,11 +107,11 @@ class DecodePlan:
     """
 
     layout: FrameLayout
-    delivered: str
+    ffmpeg_format: str
     conversion: _Conversion | None
     parts: int
     converted_by: str | None
-    turns: tuple[str, ...]
+    rotation_filters: tuple[str, ...]
     filters: tuple[str, ...]
     options: DecodeOptions
     video: VideoInfo
@@ -133,8 +133,8 @@ class DecodePlan:
         count = self.options.count
         return [
             *reading,
-            *("-filter:v", ",".join([*trim, *self.turns, *self.filters, *stamp, *divide])),
-            *("-pix_fmt", self.delivered),
+            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, *stamp, *divide])),
+            *("-pix_fmt", self.ffmpeg_format),
             # No frame is dropped and none repeated, whatever their times.
             *("-fps_mode", "passthrough"),
             *(() if count is None else ("-frames:v", str(count * self.parts))),
@@ -163,8 +163,8 @@ class DecodePlan:
         """The native conversion of a whole frame; None if there is none."""
         if self.conversion is None:
             return None
-        fed = _without_range(self.delivered)
-        return _native(fed, self.layout, 1, self.video, self.options)
+        conversion_input = _without_range(self.ffmpeg_format)
+        return _native(conversion_input, self.layout, 1, self.video, self.options)
 
 
 def plan_decode(
@@ -176,8 +176,8 @@ def plan_decode(
     if decoder is not None:
         video = replace(video, pixel_format=own_pixel_format(video))
     uncropped = _uncropped(program, source, media)
-    own_size, turns = (video.width, video.height), _turns(video, options)
-    if options.is_stored:
+    own_size, turns = (video.width, video.height), _rotation_filters(video, options)
+    if options.keeps_stored_orientation:
         own_size = video.stored_width, video.stored_height
     if options.size is not None and (not isinstance(options.size, tuple | list) or len(options.size) != 2):
         raise TypeError(f"size is (width, height) in pixels, one of which may be None; got {options.size!r}")
@@ -193,21 +193,26 @@ def plan_decode(
     width, height = _delivered_size(own_size, options.size)
     layout = frame_layout(name, width, height, program)
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
-    fed = _fed(stored, layout, options, is_scaled=(width, height) != own_size)
+    conversion_input = _conversion_input(stored, layout, options, is_scaled=(width, height) != own_size)
     given = [options.filters] if options.filters else []
     # A no-op as a rule, but a video may change its size in the middle.
     scaled = [*given, f"scale={width}:{height}"]
     # The name in the file, full range or not: FFmpeg has nothing to convert.
-    delivered, conversion, parts, converted_by = own if fed == stored else fed, None, 1, None
+    delivered, conversion, parts, converted_by = (
+        own if conversion_input == stored else conversion_input,
+        None,
+        1,
+        None,
+    )
     if layout.pixel_format != canonical(own):
-        parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(fed, width, height)
-        conversion, converted_by = _native(fed, layout, parts, video, options), "penstock"
+        parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(conversion_input, width, height)
+        conversion, converted_by = _native(conversion_input, layout, parts, video, options), "penstock"
         if conversion is None:
             delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
             scaled[-1] += _colors(options, own, layout, video)
             scaled += _to_floats(own, delivered)
         else:
-            scaled[-1] += _same_colors(fed, layout, video, options)
+            scaled[-1] += _same_colors(conversion_input, layout, video, options)
     elif own == "pal8" and (width, height) == own_size:
         # FFmpeg 7.1's `scale` gives it the colours of a palette of its own. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
@@ -232,9 +237,9 @@ def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) 
     )
 
 
-def _turns(video: VideoInfo, options: DecodeOptions) -> tuple[str, ...]:
+def _rotation_filters(video: VideoInfo, options: DecodeOptions) -> tuple[str, ...]:
     """FFmpeg's filters that turn a picture for display (configure_input_video_filter in fftools/ffmpeg_filter.c)."""
-    if options.is_stored:
+    if options.keeps_stored_orientation:
         return ()
     match video.rotation, video.is_mirrored:
         case 0, is_mirrored:
@@ -264,7 +269,7 @@ def _without_range(pixel_format: str) -> str:
     return canonical(_FULL_RANGE.get(pixel_format, pixel_format))
 
 
-def _fed(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:
+def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:
     """What a native conversion to RGB gets: the pixels as they are stored, or those with all chroma."""
     is_short = layout.sample_bytes == 1 and stored in _CONVERTED_ALIKE
     is_full = layout.sample_bytes == 2 or (is_scaled and is_short)
@@ -404,7 +409,7 @@ def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: De
     return matrix + (f":out_range={tag}" if options.colors.range == "auto" else "")
 
 
-def _agrees(stored: str, layout: FrameLayout) -> bool:
+def _matches_ffmpeg(stored: str, layout: FrameLayout) -> bool:
     """Whether FFmpeg's own conversion gives nearly the same, so that the result does not depend on who converts.
 
     For 8-bit samples and even sizes FFmpeg repeats a chroma sample for its pixels, as the native conversion does.
@@ -421,7 +426,7 @@ def _native(
     stored: str, layout: FrameLayout, parts: int, video: VideoInfo, options: DecodeOptions
 ) -> _Conversion | None:
     """The native conversion of a part of a frame; None if there is none, or it is left to FFmpeg."""
-    if options.convert == "auto" and not _agrees(stored, layout):
+    if options.convert == "auto" and not _matches_ffmpeg(stored, layout):
         return None
     matrix = _matrix(video, options)
 

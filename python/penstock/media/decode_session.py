@@ -53,8 +53,8 @@ class DecodeSession(Session):
         path: the source by its name, for messages.
         is_strict: damage is an error, although FFmpeg goes on.
         other_codecs: codecs of the file's other streams, whose damage does not matter.
-        excuse: called if `is_strict` and FFmpeg reported damage, with its messages and how often each came. Returns the
-            warning to give if only the beginning is affected, else None, which makes the damage an error.
+        explain_damage: called if `is_strict` and FFmpeg reported damage, with its messages and how often each came.
+            Returns the warning to give if only the beginning is affected, else None: the damage is an error.
         check_end: called if `is_strict` and nothing has failed. Returns why the file has more than FFmpeg delivered,
             else None.
 
@@ -85,7 +85,7 @@ class DecodeSession(Session):
         parts: int = 1,
         is_strict: bool,
         other_codecs: Collection[str] = (),
-        excuse: Callable[[Counter[str]], str | None] = lambda damage: None,
+        explain_damage: Callable[[Counter[str]], str | None] = lambda damage: None,
         check_end: Callable[[], str | None] = lambda: None,
     ) -> None:
         process = FFmpegProcess(
@@ -104,7 +104,7 @@ class DecodeSession(Session):
         self._has_timestamps = callable(arguments)
         self._is_strict = is_strict
         self._other_codecs = other_codecs
-        self._excuse, self._check_end = excuse, check_end
+        self._explain_damage, self._check_end = explain_damage, check_end
         self._failure: FFmpegError | None = None
         self._lock = threading.Lock()
         self._ending = threading.Lock()
@@ -263,7 +263,7 @@ class DecodeSession(Session):
         if not self._is_strict:
             return None
         if damage := damage_reports(self.process.log.reports, self._other_codecs):
-            self.warning = self._excuse(damage)
+            self.warning = self._explain_damage(damage)
             if self.warning is None:
                 return f"the file is damaged, or ends too early, {after}"
         reason = self._check_end()
@@ -304,7 +304,7 @@ class DecoderBase:
         run = self._new_session()
         try:
             run.start()
-            self._opened.begin()
+            self._opened.start_feeding()
             self._run = run
             self._check_open()  # a signal handler may have closed it
         except BaseException:
@@ -341,7 +341,7 @@ class DecoderBase:
         with nullcontext() if self._is_inherited else self._starting:
             if self._run is not None:
                 self._run.close()
-        self._opened.end()
+        self._opened.stop_feeding()
 
     def __iter__(self) -> Self:
         return self

@@ -18,14 +18,14 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
 from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.ffmpeg.program.process import FFmpegProcess
-from penstock.media import ending
+from penstock.media import completeness
 from penstock.media.audio import AudioDecoder, AudioOptions
 from penstock.media.decode_plan import DecodeOptions, plan_decode, unmapped_hdr
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
-from penstock.media.facts import probe
 from penstock.media.info import MediaInfo, VideoInfo
+from penstock.media.probing import probe
+from penstock.media.seeking import first_pts, misses_frames
 from penstock.media.source import MediaSource, Source
-from penstock.media.start import first_pts, misses_frames
 from penstock.media.video_frame import VideoFrame, frame_of
 from penstock.results import DecoderStats
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-    from penstock.media.frames import Frames
+    from penstock.media.frames_by_number import FramesByNumber
 
 
 # FFmpeg's options for its input that change neither which frames come nor their times.
-_TIMELESS = frozenset(
+_FRAME_PRESERVING_OPTIONS = frozenset(
     (
         *("hwaccel", "hwaccel_device", "hwaccel_output_format"),
         *("init_hw_device", "vaapi_device", "extra_hw_frames"),
@@ -151,7 +151,7 @@ class Decoder(DecoderBase):
             follow_playlists=follow_playlists,
         )
         self._program, self._tuning, self._stream = program, tuning, stream
-        self._by_number: Frames | None = None
+        self._by_number: FramesByNumber | None = None
         self._has_warned = False
         self._length: int | None = None  # once known, without `count`
         self._media = probe(self._opened, follow_playlists=follow_playlists)
@@ -164,7 +164,10 @@ class Decoder(DecoderBase):
         if said := unmapped_hdr(self._video, self._plan.layout, self._options):
             warn(f"{self._opened.path}: {said}")
         # Weak references: strong ones would make a cycle, and only the garbage collector would end an unused decoder.
-        excuse, early_end = weakref.WeakMethod(self._excuse), weakref.WeakMethod(self._early_end)
+        explain_damage, why_incomplete = (
+            weakref.WeakMethod(self._explain_damage),
+            weakref.WeakMethod(self._why_incomplete),
+        )
         self._session_by = partial(
             DecodeSession,
             program,
@@ -175,9 +178,9 @@ class Decoder(DecoderBase):
             conversion=self._plan.conversion,
             parts=self._plan.parts,
             is_strict=not self._options.conceal_errors,
-            other_codecs=ending.other_codecs(self._media, self._video.index),
-            excuse=lambda damage: (made := excuse()) and made(damage),
-            check_end=lambda: (check := early_end()) and check(),
+            other_codecs=completeness.other_codecs(self._media, self._video.index),
+            explain_damage=lambda damage: (made := explain_damage()) and made(damage),
+            check_end=lambda: (check := why_incomplete()) and check(),
         )
 
     @property
@@ -355,14 +358,14 @@ class Decoder(DecoderBase):
         """
         return self._frames().batch(indices, out)
 
-    def _frames(self) -> Frames:
+    def _frames(self) -> FramesByNumber:
         """The frames by number, from the first use on."""
         self._check_open()
         if self._by_number is None or self._by_number.is_inherited:
-            from penstock.media.frames import Frames
+            from penstock.media.frames_by_number import FramesByNumber
 
-            self._by_number = Frames(self._plan, self._source, self._media)
-            if not self._options.conceal_errors and (reason := self._by_number.early_end()):
+            self._by_number = FramesByNumber(self._plan, self._source, self._media)
+            if not self._options.conceal_errors and (reason := self._by_number.why_incomplete()):
                 path = self._opened.path
                 warn(f"{path}: {reason}; frames by number are those before")
         return self._by_number
@@ -389,12 +392,12 @@ class Decoder(DecoderBase):
             TypeError: the number is not known; the message says why.
         """
         unknown, options = "the number of frames is not known", self._options
-        if options.filters or not _TIMELESS.issuperset(options.input_options):
+        if options.filters or not _FRAME_PRESERVING_OPTIONS.issuperset(options.input_options):
             raise TypeError(f"{unknown}: `filters` or `input_options` change it")
         if self._length is None and options.start is None:
-            self._length = ending.known_frames(self._source, self._media, self._video)
+            self._length = completeness.known_frames(self._source, self._media, self._video)
         if self._length is None:
-            pts = ending.shown_pts(self._source, self._media, self._video)
+            pts = completeness.shown_pts(self._source, self._media, self._video)
             if pts is None:
                 raise TypeError(
                     f"{unknown}: the file does not tell it; penstock.media.probe(source, count_frames=True) counts"
@@ -447,7 +450,7 @@ class Decoder(DecoderBase):
         time_s = None if pts is None else float(pts * self._video.time_base) - self._media.zero_s
         return frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time_s=time_s)
 
-    def _delivered(self) -> ending.Delivered | None:
+    def _delivered(self) -> completeness.Delivered | None:
         """What was delivered; None if the decoder's options make that different from the file."""
         options, last = self._options, self._session.timestamps.last
         is_all_asked = self._session.delivered != options.count
@@ -455,22 +458,22 @@ class Decoder(DecoderBase):
             last is None
             or options.filters
             or not is_all_asked
-            or not _TIMELESS.issuperset(options.input_options)
+            or not _FRAME_PRESERVING_OPTIONS.issuperset(options.input_options)
         ):
             return None
-        return ending.Delivered(
+        return completeness.Delivered(
             frames=self._session.delivered if options.start is None else None,
             last_s=float(last * self._video.time_base),
             longest_s=float(self._session.timestamps.longest * self._video.time_base),
         )
 
-    def _excuse(self, damage: Counter[str]) -> str | None:
+    def _explain_damage(self, damage: Counter[str]) -> str | None:
         """The warning to give instead of an error, if all damage comes from beginning inside a group of pictures.
 
         Either the file begins there, or FFmpeg does, because it seeks to a place some frames before `start`.
         """
         start = self._options.start
-        is_inside = ending.begins_inside_group(self._source, self._media, self._video)
+        is_inside = completeness.begins_inside_group(self._source, self._media, self._video)
         if start is None and not is_inside:
             return None
         arguments = self._plan.beginning_arguments(self._source, self._media, before_start=not is_inside)
@@ -488,14 +491,14 @@ class Decoder(DecoderBase):
             return "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
         return f"FFmpeg reports damage to frames before start={start:g}, where it has to begin"
 
-    def _early_end(self) -> str | None:
+    def _why_incomplete(self) -> str | None:
         self._session.timestamps.read_all()
         delivered = self._delivered()
         if self._opened.failure:
             return self._opened.failure
         if delivered is None:
             return None
-        return ending.early_end(self._source, self._media, self._video, delivered)
+        return completeness.why_incomplete(self._source, self._media, self._video, delivered)
 
     def _warn_at_end(self) -> None:
         """Warns once of how the file begins, or of a wrong number in its header, at the line that read or iterates."""
@@ -504,7 +507,7 @@ class Decoder(DecoderBase):
         said = None if self._has_warned else self._session.warning
         self._has_warned = True
         if delivered is not None:
-            said = said or ending.wrong_count(self._source, self._media, self._video, delivered)
+            said = said or completeness.wrong_count(self._source, self._media, self._video, delivered)
         if said:
             warn(f"{self._opened.path}: {said}")
 

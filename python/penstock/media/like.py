@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
-from penstock.ffmpeg.command.colors import MATRICES, holds_light
+from penstock.ffmpeg.command.colors import MATRICES, holds_hdr_metadata
 from penstock.ffmpeg.command.endpoints import Output
 from penstock.ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb, pixel_format_of
 from penstock.ffmpeg.command.settings import DEFAULT_COLORS, Colors, Tuning
@@ -18,8 +18,8 @@ from penstock.ffmpeg.plan.encode_settings import holds_times
 from penstock.ffmpeg.plan.encoders import AUTO_CODECS, LOSSLESS, encoder_for, holds_sound, software_encoder
 from penstock.ffmpeg.plan.output_pixel_format import AUTO, PLAYABLE_CODECS
 from penstock.ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
+from penstock.media.completeness import CHEAP_BYTES
 from penstock.media.decoder import Decoder
-from penstock.media.ending import CHEAP_BYTES
 from penstock.media.frame_times import FrameTimes
 from penstock.media.info import MediaInfo, VideoInfo
 
@@ -41,7 +41,7 @@ def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]
     return {**encoder, "codec": codec if codec in AUTO_CODECS else found}
 
 
-def picture_like(
+def arguments_like_picture(
     video: VideoInfo, size: tuple[int, int] | None, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """Adds to `given` the arguments that keep the source's colours and aspect ratio.
@@ -59,7 +59,7 @@ def picture_like(
         is_yuv = is_given or (becomes_yuv and given.get("quality") != LOSSLESS)
         has_light = display is not None or video.content_light is not None
         is_whole = display is None or display.is_complete
-        keeps_light = has_light and is_yuv and is_whole and holds_light(_program(given), codec)
+        keeps_light = has_light and is_yuv and is_whole and holds_hdr_metadata(_program(given), codec)
         has_full = _is_full(video, frames) and (is_given or codec in PLAYABLE_CODECS - {"mpeg2video"})
         colors = Colors(
             matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
@@ -115,7 +115,7 @@ def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -
         yield f"its {' and '.join(lost)}, because the frames are {frames}: read them as {kept_by!r}"
 
 
-def file_like(
+def arguments_like_file(
     source: Decoder | MediaInfo, output: str | os.PathLike[str] | BinaryIO, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str], bool]:
     """The arguments of an `Encoder` to `output` whose file is like `source`.
@@ -139,10 +139,10 @@ def file_like(
     given = given if decoder is None else {"pixel_format": decoder.pixel_format, **given}
     arguments = with_codec(to.target, given)
     size = given.get("size", (video.width, video.height) if decoder is None else decoder.size)
-    arguments, lost = picture_like(video, size, arguments)
+    arguments, lost = arguments_like_picture(video, size, arguments)
     options = None if decoder is None else decoder._options
     begins_later = options is not None and bool(options.start)
-    if options is not None and options.is_stored and video.rotation:
+    if options is not None and options.keeps_stored_orientation and video.rotation:
         lost.append(f"its rotation by {video.rotation} degrees")
     found: dict[str, Any] = {"size": size}
     if "fps" not in arguments:
@@ -239,7 +239,7 @@ def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
         or name.startswith("yuvj")
     ):
         return None
-    is_more = source.depth > 8 or source.shared != (2, 2)
+    is_more = source.depth > 8 or source.subsampling != (2, 2)
     if arguments.get("quality") == LOSSLESS:  # whose format is that of the frames
         return None
     if codec not in PLAYABLE_CODECS or not is_more or frames.depth < source.depth:

@@ -20,7 +20,7 @@ from penstock.ffmpeg.program import messages
 from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.ffmpeg.program.child import ProgramError, run
 from penstock.ffmpeg.program.process import is_unfinished
-from penstock.media.once import Once
+from penstock.media.single_pass import SinglePassSource
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -45,7 +45,7 @@ def open_media(
     source: str,
     containers: Iterable[str] = (),
     *,
-    once: Once | None = None,
+    single_pass: SinglePassSource | None = None,
     path: str | None = None,
     follow_playlists: bool = False,
 ) -> InputContainer:
@@ -54,7 +54,7 @@ def open_media(
     Args:
         source: what FFmpeg reads, from `endpoints.source`.
         containers: FFmpeg's names of those to accept; empty for all, with playlists only if `follow_playlists`.
-        once: the bytes of `source`, if they come once.
+        single_pass: `source`, if it can be read only once.
         path: the source by its name, for messages.
         follow_playlists: a path may be a playlist.
 
@@ -67,7 +67,7 @@ def open_media(
     words = [*confined, *endpoints.literal_arguments(source)]
     options = {name.removeprefix("-"): value for name, value in zip(words[::2], words[1::2], strict=True)}
     try:
-        given: Any = source if once is None else once
+        given: Any = source if single_pass is None else single_pass
         media: InputContainer = av.open(given, options=options, **_ANY_TAGS)
     except LibavError as error:
         raise _refusal(source, path, confined, error.strerror or "") from error
@@ -99,7 +99,7 @@ def first_packet_s(source: str, container: str, index: int) -> float:
     raise ValueError(f"no packet of stream {index} has a time")
 
 
-def in_time(path: str, function: Callable[[], T], timeout_s: float | None) -> T:
+def run_with_timeout(path: str, function: Callable[[], T], timeout_s: float | None) -> T:
     """Runs `function`, which opens `path`, on a thread, and returns its result. Signal handlers can interrupt the wait.
 
     Raises:

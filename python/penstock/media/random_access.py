@@ -20,7 +20,7 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.media.index import DecodedFrame, Index, packets_of
 from penstock.media.opening import demux, open_media
-from penstock.media.start import may_seek
+from penstock.media.seeking import may_seek
 
 if TYPE_CHECKING:
     from av.container import InputContainer

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import _streams
 from penstock.ffmpeg.command import endpoints
-from penstock.media.once import Once
+from penstock.media.single_pass import SinglePassSource
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -40,7 +40,7 @@ class Source:
         given: what the caller gave.
         url: what FFmpeg reads, as from `endpoints.source`.
         path: what the caller gave if it is a path or URL, else a name for messages.
-        once: the bytes of a pipe, a FIFO or a socket; None for what can be read again.
+        single_pass: a pipe, a FIFO or a socket; None for what can be read again.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: as `endpoints.source`.
@@ -50,22 +50,26 @@ class Source:
 
     def __init__(self, given: MediaSource) -> None:
         self.given = source = given
-        self.once: Once | None
+        self.single_pass: SinglePassSource | None
         if isinstance(given, str | os.PathLike):
             self.url, self.path = endpoints.source(given), os.fspath(given)
             is_path = endpoints.is_path(self.url)
-            self.once = Once(given) if is_path and Path(given).is_fifo() else None
-            own = endpoints.own_descriptor(Path(given).absolute()) if is_path and self.once is None else None
+            self.single_pass = SinglePassSource(given) if is_path and Path(given).is_fifo() else None
+            own = (
+                endpoints.own_descriptor(Path(given).absolute())
+                if is_path and self.single_pass is None
+                else None
+            )
             if own is not None:  # /dev/stdin, which FFmpeg would take for its own
                 source = int(own)
-                self.once = _once(source)
+                self.single_pass = _single_pass(source)
         else:
             name = given if isinstance(given, int) else getattr(given, "name", None)
             self.path = f"<{f'descriptor {name}' if isinstance(name, int) else name or type(given).__name__}>"
-            self.once = _once(given)
-        if self.once is not None:
-            self.url = self.once.url
-            self._end = weakref.finalize(self, self.once.close)
+            self.single_pass = _single_pass(given)
+        if self.single_pass is not None:
+            self.url = self.single_pass.url
+            self._stop_feeding = weakref.finalize(self, self.single_pass.close)
         elif not isinstance(source, str | os.PathLike):
             held = _descriptor(source)
             # In the process that opens it, this is a file of its own, with a position of its own.
@@ -77,33 +81,33 @@ class Source:
         """The source of what a caller gave, which may be one already."""
         if not isinstance(given, Source):
             return cls(given)
-        if given.once is not None and given.once.is_passed_on:
+        if given.single_pass is not None and given.single_pass.is_passed_on:
             raise ValueError(f"{given.path} is no regular file: its bytes come once, for one decoder")
         return given
 
     @property
     def failure(self) -> str | None:
         """Why not all of it could be read; None if nothing says so."""
-        failure = None if self.once is None else self.once.failure
+        failure = None if self.single_pass is None else self.single_pass.failure
         return None if failure is None else f"it could not be read to its end ({failure.strerror})"
 
-    def begin(self) -> None:
+    def start_feeding(self) -> None:
         """Starts to send a pipe's bytes to FFmpeg, once FFmpeg runs. Does nothing for other sources."""
-        if self.once is not None:
-            self.once.pass_on()
+        if self.single_pass is not None:
+            self.single_pass.pass_on()
 
-    def end(self) -> None:
+    def stop_feeding(self) -> None:
         """Stops reading a pipe, and closes it. Does nothing for other sources."""
-        if self.once is not None:
-            self._end()
+        if self.single_pass is not None:
+            self._stop_feeding()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self.given, int) or self.once is not None:
+        if isinstance(self.given, int) or self.single_pass is not None:
             raise TypeError("a descriptor means nothing to another process: pickle a decoder of a path")
         return Source, (self.given,)
 
 
-def _once(given: Any) -> Once | None:
+def _single_pass(given: Any) -> SinglePassSource | None:
     """The bytes of an open pipe, FIFO or socket; None for all else."""
     file = _streams.without_wrapper(given)
     if (carrier := _carrier(file)) is None:
@@ -112,7 +116,7 @@ def _once(given: Any) -> Once | None:
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return None
     ahead = _streams.read_ahead(file) if isinstance(file, _streams.Buffered) else b""
-    return Once(fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3), ahead)
+    return SinglePassSource(fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3), ahead)
 
 
 def _carrier(file: Any) -> int | None:

@@ -14,7 +14,7 @@ from penstock.ffmpeg.command.arguments import checked_size
 from penstock.ffmpeg.command.settings import check_choice
 from penstock.media import probe
 from penstock.media.frame_times import FrameTimes
-from penstock.media.like import LOST, picture_like, with_codec
+from penstock.media.like import LOST, arguments_like_picture, with_codec
 from penstock.rendering import planning
 from penstock.rendering.code import Code
 from penstock.rendering.engines import Engine
@@ -22,7 +22,7 @@ from penstock.rendering.engines.processes import Processes, cpus
 from penstock.rendering.job import Job
 from penstock.rendering.planning import Plan
 from penstock.rendering.source import Source
-from penstock.rendering.storage import alone
+from penstock.rendering.storage import locked
 from penstock.results import RenderProgress, RenderReport
 
 #: A function that draws a frame, a class of such functions, or where one is: ``MODULE:NAME``, ``FILE.py:NAME``.
@@ -55,7 +55,7 @@ def plan(
     """
     if audio is not None and not probe(audio).audio:
         raise ValueError(f"audio={os.fspath(audio)!r} has no sound")
-    return planning.make(
+    return planning.make_plan(
         os.fspath(output),
         frames=frames,
         size=size,
@@ -96,10 +96,10 @@ def plan_video(
     frames = FrameTimes.of(media)
     lengths = planning.lengths_of(len(frames.times_s), chunk_frames, workers)
     given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder or {})})
-    arguments, lost = picture_like(frames.video, size, given)
+    arguments, lost = arguments_like_picture(frames.video, size, given)
     for what in lost:
         warn(LOST.format(what))
-    return planning.make(
+    return planning.make_plan(
         os.fspath(output),
         frames=len(frames.times_s),
         size=(frames.video.width, frames.video.height) if size is None else size,
@@ -275,7 +275,7 @@ def _run(
 
         return RayTasks(planned, workers, timeout_s, ray or {}, progress=progress is not False)
 
-    with alone(planned.output):
+    with locked(planned.output):
         return Job(planned, resume=resume).run(start, progress)
 
 

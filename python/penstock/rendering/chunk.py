@@ -18,7 +18,7 @@ from penstock.errors import PenstockError, RenderError
 from penstock.ffmpeg import Encoder, Tuning
 from penstock.media import Decoder
 from penstock.media.frame_times import ROUNDED_S
-from penstock.rendering.planning import Plan, RenderChunk, default_storage, encoder_arguments, numbered
+from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage, encoder_arguments
 from penstock.rendering.storage import Storage, storage_of
 from penstock.results import ChunkReport
 
@@ -67,7 +67,7 @@ def render_chunk(plan: Plan, number: int, *, threads: int | None = None) -> Chun
         RenderError: the scene raised: this is the ``__cause__``.
         EncoderError, DecoderError, OSError: as `penstock.Encoder` and `penstock.Decoder`.
     """
-    return Renderer(plan, threads).render(numbered(plan, number))
+    return Renderer(plan, threads).render(chunk_of_number(plan, number))
 
 
 class Renderer:
@@ -133,7 +133,7 @@ class Renderer:
         fps = self._plan.fps
         assert fps is not None
         for index in chunk.frames:
-            with self._naming(f"frame {index}"), encoder.frame() as view:
+            with self._naming_failures(f"frame {index}"), encoder.frame() as view:
                 returned = self._code(index, float(index / fps), view)
                 if returned is not None:
                     raise TypeError(
@@ -151,7 +151,7 @@ class Renderer:
             source.path, pixel_format=source.pixel_format, start=start_s, count=count, tuning=tuning
         ) as decoder:
             for index, frame in zip(chunk.frames, decoder, strict=False):
-                with self._naming(f"frame {index}"):
+                with self._naming_failures(f"frame {index}"):
                     time_s = self._plan.time_s(index)
                     if frame.time_s is None or abs(frame.time_s - source.first_s - time_s) > 2 * ROUNDED_S:
                         raise RenderError(
@@ -168,7 +168,7 @@ class Renderer:
             raise RenderError(f"{source.path} has changed since the render was planned: begin anew")
 
     @contextmanager
-    def _naming(self, what: str) -> Iterator[None]:
+    def _naming_failures(self, what: str) -> Iterator[None]:
         """A block in which an exception of the user's code becomes a `RenderError` that names the frame."""
         try:
             yield
@@ -181,7 +181,7 @@ class Renderer:
             raise RenderError(f"{code}, {what}: {type(error).__name__}: {error}{of_user}") from error
 
 
-def finished(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
+def stored_report(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
     """The report of a chunk that is in the storage and whole; None if it is not."""
     name = data_name(plan, number)
     text = storage.read(f"{name}.json")

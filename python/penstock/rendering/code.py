@@ -59,7 +59,7 @@ class Code:
             raise TypeError(f"a scene is a function or a class; got {code!r}")
         name = getattr(code, "__qualname__", type(code).__qualname__)
         try:
-            _Sent(pickled := io.BytesIO()).dump(code)
+            _PicklerWithPaths(pickled := io.BytesIO()).dump(code)
         except Exception as error:
             raise TypeError(
                 f"{name} cannot be sent to workers: {error}; make in the scene's class what it needs"
@@ -79,20 +79,20 @@ def _with_file(path: str, make: Callable[..., types.CodeType], *arguments: objec
     return make(*arguments).replace(co_filename=path)
 
 
-def _reduced(code: types.CodeType) -> tuple[object, ...]:
+def _reduce_code(code: types.CodeType) -> tuple[object, ...]:
     make, arguments = cloudpickle.Pickler.dispatch_table[types.CodeType](code)
     return _with_file, (code.co_filename, make, *arguments)
 
 
-class _Sent(cloudpickle.Pickler):  # type: ignore[misc]
+class _PicklerWithPaths(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles code with the path of its file, for tracebacks: cloudpickle 3.1.3 leaves that out."""
 
     dispatch_table: ClassVar[ChainMap[type, Any]] = ChainMap(
-        {types.CodeType: _reduced}, cloudpickle.Pickler.dispatch_table
+        {types.CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table
     )
 
 
-class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
+class _DigestPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles code without files and line numbers, so that the bytes are equal in every process. For the digest only.
 
     Attributes:
@@ -104,13 +104,13 @@ class _Contents(cloudpickle.Pickler):  # type: ignore[misc]
         self.modules: set[types.ModuleType] = set()
 
     dispatch_table: ClassVar[ChainMap[type, Any]] = ChainMap(
-        {types.CodeType: lambda code: (tuple, _contents(code))}, cloudpickle.Pickler.dispatch_table
+        {types.CodeType: lambda code: (tuple, _code_contents(code))}, cloudpickle.Pickler.dispatch_table
     )
 
     def persistent_id(self, value: object) -> str | None:
         """Notes the value's module. Returns sorted text for a set, whose order differs between processes."""
         self.modules |= _modules_of([value])
-        return _text(value) if type(value) in (set, frozenset) else None
+        return _set_as_text(value) if type(value) in (set, frozenset) else None
 
     def reducer_override(self, value: object) -> Any:
         """Leaves out a class's random id from cloudpickle, and its line number, which Python 3.13 stores."""
@@ -166,27 +166,27 @@ def _imported_by(module: types.ModuleType, path: Path) -> set[types.ModuleType]:
     return {sys.modules[name] for name in names if name in sys.modules}
 
 
-def _text(value: object) -> str | None:
+def _set_as_text(value: object) -> str | None:
     """A value that is made of sets, tuples, text and numbers, as text with sorted sets; None for any other."""
     kind = type(value)
     if kind in _PLAIN:
         return f"{kind.__name__}({value!r})"
     if not isinstance(value, tuple | set | frozenset):
         return None
-    parts = [part for one in value if (part := _text(one)) is not None]
+    parts = [part for one in value if (part := _set_as_text(one)) is not None]
     if len(parts) < len(value):
         return None
     return f"{kind.__name__}({', '.join(parts if isinstance(value, tuple) else sorted(parts))})"
 
 
-def _contents(code: types.CodeType) -> tuple[object, ...]:
+def _code_contents(code: types.CodeType) -> tuple[object, ...]:
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
     return code.co_name, code.co_flags, code.co_code, code.co_exceptiontable, code.co_consts, names
 
 
 def _digest(code: object) -> str:
     """SHA-256 of the code and its values, and of the files of the user's modules that it needs."""
-    contents = _Contents(pickled := io.BytesIO())
+    contents = _DigestPickler(pickled := io.BytesIO())
     contents.dump(code)
     digest = hashlib.sha256(pickled.getvalue())
     by_value = ("__main__", *cloudpickle.list_registry_pickle_by_value())
@@ -207,14 +207,14 @@ def _imported(reference: str) -> Any:
     return attrgetter(name)(module)
 
 
-def search_here() -> None:
+def add_cwd_to_sys_path() -> None:
     """Has Python find modules in the current folder, too."""
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 
 
 def _named(name: str) -> types.ModuleType:
-    search_here()
+    add_cwd_to_sys_path()
     return importlib.import_module(name)
 
 

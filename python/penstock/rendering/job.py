@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from penstock._log import logger
 from penstock._progress import RenderBar
 from penstock.errors import RenderError
-from penstock.rendering.chunk import data_name, finished, folder_of, remove_chunks
-from penstock.rendering.engines import ATTEMPTS, Advance, Done, Engine, Failed
-from penstock.rendering.join import joined
-from penstock.rendering.planning import Plan, numbered, stored_plans
+from penstock.rendering.chunk import data_name, folder_of, remove_chunks, stored_report
+from penstock.rendering.engines import ATTEMPTS, Done, Engine, Failed, FramesDone
+from penstock.rendering.join import join_chunks
+from penstock.rendering.planning import Plan, chunk_of_number, stored_plans
 from penstock.rendering.storage import storage_of
 from penstock.results import ChunkReport, RenderProgress, RenderReport, WorkerReport
 
@@ -38,7 +38,7 @@ class Job:
         self._find(range(len(self.plan.lengths)))
         self._resumed_chunks = frozenset(self._reports)
         self._resumed_frames = self._done_frames = sum(one.frames for one in self._reports.values())
-        self._advances: dict[int, int] = {}
+        self._progress_actor: dict[int, int] = {}
         self._failures: Counter[int] = Counter()
         self._running: set[int] = set()
 
@@ -52,7 +52,7 @@ class Job:
                     self._render(missing, engine(self.plan), show)
                     self._remove_parts()
                 show(self._progress(0))
-            join = joined(self.plan, self._storage)
+            join = join_chunks(self.plan, self._storage)
         except BaseException as error:
             try:
                 self._remove_parts()
@@ -77,10 +77,10 @@ class Job:
                     self._running.add(number)
                     engine.submit(number)
                 for event in engine.events(_PERIOD_S):
-                    if isinstance(event, Advance):
-                        self._advances[event.number] = event.frames
+                    if isinstance(event, FramesDone):
+                        self._progress_actor[event.number] = event.frames
                         continue
-                    self._advances.pop(event.number, None)
+                    self._progress_actor.pop(event.number, None)
                     if isinstance(event, Done):
                         self._take(event)
                     else:
@@ -100,7 +100,7 @@ class Job:
     def _find(self, numbers: Iterable[int]) -> None:
         """Loads the reports of those of the chunks that are in the storage."""
         for number in numbers:
-            if (report := finished(self.plan, self._storage, number)) is not None:
+            if (report := stored_report(self.plan, self._storage, number)) is not None:
                 self._reports[number] = report
 
     def _take(self, event: Done) -> None:
@@ -117,7 +117,7 @@ class Job:
 
     def _fail(self, event: Failed) -> None:
         self._failures[event.number] += event.attempts
-        chunk, failure = numbered(self.plan, event.number), event.failure
+        chunk, failure = chunk_of_number(self.plan, event.number), event.failure
         attempts = self._failures[event.number]
         logger.warning("%s failed (%d of %d): %s", chunk, attempts, ATTEMPTS, failure.reason)
         if attempts >= ATTEMPTS:
@@ -129,7 +129,7 @@ class Job:
 
     def _progress(self, workers: int) -> RenderProgress:
         elapsed_s = time.monotonic() - self._started_s
-        done = self._done_frames + sum(self._advances.values())
+        done = self._done_frames + sum(self._progress_actor.values())
         return RenderProgress(
             frames_done=done,
             frames=len(self.plan.frames),

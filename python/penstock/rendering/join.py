@@ -32,9 +32,9 @@ from penstock.ffmpeg.program.process import FFmpegProcess, Session
 from penstock.media import probe
 from penstock.media.info import VideoInfo
 from penstock.media.opening import demux, open_media
-from penstock.rendering.chunk import container_of, data_name, finished, remove_chunks
+from penstock.rendering.chunk import container_of, data_name, remove_chunks, stored_report
 from penstock.rendering.planning import Plan, encoder_arguments
-from penstock.rendering.storage import Storage, alone, storage_of
+from penstock.rendering.storage import Storage, locked, storage_of
 
 # The first box after the header of a fragmented file (ISO/IEC 14496-12, 8.8.4). Four bytes of length come before it.
 _FRAGMENT = b"moof"
@@ -48,7 +48,7 @@ _WRONG_TIMES = re.compile(r"\bDTS\b|\bdts\b|\btimestamps?\b", re.IGNORECASE)
 # samples for AAC.
 _PRIMING_S = 0.1
 # What the joined video must have as its chunks do.
-_SAME = (
+_EQUAL_FIELDS = (
     *("codec", "profile", "pixel_format", "width", "height", "sample_aspect_ratio"),
     *("color_matrix", "color_range", "color_primaries", "color_transfer"),
 )
@@ -85,17 +85,19 @@ def assemble(plan: Plan) -> Joined:
         EncoderError: FFmpeg failed. The chunks are kept.
         OSError: a chunk cannot be read, or the video not be written.
     """
-    with alone(plan.output):
+    with locked(plan.output):
         storage = storage_of(plan.storage)
-        missing = [number for number in range(len(plan.lengths)) if finished(plan, storage, number) is None]
+        missing = [
+            number for number in range(len(plan.lengths)) if stored_report(plan, storage, number) is None
+        ]
         if missing:
             listed = ", ".join(map(str, missing[:10])) + " …" * (len(missing) > 10)
             why = f"{len(missing)} of {len(plan.lengths)} chunks are missing or damaged: {listed}"
             raise RenderError(why, chunk=missing[0])
-        return joined(plan, storage)
+        return join_chunks(plan, storage)
 
 
-def joined(plan: Plan, storage: Storage) -> Joined:
+def join_chunks(plan: Plan, storage: Storage) -> Joined:
     """Joins chunks that are known to be whole."""
     started_s = time.monotonic()
     output = Path(plan.output)
@@ -160,7 +162,7 @@ class JoinSession(Session):
             error=EncoderError,
         )
         super().__init__(process, f"<join of {plan.output!r}>", stall_timeout=None)
-        self._times = Times(plan.time_s)
+        self._times = TimesCheck(plan.time_s)
         self._frames = len(plan.frames)
         self._reading: threading.Thread | None = None
 
@@ -210,7 +212,7 @@ class JoinSession(Session):
                 self._times.take(line)
 
 
-class Times:
+class TimesCheck:
     """Checks that the frames of a video have the times that `time_s` gives for their positions, whatever their order.
 
     Attributes:
@@ -323,10 +325,10 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
     output = ["-map", f"1:{sound.index}"]
     if sound.is_copied:
         # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
-        output += ("-c:a", "copy", *(() if sound.has_prelude else ("-copypriorss:a", "0")))
+        output += ("-c:a", "copy", *(() if sound.holds_priming else ("-copypriorss:a", "0")))
     if not sound.is_copied:  # FFmpeg counts -t from the first sample, or else from 0
         lasts_s -= max(0.0, sound.zero_s - start_s)
-    return ["-t", f"{lasts_s:.6f}", *sound.reading_from(start_s)], output
+    return ["-t", f"{lasts_s:.6f}", *sound.input_arguments_from(start_s)], output
 
 
 def _output(plan: Plan, target: str) -> Output:
@@ -353,7 +355,7 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
     )
     if video.start_s is not None and not -tolerance_s <= video.start_s <= latest_s:
         raise RenderError(f"the joined video begins at {video.start_s:.6f} s instead of 0")
-    for name in _SAME:
+    for name in _EQUAL_FIELDS:
         has, wanted = getattr(video, name), getattr(chunk, name)
         if wanted is not None and has != wanted:
             raise RenderError(f"the joined video has the {name} {has} instead of {wanted}")

@@ -219,13 +219,13 @@ class Plan:
 
 def encoder_arguments(plan: Plan) -> dict[str, Any]:
     """The arguments of each chunk's `Encoder`, but for its output, size and rate."""
-    return _made_again(plan.encoder)
+    return _from_json_values(plan.encoder)
 
 
-def _made_again(values: Mapping[str, Any]) -> dict[str, Any]:
+def _from_json_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `_as_json`: makes settings objects from their dictionaries."""
     return {
-        name: _GROUPED[name](**_made_again(value)) if name in _GROUPED else value
+        name: _GROUPED[name](**_from_json_values(value)) if name in _GROUPED else value
         for name, value in values.items()
     }
 
@@ -255,7 +255,7 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     return tuple(lengths)
 
 
-def make(
+def make_plan(
     output: Path | str,
     *,
     frames: int | range,
@@ -283,7 +283,7 @@ def make(
         raise ValueError(
             f"the output is a file, because it takes its name when it is complete; got {output!r}"
         )
-    arguments, file_options = _divided(Path(output), with_codec(output, encoder or {}))
+    arguments, file_options = _split_options(Path(output), with_codec(output, encoder or {}))
     if fps is None and source is None:
         raise TypeError(
             "fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got None"
@@ -313,7 +313,7 @@ def default_storage(output: str) -> str:
     return f"{output}.chunks"
 
 
-def _divided(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of the chunks' encoders, and the options of the video's file."""
     own = [name for name in _OWN_ARGUMENTS if name in arguments]
     if own:
@@ -392,7 +392,7 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def numbered(plan: Plan, number: int) -> RenderChunk:
+def chunk_of_number(plan: Plan, number: int) -> RenderChunk:
     """The chunk of that number."""
     if not 0 <= number < len(plan.lengths):
         raise ValueError(f"the plan has chunks 0 to {len(plan.lengths) - 1}; got {number}")

@@ -17,7 +17,7 @@ from penstock.errors import RenderError
 
 
 @contextmanager
-def alone(output: str) -> Iterator[None]:
+def locked(output: str) -> Iterator[None]:
     """Locks `output` for one render on this machine while the block runs.
 
     Raises:

@@ -21,7 +21,7 @@ from rich.filesize import decimal
 from penstock import images
 from penstock._messages import show_name
 from penstock._progress import VideoBar
-from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
+from penstock.cli.messages import InputError, as_click_errors, in_one_line, name_options_in_messages
 from penstock.cli.opening import (
     FIFO_PREFIX,
     MEDIA_SUFFIXES,
@@ -270,7 +270,7 @@ def decode(
     Exit status: 0 when all frames are delivered; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
     SIGTERM; 141, without a message, when nobody reads standard output any more.
     """
-    with_options()
+    name_options_in_messages()
     wanted = is_wanted(progress, quiet=quiet)
     destinations = Destinations(destination, timestamps, start_number, options)
     selection = Selection(start, count, every, at)

@@ -18,7 +18,7 @@ from rich.filesize import decimal
 
 from penstock import images
 from penstock._messages import show_name
-from penstock.cli.messages import InputError, as_click_errors, in_one_line, with_options
+from penstock.cli.messages import InputError, as_click_errors, in_one_line, name_options_in_messages
 from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, opened, refuse_same
 from penstock.cli.options import (
     encoder_options,
@@ -159,7 +159,7 @@ def encode(
     Exit status: 0 when all frames are encoded; 1 after a failure, also if the input ends in the middle of a frame,
     after all whole ones were encoded; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    with_options()
+    name_options_in_messages()
     wanted = is_wanted(progress, quiet=quiet)
     with as_click_errors():
         _check_output(inputs, output, settings["container_format"], as_json=as_json)
@@ -236,11 +236,13 @@ def _like(
 ) -> tuple[tuple[int, int], dict[str, Any], Sequence[str]]:
     """The size and the settings by which the output is like a video, and warnings of what it is not."""
     from penstock.media import probe  # libav, which others do without
-    from penstock.media.like import file_like
+    from penstock.media.like import arguments_like_file
 
     defaults = {"colors": Colors(), "output_pixel_format": AUTO, "audio": (), "metadata": {}}
     given = {key: value for key, value in settings.items() if key not in defaults or value != defaults[key]}
-    found, lost, _ = file_like(probe(name), output, given if size is None else {**given, "size": size})
+    found, lost, _ = arguments_like_file(
+        probe(name), output, given if size is None else {**given, "size": size}
+    )
     if found["fps"] is None:
         raise click.UsageError(
             f"the rate of {show_name(name)} varies, and raw frames have no times: give --fps"

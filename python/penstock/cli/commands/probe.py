@@ -16,9 +16,9 @@ from rich.text import Text
 from penstock._messages import show_name
 from penstock.cli.options import file_names, follow_playlists_option, json_option, parsed, seconds
 from penstock.errors import PenstockError
-from penstock.media.facts import PATIENCE_S
-from penstock.media.facts import probe as probe_media
 from penstock.media.info import MediaInfo, clock, facts_of_file, facts_of_streams, ratio
+from penstock.media.probing import PATIENCE_S
+from penstock.media.probing import probe as probe_media
 
 #: The width of an output that is no terminal. Programs such as grep want whole lines.
 UNWRAPPED_COLUMNS = 1000

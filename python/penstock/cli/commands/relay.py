@@ -20,7 +20,7 @@ from penstock.cli.options import (
     seconds,
 )
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
-from penstock.cli.signals import Stopped, held
+from penstock.cli.signals import Stopped, deferred
 from penstock.errors import BrokenStreamError, StalledError
 from penstock.results import Relayed, RelayTicket
 
@@ -75,7 +75,7 @@ def relay(
             wanted = is_wanted(progress, [destination])
             with rows([destination.title], total, wanted=wanted) as show:
                 began_s = time.monotonic()
-                with held():
+                with deferred():
                     ticket = _start(source, destination, count, offset, timeout)
                 relayed = _finish(ticket, source, destination, show)
             destination.close()

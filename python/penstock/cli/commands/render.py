@@ -17,7 +17,7 @@ from rich.filesize import decimal
 
 from penstock import rendering
 from penstock._messages import show_name
-from penstock.cli.messages import in_one_line, with_options
+from penstock.cli.messages import in_one_line, name_options_in_messages
 from penstock.cli.opening import check_standard_output
 from penstock.cli.options import (
     encoder_options,
@@ -39,8 +39,8 @@ from penstock.errors import FFmpegWarning, PenstockError
 from penstock.rendering import Plan
 from penstock.rendering.api import EngineName
 from penstock.rendering.chunk import Renderer
-from penstock.rendering.code import search_here
-from penstock.rendering.planning import numbered
+from penstock.rendering.code import add_cwd_to_sys_path
+from penstock.rendering.planning import chunk_of_number
 from penstock.results import RenderReport
 
 _STANDARD = "-"
@@ -115,7 +115,7 @@ def _failures() -> Iterator[None]:
 
 
 @contextmanager
-def _kept_for(report: bool) -> Iterator[None]:
+def _stdout_reserved_for(report: bool) -> Iterator[None]:
     """Keep standard output for a report, if there is one: what the scene prints goes to standard error."""
     if not report:
         yield
@@ -153,18 +153,18 @@ def chunk(plan_file: str, numbers: range, quiet: bool, as_json: bool) -> None:
 
     Exit status: 0 when the chunks are there; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    with_options()
+    name_options_in_messages()
     planned = _read_plan(plan_file)
     with _failures():
-        numbered(planned, numbers[-1])
+        chunk_of_number(planned, numbers[-1])
         chunks = planned.chunks[numbers[0] : numbers[-1] + 1]
-        search_here()
+        add_cwd_to_sys_path()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
-            with _kept_for(as_json):
+            with _stdout_reserved_for(as_json):
                 renderer = Renderer(planned, None)
             for each in chunks:
-                with _kept_for(as_json):
+                with _stdout_reserved_for(as_json):
                     report = renderer.render(each)
                 if as_json:
                     click.echo(json.dumps(asdict(report)))
@@ -184,7 +184,7 @@ def assemble(plan_file: str, quiet: bool, as_json: bool) -> None:
     Exit status: 0 when the video is complete; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
     SIGTERM.
     """
-    with_options()
+    name_options_in_messages()
     planned = _read_plan(plan_file)
     with _failures():
         joined = rendering.assemble(planned)
@@ -323,20 +323,20 @@ def render(
     Exit status: 0 when the video is complete; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
     SIGTERM.
     """
-    with_options()
+    name_options_in_messages()
     wanted = is_wanted(progress, quiet=quiet)
     if plan_file is not None and as_json:
         raise click.UsageError("--plan-only and --json exclude each other: the plan is JSON")
     encoder = grouped(encoder_settings({name: given[name] for name in given if name not in _OF_RENDER}))
     with _failures():
         if plan_file is not None:
-            with _kept_for(plan_file == _STANDARD):
+            with _stdout_reserved_for(plan_file == _STANDARD):
                 planned = rendering.plan(scene, **{name: given[name] for name in _OF_PLAN}, encoder=encoder)
             with click.open_file(plan_file, "w") as file:  # which takes - for standard output
                 file.write(planned.to_json())
             return
         others = {name: given[name] for name in _OF_RENDER}
-        with _kept_for(as_json):
+        with _stdout_reserved_for(as_json):
             report = rendering.render(scene, **others, resume=not no_resume, progress=wanted, encoder=encoder)
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))

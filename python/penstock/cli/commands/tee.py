@@ -14,7 +14,7 @@ from penstock._native import Tee
 from penstock.cli.opening import Endpoint, as_standard, opened
 from penstock.cli.options import append_option, file_names, parsed, progress_option, seconds
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
-from penstock.cli.signals import Stopped, held
+from penstock.cli.signals import Stopped, deferred
 from penstock.errors import BrokenStreamError, ClosedError, StalledError
 from penstock.results import TeeReport
 
@@ -54,7 +54,7 @@ def tee(
             wanted = is_wanted(progress, destinations)
             with rows(titles, total, wanted=wanted) as show:
                 began_s = time.monotonic()
-                with held():
+                with deferred():
                     running = _start(source, destinations, evict_after)
                 report = _finish(running, source, show)
             if wanted:

@@ -32,18 +32,18 @@ PALETTE_FILTERS = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteu
 #: FFmpeg's names of samples, by NumPy's.
 SAMPLES = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
 _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
-# FFmpeg takes frames below 2 GiB (av_image_check_size2 in libavutil/imgutils.c): fewer pixels than this, of 1 bit each.
+# FFmpeg refuses frames of 2 GiB (av_image_check_size2 in libavutil/imgutils.c): of 1 bit a pixel, that many pixels.
 _MOST_PIXELS = 1 << 34
 
 
 def checked_size(size: tuple[int, int]) -> tuple[int, int]:
-    """`size` as two ints, both checked to be more than 0, and their product to be no more than FFmpeg takes."""
+    """Returns `size` as two positive ints. Raises if FFmpeg does not take that many pixels."""
     try:
         lengths = [operator.index(length) for length in size]
     except TypeError:
         raise TypeError(f"size is width and height in pixels, two integers; got {size!r}") from None
     if len(lengths) != 2:
-        raise ValueError(f"size is width and height in pixels, of an array frame.shape[1::-1]; got {size!r}")
+        raise ValueError(f"size is (width, height) in pixels, for an array frame.shape[1::-1]; got {size!r}")
     width, height = lengths
     if width <= 0 or height <= 0:
         raise ValueError(f"size is width and height in pixels, both more than 0; got {size!r}")
@@ -156,7 +156,7 @@ def input_arguments(
 def stream_arguments(offset_s: int, colors: Sequence[str] = ()) -> list[str]:
     """FFmpeg's arguments for frames with times, or with sound, on its standard input: see `nut`.
 
-    The first time stays what it is, less `offset_s`, and FFmpeg does not guess a rate from the times.
+    FFmpeg keeps the times, minus `offset_s`, and does not guess a rate from them.
     """
     offset = ("-itsoffset", str(-offset_s)) if offset_s else ()
     return ["-copyts", "-fpsprobesize", "0", *offset, "-f", "nut", *colors, "-i", "pipe:0"]

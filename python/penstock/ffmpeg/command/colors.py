@@ -24,7 +24,7 @@ _CODE_POINTS = {
 MATRICES = tuple(_CODE_POINTS)
 #: Our names of the matrices that FFmpeg prints. bt470bg is BT.601 with 625 lines.
 MATRIX_NAMES = {space: name for name, (space, _, _) in _CODE_POINTS.items()} | {"bt470bg": "bt601"}
-# Other words of FFmpeg's options, and of those of x264 and x265, for the same.
+# Aliases of our names in FFmpeg's options, and in the parameters of x264 and x265.
 _OTHER_WORDS = {
     "matrix": MATRIX_NAMES
     | {"1": "bt709", "5": "bt601", "6": "bt601", "9": "bt2020", "bt2020_ncl": "bt2020"},
@@ -65,7 +65,7 @@ _CODEC_WORDS = {
 }
 
 
-class _LightParameters(NamedTuple):
+class _HdrParameters(NamedTuple):
     """How an encoder takes HDR metadata: FFmpeg's option for its parameters, and the names of the parameters."""
 
     option: str
@@ -75,10 +75,10 @@ class _LightParameters(NamedTuple):
 
 
 #: Those of the encoders that have them.
-LIGHT_PARAMETERS = {
-    "libx264": _LightParameters("x264-params", "mastering-display", "cll", True),
-    "libx265": _LightParameters("x265-params", "master-display", "max-cll", True),
-    "libsvtav1": _LightParameters("svtav1-params", "mastering-display", "content-light", False),
+HDR_PARAMETERS = {
+    "libx264": _HdrParameters("x264-params", "mastering-display", "cll", True),
+    "libx265": _HdrParameters("x265-params", "master-display", "max-cll", True),
+    "libsvtav1": _HdrParameters("svtav1-params", "mastering-display", "content-light", False),
 }
 #: FFmpeg's names of the ranges.
 RANGES = {"limited": "tv", "full": "pc"}
@@ -91,7 +91,7 @@ _HD_LINES = 720
 
 @dataclass(frozen=True, slots=True)
 class VideoColors:
-    """What a video's YUV means, decided.
+    """The colours of a YUV video, with each "auto" resolved.
 
     Attributes:
         matrix: "bt601", "bt709" or "bt2020".
@@ -143,7 +143,7 @@ class VideoColors:
 
 #: The colours that readers, also FFmpeg and our `Decoder`, assume for a video without tags.
 UNTAGGED = VideoColors("bt601", "limited")
-# FFmpeg's filters and its options have different names.
+# The names of these transfers in FFmpeg's options, by those in its filters.
 _GAMMAS = {"bt470m": "gamma22", "bt470bg": "gamma28"}
 # Encoders whose video has no place for a matrix, or for a range, in any container (seen with FFmpeg 5.1 to 9; VP8: RFC
 # 6386, 9.2).
@@ -178,7 +178,7 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
         return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
     if colors.matrix not in ("auto", "bt601"):
         raise ValueError(
-            f"{codec} video is JPEG, whose players know no matrix but 'bt601'; got {colors.matrix!r}"
+            f"{codec} video is JPEG, for which players always use the matrix 'bt601'; got {colors.matrix!r}"
         )
     return VideoColors("bt601", "full", **tags)
 
@@ -196,38 +196,40 @@ def with_colors_of_options(
         known = {one: one for one in _OTHER_WORDS[attribute].values()} | _OTHER_WORDS[attribute]
         if (value := known.get(word.lower())) is None:
             continue
-        colors = _agreeing(colors, attribute, value, argument(f"options.{given}", options[given]))
+        colors = _with_color(colors, attribute, value, argument(f"options.{given}", options[given]))
         if given.partition(":")[0] in _OPTIONS:
             others.pop(given, None)
     for name in pixel_formats:
         if name is not None and name.startswith("yuvj"):
-            colors = _agreeing(colors, "range", "full", name)
+            colors = _with_color(colors, "range", "full", name)
     return colors, others
 
 
-def holds_light(program: str, codec: str) -> bool:
+def holds_hdr_metadata(program: str, codec: str) -> bool:
     """Whether FFmpeg can tag `codec`, or its input, with the mastering display and the light levels."""
-    return codec in LIGHT_PARAMETERS or "mastering_display" in capabilities.global_options(program)
+    return codec in HDR_PARAMETERS or "mastering_display" in capabilities.global_options(program)
 
 
-def with_light(program: str, codec: str, colors: Colors, options: Mapping[str, object]) -> dict[str, object]:
+def with_hdr_metadata(
+    program: str, codec: str, colors: Colors, options: Mapping[str, object]
+) -> dict[str, object]:
     """`options` with the encoder's parameters for the mastering display and the light levels of `colors`.
 
     Raises:
-        ValueError: FFmpeg can tag neither `codec` nor its input so, they are in `options` too, or a value is missing.
+        ValueError: FFmpeg cannot tag `codec` with them, `options` set them, too, or a value is missing or not possible.
     """
-    parameters = LIGHT_PARAMETERS.get(codec)
-    given = _light(colors, whole=parameters is None or parameters.has_whole_numbers)
+    parameters = HDR_PARAMETERS.get(codec)
+    given = _hdr_values(colors, whole=parameters is None or parameters.has_whole_numbers)
     if not given:
         return dict(options)
     if parameters is None:
-        if holds_light(program, codec):
-            return dict(options)  # these are for `light_arguments`
+        if holds_hdr_metadata(program, codec):
+            return dict(options)  # these are for `hdr_arguments`
         raise ValueError(
             f"{argument(f'colors.{next(iter(given))}')} has no place in {codec} video as this FFmpeg writes it: take "
-            f"{', '.join(LIGHT_PARAMETERS)}, or FFmpeg 9"
+            f"{', '.join(HDR_PARAMETERS)}, or FFmpeg 9"
         )
-    # x264 has two names for its parameters, of which FFmpeg reads this one last.
+    # x264's parameters may be in two options. FFmpeg reads x264-params last.
     names = ("x264opts", parameters.option) if codec == "libx264" else (parameters.option,)
     own = str(options.get(parameters.option, ""))
     words = [own] if own else []
@@ -244,16 +246,16 @@ def with_light(program: str, codec: str, colors: Colors, options: Mapping[str, o
     return {**options, parameters.option: ":".join(words)}
 
 
-def light_arguments(codec: str, colors: Colors) -> list[str]:
+def hdr_arguments(codec: str, colors: Colors) -> list[str]:
     """FFmpeg's arguments for an input with this display and light, where the encoder has no parameters for them.
 
     FFmpeg 9 has these options, and its muxers of MP4, QuickTime, Matroska and WebM write what they say.
     """
-    given = {} if codec in LIGHT_PARAMETERS else _light(colors, whole=True)
+    given = {} if codec in HDR_PARAMETERS else _hdr_values(colors, whole=True)
     return [word for name, value in given.items() for word in (f"-{name}:v", value)]
 
 
-def _light(colors: Colors, *, whole: bool) -> dict[str, str]:
+def _hdr_values(colors: Colors, *, whole: bool) -> dict[str, str]:
     """The display and the light of `colors`, by their attributes, as encoders read them."""
     words, light = {}, colors.content_light
     if colors.mastering_display is not None:
@@ -303,7 +305,7 @@ def colors_in(options: Mapping[str, object]) -> Iterable[tuple[str, str, str]]:
                     yield name, _CODEC_WORDS[key.strip()], word.strip()
 
 
-def _agreeing(colors: Colors, attribute: str, value: str, by: str) -> Colors:
+def _with_color(colors: Colors, attribute: str, value: str, by: str) -> Colors:
     asked = getattr(colors, attribute)
     if asked not in ("auto", value):
         raise ValueError(f"{argument(f'colors.{attribute}', asked)} and {by} exclude each other: give one")

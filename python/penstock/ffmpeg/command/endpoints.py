@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"%\d*d")
 _IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
 # One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
-#: Containers by the endings of names for which FFmpeg takes them, by FFmpeg's names.
+#: FFmpeg's name of the container that it chooses for each file extension.
 CONTAINERS = {
     **{f".{name}": name for name in ("3g2", "3gp", "apng", "au", "avi", "avif", "caf", "f4v", "flv", "gif")},
     **{f".{name}": name for name in ("ismv", "mov", "mp4", "mxf", "nut", "oga", "ogg", "ogv", "opus", "psp")},
@@ -62,8 +62,8 @@ _LIVE_CONTAINERS = {
     **dict.fromkeys(("udp", "tcp", "srt", "rist"), "mpegts"),
     "rtsp": "rtsp",
 }
-# Containers whose header FFmpeg completes at the end. In a pipe it leaves it as it is: programs read nothing of the
-# result, or take a wrong length from it.
+# Containers whose header FFmpeg completes at the end, which it cannot do in a pipe: programs then cannot read the
+# result, or read a wrong length from it.
 _COMPLETED_LATER = ("aiff", "avi", "mxf_opatom", "w64", "wtv")
 # Containers that are several files, whose names follow from the output's.
 _SEVERAL_FILES = (
@@ -94,7 +94,7 @@ class Output:
 
         Raises:
             TypeError: the object is for text; or as for `target`.
-            ValueError: nothing tells the container, or it has several files, or goes back, where the output cannot; or
+            ValueError: the container is not known, or it needs several files or seeking, which the output cannot do; or
                 as for `target`.
             OSError: as for `target`.
         """
@@ -145,7 +145,7 @@ class Output:
 
     @property
     def container(self) -> str:
-        """The container by FFmpeg's name; the ending of the target's name if that is the ending of none."""
+        """FFmpeg's name of the container; the extension of the target's name if that belongs to no known container."""
         return self.container_format or CONTAINERS.get(self.ending, self.ending)
 
     @property
@@ -343,7 +343,7 @@ def _pipe(output: str) -> str:
     if output in ("-", "pipe:", _STDOUT):
         return _STDOUT
     raise ValueError(
-        f"FFmpeg gets none of our descriptors but standard output, pipe:1; got {output!r}. "
+        f"FFmpeg inherits only standard output (pipe:1) of our descriptors; got {output!r}. "
         f"A file of that name is Path({output!r})"
     )
 
@@ -351,10 +351,10 @@ def _pipe(output: str) -> str:
 def _check_writable(path: Path, *, named_as_folder: bool) -> None:
     """Raises what opening `path` for writing would raise, as far as that is known without creating anything."""
     if path.is_dir() or named_as_folder:
-        raise IsADirectoryError(EISDIR, "the output is a folder, and not a file in one", str(path))
+        raise IsADirectoryError(EISDIR, "the output is a folder: name a file in it", str(path))
     with suppress(FileNotFoundError, NotADirectoryError):
         path.stat()  # fails for a loop of links
-        _check_access(path, os.W_OK, "the output may not be written to")
+        _check_access(path, os.W_OK, "the output is not writable")
         return
     # For a symbolic link to a file that does not exist, this is the folder in which FFmpeg creates it.
     folder = path.resolve().parent if path.is_symlink() else path.parent
@@ -362,7 +362,7 @@ def _check_writable(path: Path, *, named_as_folder: bool) -> None:
         raise FileNotFoundError(ENOENT, "the output's folder does not exist", str(folder))
     if not folder.is_dir():
         raise NotADirectoryError(ENOTDIR, "the output's folder is a file", str(folder))
-    _check_access(folder, os.W_OK | os.X_OK, "no file may be made in the output's folder")
+    _check_access(folder, os.W_OK | os.X_OK, "the output's folder is not writable")
 
 
 def _check_access(path: Path, access: int, refusal: str) -> None:

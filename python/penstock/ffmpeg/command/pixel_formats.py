@@ -84,14 +84,14 @@ class PixelFormat:
     Attributes:
         kind: "rgb", "yuv", "gray" or "xyz".
         depth: bits of a sample.
-        shared: columns and rows of pixels that share one chroma sample.
+        subsampling: columns and rows of pixels that share one chroma sample.
     """
 
     name: str
     kind: str
     has_alpha: bool
     depth: int
-    shared: tuple[int, int]
+    subsampling: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +179,7 @@ def canonical(pixel_format: str) -> str:
 def subsampling(pixel_format: str) -> tuple[int, int]:
     """Columns and rows of pixels that share one chroma sample; (1, 1) for other and unknown formats."""
     # What follows the name tells the depth and the byte order: yuv420p10le.
-    found = (
-        shared for name, shared in _SUBSAMPLED if re.fullmatch(rf"(?:{name})\d*(?:[lb]e)?", pixel_format)
-    )
+    found = (parts for name, parts in _SUBSAMPLED if re.fullmatch(rf"(?:{name})\d*(?:[lb]e)?", pixel_format))
     return next(found, (1, 1))
 
 

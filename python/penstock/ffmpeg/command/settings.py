@@ -74,7 +74,7 @@ class MasteringDisplay:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of it is told, and possible."""
+        """Whether every value is present and within its range."""
         chromaticities = (self.red, self.green, self.blue, self.white)
         if not all(_is_pair(one, 1) for one in chromaticities) or not _is_pair(self.luminance, _MOST_LIGHT):
             return False
@@ -107,7 +107,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def native_conversion(convert: Convert, make: Callable[[], _Conversion]) -> _Conversion | None:
-    """What `make` gives; None if FFmpeg converts. A `ValueError` of `make` is raised only for convert="native"."""
+    """Returns `make()`, or None if FFmpeg converts. A `ValueError` of `make` is raised only for convert="native"."""
     if convert == "ffmpeg":
         return None
     try:
@@ -144,7 +144,7 @@ class Colors:
 
     Raises:
         ValueError: an unknown name.
-        TypeError: a display or a light is no such object.
+        TypeError: `mastering_display` or `content_light` has another type.
     """
 
     matrix: ColorMatrix = "auto"
@@ -164,7 +164,7 @@ class Colors:
                 raise TypeError(f"{name} is a penstock.media.{kind.__name__} or None; got {value!r}")
 
     def check_unused(self, user: str, *names: str) -> None:
-        """Checks that what `user` cannot follow has its default."""
+        """Checks that settings which `user` ignores have their defaults."""
         for name in names:
             if (value := getattr(self, name)) != getattr(DEFAULT_COLORS, name):
                 raise ValueError(f"{argument(f'colors.{name}', value)} has no effect on {user}: leave it out")

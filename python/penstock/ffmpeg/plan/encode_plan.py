@@ -23,10 +23,10 @@ from penstock.ffmpeg.command.arguments import (
 from penstock.ffmpeg.command.colors import (
     VideoColors,
     colors_for,
+    hdr_arguments,
     input_color_arguments,
     is_centred,
     jpeg_pixel_format,
-    light_arguments,
     output_color_arguments,
 )
 from penstock.ffmpeg.command.endpoints import Output
@@ -53,7 +53,7 @@ _PALETTES_BY_FRAME = ("gif", "png")
 # Each frame is encoded once, at its own time.
 _TIMED_OPTIONS = {"fps_mode": "passthrough"}
 _TIME_BASE = "enc_time_base:v"
-# A trial has no times. FFmpeg's default rate.
+# The rate of a trial encode, whose frame has no time: FFmpeg's default.
 _TRIAL_RATE = Fraction(25)
 # Options that a trial leaves out: those of sound and subtitles (``b:a``), and `map`, which names streams.
 _CONCERNS_OTHERS = re.compile(r"map|[^:]+:[as]")
@@ -66,12 +66,12 @@ class EncodePlan:
     Attributes:
         settings: what was asked for.
         arguments: FFmpeg's arguments for its input and its output, whose name comes last.
-        stream: what FFmpeg reads; None if it is frames alone, at a constant rate, or samples alone.
+        stream: the NUT stream that FFmpeg reads; None if it reads raw frames at a constant rate, or raw samples.
         layout: layout of the frames that the caller writes; None for sound alone.
-        fed: layout of the frames that FFmpeg gets; None for sound alone.
+        ffmpeg_layout: layout of the frames that FFmpeg gets; None for sound alone.
         conversion: the native conversion; None if FFmpeg gets the frames as they are.
         color_arguments: those of the `arguments` that tag the video with its colours.
-        colors: of YUV video; None for others, and where options may change them.
+        colors: the colours of a YUV video; None for other videos, and if filters may change them.
         passed_over: why the encoders of hardware before this one were not taken, in sentences.
     """
 
@@ -79,7 +79,7 @@ class EncodePlan:
     arguments: list[str]
     stream: NutStream | None
     layout: FrameLayout | None = None
-    fed: FrameLayout | None = None
+    ffmpeg_layout: FrameLayout | None = None
     conversion: _Conversion | None = None
     color_arguments: tuple[str, ...] = ()
     colors: VideoColors | None = None
@@ -105,7 +105,7 @@ def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
         return _plan(settings, size)
     passed_over: list[str] = []
     for one in settings.hardware:
-        tried = _tried(one, size)
+        tried = _try_encoder(one, size)
         if isinstance(tried, EncodeSettings):
             settings = tried
             break
@@ -114,7 +114,7 @@ def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
     return replace(_plan(settings, size), passed_over=tuple(passed_over))
 
 
-def _tried(settings: EncodeSettings | str, size: tuple[int, int]) -> EncodeSettings | str:
+def _try_encoder(settings: EncodeSettings | str, size: tuple[int, int]) -> EncodeSettings | str:
     """The settings, if their encoder encodes a frame of `size`, or else why it does not, in a sentence."""
     if isinstance(settings, str):
         return settings
@@ -129,8 +129,8 @@ def _tried(settings: EncodeSettings | str, size: tuple[int, int]) -> EncodeSetti
         rate=rate,
     )
     arguments = ("file:/dev/zero" if one == "pipe:0" else one for one in _plan(trial, size).arguments)
-    why_not = encoders.why_not(settings.program, "-t", f"{float(1 / rate):f}", *arguments)
-    return settings if why_not is None else f"{settings.codec}: {why_not}"
+    trial_failure = encoders.trial_failure(settings.program, "-t", f"{float(1 / rate):f}", *arguments)
+    return settings if trial_failure is None else f"{settings.codec}: {trial_failure}"
 
 
 def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
@@ -139,7 +139,7 @@ def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
     width, height = checked_size(size)
     layout = frame_layout(settings.pixel_format, width, height, program)
     output, tags = settings.output_pixel_format, colors_for(codec, settings.colors, height)
-    if not settings.holds_order:
+    if not settings.holds_reordered_frames:
         options = {"bf": 0, **options}
     if rate is None:
         options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / settings.time_unit_s}", **options}
@@ -159,7 +159,7 @@ def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
     stream = sound.nut_stream(program, fed, rate, settings.sounds)
     colors_in = [
         *input_color_arguments(fed.pixel_format, tags, centred=centred),
-        *light_arguments(codec, settings.colors),
+        *hdr_arguments(codec, settings.colors),
     ]
     if stream is not None:
         reading = stream_arguments(stream.offset_s, colors_in)
@@ -169,10 +169,10 @@ def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
     colors_out = output_color_arguments(named, tags, centred=centred)
     has_inputs = bool(settings.sounds) or settings.labels != NO_LABELS
     is_mapped = bool(settings.sounds) or "map" in options
-    labels = settings.labels.writing(options, is_mapped=is_mapped) if has_inputs else []
+    labels = settings.labels.output_arguments(options, is_mapped=is_mapped) if has_inputs else []
     arguments = [
         *reading,
-        *settings.labels.reading(),
+        *settings.labels.input_arguments(),
         *output_arguments(
             settings.output,
             codec,
@@ -188,7 +188,7 @@ def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
         arguments=arguments,
         stream=stream,
         layout=layout,
-        fed=fed,
+        ffmpeg_layout=fed,
         conversion=conversion,
         color_arguments=tuple(colors_out),
         colors=tags if has_yuv and not settings.is_filtered else None,
@@ -196,12 +196,12 @@ def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
 
 
 def plan_sound(settings: EncodeSettings) -> EncodePlan:
-    """Plans an encode of the samples that the program makes, alone."""
+    """Plans an encode of an `AudioInput` without video."""
     [made] = settings.sounds
-    assert isinstance(made.made_from, AudioInput)
+    assert isinstance(made.audio, AudioInput)
     sounds = sound.output_arguments(settings.sounds, settings.options)
     arguments = [
-        *sound.input_arguments(made.made_from, "pipe:0"),
+        *sound.input_arguments(made.audio, "pipe:0"),
         *output_arguments(settings.output, None, None, settings.options, sound=sounds),
     ]
     return EncodePlan(settings=settings, arguments=arguments, stream=None)

@@ -1,4 +1,4 @@
-"""What an encode is to be: the arguments of an `Encoder`, checked, for one FFmpeg and one output."""
+"""The settings of an encode: the checked arguments of an `Encoder`, for one FFmpeg and one output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.ffmpeg.command.colors import (
     colors_for,
     colors_in,
     with_colors_of_options,
-    with_light,
+    with_hdr_metadata,
 )
 from penstock.ffmpeg.command.endpoints import Output
 from penstock.ffmpeg.command.pixel_formats import is_gray, is_rgb, raw_format_name
@@ -50,11 +50,11 @@ from penstock.ffmpeg.program.capabilities import check_codec, check_option, enco
 OddSize = Literal["error", "pad", "crop"]
 
 # The unit of times in MP4 and QuickTime, in seconds: that of MPEG-2 systems, in which all common frame rates are exact.
-# With microseconds, FFmpeg 5.1 lost frames after a pause of 5 minutes, and one of 36 broke the file.
+# In units of 1 µs, FFmpeg 5.1 lost frames after a pause of 5 minutes, and a pause of 36 minutes broke the file.
 _QUICKTIME_UNIT_S = Fraction(1, 90_000)
 _QUICKTIME = ("3g2", "3gp", "f4v", "ipod", "ismv", "mov", "mp4", "psp")
-# Units of time from a frame to the next, in MP4 and QuickTime. Theirs have 31 bits, and FFmpeg 5.1 believes no more
-# than 28 between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
+# The most units of time from a frame to the next, in MP4 and QuickTime. The files have 31 bits, but FFmpeg 5.1 refuses
+# more than 28 bits between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
 _MOST_STEPS = 2**28 - 1
 _GIF_UNIT_S = Fraction(1, 100)
 # The longest time from a frame to the next that other containers hold, in seconds. A delay has 16 bits in GIF and APNG,
@@ -119,7 +119,7 @@ class EncodeSettings:
         vflip, odd_size: the `Encoder`'s.
         output_pixel_format: of the video; None if FFmpeg is to choose it.
         colors: the `Encoder`'s, with those that its options tell.
-        labels: what the output says beside pictures and sounds.
+        labels: metadata, chapters and subtitles of the output.
         warnings: what the video cannot hold of the frames.
         hardware: for each hardware encoder to try first, its settings, or a sentence why it cannot be used.
     """
@@ -166,7 +166,7 @@ class EncodeSettings:
         program = find_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
         _check_codec_once(codec, options or {})
-        given, container_format = _divided(options or {})
+        given, container_format = _without_format(options or {})
         to = Output.of(output, container_format)
         pixel_format = raw_format_name(pixel_format, program)
         kept = pixel_format if quality == LOSSLESS else None
@@ -235,7 +235,7 @@ class EncodeSettings:
         )
         if quality == LOSSLESS:
             check_lossless(codec, self.pixel_format, chosen.name)
-        given = with_light(program, codec, colors, _with_format(codec, given, chosen.name))
+        given = with_hdr_metadata(program, codec, colors, _with_format(codec, given, chosen.name))
         _check_matrix(self.pixel_format, chosen.name, given)
         color_range = colors_for(codec, colors, height=0).range  # of any height
         check_codec(program, codec)
@@ -249,9 +249,9 @@ class EncodeSettings:
                 *self.warnings,
                 *chosen.warnings,
                 *unused_colors(codec, self.pixel_format, chosen.name, colors, color_range),
-                *_recoloured(given, colors),
-                *_hurried(codec, self.rate),
-                *_alpha_beside(codec, chosen.name, self.output),
+                *_recolouring_warnings(given, colors),
+                *_gif_speed_warnings(codec, self.rate),
+                *_vpx_alpha_warnings(codec, chosen.name, self.output),
             ),
         )
 
@@ -268,7 +268,7 @@ class EncodeSettings:
             raise TypeError(f"audio is an AudioInput(sample_rate, channels); got {type(audio).__name__}")
         program = find_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an AudioEncoder", "threads", "convert")
-        given, container_format = _divided(options or {})
+        given, container_format = _without_format(options or {})
         _check_whole(given, *_SHORTENING_OPTIONS)
         to = Output.of(output, container_format)
         return cls(
@@ -287,7 +287,7 @@ class EncodeSettings:
     @property
     def audio_input(self) -> AudioInput | None:
         """The sound that the program makes; None if it makes none."""
-        made = (sound.made_from for sound in self.sounds)
+        made = (sound.audio for sound in self.sounds)
         return next((one for one in made if isinstance(one, AudioInput)), None)
 
     @property
@@ -301,14 +301,14 @@ class EncodeSettings:
         return _QUICKTIME_UNIT_S if self.output.container in _QUICKTIME and self.is_timed else TICK_S
 
     @property
-    def holds_order(self) -> bool:
-        """Whether the container has the times of frames that the codec reorders."""
+    def holds_reordered_frames(self) -> bool:
+        """Whether the container can store frames that the codec reorders (B-frames)."""
         # In FLV, FFmpeg discards times if a frame is shown more than 15 minutes after its decoding (flvdec.c).
         may_be_far = self.is_timed and self.output.container == "flv"
         return not (may_be_far or self.output.container in _DECODING_TIMES)
 
     @property
-    def held_unit_s(self) -> Fraction:
+    def distinct_unit_s(self) -> Fraction:
         """Two frames must differ in their times by this unit, in seconds. Not checked if `longest_step_s` is None."""
         return _GIF_UNIT_S if self.output.container == "gif" else self.time_unit_s
 
@@ -367,8 +367,8 @@ def _check_codec_once(codec: str, options: Mapping[str, object]) -> None:
             raise ValueError(f"{argument('codec', codec)} and {also} exclude each other: give codec alone")
 
 
-def _divided(options: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
-    """The options but for the container format, ``options["f"]``, and that."""
+def _without_format(options: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
+    """Splits `options` into the other options and the container format, ``options["f"]``."""
     others = dict(options)
     container_format = others.pop("f", None)
     if container_format is not None and not isinstance(container_format, str):
@@ -424,7 +424,7 @@ def _check_matrix(frames: str, output_pixel_format: str | None, options: Mapping
             )
 
 
-def _recoloured(options: Mapping[str, object], colors: Colors) -> Iterable[str]:
+def _recolouring_warnings(options: Mapping[str, object], colors: Colors) -> Iterable[str]:
     """The user's filters may convert to other colours than the file is tagged with."""
     for name, value in options.items():
         is_filter = name.partition(":")[0] in _FILTERING and colors.matrix == colors.range == "auto"
@@ -435,19 +435,19 @@ def _recoloured(options: Mapping[str, object], colors: Colors) -> Iterable[str]:
             )
 
 
-def _hurried(codec: str, rate: Fraction | None) -> tuple[str, ...]:
+def _gif_speed_warnings(codec: str, rate: Fraction | None) -> tuple[str, ...]:
     if codec != "gif" or rate is None or rate <= _MOST_FPS_OF_GIF:
         return ()
-    return (f"viewers show GIF of more than {_MOST_FPS_OF_GIF} frames per second slower: give a lower fps",)
+    return (f"viewers slow down a GIF of more than {_MOST_FPS_OF_GIF} frames per second: give a lower fps",)
 
 
-def _alpha_beside(codec: str, output_pixel_format: str | None, output: Output) -> tuple[str, ...]:
-    """The alpha of VP8 and VP9 stands beside the frames, for which only Matroska and WebM have a place."""
+def _vpx_alpha_warnings(codec: str, output_pixel_format: str | None, output: Output) -> tuple[str, ...]:
+    """Warns that alpha is lost: VP8 and VP9 store it separately, which only Matroska and WebM can hold."""
     is_beside = codec in ("libvpx", "libvpx-vp9") and output_pixel_format == "yuva420p"
     # The outputs of `tee` may differ.
     if not is_beside or output.container == "tee" or output.is_matroska:
         return ()
-    return (f"the frames' alpha is dropped: {codec} video has it in .webm and .mkv only",)
+    return (f"the frames' alpha is dropped: {codec} video keeps it in .webm and .mkv only",)
 
 
 def _with_format(

@@ -78,7 +78,7 @@ _PICTURES = (
 # Patterns of the encoders whose video each container holds (tried with FFmpeg 5.1 and 9). With others, FFmpeg fails
 # after some frames, or writes what nothing reads. libav's tables are no help: by them, Matroska holds no PNG, and
 # MPEG-TS no H.264.
-_HELD = {
+_ENCODERS_HELD = {
     **dict.fromkeys((".3g2", ".3gp"), rf"copy|{_H264}|{_MPEG4}|h263"),
     **dict.fromkeys(
         (".asf", ".wmv"),
@@ -100,7 +100,7 @@ _HELD = {
 }
 # The same, from a version of FFmpeg on: that of its Changelog, and for FFV1 tried with 7.1, 8.1 and 9, in MXF with 5.1
 # and 9.
-_HELD_LATER = {
+_ENCODERS_HELD_SINCE = {
     ".flv": ((6, 1), r"libx265|libkvazaar|hevc_\w+|[\w-]*(av1|vp9)\w*"),
     ".mp4": ((8, 0), r"ffv1\w*"),
     ".mxf": ((6, 0), r"ffv1"),
@@ -144,7 +144,7 @@ def encoder_for(codec: str, program: str, output: Output, *, lossless: str | Non
     """The encoder that `codec` names, or that the name of `output` means. Of `AUTO_CODECS`, it is the software's.
 
     Args:
-        lossless: the pixel format of frames of which nothing is to be lost; None if something may be.
+        lossless: the frames' pixel format, if they are to be encoded without loss; None otherwise.
 
     Raises:
         ValueError: the name means another kind of video.
@@ -162,30 +162,30 @@ def encoder_for(codec: str, program: str, output: Output, *, lossless: str | Non
         is_missing = kind == ".avif" and means not in capabilities.encoders(program)
         codec = "libaom-av1" if is_missing else means
     else:
-        _check_held(codec, program, kind, means)
+        _check_container_holds(codec, program, kind, means)
     # H.264 of RGB has an encoder of its own.
     is_rgb_kept = lossless is not None and is_rgb(lossless) and not is_named
     return "libx264rgb" if is_rgb_kept and codec == "libx264" else codec
 
 
-def _check_held(codec: str, program: str, kind: str, means: str) -> None:
+def _check_container_holds(codec: str, program: str, kind: str, means: str) -> None:
     """Checks that files of this kind, whose default encoder is `means`, can hold the video of `codec`."""
-    held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _HELD.get(kind, ".*")
+    held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _ENCODERS_HELD.get(kind, ".*")
     if re.fullmatch(held, codec):
         return
-    since, later = _HELD_LATER.get(kind, (None, ""))
+    since, later = _ENCODERS_HELD_SINCE.get(kind, (None, ""))
     if since and (capabilities.version_numbers(program) or since) >= since:
         held += f"|{later}"
         if re.fullmatch(held, codec):
             return
-    capabilities.check_codec(program, codec)  # a typing error
+    capabilities.check_codec(program, codec)  # raises for a misspelt name
     known = capabilities.encoders(program)
     related = [one for one in known if one != means and re.fullmatch(held, one)]
-    if kind in _HELD:  # too many to name
+    if kind in _ENCODERS_HELD:  # too many to name
         related = [one for one in capabilities.software(capabilities.COMMON_CODECS) if one in related]
     others = f" (or {', '.join(related)})" if related else ""
     own = next((ending for ending, encoder in _VIDEO_ENCODERS.items() if encoder == codec), ".mkv")
-    is_held = own != ".mkv" or re.fullmatch(_HELD[own], codec)
+    is_held = own != ".mkv" or re.fullmatch(_ENCODERS_HELD[own], codec)
     name = f", or a name such as video{own}" if is_held else ""
     raise ValueError(
         f"a file {kind} has no place for {codec} video: give {argument('codec', means)}{others}{name}"
@@ -193,7 +193,7 @@ def _check_held(codec: str, program: str, kind: str, means: str) -> None:
 
 
 def with_loop(options: Mapping[str, object], output: Output) -> dict[str, object]:
-    """`options`, by which pictures that move are shown again and again unless they say otherwise."""
+    """Returns `options`, with the one that loops an animated image for ever unless they set it."""
     loop = _LOOPING.get(output.kind)
     return dict(options) if loop is None or output.is_numbered else dict([loop]) | dict(options)
 
@@ -208,7 +208,7 @@ def software_encoder(codec: str, program: str) -> str:
     """The encoder that `codec` names, and that of software for those of `AUTO_CODECS`.
 
     Raises:
-        ValueError: it begins like those, and is none.
+        ValueError: it begins with "auto-", and is none of those.
     """
     if not codec.startswith("auto-"):
         return codec
@@ -226,7 +226,7 @@ def hardware_encoders(codec: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def why_not(program: str, *arguments: str) -> str | None:
+def trial_failure(program: str, *arguments: str) -> str | None:
     """Why FFmpeg cannot encode by these arguments, in its own words; None if it can, and no option is left out.
 
     The answer is remembered, because no hardware comes or goes while a program runs.
@@ -241,7 +241,7 @@ def why_not(program: str, *arguments: str) -> str | None:
         return str(error)
     log = StderrLog(trial.stderr.encode().splitlines())
     if trial.returncode != 0:
-        # Of an option's value, the next line says more.
+        # For a wrong value of an option, FFmpeg explains it on the next line.
         errors = (_COMPONENTS.sub("", line, count=1) for line in log.errors if "[Eval]" not in line)
         return next(errors, f"FFmpeg {trial.ending}")
     unused = (found[1] for line in log.warnings if (found := _UNUSED.search(line)))
@@ -268,8 +268,8 @@ _WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
     "libx264rgb": {"qp": 0},
     "libx265": {"x265-params": "lossless=1"},
 }
-# FFmpeg calls these lossless. But v210 has no place for the first and last four values, and ljpeg is read with another
-# range than it was written with.
+# FFmpeg calls these lossless, but v210 cannot store the four lowest and highest values, and ljpeg is decoded with
+# another range than it was encoded with.
 _NOT_EXACT = ("ljpeg", "v210")
 # Frames that FFmpeg 5.1 cannot convert exactly: it interpolates Bayer data, clips XYZ, and rounds the others.
 _CONVERTED_INEXACTLY = re.compile(r"bayer|xyz|x2|(?:rgb|bgr)\d{3}")
@@ -352,7 +352,7 @@ def _holds(chosen: PixelFormat, source: PixelFormat) -> bool:
         chosen.kind in kinds
         and chosen.depth == source.depth
         and chosen.has_alpha >= source.has_alpha
-        and (source.kind == "gray" or chosen.shared == source.shared)
+        and (source.kind == "gray" or chosen.subsampling == source.subsampling)
         and not _rounds(source.name, chosen.name)
     )
 

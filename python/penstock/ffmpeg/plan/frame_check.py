@@ -180,7 +180,7 @@ def _buffer_of(frame: Any) -> Any:
     )
 
 
-def _call_on(frame: Any) -> str:
+def _library_of(frame: Any) -> str:
     if hasattr(frame, "permute"):
         return "torch"
     if hasattr(frame, "convert"):
@@ -196,7 +196,7 @@ def _samples(frame: Any, layout: FrameLayout) -> tuple[Any, _Contents]:
         kind = _KINDS.get(view.format.lstrip("@=<>!"), "unknown samples")
         is_big_endian = view.format[0] in ">!"
         return buffer, _Contents(
-            _call_on(frame), view.nbytes, view.shape or (), kind, view.itemsize, is_big_endian
+            _library_of(frame), view.nbytes, view.shape or (), kind, view.itemsize, is_big_endian
         )
 
 
@@ -255,7 +255,7 @@ def _remedy(samples: _Contents, layout: FrameLayout) -> str | None:
     remedy = _reshape(samples, layout) if len(layout.planes) == 1 else None
     if remedy is None or _has_dtype(samples, layout):
         return remedy
-    return f"{remedy}, and {_converted(samples, layout)}"
+    return f"{remedy}, and {_dtype_remedy(samples, layout)}"
 
 
 def _other_format(samples: _Contents, channels: int, layout: FrameLayout) -> str | None:
@@ -275,7 +275,7 @@ def _other_format(samples: _Contents, channels: int, layout: FrameLayout) -> str
     elif sample_bytes == 2:
         remedy += _KEEPS_16_BITS
     if not is_known:
-        remedy += f", and {_converted(samples, frame_layout(found, layout.width, layout.height))}"
+        remedy += f", and {_dtype_remedy(samples, frame_layout(found, layout.width, layout.height))}"
     return remedy
 
 
@@ -287,11 +287,11 @@ def _reshape(samples: _Contents, layout: FrameLayout) -> str | None:
         axes = "1, 0, 2" if channels else "1, 0"
         return (
             f"size is (width, height), so give size={(height, width)} if that is the picture's, "
-            f"else pass {_turned(samples, axes)}"
+            f"else pass {_transpose_call(samples, axes)}"
         )
     for place, axes in (((*channels, height, width), "1, 2, 0"), ((*channels, width, height), "2, 1, 0")):
         if channels and shape == place:
-            return f"pass {_turned(samples, axes)}"
+            return f"pass {_transpose_call(samples, axes)}"
     if len(shape) == len(layout.planes[0]) + 1 and shape[1:] == layout.planes[0]:
         return f"write its {shape[0]} frames one by one"
     if shape[2:] == channels and len(shape) > 1:
@@ -299,7 +299,7 @@ def _reshape(samples: _Contents, layout: FrameLayout) -> str | None:
     return None
 
 
-def _turned(samples: _Contents, axes: str) -> str:
+def _transpose_call(samples: _Contents, axes: str) -> str:
     if samples.owner in ("PIL", "memoryview"):
         return f"np.asarray(frame).transpose({axes})"
     return f"frame.{'permute' if samples.owner == 'torch' else 'transpose'}({axes})"
@@ -308,7 +308,7 @@ def _turned(samples: _Contents, axes: str) -> str:
 def _check_dtype(samples: _Contents, layout: FrameLayout) -> None:
     if not _has_dtype(samples, layout):
         raise ValueError(
-            f"wrong dtype of frame: got {samples}; {_wanted(layout)}: {_converted(samples, layout)}"
+            f"wrong dtype of frame: got {samples}; {_wanted(layout)}: {_dtype_remedy(samples, layout)}"
         )
 
 
@@ -320,7 +320,7 @@ def _kind(layout: FrameLayout) -> str:
     return "float" if layout.dtype[1] == "f" else "uint"
 
 
-def _converted(samples: _Contents, layout: FrameLayout) -> str:
+def _dtype_remedy(samples: _Contents, layout: FrameLayout) -> str:
     """What to write to get the right dtype."""
     wanted = _kind(layout)
     name = f"{wanted}{8 * layout.sample_bytes}"

@@ -21,16 +21,16 @@ from penstock.ffmpeg.command.endpoints import Output
 
 Chapters = Sequence[tuple[float, str]]
 
-# For each container that holds subtitles: the encoder of its own kind.
+# The encoder of subtitles for each container that can hold them.
 _SUBTITLES = {**dict.fromkeys(("ipod", "mov", "mp4"), "mov_text"), "matroska": "copy", "webm": "webvtt"}
 # Formats of text, by FFmpeg's names. It takes them as UTF-8, or as UTF-16 with a mark.
 _TEXTS = ("ass", "srt", "webvtt")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# What an argument of a program may have is 128 KiB (MAX_ARG_STRLEN in Linux), and base64 has 4 bytes for 3.
-_MOST_TEXT = 96_000
+# A program's argument has at most 128 KiB (MAX_ARG_STRLEN in Linux), and base64 makes 4 bytes of 3.
+_MOST_TEXT_BYTES = 96_000
 # The unit of chapters' times: FFmpeg's own of Matroska, and finer than that of MP4.
 _UNIT_S = 1e-6
-# What has a meaning in FFmpeg's format of metadata.
+# Characters that FFmpeg's metadata format requires to be escaped.
 _SPECIAL = re.compile(r"([=;#\\\n])")
 
 
@@ -66,7 +66,7 @@ class Labels:
             subtitle_codec="" if subtitles is None else _codec_for(output),
         )
 
-    def reading(self) -> list[str]:
+    def input_arguments(self) -> list[str]:
         """FFmpeg's arguments for the inputs with subtitles and chapters, which come after the first input."""
         arguments: list[str] = []
         if self.subtitles is not None:
@@ -76,7 +76,7 @@ class Labels:
             arguments += ["-f", "ffmetadata", "-i", f"data:text/plain;base64,{text}"]
         return arguments
 
-    def writing(self, options: Mapping[str, object], *, is_mapped: bool) -> list[str]:
+    def output_arguments(self, options: Mapping[str, object], *, is_mapped: bool) -> list[str]:
         """FFmpeg's arguments for the output, beside `options`. `is_mapped`: other arguments map the first input."""
         arguments: list[str] = []
         # FFmpeg would copy those of a sound's file.
@@ -129,9 +129,9 @@ def _checked_chapters(chapters: Chapters) -> tuple[tuple[float, str], ...]:
                 f"each chapter begins later than the one before it; got {start_s} s for {title!r}"
             )
         found.append((start_s, title))
-    if (nbytes := len(_ffmetadata(found).encode()) if found else 0) > _MOST_TEXT:
+    if (nbytes := len(_ffmetadata(found).encode()) if found else 0) > _MOST_TEXT_BYTES:
         raise ValueError(
-            f"{len(found)} chapters are too many: they take {nbytes} bytes, of {_MOST_TEXT} at most"
+            f"{len(found)} chapters are too many: they take {nbytes} bytes, of {_MOST_TEXT_BYTES} at most"
         )
     return tuple(found)
 

@@ -25,13 +25,13 @@ from penstock.ffmpeg.program.child import ProgramError, run
 #: Times of frames with ``fps=None`` are whole multiples of this, in seconds. FFmpeg has no finer ones, and containers
 #: have coarser ones as a rule.
 TICK_S = Fraction(1, 1_000_000)
-#: What codecs reckon with where they want to know a rate: for their level, and for bits per frame.
+#: The frame rate that codecs are told at a variable rate. They derive their level and the bits per frame from it.
 NOMINAL_FPS = 60
 #: Seconds that are added to all times where there is sound. A copied sound may begin before 0, with samples that only
 #: prepare the decoder, and NUT has no times below 0. FFmpeg subtracts them again (``-itsoffset``). Chosen:
 #: codecs need some tens of milliseconds.
 OFFSET_S = 10
-# The last time in ticks: 292,000 years, FFmpeg's 64 bits with a sign.
+# The last time in ticks, 292,000 years: FFmpeg's signed 64 bits, less the largest `StreamClock.full_time` (2**14).
 _LAST_TICK = 2**63 - 1 - (1 << 14)
 
 _MAIN = bytes.fromhex("4e4d7a561f5f04ad")
@@ -54,7 +54,7 @@ _PATIENCE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StreamClock:
-    """The times of one stream in the file.
+    """How the file codes the times of one stream.
 
     Attributes:
         unit_s: a tick in seconds.
@@ -120,7 +120,7 @@ def ticks(pts: float | Rational) -> int:
     return tick
 
 
-def with_sound(
+def make_stream(
     program: str,
     layout: FrameLayout,
     rate: Fraction | None,
@@ -166,8 +166,8 @@ def with_sound(
     return NutStream(head, clocks, len(units), OFFSET_S if inputs else 0)
 
 
-#: `with_sound`, which makes the stream only once for the same arguments.
-kept_with_sound = functools.lru_cache(maxsize=64)(with_sound)
+#: `make_stream`, which makes the stream only once for the same arguments.
+cached_stream = functools.lru_cache(maxsize=64)(make_stream)
 
 
 def _clocks(head: bytes) -> tuple[list[Fraction], tuple[StreamClock, ...]]:

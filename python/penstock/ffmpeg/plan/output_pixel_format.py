@@ -18,7 +18,7 @@ from penstock.ffmpeg.command.settings import Colors
 from penstock.ffmpeg.program import capabilities
 
 AUTO = "auto"
-#: Of a pixel format: FFmpeg chooses it.
+#: The value of `output_pixel_format` with which FFmpeg chooses the format.
 ANY = "any"
 
 
@@ -87,13 +87,13 @@ def output_format(
         return OutputFormat(frames if asked == AUTO else asked)
     if asked not in (AUTO, None):
         names: tuple[str, ...] = ()
-        with suppress(EncoderError):  # what was asked for needs no choice
+        with suppress(EncoderError):  # the user has chosen: the list only serves to check the name
             names = capabilities.encoder_pixel_formats(program, codec)
-        return OutputFormat(_checked(codec, asked, names))
+        return OutputFormat(_check_name(codec, asked, names))
     if codec == "gif" and asked == AUTO and not any(name in options for name in FILTER_OPTIONS):
         return OutputFormat(PALETTE, tuple(_gif_losses(source)))
     names = capabilities.encoder_pixel_formats(program, codec)
-    return _chosen(program, codec, options, frames, asked, names, is_lossless=is_lossless)
+    return _choose(program, codec, options, frames, asked, names, is_lossless=is_lossless)
 
 
 def raw_format(output: Output) -> str | None:
@@ -139,7 +139,7 @@ def asked_format(asked: str, options: Mapping[str, object]) -> str | None:
     return option
 
 
-def _checked(codec: str, asked: str, names: tuple[str, ...]) -> str:
+def _check_name(codec: str, asked: str, names: tuple[str, ...]) -> str:
     """The codec's name for the format `asked`; `asked` itself if FFmpeg does not list the codec's formats."""
     # FFmpeg lists none, or only device memory, to which the user's filters have to upload the frames.
     if not any(pixel_format_of(name) for name in names):
@@ -155,7 +155,7 @@ def _checked(codec: str, asked: str, names: tuple[str, ...]) -> str:
     )
 
 
-def _chosen(
+def _choose(
     program: str,
     codec: str,
     options: Mapping[str, object],
@@ -165,7 +165,7 @@ def _chosen(
     *,
     is_lossless: bool,
 ) -> OutputFormat:
-    source, known = pixel_format_of(frames), _known(codec, options, frames, names)
+    source, known = pixel_format_of(frames), _usable(codec, options, frames, names)
     if source is None or (asked is None and not known):
         return OutputFormat(asked and _PLAYABLE.name)
     known = known or [_PLAYABLE]
@@ -183,7 +183,9 @@ def _chosen(
     return OutputFormat(asked and chosen.name, tuple(_losses(codec, source, chosen, fitting)))
 
 
-def _known(codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]) -> list[PixelFormat]:
+def _usable(
+    codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]
+) -> list[PixelFormat]:
     """The usable formats among `names`. FFmpeg alone does not make a good palette for a picture."""
     found = [one for name in names if (name != PALETTE or name == frames) and (one := pixel_format_of(name))]
     found = [one for one in found if not _may_be_refused(codec, one)]
@@ -208,15 +210,15 @@ def _for_options(known: list[PixelFormat], codec: str, options: Mapping[str, obj
     if not codec.startswith("prores") or profile is None:
         return known
     is_full = profile in _PRORES_FULL_CHROMA
-    return [one for one in known if (one.shared == (1, 1)) == is_full] or known
+    return [one for one in known if (one.subsampling == (1, 1)) == is_full] or known
 
 
 def closest(ideal: PixelFormat, known: Iterable[PixelFormat]) -> PixelFormat:
     """The format that loses the least of `ideal`; among those that lose nothing, the most similar one."""
 
     def distance(one: PixelFormat) -> tuple[object, ...]:
-        columns, rows = one.shared
-        ideal_columns, ideal_rows = ideal.shared
+        columns, rows = one.subsampling
+        ideal_columns, ideal_rows = ideal.subsampling
         has_chroma = ideal.kind != "gray"
         return (
             ideal.has_alpha and not one.has_alpha,

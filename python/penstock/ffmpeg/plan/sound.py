@@ -142,14 +142,14 @@ class Sound:
     """A sound of an encode.
 
     Attributes:
-        made_from: what the caller gave.
-        reading: FFmpeg's arguments that read it, from its beginning.
+        audio: the caller's `AudioFile` or `AudioInput`.
+        input_arguments: FFmpeg's arguments that read it, from its beginning.
         index: the number of the stream in the file that is read.
-        packing: FFmpeg's encoder that makes packets of it, for the one that encodes the video.
+        packet_codec: the codec of its packets in the NUT stream, by FFmpeg's name: "copy", or PCM.
         encoder: FFmpeg's encoder of the result; None for the container's default.
-        has_prelude: whether the container has a place for the packets that an encoder puts before the sound.
+        holds_priming: whether the container has a place for the packets that an encoder puts before the sound.
         sample_rate: samples per second of each channel of what it is made from.
-        channels: how many that has.
+        channels: their number.
         layout: FFmpeg's name of their layout, where it is not the usual one for their number.
         why_short: returns why the sound seems to be cut off; None if it does not seem so.
         first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts, by FFmpeg.
@@ -158,12 +158,12 @@ class Sound:
         holds_pauses: whether the container has times of packets, between which there may be nothing.
     """
 
-    made_from: AudioFile | AudioInput
-    reading: tuple[str, ...]
+    audio: AudioFile | AudioInput
+    input_arguments: tuple[str, ...]
     index: int
-    packing: str
+    packet_codec: str
     encoder: str | None
-    has_prelude: bool
+    holds_priming: bool
     sample_rate: int
     channels: int
     layout: str | None = None
@@ -173,12 +173,14 @@ class Sound:
     may_jump: bool = False
     holds_pauses: bool = True
 
-    def reading_from(self, start_s: float) -> tuple[str, ...]:
+    def input_arguments_from(self, start_s: float) -> tuple[str, ...]:
         """FFmpeg's arguments that read it from a time on, which becomes 0."""
         if start_s > self.zero_s:
-            return "-ss", format_seconds(start_s - self.first_s), *self.reading
+            return "-ss", format_seconds(start_s - self.first_s), *self.input_arguments
         late_s = max(self.zero_s - start_s, _LEAST_OFFSET_S if self.may_jump else 0.0)
-        return ("-itsoffset", format_seconds(late_s), *self.reading) if late_s else self.reading
+        return (
+            ("-itsoffset", format_seconds(late_s), *self.input_arguments) if late_s else self.input_arguments
+        )
 
     @property
     def is_copied(self) -> bool:
@@ -212,31 +214,31 @@ def plan_sounds(
         raise ValueError(
             "write_audio serves one AudioInput: give its samples more channels, or a second Encoder"
         )
-    return tuple(_planned(program, one, output, options) for one in given)
+    return tuple(_plan_sound(program, one, output, options) for one in given)
 
 
-def _planned(
+def _plan_sound(
     program: str,
     one: Audio,
     output: Output,
     options: Mapping[str, object],
 ) -> Sound:
-    made_from = one if isinstance(one, AudioFile | AudioInput) else AudioFile(one)
-    if made_from.codec not in (None, _COPY):
-        check_audio_codec(program, made_from.codec)
-    has_prelude = not output.is_matroska
-    if isinstance(made_from, AudioInput):
-        if made_from.codec == _COPY:
+    audio = one if isinstance(one, AudioFile | AudioInput) else AudioFile(one)
+    if audio.codec not in (None, _COPY):
+        check_audio_codec(program, audio.codec)
+    holds_priming = not output.is_matroska
+    if isinstance(audio, AudioInput):
+        if audio.codec == _COPY:
             raise ValueError(
                 "codec='copy' is for files: name the samples' encoder, such as 'pcm_s16le' or 'aac'"
             )
-        encoder = made_from.codec or _default(output)
-        if made_from.codec is None and (order := _PLAIN.get(output.container)) is not None:
-            encoder = f"pcm_{SAMPLES[made_from.dtype].replace('le', order)}"
-        zeros = input_arguments(made_from, "/dev/zero")
-        rate, channels = made_from.sample_rate, made_from.channels
-        return Sound(made_from, zeros, 0, _COPY, encoder, has_prelude, rate, channels)
-    source = endpoints.source(made_from.path)
+        encoder = audio.codec or _default(output)
+        if audio.codec is None and (order := _PLAIN.get(output.container)) is not None:
+            encoder = f"pcm_{SAMPLES[audio.dtype].replace('le', order)}"
+        zeros = input_arguments(audio, "/dev/zero")
+        rate, channels = audio.sample_rate, audio.channels
+        return Sound(audio, zeros, 0, _COPY, encoder, holds_priming, rate, channels)
+    source = endpoints.source(audio.path)
     if endpoints.is_same_file(source, output.target):
         raise ValueError(f"{output.name} is the output, too, which would overwrite its sound")
     if endpoints.is_path(source) and Path(endpoints.without_protocol(source)).is_fifo():
@@ -244,60 +246,60 @@ def _planned(
             f"{endpoints.without_protocol(source)} is a FIFO, and the file of a sound is read more than once: use "
             "AudioInput, whose samples may come from anywhere"
         )
-    from penstock.media.ending import early_end_of_sound  # libav, only where a file of sound is read
-    from penstock.media.facts import probe
+    from penstock.media.completeness import why_sound_incomplete  # libav, only where a file of sound is read
+    from penstock.media.probing import probe
 
-    media = probe(made_from.path)
+    media = probe(audio.path)
     if (stream := media.best_audio) is None:
         raise DecoderError(f"{media.path} has no sound")
-    reading = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
+    source_arguments = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
-    why_short = partial(early_end_of_sound, source, media, stream)
+    why_short = partial(why_sound_incomplete, source, media, stream)
     sound = Sound(
-        made_from,
-        reading,
+        audio,
+        source_arguments,
         stream.index,
         _COPY,
         _COPY,
-        has_prelude,
+        holds_priming,
         stream.sample_rate,
         stream.channels,
         unusual_layout(stream),
         why_short,
-        *_zero(program, reading, media, stream),
+        *_zero(program, source_arguments, media, stream),
     )
     are_samples = stream.codec.startswith("pcm_")
     # The outputs of `tee` may differ in what they take.
-    may_copy = made_from.codec == _COPY or (
-        made_from.codec is None
+    may_copy = audio.codec == _COPY or (
+        audio.codec is None
         and output.container != "tee"
         and not _asks_to_encode(options)
-        # Newer FFmpeg writes them there (ISO/IEC 23003-5), where few players play them.
+        # Newer FFmpeg writes PCM to MP4 (ISO/IEC 23003-5), but few players play it.
         and not (are_samples and output.container == "mp4")
     )
     is_avi = output.container == "avi"
     # AVI stores no times: a sound that begins late needs silence in front, and so has to be encoded.
     late_s = (stream.start_s or 0.0) - media.zero_s if is_avi else 0.0
     if late_s > LEAST_PAUSE_S:
-        if made_from.codec == _COPY:
+        if audio.codec == _COPY:
             raise ValueError(
-                f"the sound of {media.path} begins {late_s:.3f} s late, which AVI cannot tell of a copy: give "
+                f"the sound of {media.path} begins {late_s:.3f} s late, which AVI cannot store for a copy: give "
                 "another codec than 'copy', or none"
             )
         may_copy = False
     if may_copy and _takes_copy(program, sound, stream.codec, output):
         counts = is_avi or (are_samples and output.container == "mov")
         return replace(sound, holds_pauses=not counts)
-    if made_from.codec == _COPY:
+    if audio.codec == _COPY:
         raise ValueError(
             f"the {stream.codec} of {media.path} cannot be copied to {output.name}: give "
             f"another codec than 'copy', or none"
         )
-    return replace(sound, packing=f"pcm_{decoded}", encoder=made_from.codec or _default(output))
+    return replace(sound, packet_codec=f"pcm_{decoded}", encoder=audio.codec or _default(output))
 
 
 def _zero(
-    program: str, reading: Sequence[str], media: MediaInfo, stream: AudioInfo
+    program: str, source_arguments: Sequence[str], media: MediaInfo, stream: AudioInfo
 ) -> tuple[float, float, bool]:
     """`Sound.first_s`, `Sound.zero_s` and `Sound.may_jump`.
 
@@ -313,20 +315,20 @@ def _zero(
     first_s = (media.start_s or 0.0) - media.zero_s
     may_jump = bool(ContainerFormat(media.container, "r").flags & cast("int", Flags.ts_discont.value))
     is_later = stream.start_s is not None and stream.start_s > (media.start_s or 0.0)
-    is_file = endpoints.identity(reading[-1]) is not None
+    is_file = endpoints.identity(source_arguments[-1]) is not None
     is_primed = is_file and media.container == endpoints.MATROSKA and first_s > 0 and not is_later
     if not (is_primed or (may_jump and is_later)):
         return first_s, first_s, False
     first = ("-map", f"0:{stream.index}", "-c", _COPY, "-frames:a", "1", "-f", "framecrc", "pipe:1")
-    # Reading it all will fail, too.
+    # Ignored here: reading the whole file will fail, too, and report it.
     with suppress(ProgramError, DecoderError, LibavError, OSError, ValueError, IndexError):
-        asked = run((program, "-v", "error", "-itsoffset", "1", *reading, *first), _TRIAL_S)
+        asked = run((program, "-v", "error", "-itsoffset", "1", *source_arguments, *first), _TRIAL_S)
         lines = bytes(asked.stdout).splitlines()
         [unit_s] = filter(None, map(framecrc_unit_s, lines))
         counted_s = float(int(lines[-1].split(b",")[2]) * unit_s) - 1
         if may_jump:
             return first_s, (stream.start_s or 0.0) - media.zero_s - counted_s, True
-        zero_s = first_packet_s(reading[-1], media.container, stream.index) - counted_s
+        zero_s = first_packet_s(source_arguments[-1], media.container, stream.index) - counted_s
         return zero_s, zero_s, False
     return first_s, first_s, may_jump
 
@@ -349,16 +351,19 @@ def _takes_copy(program: str, sound: Sound, codec: str, output: Output) -> bool:
     """Whether the container takes the sound as it is, out of NUT, by trying it with the first packet."""
     import tempfile  # only where a sound may be copied
 
-    from penstock.media.facts import probe
+    from penstock.media.probing import probe
 
     container = () if output.container_format is None else ("-f", output.container_format)
     copy = ("-c", _COPY, "-frames:a", "1", "-y")
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder, suppress(ProgramError, DecoderError):
         packed = f"file:{folder}/packed.nut"
         trial = Path(folder, f"trial{output.ending}")
-        run((program, "-v", "error", *sound.reading, "-map", f"0:{sound.index}", *copy, packed), _TRIAL_S)
+        run(
+            (program, "-v", "error", *sound.input_arguments, "-map", f"0:{sound.index}", *copy, packed),
+            _TRIAL_S,
+        )
         run((program, "-v", "error", "-i", packed, *copy, *container, f"file:{trial}"), _TRIAL_S)
-        # Some containers take sounds that nobody can read from them.
+        # Some containers accept sounds that no program can read back.
         found = probe(trial).best_audio
         return found is not None and found.codec == codec and 0 not in (found.channels, found.sample_rate)
     return False
@@ -369,7 +374,7 @@ def packing_arguments(sounds: Sequence[Sound]) -> tuple[str, ...]:
     return tuple(
         word
         for number, sound in enumerate(sounds)
-        for word in ("-map", f"{number}:{sound.index}", f"-c:a:{number}", sound.packing)
+        for word in ("-map", f"{number}:{sound.index}", f"-c:a:{number}", sound.packet_codec)
     )
 
 
@@ -379,10 +384,10 @@ def nut_stream(
     """What FFmpeg reads; None if that is frames alone, at a constant rate."""
     if not sounds and rate is not None:
         return None
-    inputs = tuple(sound.reading for sound in sounds)
+    inputs = tuple(sound.input_arguments for sound in sounds)
     # A file may change.
-    is_kept = not any(isinstance(sound.made_from, AudioFile) for sound in sounds)
-    make = nut.kept_with_sound if is_kept else nut.with_sound
+    is_kept = not any(isinstance(sound.audio, AudioFile) for sound in sounds)
+    make = nut.cached_stream if is_kept else nut.make_stream
     return make(program, layout, rate, inputs, packing_arguments(sounds))
 
 
@@ -413,7 +418,7 @@ def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> 
         raise ValueError(f"{argument('options.an', None)} leaves the sound out: leave out audio instead")
     # FFmpeg alone would take one of several sounds.
     arguments = [] if "map" in options else ["-map", "0"]
-    # It refuses packets of one stream that wait for the first of another, beyond 128 of them and this size.
+    # FFmpeg fails if more packets of one stream than 128, and this many bytes, wait for the first packet of another.
     arguments += ["-muxing_queue_data_threshold", str(_WAITING_BYTES)]
     for number, sound in enumerate(sounds):
         if sound.encoder is not None:
@@ -424,7 +429,7 @@ def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> 
         # Otherwise a file's sound keeps its own disposition, and players may start with the second track.
         arguments += [f"-disposition:a:{number}", "0" if number else "default"]
         for name in ("language", "title"):
-            if (value := getattr(sound.made_from, name)) is not None:
+            if (value := getattr(sound.audio, name)) is not None:
                 arguments += [f"-metadata:s:a:{number}", f"{name}={value}"]
     return arguments
 

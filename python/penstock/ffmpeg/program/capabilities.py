@@ -64,7 +64,7 @@ def _from_wheel() -> str | None:
         return None
 
 
-#: Guessed: an FFmpeg answers within 0.1 s, cold caches and a loaded machine aside.
+#: Guessed: how long to wait for a listing. FFmpeg answers within 0.1 s, unless caches are cold or the machine is busy.
 PATIENCE_S = 5.0
 
 #: Codecs that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
@@ -167,7 +167,7 @@ def encoder_pixel_formats(program: str, codec: str) -> tuple[str, ...]:
     """The pixel formats that an encoder takes; none if it takes any.
 
     Raises:
-        EncoderError: `program` did not tell, and there is no such encoder, or it may have been too slow.
+        EncoderError: there is no such encoder, or `program` did not answer in time.
     """
     listing = stdout_of(program, "-h", f"encoder={codec}")
     if not listing:
@@ -225,7 +225,7 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
     names = list(dict.fromkeys(names))
     alike = sorted(names, key=lambda known: _likeness(name, known), reverse=True)
     close = [known for known in alike if _likeness(name, known)[0] >= 0.7]
-    # By their letters alone, "x264", "vp9" and "nvenc" are like nothing.
+    # Short names such as "x264", "vp9" and "nvenc" resemble no full name, but are parts of some.
     parts = sorted((known for known in names if len(name) > 2 and name.lower() in known.lower()), key=len)
     meant = [known for known in _MEANT.get(name.lower(), ()) if known in names]
     return list(dict.fromkeys([*meant, *close, *parts]))[:3]
@@ -283,7 +283,7 @@ def unknown_codec(program: str, codec: str, kind: Literal["video", "sound"] = "v
 
 
 def software(names: Iterable[str]) -> list[str]:
-    """Those of some common encoders that need no GPU. Those of GPUs are listed whether or not there is one."""
+    """The `names` that need no GPU: FFmpeg lists encoders of GPUs even where there is no GPU."""
     return [name for name in names if not name.endswith(("_nvenc", "_vaapi"))]
 
 
@@ -313,9 +313,9 @@ def too_old(program: str) -> str | None:
     found = version_numbers(program)
     if not found or found >= OLDEST:
         return None
-    is_version, oldest = version(program).removeprefix("n"), ".".join(map(str, OLDEST))
+    found_version, oldest = version(program).removeprefix("n"), ".".join(map(str, OLDEST))
     return (
-        f"{program} is FFmpeg {is_version}, and Penstock needs FFmpeg {oldest} or newer: install one, "
+        f"{program} is FFmpeg {found_version}, and Penstock needs FFmpeg {oldest} or newer: install one, "
         "or name one in PENSTOCK_FFMPEG"
     )
 

@@ -62,7 +62,7 @@ class Child:
         pid: its process id; 0 before it runs.
         returncode: the exit status, negative for a signal; None while it runs, or if the status is unknown.
         policy: the applied policy; None if it was started without one.
-        own: our ends of the pipes that the caller reads or writes.
+        our_ends: our ends of the pipes that the caller reads or writes.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Child:
         self.pid = 0
         self.returncode: int | None = None
         self.policy: AppliedPolicy | None = None
-        self.own: list[FileIO] = []
+        self.our_ends: list[FileIO] = []
         self._readers: dict[FileIO, PipeReader] = {}
         self._failure: BaseException | None = None
         self._thread: int | None = None
@@ -115,7 +115,7 @@ class Child:
 
     def close_pipes(self) -> None:
         """Closes our ends of its pipes."""
-        _close(self.own)
+        _close(self.our_ends)
 
     def end(self) -> None:
         """Kills the program, also one that is about to start, and closes everything."""
@@ -151,13 +151,13 @@ class Child:
     def pipe_from(self) -> tuple[FileIO, FileIO]:
         """A pipe from the program to the caller: our end and the program's end."""
         ours, its = _pipe()
-        self.own.append(ours)
+        self.our_ends.append(ours)
         return ours, its
 
     def pipe_to(self) -> tuple[FileIO, FileIO]:
         """A pipe from the caller to the program: our end and the program's end."""
         its, ours = _pipe()
-        self.own.append(ours)
+        self.our_ends.append(ours)
         return ours, its
 
     def captured_pipe(self, take: PipeReader) -> FileIO:
@@ -258,8 +258,8 @@ class Child:
     def _reap(self, pidfd: int | None) -> None:
         """Waits for the program to end, stores its exit status, and leaves no zombie.
 
-        The kernel may reap it first, if SIGCHLD is ignored, or a thread of the host with os.wait(). Popen would report
-        0 then.
+        The kernel may reap it first if SIGCHLD is ignored, and so may another thread that calls os.wait(). Popen would
+        report 0 then.
         """
         target = (os.P_PID, self.pid) if pidfd is None else (os.P_PIDFD, pidfd)
         try:
@@ -278,7 +278,7 @@ class Child:
     def _forget(self) -> None:
         """Closes everything in a forked child."""
         self._is_over = True
-        _close((*self._readers, *self.own))
+        _close((*self._readers, *self.our_ends))
 
 
 class Lines:
@@ -416,7 +416,7 @@ def _start_with_policy(
     failures: list[BaseException] = []
     is_done = Flag()
 
-    def start_so() -> None:
+    def start_with_policy() -> None:
         try:
             applied = _native._apply_policy(policy, try_undo=False)
             made.append((start(), applied))
@@ -425,7 +425,7 @@ def _start_with_policy(
         finally:
             is_done.set()
 
-    _thread.start_new_thread(start_so, ())
+    _thread.start_new_thread(start_with_policy, ())
     is_done.wait()
     if failures:
         raise failures.pop()

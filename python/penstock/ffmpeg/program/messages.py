@@ -12,7 +12,7 @@ from fractions import Fraction
 
 # Guessed: the cause of a failure is in the last lines, and what is kept must stay bounded.
 _STDERR_LINES = 50
-# Guessed: an ordinary file is told of in few messages that differ, and what is kept must stay bounded.
+# Guessed: FFmpeg prints few different messages about an ordinary file, and what is kept must stay bounded.
 _REPORTS = 1000
 # Guessed: nobody reads more warnings than these.
 _WARNING_LINES = 20
@@ -32,7 +32,7 @@ _REPEATED = re.compile(r"\s*Last message repeated (\d+) times")
 # The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg 5.1 and 7.1 go on, and 9.0 aborts.
 FAILED_OUTPUT = re.compile(r"Slave muxer #(\d+) failed(?:: (.*), continuing with|, aborting)")
 
-# If /dev/fd cannot be used for FFREPORT.
+# FFmpeg's message if it cannot open /dev/fd for FFREPORT.
 _NO_REPORT = "Failed to open report"
 # What FFmpeg 5.1 to 9 prints first for a stream without a decodable frame.
 _NO_FRAMES = "Cannot determine format of input"
@@ -73,7 +73,7 @@ class StderrLog:
     """
 
     def __init__(self, lines: Iterable[bytes] = ()) -> None:
-        #: How often each line came that is no warning, whichever of FFmpeg's threads it was.
+        #: How often each line came, without warnings. Lines that differ only in the component's address count as one.
         self.reports: Counter[str] = Counter()
         self._lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._last = ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Guessed: longer lines are cut, so that what is kept stays bounded.
 _LINE_BYTES = 4096
-WATCH_INTERVAL_S = 0.1
+UNATTENDED_CHECK_INTERVAL_S = 0.1
 # AV_LOG_INFO in libavutil.
 _INFORMATION = 32
 
@@ -55,7 +55,7 @@ class FFmpegProcess(Child):
     Attributes:
         frames: encoded frames, from FFmpeg's progress report, which comes twice a second.
         output_bytes: written bytes, from the same report; None if it does not say.
-        is_complete: whether the report has ended as it does when everything is encoded.
+        is_complete: whether FFmpeg has reported ``progress=end``.
         log: what it wrote to its standard error.
         stdin, stdout, side: our ends of these pipes. Use their descriptors only, not their ``read`` and ``write``.
     """
@@ -101,29 +101,31 @@ class FFmpegProcess(Child):
             raise self._error(f"could not start FFmpeg: {failure}", command=self.command) from failure
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        with ExitStack() as of_child:
-            progress = of_child.enter_context(self.captured_pipe(Lines(self._take_progress, _LINE_BYTES)))
-            stderr = of_child.enter_context(self.captured_pipe(Lines(self.log.take, _LINE_BYTES)))
+        with ExitStack() as child_ends:
+            progress = child_ends.enter_context(self.captured_pipe(Lines(self._take_progress, _LINE_BYTES)))
+            stderr = child_ends.enter_context(self.captured_pipe(Lines(self.log.take, _LINE_BYTES)))
             stdin: int | FileIO = subprocess.DEVNULL
             stdout: int | FileIO | None = self._stdout_of_child
             pass_fds = [progress.fileno()]
             environment = _environment()
             if not self._with_warnings and "FFREPORT" not in environment:
-                report = of_child.enter_context(self.captured_pipe(Lines(self.log.take_report, _LINE_BYTES)))
+                report = child_ends.enter_context(
+                    self.captured_pipe(Lines(self.log.take_report, _LINE_BYTES))
+                )
                 pass_fds.append(report.fileno())
                 environment["FFREPORT"] = f"file=/dev/fd/{report.fileno()}:level={_INFORMATION}"
             if self._is_fed:
                 self.stdin, stdin = self.pipe_to()
-                of_child.enter_context(stdin)
+                child_ends.enter_context(stdin)
             if stdout == subprocess.PIPE:
                 self.stdout, stdout = self.pipe_from()
-                of_child.enter_context(stdout)
+                child_ends.enter_context(stdout)
             elif stdout is None:
                 os.fstat(1)  # if it is closed, its number would go to the first file that FFmpeg opens
             if callable(self._arguments):
-                self.side, told = self.pipe_from()
-                pass_fds.append(of_child.enter_context(told).fileno())
-                arguments = self._arguments(told.fileno())
+                self.side, child_side = self.pipe_from()
+                pass_fds.append(child_ends.enter_context(child_side).fileno())
+                arguments = self._arguments(child_side.fileno())
             else:
                 arguments = self._arguments
             # Without -xerror, FFmpeg 5.1 exits with 0 if the disk is full at the end of the file.
@@ -169,7 +171,7 @@ class FFmpegProcess(Child):
     def wait_unless_stuck(self, stuck_s: float) -> None:
         """Waits for FFmpeg to end, and kills it after `stuck_s` seconds without a sign of life."""
         watch = Watch(self)
-        while not self.wait(WATCH_INTERVAL_S):
+        while not self.wait(UNATTENDED_CHECK_INTERVAL_S):
             if watch.idle_s() >= stuck_s:
                 self.kill()
 
@@ -241,7 +243,7 @@ def _cpu_ticks(pid: int) -> int:
 R = TypeVar("R")
 
 # How often a wait checks FFmpeg's signs of life. Chosen: much shorter than any `stall_timeout`.
-LOOK_INTERVAL_S = 0.5
+CHECK_INTERVAL_S = 0.5
 
 
 class Session:
@@ -249,7 +251,7 @@ class Session:
 
     Attributes:
         is_open: it was started, and neither closed nor aborted.
-        makes: the one new file that FFmpeg writes under its own name, without links; None if there is none.
+        new_file: the one new file that FFmpeg writes under its own name, without links; None if there is none.
     """
 
     #: What the owner is, for messages.
@@ -260,7 +262,7 @@ class Session:
         self.process = process
         self.title = title
         self.is_open = False
-        self.makes: Path | None = None
+        self.new_file: Path | None = None
         self._stall_timeout = stall_timeout
         self._forks = _exit.forks
 
@@ -271,7 +273,7 @@ class Session:
             self.connect()
             self.is_open = True
             _open_sessions.add(self)
-            # Before writers are drained: a slow FFmpeg that is alive is waited for, where a stalled pipe is not.
+            # Before writers are drained: a session waits for a slow FFmpeg, and a writer gives up on a stalled pipe.
             _exit.at_exit(_end_all, 2)
         except BaseException:  # for example of a signal handler
             self.discard()
@@ -284,7 +286,7 @@ class Session:
         self.disconnect()
 
     def connect(self) -> None:
-        """Makes the native worker. FFmpeg runs."""
+        """Creates the native worker. Called once FFmpeg runs."""
         raise NotImplementedError
 
     def disconnect(self) -> None:
@@ -323,7 +325,7 @@ class Session:
         watch: Watch | None = None
         while True:
             try:
-                return step(deadline.at_most(LOOK_INTERVAL_S))
+                return step(deadline.at_most(CHECK_INTERVAL_S))
             except StalledError as stalled:
                 if deadline.is_over():
                     raise deadline.late(late, stalled.bytes_pending) from None
@@ -347,7 +349,7 @@ class Session:
             except StalledError as error:
                 stalled = error
             watch = watch or Watch(self.process)
-            await _until(event(), LOOK_INTERVAL_S)
+            await _until(event(), CHECK_INTERVAL_S)
             self._check_alive(watch, stalled)
 
     @contextmanager
@@ -426,7 +428,9 @@ _open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 def is_unfinished(path: str) -> bool:
     """Whether an open session makes the file at `path`, and FFmpeg is not done with it."""
     real = Path(os.path.realpath(path))
-    return any(session.makes == real and not session.process.is_complete for session in list(_open_sessions))
+    return any(
+        session.new_file == real and not session.process.is_complete for session in list(_open_sessions)
+    )
 
 
 def _end_all() -> None:

@@ -125,7 +125,7 @@ def _no_container(settings: EncodeSettings, found: re.Match[str]) -> str:
 
 def _not_seekable(settings: EncodeSettings, found: re.Match[str]) -> str:
     return (
-        f"{found[1]} goes back to its beginning at the end, which a stream cannot: give "
+        f"{found[1]} seeks back to its beginning at the end, which a stream cannot do: give "
         f"{argument('options.movflags', 'frag_keyframe+delay_moov')}, or {argument('options.f', 'matroska')} or mpegts"
     )
 
@@ -236,7 +236,7 @@ _ADVICE: tuple[tuple[str, Callable[[EncodeSettings, re.Match[str]], str | None]]
     (r"(?:width|height) not divisible by", _odd_size),
     (
         r"Connection refused",
-        _always("nothing takes the stream at {output}: start the server or player that listens there first"),
+        _always("nothing listens at {output}: start the server or player first"),
     ),
     (
         r"\[Parsed_(\w+)_\d+ @",
@@ -244,7 +244,7 @@ _ADVICE: tuple[tuple[str, Callable[[EncodeSettings, re.Match[str]], str | None]]
     ),
     (
         FAILED_OUTPUT.pattern,
-        _always("mend that output of tee, or give it onfail=ignore, which makes its failure a warning"),
+        _always("fix that output of tee, or give it onfail=ignore, which makes its failure a warning"),
     ),
     (r"exit code 0; it had encoded (\d+) of (\d+) submitted frames", _frame_count),
 )

@@ -36,7 +36,7 @@ from penstock.ffmpeg.plan import nut
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
 from penstock.ffmpeg.plan.sound import AudioInput, Sound, checked_samples
 from penstock.ffmpeg.program.process import (
-    WATCH_INTERVAL_S,
+    UNATTENDED_CHECK_INTERVAL_S,
     FFmpegProcess,
     Session,
     Watch,
@@ -47,10 +47,10 @@ from penstock.ffmpeg.session.feed import Feed
 from penstock.ffmpeg.session.output import (
     ReplacedError,
     Sink,
+    disable_blending,
     lost_segments,
     ordinary_path,
     replacement_of,
-    show_whole_frames,
 )
 from penstock.results import EncodeReport, EncoderStats
 
@@ -72,7 +72,7 @@ KEPT_SLOTS = 3
 
 # Containers of which the result is not read back: libav cannot recognise the file, the file has no video, or libav
 # reads at most one picture of it.
-_UNREAD = (
+_NOT_VERIFIED = (
     *("avif", "crc", "data", "framecrc", "framehash", "framemd5", "hash", "md5", "null", "rawvideo"),
     *("streamhash", "webp"),
 )
@@ -80,7 +80,7 @@ _UNREAD = (
 #: Queues a frame or samples: ``push(timeout=seconds)``.
 Push = Callable[..., Ticket]
 
-FULL = "FFmpeg did not take enough of what is queued for it"
+FULL = "FFmpeg did not read enough from the queue"
 NOT_DONE = "FFmpeg has all frames, but was not done"
 _EMPTY = "there is no video: no frame was written"
 
@@ -108,12 +108,12 @@ class Origin:
         time_s: float | None = getattr(frame, "time_s", None)
         if self.rate is None or time_s is None:
             return None
-        # One that is left out makes the step 2, and one that comes twice 0. Times of a constant rate may jitter.
+        # A skipped frame makes the step 2, and a repeated one 0. Between these, times may jitter.
         if self.last_s is not None and not 0.1 < (time_s - self.last_s) * self.rate < 1.9:
             raise ValueError(
                 f"a frame at {time_s:.3f} s comes after that at {self.last_s:.3f} s, and would be shown at another "
-                f"time: give Encoder.like {argument('fps', None)}, which keeps the times of frames, or the rate that "
-                "they get"
+                f"time: give Encoder.like {argument('fps', None)}, which keeps the times of frames, or the rate at "
+                "which to show them"
             )
         return time_s
 
@@ -171,21 +171,21 @@ class EncodeSession(Session):
         self.report: EncodeReport | None = None
         self.is_aborted = False
         self._settings, self._begun_s = settings, time.time()
-        self.makes = path if self._is_one_file and self._replacement is None else None
+        self.new_file = path if self._is_one_file and self._replacement is None else None
         self._input = settings.audio_input
         self._reporter = reporter
-        self._fed_bytes = 0 if plan.fed is None else plan.fed.frame_bytes
+        self._fed_bytes = 0 if plan.ffmpeg_layout is None else plan.ffmpeg_layout.frame_bytes
         if plan.layout is not None:
             self._slots = _SlotPool(plan.layout.frame_bytes, KEPT_SLOTS)
             self._fed_slots = _SlotPool(self._fed_bytes, KEPT_SLOTS)
-        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+        self._queue_locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             weakref.WeakKeyDictionary()
         )
         self._closing_at_s: float | None = None
-        self._is_compared = True
+        self._is_verified = True
         # The file that was read back, and what was found.
-        self._read: tuple[endpoints.Identity, list[str]] | None = None
-        self._in_turn = threading.RLock()  # a signal handler may close in a `close`
+        self._verified: tuple[endpoints.Identity, list[str]] | None = None
+        self._close_lock = threading.RLock()  # a signal handler may close in a `close`
         self._failure: str | None = None  # why the file is of no use, although FFmpeg has succeeded
         self._feed: Feed | None = None
         if plan.stream is not None:
@@ -211,7 +211,7 @@ class EncodeSession(Session):
             conversion=self.plan.conversion if self._feed is None else None,
         )
         if self._sink is not None:
-            self.process.own.remove(self.process.stdout)  # it stays open until FFmpeg has written all
+            self.process.our_ends.remove(self.process.stdout)  # it stays open until FFmpeg has written all
             self._sink.start(self.process.stdout)
         if self._feed is not None:
             self._feed.start(self.writer)
@@ -267,7 +267,7 @@ class EncodeSession(Session):
         return 0 if self._input is None else self.writer.stats.bytes_accepted // self._input.sample_bytes
 
     def _frames_until(self, nbytes: int) -> int:
-        """How many frames are in the first so many bytes that FFmpeg gets."""
+        """The number of whole frames in the first `nbytes` bytes that FFmpeg gets."""
         if self._feed is not None:
             return self._feed.frames_until(nbytes)
         return nbytes // self._fed_bytes if self._fed_bytes else 0
@@ -377,7 +377,7 @@ class EncodeSession(Session):
     async def _queue_in_turn(self, take: Callable[[], Push], deadline: Deadline) -> Ticket:
         import asyncio  # slow to import; a program that uses asyncio has done so
 
-        turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        turn = self._queue_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         try:
             async with asyncio.timeout(deadline.left_s()), turn:
                 push = take()
@@ -401,16 +401,16 @@ class EncodeSession(Session):
             self._closing_at_s = self.process.elapsed_s
         self._deliver(deadline)
         self.process.close_pipes()
-        unread = self._load_reader()
+        unread = self._import_libav()
         self.wait_for(self._await_file, deadline, NOT_DONE)
         if not self.process.has_ended:
             self._differences()  # while FFmpeg exits
         self.wait_for(self._await_end, deadline, NOT_DONE)
-        with self._in_turn:
+        with self._close_lock:
             return self._end(unread)
 
     def _end(self, unread: list[str]) -> EncodeReport:
-        """Looks at what FFmpeg, which has ended, has written, and puts it in place."""
+        """Checks the file once FFmpeg has exited, and moves it into place. Raises what is wrong."""
         if not self.process.has_succeeded or self.process.frames != self.submitted or self._lost():
             self._mark_ended()
             raise self._error()
@@ -439,11 +439,11 @@ class EncodeSession(Session):
     def finish(self) -> Exception | None:
         """Closes, or aborts if FFmpeg is stuck. Returns the error instead of raising it."""
         if self._feed is not None:
-            self._feed.hurry(STUCK_S / 2)
+            self._feed.limit_waits(STUCK_S / 2)
         watch = Watch(self.process)
         while True:
             try:
-                self._close(WATCH_INTERVAL_S)
+                self._close(UNATTENDED_CHECK_INTERVAL_S)
             except StalledError:
                 if watch.idle_s() < STUCK_S:
                     continue
@@ -491,7 +491,7 @@ class EncodeSession(Session):
         warn_unclosed(self)
 
     def end_at_exit(self) -> None:
-        self._is_compared = False  # nothing can be imported any more
+        self._is_verified = False  # nothing can be imported any more
         if (failure := self.finish()) is not None:
             _exit.report_loss(f"{self.title} could not be finished: {failure}")
         warn_unclosed(self)
@@ -524,7 +524,7 @@ class EncodeSession(Session):
         try:
             if self._has_blended_frames:
                 with suppress(FileNotFoundError):  # the next lines tell that the file is gone
-                    show_whole_frames(endpoints.without_protocol(self._url))
+                    disable_blending(endpoints.without_protocol(self._url))
             if self._replacement is not None:
                 self._replacement.take_place()
             elif (
@@ -536,30 +536,30 @@ class EncodeSession(Session):
             self._mark_ended()
             raise self._error() from error
 
-    def _load_reader(self) -> list[str]:
-        """Loads libav, while FFmpeg works, to read the file back. What prevents that, in a sentence."""
+    def _import_libav(self) -> list[str]:
+        """Imports libav, while FFmpeg works, to read the file back. Returns what prevents that, in sentences."""
         try:
-            if self._is_compared:
-                from penstock.media import written  # noqa: F401
+            if self._is_verified:
+                from penstock.media import output_check  # noqa: F401
         except ImportError as error:
-            self._is_compared = False
+            self._is_verified = False
             return [f"the file could not be verified, because PyAV cannot be imported: {error}"]
         except RuntimeError:  # the interpreter is about to exit: threading takes no more callbacks
-            self._is_compared = False
+            self._is_verified = False
         return []
 
     def _differences(self) -> list[str]:
         """How the file differs from the plan, in sentences."""
         settings, url = self._settings, self._url
-        if not self._is_compared or not self._is_one_file or (file := endpoints.identity(url)) is None:
+        if not self._is_verified or not self._is_one_file or (file := endpoints.identity(url)) is None:
             return []
-        if settings.output.container in _UNREAD:
+        if settings.output.container in _NOT_VERIFIED:
             return []
-        if self._read is not None and self._read[0] == file:
-            return self._read[1]
-        from penstock.media.written import Meant, differences
+        if self._verified is not None and self._verified[0] == file:
+            return self._verified[1]
+        from penstock.media.output_check import Expected, differences
 
-        meant = Meant(
+        meant = Expected(
             self.plan,
             frames=self.submitted,
             first_s=self._first_s,
@@ -567,15 +567,13 @@ class EncodeSession(Session):
             sounds=self._written_sounds if settings.keeps_sound else (),
         )
         found = differences(url, meant)
-        self._read = file, found
+        self._verified = file, found
         return found
 
     @property
     def _written_sounds(self) -> Sequence[Sound]:
         unused = bool(self._unused_input())
-        return [
-            one for one in self._settings.sounds if not (unused and isinstance(one.made_from, AudioInput))
-        ]
+        return [one for one in self._settings.sounds if not (unused and isinstance(one.audio, AudioInput))]
 
     @property
     def _first_s(self) -> Fraction | None:
@@ -646,7 +644,7 @@ class EncodeSession(Session):
         """What the result lacks, although FFmpeg may have succeeded, in sentences."""
         failures = [] if self._feed is None else self._feed.failures
         unused = self._unused_input() if self.plan.layout is None else []
-        # Else the picture may be missing because FFmpeg has failed, which says more.
+        # Without sound, a failure of FFmpeg is the cause of a missing picture, and its output says more.
         tells = self.process.has_succeeded or self._settings.sounds
         is_empty = self.plan.layout is not None and not self.submitted and tells
         empty = _EMPTY if is_empty else None
@@ -673,7 +671,7 @@ class EncodeSession(Session):
         return self.failure("; ".join([*lost, reason]), process.frames, advice)
 
     def _remove_empty(self) -> None:
-        """Removes a new file that FFmpeg has ended without a frame in it."""
+        """Removes a new file if FFmpeg exited without encoding a frame."""
         # One that was killed may not have told of its last frames.
         ended_by_itself = (returncode := self.process.returncode) is not None and returncode >= 0
         if self._is_new and ended_by_itself and self.plan.layout is not None and not self.process.frames:

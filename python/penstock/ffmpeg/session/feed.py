@@ -42,7 +42,7 @@ class Queued(NamedTuple):
         last_s: the time of the last one.
         step_s: how long that is after the one before.
         samples: how many of each channel.
-        files_s: until when files were read.
+        files_s: the time up to which packets of files were taken.
         taken: how many packets of each file were taken.
         pieces: what was taken of them and is not queued.
     """
@@ -58,7 +58,7 @@ class Queued(NamedTuple):
 
 
 class _NotYet(Exception):
-    """A step cannot be done yet. `wait` waits for a while, at most so many seconds."""
+    """A step cannot be done yet. ``wait(seconds)`` waits, at most that long, until it may be."""
 
     def __init__(self, wait: Callable[[float], object]) -> None:
         super().__init__()
@@ -69,8 +69,8 @@ class Feed:
     """Queues frames and sound for FFmpeg, each behind its time.
 
     Frames of several threads are numbered, or their times compared, in the step that queues them. Each call that queues
-    waits at most the `timeout` it gets, and can be repeated after a `StalledError`. What was queued is one value, which
-    is replaced in one step: an exception of a signal handler finds it as it was before, or after.
+    waits at most the `timeout` it gets, and can be repeated after a `StalledError`. The state is one value, which is
+    replaced in one step: an exception of a signal handler leaves the old or the new state.
 
     Args:
         stream: the header and the units.
@@ -83,18 +83,18 @@ class Feed:
         #: Seconds that calls have waited for room, or for a file.
         self.waited_s = 0.0
         self._stream, self._input, self._rate = stream, settings.audio_input, settings.rate
-        self._held_unit_s, self._longest_s = settings.held_unit_s, settings.longest_step_s
+        self._distinct_unit_s, self._longest_s = settings.distinct_unit_s, settings.longest_step_s
         self._frame_bytes = frame_bytes
         self._input_stream = 0
         self._files: list[tuple[int, SoundPackets]] = []
         for number, sound in enumerate(settings.sounds, start=1):
-            if sound.made_from is self._input:
+            if sound.audio is self._input:
                 self._input_stream = number
             else:
                 packets = SoundPackets(settings.program, sound, settings.tuning.stall_timeout)
                 self._files.append((number, packets))
         # Never held in a wait. Reentrant, because a signal handler may close the encoder while its thread holds it.
-        self._in_order = threading.RLock()
+        self._lock = threading.RLock()
         self._is_queueing = False  # whether it is held to queue a frame or samples
         self._queued = Queued(taken=(0,) * len(self._files))
         # What `_queued` becomes once the writer has accepted more items than that number.
@@ -113,7 +113,7 @@ class Feed:
         for _, packets in self._files:
             packets.end()
 
-    def hurry(self, stall_timeout: float) -> None:
+    def limit_waits(self, stall_timeout: float) -> None:
         """Limits the waits for files to `stall_timeout` seconds, for an encode that no caller waits for."""
         for _, packets in self._files:
             packets.stall_timeout = min(stall_timeout, packets.stall_timeout or stall_timeout)
@@ -168,13 +168,13 @@ class Feed:
             )
         if not queued.frames or self._longest_s is None:
             return
-        unit_s, step_s = self._held_unit_s, time_s - queued.last_s
+        unit_s, step_s = self._distinct_unit_s, time_s - queued.last_s
         # As FFmpeg rounds: a half goes up.
         units = [math.floor(one / unit_s + Fraction(1, 2)) for one in (queued.last_s, time_s)]
         if units[0] == units[1] or step_s > self._longest_s:
             raise ValueError(
-                f"the container has no two frames at {float(queued.last_s):.6f} and {float(time_s):.6f} s: it holds "
-                f"steps from {unit_s} to {float(self._longest_s):g} s, and pts is in seconds"
+                f"the container cannot store frames at {float(queued.last_s):.6f} and {float(time_s):.6f} s: its steps "
+                f"are from {unit_s} to {float(self._longest_s):g} s, and pts is in seconds"
             )
 
     def queue_frame(self, slot: _Slot, tick: int | None, *, timeout: float) -> Ticket:
@@ -236,7 +236,7 @@ class Feed:
         deadline = Deadline(timeout)
         while True:
             try:
-                with self._in_order:
+                with self._lock:
                     if self._is_queueing and not is_last:
                         raise RuntimeError(
                             "a signal handler wrote to the encoder inside of a write: have it set a flag, and write "
@@ -283,7 +283,7 @@ class Feed:
             piece_end_s = self._queued.files_s + _PIECE_S
             for place, (_, packets) in enumerate(self._files):
                 while (packet := self._peek(place)) is not None and packet.time_s < piece_end_s:
-                    self._take(place, packet, is_left_out=packets.is_prelude(packet))
+                    self._take(place, packet, is_left_out=packets.is_priming(packet))
             self._queue_pieces()
             self._queued = self._queued._replace(files_s=piece_end_s)
 
@@ -295,7 +295,7 @@ class Feed:
                 packet = self._peek(place, self.video_s)
                 if packet is None:
                     break
-                self._take(place, packet, is_left_out=packets.is_prelude(packet))
+                self._take(place, packet, is_left_out=packets.is_priming(packet))
         is_more = bool(self._queued.pieces)
         self._queue_pieces()
         return is_more

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.endpoints import Output
 
-# Of a file that is several segments: size and beginning of one, and the file's name.
+# Size, offset and file name of a segment that is a part of a file, in an HLS playlist.
 _PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
 _SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
 # Of a WebP: bytes before its first chunk, where the flags are in the chunk of a frame, and one of them.
@@ -68,7 +68,7 @@ class Replacement:
         try:
             status = self._path.stat()
             if (status.st_dev, status.st_ino) != self._old:
-                raise ReplacedError(f"{self._path} was replaced meanwhile: the new video is {part}")
+                raise ReplacedError(f"{self._path} was replaced by another program: the new video is {part}")
             _sync(part)
             part.replace(self._path)
             self._part = None
@@ -93,7 +93,7 @@ def ordinary_path(output: Output) -> Path | None:
     if not endpoints.is_path(output.target):
         return None
     try:
-        # Not Path.resolve, which differs between versions of Python where links lead in a circle. Here one is left.
+        # Not Path.resolve, which treats a loop of links differently by version of Python. Here a link is left.
         path = Path(os.path.realpath(output.path))
         return None if path.is_symlink() or (path.exists() and not path.is_file()) else path
     except OSError:  # of a file:// URL, which is not checked at the start: FFmpeg reports it
@@ -125,7 +125,7 @@ def replacement_of(output: Output) -> tuple[Replacement | None, str | None]:
     )
 
 
-def show_whole_frames(path: str) -> None:
+def disable_blending(path: str) -> None:
     """Sets "do not blend" on each frame of a WebP: FFmpeg writes whole pictures, and blending shows with alpha.
 
     See "Animation" in https://developers.google.com/speed/webp/docs/riff_container for the chunks.
@@ -226,7 +226,7 @@ class Sink:
                 self.nbytes += len(data)
 
     def _write(self, data: bytes) -> None:
-        """All of `data`: unbuffered files may take a part, and say how many bytes that was."""
+        """Writes all of `data`: ``write`` of an unbuffered file may take a part, and returns its size."""
         while data:
             taken = self._target.write(data)
             if taken is None and not isinstance(self._target, RawIOBase):

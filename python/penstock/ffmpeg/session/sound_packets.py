@@ -27,8 +27,8 @@ _AHEAD_PACKETS = 256
 # Silence comes in packets of this length. Chosen: longer ones would have FFmpeg interleave badly.
 _SILENCE_S = Fraction(1, 4)
 # Guessed: how often a wait for a packet looks again. Only the start of FFmpeg, and a slow network, make it wait.
-_LOOK_INTERVAL_S = 0.005
-# Where more than a least pause is missing, there is silence, so that the rest stays in step with the picture.
+_CHECK_INTERVAL_S = 0.005
+# Fills gaps of `LEAST_PAUSE_S` or more with silence, so that the rest stays in sync with the picture.
 _GAPLESS = "aresample=async=1:min_hard_comp=0.05:first_pts=0"
 
 
@@ -67,12 +67,12 @@ class SoundPackets:
     def __init__(self, program: str, sound: Sound, stall_timeout: float | None) -> None:
         self.stall_timeout = stall_timeout
         self._sound = sound
-        self._source = without_protocol(sound.reading[-1])
+        self._source = without_protocol(sound.input_arguments[-1])
         self._process = FFmpegProcess(
             program, self._arguments, is_strict=True, stdout=subprocess.PIPE, error=EncoderError
         )
         self._packets: deque[Packet] = deque()
-        # Released where packets were taken, for the thread, which waits while there are many.
+        # Released when packets are taken. The thread acquires it to wait while too many are read ahead.
         self._room = _thread.allocate_lock()
         self._last: Packet | None = None
         self._waiting_since_s: float | None = None
@@ -92,12 +92,15 @@ class SoundPackets:
 
     @property
     def failure(self) -> str | None:
-        """Why the sound is not whole; None if nothing is known against it."""
+        """Why the sound is not whole; None if no failure is known."""
         if self._is_stuck:
             return f"the sound of {self._source} is not whole: none came for {self.stall_timeout:g} s"
         if not self._is_read or self._process.has_succeeded:
             return None
-        said = summarize(self._process.log.text, self._sound.reading[-1]) or f"FFmpeg {self._process.ending}"
+        said = (
+            summarize(self._process.log.text, self._sound.input_arguments[-1])
+            or f"FFmpeg {self._process.ending}"
+        )
         return f"the sound of {self._source} is not whole: {said}"
 
     @property
@@ -106,7 +109,7 @@ class SoundPackets:
         if not self._is_read or self.failure is not None:
             return None
         if damage := damage_reports(self._process.log.reports):
-            said = summarize("\n".join(damage), self._sound.reading[-1])
+            said = summarize("\n".join(damage), self._sound.input_arguments[-1])
             return f"the sound of {self._source} may be damaged: {said}"
         if (reason := self._sound.why_short()) is not None:
             return f"the sound of {self._source} is not whole: {reason}"
@@ -116,7 +119,7 @@ class SoundPackets:
         return None
 
     def peek(self, taken: int) -> Packet | None:
-        """The packet of that number, when all before were taken; None at the end.
+        """The next packet, after the first `taken` ones; None at the end.
 
         Raises:
             StalledError: it is not there yet.
@@ -141,19 +144,19 @@ class SoundPackets:
             return None
         return packet if self._sound.is_copied else _cut(packet, end_s)
 
-    def is_prelude(self, packet: Packet) -> bool:
-        """Whether the container has no place for the packet, because it comes before the sound."""
-        return not self._sound.has_prelude and packet.end_s <= 0
+    def is_priming(self, packet: Packet) -> bool:
+        """Whether the packet is priming (it ends by 0 s) that the container cannot store."""
+        return not self._sound.holds_priming and packet.end_s <= 0
 
     def wait(self, seconds: float) -> None:
         """Waits for the next packet, at most so long."""
         deadline = Deadline(seconds)
         while not (self._packets or self._is_read or deadline.is_over()):
-            time.sleep(deadline.at_most(_LOOK_INTERVAL_S))
+            time.sleep(deadline.at_most(_CHECK_INTERVAL_S))
 
     @property
     def _ends_with_video(self) -> bool:
-        return isinstance(self._sound.made_from, AudioFile) and self._sound.made_from.end == "video"
+        return isinstance(self._sound.audio, AudioFile) and self._sound.audio.end == "video"
 
     def _check_stuck(self) -> None:
         """Gives the file up if a packet has been waited for too long."""
@@ -175,11 +178,11 @@ class SoundPackets:
         return self._last
 
     def _arguments(self, lines: int) -> list[str]:
-        track = ["-map", f"0:{self._sound.index}", "-c", self._sound.packing, "-flush_packets", "1"]
+        track = ["-map", f"0:{self._sound.index}", "-c", self._sound.packet_codec, "-flush_packets", "1"]
         if not self._sound.is_copied:
             track += ["-filter:a", _GAPLESS]
         return [
-            *self._sound.reading_from(0),
+            *self._sound.input_arguments_from(0),
             *(*track, "-f", "data", "pipe:1"),
             *(*track, "-f", "framecrc", f"pipe:{lines}"),
         ]

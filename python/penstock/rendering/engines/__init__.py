@@ -16,7 +16,7 @@ ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class FramesDone:
     """`frames` frames of a chunk have been rendered so far."""
 
     number: int
@@ -61,7 +61,7 @@ class Failed:
     attempts: int = 1
 
 
-Event = Advance | Done | Failed
+Event = FramesDone | Done | Failed
 
 
 class Engine(Protocol):

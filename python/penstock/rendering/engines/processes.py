@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from socket import socketpair
 
 from penstock._deadline import Deadline
-from penstock.rendering.engines import ENDING_S, Advance, Done, Event, Failed, Failure
+from penstock.rendering.engines import ENDING_S, Done, Event, Failed, Failure, FramesDone
 from penstock.rendering.planning import Plan
 
 
@@ -64,7 +64,7 @@ class Processes:
             number = worker.number
             assert number is not None
             if kind == "frames":
-                yield Advance(number, what)
+                yield FramesDone(number, what)
                 continue
             worker.number = None
             yield Done(number, what) if kind == "done" else Failed(number, what)

@@ -21,9 +21,9 @@ from typing import Any
 from penstock._log import logger
 from penstock.errors import FFmpegWarning, RenderError
 from penstock.rendering.chunk import Renderer
-from penstock.rendering.engines import ATTEMPTS, Advance, Done, Event, Failed, Failure
-from penstock.rendering.engines.worker import PERIOD_S, watched
-from penstock.rendering.planning import Plan, RenderChunk, numbered
+from penstock.rendering.engines import ATTEMPTS, Done, Event, Failed, Failure, FramesDone
+from penstock.rendering.engines.worker import PERIOD_S, frame_watchdog
+from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number
 from penstock.results import ChunkReport
 
 try:
@@ -118,7 +118,7 @@ class RayTasks:
         # The dashboard groups tasks by name. One for each chunk would cost the driver 12 KB each: Ray's metrics keep
         # all names (measured with Ray 2.60: 263 MiB after 20,000 tasks, and 20 MiB with one name).
         self._task = _task(options).options(name=f"render {Path(plan.output).name}")
-        self._advances: Any = _started(self._setup.hex()) if progress else None
+        self._progress_actor: Any = _started(self._setup.hex()) if progress else None
         self._answer: Any = None  # that was asked for, and has not come yet
         self._tasks: dict[Any, _Task] = {}
         self._keys = itertools.count()
@@ -131,7 +131,7 @@ class RayTasks:
         return len(self._tasks) < (self._workers or self._room_now() + _WAITING_TASKS)
 
     def submit(self, number: int) -> None:
-        chunk = numbered(self._plan, number)
+        chunk = chunk_of_number(self._plan, number)
         key = next(self._keys)
         # All workers together send no more messages than the actor can read.
         every = math.ceil(len(self._tasks) / (_MESSAGES_PER_S * PERIOD_S)) or 1
@@ -149,7 +149,7 @@ class RayTasks:
         for key, frames in self._taken().items():
             if (task := by_key.get(key)) is not None:
                 task.is_running = True
-                yield Advance(task.number, frames)
+                yield FramesDone(task.number, frames)
         for reference in ready:
             yield self._ended(reference, self._tasks.pop(reference))
 
@@ -166,14 +166,14 @@ class RayTasks:
             for reference in waiting:
                 ray.cancel(reference, force=True)
             if running:
-                self._advances = self._advances or _started(self._setup.hex())
+                self._progress_actor = self._progress_actor or _started(self._setup.hex())
                 with suppress(ray.exceptions.GetTimeoutError, ray.exceptions.RayActorError):
-                    ray.get(self._advances.end.remote(), timeout=_END_ANSWER_S)
+                    ray.get(self._progress_actor.end.remote(), timeout=_END_ANSWER_S)
                 _, running = ray.wait(running, num_returns=len(running), timeout=_ENDING_S)
             for reference in running:
                 ray.cancel(reference, force=True)
-            if self._advances is not None:
-                ray.kill(self._advances)
+            if self._progress_actor is not None:
+                ray.kill(self._progress_actor)
 
     def _running_and_waiting(self) -> tuple[list[Any], list[Any]]:
         """Divides the tasks, as far as known. Those that run have reported frames, or are the first in Ray's queue."""
@@ -211,16 +211,16 @@ class RayTasks:
 
     def _taken(self) -> dict[int, int]:
         """What tasks have told since the last answer. Without the actor, the render goes on."""
-        if self._advances is None:
+        if self._progress_actor is None:
             return {}
         try:
-            self._answer = self._answer or self._advances.taken.remote()
+            self._answer = self._answer or self._progress_actor.taken.remote()
             taken: dict[int, int] = ray.get(self._answer, timeout=_ANSWER_S)
         except ray.exceptions.GetTimeoutError:  # its process is starting, or the machine is busy
             return {}
         except ray.exceptions.RayError as error:
             logger.warning("the progress of chunks at work is no longer known: %s", str(error))
-            self._advances = self._answer = None
+            self._progress_actor = self._answer = None
             return {}
         self._answer = None
         return taken
@@ -231,10 +231,10 @@ def _started(name: str) -> Any:
     # It dies with the driver, and not with another node.
     here = ray.get_runtime_context().get_node_id()
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
-    return ray.remote(num_cpus=0, scheduling_strategy=strategy)(_Advances).options(name=name).remote()
+    return ray.remote(num_cpus=0, scheduling_strategy=strategy)(_ProgressActor).options(name=name).remote()
 
 
-class _Advances:
+class _ProgressActor:
     """An actor to which tasks report their numbers of frames, and from which the driver reads them."""
 
     def __init__(self) -> None:
@@ -254,12 +254,12 @@ class _Advances:
         return frames
 
 
-class _Teller:
+class _ProgressSender:
     """Reports a task's number of frames to the actor at every `every`-th call. Raises once the render has ended."""
 
     def __init__(self, name: str, key: int, every: int) -> None:
         self._name = name
-        self._advances: Any = None
+        self._progress_actor: Any = None
         self._key = key
         self._every = every
         self._calls = itertools.count()
@@ -270,13 +270,13 @@ class _Teller:
             if not self._answer.done():
                 return
             if self._answer.exception() is not None:
-                self._advances = None  # it was lost, and there may be another one
+                self._progress_actor = None  # it was lost, and there may be another one
             elif not self._answer.result():
                 raise RenderError("the render has ended")
         if next(self._calls) % self._every == 0:
             with suppress(ValueError):  # there is no such actor, or not yet
-                self._advances = self._advances or ray.get_actor(self._name)
-                self._answer = self._advances.tell.remote(self._key, frames).future()
+                self._progress_actor = self._progress_actor or ray.get_actor(self._name)
+                self._answer = self._progress_actor.tell.remote(self._key, frames).future()
 
 
 def _cpus(options: Mapping[str, Any]) -> float:
@@ -326,10 +326,10 @@ def _render(
     attempt = _attempt()
     if attempt > ATTEMPTS:  # Ray counts no retries of a worker that it kills for want of memory
         return Failure("its worker was lost each time: it may need more memory than there is"), ATTEMPTS
-    tell = _Teller(setup_id, key, every)
+    tell = _ProgressSender(setup_id, key, every)
     try:
         tell(0)
-        on_frame = watched(frame_timeout, tell, len(chunk.frames))
+        on_frame = frame_watchdog(frame_timeout, tell, len(chunk.frames))
         on_frame(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FFmpegWarning)  # the report has them

@@ -18,13 +18,13 @@ from typing import Any
 from penstock.errors import FFmpegWarning
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.engines import ENDING_S, Failure
-from penstock.rendering.planning import Plan, numbered
+from penstock.rendering.planning import Plan, chunk_of_number
 
 #: Chosen: often enough for a progress bar.
 PERIOD_S = 0.5
 
 
-def watched(
+def frame_watchdog(
     frame_timeout: float | None, tell: Callable[[int], object], frames: int | None = None
 ) -> Callable[[int], None]:
     """Returns a function to call after each frame with the number of frames so far, which it passes to `tell` at times.
@@ -63,8 +63,8 @@ def main(descriptor: int) -> None:
             number = orders.get()
             try:
                 plan = plan or Plan.from_json(text)
-                chunk = numbered(plan, number)
-                on_frame = watched(
+                chunk = chunk_of_number(plan, number)
+                on_frame = frame_watchdog(
                     frame_timeout, lambda done: connection.send(("frames", done)), len(chunk.frames)
                 )
                 on_frame(0)

@@ -1,4 +1,4 @@
-"""The bytes of a pipe, a FIFO or a socket, which come once: libav reads their beginning, and FFmpeg all of them."""
+"""A pipe, a FIFO or a socket, which can be read only once: libav reads the beginning, and FFmpeg all of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import weakref
 from penstock._relay import relay
 from penstock.errors import BrokenStreamError
 
-_living: weakref.WeakSet[Once] = weakref.WeakSet()
+_living: weakref.WeakSet[SinglePassSource] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
@@ -21,7 +21,7 @@ def _close_inherited() -> None:
 os.register_at_fork(after_in_child=_close_inherited)
 
 
-class Once:
+class SinglePassSource:
     """A source that can be read only once. It keeps the bytes that libav reads, because FFmpeg needs them again.
 
     Args:

@@ -19,10 +19,10 @@ from penstock._messages import argument
 from penstock._native import _Slot, _SlotPool
 from penstock.errors import ClosedError, DecoderError
 from penstock.ffmpeg.command.settings import check_place
-from penstock.media.ending import Delivered, early_end
+from penstock.media.completeness import Delivered, why_incomplete
 from penstock.media.info import RANGES, MediaInfo, matrix_name
 from penstock.media.random_access import RandomAccess
-from penstock.media.start import first_pts
+from penstock.media.seeking import first_pts
 from penstock.media.video_frame import VideoFrame, frame_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.media.decode_plan import DecodePlan
 
 
-class Frames:
+class FramesByNumber:
     """The frames that a decode gives, in any order.
 
     Args:
@@ -79,32 +79,32 @@ class Frames:
 
     def __len__(self) -> int:
         with self._lock:
-            return len(self._opened())
+            return len(self._frame_places())
 
     def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         with self._lock:
             if isinstance(key, slice):
-                numbers = range(len(self._opened()))[key]
+                numbers = range(len(self._frame_places()))[key]
                 frames = dict(self._decoded(numbers))
                 return [frames[number] for number in numbers]
             return self._one(self._number(key))
 
-    def early_end(self) -> str | None:
+    def why_incomplete(self) -> str | None:
         """Why frames seem to be missing at the end of the file; None if nothing shows that."""
         with self._lock:
-            self._opened()
+            self._frame_places()
             times = np.array(self._file.index.pts, np.float64) * float(self._time_base)
             longest_s = np.diff(times).max(initial=0.0)
             all_frames = Delivered(
                 frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
             )
-            return early_end(self._source, self._media, self._plan.video, all_frames, self._file.read())
+            return why_incomplete(self._source, self._media, self._plan.video, all_frames, self._file.read())
 
     def at(self, time_s: float) -> VideoFrame:
         """As `Decoder.at`."""
         check_place("time_s", time_s)
         with self._lock:
-            numbers = range(len(self._opened()))
+            numbers = range(len(self._frame_places()))
             if not numbers:
                 raise DecoderError(f"{self._media.path}: there are no frames")
             return self._one(max(0, bisect_right(numbers, time_s, key=self._time_s) - 1))
@@ -133,24 +133,24 @@ class Frames:
 
     def _decoded(self, numbers: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         """The frames of these numbers, in decoding order. If one is yielded twice, the second one is to be used."""
-        first = self._opened().start
+        first = self._frame_places().start
         for place, decoded in self._file.frames(first + number for number in numbers):
             number, slot = place - first, self._pixels.slot(decoded)
             pts, time_s = self._file.index.pts[place], self._time_s(number)
             yield number, frame_of(slot, self._plan.layout, index=number, pts=pts, time_s=time_s)
 
     def _time_s(self, number: int) -> float:
-        pts = self._file.index.pts[self._opened().start + number]
+        pts = self._file.index.pts[self._frame_places().start + number]
         return float(pts * self._time_base) - self._media.zero_s
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""
-        count, number = len(self._opened()), operator.index(index)
+        count, number = len(self._frame_places()), operator.index(index)
         if not -count <= number < count:
             raise IndexError(f"frame {number} of {count}")
         return number % count
 
-    def _opened(self) -> range:
+    def _frame_places(self) -> range:
         """The places of the frames in the file's index."""
         if self._is_closed:
             raise ClosedError("the decoder is closed")
@@ -201,15 +201,15 @@ class Pixels:
         """The frame turned, scaled, and in the pixel format that FFmpeg would write."""
         is_as_delivered = (
             (frame.width, frame.height) == self._size
-            and frame.format.name == self._plan.delivered
+            and frame.format.name == self._plan.ffmpeg_format
             and (self._conversion is None or self._has_colors_of_first(frame))
         )
-        if is_as_delivered and not self._plan.turns:
+        if is_as_delivered and not self._plan.rotation_filters:
             return frame
         kind = (frame.width, frame.height, frame.format.name, frame.colorspace, frame.color_range)
         try:
             if kind not in self._graphs:
-                self._graphs[kind] = self._graph(frame, [*self._plan.turns, *self._plan.filters])
+                self._graphs[kind] = self._graph(frame, [*self._plan.rotation_filters, *self._plan.filters])
             graph = self._graphs[kind]
             graph.vpush(frame)
             return graph.vpull()

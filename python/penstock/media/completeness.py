@@ -83,7 +83,7 @@ def begins_inside_group(source: str, media: MediaInfo, video: VideoInfo) -> bool
     return False
 
 
-def early_end(
+def why_incomplete(
     source: str,
     media: MediaInfo,
     video: VideoInfo,
@@ -143,7 +143,7 @@ def _ends_with_ogg_page(path: Path) -> bool:
     return False
 
 
-def early_end_of_sound(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
+def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
     """Why the end of the sound `audio` seems to be cut off; None if nothing shows that."""
     if endpoints.identity(source) is None:
         return None

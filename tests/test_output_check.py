@@ -227,7 +227,7 @@ def test_what_a_codec_has_no_place_for_is_refused(tmp_path: Path, codec: str) ->
 def test_rates_that_a_container_cannot_count(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="counts milliseconds"):
         Encoder(tmp_path / "video.mkv", size=SIZE, fps=1001)
-    with pytest.warns(FFmpegWarning, match="slower"):
+    with pytest.warns(FFmpegWarning, match="slow down"):
         Encoder(tmp_path / "video.gif", size=SIZE, fps=60).abort()
 
 
@@ -406,7 +406,7 @@ def test_steps_that_gif_cannot_hold(tmp_path: Path) -> None:
     with Encoder(tmp_path / "v.gif", size=(64, 48), fps=None, codec="gif") as encoder:
         encoder.write(np.zeros((48, 64, 3), np.uint8), pts=0)
         for pts in (0.004, 656):
-            with pytest.raises(ValueError, match=r"steps from 1/100 to 655\.35 s"):
+            with pytest.raises(ValueError, match=r"steps are from 1/100 to 655\.35 s"):
                 encoder.write(np.zeros((48, 64, 3), np.uint8), pts=pts)
 
 

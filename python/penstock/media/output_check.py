@@ -18,8 +18,8 @@ from penstock.ffmpeg.command.colors import UNTAGGED
 from penstock.ffmpeg.command.pixel_formats import canonical
 from penstock.ffmpeg.plan.labels import Labels
 from penstock.ffmpeg.plan.sound import AudioInput, Sound
-from penstock.media.facts import probe
 from penstock.media.opening import first_packet_s
+from penstock.media.probing import probe
 
 if TYPE_CHECKING:
     from penstock.ffmpeg.plan.encode_plan import EncodePlan
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
 _TOLERANCE_S = 0.1
-# Chosen: times that are meant to be the same may differ by this much.
+# Chosen: times that are expected to be the same may differ by this much.
 _SAME_S = 1e-3
 # Chosen: a last subtitle may go on for a moment.
 _SUBTITLES_LATER_S = 1.0
@@ -48,7 +48,7 @@ _WITHOUT_LENGTH_OF_TIMES = (*_WITHOUT_LENGTH, endpoints.QUICKTIME)
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class Expected:
     """What was encoded, which the file should state.
 
     Attributes:
@@ -72,7 +72,7 @@ class Meant:
         return self.plan.settings.codec
 
 
-def differences(url: str, meant: Meant) -> list[str]:
+def differences(url: str, expected: Expected) -> list[str]:
     """Compares the file at `url` with what was encoded. Returns a sentence for each difference."""
     try:
         media = probe(endpoints.without_protocol(url))
@@ -84,23 +84,33 @@ def differences(url: str, meant: Meant) -> list[str]:
         return [f"the file could not be verified: {error!r}"]
     found: list[str] = []
     video = media.best_video or next(iter(media.video), None)
-    if meant.frames and (video is None or None in (video.pixel_format, video.width or None)):
-        found.append(f"libav finds no picture of {meant.codec} in the file: take another container, or codec")
+    if expected.frames and (video is None or None in (video.pixel_format, video.width or None)):
+        found.append(
+            f"libav finds no picture of {expected.codec} in the file: take another container, or codec"
+        )
     if video is not None:
-        found += [*_of_pixels(video, meant), *_of_colors(video, meant), *_of_light(video, meant)]
-        found += _of_times(media, video, meant)
-    if len(media.audio) < len(meant.sounds):
-        found.append(f"the file has {len(media.audio)} sounds, and {len(meant.sounds)} were written")
-    elif len(media.audio) == len(meant.sounds):
-        for told, sound in zip(media.audio, meant.sounds, strict=True):
-            found += _of_sound(told, sound)
-    found += _of_size(media, meant)
-    return [*found, *_of_labels(media, meant.plan.settings.labels), *_of_ends(media, video, meant)]
+        found += [
+            *_check_pixels(video, expected),
+            *_check_colors(video, expected),
+            *_check_light(video, expected),
+        ]
+        found += _check_times(media, video, expected)
+    if len(media.audio) < len(expected.sounds):
+        found.append(f"the file has {len(media.audio)} sounds, and {len(expected.sounds)} were written")
+    elif len(media.audio) == len(expected.sounds):
+        for told, sound in zip(media.audio, expected.sounds, strict=True):
+            found += _check_sound(told, sound)
+    found += _check_size(media, expected)
+    return [
+        *found,
+        *_check_labels(media, expected.plan.settings.labels),
+        *_check_ends(media, video, expected),
+    ]
 
 
-def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
-    codec, told = meant.codec, video.pixel_format
-    wanted = meant.plan.settings.output_pixel_format if codec == "rawvideo" else None
+def _check_pixels(video: VideoInfo, expected: Expected) -> Iterable[str]:
+    codec, told = expected.codec, video.pixel_format
+    wanted = expected.plan.settings.output_pixel_format if codec == "rawvideo" else None
     if video.codec == "rawvideo" != codec and codec not in _PACKED:
         yield f"the container has no name for {codec}, and readers take its bytes for raw video: write mkv"
     if wanted is not None and told is not None and canonical(told) != canonical(wanted):
@@ -110,8 +120,8 @@ def _of_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
         )
 
 
-def _of_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
-    if (colors := meant.plan.colors) is None:
+def _check_colors(video: VideoInfo, expected: Expected) -> Iterable[str]:
+    if (colors := expected.plan.colors) is None:
         return
     told = {
         "matrix": (colors.matrix, video.color_matrix, UNTAGGED.matrix),
@@ -123,14 +133,14 @@ def _of_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
         if wanted is not None and wanted != (said or assumed):
             file = f"says {said!r}" if said else f"does not say so, which readers take for {assumed!r}"
             fix = f"{argument(f'colors.{name}', said or assumed)}, or libx264 in mp4, mov or mkv"
-            yield f"the video's {name} is {wanted!r}, and the file of {meant.codec} {file}: give {fix}"
+            yield f"the video's {name} is {wanted!r}, and the file of {expected.codec} {file}: give {fix}"
 
 
-def _of_light(video: VideoInfo, meant: Meant) -> Iterable[str]:
+def _check_light(video: VideoInfo, expected: Expected) -> Iterable[str]:
     for name in ("mastering_display", "content_light"):
-        wanted, told = getattr(meant.plan.settings.colors, name), getattr(video, name)
+        wanted, told = getattr(expected.plan.settings.colors, name), getattr(video, name)
         if wanted is not None and not _is_same_light(wanted, told):
-            yield f"the video's {name} is {wanted}, and the file of {meant.codec} says {told}"
+            yield f"the video's {name} is {wanted}, and the file of {expected.codec} says {told}"
 
 
 def _is_same_light(wanted: Any, told: Any) -> bool:
@@ -141,40 +151,40 @@ def _is_same_light(wanted: Any, told: Any) -> bool:
     )
 
 
-def _of_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
+def _check_sound(told: AudioInfo, expected: Sound) -> Iterable[str]:
     if not told.channels or not told.sample_rate:
         yield f"libav cannot tell the samples of the file's {told.codec}: name another codec by AudioFile(codec=…)"
         return
     names = {"language": "mkv, or mp4 with a code of three letters such as 'deu'", "title": "mp4 or mkv"}
     for name, fix in names.items():
-        wanted = getattr(meant.made_from, name)
+        wanted = getattr(expected.audio, name)
         if wanted not in (None, "", "und") and getattr(told, name) in (None, "und"):
             yield f"the file does not keep the {name} {wanted!r} of the sound: write {fix}"
-    if meant.is_copied:
+    if expected.is_copied:
         return
-    if told.channels != meant.channels:
+    if told.channels != expected.channels:
         yield (
-            f"the sound has {meant.channels} channels, and the file's {told.codec} has {told.channels}: give another "
-            f"codec, such as 'flac', or {argument('options.ac', told.channels)}, which accepts it"
+            f"the sound has {expected.channels} channels, and the file's {told.codec} has {told.channels}: give "
+            f"another codec, such as 'flac', or {argument('options.ac', told.channels)}, which accepts it"
         )
-    if told.sample_rate < meant.sample_rate:
+    if told.sample_rate < expected.sample_rate:
         yield (
-            f"the sound has {meant.sample_rate} samples per second, and the file's {told.codec} has "
+            f"the sound has {expected.sample_rate} samples per second, and the file's {told.codec} has "
             f"{told.sample_rate}: give another codec, such as 'flac', or {argument('options.ar', told.sample_rate)}, "
             "which accepts it"
         )
     kept = _WHOLE_BITS.get((told.sample_format or "").removesuffix("p"), 32)
-    dtype = meant.made_from.dtype if isinstance(meant.made_from, AudioInput) else "int16"
-    if meant.made_from.codec is None and kept < _BITS[dtype]:
+    dtype = expected.audio.dtype if isinstance(expected.audio, AudioInput) else "int16"
+    if expected.audio.codec is None and kept < _BITS[dtype]:
         yield (
             f"the {dtype} samples become {kept} bits in {told.codec}: name another codec by AudioInput(codec=…), "
             "or this one, which accepts it"
         )
 
 
-def _of_size(media: MediaInfo, meant: Meant) -> Iterable[str]:
+def _check_size(media: MediaInfo, expected: Expected) -> Iterable[str]:
     is_short = media.container == "aiff" or (
-        media.container == "wav" and str(meant.plan.settings.options.get("rf64", "never")) == "never"
+        media.container == "wav" and str(expected.plan.settings.options.get("rf64", "never")) == "never"
     )
     if is_short and (media.size_bytes or 0) > _MOST_BYTES:
         instead = f"{argument('options.rf64', 'auto')} or " if media.container == "wav" else ""
@@ -184,11 +194,11 @@ def _of_size(media: MediaInfo, meant: Meant) -> Iterable[str]:
         )
 
 
-def _of_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
+def _check_labels(media: MediaInfo, expected: Labels) -> Iterable[str]:
     told = {name.lower(): value for name, value in media.tags.items()}
     lost = [
         name
-        for name, value in meant.metadata
+        for name, value in expected.metadata
         if told.get(name.lower()) != value and not (name.lower() in _REWRITTEN and name.lower() in told)
     ]
     is_quicktime = media.container == endpoints.QUICKTIME
@@ -196,44 +206,44 @@ def _of_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
         fix = f": give {argument('options.movflags', 'use_metadata_tags')}" if is_quicktime else ": write mkv"
         yield f"the container does not keep the metadata {', '.join(lost)} as given{fix}"
     told_chapters = [(round(one.start_s, 2), one.title) for one in media.chapters]
-    chapters = [(round(start_s, 2), title) for start_s, title in meant.chapters]
+    chapters = [(round(start_s, 2), title) for start_s, title in expected.chapters]
     if is_quicktime and chapters and told_chapters == [(0, chapters[0][1]), *chapters[1:]] != chapters:
         yield "MP4 and QuickTime begin the first chapter at 0 s: give one that begins there, or write mkv"
     elif chapters and told_chapters != chapters:
         found, given = len(told_chapters), len(chapters)
         yield f"the file has {found} chapters, and {given} others were given: write mp4, mov or mkv"
-    if meant.subtitles is not None and not media.subtitles:
+    if expected.subtitles is not None and not media.subtitles:
         yield "the file has no subtitles, and some were given"
 
 
-def _of_ends(media: MediaInfo, video: VideoInfo | None, meant: Meant) -> Iterable[str]:
+def _check_ends(media: MediaInfo, video: VideoInfo | None, expected: Expected) -> Iterable[str]:
     """What goes on after the picture."""
-    labels = meant.plan.settings.labels
-    if video is None or meant.ends_s is None:
+    labels = expected.plan.settings.labels
+    if video is None or expected.ends_s is None:
         return
+    ends_s, told_s = float(expected.ends_s), media.duration_s or 0.0
     for start_s, title in labels.chapters:
-        if start_s > float(meant.ends_s) + _SAME_S:
-            yield f"the chapter {title!r} begins at {start_s:g} s, and the picture ends at {float(meant.ends_s):.3f} s"
-    ends_s, told_s = float(meant.ends_s), media.duration_s or 0.0
-    if labels.subtitles is not None and not meant.sounds and told_s > ends_s + _SUBTITLES_LATER_S:
+        if start_s > ends_s + _SAME_S:
+            yield f"the chapter {title!r} begins at {start_s:g} s, and the picture ends at {ends_s:.3f} s"
+    if labels.subtitles is not None and not expected.sounds and told_s > ends_s + _SUBTITLES_LATER_S:
         yield f"the picture ends at {ends_s:.3f} s, and the file with the last subtitle, at {told_s:.3f} s"
 
 
-def _of_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:
+def _check_times(media: MediaInfo, video: VideoInfo, expected: Expected) -> Iterable[str]:
     # FFmpeg's muxer of AVI counts one more beside sound.
-    if video.frames is not None and video.frames < meant.frames:
-        yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
-    if meant.ends_s is None:
+    if video.frames is not None and video.frames < expected.frames:
+        yield f"the file says that it has {video.frames} frames, and {expected.frames} were written"
+    if expected.ends_s is None:
         return
-    first_s, rate = float(meant.first_s or 0), meant.plan.settings.rate
+    first_s, rate = float(expected.first_s or 0), expected.plan.settings.rate
     begins_s = _begins_s(media, video)
-    may_be_late, fix, tolerance_s = meant.first_s is not None, "", _TOLERANCE_S
+    may_be_late, fix, tolerance_s = expected.first_s is not None, "", _TOLERANCE_S
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
         may_be_late &= media.container == endpoints.QUICKTIME
         fix, tolerance_s = ": add delay_moov to movflags", min(_TOLERANCE_S, float(1 / rate / 2))
     if may_be_late and begins_s is not None and abs(begins_s - first_s) > tolerance_s:
         yield f"the first frame was written at {first_s:.3f} s, and the file has it at {begins_s:.3f} s{fix}"
-    lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
+    lasts_s, told_s = float(expected.ends_s) - first_s, video.duration_s
     unsure = _WITHOUT_LENGTH if rate is not None else _WITHOUT_LENGTH_OF_TIMES
     if told_s is not None and told_s < lasts_s - _TOLERANCE_S and media.container not in unsure:
         yield f"{lasts_s:.3f} s of video were written, and the file says that it has {told_s:.3f} s"

@@ -22,9 +22,9 @@ from penstock.errors import StalledError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
 from penstock.media.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
-from penstock.media.opening import demux, in_time, open_media
+from penstock.media.opening import demux, open_media, run_with_timeout
+from penstock.media.seeking import REORDERED
 from penstock.media.source import MediaSource, Source
-from penstock.media.start import REORDERED
 
 if TYPE_CHECKING:
     from av.audio.codeccontext import AudioCodecContext
@@ -83,21 +83,27 @@ def probe(
     read = partial(_read, opened, deadline, count_frames, follow_playlists=follow_playlists)
     try:
         return (
-            in_time(opened.path, read, deadline.timeout) if endpoints.identity(opened.url) is None else read()
+            run_with_timeout(opened.path, read, deadline.timeout)
+            if endpoints.identity(opened.url) is None
+            else read()
         )
     except TimeoutError as error:
         message = f"{opened.path} was not read within {timeout:g} s; does anything write to it?"
         raise StalledError(message, seconds=timeout or 0.0) from error
     finally:
         if opened is not source:
-            opened.end()
+            opened.stop_feeding()
 
 
 def _read(source: Source, deadline: Deadline, count_frames: bool, *, follow_playlists: bool) -> MediaInfo:
-    if count_frames and source.once is not None:
+    if count_frames and source.single_pass is not None:
         raise ValueError(f"{source.path} is no regular file: what is read to count its frames would be lost")
     open_source = partial(
-        open_media, source.url, once=source.once, path=source.path, follow_playlists=follow_playlists
+        open_media,
+        source.url,
+        single_pass=source.single_pass,
+        path=source.path,
+        follow_playlists=follow_playlists,
     )
     with open_source() as media:
         info = partial(_media, source, media, _beginnings(media))

@@ -23,7 +23,7 @@ from support.media import ffmpeg
 from penstock import Decoder, DecoderError, FFmpegWarning
 from penstock.ffmpeg.program.messages import StderrLog, damage_reports
 from penstock.media import probe
-from penstock.media.ending import Delivered, early_end
+from penstock.media.completeness import Delivered, why_incomplete
 
 FRAMES = 60
 _INPUT = moving((160, 120), FRAMES, Fraction(30))
@@ -132,7 +132,7 @@ def test_frames_are_counted_by_the_packets(name: str, folder: Path) -> None:
         (FRAMES, None),
         (FRAMES - 1, f"has {FRAMES} frames, and FFmpeg gave {FRAMES - 1}"),
     ):
-        reason = early_end(
+        reason = why_incomplete(
             f"file:{path}", media, media.video[0], Delivered(delivered, (FRAMES - 1) / 30, 1 / 30)
         )
         assert (reason is None) if expected is None else (reason is not None and expected in reason)
