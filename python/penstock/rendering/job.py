@@ -38,7 +38,7 @@ class Job:
         self._find(range(len(self.plan.lengths)))
         self._resumed_chunks = frozenset(self._reports)
         self._resumed_frames = self._done_frames = sum(one.frames for one in self._reports.values())
-        self._progress_actor: dict[int, int] = {}
+        self._frames_in_progress: dict[int, int] = {}
         self._failures: Counter[int] = Counter()
         self._running: set[int] = set()
 
@@ -78,9 +78,9 @@ class Job:
                     engine.submit(number)
                 for event in engine.events(_PERIOD_S):
                     if isinstance(event, FramesDone):
-                        self._progress_actor[event.number] = event.frames
+                        self._frames_in_progress[event.number] = event.frames
                         continue
-                    self._progress_actor.pop(event.number, None)
+                    self._frames_in_progress.pop(event.number, None)
                     if isinstance(event, Done):
                         self._take(event)
                     else:
@@ -117,19 +117,19 @@ class Job:
 
     def _fail(self, event: Failed) -> None:
         self._failures[event.number] += event.attempts
-        chunk, failure = chunk_of_number(self.plan, event.number), event.failure
+        chunk = chunk_of_number(self.plan, event.number)
         attempts = self._failures[event.number]
-        logger.warning("%s failed (%d of %d): %s", chunk, attempts, ATTEMPTS, failure.reason)
+        logger.warning("%s failed (%d of %d): %s", chunk, attempts, ATTEMPTS, event.reason)
         if attempts >= ATTEMPTS:
-            why = f"{chunk} failed {attempts} times: {failure.reason}"
+            why = f"{chunk} failed {attempts} times: {event.reason}"
             error = RenderError(why, chunk=event.number, frames=chunk.frames, attempts=ATTEMPTS)
-            if failure.details:
-                error.add_note(failure.details.rstrip())
+            if event.details:
+                error.add_note(event.details.rstrip())
             raise error
 
     def _progress(self, workers: int) -> RenderProgress:
         elapsed_s = time.monotonic() - self._started_s
-        done = self._done_frames + sum(self._progress_actor.values())
+        done = self._done_frames + sum(self._frames_in_progress.values())
         return RenderProgress(
             frames_done=done,
             frames=len(self.plan.frames),

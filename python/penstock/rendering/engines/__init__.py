@@ -33,32 +33,25 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a chunk was not rendered, in words that travel between processes.
+class Failed:
+    """A chunk was not rendered, in so many attempts.
 
     Attributes:
-        reason: in one line, or with FFmpeg's words.
+        reason: in one line, or with FFmpeg's output.
         details: the traceback; empty if there is none.
     """
 
+    number: int
     reason: str
     details: str = ""
+    attempts: int = 1
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
-        """What `error` says."""
+    def of(cls, number: int, error: BaseException, *, where: str = "", attempts: int = 1) -> Failed:
+        """The failure of a chunk by an exception, and where that was."""
         is_ours = type(error).__module__ == "penstock.errors"
-        reason = str(error) if is_ours else f"{type(error).__name__}: {error}"
-        return cls(reason, "".join(traceback.format_exception(error)))
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A chunk was not rendered, in so many attempts."""
-
-    number: int
-    failure: Failure
-    attempts: int = 1
+        reason = f"{where}{'' if is_ours else f'{type(error).__name__}: '}{error}"
+        return cls(number, reason, "".join(traceback.format_exception(error)), attempts)
 
 
 Event = FramesDone | Done | Failed

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from socket import socketpair
 
 from penstock._deadline import Deadline
-from penstock.rendering.engines import ENDING_S, Done, Event, Failed, Failure, FramesDone
+from penstock.rendering.engines import ENDING_S, Event, Failed, FramesDone
 from penstock.rendering.planning import Plan
 
 
@@ -57,17 +57,13 @@ class Processes:
         ready = wait([worker.connection for worker in self._workers], timeout_s)
         for worker in [one for one in self._workers if one.connection in ready]:
             try:
-                kind, what = worker.connection.recv()
+                event: Event = worker.connection.recv()
             except (EOFError, ConnectionResetError):
                 yield from self._lost(worker)
                 continue
-            number = worker.number
-            assert number is not None
-            if kind == "frames":
-                yield FramesDone(number, what)
-                continue
-            worker.number = None
-            yield Done(number, what) if kind == "done" else Failed(number, what)
+            if not isinstance(event, FramesDone):
+                worker.number = None
+            yield event
 
     def workers(self) -> int:
         return sum(worker.number is not None for worker in self._workers)
@@ -114,4 +110,4 @@ class Processes:
                 if self._frame_timeout is not None and status == 1
                 else ""
             )
-            yield Failed(worker.number, Failure(f"the worker {worker.process.pid} {how}{hint}"))
+            yield Failed(worker.number, f"the worker {worker.process.pid} {how}{hint}")

@@ -21,10 +21,9 @@ from typing import Any
 from penstock._log import logger
 from penstock.errors import FFmpegWarning, RenderError
 from penstock.rendering.chunk import Renderer
-from penstock.rendering.engines import ATTEMPTS, Done, Event, Failed, Failure, FramesDone
+from penstock.rendering.engines import ATTEMPTS, Done, Event, Failed, FramesDone
 from penstock.rendering.engines.worker import PERIOD_S, frame_watchdog
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number
-from penstock.results import ChunkReport
 
 try:
     ray: Any = importlib.import_module("ray")
@@ -192,14 +191,12 @@ class RayTasks:
     def _ended(self, reference: Any, task: _Task) -> Event:
         """What became of a task that has ended."""
         try:
-            answer, attempts = ray.get(reference)
+            event: Event = ray.get(reference)
         except _LOST as error:
-            answer, attempts = Failure(f"{type(error).__name__}: {error}{self._hint()}"), ATTEMPTS
+            event = Failed(task.number, f"{type(error).__name__}: {error}{self._hint()}", attempts=ATTEMPTS)
         except ray.exceptions.RayError as error:
-            answer, attempts = Failure.of(error), 1
-        if isinstance(answer, ChunkReport):
-            return Done(task.number, answer, attempts)
-        return Failed(task.number, answer, attempts)
+            event = Failed.of(task.number, error)
+        return event
 
     def _hint(self) -> str:
         if self._frame_timeout is None:
@@ -321,11 +318,12 @@ def _render(
     threads: int,
     frame_timeout: float | None,
     every: int,
-) -> tuple[ChunkReport | Failure, int]:
-    """The task: renders a chunk. Gives the number of the attempt, too."""
+) -> Event:
+    """The task: renders a chunk."""
     attempt = _attempt()
     if attempt > ATTEMPTS:  # Ray counts no retries of a worker that it kills for want of memory
-        return Failure("its worker was lost each time: it may need more memory than there is"), ATTEMPTS
+        why = "its worker was lost each time: it may need more memory than there is"
+        return Failed(chunk.number, why, attempts=ATTEMPTS)
     tell = _ProgressSender(setup_id, key, every)
     try:
         tell(0)
@@ -333,10 +331,9 @@ def _render(
         on_frame(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
-            return _renderer(setup, setup_id, threads).render(chunk, on_frame), attempt
+            return Done(chunk.number, _renderer(setup, setup_id, threads).render(chunk, on_frame), attempt)
     except Exception as error:
-        failure = Failure.of(error)
-        where = f"on {socket.gethostname()}, process {os.getpid()}"
-        return Failure(f"{where}: {failure.reason}", failure.details), attempt
+        where = f"on {socket.gethostname()}, process {os.getpid()}: "
+        return Failed.of(chunk.number, error, where=where, attempts=attempt)
     finally:
         faulthandler.cancel_dump_traceback_later()

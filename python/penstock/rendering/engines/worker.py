@@ -11,13 +11,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
 from penstock.errors import FFmpegWarning
 from penstock.rendering.chunk import Renderer
-from penstock.rendering.engines import ENDING_S, Failure
+from penstock.rendering.engines import ENDING_S, Done, Event, Failed, FramesDone
 from penstock.rendering.planning import Plan, chunk_of_number
 
 #: Chosen: often enough for a progress bar.
@@ -64,17 +65,20 @@ def main(descriptor: int) -> None:
             try:
                 plan = plan or Plan.from_json(text)
                 chunk = chunk_of_number(plan, number)
-                on_frame = frame_watchdog(
-                    frame_timeout, lambda done: connection.send(("frames", done)), len(chunk.frames)
-                )
+                tell = partial(_tell, connection, number)
+                on_frame = frame_watchdog(frame_timeout, tell, len(chunk.frames))
                 on_frame(0)
                 renderer = renderer or Renderer(plan, threads)
-                answer: tuple[str, object] = ("done", renderer.render(chunk, on_frame))
+                event: Event = Done(number, renderer.render(chunk, on_frame))
             except Exception as error:
-                answer = ("failed", Failure.of(error))
+                event = Failed.of(number, error)
             finally:
                 faulthandler.cancel_dump_traceback_later()
-            connection.send(answer)
+            connection.send(event)
+
+
+def _tell(connection: Connection, number: int, frames: int) -> None:
+    connection.send(FramesDone(number, frames))
 
 
 def _receive(connection: Connection, orders: SimpleQueue[Any]) -> None:
