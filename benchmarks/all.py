@@ -37,9 +37,7 @@ RUNS = {
 def main(quick: bool) -> None:
     state = git_state()
     if not quick and (state is None or "uncommitted" in state):
-        raise click.ClickException(
-            f"commit your changes first: records say what was measured, and this is {state}"
-        )
+        raise click.ClickException(f"commit your changes first, for records name the commit: {state}")
     click.echo(f"measured: {state}")
     names = dict.fromkeys(run.partition(" ")[0] for run in RUNS)
     runs = [f"{name} --quick" for name in names] if quick else [f"{run} --record" for run in RUNS]

@@ -8,28 +8,26 @@ status is then 1.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.accounts import accounted
-from benchmarks.harness.command import Benchmark, JobSettings, Measure
+from benchmarks.harness.command import Benchmark, JobSettings
+from benchmarks.harness.files import folder_in_memory
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Methods
-from benchmarks.harness.options import SIZE_OPTIONS, chosen
-from benchmarks.harness.results import Group, Run
-from benchmarks.harness.senders import quantile
+from benchmarks.harness.options import FRAMES, SIZE
+from benchmarks.harness.results import Group, Measure, Run
+from benchmarks.harness.senders import note_quantiles
 from penstock import Decoder, Encoder
 from penstock.ffmpeg import Tuning
 from penstock.gl import Capture
 
 FRAMES_PER_S = 30
-CHECKED_FRAMES = 20
 SHADER = """
 #version 330
 uniform float time;
@@ -93,42 +91,47 @@ class Job(FrameJob):
 JOBS = (Job("720p", 1280, 720, 90),)
 
 
-def _context() -> Any:
+def make_framebuffer(job: Job) -> Any:
+    """Of a context of its own."""
     import moderngl
 
-    return moderngl.create_context(standalone=True, backend="egl")  # type: ignore[arg-type]
+    context = moderngl.create_context(standalone=True, backend="egl")  # type: ignore[arg-type]
+    return context.simple_framebuffer(job.size, components=3)
+
+
+@contextmanager
+def started(task: Task[Job], framebuffer: Any, path: Path, **more: Any) -> Iterator[tuple[Encoder, Take]]:
+    """An encoder, and the method that takes pictures for it."""
+    tuning = Tuning(ffmpeg=task.ffmpeg)
+    encoder = Encoder(path, size=task.job.size, fps=FRAMES_PER_S, vflip=True, tuning=tuning, **more)
+    with encoder, ExitStack() as stack:
+        yield encoder, task.method.start(framebuffer, encoder, stack)
 
 
 def measure(task: Task[Job]) -> Run:
     """Time one run."""
     task.load()
-    run = Run()
-    context = _context()
-    framebuffer = context.simple_framebuffer(task.job.size, components=3)
+    run, framebuffer = Run(), make_framebuffer(task.job)
     framebuffer.use()
-    program = context.program(vertex_shader=TRIANGLE, fragment_shader=SHADER)
-    triangle = context.vertex_array(program, [])
-    options = {"preset": "ultrafast", "options": {"f": "null"}, "tuning": Tuning(ffmpeg=task.ffmpeg)}
+    program = framebuffer.ctx.program(vertex_shader=TRIANGLE, fragment_shader=SHADER)
+    triangle = framebuffer.ctx.vertex_array(program, [])
+    how: dict[str, Any] = {"preset": "ultrafast", "options": {"f": "null"}}
     drawing_s, taking_s = [], []
-    with accounted(run):
-        encoder = Encoder(os.devnull, size=task.job.size, fps=FRAMES_PER_S, vflip=True, **options)  # type: ignore[arg-type]
-        with encoder, ExitStack() as stack:
-            take = task.method.start(framebuffer, encoder, stack)
-            started_s = time.perf_counter()
-            for number in range(task.job.frames):
-                time.sleep(max(0.0, started_s + number / FRAMES_PER_S - time.perf_counter()))
-                before_s = time.perf_counter()
-                program["time"] = number / FRAMES_PER_S
-                triangle.render(vertices=3)
-                drawn_s = time.perf_counter()
-                take()
-                taking_s.append(time.perf_counter() - drawn_s)
-                drawing_s.append(time.perf_counter() - before_s)
+    with accounted(run), started(task, framebuffer, Path(os.devnull), **how) as (encoder, take):
+        started_s = time.perf_counter()
+        for number in range(task.job.frames):
+            time.sleep(max(0.0, started_s + number / FRAMES_PER_S - time.perf_counter()))
+            before_s = time.perf_counter()
+            program["time"] = number / FRAMES_PER_S
+            triangle.render(vertices=3)
+            drawn_s = time.perf_counter()
+            take()
+            taking_s.append(time.perf_counter() - drawn_s)
+            drawing_s.append(time.perf_counter() - before_s)
     # On a GPU, a method that waits for the picture waits for its drawing as well.
-    for name, part in (("p50", 0.5), ("p99", 0.99)):
-        run.figures[f"taking_{name}_ms"] = 1e3 * quantile(taking_s, part)
-        run.figures[f"drawing_and_taking_{name}_ms"] = 1e3 * quantile(drawing_s, part)
-    run.notes["renderer"] = context.info["GL_RENDERER"]
+    note_quantiles(run, "taking", taking_s, p50=0.5, p99=0.99)
+    note_quantiles(run, "drawing_and_taking", drawing_s, p50=0.5, p99=0.99)
+    run.notes["renderer"] = framebuffer.ctx.info["GL_RENDERER"]
     assert encoder.report is not None
     run.count_frames(task.job.frames, encoder.report.frames_encoded)
     return run
@@ -137,28 +140,23 @@ def measure(task: Task[Job]) -> Run:
 def check(task: Task[Job]) -> Run:
     """Draw pictures of one colour each, and compare what comes out of a lossless video."""
     task.load()
-    framebuffer = _context().simple_framebuffer(task.job.size, components=3)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "check.mkv"
-        tuning = Tuning(ffmpeg=task.ffmpeg)
-        options: dict[str, Any] = {"codec": "ffv1", "vflip": True, "tuning": tuning}
-        encoder = Encoder(path, size=task.job.size, fps=FRAMES_PER_S, **options)
-        with encoder, ExitStack() as stack:
-            take = task.method.start(framebuffer, encoder, stack)
-            for number in range(task.job.frames):
-                framebuffer.clear(number / 255, 0.0, 0.0)
-                take()
-        with Decoder(path) as decoder:
-            reds = [float(frame[..., 0].mean()) for frame in decoder]
+    framebuffer = make_framebuffer(task.job)
+    path = Path(task.folder) / "check.mkv"
+    with started(task, framebuffer, path, codec="ffv1") as (_, take):
+        for number in range(task.job.frames):
+            framebuffer.clear(number / 255, 0.0, 0.0)
+            take()
+    with Decoder(path) as decoder:
+        reds = [float(frame[..., 0].mean()) for frame in decoder]
     expected = [float(number) for number in range(task.job.frames)]
     return Run(error=None if reds == expected else f"red was {reds}, and not {expected}")
 
 
 @contextmanager
-def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Measure]]:
-    """Nothing to prepare. Afterwards the group names its renderer."""
-    few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
-    yield isolated(check, few, ffmpeg), isolated(measure, job, ffmpeg)
+def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure | None, Measure]]:
+    """A folder for the checked video. Afterwards the group names its renderer."""
+    with folder_in_memory() as folder:
+        yield isolated(job, ffmpeg, measure, check, folder=folder)
     renderers = {row.notes["renderer"] for row in group.rows if "renderer" in row.notes}
     group.about["renderer"] = ", ".join(sorted(renderers))
     group.title += f", {group.about['renderer']}"
@@ -166,16 +164,12 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Meas
 
 BENCHMARK = Benchmark(
     "capture",
-    settings=JobSettings(JOBS, tuple(METHODS)),
-    quick=JobSettings((replace(JOBS[0], frames=30),), tuple(METHODS), rounds=2),
+    settings=JobSettings(JOBS, METHODS),
+    quick=JobSettings([replace(JOBS[0], frames=30)], METHODS, rounds=2),
     quick_help="Half a minute: 30 pictures, 2 rounds.",
     prepare=prepare,
-    options=[chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
+    options=[SIZE, FRAMES],
     figures=["drawing_and_taking_p50_ms"],
     standards=["read+write"],
 )
-main = BENCHMARK.command(__doc__)
-
-if __name__ == "__main__":
-    # Under its own name, so that the process of each case can import it.
-    import_module("benchmarks.capture").main()
+main = BENCHMARK.command(__name__, __doc__)

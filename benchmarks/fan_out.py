@@ -9,28 +9,24 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
-from typing import IO, Any
+from typing import IO
 
 from benchmarks.harness.accounts import accounted
-from benchmarks.harness.command import Benchmark, JobSettings, Measure
-from benchmarks.harness.content import Film, Frame
-from benchmarks.harness.isolated import Task, isolated
-from benchmarks.harness.methods import FrameJob, Method
-from benchmarks.harness.options import SIZE_OPTIONS, chosen
-from benchmarks.harness.results import Group, Run
+from benchmarks.harness.command import Benchmark, JobSettings
+from benchmarks.harness.content import Frame, noise
+from benchmarks.harness.isolated import Task, unprepared
+from benchmarks.harness.methods import FrameJob, Kind, Method
+from benchmarks.harness.options import FRAMES, SIZE
+from benchmarks.harness.results import Run
 from benchmarks.harness.senders import Sender, feed
 from penstock import FanOut, Writer
 
 OUTPUTS = (1, 2, 4, 8)
 FRAMES_PER_S = 10
 BUFFERS = 4
-#: Each buffer is overwritten and sent several times.
-CHECKED_FRAMES = 16
 CONSUMER = """
 import hashlib, sys
 
@@ -49,9 +45,9 @@ def fan_out(stdins: Sequence[IO[bytes]]) -> Sender:
     shared = FanOut(Writer(stdin) for stdin in stdins)
 
     def finish() -> None:
-        failed = [report.error for report in shared.close() if report.error]
-        if failed:
-            raise failed[0]
+        for report in shared.close():
+            if report.error:
+                raise report.error
 
     return Sender(shared.write, finish)
 
@@ -81,10 +77,11 @@ def stdin_writes(stdins: Sequence[IO[bytes]]) -> Sender:
     return Sender(write, lambda: [stdin.flush() for stdin in stdins])
 
 
-def _rows(name: str, start: Callable[..., Sender], kind: Any) -> Iterator[Method]:
-    summary = (start.__doc__ or "").rstrip(".")
-    for outputs in OUTPUTS:
-        yield Method(f"{name}-{outputs}", summary, kind, partial(_started, start, outputs))
+STARTS: tuple[tuple[str, Kind, Callable[..., Sender]], ...] = (
+    ("penstock", "ours", fan_out),
+    ("copies", "other", copies),
+    ("stdin.write", "rival", stdin_writes),
+)
 
 
 def _started(start: Callable[..., Sender], outputs: int, mode: str) -> tuple[Sender, Callable[[], list[str]]]:
@@ -107,9 +104,9 @@ def _started(start: Callable[..., Sender], outputs: int, mode: str) -> tuple[Sen
 
 
 METHODS = [
-    *_rows("penstock", fan_out, "ours"),
-    *_rows("copies", copies, "other"),
-    *_rows("stdin.write", stdin_writes, "rival"),
+    Method(f"{name}-{outputs}", str(start.__doc__).rstrip("."), kind, partial(_started, start, outputs))
+    for name, kind, start in STARTS
+    for outputs in OUTPUTS
 ]
 
 
@@ -127,62 +124,45 @@ class Job(FrameJob):
 JOBS = (Job("720p", 1280, 720, 50),)
 
 
-def make_frames(job: Job) -> list[Frame]:
-    """The buffers, with noise."""
-    film = Film("noise", *job.size)
-    return [film.frame(number) for number in range(BUFFERS)]
-
-
 def measure(task: Task[Job]) -> Run:
     """Time one run, and count the bytes that each program read."""
-    run, frames = Run(), make_frames(task.job)
+    run, frames = Run(), noise(task.job.size, BUFFERS)
     with accounted(run):
         sender, printed = task.method.start("count")
         feed(sender, frames, task.job.frames, run, paced_fps=task.job.paced_fps)
         told = printed()
-    expected = f"{task.job.frames * task.job.frame_bytes} None"
-    if {*told} != {expected}:
-        run.error = f"the programs read {told}, and not {expected}"
+    run.error = compare(told, task.job, None)
     return run
 
 
 def check(task: Task[Job]) -> Run:
     """Overwrite each buffer as soon as the method allows, and compare what each program read."""
     sender, printed = task.method.start("check")
-    frames = make_frames(task.job)
-    expected = hashlib.md5(usedforsecurity=False)
+    sent = hashlib.md5(usedforsecurity=False)
 
     def paint(frame: Frame, number: int) -> None:
         frame.reshape(-1)[::4096] = number
-        expected.update(frame.data)
+        sent.update(frame.data)
 
-    feed(sender, frames, task.job.frames, Run(), paint=paint)
-    wanted = f"{task.job.frames * task.job.frame_bytes} {expected.hexdigest()}"
-    told = printed()
-    return Run(error=None if {*told} == {wanted} else f"the programs read {told}, and not {wanted}")
+    feed(sender, noise(task.job.size, BUFFERS), task.job.frames, Run(), paint=paint)
+    return Run(error=compare(printed(), task.job, sent.hexdigest()))
 
 
-@contextmanager
-def prepare(job: Job, _ffmpeg: str, _group: Group) -> Iterator[tuple[Measure, Measure]]:
-    """Nothing to prepare."""
-    few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
-    yield isolated(check, few, ""), isolated(measure, job, "")
+def compare(told: list[str], job: Job, checksum: str | None) -> str | None:
+    """What is wrong with what the programs print: the number of bytes, and their checksum."""
+    expected = f"{job.frames * job.frame_bytes} {checksum}"
+    return None if {*told} == {expected} else f"the programs read {told}, and not {expected}"
 
 
+QUICK_METHODS = [one for one in METHODS if one.kind != "rival"]
 BENCHMARK = Benchmark(
     "fan_out",
-    settings=JobSettings(JOBS, tuple(METHODS)),
-    quick=JobSettings(
-        (replace(JOBS[0], frames=20),), tuple(one for one in METHODS if one.kind != "rival"), rounds=2
-    ),
+    settings=JobSettings(JOBS, METHODS),
+    quick=JobSettings([replace(JOBS[0], frames=20)], QUICK_METHODS, rounds=2),
     quick_help="A minute: 20 frames, 2 rounds, without stdin.write.",
-    prepare=prepare,
-    options=[chosen("--method", "methods", METHODS), *SIZE_OPTIONS],
+    prepare=unprepared(measure, check),
+    options=[SIZE, FRAMES],
     figures=["blocked_p50_ms"],
     uses_ffmpeg=False,
 )
-main = BENCHMARK.command(__doc__)
-
-if __name__ == "__main__":
-    # Under its own name, so that the process of each case can import it.
-    import_module("benchmarks.fan_out").main()
+main = BENCHMARK.command(__name__, __doc__)

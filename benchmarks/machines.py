@@ -16,31 +16,24 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import jobs
 from benchmarks.harness import seccomp
 from benchmarks.harness.accounts import status_bytes
-from benchmarks.harness.command import Benchmark, JobSettings, Measure
+from benchmarks.harness.command import Benchmark, JobSettings
 from benchmarks.harness.content import Film, there_and_back
-from benchmarks.harness.isolated import run_isolated
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method, Methods, PlainJob
-from benchmarks.harness.options import chosen
-from benchmarks.harness.results import Group, Row, Run
+from benchmarks.harness.options import by_name
+from benchmarks.harness.results import Group, Measure, Row, Run
 
 MEMORY_BYTES = 512 * 2**20
 #: The folder of the memory controller, and its file for the limit: of version 2 of control groups, and of version 1.
-CONTROLLERS = {
-    Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes",
-    Path("/sys/fs/cgroup"): "memory.max",
-}
+CONTROLLERS = {Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes", Path("/sys/fs/cgroup"): "memory.max"}
 # From linux/prctl.h.
 _PR_SET_THP_DISABLE = 41
-TIMEOUT_S = 120.0
-HERE = "unlimited"
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ class Case(jobs.Case):
 METHODS = Methods()
 
 
-@METHODS.add(HERE, "ours")
+@METHODS.add("unlimited", "ours")
 def as_it_is(_case: Case) -> None:
     """No limit."""
 
@@ -100,39 +93,25 @@ def measure(case: Case) -> Run:
     return run
 
 
-@dataclass(frozen=True)
-class Job(PlainJob):
-    """A hot path."""
-
-    method: Method
-
-
 def motion() -> Iterator[Any]:
     """A rendered animation."""
-    film = Film("motion", jobs.WIDTH, jobs.HEIGHT)
-    return itertools.cycle(there_and_back(film.pictures()))
+    return itertools.cycle(there_and_back(Film("motion", jobs.WIDTH, jobs.HEIGHT).pictures()))
 
 
+ULTRAFAST = {"codec": "libx264", "preset": "ultrafast"}
 HOT_PATHS = (
     Method("Writer", "720p frames, to any reader", start=partial(jobs.write, "auto", "unknown")),
     *jobs.JOBS,
-    Method(
-        "x264",
-        "720p frames, preset ultrafast",
-        start=partial(jobs.encoder, {"codec": "libx264", "preset": "ultrafast"}, motion),
-    ),
+    Method("x264", "720p frames, preset ultrafast", start=partial(jobs.encoder, ULTRAFAST, motion)),
 )
 
 
-def jobs_of(run_s: float) -> tuple[Job, ...]:
+def jobs_of(run_s: float) -> list[PlainJob]:
     """Each hot path, repeated for so long."""
-    return tuple(
-        Job(one.name, f"{one.name}: {one.summary}", {"summary": one.summary, "run_s": run_s}, one)
+    return [
+        PlainJob(one.name, f"{one.name}: {one.summary}", {"summary": one.summary, "run_s": run_s})
         for one in HOT_PATHS
-    )
-
-
-JOBS = jobs_of(0.5)
+    ]
 
 
 @contextmanager
@@ -150,9 +129,9 @@ def control_group() -> Iterator[Path]:
 
 
 @contextmanager
-def prepare(job: Job, _ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure]]:
+def prepare(job: PlainJob, _ffmpeg: str, group: Group) -> Iterator[tuple[None, Measure]]:
     """A video to decode, and the control group."""
-    package = str(ROOT / "python")
+    method = by_name(HOT_PATHS, job.name)
     with ExitStack() as stack:
         video = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "video.mkv"
         jobs.make_video(video)
@@ -165,24 +144,19 @@ def prepare(job: Job, _ffmpeg: str, group: Group) -> Iterator[tuple[None, Measur
                     row.skipped = f"a control group could not be made: {error}"
 
         def measured(row: Row) -> Run:
-            case = Case(job.method, package, str(video), job.about["run_s"], row.method, cgroup)
-            return run_isolated(measure, case, TIMEOUT_S, os.environ | {"PYTHONPATH": package})
+            case = Case(method, ROOT / "python", video, job.about["run_s"], row.method, cgroup)
+            return jobs.run(case, measure)
 
         yield None, measured
 
 
 BENCHMARK = Benchmark(
     "machines",
-    settings=JobSettings(JOBS, tuple(METHODS)),
-    quick=JobSettings(jobs_of(0.05), tuple(METHODS), rounds=1),
+    settings=JobSettings(jobs_of(0.5), METHODS),
+    quick=JobSettings(jobs_of(0.05), METHODS, rounds=1),
     quick_help="A minute: short runs, once each.",
     prepare=prepare,
-    options=[chosen("--job", "jobs", JOBS), chosen("--method", "methods", METHODS)],
     figures=["op_s"],
-    standards=[HERE],
+    standards=["unlimited"],
 )
-main = BENCHMARK.command(__doc__)
-
-if __name__ == "__main__":
-    # Under its own name, so that the process of each case can import it.
-    import_module("benchmarks.machines").main()
+main = BENCHMARK.command(__name__, __doc__)

@@ -15,77 +15,63 @@ import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from typing import IO, Any, Literal
+from itertools import product
+from typing import IO, Any
 
 import click
 
 from benchmarks.harness.accounts import accounted
-from benchmarks.harness.command import Benchmark, Measure
-from benchmarks.harness.content import Film, Frame
+from benchmarks.harness.command import Benchmark
+from benchmarks.harness.content import Frame, noise
 from benchmarks.harness.ffmpeg import frame_count, raw_input, start
 from benchmarks.harness.files import bound_files
 from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Method, Methods
-from benchmarks.harness.options import by_name, chosen, listed, names, parse_bytes
-from benchmarks.harness.results import Group, Run
+from benchmarks.harness.options import SEVERAL, by_name, chosen, listed, names, sized
+from benchmarks.harness.results import Group, Measure, Run
 from benchmarks.harness.senders import Sender, feed, stdin_write, thread_queue, turbopipe
 from penstock import Writer
-from penstock.cli.options import UNITS, parsed, picture_size
+from penstock.cli.options import picture_size
 
-PIXEL_FORMAT = "rgb24"
 FRAMES_PER_S = 60
 #: Between two uses of a buffer one byte of each page changes, so that the check finds a page that was sent too late.
 PAGE_BYTES = 4096
-#: Frames of the content check: each of 4 buffers is overwritten and sent 4 times.
-CHECKED_FRAMES = 16
-
 STANDARD = "stdin.write"
 
 
 # --- methods ----------------------------------------------------------------------------------------------
 
 
-Mode = Literal["auto", "write", "staged", "zero-copy"]
-Reader = Literal["unknown", "reads"]
-
-
-def penstock_writer(stdin: IO[bytes], mode: Mode, reader: Reader) -> Sender:
+def penstock_writer(stdin: IO[bytes], mode: Any, reader: Any) -> Sender:
     """`penstock.Writer` in one of its modes."""
     writer = Writer(stdin, mode=mode, reader=reader)
 
     def notes() -> dict[str, object]:
         stats = writer.stats
-        return {
-            "transport": stats.transport,
-            "reason": stats.reason,
-            "capacity_bytes": stats.capacity_bytes,
-            "bytes_by_transport": {name: n for name, n in stats.bytes_by_transport.items() if n},
-        }
+        told = {name: getattr(stats, name) for name in ("transport", "reason", "capacity_bytes")}
+        return told | {"bytes_by_transport": {name: n for name, n in stats.bytes_by_transport.items() if n}}
 
     return Sender(lambda frame: writer.write(frame).wait, writer.close, notes)
-
-
-def _ours(name: str, summary: str, mode: Mode, reader: Reader = "unknown") -> Method:
-    return Method(name, summary, "ours", partial(penstock_writer, mode=mode, reader=reader))
 
 
 METHODS = Methods()
 METHODS.add(STANDARD)(stdin_write)
 METHODS.add("thread+queue")(thread_queue)
 METHODS.add("turbopipe", needs=("turbopipe",))(turbopipe)
+RECYCLED = "the same with pages that are used again: the reader reads them"
 METHODS += [
-    _ours("write", "write(2) on a native thread", "write"),
-    _ours("staged", "copied to pages that the pipe then owns", "staged"),
-    _ours(
-        "staged-recycled", "the same with pages that are used again: the reader reads them", "staged", "reads"
-    ),
-    _ours("zero-copy", "the caller's own pages go into the pipe", "zero-copy", "reads"),
-    _ours("auto", "what Penstock chooses for an FFmpeg that it started", "auto", "reads"),
-    Method("tmpfs", "FFmpeg reads the same frames from a file in tmpfs", "bound"),
+    Method(name, summary, "ours", partial(penstock_writer, mode=mode, reader=reader))
+    for name, summary, mode, reader in (
+        ("write", "write(2) on a native thread", "write", "unknown"),
+        ("staged", "copied to pages that the pipe then owns", "staged", "unknown"),
+        ("staged-recycled", RECYCLED, "staged", "reads"),
+        ("zero-copy", "the caller's own pages go into the pipe", "zero-copy", "reads"),
+        ("auto", "what Penstock chooses for an FFmpeg that it started", "auto", "reads"),
+    )
 ]
+METHODS.append(Method("tmpfs", "FFmpeg reads the same frames from a file in tmpfs", "bound"))
 
 
 # --- jobs -------------------------------------------------------------------------------------------------
@@ -161,38 +147,29 @@ class Settings:
     sizes: tuple[Size, ...] = SIZES
     encodes: tuple[Encode, ...] = ENCODES[:1]
     buffers: tuple[int, ...] = (4,)
-    methods: tuple[Method, ...] = tuple(METHODS)
+    methods: Sequence[Method] = tuple(METHODS)
     #: About a second for the faster methods, so that FFmpeg's start (some 0.1 s) matters little.
     bytes_per_run: int = 4 * 10**9
     rounds: int = 5
 
     @property
     def jobs(self) -> Iterator[Job]:
-        for encode in self.encodes:
-            for size in self.sizes:
-                wanted = math.ceil(self.bytes_per_run * encode.share / (size.width * size.height * 3))
-                frames = max(encode.minimum_frames, wanted)
-                for buffers in self.buffers:
-                    name = (
-                        f"{size.name} to {encode.name}, {buffers} {'buffer' if buffers == 1 else 'buffers'}"
-                    )
-                    yield Job(name, size.width, size.height, frames, size.name, encode, buffers)
+        for encode, size in product(self.encodes, self.sizes):
+            wanted = math.ceil(self.bytes_per_run * encode.share / (size.width * size.height * 3))
+            frames = max(encode.minimum_frames, wanted)
+            for buffers in self.buffers:
+                name = f"{size.name} to {encode.name}, {buffers} buffer{'s' * (buffers != 1)}"
+                yield Job(name, size.width, size.height, frames, size.name, encode, buffers)
 
 
 # --- one case, in its own process -------------------------------------------------------------------------
-
-
-def make_frames(job: Job) -> list[Frame]:
-    """The buffers, with noise."""
-    film = Film("noise", *job.size)
-    return [film.frame(number) for number in range(job.buffers)]
 
 
 def measure(task: Task[Job]) -> Run:
     """Time one run, and count the frames that FFmpeg read."""
     task.load()
     is_bound = task.method.kind == "bound"
-    frames = [] if is_bound else make_frames(task.job)
+    frames = [] if is_bound else noise(task.job.size, task.job.buffers)
     run = Run()
     # A file instead of a pipe: nobody has to read it while the clock runs. The null muxer writes nothing to "-".
     with tempfile.TemporaryFile() as progress:
@@ -201,14 +178,14 @@ def measure(task: Task[Job]) -> Run:
             if child.stdin is not None:
                 feed(task.method.start(child.stdin), frames, task.job.frames, run)
         run.count_frames(task.job.frames, frame_count(_text(progress)))
-    run.figures["gb_per_s"] = (run.figures["fps"] or 0.0) * task.job.frame_bytes / 1e9
+    run.figures["gb_per_s"] = run.per_second(task.job.nbytes / 1e9)
     return run
 
 
 def check(task: Task[Job]) -> Run:
     """Overwrite each buffer as soon as the method allows, and compare what FFmpeg read, frame by frame."""
     task.load()
-    frames = make_frames(task.job)
+    frames = noise(task.job.size, task.job.buffers)
     expected = []
     for number in range(task.job.frames):
         frame = frames[number % len(frames)]
@@ -223,7 +200,7 @@ def check(task: Task[Job]) -> Run:
 
 
 def _read(task: Task[Job]) -> list[str]:
-    return raw_input(*task.job.size, PIXEL_FORMAT, FRAMES_PER_S, task.source)
+    return raw_input(*task.job.size, "rgb24", FRAMES_PER_S, task.source)
 
 
 def _text(file: IO[bytes]) -> str:
@@ -245,21 +222,17 @@ def compare(sent: Sequence[str], received: Sequence[str]) -> str | None:
     """The first difference, or None."""
     if len(sent) != len(received):
         return f"{len(sent)} frames were sent, {len(received)} were received"
-    for number, hashes in enumerate(zip(sent, received, strict=True)):
-        if len({*hashes}) > 1:
-            return f"frame {number} arrived with other bytes than were sent"
-    return None
+    differing = (number for number, one in enumerate(sent) if one != received[number])
+    number = next(differing, None)
+    return None if number is None else f"frame {number} arrived with other bytes than were sent"
 
 
 @contextmanager
-def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure, Measure]]:
+def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure | None, Measure]]:
     """Write the files of the bounds."""
-    few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
-    with bound_files(group, lambda _: [frame.tobytes() for frame in make_frames(job)], job.frames) as bounds:
-        yield isolated(check, few, ffmpeg), isolated(measure, job, ffmpeg, bounds=bounds)
-
-
-# --- report -------------------------------------------------------------------------------------
+    pictures = [frame.tobytes() for frame in noise(job.size, job.buffers)]
+    with bound_files(group, lambda _: pictures, job.frames) as bounds:
+        yield isolated(job, ffmpeg, measure, check, bounds=bounds)
 
 
 def parse_named_size(text: str) -> Size:
@@ -272,43 +245,19 @@ BENCHMARK = Benchmark(
     settings=Settings(),
     quick=Settings(
         sizes=(by_name(SIZES, "1080p"),),
-        methods=tuple(one for one in METHODS if one.name not in ("thread+queue", "write", "staged-recycled")),
+        methods=[one for one in METHODS if one.name not in ("thread+queue", "write", "staged-recycled")],
         bytes_per_run=10**9,
         rounds=3,
     ),
     quick_help="About 30 s: 1080p, null, the main methods, 3 rounds.",
     prepare=prepare,
     options=[
-        listed(
-            "--size",
-            "sizes",
-            parse_named_size,
-            f"{names(SIZES)} or WIDTHxHEIGHT; repeat it or separate by commas.",
-        ),
-        listed(
-            "--buffers",
-            "buffers",
-            click.IntRange(min=1),
-            "How many buffers take turns; 1 and 4 are the table's.",
-        ),
-        listed(
-            "--encode",
-            "encodes",
-            lambda name: by_name(ENCODES, name),
-            f"What FFmpeg does with the frames: {names(ENCODES)} (x264 presets, but for null).",
-        ),
+        listed("--size", "sizes", parse_named_size, f"{names(SIZES)} or WIDTHxHEIGHT; {SEVERAL}."),
+        listed("--buffers", "buffers", click.IntRange(min=1), "Buffers in turn; the table has 1 and 4."),
+        chosen("--encode", "encodes", ENCODES, "What FFmpeg does: {} (x264 presets, but for null)."),
         chosen("--method", "methods", METHODS),
-        click.Option(
-            ["--bytes", "bytes_per_run"],
-            metavar="BYTES",
-            callback=parsed(parse_bytes),
-            help=f"Bytes of each run, such as 500MB or 4GB; ultrafast gets a quarter, slow a twentieth. {UNITS}",
-        ),
+        sized("--bytes", "bytes_per_run", "Bytes of each run; ultrafast gets a quarter, slow a twentieth."),
     ],
     standards=[STANDARD],
 )
-main = BENCHMARK.command(__doc__)
-
-if __name__ == "__main__":
-    # Import it under its own name, by which the process of a case finds it.
-    import_module("benchmarks.pipe").main()
+main = BENCHMARK.command(__name__, __doc__)

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from benchmarks import decode, encode, pipe, sound
-from benchmarks.decode.methods import Target as DecodeTarget
-from benchmarks.decode.methods import readinto, stdout_readinto
-from benchmarks.encode.methods import Target as EncodeTarget
-from benchmarks.encode.methods import into_ffmpeg
+from benchmarks.decode import Target as DecodeTarget
+from benchmarks.decode import readinto, stdout_readinto
+from benchmarks.encode import Target as EncodeTarget
+from benchmarks.encode import into_ffmpeg
 from benchmarks.harness.command import JobSettings
 from benchmarks.harness.content import Film, Frame
 from benchmarks.harness.ffmpeg import FFmpegFailedError
@@ -32,9 +32,9 @@ from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.rounds import attempt
 from benchmarks.harness.senders import Sender, stdin_write
 from benchmarks.harness.tables import remark_on
-from benchmarks.sound.methods import Target as SoundTarget
-from benchmarks.sound.methods import stdin_write as sound_into_stdin
-from benchmarks.sound.methods import wav_and_stdin
+from benchmarks.sound import Target as SoundTarget
+from benchmarks.sound import stdin_write as sound_into_stdin
+from benchmarks.sound import wav_and_stdin
 from penstock.errors import PenstockError
 from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
@@ -303,7 +303,7 @@ def filtered(scale: str) -> Callable[[DecodeTarget], Iterator[Any]]:
 
     def decoding(target: DecodeTarget) -> Iterator[Any]:
         convert = ["-vf", f"scale={scale}", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
-        command = [target.ffmpeg, "-v", "error", "-i", target.path, *convert]
+        command = [target.ffmpeg, "-v", "error", "-i", target.source, *convert]
         raw = subprocess.run(command, capture_output=True, check=True).stdout
         return iter(np.frombuffer(raw, np.uint8).reshape(-1, *target.job.shape))
 
@@ -368,7 +368,7 @@ def test_of_a_pipe_no_byte_may_be_another_one(reader_task: Task[decode.Job]) -> 
             yield frame
 
     def stops(target: DecodeTarget) -> Iterator[Any]:
-        os.close(target.fd)
+        os.close(int(target.source))
         yield from ()
 
     assert "frame 7 shows something else" in (decoded(reader_task, changes_a_byte).error or "")
@@ -377,7 +377,7 @@ def test_of_a_pipe_no_byte_may_be_another_one(reader_task: Task[decode.Job]) -> 
 
 def test_the_bound_counts_its_frames(file_task: Task[decode.Job]) -> None:
     short = replace(file_task.job, frames=FRAMES + 1)
-    task = replace(file_task, method=by_name(decode.METHODS, decode.methods.BOUND), job=short)
+    task = replace(file_task, method=by_name(decode.METHODS, "decode-only"), job=short)
     assert attempt(task, decode.measure).error == "13 frames were sent, 12 were received"
 
 

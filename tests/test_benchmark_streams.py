@@ -21,8 +21,7 @@ from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
 from benchmarks.harness.results import MisdeliveredError, Row
 from benchmarks.harness.rounds import attempt
-from benchmarks.pipeline import assets, latency, race
-from benchmarks.relay.ends import Content, Ends
+from benchmarks.relay import Content, Ends
 from penstock import cpu
 
 pytestmark = pytest.mark.slow
@@ -123,21 +122,21 @@ SMALL = pipeline.Settings(chunk_bytes=5000, chunks=10, background=1, rounds=2, a
 
 
 def test_an_asset_that_comes_out_changed_is_an_error(tmp_path: Path) -> None:
-    made = assets.write_assets(tmp_path, "zlib", SMALL.chunk_bytes, SMALL.chunks)
-    assert latency.run_once(SMALL, latency.NORMAL, made).figures["mb_per_s"]
+    made = pipeline.write_assets(tmp_path, "zlib", SMALL.chunk_bytes, SMALL.chunks)
+    assert pipeline.run_once(SMALL, pipeline.NORMAL, made).figures["mb_per_s"]
     made.sums[3] ^= 1
     with pytest.raises(MisdeliveredError):
-        latency.run_once(SMALL, latency.NORMAL, made)
+        pipeline.run_once(SMALL, pipeline.NORMAL, made)
 
 
 @pytest.mark.parametrize("fault", ["changes a byte", "loses a byte later"])
 def test_a_side_of_the_race_that_changes_or_loses_a_byte_has_no_speed(fault: str) -> None:
     runs = 0
 
-    def faulty(made: assets.Assets, settings: assets.Stream) -> Iterator[bytes]:
+    def faulty(made: pipeline.Assets, settings: pipeline.Settings) -> Iterator[bytes]:
         nonlocal runs
         runs += 1
-        for content in race.by_pool(made, settings):
+        for content in pipeline.by_pool(made, settings):
             data = bytes(content)
             yield data[:-1] + b"\0" if fault == "changes a byte" else data[: -1 if runs > 1 else None]
 
@@ -150,7 +149,7 @@ def test_a_side_of_the_race_that_changes_or_loses_a_byte_has_no_speed(fault: str
 
 
 def test_content_is_the_same_in_every_run_and_no_two_assets_are_alike(tmp_path: Path) -> None:
-    first, second = (assets.write_assets(tmp_path, "zlib", 3000, 5) for _ in range(2))
+    first, second = (pipeline.write_assets(tmp_path, "zlib", 3000, 5) for _ in range(2))
     assert first == second
     assert len(set(first.sums)) == 5
     assert first.content_bytes == 15_000
@@ -164,7 +163,7 @@ def test_the_background_burns_and_ends() -> None:
         """The fields behind the name (proc(5)): utime is the 12th, nice the 17th."""
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
 
-    with latency.background(2):
+    with pipeline.background(2):
         burning = children()
         assert len(burning) == 2
         tried = cpu.try_priorities()
@@ -176,11 +175,11 @@ def test_the_background_burns_and_ends() -> None:
 
 
 def test_parts_are_pinned_to_cpus_that_may_be_used() -> None:
-    assert set(latency.pinned_cpus()) <= os.sched_getaffinity(0)
-    policies = [latency.PINNED.policies()[part] for part in latency.PARTS]
-    assert [one and one.cpus for one in policies] == [(number,) for number in latency.pinned_cpus()]
-    assert [one and one.priority for one in policies] == [*latency.PRIORITIES.priorities]
-    assert latency.NORMAL.policies() == dict.fromkeys(latency.PARTS)
+    assert set(pipeline.pinned_cpus()) <= os.sched_getaffinity(0)
+    policies = [pipeline.PINNED.policies()[part] for part in pipeline.PARTS]
+    assert [one and one.cpus for one in policies] == [(number,) for number in pipeline.pinned_cpus()]
+    assert [one and one.priority for one in policies] == [*pipeline.PRIORITIES.priorities]
+    assert pipeline.NORMAL.policies() == dict.fromkeys(pipeline.PARTS)
 
 
 def test_the_reference_example_gives_a_run_to_each_of_its_rows(tmp_path: Path) -> None:
@@ -197,9 +196,9 @@ def test_the_reference_example_gives_a_run_to_each_of_its_rows(tmp_path: Path) -
     )
     program.write_text(f"#!/bin/sh\necho >> {runs}\ncat << END\n{text}END\n")
     program.chmod(0o755)
-    example = latency.Example(str(program))
+    example = pipeline.Example(str(program))
     for _ in range(2):
-        for number, name in enumerate(latency.EXAMPLE_ROWS):
+        for number, name in enumerate(pipeline.EXAMPLE_ROWS):
             figures = example.next_run(name).figures
             assert figures["reader min µs"] == 40 * number
             assert [figures[f"end to end {one} µs"] for one in ("p50", "mean")] == [
@@ -210,5 +209,5 @@ def test_the_reference_example_gives_a_run_to_each_of_its_rows(tmp_path: Path) -
 
 
 def test_percentiles() -> None:
-    figures = latency.summarize([float(number) for number in range(101)])
+    figures = pipeline.summarize([float(number) for number in range(101)])
     assert figures == {"min": 0, "p50": 50, "p95": 95, "max": 100, "mean": 50}

@@ -28,7 +28,7 @@ from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
 from benchmarks.harness.results import Group, Row, Run
-from benchmarks.pipeline.latency import CONFIGURATIONS, END_TO_END, EXAMPLE_ROWS, METRICS, PARTS, figure_name
+from benchmarks.pipeline import CONFIGURATIONS, END_TO_END, EXAMPLE_ROWS, METRICS, PARTS, figure_name
 from penstock.errors import PenstockError
 from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
@@ -249,20 +249,18 @@ def latencies(**microseconds: list[float]) -> Group:
 
 
 def test_what_is_said_of_priorities_follows_from_the_figures() -> None:
-    (better,) = pipeline.latency.findings(latencies(normal=[100, 110, 90, 100], priorities=[50, 55, 45, 50]))
+    (better,) = pipeline.findings(latencies(normal=[100, 110, 90, 100], priorities=[50, 55, 45, 50]))
     assert better.startswith(
         "Priorities, against none: end-to-end p50 -50 % (-50 % to -50 % in the middle half"
     )
     assert "no clear difference" not in better
-    (worse,) = pipeline.latency.findings(latencies(normal=[100, 100], priorities=[130, 140]))
+    (worse,) = pipeline.findings(latencies(normal=[100, 100], priorities=[130, 140]))
     assert "p50 +35 %" in worse
-    (unclear,) = pipeline.latency.findings(
-        latencies(normal=[100, 100, 100, 100], priorities=[80, 120, 90, 115])
-    )
+    (unclear,) = pipeline.findings(latencies(normal=[100, 100, 100, 100], priorities=[80, 120, 90, 115]))
     assert unclear.count("no clear difference") == 3
     three = latencies(normal=[100, 100], priorities=[50, 50], pinned=[100, 100])
     three.rows[1].runs[0].notes["refused"] = ["niceness -5 was refused"]
-    _, pinning, refused = pipeline.latency.findings(three)
+    _, pinning, refused = pipeline.findings(three)
     assert pinning.startswith("Pinning, on top of priorities: end-to-end p50 +100 %")
     assert refused == "Refused in 'priorities': niceness -5 was refused"
 

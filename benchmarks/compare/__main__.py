@@ -8,7 +8,6 @@ more than 3 %. Some 4 minutes, without the build.
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -21,9 +20,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks.compare.jobs import JOBS, Case, make_video, measure
+from benchmarks.compare import jobs as hot_paths
 from benchmarks.harness import tables
-from benchmarks.harness.isolated import run_isolated
 from benchmarks.harness.machine import ROOT, git
 from benchmarks.harness.methods import Method
 from benchmarks.harness.options import chosen, counted
@@ -34,7 +32,6 @@ BUILD = ROOT / "build" / "compare"
 BASE, NOW = "base", "now"
 #: A smaller loss is never told: guessed, from what two builds of one commit differ by.
 FLOOR = 0.03
-TIMEOUT_S = 120.0
 
 
 def built(commit: str) -> Path:
@@ -45,11 +42,9 @@ def built(commit: str) -> Path:
     click.echo(f"building {commit[:10]} in {BUILD}")
     tree = BUILD / "tree"
     if tree.is_dir():
-        subprocess.run(["git", "-C", tree, "checkout", "--quiet", "--force", "--detach", commit], check=True)
+        git("-C", str(tree), "checkout", "--quiet", "--force", "--detach", commit)
     else:
-        subprocess.run(
-            ["git", "-C", ROOT, "worktree", "add", "--quiet", "--force", "--detach", tree, commit], check=True
-        )
+        git("worktree", "add", "--quiet", "--force", "--detach", str(tree), commit)
     with tempfile.TemporaryDirectory(dir=BUILD) as folder:
         target = ["--target-dir", str(BUILD / "target"), "--out", folder]
         subprocess.run(["maturin", "build", "--quiet", "--release", *target], cwd=tree, check=True)
@@ -59,13 +54,12 @@ def built(commit: str) -> Path:
     return package
 
 
-def compared(job: Method, packages: dict[str, Path], video: str, pairs: int, is_quick: bool) -> Group:
+def compared(job: Method, packages: dict[str, Path], video: Path, pairs: int, is_quick: bool) -> Group:
     """The runs of both sides. Every second round has the reverse order of the one before."""
 
     def run(row: Row) -> Run:
-        package = str(packages[row.name])
-        case = Case(job, package, video, 0.1 if is_quick else 0.5)
-        return run_isolated(measure, case, TIMEOUT_S, os.environ | {"PYTHONPATH": package})
+        case = hot_paths.Case(job, packages[row.name], video, 0.1 if is_quick else 0.5)
+        return hot_paths.run(case, hot_paths.measure)
 
     group = Group(job.name, job.summary, [Row(Method(name, "")) for name in packages])
     run_rounds(group, run, 2 * pairs, lambda _: None, 0 if is_quick else REPEATS)
@@ -95,9 +89,10 @@ class Comparison:
         return min(self.medians, self.pairs.median) > 1 + self.allowed
 
 
-@click.command(
-    help=__doc__, params=[chosen("--job", "jobs", JOBS), counted("--pairs", "pairs", "Pairs of runs.")]
-)
+OPTIONS = [chosen("--job", "jobs", hot_paths.JOBS), counted("--pairs", "pairs", "Pairs of runs.")]
+
+
+@click.command(help=__doc__, params=OPTIONS)
 @click.option("--base", envvar="BASE", required=True, help="The commit to compare with; by default $BASE.")
 @click.option("--quick", is_flag=True, help="3 short pairs: too few to tell a loss of some percent.")
 def main(base: str, quick: bool, jobs: tuple[Method, ...], pairs: int | None) -> None:
@@ -108,23 +103,21 @@ def main(base: str, quick: bool, jobs: tuple[Method, ...], pairs: int | None) ->
     except (OSError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", None) or error
         raise click.ClickException(f"{base} cannot be built: {reason}") from None
-    table = tables.new_table(
-        "job", f"base µs\n{commit[:10]}", "now µs", "now / base", "pairs", "", "allowed", ""
-    )
+    headings = f"base µs\n{commit[:10]}", "now µs", "now / base", "pairs", "", "allowed", ""
+    table = tables.new_table("job", *headings)
     is_slower = False
     with tempfile.TemporaryDirectory() as folder:
-        make_video(video := Path(folder) / "video.mkv")
-        for job in jobs or JOBS:
-            group = compared(job, packages, str(video), pairs or (3 if quick else 7), quick)
+        hot_paths.make_video(video := Path(folder) / "video.mkv")
+        for job in jobs or hot_paths.JOBS:
+            group = compared(job, packages, video, pairs or (3 if quick else 7), quick)
             if errors := [f"{row.name}: {row.error}" for row in group.rows if row.error]:
                 raise click.ClickException(f"{job.name}: {'; '.join(errors)}")
             found = Comparison.of(*([run.figures["op_s"] or 0.0 for run in row.runs] for row in group.rows))
             is_slower |= found.is_slower
             medians = [f"{1e6 * median:.1f}" for median in group.medians("op_s").values()]
             ratios = f"{found.medians:.3f}", f"{found.pairs.median:.3f}"
-            spread = f"{found.pairs.min:.2f}-{found.pairs.max:.2f}"
-            verdict = "SLOWER" if found.is_slower else ""
-            table.add_row(job.name, *medians, *ratios, spread, f"{1 + found.allowed:.2f}", verdict)
+            spread = f"{found.pairs.min:.2f}-{found.pairs.max:.2f}", f"{1 + found.allowed:.2f}"
+            table.add_row(job.name, *medians, *ratios, *spread, "SLOWER" * found.is_slower)
             tables.print_remarks(console, group)
     console.print(table)
     sys.exit(is_slower)

@@ -22,13 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import penstock
-from benchmarks.harness.content import Film
+from benchmarks.harness import content
+from benchmarks.harness.isolated import run_isolated
 from benchmarks.harness.methods import Method
 from benchmarks.harness.results import Run
 from penstock.pipeline import Pipeline, decompress
 
 WIDTH, HEIGHT, FRAMES_PER_S = 1280, 720, 30
 PIECE_BYTES = 2**16
+TIMEOUT_S = 120.0
 #: Frames of the video that is decoded.
 VIDEO_FRAMES = 60
 IMPORT = "import time; began_s = time.perf_counter(); import penstock; print(time.perf_counter() - began_s)"
@@ -40,10 +42,15 @@ class Case:
 
     method: Method
     #: The folder that has `penstock`.
-    package: str
-    video: str
+    package: Path
+    video: Path
     #: How long the operation is repeated.
     run_s: float
+
+
+def run(case: Any, measure: Callable[[Any], Run]) -> Run:
+    """Measure a case in a process that imports its `penstock`."""
+    return run_isolated(measure, case, TIMEOUT_S, os.environ | {"PYTHONPATH": str(case.package)})
 
 
 def measure(case: Case) -> Run:
@@ -73,8 +80,7 @@ def _drained() -> Iterator[int]:
 
 def noise() -> Iterator[Any]:
     """Four frames, in turn."""
-    film = Film("noise", WIDTH, HEIGHT)
-    return itertools.cycle([film.frame(number) for number in range(4)])
+    return itertools.cycle(content.noise((WIDTH, HEIGHT), 4))
 
 
 def write(mode: Any, reader: Any, case: Case) -> float:

@@ -7,6 +7,7 @@
 `isolated`   runs one case in its own process
 `accounts`   measures wall time, CPU time and memory of a block of code
 `senders`    feeds frames to a method, for timing and for content checks
+`feeder`     a program that fills a pipe
 `content`    the frames: moving pictures, and noise
 `ffmpeg`     FFmpeg's command lines, output and version
 `files`      unnamed files in shared memory

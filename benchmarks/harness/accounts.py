@@ -37,9 +37,8 @@ def accounted(run: Run, others: frozenset[int] | None = None) -> Iterator[None]:
         with suppress(ChildProcessError):
             os.waitpid(pid, 0)
     run.figures["cpu_child_s"] = _cpu_s(resource.RUSAGE_CHILDREN) - child_s
-    run.figures["peak_own_bytes"] = (
-        None if resident is None else max(0, status_bytes("self", "VmHWM") - resident)
-    )
+    peak = status_bytes("self", "VmHWM")
+    run.figures["peak_own_bytes"] = None if resident is None else max(0, peak - resident)
 
 
 def note_children_peak(run: Run) -> None:
@@ -65,12 +64,10 @@ def tree_cpu_s() -> float:
             state = (folder / "stat").read_text().rpartition(")")[2].split()
             below.setdefault(int(state[1]), []).append(int(folder.name))
             ticks[int(folder.name)] = sum(map(int, state[11:15]))
-    total, pending = 0, [os.getpid()]
-    while pending:
-        pid = pending.pop()
-        total += ticks.get(pid, 0)
-        pending += below.get(pid, [])
-    return total / os.sysconf("SC_CLK_TCK")
+    tree = [os.getpid()]
+    for pid in tree:
+        tree += below.get(pid, [])
+    return sum(ticks.get(pid, 0) for pid in tree) / os.sysconf("SC_CLK_TCK")
 
 
 def watch() -> Callable[[], float | None]:

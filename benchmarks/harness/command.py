@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -17,8 +18,8 @@ from rich.console import Console
 from benchmarks.harness import machine, record
 from benchmarks.harness.ffmpeg import FFmpegFailedError, version, working_ffmpeg
 from benchmarks.harness.methods import Method
-from benchmarks.harness.options import FFMPEG_OPTION, common_options, resized
-from benchmarks.harness.results import Group, Row, Run, rows_for
+from benchmarks.harness.options import chosen, common_options, resized
+from benchmarks.harness.results import Group, Measure, rows_for
 from benchmarks.harness.rounds import REPEATS, ROUNDS_NEEDED, Report, check_content, run_rounds
 from benchmarks.harness.tables import print_group
 
@@ -27,23 +28,13 @@ from benchmarks.harness.tables import print_group
 class JobSettings:
     """Settings that are no more than what every benchmark has."""
 
-    jobs: tuple[Any, ...]
-    methods: tuple[Method, ...]
+    jobs: Sequence[Any]
+    methods: Sequence[Method]
     rounds: int = 5
 
 
 #: These options name files, which a record does not.
 PATHS = ("--json", "--ffmpeg")
-#: Measures a row once.
-Measure = Callable[[Row], Run]
-
-
-class Command(click.Command):
-    """Remembers the words that it was called with."""
-
-    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
-        context.obj = [*words]
-        return super().parse_args(context, words)
 
 
 @dataclass(frozen=True)
@@ -60,8 +51,9 @@ class Benchmark:
     #: Prepares a job's inputs, yields its content check (None if each run checks its own content) and its measurement,
     #: and cleans up. The second argument is the FFmpeg.
     prepare: Callable[[Any, str, Group], AbstractContextManager[tuple[Measure | None, Measure]]]
-    #: Each sets the field of the settings with its name.
-    options: Sequence[click.Option]
+    #: Each sets the field of the settings with its name. If these are `JobSettings`, there are ``--job`` and
+    #: ``--method`` as well.
+    options: Sequence[click.Option] = ()
     #: The main figure: the first of these that a group has.
     figures: Sequence[str] = ("fps",)
     #: The table has the ratios to the first of these methods that was measured.
@@ -70,11 +62,7 @@ class Benchmark:
     uses_ffmpeg: bool = True
 
     def run(
-        self,
-        settings: Any,
-        ffmpegs: Sequence[str] = ("",),
-        report: Report = lambda _: None,
-        repeats: int = 0,
+        self, settings: Any, ffmpegs: Sequence[str] = ("",), report: Report = lambda _: None, repeats: int = 0
     ) -> Iterator[Group]:
         """Run the jobs, and yield each group when it is done. A disturbed run is repeated up to ``repeats`` times."""
         for ffmpeg in ffmpegs:
@@ -93,33 +81,28 @@ class Benchmark:
                         row.skipped = row.skipped or f"cannot prepare it: {error}"
                 yield group
 
-    def command(self, text: str) -> click.Command:
-        """The command line. ``text`` is its help."""
-        ffmpeg = [FFMPEG_OPTION] if self.uses_ffmpeg else []
-        options = [*self.options, *ffmpeg, *common_options(self.name, self.quick_help)]
-        return Command(self.name, callback=self._main, params=[*options], help=text)
+    def command(self, module: str, text: str) -> click.Command:
+        """The command line, whose help is ``text``. A module that is the program is run under its own name instead.
 
-    def _main(
-        self,
-        quick: bool,
-        json_path: str | None,
-        is_kept: bool,
-        ffmpegs: tuple[str, ...] = (),
-        size: tuple[int, int] | None = None,
-        frames: int | None = None,
-        **given: Any,
-    ) -> None:
-        settings = self.quick if quick else self.settings
-        settings = replace(settings, **{name: one for name, one in given.items() if one not in (None, ())})
+        The process of a case imports the module by that name.
+        """
+        if module == "__main__":
+            import_module(f"benchmarks.{self.name}").main()
+        options = [*self.options, *common_options(self.name, self.quick_help, self.uses_ffmpeg)]
+        if isinstance(self.settings, JobSettings):
+            methods = chosen("--method", "methods", self.settings.methods)
+            options = [chosen("--job", "jobs", self.settings.jobs), methods, *options]
+        return click.Command(self.name, callback=self._main, params=[*options], help=text)
+
+    def _main(self, quick: bool, json_path: str | None, is_kept: bool, **given: Any) -> None:
+        """Run the benchmark. The exit status is 1 if a method failed, or lost or changed a byte."""
+        given = {name: one for name, one in given.items() if one not in (None, ())}
+        asked = given.pop("ffmpegs", (None,))
+        ffmpegs = tuple(dict.fromkeys(map(working_ffmpeg, asked))) if self.uses_ffmpeg else ("",)
+        size, frames = given.pop("size", None), given.pop("frames", None)
+        settings = replace(self.quick if quick else self.settings, **given)
         if size or frames:
             settings = replace(settings, jobs=resized(settings.jobs, size, frames))
-        programs = dict.fromkeys(map(working_ffmpeg, ffmpegs or (None,))) if self.uses_ffmpeg else ("",)
-        self._conduct(settings, tuple(programs), json_path, is_kept, click.get_current_context().obj)
-
-    def _conduct(
-        self, settings: Any, ffmpegs: Sequence[str], json_path: str | None, is_kept: bool, words: list[str]
-    ) -> None:
-        """Run the benchmark. The exit status is 1 if a method failed, or lost or changed a byte."""
         # As after Ctrl-C, the process of a run is then killed and waited for.
         signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
         # A record on standard output moves the tables to standard error.
@@ -138,7 +121,7 @@ class Benchmark:
         packages = {package for method in self.settings.methods for package in method.packages.values()}
         packages |= {"numpy"} if self.uses_ffmpeg else set()
         software = machine.describe_software(sorted(packages), ffmpegs=[group.ffmpeg for group in done])
-        command = repeated(self.name, words)
+        command = repeated(self.name, sys.argv[1:])
         made = record.make(self.name, before, software, command, vars(settings), done)
         _keep(made, console, json_path, is_kept)
         if any(row.error for group in done for row in group.rows):
@@ -174,8 +157,7 @@ def _keep(made: dict[str, Any], console: Console, json_path: str | None, is_kept
         if json_path:
             record.write(made, json_path)
         if is_kept:
-            path = record.path_of(made)
-            record.write(made, str(path))
+            record.write(made, path := str(record.path_of(made)))
             console.print(f"record: {path}", highlight=False)
     except OSError as error:
         raise click.ClickException(f"the record cannot be written: {error}") from None

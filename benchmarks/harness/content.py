@@ -76,19 +76,17 @@ class Film:
                 shape = self.height, self.width, 3
                 return np.random.default_rng((SEED, number)).integers(128, 136, shape, np.uint8)
             case "waves":
-                return self._window(number).copy()
+                angle, radius = 2 * math.pi * number / WAVES_LOOP_FRAMES, WAVES_RADIUS_PIXELS
+                top, left = (radius + round(radius * turn(angle)) for turn in (math.sin, math.cos))
+                return self._waves[top : top + self.height, left : left + self.width].copy()
             case "text":
                 top = SCROLL_PIXELS * number % self.height
                 return self._page[top : top + self.height, : self.width].copy()
             case "camera":
-                return self._filmed(self._motion(number), number)
+                top, left = np.random.default_rng((SEED, number)).integers(0, SENSOR_MARGIN, 2)
+                noise = self._sensor[top : top + self.height, left : left + self.width]
+                return (noise + self._motion(number)).clip(0, 255).astype(np.uint8)
         return self._motion(number)
-
-    def _window(self, number: int) -> Frame:
-        angle = 2 * math.pi * number / WAVES_LOOP_FRAMES
-        top = WAVES_RADIUS_PIXELS + round(WAVES_RADIUS_PIXELS * math.sin(angle))
-        left = WAVES_RADIUS_PIXELS + round(WAVES_RADIUS_PIXELS * math.cos(angle))
-        return self._waves[top : top + self.height, left : left + self.width]
 
     def _motion(self, number: int) -> Frame:
         plane = np.roll(self._palette, -6 * number, axis=0)[self._gradient]
@@ -104,27 +102,19 @@ class Film:
         edge = self._shape_pixels // 2
         return np.ascontiguousarray(plane[edge : edge + self.height, edge : edge + self.width])
 
-    def _filmed(self, frame: Frame, number: int) -> Frame:
-        top, left = np.random.default_rng((SEED, number)).integers(0, SENSOR_MARGIN, 2)
-        noise = self._sensor[top : top + self.height, left : left + self.width]
-        filmed: Frame = np.clip(noise + frame, 0, 255).astype(np.uint8)
-        return filmed
-
     @cached_property
     def _waves(self) -> Frame:
         """The plane that the frames of ``waves`` are windows of. It is different in each channel."""
-        down, across = np.ogrid[
-            : self.height + 2 * WAVES_RADIUS_PIXELS, : self.width + 2 * WAVES_RADIUS_PIXELS
-        ]
-        light = [
-            128
-            + sum(
+        margin = 2 * WAVES_RADIUS_PIXELS
+        down, across = np.ogrid[: self.height + margin, : self.width + margin]
+        waves = [
+            [
                 high * np.sin(2 * np.pi * (across / pixels_across + down / pixels_down + channel * wave / 3))
                 for wave, (pixels_across, pixels_down, high) in enumerate(WAVES, 1)
-            )
+            ]
             for channel in range(3)
         ]
-        return np.stack(light, axis=-1).astype(np.uint8)
+        return np.stack([128 + sum(each) for each in waves], axis=-1).astype(np.uint8)
 
     @property
     def _shape_pixels(self) -> int:
@@ -180,18 +170,21 @@ class Film:
         letters[at > generator.integers(columns // 3, columns, (lines, 1))] = ord(" ")
         words = np.cumsum(letters == ord(" "), axis=1) + np.arange(lines)[:, np.newaxis]
         colours = np.array(TEXT_COLOURS, np.uint8)[words % len(TEXT_COLOURS)]
+        # The cell of each ASCII character. All but a to z are empty.
+        glyphs = np.zeros((128, CELL_HEIGHT // 2, CELL_WIDTH // 2), bool)
+        font = np.frombuffer(FONT, np.uint8).reshape(26, 1, 5)
+        glyphs[ord("a") : ord("z") + 1, 1:9, :5] = font >> np.arange(8)[:, np.newaxis] & 1
+        glyphs = glyphs.repeat(2, axis=1).repeat(2, axis=2)
         # Lines × columns × the pixels of a cell become rows of pixels.
-        ink = self._glyphs[letters].transpose(0, 2, 1, 3).reshape(lines * CELL_HEIGHT, -1, 1)
+        ink = glyphs[letters].transpose(0, 2, 1, 3).reshape(lines * CELL_HEIGHT, -1, 1)
         tint = colours.repeat(CELL_HEIGHT, 0).repeat(CELL_WIDTH, 1)
         return np.where(ink, tint, np.array(TEXT_BACKGROUND, np.uint8))
 
-    @cached_property
-    def _glyphs(self) -> NDArray[np.bool_]:
-        """The cell of each ASCII character. All but a to z are empty."""
-        columns = np.frombuffer(FONT, np.uint8).reshape(26, 1, 5)
-        glyphs = np.zeros((128, CELL_HEIGHT // 2, CELL_WIDTH // 2), bool)
-        glyphs[ord("a") : ord("z") + 1, 1:9, :5] = columns >> np.arange(8)[:, np.newaxis] & 1
-        return glyphs.repeat(2, axis=1).repeat(2, axis=2)
+
+def noise(size: tuple[int, int], count: int) -> list[Frame]:
+    """So many frames of noise, each in its own memory."""
+    film = Film("noise", *size)
+    return [film.frame(number) for number in range(count)]
 
 
 def there_and_back(pictures: Frame) -> list[Frame]:

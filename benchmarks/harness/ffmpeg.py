@@ -9,12 +9,11 @@ from typing import IO, Any
 
 import click
 
+from benchmarks.harness.results import OUTPUT_CHARACTERS
 from penstock.errors import PenstockError
 from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
 QUIET = ("-hide_banner", "-loglevel", "error", "-nostats")
-#: How much of FFmpeg's stderr goes into an error message.
-STDERR_CHARACTERS = 2000
 
 
 class FFmpegFailedError(Exception):
@@ -31,9 +30,9 @@ class FFmpeg(subprocess.Popen[bytes]):
         # FFmpeg may have exited early. Its exit status and its frame count show that.
         with suppress(BrokenPipeError):
             super().__exit__(failure, *others)
-        status = self.wait()
-        if not failure:
-            check_exit(status)
+        # Its messages went to our standard error.
+        if (status := self.wait()) and not failure:
+            raise FFmpegFailedError(f"FFmpeg exited with {status}")
 
 
 def start(
@@ -54,15 +53,9 @@ def output_of(ffmpeg: str, *arguments: str) -> bytes:
     """Run FFmpeg, and return its standard output. The error has its standard error."""
     done = subprocess.run([ffmpeg, *QUIET, *arguments], stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode != 0:
-        message = done.stderr.decode(errors="replace")[-STDERR_CHARACTERS:].strip()
+        message = done.stderr.decode(errors="replace")[-OUTPUT_CHARACTERS:].strip()
         raise FFmpegFailedError(f"FFmpeg exited with {done.returncode}: {message}")
     return done.stdout
-
-
-def check_exit(returncode: int) -> None:
-    """Raise if FFmpeg failed. Its messages went to our standard error."""
-    if returncode != 0:
-        raise FFmpegFailedError(f"FFmpeg exited with {returncode}")
 
 
 def frame_count(progress: str) -> int:

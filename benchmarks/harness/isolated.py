@@ -10,19 +10,21 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from benchmarks.harness.files import folder_in_memory
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import FrameJob, Method
-from benchmarks.harness.results import Row, Run
+from benchmarks.harness.results import OUTPUT_CHARACTERS, Group, Measure, Run
 from benchmarks.harness.rounds import attempt
 
-#: How much of a process's output goes into an error message.
-OUTPUT_CHARACTERS = 2000
+#: Frames of a content check: each buffer of a method is overwritten several times.
+CHECKED_FRAMES = 20
 
 #: Environment variables that name FFmpeg for libraries that have no argument for it. Some take the first on ``PATH``.
 FFMPEG_VARIABLES = ("FFMPEG_BINARY", "IMAGEIO_FFMPEG_EXE", "PENSTOCK_FFMPEG")
@@ -42,6 +44,8 @@ class Task(Generic[Job]):
     source: str = "-"
     #: Where the method may write.
     folder: str = ""
+    #: What the method reports about itself, for the record.
+    notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def output(self) -> str:
@@ -59,25 +63,44 @@ class CaseError(Exception):
     """The process gave no result."""
 
 
+TaskRun = Callable[[Task[Job]], Run]
+
+
 def isolated(
-    measure: Callable[[Task[Job]], Run],
     job: Job,
     ffmpeg: str,
+    measure: TaskRun[Job],
+    check: TaskRun[Job] | None = None,
     *,
     folder: str = "",
     source: str = "-",
     bounds: Mapping[str, str] = MappingProxyType({}),
-) -> Callable[[Row], Run]:
-    """``measure`` for the rows of a group, each run in its own process.
+) -> tuple[Measure | None, Measure]:
+    """The content check, with few frames, and the measurement of a row, each in its own process.
 
     ``bounds`` has the sources of methods that do not read ``source``.
     """
 
-    def run(row: Row) -> Run:
-        task = Task(row.method, job, ffmpeg, bounds.get(row.name, source), folder)
-        return run_isolated(measure, task, job.timeout_s)
+    def in_process(run: TaskRun[Job], job: Job) -> Measure:
+        return lambda row: run_isolated(
+            run, Task(row.method, job, ffmpeg, bounds.get(row.name, source), folder), job.timeout_s
+        )
 
-    return run
+    few = replace(job, frames=min(job.frames, CHECKED_FRAMES))
+    return check and in_process(check, few), in_process(measure, job)
+
+
+def unprepared(
+    measure: TaskRun[Job], check: TaskRun[Job] | None = None
+) -> Callable[[Job, str, Group], AbstractContextManager[tuple[Measure | None, Measure]]]:
+    """`Benchmark.prepare` of jobs without inputs: there is only a folder for what the methods write."""
+
+    @contextmanager
+    def prepare(job: Job, ffmpeg: str, _group: Group) -> Iterator[tuple[Measure | None, Measure]]:
+        with folder_in_memory() as folder:
+            yield isolated(job, ffmpeg, measure, check, folder=folder)
+
+    return prepare
 
 
 def run_isolated(

@@ -78,9 +78,8 @@ def git_state() -> str | None:
 
 
 def git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-C", ROOT, *arguments], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def meminfo_bytes(field: str) -> int | None:

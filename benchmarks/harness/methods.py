@@ -96,12 +96,12 @@ class Method:
 class Methods(list[Method]):
     """The methods of a benchmark, in the order of its tables."""
 
-    def add(self, name: str, kind: Kind = "rival", **more: Any) -> Callable[[Start], Start]:
-        """A decorator that makes a method of a function. The docstring's first line is the summary."""
+    def add(self, name: str, kind: Kind = "rival", summary: str = "", **how: Any) -> Callable[[Start], Start]:
+        """A decorator that makes a method of a function. By default the summary is the docstring's first line."""
 
         def register(start: Start) -> Start:
-            summary = (start.__doc__ or "").partition("\n")[0].rstrip(".")
-            self.append(Method(name, summary, kind, start, **more))
+            said = summary or (start.__doc__ or "").partition("\n")[0].rstrip(".")
+            self.append(Method(name, said, kind, start, **how))
             return start
 
         return register

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from benchmarks.harness.methods import FrameJob
-from penstock.cli.options import byte_count, parsed, picture_size
+from penstock.cli.options import UNITS, byte_count, parsed, picture_size
 
 Job = TypeVar("Job", bound=FrameJob)
 
@@ -22,6 +22,9 @@ class Named(Protocol):
 
 
 Entry = TypeVar("Entry", bound=Named)
+#: In help texts.
+SEVERAL = "repeat it or separate by commas"
+ALL = f"{{}}; {SEVERAL}. All by default."
 
 
 def by_name(entries: Iterable[Entry], name: str) -> Entry:
@@ -47,10 +50,9 @@ def listed(flag: str, name: str, parse: Callable[[str], Any], help: str, **more:
     return click.Option([flag, name], multiple=True, callback=parsed(parse_all), help=help, **more)
 
 
-def chosen(flag: str, name: str, entries: Sequence[Named]) -> click.Option:
-    """An option that selects entries by name."""
-    text = f"{names(entries)}; repeat it or separate by commas. All by default."
-    return listed(flag, name, lambda text: by_name(entries, text), text)
+def chosen(flag: str, name: str, entries: Sequence[Named], help: str = ALL) -> click.Option:
+    """An option that selects entries by name. In its help text, their names are filled in."""
+    return listed(flag, name, lambda text: by_name(entries, text), help.format(names(entries)))
 
 
 def counted(flag: str, name: str, help: str, at_least: int = 1) -> click.Option:
@@ -58,10 +60,10 @@ def counted(flag: str, name: str, help: str, at_least: int = 1) -> click.Option:
     return click.Option([flag, name], type=click.IntRange(min=at_least), help=help)
 
 
-def common_options(benchmark: str, quick: str) -> list[click.Option]:
+def common_options(benchmark: str, quick: str, uses_ffmpeg: bool) -> list[click.Option]:
     """The options of every benchmark. ``quick`` is the help text of ``--quick``."""
     kept = f"Keep the record as benchmarks/records/DATE-{benchmark}-MACHINE.json."
-    return [
+    return [FFMPEG] * uses_ffmpeg + [
         click.Option(["--quick"], is_flag=True, help=quick),
         counted("--rounds", "rounds", "Runs of each method, interleaved."),
         click.Option(["--json", "json_path"], metavar="PATH", help="Write the record; - is standard output."),
@@ -69,7 +71,7 @@ def common_options(benchmark: str, quick: str) -> list[click.Option]:
     ]
 
 
-FFMPEG_OPTION = click.Option(
+FFMPEG = click.Option(
     ["--ffmpeg", "ffmpegs"],
     metavar="PATH",
     multiple=True,
@@ -85,6 +87,12 @@ def parse_bytes(text: str) -> int:
     return nbytes
 
 
+def sized(flag: str, name: str, help: str) -> click.Option:
+    """An option for a number of bytes."""
+    text = f"{help} {UNITS}"
+    return click.Option([flag, name], metavar="BYTES", callback=parsed(parse_bytes), help=text)
+
+
 def parse_even_size(text: str) -> tuple[int, int]:
     """Width and height from ``320x180``, both even, as yuv420p needs them."""
     width, height = picture_size(text)
@@ -94,12 +102,8 @@ def parse_even_size(text: str) -> tuple[int, int]:
 
 
 #: Options for `resized`.
-SIZE_OPTIONS: list[click.Option] = [
-    click.Option(
-        ["--size"], callback=parsed(parse_even_size), help="WIDTHxHEIGHT, instead of each job's own."
-    ),
-    counted("--frames", "frames", "Frames of each run, instead of each job's own."),
-]
+SIZE = click.Option(["--size"], callback=parsed(parse_even_size), help="WIDTHxHEIGHT, instead of each job's.")
+FRAMES = counted("--frames", "frames", "Frames of each run, instead of each job's own.")
 
 
 def resized(jobs: Iterable[Job], size: tuple[int, int] | None, frames: int | None) -> tuple[Job, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import machine
-from benchmarks.harness.results import Group, Row, Spread
+from benchmarks.harness.results import Group, Row
 
 #: The version of the layout. Raise it with a change that breaks a reader.
 SCHEMA = 2
@@ -42,44 +42,33 @@ def make(
 
 
 def _group(group: Group) -> dict[str, Any]:
-    known = {"ffmpeg": group.ffmpeg, "findings": group.findings}
-    return {
-        "name": group.name,
-        "title": group.title,
-        **group.about,
-        **{name: value for name, value in known.items() if value},
-        "methods": [_row(row) for row in group.rows],
-    }
+    told = {"name": group.name, "title": group.title, **group.about}
+    told |= _known(ffmpeg=group.ffmpeg, findings=group.findings)
+    return told | {"methods": [_row(row) for row in group.rows]}
 
 
 def _row(row: Row) -> dict[str, Any]:
     figures = dict.fromkeys(name for run in row.runs for name in run.figures)
-    spreads = {name: spread for name in figures if (spread := row.spread(name))}
-    known = {
-        "skipped": row.skipped,
-        "error": row.error,
-        "content": row.checked.figures if row.checked else None,
-        "notes": row.notes,
-        "repeats": row.repeats,
-        "figures": {name: _spread(spread) for name, spread in spreads.items()},
-    }
-    return {
-        "name": row.name,
-        "kind": row.method.kind,
-        "disturbed_rounds": row.disturbed_rounds,
-        **{name: value for name, value in known.items() if value},
-    }
+    spreads = {name: asdict(spread) for name in figures if (spread := row.spread(name))}
+    told = {"name": row.name, "kind": row.method.kind, "disturbed_rounds": row.disturbed_rounds}
+    return told | _known(
+        skipped=row.skipped,
+        error=row.error,
+        content=row.checked.figures if row.checked else None,
+        notes=row.notes,
+        repeats=row.repeats,
+        figures={name: {key: _short(value) for key, value in one.items()} for name, one in spreads.items()},
+    )
 
 
-def _spread(spread: Spread) -> dict[str, Any]:
-    rounds = [_short(value) for value in spread.rounds]
-    return {name: _short(value) for name, value in asdict(spread).items() if name != "rounds"} | {
-        "rounds": rounds
-    }
+def _known(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
 
 
-def _short(value: float) -> float:
+def _short(value: Any) -> Any:
     """Six digits, more than any clock here resolves."""
+    if isinstance(value, tuple):
+        return [_short(one) for one in value]
     return value if isinstance(value, int) else float(f"{value:.6g}")
 
 

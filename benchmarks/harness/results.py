@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.harness.methods import Method
 
+#: How much of a program's output goes into an error message.
+OUTPUT_CHARACTERS = 2000
 #: The figure that `accounts.watch` gives.
 OTHERS = "others_cpus"
 #: A run is disturbed if other processes use more than this share of the machine. An idle one is below 0.02, and methods
@@ -41,9 +43,13 @@ class Run:
         """Whether other processes used the CPUs meanwhile, so that the figures say little."""
         return not self.error and (self.figures.get(OTHERS) or 0.0) > DISTURBED_SHARE * (os.cpu_count() or 1)
 
+    def per_second(self, amount: float) -> float:
+        """An amount by the ``seconds`` of the run."""
+        return amount / (self.figures["seconds"] or math.inf)
+
     def count_frames(self, sent: int, received: int) -> None:
-        """Set ``fps`` from ``seconds``. A lost or added frame is an error."""
-        self.figures = {"fps": received / (self.figures["seconds"] or math.inf), **self.figures}
+        """Set ``fps``. A lost or added frame is an error."""
+        self.figures = {"fps": self.per_second(received), **self.figures}
         if received != sent:
             self.error = self.error or f"{sent} frames were sent, {received} were received"
 
@@ -128,6 +134,10 @@ class Group:
         """The medians by method, of the rows that have the figure."""
         medians = {row.name: row.median(figure) for row in self.rows}
         return {name: median for name, median in medians.items() if median is not None}
+
+
+#: Measures or checks a row once.
+Measure = Callable[[Row], Run]
 
 
 def rows_for(methods: Iterable[Method], job: Any) -> list[Row]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from benchmarks.harness.accounts import watch
-from benchmarks.harness.results import OTHERS, Group, Row, Run
+from benchmarks.harness.results import OTHERS, Group, Measure, Row, Run
 
 #: A claim needs at least so many.
 ROUNDS_NEEDED = 5
@@ -24,7 +24,7 @@ Report = Callable[[str], None]
 Case = TypeVar("Case")
 
 
-def check_content(group: Group, check: Callable[[Row], Run], report: Report) -> None:
+def check_content(group: Group, check: Measure, report: Report) -> None:
     """Check each row but the bounds once, untimed. A row that fails is not timed."""
     for row in group.rows:
         if row.skipped or row.method.kind == "bound":
@@ -34,9 +34,7 @@ def check_content(group: Group, check: Callable[[Row], Run], report: Report) -> 
         row.error = row.checked.error
 
 
-def run_rounds(
-    group: Group, measure: Callable[[Row], Run], rounds: int, report: Report, repeats: int = 0
-) -> None:
+def run_rounds(group: Group, measure: Measure, rounds: int, report: Report, repeats: int = 0) -> None:
     """Run each row once per round, until it fails. A disturbed run is repeated up to ``repeats`` times."""
     for number, row in interleaved(group.rows, rounds):
         report(f"{group.name}, round {number + 1} of {rounds}: {row.name}")
@@ -49,7 +47,7 @@ def run_rounds(
         row.error = run.error
 
 
-def _watched(row: Row, measure: Callable[[Row], Run]) -> Run:
+def _watched(row: Row, measure: Measure) -> Run:
     """A run that has `OTHERS`: its own, of its clock's time, or else of all that it did."""
     others_cpus = watch()
     run = attempt(row, measure)

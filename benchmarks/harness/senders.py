@@ -45,17 +45,25 @@ def feed(
     With a pace, also time a plain copy of each frame, for comparison. ``paint`` is for content checks: it overwrites a
     buffer as soon as the method allows.
     """
-    blocked_s, copied_s = [], []
+    blocked_s: list[float] = []
+    copied_s: list[float] = []
     free: list[Any] = [None] * len(frames)
     started = time.perf_counter()
     copy = frames[0].copy() if paced_fps else None
+
+    def time_copy(frame: Frame) -> None:
+        if copy is not None:
+            before = time.perf_counter()
+            copy[...] = frame
+            copied_s.append(time.perf_counter() - before)
+
     for number in range(count):
         index = number % len(frames)
         if paced_fps:
             time.sleep(max(0.0, started + number / paced_fps - time.perf_counter()))
         # Copy before every second call and after the others, so that both find the frame in the cache equally often.
-        if copy is not None and number % 2:
-            copied_s.append(_copy_s(copy, frames[index]))
+        if number % 2:
+            time_copy(frames[index])
         before = time.perf_counter()
         if callable(free[index]):
             free[index]()
@@ -63,21 +71,20 @@ def feed(
             paint(frames[index], number)
         free[index] = sender.write(frames[index])
         blocked_s.append(time.perf_counter() - before)
-        if copy is not None and not number % 2:
-            copied_s.append(_copy_s(copy, frames[index]))
+        if not number % 2:
+            time_copy(frames[index])
     note_children_peak(run)
     sender.finish()
-    for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
-        run.figures[f"blocked_{name}_ms"] = 1e3 * quantile(blocked_s, part)
+    note_quantiles(run, "blocked", blocked_s, p50=0.5, p99=0.99, max=1.0)
     if copied_s:
-        run.figures["copy_p99_ms"] = 1e3 * quantile(copied_s, 0.99)
+        note_quantiles(run, "copy", copied_s, p99=0.99)
     run.notes = sender.notes()
 
 
-def _copy_s(copy: Frame, frame: Frame) -> float:
-    before = time.perf_counter()
-    copy[...] = frame
-    return time.perf_counter() - before
+def note_quantiles(run: Run, name: str, seconds: Sequence[float], **parts: float) -> None:
+    """Set figures such as ``blocked_p50_ms``."""
+    for label, part in parts.items():
+        run.figures[f"{name}_{label}_ms"] = 1e3 * quantile(seconds, part)
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -87,11 +94,7 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 def stdin_write(stdin: IO[bytes]) -> Sender:
     """``stdin.write(frame.tobytes())`` on the calling thread."""
-
-    def write(frame: Frame) -> None:
-        stdin.write(frame.tobytes())
-
-    return Sender(write, stdin.flush)
+    return Sender(lambda frame: stdin.write(frame.tobytes()), stdin.flush)
 
 
 def thread_queue(stdin: IO[bytes]) -> Sender:

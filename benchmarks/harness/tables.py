@@ -43,26 +43,21 @@ COLUMNS = {
 }
 
 
-def print_group(
-    console: Console,
-    group: Group,
-    figures: Sequence[str],
-    standards: Sequence[str],
-) -> None:
+def print_group(console: Console, group: Group, figures: Sequence[str], standards: Sequence[str]) -> None:
     """Print a group: the first of these figures that it has, and all others of `COLUMNS` that it has.
 
     Ratios are to the first of the standard methods, and of the bounds, that was measured.
     """
-    print_title(console, group)
+    console.print(Text(group.title, style="bold"))
+    if group.ffmpeg:
+        console.print(Text(group.ffmpeg, style="dim"))
     main = next((figure for figure in figures if group.medians(figure)), figures[0])
     heading, factor = COLUMNS.get(main, (main, 1.0))
     spreads = {row.name: spread for row in group.rows if (spread := row.spread(main))}
-    columns = {
-        heading: {name: short(factor * one.median) for name, one in spreads.items()},
-        "min-max": {
-            name: f"{short(factor * one.min)}-{short(factor * one.max)}" for name, one in spreads.items()
-        },
-    }
+    columns: dict[str, dict[str, str]] = {heading: {}, "min-max": {}}
+    for name, one in spreads.items():
+        columns[heading][name] = short(factor * one.median)
+        columns["min-max"][name] = f"{short(factor * one.min)}-{short(factor * one.max)}"
     bounds = [row.name for row in group.rows if row.method.kind == "bound"]
     for title, names in (("ratio", standards), ("of bound", bounds)):
         if standard := next((spreads[name].median for name in names if name in spreads), None):
@@ -103,13 +98,6 @@ def remark_on(row: Row) -> str:
     for name, value in row.notes.items():
         told.append(f"{name.replace('_', ' ')}: {short(value) if isinstance(value, float) else value}")
     return "; ".join(told)
-
-
-def print_title(console: Console, group: Group) -> None:
-    """Print the title, and the version of FFmpeg."""
-    console.print(Text(group.title, style="bold"))
-    if group.ffmpeg:
-        console.print(Text(group.ffmpeg, style="dim"))
 
 
 def new_table(first: str, *others: str) -> Table:

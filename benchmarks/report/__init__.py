@@ -28,33 +28,18 @@ from benchmarks.report.charts import BENCHMARKS, MODULES, Chart, Comparison, Rat
 BUILT = ROOT / "build" / "bench-report"
 #: The picture on the front page, and its colours.
 SPEED = {
-    ROOT / "docs" / "speed-light.svg": {
-        "text": "#1f2328",
-        "grid": "#d0d7de",
-        "faster": "#54aeff",
-        "slower": "#ff8a80",
-    },
-    ROOT / "docs" / "speed-dark.svg": {
-        "text": "#e6edf3",
-        "grid": "#3d444d",
-        "faster": "#1f6feb",
-        "slower": "#b62324",
-    },
+    ROOT / "docs" / f"speed-{theme}.svg": {"text": text, "grid": grid, "faster": faster, "slower": slower}
+    for theme, text, grid, faster, slower in (
+        ("light", "#1f2328", "#d0d7de", "#54aeff", "#ff8a80"),
+        ("dark", "#e6edf3", "#3d444d", "#1f6feb", "#b62324"),
+    )
 }
 #: How the sentences about rivals begin, by what all charts with the rival show.
-VERDICTS = {
-    "faster": "Faster than",
-    "mixed": "Mixed against",
-    "even": "Even with",
-    "slower": "Slower than",
-}
+VERDICTS = {"faster": "Faster than", "mixed": "Mixed against", "even": "Even with", "slower": "Slower than"}
 #: The sections in their order: title, and the first line of the benchmark's help.
 SECTIONS = {
-    one.BENCHMARK.name: (
-        one.BENCHMARK.name.replace("_", "-").capitalize(),
-        str(one.__doc__).partition("\n")[0],
-    )
-    for one in MODULES
+    name: (name.replace("_", "-").capitalize(), str(one.__doc__).partition("\n")[0])
+    for name, one in zip(BENCHMARKS, MODULES, strict=True)
 }
 
 
@@ -117,27 +102,19 @@ def page(records: dict[str, dict[str, Any]]) -> str:
         except (LookupError, ValueError) as error:
             raise click.ClickException(f"{name} does not fit these benchmarks: {error}") from error
     drawn.sort(key=lambda chart: (chart.comparison is None, chart.pixels))
-    sections: dict[str, list[Chart]] = {
-        key: found for key in SECTIONS if (found := [chart for chart in drawn if chart.benchmark == key])
-    }
-    glance: dict[str, list[tuple[Chart, Comparison]]] = {
-        key: pairs
-        for key, found in sections.items()
-        if (pairs := [(chart, compared) for chart in found if (compared := chart.comparison)])
-    }
+    by_benchmark = {key: [chart for chart in drawn if chart.benchmark == key] for key in SECTIONS}
+    sections = {key: found for key, found in by_benchmark.items() if found}
     methods = {
         key: {bar.name: bar.summary for chart in found for bar in chart.bars if bar.summary}
         for key, found in sections.items()
     }
-    axis = RatioAxis(compared.ratio for pairs in glance.values() for _, compared in pairs)
     return _render(
         "page.md",
         titles=SECTIONS,
         sections=sections,
         verdicts={key: said for key, found in sections.items() if (said := [*verdicts(found)])},
         methods=methods,
-        glance=glance,
-        axis=axis,
+        axis=RatioAxis(chart.comparison.ratio for chart in drawn if chart.comparison),
         caveats=caveats([*records.values()]),
     )
 
@@ -185,9 +162,7 @@ def changed_figures() -> dict[Path, str]:
 @click.argument("records", nargs=-1, type=click.Path(path_type=Path), metavar="[RECORD]...")
 @click.option("--page", "page_path", type=click.Path(path_type=Path), help="Where the site's page goes.")
 @click.option("--html", "html_path", type=click.Path(path_type=Path), help="Where the file of HTML goes.")
-@click.option(
-    "--figures", "is_figures", is_flag=True, help="Write the figures on the pages, and draw nothing."
-)
+@click.option("--figures", "is_figures", is_flag=True, help="Write the figures on the pages; draw nothing.")
 def main(records: tuple[Path, ...], page_path: Path | None, html_path: Path | None, is_figures: bool) -> None:
     if is_figures:
         for path, text in changed_figures().items():

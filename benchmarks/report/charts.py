@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from benchmarks import capture, decode, encode, fan_out, machines, pipe, pipeline, relay, render, sound
@@ -30,48 +31,36 @@ class Measure:
     factor: float = 1.0
     is_less_better: bool = False
 
-    @property
-    def label(self) -> str:
-        return f"{self.title}: {'less' if self.is_less_better else 'more'} is better"
-
 
 FPS = Measure("fps", "Frames per second")
-MB_PER_S = Measure("mb_per_s", "MB/s")
-#: The figures that get a chart, if it is not frames per second. A pipeline's are those of its race.
-MEASURES = {
-    "fan_out": Measure("blocked_p50_ms", "ms that a frame blocks the caller, p50", is_less_better=True),
-    "capture": Measure(
-        "drawing_and_taking_p50_ms", "ms to draw and take a picture, p50", is_less_better=True
-    ),
-    "sound": Measure("realtime", "seconds of the file per second"),
-    "machines": Measure("op_s", "µs for a call", 1e6, is_less_better=True),
-    "pipeline": MB_PER_S,
-}
-#: By the job of the benchmark of renders.
-RENDER_MEASURES = {
-    "python": [FPS],
-    "chunk-lengths": [FPS, Measure("output_bytes", "MB of the video", 1e-6, is_less_better=True)],
-    "join": [MB_PER_S],
-}
+#: Of what is better if it is less.
+cost = partial(Measure, is_less_better=True)
+BLOCKED = "ms that a frame blocks the caller"
 
 
 def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
     """The figures of a group that get a chart."""
-    match benchmark:
-        case "relay" if group["bytes"]:
+    match benchmark, group["name"]:
+        case "encode", _ if group["paced_fps"]:
+            return [cost("blocked_p99_ms", f"{BLOCKED}, p99")]
+        case "fan_out", _:
+            return [cost("blocked_p50_ms", f"{BLOCKED}, p50")]
+        case "capture", _:
+            return [cost("drawing_and_taking_p50_ms", "ms to draw and take a picture, p50")]
+        case "sound", _:
+            return [Measure("realtime", "seconds of the file per second")]
+        case "relay", _ if group["bytes"]:
             return [Measure("ops_per_s", "GB/s", group["bytes"] / 1e9)]
-        case "relay":
-            return [MEASURES["machines"]]
-        case "pipeline" if group["name"] == "latencies":
-            return [
-                Measure(f"end to end {one} µs", f"ms from end to end, {one}", 1e-3, is_less_better=True)
-                for one in ("p50", "p95")
-            ]
-        case "render":
-            return RENDER_MEASURES[group["name"]]
-        case "encode" if group["paced_fps"]:
-            return [Measure("blocked_p99_ms", "ms that a frame blocks the caller, p99", is_less_better=True)]
-    return [MEASURES.get(benchmark, FPS)]
+        case (("relay" | "machines"), _):
+            return [cost("op_s", "µs for a call", 1e6)]
+        case "pipeline", "latencies":
+            parts = "p50", "p95"
+            return [cost(f"end to end {part} µs", f"ms from end to end, {part}", 1e-3) for part in parts]
+        case "render", "chunk-lengths":
+            return [FPS, cost("output_bytes", "MB of the video", 1e-6)]
+        case ("pipeline", _) | ("render", "join"):
+            return [Measure("mb_per_s", "MB/s")]
+    return [FPS]
 
 
 @dataclass
@@ -154,19 +143,13 @@ class Chart:
         name = str(self.group["name"])
         if self.benchmark == "pipeline" and name == "latencies":
             storage = ", simulated storage" if self.record["settings"]["simulated"] else ""
-            return (
-                f"Latency of {self.group['codec']} assets{storage}, {self.measure.title.partition(', ')[2]}"
-            )
+            _, _, part = self.measure.title.partition(", ")
+            return f"Latency of {self.group['codec']} assets{storage}, {part}"
         if self.benchmark == "render":
             return f"{name}: {self.measure.title}"
         if all(bar.kind == "ours" for bar in self.bars):
             return f"{name}: {' and '.join(sorted(bar.name for bar in self.bars))}"
         return name
-
-    @property
-    def description(self) -> str:
-        """What every method had to do."""
-        return str(self.group["title"]).removeprefix(f"{self.group['name']}: ")
 
     @property
     def headings(self) -> list[str]:
@@ -179,22 +162,20 @@ class Chart:
         size = self.group.get("size", self.group)
         return int(size.get("width", 0) * size.get("height", 0))
 
-    def best(self, kind: str) -> Bar | None:
-        """The best of the measured bars of a kind."""
-        return next((bar for bar in self.bars if bar.kind == kind and bar.values), None)
+    def measured(self, kind: str) -> list[Bar]:
+        """The bars of a kind that have values, the best first."""
+        return [bar for bar in self.bars if bar.kind == kind and bar.values]
 
     @property
     def comparisons(self) -> list[Comparison]:
         """Penstock's default with each rival that was measured, the best first."""
-        ours = [bar for bar in self.bars if bar.kind == "ours" and bar.values]
-        default = next((bar for name in DEFAULTS for bar in ours if bar.name == name), self.best("ours"))
-        rivals = [bar for bar in self.bars if bar.kind == "rival" and bar.values]
-        if default is None:
+        if not (ours := self.measured("ours")):
             return []
-        ratios = [default.median / rival.median if rival.median else math.inf for rival in rivals]
+        default = next((bar for name in DEFAULTS for bar in ours if bar.name == name), ours[0])
+        power = -1 if self.measure.is_less_better else 1
         return [
-            Comparison(default, rival, 1 / ratio if self.measure.is_less_better else ratio)
-            for rival, ratio in zip(rivals, ratios, strict=True)
+            Comparison(default, rival, (default.median / rival.median if rival.median else math.inf) ** power)
+            for rival in self.measured("rival")
         ]
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,24 @@ MARKED = re.compile(r"(<!-- figures: ([^>]+) -->\n).*?(<!-- end of figures -->)"
 FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s", "sound": "realtime"}
 
 Group = dict[str, Any]
-Medians = dict[str, float]
+#: The values that fields of a group have to have.
+Fits = Mapping[str, Container[Any]]
+
+#: The other methods in words, where these are not their names.
+TITLES = {
+    "turbopipe": "TurboPipe",
+    "tmpfs": "FFmpeg reading tmpfs (the bound)",
+    "tmpfs-yuv420p": "FFmpeg reading YUV from tmpfs (the bound)",
+    "pyav": "PyAV",
+    "pyav-threaded": "PyAV with threads",
+    "stdout.readinto": "`stdout.readinto`",
+    "opencv": "OpenCV, to BGR",
+    "opencv-rgb": "OpenCV and `cvtColor`",
+    "os.read+os.write": "a loop of read and write",
+    "os.splice-tuned": "a tuned splice loop",
+    "os.sendfile": "sendfile(2)",
+    "ThreadPoolExecutor": "`ThreadPoolExecutor` around `zlib`",
+}
 
 
 @dataclass(frozen=True)
@@ -31,10 +48,14 @@ class Line:
 
     benchmark: str
     job: str
-    other: str
-    title: str
     ours: str
-    fits: Callable[[Group], bool]
+    fits: Fits
+    other: str
+
+    @property
+    def title(self) -> str:
+        """The other method in words."""
+        return TITLES.get(self.other, self.other) + ", with our fallback `write`" * (self.ours == "write")
 
     def is_named(self, words: list[str]) -> bool:
         """By its benchmark, or by the other method or what that is a variant of."""
@@ -42,82 +63,49 @@ class Line:
             word == self.benchmark or f"{self.other}-".startswith(f"{word}-") for word in words
         )
 
-
-def to_null(group: Group) -> bool:
-    return not group["encode"] and group["buffers"] == 4
-
-
-def fast_encode(group: Group) -> bool:
-    """Not of noise, whose file depends on the smallest difference in the conversion."""
-    return group["preset"] == "ultrafast" and not group["paced_fps"] and group["content"] != "noise"
+    def groups(self, record: dict[str, Any]) -> list[Group]:
+        """The groups of a record that fit."""
+        groups = record["groups"] if record["benchmark"] == self.benchmark else []
+        return [one for one in groups if all(one.get(name) in fit for name, fit in self.fits.items())]
 
 
-def h264_file(group: Group) -> bool:
-    return group["encoder"] == "libx264" and group["clips"] == 1 and not group["picked_from"]
-
-
-def many_clips(group: Group) -> bool:
-    return bool(group["clips"] > 1)
-
-
-def into_socket(group: Group) -> bool:
-    return group["way"] in ("file-unix", "file-tcp")
-
-
-def sound_to(file: str) -> Callable[[Group], bool]:
-    return lambda group: bool(group["file"] == file)
-
-
-def from_file(*sizes_kib: int) -> Callable[[Group], bool]:
-    """Into a pipe: pieces of these sizes, or of a MiB and more."""
-    return lambda group: (
-        group["way"] == "file-pipe"
-        and (group["bytes"] >> 10 in sizes_kib if sizes_kib else group["bytes"] >= 1 << 20)
+NULL, ARRAYS, PIPE = "noise into `ffmpeg -f null -`", "H.264 to RGB arrays", "a file into a pipe"
+TO_NULL: Fits = {"encode": [[]], "buffers": [4]}
+#: Not of noise, whose file depends on the smallest difference in the conversion.
+FAST: Fits = {"preset": ["ultrafast"], "paced_fps": [None], "content": ["motion", "camera", "text"]}
+H264: Fits = {"encoder": ["libx264"], "clips": [1], "picked_from": [0]}
+SEVERAL_CLIPS: Fits = {"clips": range(2, 1000)}
+#: Pieces of these sizes, or of a MiB and more.
+TO_32_KIB: Fits = {"way": ["file-pipe"], "bytes": [2**14, 2**15]}
+OF_64_KIB: Fits = {"way": ["file-pipe"], "bytes": [2**16]}
+FROM_1_MIB: Fits = {"way": ["file-pipe"], "bytes": range(2**20, 2**40)}
+RACE: Fits = {"codec": ["zlib"], "workers": range(1, 1000)}
+ENCODERS = "pyav imageio-ffmpeg moviepy turbopipe tmpfs-yuv420p"
+DECODERS = "pyav-threaded imageio-ffmpeg stdout.readinto opencv opencv-rgb decord"
+LINES = [
+    Line(benchmark, job, ours, fits, other)
+    for benchmark, job, ours, fits, others in (
+        ("pipe", NULL, "auto", TO_NULL, "turbopipe tmpfs"),
+        ("pipe", NULL, "write", TO_NULL, "turbopipe"),
+        ("encode", "RGB to x264 ultrafast", "penstock", FAST, ENCODERS),
+        ("decode", ARRAYS, "penstock", H264, DECODERS),
+        ("decode", f"40 clips of {ARRAYS}, by slices", "penstock-slice", SEVERAL_CLIPS, "opencv decord"),
+        ("sound", "RGB and sound to x264 ultrafast", "penstock", {"file": ["out.mp4"]}, "pyav"),
+        ("sound", "sound to WAV", "penstock", {"file": ["out.wav"]}, "pyav"),
+        ("relay", PIPE, "penstock.relay", FROM_1_MIB, "os.read+os.write"),
+        ("relay", PIPE, "penstock.relay", TO_32_KIB, "os.splice-tuned"),
+        ("relay", PIPE, "penstock.relay", OF_64_KIB, "os.splice-tuned"),
+        (
+            "relay",
+            "a file into a socket",
+            "penstock.relay",
+            {"way": ["file-unix", "file-tcp"]},
+            "os.sendfile",
+        ),
+        ("pipeline", "zlib assets of 64 KiB", "penstock.Pipeline", RACE, "ThreadPoolExecutor"),
     )
-
-
-ENCODE, DECODE = "RGB to x264 ultrafast", "H.264 to RGB arrays"
-CLIPS = "40 clips of H.264 to RGB arrays, by slices"
-NULL, PIPE, SOCKET = "noise into `ffmpeg -f null -`", "a file into a pipe", "a file into a socket"
-LINES = (
-    Line("pipe", NULL, "turbopipe", "TurboPipe", "auto", to_null),
-    Line("pipe", NULL, "tmpfs", "FFmpeg reading tmpfs (the bound)", "auto", to_null),
-    Line("pipe", NULL, "turbopipe", "TurboPipe, with our fallback `write`", "write", to_null),
-    Line("encode", ENCODE, "pyav", "PyAV", "penstock", fast_encode),
-    Line("encode", ENCODE, "imageio-ffmpeg", "imageio-ffmpeg", "penstock", fast_encode),
-    Line("encode", ENCODE, "moviepy", "moviepy", "penstock", fast_encode),
-    Line("encode", ENCODE, "turbopipe", "TurboPipe", "penstock", fast_encode),
-    Line(
-        "encode",
-        ENCODE,
-        "tmpfs-yuv420p",
-        "FFmpeg reading YUV from tmpfs (the bound)",
-        "penstock",
-        fast_encode,
-    ),
-    Line("decode", DECODE, "pyav-threaded", "PyAV with threads", "penstock", h264_file),
-    Line("decode", DECODE, "imageio-ffmpeg", "imageio-ffmpeg", "penstock", h264_file),
-    Line("decode", DECODE, "stdout.readinto", "`stdout.readinto`", "penstock", h264_file),
-    Line("decode", DECODE, "opencv", "OpenCV, to BGR", "penstock", h264_file),
-    Line("decode", DECODE, "opencv-rgb", "OpenCV and `cvtColor`", "penstock", h264_file),
-    Line("decode", DECODE, "decord", "decord", "penstock", h264_file),
-    Line("decode", CLIPS, "opencv", "OpenCV, to BGR", "penstock-slice", many_clips),
-    Line("decode", CLIPS, "decord", "decord", "penstock-slice", many_clips),
-    Line("sound", "RGB and sound to x264 ultrafast", "pyav", "PyAV", "penstock", sound_to("out.mp4")),
-    Line("sound", "sound to WAV", "pyav", "PyAV", "penstock", sound_to("out.wav")),
-    Line("relay", PIPE, "os.read+os.write", "a loop of read and write", "penstock.relay", from_file()),
-    Line("relay", PIPE, "os.splice-tuned", "a tuned splice loop", "penstock.relay", from_file(16, 32)),
-    Line("relay", PIPE, "os.splice-tuned", "a tuned splice loop", "penstock.relay", from_file(64)),
-    Line("relay", SOCKET, "os.sendfile", "sendfile(2)", "penstock.relay", into_socket),
-    Line(
-        "pipeline",
-        "zlib assets of 64 KiB",
-        "ThreadPoolExecutor",
-        "`ThreadPoolExecutor` around `zlib`",
-        "penstock.Pipeline",
-        lambda group: group["codec"] == "zlib" and "workers" in group,
-    ),
-)
+    for other in others.split()
+]
 
 
 def records() -> dict[str, dict[str, Any]]:
@@ -126,7 +114,7 @@ def records() -> dict[str, dict[str, Any]]:
     return dict(sorted(read.items(), key=lambda item: str(item[1]["date"]), reverse=True))
 
 
-def medians(line: Line, group: Group) -> Medians:
+def medians(line: Line, group: Group) -> dict[str, float]:
     """Of the main figure by method, without methods that are not comparable."""
     figure = FIGURES.get(line.benchmark, "fps")
     return {
@@ -138,41 +126,29 @@ def medians(line: Line, group: Group) -> Medians:
 
 @dataclass(frozen=True)
 class Found:
-    """What a record says of a line.
-
-    Attributes:
-        job: with the contents and sizes.
-        short: with the sizes.
-        ratios: our speed as a multiple of the other's, for each of them.
-        record: its name.
-    """
+    """What a record says of a line."""
 
     line: Line
+    #: The job with the contents and sizes, and with the sizes alone.
     job: str
     short: str
+    #: Our speed as a multiple of the other's, for each of them.
     ratios: list[float]
+    #: The record's name.
     record: str
-
-    @property
-    def cells(self) -> list[str]:
-        """The line of the table."""
-        return [self.job, self.line.title, f"{span(self.ratios)} ×", f"`{self.record}`"]
 
 
 def find(line: Line, kept: dict[str, dict[str, Any]]) -> Found | None:
     """What the newest record says that has both methods; None without one."""
     for name, record in kept.items():
-        groups = [one for one in record["groups"] if record["benchmark"] == line.benchmark and line.fits(one)]
-        found = [(group, medians(line, group)) for group in groups]
+        found = [(group, medians(line, group)) for group in line.groups(record)]
         both = [(group, of) for group, of in found if {line.ours, line.other} <= of.keys()]
         if both:
             ratios = [of[line.ours] / of[line.other] for _, of in both]
             sizes = sizes_of([group for group, _ in both])
-            said = [f"{content} {joined(found)}".strip() for content, found in sizes.items()]
-            every = [*dict.fromkeys(size for found in sizes.values() for size in found)]
-            job, short = (
-                ", ".join(filter(None, (line.job, one))) for one in ("; ".join(said), joined(every))
-            )
+            said = "; ".join(f"{content} {joined(found)}".strip() for content, found in sizes.items())
+            every = joined([*dict.fromkeys(size for found in sizes.values() for size in found)])
+            job, short = (", ".join(filter(None, (line.job, one))) for one in (said, every))
             return Found(line, job, short, ratios, name)
     return None
 
@@ -181,10 +157,12 @@ def sizes_of(groups: list[Group]) -> dict[str, list[str]]:
     """The sizes of groups by their content, in words."""
     sizes: dict[str, list[str]] = {}
     for group in groups:
-        size = (
-            group["size"]["name"] if "size" in group else f"{group['height']}p" if group.get("height") else ""
-        )
-        size = size or (group["name"].partition(", ")[2] if "bytes" in group else "")
+        if "size" in group:
+            size = group["size"]["name"]
+        elif group.get("height"):
+            size = f"{group['height']}p"
+        else:
+            size = group["name"].partition(", ")[2] if "bytes" in group else ""
         sizes.setdefault(group.get("content", ""), []).append(size)
     return sizes
 
@@ -201,40 +179,38 @@ def span(ratios: list[float]) -> str:
 
 
 def table(words: list[str], kept: dict[str, dict[str, Any]]) -> str:
-    """In Markdown."""
-    rows = [found for line in LINES if line.is_named(words) and (found := find(line, kept))]
-    text = ["| job | against | Penstock's speed is | record |", "| --- | --- | --- | --- |"]
-    text += (f"| {' | '.join(row.cells)} |" for row in rows)
-    return "\n".join(text)
+    """The lines that the words name, in Markdown."""
+    found = [one for line in LINES if line.is_named(words) and (one := find(line, kept))]
+    rows = ((one.job, one.line.title, f"{span(one.ratios)} ×", f"`{one.record}`") for one in found)
+    return markdown(("job", "against", "Penstock's speed is", "record"), *rows)
 
 
 def machines(kept: dict[str, dict[str, Any]]) -> str:
     """What each job takes without limits, and how many times as long with each of them, in Markdown."""
-    found = [(name, record) for name, record in kept.items() if record["benchmark"] == "machines"]
-    text: list[str] = []
-    for name, record in found[:1]:
-        for group in record["groups"]:
-            here, *limited = group["methods"]
-            seconds, nbytes = (here["figures"][one]["median"] for one in ("op_s", "resident_bytes"))
-            if not text:
-                limits = [row["name"] for row in limited]
-                text = [
-                    f"| job | {here['name']} | memory | {' | '.join(limits)} |",
-                    f"{'| --- ' * (3 + len(limits))}|",
-                ]
-            times = [
-                f"{row['figures']['op_s']['median'] / seconds:.2f} ×" if row.get("figures") else "-"
-                for row in limited
-            ]
-            cells = (
-                f"{group['name']}: {group['summary']}",
-                f"{1e3 * seconds:.3g} ms",
-                f"{nbytes / 2**20:.0f} MiB",
-                *times,
-            )
-            text.append(f"| {' | '.join(cells)} |")
-        text.append(f"\nThe record: `{name}`.")
-    return "\n".join(text)
+    for name, record in kept.items():
+        if record["benchmark"] == "machines":
+            here, *limits = [row["name"] for row in record["groups"][0]["methods"]]
+            rows = map(_under_limits, record["groups"])
+            return f"{markdown(('job', here, 'memory', *limits), *rows)}\n\nThe record: `{name}`."
+    return ""
+
+
+def _under_limits(group: Group) -> Iterator[str]:
+    here, *limited = group["methods"]
+    seconds, nbytes = (here["figures"][one]["median"] for one in ("op_s", "resident_bytes"))
+    yield from (
+        f"{group['name']}: {group['summary']}",
+        f"{1e3 * seconds:.3g} ms",
+        f"{nbytes / 2**20:.0f} MiB",
+    )
+    for row in limited:
+        yield f"{row['figures']['op_s']['median'] / seconds:.2f} ×" if row.get("figures") else "-"
+
+
+def markdown(*rows: Iterable[str]) -> str:
+    """A table, whose first row has the headings."""
+    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([head, "| --- " * (head.count("|") - 1) + "|", *body])
 
 
 def bars(kept: dict[str, dict[str, Any]]) -> list[Found]:

@@ -1,3 +1,0 @@
-from benchmarks.decode import main
-
-main()

@@ -1,3 +1,0 @@
-from benchmarks.encode import main
-
-main()

@@ -1,3 +1,0 @@
-from benchmarks.pipeline import main
-
-main()

@@ -1,3 +1,0 @@
-from benchmarks.relay import main
-
-main()

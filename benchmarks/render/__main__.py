@@ -1,3 +1,0 @@
-from benchmarks.render import main
-
-main()

@@ -1,3 +1,0 @@
-from benchmarks.sound import main
-
-main()
