@@ -68,7 +68,7 @@ def test_all_awaits_of_a_loop_share_one_eventfd(pair: tuple[int, int]) -> None:
         stream = penstock.Writer(writer)
         before = eventfds()
         waiting = [asyncio.ensure_future(stream.write(FRAME)) for _ in range(20)]
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         more = eventfds() - before
         ReaderThread(os.dup(reader))
         await asyncio.wait_for(asyncio.gather(*waiting), 30)
@@ -171,7 +171,7 @@ def test_a_loop_that_ends_with_the_write_under_way(pair: tuple[int, int]) -> Non
     async def start() -> penstock.results.Ticket:
         ticket = penstock.pipe(FRAME, writer)
         waiting = asyncio.ensure_future(ticket)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         assert not waiting.done()
         return ticket
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -92,11 +92,7 @@ def test_in_bash(tmp_path: Path, begun: str) -> None:
 
 def _until(fd: int, awaited: bytes) -> bytes:
     """What comes from a terminal up to these words, or until patience ends."""
-    shown, ends_s = b"", time.monotonic() + PATIENCE_S
-    os.set_blocking(fd, False)
-    while awaited not in shown and time.monotonic() < ends_s:
-        try:
-            shown += os.read(fd, 4096)
-        except BlockingIOError:
-            time.sleep(0.01)
+    shown = b""
+    while awaited not in shown and select.select([fd], [], [], PATIENCE_S)[0]:
+        shown += os.read(fd, 4096)
     return shown

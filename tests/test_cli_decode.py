@@ -318,7 +318,9 @@ class TestOptions:
     def test_at_times(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
         late = run("decode", video, "--at", "1.5,0.25,00:01.5,99")
         assert late.stdout == b"".join(frames[number] for number in (15, 2, 15, COUNT - 1))
-        assert re.fullmatch(r"Warning: 99 s is after the last frame, which is at 1\.900 s\n", late.stderr.decode())
+        assert re.fullmatch(
+            r"Warning: 99 s is after the last frame, which is at 1\.900 s\n", late.stderr.decode()
+        )
         delivered(run("decode", video, tmp_path / "shot.png", "--at", "0.5"))
         assert frames_of(tmp_path / "shot.png") == frames[5]
         assert "give --at one time, or name many" in failed(

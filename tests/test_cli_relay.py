@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from support.command_line import (
     start,
 )
 from support.streams import unread_bytes
+from support.this_process import are_asleep, threads
 
 
 @pytest.fixture
@@ -296,10 +296,9 @@ class TestRelay:
     def test_ctrl_c_with_a_terminal_that_nobody_reads(self, arguments: list[str]) -> None:
         controlling, terminal = pty.openpty()
         with start(*arguments, stdout=terminal) as process:
-            assert eventually(lambda: unread_bytes(controlling))
             # Until the command waits for room. Linux does not always report a full terminal as such: it moves bytes to
             # the reader's side later, and wakes no writer then.
-            time.sleep(0.3)
+            assert eventually(lambda: unread_bytes(controlling) and are_asleep(lambda: threads(process.pid)))
             process.send_signal(signal.SIGINT)
             status, said = finish(process)
         os.close(terminal)

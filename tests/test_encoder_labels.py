@@ -190,7 +190,7 @@ def test_wrong_labels_are_refused_at_the_call(tmp_path: Path) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")))
 def test_any_title_is_escaped(title: str) -> None:
     """As FFmpeg's reader of ffmetadata takes it: a backslash before a character means the character."""
-    [*_, url] = Labels(chapters=((0.0, title),)).reading()
+    [*_, url] = Labels(chapters=((0.0, title),)).input_arguments()
     import base64
     import re
 

@@ -18,6 +18,7 @@ import pytest
 from support.cases import eventually
 from support.media import SIZE, decode, flat, make
 from support.processes import has_ended
+from support.this_process import are_asleep
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError, ThreadPolicy
 from penstock.ffmpeg import Tuning
@@ -216,10 +217,14 @@ options = {"size": (640, 480), "fps": 30} | eval(sys.argv[2])
 frame = bytes(3 * options["size"][0] * options["size"][1])
 with Encoder(Path(sys.argv[1]), **options) as encoder:
     print(encoder.pid, flush=True)
-    for index in range(10**9):
-        encoder.write(frame).wait()
-        if index == 20:
-            print("begun", flush=True)
+    try:
+        for index in range(10**9):
+            encoder.write(frame).wait()
+            if index == 20:
+                print("begun", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        raise
 """
 
 
@@ -245,8 +250,8 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     process, pid = start(tmp_path / "video.mp4")
     os.kill(pid, signal.SIGSTOP)  # so that the first one cannot finish
     process.send_signal(signal.SIGINT)
-    time.sleep(1.0)
-    assert process.poll() is None, "it waits for FFmpeg"
+    assert process.stdout is not None and process.stdout.readline() == "interrupted\n"
+    assert eventually(lambda: are_asleep(lambda: {process.pid})), "it waits for FFmpeg"
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert eventually(lambda: has_ended(pid))
@@ -275,7 +280,7 @@ def test_ctrl_c_while_closing_still_leaves_a_whole_file(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     pid = int(process.stdout.readline())
-    time.sleep(0.3)  # it is in `close` by now, or will be with the signal pending
+    assert eventually(lambda: are_asleep(lambda: {process.pid})), "it closes"
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     assert process.poll() is None, "it finishes first"

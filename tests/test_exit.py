@@ -12,8 +12,10 @@ import textwrap
 import time
 
 import pytest
+from support.cases import eventually
 from support.processes import run_script, start_script, succeeded
-from support.streams import read_exactly
+from support.streams import read_exactly, unread_bytes
+from support.this_process import are_asleep
 
 import penstock
 from penstock import _exit
@@ -38,7 +40,8 @@ ENDINGS = {
 def test_whatever_ends_a_program_its_bytes_are_delivered(ending: str) -> None:
     code, status, complaint = ENDINGS[ending]
     with start_script(PIPE_TO_STDOUT + code) as program:
-        time.sleep(0.3)  # so that it ends while most of its bytes wait for this reader
+        # It ends, and most of its bytes wait for this reader.
+        assert eventually(lambda: unread_bytes(program.stdout) and are_asleep(lambda: {program.pid}))
         got, err = program.communicate(timeout=60)
     frames = 4 if "Writer" in ending else 3
     assert got == (bytes(range(256)) * 20000)[:SIZE] * frames
@@ -90,7 +93,7 @@ def test_ctrl_c_ends_the_wait_at_exit() -> None:
     with start_script(code, stdout=writer) as program:
         os.close(writer)
         assert program.stderr.readline() == b"ending\n"
-        time.sleep(0.5)
+        assert eventually(lambda: are_asleep(lambda: {program.pid}))
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=60)
     os.close(reader)
@@ -215,7 +218,8 @@ REPORTED = {
     "wait": "penstock.pipe(bytes(4 << 20), writer).wait()",
     "exception": "penstock.pipe(bytes(4 << 20), writer).exception()",
     "sync": "penstock.pipe(bytes(4 << 20), writer); penstock.sync()",
-    "the next call": "penstock.pipe(bytes(4 << 20), writer); time.sleep(1); penstock.pipe(b'', writer)",
+    "the next call": "t = penstock.pipe(bytes(4 << 20), writer)\n"
+    "    while not t.done(): pass\n    penstock.pipe(b'', writer)",
     "close": "w = penstock.Writer(writer); w.write(bytes(4 << 20)); w.close()",
     "abort": "w = penstock.Writer(writer); w.write(bytes(4 << 20)); w.abort()",
 }

@@ -13,16 +13,15 @@ import sys
 import tempfile
 import termios
 import threading
-import time
 import tty
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.cases import MODES
+from support.cases import MODES, eventually
 from support.processes import run_script, succeeded
 from support.streams import ReaderThread, noise, read_exactly
-from support.this_process import open_fds
+from support.this_process import are_asleep, open_fds, workers
 
 import penstock
 
@@ -269,7 +268,7 @@ def test_terminals_do_not_wait_for_each_other(end: str) -> None:
     blocked = stream.write(bytes(1 << 20))
     penstock.pipe(b"through", lively[0]).wait(10)
     assert os.read(lively[1], 7) == b"through"
-    time.sleep(0.1)  # until the terminal takes no more
+    assert eventually(lambda: are_asleep(workers))  # the terminal takes no more
     assert not blocked.done()
     stream.abort()
     with pytest.raises(penstock.ClosedError):

@@ -210,7 +210,7 @@ def test_who_has_changed_its_user_may_do_what_that_user_may() -> None:
         with start_script(code, folder) as program:
             for name in ("all", "write"):
                 assert program.stdout.readline() == b"waiting\n", program.stderr.read().decode()
-                time.sleep(0.1)
+                assert eventually(lambda: are_asleep(lambda: {program.pid}))
                 assert Path(folder, name).read_bytes() == b"in"
             out, err = program.communicate(timeout=60)
     assert (out, err.decode(), program.returncode) == (b"", "", 0)
@@ -272,11 +272,10 @@ def test_the_first_read_waits_for_a_writer(path: Path, read: Callable[[PipeReade
     got = []
     with fifo.open(path) as reader:
         thread = in_thread(lambda: got.append(read(reader)))
-        time.sleep(0.1)
-        assert thread.is_alive(), f"it said {got}, which is the end of file, before anybody had written"
+        assert eventually(lambda: are_asleep(lambda: {thread.native_id})), "an end of file without a writer"
         with path.open("wb", buffering=0) as writer:
             time.sleep(0.05)
-            assert thread.is_alive()
+            assert thread.is_alive(), f"it said {got}, which is the end of file, before anybody had written"
             writer.write(b"frame")
         thread.join(PATIENCE_S)
         assert got == [b"frame"]
@@ -339,8 +338,7 @@ def test_a_relay_waits_for_the_first_writer_too(
         thread = in_thread(
             lambda: moved.append(reader.write_to(dst if to_file else dst.stdin, method=method).bytes)
         )
-        time.sleep(0.1)
-        assert thread.is_alive(), "it took no writer for a writer that has gone"
+        assert eventually(lambda: are_asleep(lambda: {thread.native_id})), "an end of file without a writer"
         with fifo.open(path, "w") as writer:
             writer.write(DATA)
         thread.join(PATIENCE_S)
@@ -367,14 +365,14 @@ READERS = {
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("is_there_first", [True, False])
 def test_a_writer_waits_for_a_reader(path: Path, kind: str, is_there_first: bool) -> None:
-    readers = []
+    readers, waiter = [], threading.get_native_id()
 
     def come() -> None:
-        time.sleep(0 if is_there_first else 0.1)
+        assert is_there_first or eventually(lambda: are_asleep(lambda: {waiter}))
         readers.append(READERS[kind](path))
 
     thread = in_thread(come)
-    time.sleep(0.05 if is_there_first else 0)
+    assert not is_there_first or eventually(lambda: readers or are_asleep(lambda: {thread.native_id}))
     with fifo.open(path, "w", timeout=PATIENCE_S) as writer:
         writer.write(b"x")
         thread.join(PATIENCE_S)
@@ -396,8 +394,8 @@ def test_without_a_reader_it_gives_up_in_time(
 
 def test_others_run_while_it_waits(path: Path) -> None:
     thread = in_thread(lambda: fifo.open(path, "w").close())
-    time.sleep(0.2)  # without the interpreter's lock, this would not end before the other thread does
-    assert thread.is_alive()
+    # Without the interpreter's lock, this would not end before the other thread does.
+    assert eventually(lambda: are_asleep(lambda: {thread.native_id}))
     path.open("rb").close()
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
@@ -437,7 +435,7 @@ def test_ctrl_c_ends_the_wait(path: Path, wait: str) -> None:
     """
     with start_script(code, path) as program:
         assert program.stdout.readline() == b"waiting\n"
-        time.sleep(0.2)
+        assert eventually(lambda: are_asleep(lambda: {program.pid}))
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=60)
     assert (out, err.decode(), program.returncode) == (b"interrupted\n", "", 0)
@@ -487,7 +485,7 @@ def test_a_ticket_for_reading_is_done_when_a_writer_comes(
     path: Path, behaviour: Callable[[PipeWriter], bytes], nothing_is_left: Callable[[], bool]
 ) -> None:
     ticket = fifo.open_async(path)
-    time.sleep(0.05)
+    assert eventually(lambda: are_asleep(workers))
     assert not ticket.done()
     with pytest.raises(penstock.StalledError):
         ticket.wait(0.01)
@@ -507,7 +505,7 @@ def test_a_ticket_for_reading_is_done_when_a_writer_comes(
 @pytest.mark.parametrize("kind", READERS)
 def test_a_ticket_for_writing_is_done_when_a_reader_comes(path: Path, kind: str) -> None:
     ticket = fifo.open_async(path, "w")
-    time.sleep(0.05)
+    assert eventually(lambda: are_asleep(workers))
     assert not ticket.done()
     with READERS[kind](path) as reader, ticket.wait(PATIENCE_S) as writer:
         assert type(writer) is PipeWriter
@@ -526,7 +524,7 @@ def test_cancelling_ends_the_wait_and_leaves_nothing(
     path: Path, mode: str, nothing_is_left: Callable[[], bool]
 ) -> None:
     ticket = fifo.open_async(path, mode)
-    time.sleep(0.05)
+    assert eventually(lambda: are_asleep(workers))
     ticket.cancel()
     for _ in range(2):
         with pytest.raises(penstock.ClosedError, match="cancelled"):
@@ -662,8 +660,7 @@ def test_waiting_tickets_sleep(path: Path) -> None:
     other = path.with_name("other")
     fifo.create(other)
     tickets += [fifo.open_async(other, "w") for _ in range(3)]
-    assert eventually(workers)
-    assert eventually(lambda: are_asleep(workers))
+    assert eventually(lambda: len(workers()) == len(tickets) and are_asleep(workers))
     assert not any(ticket.done() for ticket in tickets)
 
 
@@ -682,7 +679,6 @@ def test_a_waiting_reader_sleeps_until_it_is_told(path: Path) -> None:
         time.sleep(0.3)
         return wakes() == before
 
-    assert eventually(workers)
     assert eventually(lambda: are_asleep(workers) and sleeps_on())
     assert not ticket.done()
 
@@ -718,7 +714,7 @@ def test_a_ticket_is_awaited(path: Path, mode: str, nothing_is_left: Callable[[]
     async def main() -> None:
         ticket = fifo.open_async(path, mode)
         waiting = asyncio.ensure_future(ticket)
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(eventually, lambda: are_asleep(workers))
         assert not waiting.done()
         with fifo.open(path, "r+"):
             stream = await waiting
@@ -762,7 +758,7 @@ def test_a_loop_that_ends_cancels_what_it_waits_for(path: Path, nothing_is_left:
 
     async def main() -> asyncio.Task[None]:
         waiting = asyncio.ensure_future(wait())
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(eventually, lambda: are_asleep(workers))
         return waiting
 
     assert asyncio.run(main()).cancelled()
@@ -778,7 +774,7 @@ def test_a_program_ends_at_once_with_an_opening_under_way(path: Path, mode: str,
     code = f"""
     from penstock import fifo
     ticket = fifo.open_async(sys.argv[1], {mode!r})
-    time.sleep(0.1)
+    while not are_asleep(workers): pass
     {ending}
     """
     done = run_script(code, path)
@@ -795,7 +791,7 @@ def test_the_child_of_a_fork_has_nothing_of_the_opening(path: Path, mode: str) -
     with fifo.open(path + "2", "r+"):
         while not met.done():
             time.sleep(0.001)
-    time.sleep(0.1)
+    while not are_asleep(workers): pass
     pid = os.fork()
     if pid == 0:
         links = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]

@@ -237,9 +237,7 @@ def test_a_child_has_none_of_our_descriptors() -> None:
     more = penstock.pipe(b"x", writer)
     busy = threading.Thread(target=lambda: [penstock.pipe(frame, writer) for _ in range(80)], daemon=True)
     busy.start()  # waits for room after 64
-    while len(pipes()) < 5:
-        time.sleep(0.01)
-    time.sleep(0.2)
+    while not are_asleep(lambda: {busy.native_id}): pass
     frames = penstock.Reader(mine[2], frame_bytes=10)
     relay = penstock.start_relay(mine[2], writer)
     chunks = Pipeline(fd(mine[2]), sink=writer)
@@ -370,9 +368,11 @@ def test_a_child_that_ends_says_nothing_of_its_parents_pipeline() -> None:
     body = """
     from penstock.pipeline import Pipeline
 
+    child_has_ended = threading.Event()
+
     def source():
         yield b"x"
-        time.sleep(2)
+        child_has_ended.wait(20)
 
     got = read_in_thread(reader)
     with Pipeline(source(), sink=writer) as pipeline:
@@ -380,6 +380,7 @@ def test_a_child_that_ends_says_nothing_of_its_parents_pipeline() -> None:
         if pid == 0:
             sys.exit(0)
         assert child_is_well(pid)
+        child_has_ended.set()
         pipeline.wait()
     os.close(writer)
     assert got() == frame + b"x"

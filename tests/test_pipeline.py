@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from support.cases import PATIENCE_S, eventually, examples
 from support.processes import run_script, start_script, succeeded
 from support.streams import ReaderThread, noise
-from support.this_process import open_fds, rss_bytes, workers
+from support.this_process import are_asleep, open_fds, rss_bytes, workers
 
 import penstock
 from penstock._native import _LoopWaker
@@ -382,15 +382,7 @@ def test_an_item_that_is_no_buffer_is_skipped() -> None:
 def test_the_gil_is_not_held_by_native_stages(tmp_path: Path) -> None:
     paths = stored(tmp_path, [asset(400_000)])
     with Pipeline(files(paths * 300), decompress(), checksum(), queue_items=2) as pipeline:
-        count = 0
-        while (
-            pipeline.stats.end_to_end.count == 0 and count < 100
-        ):  # nobody takes anything: it fills, and waits
-            if pipeline.stats.stages[2].work.count >= 3:
-                break
-            time.sleep(0.05)
-            count += 1
-        assert pipeline.stats.stages[2].work.count >= 3
+        assert eventually(lambda: pipeline.stats.stages[2].work.count >= 3)  # nobody takes anything
         assert sum(1 for _ in pipeline) == 300
 
 
@@ -509,7 +501,7 @@ def test_every_place_can_be_left() -> None:
         ):
             before = workers()
             pipeline = make()
-            time.sleep(0.01)
+            assert eventually(lambda: are_asleep(workers))
             leave(pipeline)
             del pipeline
             assert eventually(lambda before=before: workers() <= before)  # type: ignore[misc]
@@ -542,7 +534,7 @@ def test_close_wakes_who_waits() -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    time.sleep(0.02)
+    assert eventually(lambda: are_asleep(lambda: {thread.native_id}))
     pipeline.close()
     thread.join(PATIENCE_S)
     assert len(raised) == 1
@@ -744,7 +736,7 @@ def test_the_loop_goes_on_while_a_task_waits(pair: tuple[int, int]) -> None:
             os.write(writer, b"late")
             chunk = await asyncio.wait_for(waiting, PATIENCE_S)
             cancelled = asyncio.ensure_future(anext(pipeline))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0)
             cancelled.cancel()
             os.write(writer, b"kept")
             again = await asyncio.wait_for(anext(pipeline), PATIENCE_S)
@@ -875,7 +867,7 @@ def test_a_signal_handler_may_raise_in_a_wait(pair: tuple[int, int]) -> None:
     with start_script(code) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"waits\n"
-        time.sleep(0.1)
+        assert eventually(lambda: are_asleep(lambda: {process.pid}))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
     assert (out, err) == (b"still here\n", b"")

@@ -291,7 +291,7 @@ def test_asyncio_tasks_share_and_give_up_without_loss(idle: tuple[penstock.Reade
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(reader), 0.01)
         tasks = [asyncio.create_task(collect()) for _ in range(3)]
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         for value in range(30):
             os.write(writer, bytes([value]) * 4)
         os.write(writer, b"piece")

@@ -15,7 +15,7 @@ import pytest
 from support.cases import PATIENCE_S, eventually
 from support.processes import run_script, start_script, succeeded
 from support.streams import noise
-from support.this_process import workers
+from support.this_process import are_asleep, workers
 
 import penstock
 from penstock import _native
@@ -211,7 +211,7 @@ def test_ctrl_c_ends_a_wait(call: str) -> None:
     """
     with start_script(code) as program:
         assert program.stdout.readline() == b"waiting\n"
-        threading.Event().wait(0.2)
+        assert eventually(lambda: are_asleep(lambda: {program.pid}))
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=PATIENCE_S)
     assert (program.returncode, out, err) == (0, b"b'here'\n", b"")
@@ -221,10 +221,10 @@ def test_ctrl_c_ends_a_wait(call: str) -> None:
     "state",
     [
         "pass",
-        "os.write(writer, b'ha'); time.sleep(0.1)",
-        "os.write(writer, bytes(400)); time.sleep(0.1)",
+        "os.write(writer, b'ha')",
+        "os.write(writer, bytes(400))",
         "os.write(writer, b'here'); kept = memoryview(stream.read())",
-        "threading.Thread(target=stream.read, daemon=True).start(); time.sleep(0.1)",
+        "threading.Thread(target=stream.read, daemon=True).start()",
         "penstock.Writer(writer).write(b'here').wait()",
     ],
 )
@@ -233,6 +233,7 @@ def test_a_program_ends_with_a_live_reader(state: str) -> None:
     reader, writer = os.pipe()
     stream = penstock.Reader(reader, frame_bytes=4)
     {state}
+    while not are_asleep(lambda: threads() - {{os.getpid()}}): pass
     print("ending")
     """
     assert succeeded(run_script(code)) == b"ending\n"

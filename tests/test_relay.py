@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from support.cases import PATIENCE_S, eventually, examples
 from support.processes import run_script, start_script, succeeded
 from support.streams import ReaderThread, capacity_bytes, noise, read_exactly, unread_bytes
-from support.this_process import open_fds, workers
+from support.this_process import are_asleep, open_fds, threads, workers
 
 import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError
@@ -383,7 +383,7 @@ class TestInterruption:
         )
         with program:
             assert program.stdout and program.stdout.readline() == b"ready\n"
-            time.sleep(0.3)
+            assert eventually(lambda: are_asleep(lambda: threads(program.pid)))
             program.send_signal(signal.SIGINT)
             out, err = program.communicate(timeout=PATIENCE_S)
         assert err == b""
@@ -516,19 +516,20 @@ class TestInTheBackground:
             reader, writer = os.pipe()
             ticket = penstock.start_relay(source, writer)
             os.close(source); os.close(writer)
+            told, tell = os.pipe()
             child = os.fork()
             if child == 0:
-                os.close(producer)
+                os.close(producer); os.close(tell)
                 try:
                     ticket.wait()
                 except penstock.ClosedError as error:
                     print(error, flush=True)
                 ticket.cancel()
-                time.sleep(0.5)  # with whatever it has inherited
+                os.read(told, 1)  # it lives on, with whatever it has inherited
                 os._exit(0)
             os.write(producer, b"frame"); os.close(producer)
             assert os.read(reader, 10) == b"frame" and os.read(reader, 10) == b""
-            assert os.waitpid(child, os.WNOHANG) == (0, 0), "the end of file came while the child lived"
+            os.write(tell, b"!")  # the end of file came while the child lived
             print(ticket.wait().bytes, os.waitpid(child, 0)[1])
             """
         )

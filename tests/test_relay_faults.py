@@ -168,7 +168,7 @@ def test_a_tee_ends_although_a_child_that_is_about_to_exec_had_copies_of_its_pip
         assert eventually(lambda: has_writer(watch))
         os.close(producer)
         assert eventually(lambda: copier.report.source_ended)
-        time.sleep(0.1)  # let it fall asleep over it
+        assert eventually(lambda: not workers() or are_asleep(workers))
     finally:
         os.close(os.open(gate, os.O_WRONLY))
     child.result(PATIENCE_S)
@@ -498,7 +498,6 @@ def test_a_relay_sleeps_although_its_destination_is_in_error(
     destination, others = in_error(), threads()
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(way, pair[0], destination, timeout=PATIENCE_S)
-        time.sleep(0.1)  # the looks must not come before the relay waits
         try:
             assert eventually(lambda: are_asleep(lambda: threads() - others))
             assert not waiting.done()
@@ -511,7 +510,6 @@ def test_a_relay_sleeps_although_its_destination_is_in_error(
 def test_a_tee_sleeps_although_its_destinations_are_in_error(pair: tuple[int, int]) -> None:
     destinations = [terminal_without_a_program(), refused_datagrams(), dead_unix_socket()]
     copier = Tee(pair[0], *destinations)
-    time.sleep(0.1)
     assert eventually(lambda: are_asleep(workers))
     with pytest.raises(StalledError):
         copier.wait(0.01)

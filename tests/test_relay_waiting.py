@@ -16,7 +16,7 @@ import pytest
 from support.cases import PATIENCE_S, eventually
 from support.processes import run_script, succeeded
 from support.streams import noise
-from support.this_process import workers
+from support.this_process import are_asleep, workers
 
 import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError, Tee
@@ -127,10 +127,7 @@ def test_a_timeout_ends_a_relay(sink: int, file: int, method: str) -> None:
 @pytest.mark.parametrize("method", ["auto", "read-write"])
 def test_a_cancellation_ends_a_relay(sink: int, file: int, method: str) -> None:
     ticket = penstock.start_relay(file, sink, method=method)
-    before = -1
-    while ticket.relayed.bytes > before:  # until nothing more goes in
-        before = ticket.relayed.bytes
-        time.sleep(0.05)
+    assert eventually(lambda: ticket.relayed.bytes and are_asleep(workers))  # nothing more goes in
     ticket.cancel()
     assert isinstance(ends(ticket.wait), ClosedError)
 
@@ -185,6 +182,7 @@ def test_bytes_go_to_the_terminal_that_was_opened() -> None:
         (first, first_user), (second, second_user) = pty.openpty(), pty.openpty()
         tty.setraw(first_user)
         tty.setraw(second_user)
+        told, tell = os.pipe()
         if os.fork() == 0:
             os.setsid()
             fcntl.ioctl(first_user, termios.TIOCSCTTY, 0)
@@ -196,11 +194,12 @@ def test_bytes_go_to_the_terminal_that_was_opened() -> None:
                 os.write(fed, b"relayed")
                 os.close(fed)
                 penstock.relay(source, opened)
-                time.sleep(0.3)  # a terminal whose session ends is hung up
+                os.read(told, 1)  # a terminal whose session ends is hung up
                 os._exit(0)
             os.wait()
             os._exit(0)
         print(os.read(first, 100))
+        os.write(tell, b"!")
         os.wait()
         """
     )
@@ -237,7 +236,7 @@ def test_notices_in_a_sockets_error_queue_are_no_lost_reader() -> None:
         assert theirs.recv(5) == b"hello"
         source, fed = os.pipe()
         ticket = penstock.start_relay(source, ours)
-        time.sleep(0.1)  # it waits for the source
+        assert eventually(lambda: are_asleep(workers))
         os.write(fed, b"world")
         os.close(fed)
         os.close(source)

@@ -74,7 +74,7 @@ def test_the_environment_sets_the_transport(mode: str, is_held: str) -> None:
     area = bytearray(200_000)
     penstock.Writer(writer)  # room for all of it
     turbopipe.pipe(area, writer)
-    time.sleep(0.5)
+    while not are_asleep(workers): pass
     penstock.sync(b"")
     try:
         area.append(1)

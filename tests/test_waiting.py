@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import threading
-import time
 import zlib
 from contextlib import ExitStack
 from pathlib import Path
@@ -65,8 +64,8 @@ def test_other_threads_run_meanwhile(pair: tuple[int, int], wait: str) -> None:
     stream, ticket = stalled(writer)
     waiter = threading.Thread(target=WAITS[wait], args=(stream, writer, ticket))
     waiter.start()
-    time.sleep(0.2)  # without the interpreter's lock, this would not end before the waiter does
-    assert waiter.is_alive()
+    # Without the interpreter's lock, this would not end before the waiter does.
+    assert eventually(lambda: are_asleep(lambda: {waiter.native_id}))
     assert read_exactly(reader, len(FRAME)) == FRAME
     if wait in ("pipe", "write"):
         assert read_exactly(reader, len(FRAME)) == FRAME
@@ -245,9 +244,7 @@ def test_a_worker_sleeps_while_its_socket_is_full() -> None:
             ends += [reader, writer]
             streams.append(penstock.Writer(writer))
             fill(streams[-1], kind)
-    # A moment after they started, for the looks must not come before the streams are full.
-    time.sleep(0.2)
-    assert eventually(lambda: are_asleep(workers))
+    assert eventually(lambda: len(workers()) == len(streams) and are_asleep(workers))
     assert all(stream.stats.items_pending for stream in streams), "each of them is stalled"
     for stream in streams:
         stream.abort()
@@ -264,9 +261,7 @@ def test_a_worker_sleeps_while_its_pipe_is_full() -> None:
             ends += [reader, writer]
             streams.append(penstock.Writer(writer, mode=mode))
             streams[-1].write(FRAME)
-    # A moment after they started, for the looks must not come before the streams are full.
-    time.sleep(0.2)
-    assert eventually(lambda: are_asleep(workers))
+    assert eventually(lambda: len(workers()) == len(streams) and are_asleep(workers))
     assert all(stream.stats.items_pending for stream in streams), "each of them is stalled"
     for stream in streams:
         stream.abort()
@@ -299,8 +294,6 @@ def test_readers_encoders_decoders_and_pipelines_sleep_while_nobody_needs_them(
         next(iter(stack.enter_context(penstock.Decoder(path))))
         stack.enter_context(Pipeline(itertools.repeat(zlib.compress(FRAME)), decompress("zlib")))
         stack.enter_context(penstock.Reader(pair[0], frame_bytes=10_000))
-        # A moment after they started, for the looks must not come before the queues are full.
-        time.sleep(0.5)
         assert eventually(lambda: are_asleep(lambda: threads() - others))
         os.close(pair[1])
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from support.cases import MODES, eventually
 from support.streams import PIPE_BYTES, ReaderThread, capacity_bytes, noise, read_exactly, unread_bytes
-from support.this_process import workers
+from support.this_process import are_asleep, workers
 
 import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError, ThreadPolicy, Writer
@@ -307,8 +307,7 @@ class TestLimits:
 
         thread = threading.Thread(target=produce)
         thread.start()
-        assert eventually(lambda: len(accepted) == (128 << 20) // len(FRAME))
-        time.sleep(0.2)
+        assert eventually(lambda: accepted and are_asleep(lambda: {thread.native_id}))
         assert len(accepted) == (128 << 20) // len(FRAME)
         assert read_exactly(reader, 70 * len(FRAME)) == FRAME * 70
         thread.join(30)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from support.this_process import state
+
 # In the environment of all that the tests of this process start, and of what those start.
 _MARK = "PENSTOCK_TESTED_BY"
 
@@ -25,9 +27,11 @@ _MARKED = f"{os.environ.get(_MARK, '')}{os.getpid()}/"
 os.environ[_MARK] = _MARKED
 
 
-PRELUDE = """
+PRELUDE = f"""
 import os, signal, sys, threading, time
 import penstock
+sys.path.append({str(Path(__file__).parents[1])!r})
+from support.this_process import are_asleep, threads, workers
 """
 
 
@@ -68,10 +72,7 @@ def script(path: Path, *lines: str) -> Path:
 
 def has_ended(pid: int) -> bool:
     """Whether a process has ended, even if its new parent has not reaped it yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+    return state(pid) in ("", "Z")
 
 
 @functools.cache
