@@ -85,15 +85,11 @@ def start_relay(
 ) -> RelayTicket:
     """Start a relay on a native thread and return its ticket at once.
 
-    The relay duplicates both descriptors, so the caller can close them immediately.
+    The relay duplicates both descriptors, so the caller can close them immediately. The position of a buffered file
+    stays where it is at the call.
 
     Args:
-        src: as for `relay`. The position of a buffered file stays where it is at the call.
-        dst: as for `relay`.
-        count: as for `relay`.
-        offset: as for `relay`.
-        timeout: as for `relay`.
-        method: as for `relay`.
+        src, dst, count, offset, timeout, method: as for `relay`.
         policy: priority and CPUs of the thread. The ticket's ``policy`` says what was applied.
 
     Returns:

@@ -284,15 +284,8 @@ class Encoder(EncoderBase):
     ) -> Ticket:
         """`write` for asyncio: while the queue is full, the event loop goes on.
 
-        Several waiting tasks are served in the order of their calls.
-
-        Args:
-            frame: as for `write`. The memory must not change until this returns.
-            pts: as for `write`.
-            timeout: as for `write`.
-
-        Raises:
-            ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
+        Several waiting tasks are served in the order of their calls. The arguments and errors are those of `write`; the
+        frame's memory must not change until this returns.
         """
         import asyncio  # slow to import; a program that uses asyncio has done so
 
@@ -405,12 +398,7 @@ class Encoder(EncoderBase):
     async def awrite_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """`write_audio` for asyncio: while the queue is full, the event loop goes on.
 
-        Args:
-            samples: as for `write_audio`. The memory must not change until this returns.
-            timeout: as for `write`.
-
-        Raises:
-            ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write_audio`.
+        The arguments and errors are those of `write_audio`; the memory must not change until this returns.
         """
         session = self._session
         return await session.queue_async(partial(session.push_of_samples, samples), timeout)
@@ -500,12 +488,7 @@ class AudioEncoder(EncoderBase):
     async def awrite(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """`write` for asyncio: while the queue is full, the event loop goes on.
 
-        Args:
-            samples: as for `write`. The memory must not change until this returns.
-            timeout: as for `write`.
-
-        Raises:
-            ValueError, TypeError, StalledError, EncoderError, ClosedError: as for `write`.
+        The arguments and errors are those of `write`; the memory must not change until this returns.
         """
         session = self._session
         return await session.queue_async(partial(session.push_of_samples, samples), timeout)
