@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.cases import PATIENCE_S
 from support.clips import clip
 from support.command_line import failed, printed, run, run_process
@@ -26,6 +29,23 @@ def test_help_shows_every_command_with_the_first_line_of_its_own_help() -> None:
         assert f"{name} {help_line}" in shown
         command = penstock_command.get_command(None, name)
         assert command is not None and (command.name, command.get_short_help_str(200)) == (name, help_line)
+
+
+@pytest.mark.parametrize(
+    ("command", "count"), [("decode", 6), ("encode", 6), ("probe", 3), ("relay", 1), ("tee", 1)]
+)
+def test_help_has_examples_that_are_right_usage(tmp_path: Path, command: str, count: int) -> None:
+    """What they name is not here: they can complain of nothing else."""
+    (tmp_path / "frames").mkdir()
+    shown = printed(run(command, "--help")).partition("Example")[2]
+    examples = [line.partition("penstock ")[2] for line in shown.splitlines() if "penstock " in line]
+    assert len(examples) == count
+    for example in examples:
+        arguments = shlex.split(re.split("[|>]", example)[0])
+        said = failed(run(*arguments, cwd=tmp_path, data=b""))
+        assert re.search(
+            "No such file|no image in this folder|no file matches| 0 bytes came|there is no FIFO", said
+        )
 
 
 def test_version() -> None:

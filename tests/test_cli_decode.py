@@ -516,18 +516,6 @@ class TestFailures:
     def test_an_ffmpeg_that_is_not_there(self, video: Path) -> None:
         assert "/nowhere/ffmpeg" in failed(run("decode", video, "--ffmpeg", "/nowhere/ffmpeg"))
 
-    def test_help_has_examples_that_are_right_usage(self, tmp_path: Path) -> None:
-        shown = delivered(run("decode", "--help")).decode().partition("Examples:")[2]
-        examples = [
-            line.partition("penstock ")[2].split() for line in shown.splitlines() if "penstock" in line
-        ]
-        assert len(examples) == 6
-        (tmp_path / "frames").mkdir()
-        for example in examples:
-            # What it reads is not here: that is all that it can complain of.
-            arguments = [word for word in example if word not in (">", "|", "frames.rgb", "analyse")]
-            assert os.strerror(errno.ENOENT) in failed(run(*arguments, cwd=tmp_path))
-
     def test_a_destination_that_cannot_be_written_to_is_named(self) -> None:
         with pytest.raises(click.ClickException, match="there: Bad file descriptor"):
             RawOutput(Endpoint("there", 1 << 30), FRAME_BYTES, is_standard=False)

@@ -30,6 +30,7 @@ from support.command_line import (
     failed,
     ffmpegs_of,
     finish,
+    on_terminal,
     printed,
     run,
     run_on_terminal,
@@ -543,18 +544,6 @@ class TestFailures:
         assert complaint in failed(run("encode", *arguments, cwd=tmp_path), status=2)
         assert [*tmp_path.iterdir()] == []
 
-    def test_help_has_examples_that_are_right_usage(self, tmp_path: Path) -> None:
-        shown = printed(run("encode", "--help")).partition("Examples:")[2]
-        examples = [
-            line.partition("penstock ")[2].split() for line in shown.splitlines() if "penstock" in line
-        ]
-        assert len(examples) == 6
-        for example in examples:
-            # What it names is not here: that is all that it can complain of.
-            arguments = [word.strip("'") for word in example]
-            said = failed(run(*arguments, cwd=tmp_path, data=b""))
-            assert "No such file" in said or "no file matches" in said or "0 bytes came" in said
-
 
 class TestSignals:
     """A file that plays, an exit as a shell expects it, and nothing left behind."""
@@ -571,22 +560,6 @@ class TestSignals:
             assert finish(process) == (-number, f"Error: {said}; frames encoded: 5\n")
         os.close(writer)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
-
-    def test_the_sound_ends_with_the_picture(self, video: Path, tmp_path: Path) -> None:
-        tone = tmp_path / "tone.m4a"
-        ffmpeg("-f", "lavfi", "-i", "sine=duration=3", tone)
-        reader, writer = os.pipe()
-        with start("encode", video, *RAW, *FAST, "--audio", tone, stdin=reader) as process:
-            os.close(reader)
-            for _ in range(6):
-                os.write(writer, raw_frames(5))
-            os.write(writer, b"begun")  # all frames have been read when this has
-            assert eventually(lambda: video.exists() and not unread(writer))
-            process.send_signal(signal.SIGINT)
-            assert finish(process) == (-signal.SIGINT, "Error: interrupted; frames encoded: 30\n")
-        os.close(writer)
-        assert numbers(video, 5) == [*range(5)] * 6
-        assert probe(video).audio[0].duration_s == pytest.approx(1, abs=0.03)
 
     def test_before_the_first_frame_nothing_is_overwritten(self, video: Path, tmp_path: Path) -> None:
         video.write_bytes(b"kept")
@@ -663,18 +636,10 @@ class TestProgress:
         assert run_on_terminal("encode", shots, video, "--fps", "10", option) == (0, "", b"")
 
     def test_a_signal_leaves_the_terminal_as_it_was(self, video: Path) -> None:
-        controlling, terminal = pty.openpty()
-        environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
-        with start("encode", "/dev/zero", video, *RAW, *FAST, stderr=terminal, env=environment) as process:
-            os.close(terminal)
-            shown = bytearray()
-            while b" fps " not in shown:
-                shown += os.read(controlling, 1 << 16)
+        with on_terminal("encode", "/dev/zero", video, *RAW, *FAST) as (process, terminal):
+            terminal.until(b" fps ")
             process.send_signal(signal.SIGINT)
-            with contextlib.suppress(OSError):
-                while chunk := os.read(controlling, 1 << 16):
-                    shown += chunk
-        os.close(controlling)
+            shown = terminal.rest()
         assert process.returncode == -signal.SIGINT
         # At no time a second signal would leave it hidden.
         assert shown.count(HIDE_CURSOR) == 1
@@ -684,19 +649,12 @@ class TestProgress:
         assert b"Error: interrupted; frames encoded: " in shown.rpartition(SHOW_CURSOR)[2]
 
     def test_a_terminal_that_goes_away_stops_no_video(self, video: Path) -> None:
-        controlling, terminal = pty.openpty()
-        environment = os.environ | {"TERM": "xterm"}
         reader, writer = os.pipe()
-        with start(
-            "encode", video, *RAW, "--json", stdin=reader, stderr=terminal, env=environment
-        ) as process:
-            os.close(terminal)
+        with on_terminal("encode", video, *RAW, "--json", stdin=reader) as (process, terminal):
             os.close(reader)
             os.write(writer, raw_frames(3))
-            shown = bytearray()
-            while b" fps " not in shown:
-                shown += os.read(controlling, 1 << 16)
-            os.close(controlling)
+            terminal.until(b" fps ")
+            terminal.file.close()
             os.write(writer, raw_frames(2))
             os.close(writer)
             assert process.stdout is not None

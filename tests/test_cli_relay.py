@@ -23,9 +23,11 @@ from support.command_line import (
     ENDING,
     HIDE_CURSOR,
     SHOW_CURSOR,
+    Terminal,
     delivered,
     failed,
     finish,
+    on_terminal,
     run,
     run_on_terminal,
     run_process,
@@ -360,41 +362,23 @@ class TestProgress:
         assert f"{3 << 20} bytes in " in summary
         assert " by " in summary
 
-    def test_on_a_terminal_it_is_drawn_while_it_runs(self, silent: int) -> None:
+    def test_on_a_terminal_it_is_drawn_while_it_runs(self) -> None:
         reader, writer = os.pipe()
-        controlling, terminal = pty.openpty()
-        environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
-        with start(
-            "relay", "-", "-", "--count", "10", stdin=reader, stderr=terminal, env=environment
-        ) as process:
-            os.close(terminal)
+        with on_terminal("relay", "-", "-", "--count", "10", stdin=reader) as (process, terminal):
             os.write(writer, b"12345")
-            shown = bytearray()
-            while b"5/10 bytes" not in shown:
-                shown += os.read(controlling, 1 << 16)
+            terminal.until(b"5/10 bytes")
             assert process.poll() is None
             os.write(writer, b"67890")
-            with contextlib.suppress(OSError):
-                while chunk := os.read(controlling, 1 << 16):
-                    shown += chunk
-        assert b"10/10 bytes" in shown
-        for fd in (reader, writer, controlling):
-            os.close(fd)
+            assert b"10/10 bytes" in terminal.rest()
+        os.close(reader)
+        os.close(writer)
 
     @pytest.mark.parametrize(("number", "said"), ENDING)
     def test_a_signal_leaves_the_terminal_as_it_was(self, number: int, said: str) -> None:
-        controlling, terminal = pty.openpty()
-        environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
-        with start("relay", "/dev/zero", "/dev/null", stderr=terminal, env=environment) as process:
-            os.close(terminal)
-            shown = bytearray()
-            while b"GB/s" not in shown and b"MB/s" not in shown:
-                shown += os.read(controlling, 1 << 16)
+        with on_terminal("relay", "/dev/zero", "/dev/null") as (process, terminal):
+            terminal.until(b"GB/s", b"MB/s")
             process.send_signal(number)
-            with contextlib.suppress(OSError):
-                while chunk := os.read(controlling, 1 << 16):
-                    shown += chunk
-        os.close(controlling)
+            shown = terminal.rest()
         assert process.returncode == -number
         assert HIDE_CURSOR not in shown.split(SHOW_CURSOR)[-1]
         assert f"Error: {said}; ".encode() in shown.split(SHOW_CURSOR)[-1]
@@ -421,15 +405,12 @@ class TestProgress:
 
     def test_it_is_not_mixed_into_a_stream_that_goes_to_the_terminal(self, tmp_path: Path) -> None:
         (tmp_path / "text").write_text("text")
-        controlling, terminal = pty.openpty()
-        with start("relay", tmp_path / "text", "-", stdout=terminal, stderr=terminal) as process:
-            os.close(terminal)
-            shown = bytearray()
-            with contextlib.suppress(OSError):
-                while chunk := os.read(controlling, 1 << 16):
-                    shown += chunk
-        os.close(controlling)
-        assert (process.returncode, bytes(shown)) == (0, b"text")
+        controlling, user = pty.openpty()
+        terminal = Terminal(controlling)
+        with terminal.file, start("relay", tmp_path / "text", "-", stdout=user, stderr=user) as process:
+            os.close(user)
+            assert terminal.rest() == b"text"
+        assert process.returncode == 0
 
     def test_off_a_terminal_it_can_be_asked_for(self, big: Path) -> None:
         done = run("relay", big, "-", "--progress")
@@ -484,12 +465,3 @@ class TestProgress:
 )
 def test_wrong_usage_is_told_and_exits_with_2(arguments: list[str], complaint: str) -> None:
     assert complaint in failed(run(*arguments), status=2)
-
-
-@pytest.mark.parametrize("command", ["relay", "tee"])
-def test_help_has_an_example_that_is_right_usage(command: str, tmp_path: Path) -> None:
-    text = " ".join(delivered(run(command, "--help")).decode().split())
-    arguments = text.split("Example: penstock ")[1].split()
-    # What the example names is not here: that is all that it can complain of.
-    said = failed(run(*arguments, cwd=tmp_path))
-    assert "disk.img: No such file" in said or "fifo:/run/preview: there is no FIFO" in said

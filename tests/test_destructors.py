@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from support.cases import eventually
 from support.processes import run_script, succeeded
+from support.streams import tcp_pair
 from support.this_process import open_fds, workers
 
 import penstock
@@ -32,9 +33,7 @@ LINGER_S = 600
 def lingering() -> Iterator[socket.socket]:
     """A socket whose last close waits for a peer that reads nothing."""
     before = workers(), open_fds()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        theirs = socket.create_connection(server.getsockname())
-        ours, _ = server.accept()
+    theirs, ours = tcp_pair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, LINGER_S))
     ours.setblocking(False)
     with contextlib.suppress(BlockingIOError):

@@ -117,29 +117,6 @@ def test_a_reader_thread_of_the_same_program_is_served_to_the_end() -> None:
     assert (out, err, program.returncode) == (b"15000000", b"", 0)
 
 
-def test_a_multiprocessing_child_delivers_before_it_ends() -> None:
-    code = """
-    import multiprocessing
-    def child(fd):
-        penstock.pipe(bytes(3_000_000), fd)
-    reader, writer = os.pipe()
-    penstock.pipe(b"parent", writer).wait()
-    process = multiprocessing.get_context("fork").Process(target=child, args=(writer,))
-    process.start()
-    os.close(writer)
-    count = 0
-    while chunk := os.read(reader, 1 << 20):
-        count += len(chunk)
-    process.join()
-    os.write(1, b"%d %d" % (count, process.exitcode))
-    """
-    done = subprocess.CompletedProcess([], 0, b"", b"")
-    with start_script(code) as program:
-        done.stdout, done.stderr = program.communicate(timeout=60)
-        done.returncode = program.returncode
-    assert succeeded(done) == b"3000006 0"
-
-
 def test_a_daemon_thread_that_never_stops_writing_does_not_keep_the_program() -> None:
     """What was queued at the end is delivered; what a thread adds for ever must not be waited for."""
     program = """

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cases import MODES, eventually
-from support.processes import PRELUDE, no_strace, run_script, succeeded
+from support.processes import PRELUDE, no_strace, run_script, small_disk, succeeded
 from support.streams import ReaderThread, noise, read_exactly, unread_bytes
 from support.this_process import rss_bytes
 
@@ -300,14 +300,6 @@ class TestTheFdIsClosedAndItsNumberReused:
         os.close(writer)
         assert (tmp_path / "bystander").read_bytes() == b"meant for the file"
 
-    def test_by_another_pipe_again_and_again(self) -> None:
-        """Each with an end of file as soon as its last byte is out."""
-        for number in range(50):
-            reader, writer = os.pipe()
-            penstock.pipe(noise(300_000, number), writer, mode=MODES[number % 4])
-            os.close(writer)
-            assert ReaderThread(reader).result() == noise(300_000, number)
-
     def test_of_a_writer(self, tmp_path: Path) -> None:
         reader, writer = os.pipe()
         with Writer(writer) as stream:
@@ -500,16 +492,8 @@ class TestTwoThreadsWriteToOneStream:
 @pytest.fixture
 def small_tmpfs(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting takes root")
-    folder = tmp_path / "tmpfs"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "penstock-test", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a tmpfs was refused: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk(tmp_path / "tmpfs") as folder:
+        yield folder
 
 
 class TestNoRoom:
@@ -593,32 +577,6 @@ class TestNoRoom:
         )
         assert succeeded(done).decode().split() == ["EFBIG", "100000", "20000", "EFBIG"]
         assert path.stat().st_size == 100_000
-
-    def test_a_thread_that_cannot_be_had(self, tmp_path: Path) -> None:
-        """The system's limit on threads is an error of the write, and passes with its cause."""
-        if os.geteuid() != 0:
-            pytest.skip("the limit must be that of another user, which takes root")
-        done = run_script("""
-            import errno, resource
-            reader, fd = os.pipe()
-            penstock.pipe(b"first ", fd).wait(10)
-            penstock.close()
-            while len(os.listdir("/proc/self/task")) > 1:
-                time.sleep(0.01)
-            hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-            os.setresuid(54321, 54321, 0)
-            resource.setrlimit(resource.RLIMIT_NPROC, (1, hard))
-            failure = penstock.pipe(b"lost ", fd).exception(10)
-            print(errno.errorcode[failure.errno], failure.bytes_lost)
-            try:
-                penstock.sync()
-            except OSError as error:
-                print(errno.errorcode[error.errno])
-            resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
-            penstock.pipe(b"third", fd).wait(10)
-            print(os.read(reader, 100).decode())
-        """)
-        assert succeeded(done).decode().split() == ["EAGAIN", "5", "EAGAIN", "first", "third"]
 
 
 def test_pages_in_flight_outlive_the_memory_they_came_from(pair: tuple[int, int]) -> None:

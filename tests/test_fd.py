@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from support.cases import MODES, eventually
 from support.processes import run_script, succeeded
-from support.streams import ReaderThread, noise, read_exactly
+from support.streams import ReaderThread, noise, read_exactly, tcp_pair
 from support.this_process import are_asleep, open_fds, workers
 
 import penstock
@@ -99,15 +99,9 @@ penstock.pipe(b"to stderr\\n", 2)
     assert done.stderr == b"to stderr\n"
 
 
-def connected_tcp() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        client = socket.create_connection(server.getsockname())
-        return server.accept()[0], client
-
-
 SOCKETS: dict[str, Callable[[], tuple[socket.socket, socket.socket]]] = {
     "unix": socket.socketpair,
-    "tcp": connected_tcp,
+    "tcp": tcp_pair,
 }
 
 
@@ -399,15 +393,23 @@ def test_no_descriptor_of_ours_is_inherited_by_a_program(pair: tuple[int, int]) 
 
 
 Opening = Callable[[object], object]
-CALLS: dict[str, Opening] = {
+SOURCE, SINK = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)
+WRITING: dict[str, Opening] = {
     "pipe": lambda fd: penstock.pipe(b"never", fd),
     "Writer": lambda fd: penstock.Writer(fd),
+    "relay to": lambda fd: penstock.relay(SOURCE, fd),
 }
+READING: dict[str, Opening] = {"relay from": lambda fd: penstock.relay(fd, SINK)}
 
 
-@pytest.fixture(params=CALLS)
+@pytest.fixture(params=WRITING)
+def write(request: pytest.FixtureRequest) -> Opening:
+    return WRITING[request.param]
+
+
+@pytest.fixture(params=WRITING | READING)
 def call(request: pytest.FixtureRequest) -> Opening:
-    return CALLS[request.param]
+    return (WRITING | READING)[request.param]
 
 
 @pytest.mark.parametrize("fd", [-1, -(2**31)])
@@ -452,9 +454,10 @@ def test_a_closed_socket(call: Opening) -> None:
         call(ends[0])
 
 
-def test_read_only(call: Opening, pair: tuple[int, int]) -> None:
+@pytest.mark.parametrize("kind", WRITING | READING)
+def test_the_wrong_way_round(kind: str, pair: tuple[int, int]) -> None:
     with pytest.raises(OSError) as caught:
-        call(pair[0])
+        WRITING[kind](pair[0]) if kind in WRITING else READING[kind](pair[1])
     assert caught.value.errno == errno.EBADF
 
 
@@ -466,23 +469,26 @@ def test_opened_as_a_path_only(call: Opening, tmp_path: Path) -> None:
     assert caught.value.errno == errno.EBADF
 
 
-def test_a_directory(call: Opening, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", WRITING | READING)
+def test_a_directory(kind: str, tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
     assert stat.S_ISDIR(os.fstat(fd).st_mode)
     with pytest.raises(OSError) as caught:
-        call(fd)
+        (WRITING | READING)[kind](fd)
     os.close(fd)
-    assert caught.value.errno in (errno.EBADF, errno.EISDIR)
+    assert caught.value.errno == (errno.EBADF if kind in WRITING else errno.EISDIR)
 
 
-@pytest.mark.parametrize("fd", [None, "1", 1.0, b"1", ...], ids=repr)
+@pytest.mark.parametrize("fd", [None, "1", 1.0, b"1", ..., object], ids=repr)
 def test_no_descriptor_at_all(call: Opening, fd: object) -> None:
     with pytest.raises(TypeError):
         call(fd)
 
 
 def test_objects_without_a_descriptor_say_so(call: Opening) -> None:
-    with pytest.raises(TypeError, match="fd is a BytesIO, whose bytes are not those of its descriptor"):
+    with pytest.raises(
+        TypeError, match=r"(fd|src|dst) is a BytesIO, whose bytes are not those of its descriptor"
+    ):
         call(io.BytesIO())
 
 
@@ -501,13 +507,13 @@ def test_what_fileno_raises_comes_through(call: Opening) -> None:
         call(Misled())
 
 
-def test_what_flush_raises_comes_through_and_nothing_is_queued(pair: tuple[int, int], call: Opening) -> None:
+def test_what_flush_raises_comes_through_and_nothing_is_queued(pair: tuple[int, int], write: Opening) -> None:
     class Broken(Handle):
         def flush(self) -> None:
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        call(Broken(pair[1]))
+        write(Broken(pair[1]))
     os.close(pair[1])
     assert os.read(pair[0], 10) == b""
 

@@ -9,7 +9,6 @@ import io
 import os
 import random
 import shutil
-import signal
 import socket
 import stat
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from support.cases import PATIENCE_S, eventually
-from support.processes import run_script, start_script, succeeded
+from support.processes import interrupted, run_script, start_script, succeeded
 from support.streams import noise, read_exactly
 from support.this_process import are_asleep, open_fds, workers
 
@@ -118,13 +117,6 @@ def test_both_sides_at_once(path: Path, mode: str) -> None:
 def test_opening_for_reading_waits_for_nobody(path: Path, mode: str) -> None:
     for _ in range(3):
         fifo.open(path, mode).close()
-
-
-def test_descriptors_block_and_are_not_inherited(path: Path) -> None:
-    with fifo.open(path) as reader, fifo.open(path, "w") as writer, fifo.open(path, "r+") as both:
-        for end in (reader, writer, both):
-            assert os.get_blocking(end.fileno())
-            assert not os.get_inheritable(end.fileno())
 
 
 @pytest.mark.parametrize("how", [fifo.open, fifo.open_async])
@@ -433,12 +425,7 @@ def test_ctrl_c_ends_the_wait(path: Path, wait: str) -> None:
     while any(map(is_open, os.listdir("/proc/self/fd"))):
         assert time.monotonic() < deadline
     """
-    with start_script(code, path) as program:
-        assert program.stdout.readline() == b"waiting\n"
-        assert eventually(lambda: are_asleep(lambda: {program.pid}))
-        program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=60)
-    assert (out, err.decode(), program.returncode) == (b"interrupted\n", "", 0)
+    assert interrupted(code, path) == b"interrupted\n"
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])

@@ -197,6 +197,7 @@ def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> N
         frames.latest,
         relay.wait,
         lambda: tee.add(writer),
+        tee.wait,
         lambda: next(chunks),
     ]
     pid = os.fork()
@@ -209,9 +210,11 @@ def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> N
                 raised.append(type(error))
         for inherited in (own, frames, chunks):
             inherited.close()
+        relay.cancel()
         os.write(2, repr(raised).encode() if raised != [penstock.ClosedError] * len(calls) else b"")
         end_child(raised == [penstock.ClosedError] * len(calls))
     assert child_is_well(pid)
+    assert not relay.done(), "nothing that the child does ends it"
     relay.cancel()
     own.write(b"p" * 1000)
     own.close(20)
@@ -240,6 +243,7 @@ def test_a_child_has_none_of_our_descriptors() -> None:
     while not are_asleep(lambda: {busy.native_id}): pass
     frames = penstock.Reader(mine[2], frame_bytes=10)
     relay = penstock.start_relay(mine[2], writer)
+    tee = penstock.Tee(mine[2], writer)
     chunks = Pipeline(fd(mine[2]), sink=writer)
     pid = os.fork()
     if pid == 0:

@@ -165,30 +165,6 @@ def test_20_000_buffers_leave_no_memory() -> None:
         cat.stdin.close()
 
 
-def test_a_reader_that_never_reads_bounds_the_memory() -> None:
-    reader, writer = os.pipe()
-    own = penstock.Writer(writer, queue_bytes=8 << 20)
-    before = rss_bytes()
-    accepted = 0
-    with pytest.raises(penstock.StalledError):
-        for _ in range(200):
-            own.write(bytes(bytearray(1 << 20)), timeout=0.2)
-            accepted += 1
-    assert accepted <= 9
-    assert rss_bytes() - before < 32 << 20
-    own.abort()
-    os.close(reader)
-    os.close(writer)
-
-
-def test_the_worker_of_an_idle_stream_leaves() -> None:
-    reader, writer = os.pipe()
-    penstock.pipe(bytes(1000), writer).wait(10)
-    assert eventually(lambda: not workers())
-    os.close(reader)
-    os.close(writer)
-
-
 def test_capacity_is_stepped_down_and_never_an_error() -> None:
     reader, writer = os.pipe()
     with penstock.Writer(writer, capacity_bytes=1 << 30) as own:

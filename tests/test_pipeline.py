@@ -10,7 +10,6 @@ import gzip
 import itertools
 import os
 import pickle
-import signal
 import socket
 import subprocess
 import sys
@@ -24,10 +23,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.cases import PATIENCE_S, eventually, examples
-from support.processes import run_script, start_script, succeeded
+from support.cases import PATIENCE_S, eventually
+from support.processes import interrupted, run_script, succeeded
 from support.streams import ReaderThread, noise
 from support.this_process import are_asleep, open_fds, rss_bytes, workers
 
@@ -232,24 +229,6 @@ def test_an_iterable_may_name_its_buffers() -> None:
     assert got["a"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-@examples(30)
-@given(
-    st.lists(st.binary(max_size=5000), max_size=20),
-    st.integers(1, 3),
-    st.integers(1, 4),
-    st.sampled_from([1, 3000, 1 << 20]),
-)
-def test_any_chunks_come_out_as_they_went_in(
-    data: list[bytes], threads: int, queue_items: int, queue_bytes: int
-) -> None:
-    packed = (zlib.compress(item) for item in data)
-    stages = decompress("zlib", workers=threads), checksum("crc32", workers=threads), lambda chunk: chunk
-    with Pipeline(packed, *stages, queue_items=queue_items, queue_bytes=queue_bytes) as pipeline:
-        chunks = list(pipeline)
-    assert [bytes(chunk) for chunk in chunks] == data
-    assert [chunk.checksum for chunk in chunks] == [zlib.crc32(item) for item in data]
-
-
 # --- chunks -----------------------------------------------------------------------------------------------------------
 
 
@@ -383,6 +362,7 @@ def test_the_gil_is_not_held_by_native_stages(tmp_path: Path) -> None:
     paths = stored(tmp_path, [asset(400_000)])
     with Pipeline(files(paths * 300), decompress(), checksum(), queue_items=2) as pipeline:
         assert eventually(lambda: pipeline.stats.stages[2].work.count >= 3)  # nobody takes anything
+        assert all(stage.queue_items <= 2 for stage in pipeline.stats.stages)
         assert sum(1 for _ in pipeline) == 300
 
 
@@ -572,20 +552,6 @@ def test_closed_pipelines_let_go_of_callables_and_iterables() -> None:
     del feed, look
     # A thread that is in a call has what it calls until it comes back.
     assert eventually(lambda: [reference() for reference in gone] == [None, None])
-
-
-def test_ctrl_c_interrupts_a_wait() -> None:
-    body = """
-    from penstock.pipeline import Pipeline, fd
-    reader, writer = os.pipe()
-    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    try:
-        with Pipeline(fd(reader)) as pipeline:
-            next(pipeline)
-    except KeyboardInterrupt:
-        print("interrupted", pipeline.closed)
-    """
-    assert succeeded(run_script(body)) == b"interrupted True\n"
 
 
 @pytest.mark.slow
@@ -796,23 +762,6 @@ def test_an_await_waits_for_a_descriptor(pair: tuple[int, int]) -> None:
 # --- backpressure, statistics, policies -------------------------------------------------------------------------------
 
 
-def test_the_source_waits_for_the_consumer() -> None:
-    given_out = itertools.count()
-    seen = [0]
-
-    def feed() -> Iterator[bytes]:
-        for seen[0] in given_out:
-            yield bytes(1000)
-
-    with Pipeline(feed(), checksum(), checksum(), queue_items=3) as pipeline:
-        # Three queues of three, what three parts hold, and the one that is being asked for; a little less, because
-        # those who wait for room are woken when a queue is half empty.
-        assert eventually(lambda: seen[0] >= 8)
-        time.sleep(0.05)
-        assert seen[0] <= 13
-        assert all(stage.queue_items <= 3 for stage in pipeline.stats.stages)
-
-
 def test_memory_does_not_grow_with_the_number_of_chunks(tmp_path: Path) -> None:
     (path,) = stored(tmp_path, [asset(64 << 10)])
 
@@ -852,22 +801,16 @@ def test_policies_are_applied_by_name() -> None:
     assert nices == [[15], [15, 15], [], []]
 
 
-def test_a_signal_handler_may_raise_in_a_wait(pair: tuple[int, int]) -> None:
+def test_a_signal_handler_may_raise_in_a_wait() -> None:
     code = """
     from penstock.pipeline import Pipeline, fd
     reader, writer = os.pipe()
     pipeline = Pipeline(fd(reader))
-    print("waits", flush=True)
+    print("waiting", flush=True)
     try:
         next(pipeline)
     except KeyboardInterrupt:
         os.write(writer, b"still here")
         print(bytes(next(pipeline)).decode(), flush=True)
     """
-    with start_script(code) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"waits\n"
-        assert eventually(lambda: are_asleep(lambda: {process.pid}))
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE_S)
-    assert (out, err) == (b"still here\n", b"")
+    assert interrupted(code) == b"still here\n"

@@ -339,6 +339,16 @@ class TestThreadPolicies:
         )
         assert policy == ThreadPolicy(priority="highest", cpus=[1, 0, 1], near=("cpu", 3)) != ThreadPolicy()
         assert len({policy, ThreadPolicy(), ThreadPolicy(near=3), ThreadPolicy(near=("cpu", 3))}) == 4
+        assert repr(ThreadPolicy(nice=-3, cpus=(0, 1))) == "ThreadPolicy(nice=-3, cpus=(0, 1))"
+        with pytest.raises(AttributeError):
+            policy.nice = 0
+
+    @pytest.mark.parametrize(
+        ("bad", "error"), [(20, ValueError), (-21, ValueError), ("low", TypeError), (1.5, TypeError)]
+    )
+    def test_have_a_niceness_that_there_is(self, bad: object, error: type[Exception]) -> None:
+        with pytest.raises(error):
+            ThreadPolicy(nice=bad)
 
     def test_have_a_level_or_a_niceness(self) -> None:
         with pytest.raises(ValueError, match="not both"):
@@ -385,20 +395,37 @@ class TestThreadPolicies:
 
 
 class TestWorkers:
-    def test_a_writers(self, pair: tuple[int, int]) -> None:
-        stream = Writer(pair[1], policy=ThreadPolicy(priority="lowest", near=threading.get_native_id()))
-        before = workers()
+    @pytest.mark.parametrize("where", ["near", "cpus"])
+    def test_a_writers(self, pair: tuple[int, int], where: str) -> None:
+        mine, before = seen(), workers()
+        place = {"cpus": ALLOWED[:1]} if where == "cpus" else {"near": threading.get_native_id()}
+        stream = Writer(pair[1], policy=ThreadPolicy(priority="lowest", **place))
         stream.write(b"x").wait(10)
         assert eventually(lambda: len(workers() - before) == 1)
         (worker,) = workers() - before
         assert os.getpriority(os.PRIO_PROCESS, worker) == 10
-        assert stream.stats.policy.priority == "lowest"
-        assert set(stream.stats.policy.cpus) == os.sched_getaffinity(worker)
+        applied = stream.stats.policy
+        assert (applied.priority, applied.nice, applied.notes) == ("lowest", 10, ())
+        assert set(applied.cpus) == os.sched_getaffinity(worker)
+        assert where == "near" or applied.cpus == (ALLOWED[0],)
+        assert seen() == mine, "it is the worker's alone"
+
+    @pytest.mark.parametrize("absent", [1023, 2**40])
+    def test_a_writers_that_is_refused_is_a_note(self, pair: tuple[int, int], absent: int) -> None:
+        stream = Writer(pair[1], policy=ThreadPolicy(cpus=[absent]))
+        stream.write(b"x").wait(10)
+        [note] = stream.stats.policy.notes
+        assert str(absent) in note
+        assert set(stream.stats.policy.cpus) == os.sched_getaffinity(0)
+        assert os.read(pair[0], 10) == b"x"
 
     def test_a_relays(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:
+            before = workers()
             ticket = penstock.start_relay(pair[0], out, policy=ThreadPolicy(priority="background"))
-            assert eventually(lambda: ticket.policy is not None)
+            assert eventually(lambda: ticket.policy is not None and len(workers() - before) == 1)
+            (worker,) = workers() - before
+            assert os.sched_getscheduler(worker) == os.SCHED_IDLE
             assert (ticket.policy.scheduling_class, ticket.policy.notes) == ("idle", ())
             os.close(pair[1])
             ticket.wait(10)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import socket
 import struct
 import textwrap
@@ -13,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from support.cases import PATIENCE_S, eventually
-from support.processes import run_script, start_script, succeeded
-from support.streams import noise
-from support.this_process import are_asleep, workers
+from support.processes import interrupted, run_script, succeeded
+from support.streams import noise, tcp_pair
+from support.this_process import workers
 
 import penstock
 from penstock import _native
@@ -75,9 +74,7 @@ def test_messages_are_no_stream() -> None:
 
 
 def test_a_reset_gives_whole_frames_first() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        theirs = socket.create_connection(server.getsockname())
-        ours, _ = server.accept()
+    ours, theirs = tcp_pair()
     with ours, penstock.Reader(ours, frame_bytes=10) as stream:
         theirs.sendall(bytes(25))
         assert eventually(lambda: stream.stats.bytes_read == 25)
@@ -209,12 +206,7 @@ def test_ctrl_c_ends_a_wait(call: str) -> None:
         os.close(writer)
         print(bytes(stream.read()))
     """
-    with start_script(code) as program:
-        assert program.stdout.readline() == b"waiting\n"
-        assert eventually(lambda: are_asleep(lambda: {program.pid}))
-        program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=PATIENCE_S)
-    assert (program.returncode, out, err) == (0, b"b'here'\n", b"")
+    assert interrupted(code) == b"b'here'\n"
 
 
 @pytest.mark.parametrize(
@@ -278,25 +270,6 @@ def test_a_fork_leaves_the_parent_its_reader() -> None:
     assert [bytes(frame) for frame in stream] == [b"reaf", b"ters"]
     """
     assert succeeded(run_script(FORKED + textwrap.dedent(body))) == b""
-
-
-def test_a_child_keeps_no_descriptor_of_the_parents_reader() -> None:
-    body = """
-    os.close(reader)
-    ready, told = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.write(told, b"!")
-        time.sleep(60)
-    os.read(ready, 1)  # it has what a fork leaves it, and nothing more
-    stream.close()
-    try:
-        os.write(writer, b"nobody")
-    except BrokenPipeError:
-        print("broken")
-    os.kill(pid, signal.SIGKILL)
-    """
-    assert succeeded(run_script(FORKED + textwrap.dedent(body))) == b"broken\n"
 
 
 def test_a_fork_while_the_worker_is_at_work() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ctypes
 import errno
 import os
@@ -21,7 +20,7 @@ from typing import Any, TypeAlias
 import pytest
 from support.cases import PATIENCE_S, eventually
 from support.processes import PRELUDE, no_strace, run_script, succeeded
-from support.streams import ReaderThread, noise, read_exactly, unread_bytes
+from support.streams import ReaderThread, feed, noise, read_exactly, tcp_pair, unread_bytes
 from support.this_process import are_asleep, open_fds, threads, workers
 
 import penstock
@@ -82,25 +81,6 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "data"
     path.write_bytes(DATA)
     return path
-
-
-def feed(data: bytes) -> int:
-    """A pipe's reading end, which a thread feeds."""
-    reader, writer = os.pipe()
-
-    def write() -> None:
-        with os.fdopen(writer, "wb", buffering=0) as file, contextlib.suppress(BrokenPipeError):
-            for start in range(0, len(data), 50_000):
-                file.write(data[start : start + 50_000])
-
-    threading.Thread(target=write, daemon=True).start()
-    return reader
-
-
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        client = socket.create_connection(server.getsockname())
-        return client, server.accept()[0]
 
 
 def open_destination(kind: str, folder: Path) -> tuple[int, Callable[[], bytes]]:
@@ -691,7 +671,10 @@ class TestInEveryWay:
             os.close(reader)
             with pytest.raises(BrokenStreamError) as caught:
                 moved.result(PATIENCE_S)
-        assert caught.value.bytes_delivered == 200_000
+            broken = caught.value
+            assert (broken.errno, broken.bytes_delivered) == (errno.EPIPE, 200_000)
+            if way is not tee:
+                assert broken.bytes_delivered + broken.bytes_lost == source.tell()
 
     def test_a_reader_that_goes_does_not_kill(self, path: Path) -> None:
         """Where the program has SIGPIPE end it, and where nothing was moved yet."""
@@ -704,6 +687,8 @@ class TestInEveryWay:
                 await penstock.start_relay(src, dst)
 
             ways = [
+                penstock.relay,
+                lambda src, dst: penstock.start_relay(src, dst).wait(30),
                 lambda src, dst: asyncio.run(awaited(src, dst)),
                 lambda src, dst: penstock.Tee(src, dst).wait(30).check(),
             ]
@@ -727,7 +712,7 @@ class TestInEveryWay:
             """,
             path,
         )
-        assert succeeded(done).decode().splitlines() == ["0 set()", "200000 set()"] * 2
+        assert succeeded(done).decode().splitlines() == ["0 set()", "200000 set()"] * 4
 
     @every_way
     def test_ends_that_do_not_block(self, way: Way, pair: tuple[int, int]) -> None:
@@ -757,7 +742,10 @@ class TestInEveryWay:
         source = feed(DATA) if kind == "pipe" else os.open(path, os.O_RDONLY)
         with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError) as caught:
             way(source, full)
-        assert caught.value.errno == errno.ENOSPC
+        error = caught.value
+        assert (error.errno, error.bytes_delivered) == (errno.ENOSPC, 0)  # type: ignore[attr-defined]
+        if kind == "file" and way is not tee:
+            assert os.lseek(source, 0, os.SEEK_CUR) == 0
         os.close(source)
 
     def test_a_full_disk_of_one_is_nothing_to_the_others(self, pair: tuple[int, int]) -> None:
@@ -774,19 +762,26 @@ class TestInEveryWay:
         assert isinstance(error, OSError) and error.errno == errno.ENOSPC
 
     @every_way
-    def test_a_destination_in_append_mode(self, way: Way, path: Path, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("kind", ["file", "pipe"])
+    def test_a_destination_in_append_mode(self, way: Way, kind: str, path: Path, tmp_path: Path) -> None:
         """Each write goes to the end as it is then, whoever has put it there."""
         copy = tmp_path / "copy"
-        with path.open("rb", buffering=0) as source, copy.open("ab", buffering=0) as appending:
+        source = feed(DATA) if kind == "pipe" else os.open(path, os.O_RDONLY)
+        with copy.open("ab", buffering=0) as appending:
             copy.write_bytes(b"before ")
             assert way(source, appending) == len(DATA)
+            relayed = penstock.relay(source, appending)
+        os.close(source)
         assert copy.read_bytes() == b"before " + DATA
+        assert relayed.method == "read-write"
+        assert "append mode" in relayed.reason
 
     @every_way
     def test_onto_itself(self, way: Way, path: Path, pair: tuple[int, int]) -> None:
         with path.open("r+b", buffering=0) as one, path.open("r+b", buffering=0) as other:
-            for ends in ((one, one), (one, other), pair):
-                with pytest.raises(ValueError, match=r"same (file|pipe)|the destination is the source"):
+            for ends, kind in (((one, one), "file"), ((one, other), "file"), (pair, "pipe")):
+                said = "the destination is the source" if way is tee else f"same {kind}"
+                with pytest.raises(ValueError, match=said):
                     way(*ends)
         assert path.read_bytes() == DATA
 
@@ -908,16 +903,20 @@ def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
     assert [outlet.bytes_delivered for outlet in report.destinations] == [size, size]
 
 
-@pytest.mark.parametrize("times", [200, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("way", [ticket, tee])
-def test_many_in_a_row_leave_nothing(way: Way, times: int, path: Path, tmp_path: Path) -> None:
-    """The calls without a thread have a test of their own."""
-    os.truncate(path, 5)
+def socket_ends() -> tuple[int, int]:
+    source, producer = (end.detach() for end in socket.socketpair())
+    return source, producer
+
+
+@pytest.mark.parametrize("times", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", [blocking, ticket, tee])
+def test_many_in_a_row_leave_nothing(way: Way, times: int) -> None:
+    """From pipes and sockets, to a socket and a device."""
     ours, theirs = socket.socketpair()
     with ours, theirs, Path("/dev/null").open("wb") as null:
         fds, threads = open_fds(), workers()
         for number in range(times):
-            source, producer = os.pipe()
+            source, producer = socket_ends() if number % 4 < 2 else os.pipe()
             os.write(producer, b"frame")
             os.close(producer)
             assert way(source, ours if number % 2 else null) == 5

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.cases import PATIENCE_S, eventually
 from support.processes import run_script, succeeded
-from support.streams import noise
+from support.streams import noise, tcp_pair
 from support.this_process import are_asleep, workers
 
 import penstock
@@ -65,13 +65,6 @@ def unix_socket(_folder: Path, send_buffer: int = 1) -> Sink:
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     return Sink(ours.detach(), theirs.detach())
-
-
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        ours = socket.create_connection(server.getsockname())
-        theirs, _ = server.accept()
-    return ours, theirs
 
 
 def tcp_socket(_folder: Path) -> Sink:

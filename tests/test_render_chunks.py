@@ -67,8 +67,8 @@ def forget_versions() -> None:
 def made(folder: Path, **others: Any) -> Plan:
     """A plan all of whose chunks are there."""
     planned = plan(scene, **settings(folder, **others))
-    for number in range(count(planned)):
-        render_chunk(planned, number)
+    for number in reversed(range(count(planned))):
+        render_chunk(planned, number, threads=1)
     return planned
 
 
@@ -225,23 +225,6 @@ def test_what_cannot_be_joined_is_refused_before_anything_is_rendered(
             "nosuchmodule:scene" if False else scene, **settings(tmp_path, output=output, encoder=encoder)
         )
     assert list(tmp_path.iterdir()) == []
-
-
-@SLOW
-def test_the_steps_in_processes_of_their_own(tmp_path: Path) -> None:
-    planned = plan(scene, **settings(tmp_path))
-    (tmp_path / "plan.json").write_text(planned.to_json())
-    read = "from penstock.rendering import *\nmade = Plan.from_json(open(sys.argv[1]).read())\n"
-    for number in reversed(range(count(planned))):
-        code = f"{read}render_chunk(made, {number}, threads=1)"
-        succeeded(run_script(code, tmp_path / "plan.json", env=os.environ | {"PYTHONPATH": _python_path()}))
-    succeeded(run_script(f"{read}print(assemble(made).frames)", tmp_path / "plan.json"))
-    assert is_whole(tmp_path / "video.mp4")
-
-
-def _python_path() -> str:
-    """For functions of this module, which travel by its name."""
-    return os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
 
 
 @SLOW

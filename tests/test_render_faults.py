@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cases import PATIENCE_S, eventually
-from support.processes import has_ended, run_script, script, start_script, started, succeeded
+from support.processes import has_ended, run_script, script, small_disk, start_script, started, succeeded
 from support.renders import SLOW, chunks, is_whole, scene, settings
 
 import penstock
@@ -405,16 +405,3 @@ def test_a_full_disk_at_the_join(tmp_path: Path) -> None:
         assert given["output"].read_bytes() == b"the old one"
     given["output"] = tmp_path / "video.mkv"
     assert penstock.render(noisy, **given).resumed > 0
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A disk of 1 MiB."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("no tmpfs can be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)

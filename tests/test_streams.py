@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import contextlib
 import gzip
 import io
 import lzma
 import os
 import socket
 import ssl
-import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.streams import noise, read_exactly, unread_bytes
+from support.streams import from_process, from_socket, noise, read_exactly, unread_bytes
 
 import penstock
 from penstock import Reader, Tee, Writer
@@ -53,22 +55,7 @@ def pieces_of(src: Any) -> bytes:
 every_reader = pytest.mark.parametrize("read", [frames_of, into_reused_buffer, pieces_of])
 
 
-def from_process(data: bytes) -> Iterator[Any]:
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.seek(0)
-        with subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as process:
-            yield process.stdout
-
-
-def from_socket(data: bytes) -> Iterator[Any]:
-    near, far = socket.socketpair()
-    with near, far, near.makefile("rb") as src:
-        far.sendall(data)
-        far.shutdown(socket.SHUT_WR)
-        yield src
-
-
+@contextlib.contextmanager
 def from_file(data: bytes) -> Iterator[Any]:
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
@@ -77,6 +64,7 @@ def from_file(data: bytes) -> Iterator[Any]:
             yield src
 
 
+@contextlib.contextmanager
 def from_temporary_file(data: bytes) -> Iterator[Any]:
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
@@ -84,10 +72,13 @@ def from_temporary_file(data: bytes) -> Iterator[Any]:
         yield file
 
 
+@contextlib.contextmanager
 def unbuffered(data: bytes) -> Iterator[Any]:
-    for src in from_file(data):
-        with open(src.fileno(), "rb", buffering=0, closefd=False) as raw:
-            yield io.BufferedReader(raw, 1)
+    with from_file(data) as src, open(src.fileno(), "rb", buffering=0, closefd=False) as raw:
+        yield io.BufferedReader(raw, 1)
+
+
+Open = Callable[[bytes], contextlib.AbstractContextManager[Any]]
 
 
 @every_reader
@@ -96,17 +87,15 @@ class TestReadAhead:
     """A program that reads a header from a stream finds the frames behind it whole."""
 
     def test_the_first_byte_is_the_one_that_the_program_has_not_taken(
-        self, make: Callable[[bytes], Iterator[Any]], read: Callable[[Any], bytes]
+        self, make: Open, read: Callable[[Any], bytes]
     ) -> None:
-        for src in make(LINE + FRAMES):
+        with make(LINE + FRAMES) as src:
             assert src.readline() == LINE
             assert read(src) == FRAMES
             assert src.read() == b"", "they are not there twice"
 
-    def test_with_nothing_read(
-        self, make: Callable[[bytes], Iterator[Any]], read: Callable[[Any], bytes]
-    ) -> None:
-        for src in make(FRAMES):
+    def test_with_nothing_read(self, make: Open, read: Callable[[Any], bytes]) -> None:
+        with make(FRAMES) as src:
             assert read(src) == FRAMES
 
 
@@ -157,6 +146,10 @@ def wrapped_sources(path: Path) -> dict[str, Callable[[], Any]]:
     for suffix, module in (("gz", gzip), ("bz2", bz2), ("xz", lzma)):
         (path / f"a.{suffix}").write_bytes(module.compress(FRAMES))
     (path / "a.txt").write_bytes(b"text")
+    with zipfile.ZipFile(path / "a.zip", "w") as archive:
+        archive.write(path / "a.txt", "member")
+    with tarfile.open(path / "a.tar", "w") as tar:
+        tar.add(path / "a.txt", "member")
     return {
         "gzip": lambda: gzip.open(path / "a.gz"),
         "buffered gzip": lambda: io.BufferedReader(gzip.open(path / "a.gz")),  # type: ignore[arg-type]
@@ -164,24 +157,61 @@ def wrapped_sources(path: Path) -> dict[str, Callable[[], Any]]:
         "lzma": lambda: lzma.open(path / "a.xz"),
         "text": lambda: (path / "a.txt").open(encoding="utf-8"),
         "codecs": lambda: codecs.open(str(path / "a.txt"), "r", "latin-1"),
+        "zip": lambda: zipfile.ZipFile(path / "a.zip").open("member"),
+        "tar": lambda: tarfile.open(path / "a.tar").extractfile("member"),
         "memory": lambda: io.BytesIO(FRAMES),
     }
 
 
-SOURCES = ["gzip", "buffered gzip", "bz2", "lzma", "text", "codecs", "memory"]
+SOURCES = ["gzip", "buffered gzip", "bz2", "lzma", "text", "codecs", "zip", "tar", "memory"]
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+def relayed(src: Any) -> None:
+    """Relays into a pipe, and fails unless nothing has come there."""
+    reader, writer = os.pipe()
+    try:
+        penstock.relay(src, writer)
+    finally:
+        assert unread_bytes(reader) == 0
+        os.close(reader)
+        os.close(writer)
+
+
 @pytest.mark.parametrize(
     "read",
-    [frames_of, pieces_of, lambda src: penstock.relay(src, 1), lambda src: Tee(src, start=False)],
+    [frames_of, pieces_of, relayed, lambda src: Tee(src, start=False)],
     ids=["Reader", "fd", "relay", "Tee"],
 )
-def test_no_wrapper_of_a_source_is_bypassed(tmp_path: Path, kind: str, read: Callable[[Any], Any]) -> None:
-    with wrapped_sources(tmp_path)[kind]() as src:
-        with pytest.raises(TypeError, match=r"shutil\.copyfileobj|in binary mode"):
+class TestSources:
+    """What is read through a stream's descriptor must be what the stream's reader would get."""
+
+    @pytest.mark.parametrize("kind", SOURCES)
+    def test_no_wrapper_is_bypassed(self, tmp_path: Path, kind: str, read: Callable[[Any], Any]) -> None:
+        remedy = r"pass \w+\.buffer" if kind == "text" else r"(fd|src) is a \w+.*shutil\.copyfileobj"
+        with wrapped_sources(tmp_path)[kind]() as src:
+            with pytest.raises(TypeError, match=remedy):
+                read(src)
+            assert src.read() in (FRAMES, b"text", "text")
+
+    def test_no_text_of_a_temporary_file_is_taken(self, read: Callable[[Any], Any]) -> None:
+        with tempfile.NamedTemporaryFile("w+") as src, pytest.raises(TypeError, match=r"pass \w+\.buffer"):
             read(src)
-        assert src.read()
+
+    def test_no_encryption_is_bypassed(self, read: Callable[[Any], Any]) -> None:
+        with encrypted() as (secure, _):
+            with pytest.raises(TypeError, match="is a SSLSocket"):
+                read(secure)
+            with secure.makefile("rb") as stream, pytest.raises(TypeError, match="whose bytes are not"):
+                read(stream)
+
+
+@contextlib.contextmanager
+def encrypted() -> Iterator[tuple[ssl.SSLSocket, socket.socket]]:
+    """A socket that encrypts, and its other end."""
+    near, far = socket.socketpair()
+    context = ssl.create_default_context()
+    with far, context.wrap_socket(near, do_handshake_on_connect=False, server_hostname="far") as secure:
+        yield secure, far
 
 
 def wrapped_destinations(path: Path) -> dict[str, Callable[[], Any]]:
@@ -226,7 +256,7 @@ class TestDestinations:
     @pytest.mark.parametrize("kind", DESTINATIONS)
     def test_no_wrapper_is_bypassed(self, tmp_path: Path, kind: str, write: Callable[[Any], None]) -> None:
         with wrapped_destinations(tmp_path / "out")[kind]() as dst:
-            with pytest.raises(TypeError, match=r"shutil\.copyfileobj"):
+            with pytest.raises(TypeError, match=r"(fd|dst) is a \w+.*shutil\.copyfileobj"):
                 write(dst)
             dst.write("plain" if kind in ("gzip text", "codecs") else b"plain")
         modules: dict[str, Any] = {"gzip": gzip, "bz2": bz2, "lzma": lzma}
@@ -235,13 +265,12 @@ class TestDestinations:
         assert (module.decompress(got) if module else got.decode("utf-16").encode()) == b"plain"
 
     def test_no_encryption_is_bypassed(self, write: Callable[[Any], None]) -> None:
-        near, far = socket.socketpair()
-        context = ssl.create_default_context()
-        with far, context.wrap_socket(near, do_handshake_on_connect=False, server_hostname="far") as secure:
+        with encrypted() as (secure, far):
             with pytest.raises(TypeError, match="is a SSLSocket"):
                 write(secure)
-            with secure.makefile("wb") as stream, pytest.raises(TypeError, match="whose bytes are not"):
-                write(stream)
+            for mode in ("wb", "rwb"):
+                with secure.makefile(mode) as stream, pytest.raises(TypeError, match="whose bytes are not"):
+                    write(stream)
             assert unread_bytes(far.fileno()) == 0
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import fcntl
-import gzip
 import os
 import socket
 import threading
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.cases import PATIENCE_S, eventually
-from support.processes import run_script, start_script, succeeded
+from support.processes import interrupted, run_script, succeeded
 from support.streams import ReaderThread, noise, read_exactly
 from support.this_process import open_fds, workers
 
@@ -112,21 +111,6 @@ def test_any_kind_of_source_and_destination(tmp_path: Path) -> None:
 
 
 class TestPolicies:
-    def test_of_the_dead_nobody_hears(self) -> None:
-        readers = Readers(2)
-        reader, writer = os.pipe()
-        os.close(reader)
-        tee = Tee(Source(DATA).fd, readers.writers[0], writer, readers.writers[1])
-        readers.close()
-        report = tee.wait(PATIENCE_S)
-        os.close(writer)
-        assert readers.results() == [DATA, DATA]
-        dead = report.destinations[1]
-        assert (dead.ended, dead.bytes_delivered) == ("broken", 0)
-        assert isinstance(dead.error, BrokenStreamError)
-        with pytest.raises(BrokenStreamError):
-            report.check()
-
     def test_who_takes_nothing_is_evicted(self) -> None:
         readers = Readers(1)
         stuck, writer = os.pipe()
@@ -144,20 +128,6 @@ class TestPolicies:
         assert read_exactly(stuck, len(DATA)) == DATA[: evicted.bytes_delivered]
         os.close(stuck)
 
-    def test_all_wait_for_one_that_blocks(self) -> None:
-        readers = Readers(1)
-        stuck, writer = os.pipe()
-        tee = Tee(Source(DATA).fd, *readers.writers, writer)
-        readers.close()
-        os.close(writer)
-        with pytest.raises(StalledError):
-            tee.wait(0.3)
-        assert not tee.done()
-        late = ReaderThread(stuck)
-        tee.wait(PATIENCE_S)
-        assert readers.results() == [DATA]
-        assert late.result() == DATA
-
     def test_names_that_mean_nothing(self) -> None:
         source = Source()
         with pytest.raises(ValueError, match="when_full must be"):
@@ -171,23 +141,6 @@ class TestPolicies:
 
 
 class TestComingAndGoing:
-    def test_who_comes_later_gets_what_comes_after(self) -> None:
-        source, readers = Source(), Readers(1)
-        (late, writer) = os.pipe()
-        tee = Tee(source.fd, *readers.writers)
-        source.write(b"before, ")
-        assert eventually(lambda: tee.report.bytes == 8)
-        outlet = tee.add(writer)
-        assert eventually(lambda: outlet.start_bytes == 8)
-        source.write(b"after")
-        source.close()
-        readers.close()
-        os.close(writer)
-        tee.wait(PATIENCE_S)
-        assert readers.results() == [b"before, after"]
-        assert read_exactly(late, 100) == b"after"
-        os.close(late)
-
     @pytest.mark.parametrize("by", ["outlet", "descriptor"])
     def test_who_is_removed_gets_no_more(self, by: str) -> None:
         source, readers = Source(), Readers(2)
@@ -307,18 +260,6 @@ class TestEnds:
         assert tee.report.destinations[0].ended == "cancelled"
         source.close()
 
-    def test_when_nobody_is_left(self) -> None:
-        """What the source holds then is still there for others."""
-        source, (reader, writer) = Source(), os.pipe()
-        tee = Tee(source.fd, writer)
-        os.close(reader)
-        report = tee.wait(PATIENCE_S)
-        os.close(writer)
-        assert (report.bytes, report.source_ended) == (0, False)
-        source.write(b"frame")
-        assert os.read(source.fd, 10) == b"frame"
-        source.close()
-
     def test_with_a_source_that_fails(self, tmp_path: Path) -> None:
         """A failure of the source is everybody's."""
         memory = os.open("/proc/self/mem", os.O_RDONLY)  # at address 0 there is nothing to read: EIO
@@ -333,24 +274,20 @@ class TestEnds:
         os.close(memory)
 
     def test_by_ctrl_c_in_a_wait(self) -> None:
-        program = start_script(
+        out = interrupted(
             """
             source, producer = os.pipe()
             reader, writer = os.pipe()
             tee = penstock.Tee(source, writer)
             try:
-                print("ready", flush=True)
+                print("waiting", flush=True)
                 tee.wait()
             except KeyboardInterrupt:
                 print("interrupted", tee.done(), flush=True)
                 tee.cancel()
             """
         )
-        with program:
-            assert program.stdout and program.stdout.readline() == b"ready\n"
-            program.send_signal(2)
-            out, err = program.communicate(timeout=PATIENCE_S)
-        assert (out, err) == (b"interrupted False\n", b"")
+        assert out == b"interrupted False\n"
 
     def test_before_the_program_does(self) -> None:
         done = run_script(
@@ -361,32 +298,6 @@ class TestEnds:
             """
         )
         assert succeeded(done) == b"frame" * 1000
-
-    def test_in_the_child_of_a_fork(self) -> None:
-        done = run_script(
-            """
-            source, producer = os.pipe()
-            reader, writer = os.pipe()
-            tee = penstock.Tee(source, writer)
-            os.close(source); os.close(writer)
-            told, tell = os.pipe()
-            child = os.fork()
-            if child == 0:
-                os.close(producer); os.close(tell)
-                tee.report; tee.cancel()
-                try:
-                    tee.wait()
-                except penstock.ClosedError as error:
-                    print(error, flush=True)
-                os.read(told, 1)  # it lives on, with whatever it has inherited
-                os._exit(0)
-            os.write(producer, b"frame"); os.close(producer)
-            assert os.read(reader, 10) == b"frame" and os.read(reader, 10) == b""
-            os.write(tell, b"!")  # the end of file came while the child lived
-            print(tee.wait().bytes, os.waitpid(child, 0)[1])
-            """
-        )
-        assert succeeded(done).decode().splitlines() == ["it belongs to the parent process", "5 0"]
 
     def test_in_children_of_forks_while_threads_wait(self) -> None:
         """A child must not need a lock that one of those threads held."""
@@ -409,7 +320,7 @@ class TestEnds:
                 child = os.fork()
                 if child == 0:
                     signal.alarm(10)
-                    tee.done(); tee.policy
+                    tee.done(); tee.policy; tee.report; tee.cancel()
                     for call in (tee.start, tee.wait, lambda: tee.add(2)):
                         try:
                             call()
@@ -514,16 +425,6 @@ class TestReadAhead:
             assert source.readline() == b"head\n"
             with pytest.raises(ValueError, match="read ahead"):
                 Tee(source, writer)
-        os.close(writer)
-
-    def test_what_has_other_bytes_than_its_descriptor_is_refused(self, tmp_path: Path) -> None:
-        reader, writer = os.pipe()
-        with (tmp_path / "text").open("w+") as text, gzip.open(tmp_path / "packed", "wb") as packed:
-            with pytest.raises(TypeError, match=r"src\.buffer"):
-                Tee(text, writer)
-            with pytest.raises(TypeError, match="GzipFile"):
-                Tee(reader, packed)
-        os.close(reader)
         os.close(writer)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support.cases import MODES, eventually
 from support.processes import no_strace, run_script, succeeded, system_calls
-from support.streams import ReaderThread, noise, read_exactly, unread_bytes
+from support.streams import ReaderThread, noise, read_exactly, tcp_pair, unread_bytes
 from support.this_process import are_asleep, threads, workers
 
 import penstock
@@ -210,15 +210,9 @@ def connected_datagrams() -> tuple[socket.socket, socket.socket]:
     return reader, writer
 
 
-def tcp() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        client = socket.create_connection(server.getsockname())
-        return server.accept()[0], client
-
-
 SOCKETS = {
     "unix": socket.socketpair,
-    "tcp": tcp,
+    "tcp": tcp_pair,
     "seqpacket": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET),
     "datagram pair": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM),
     "datagrams": connected_datagrams,
@@ -234,33 +228,22 @@ def fill(stream: penstock.Writer, kind: str) -> None:
             stream.write(noise(size))
 
 
-def test_a_worker_sleeps_while_its_socket_is_full() -> None:
+def test_a_worker_sleeps_while_its_destination_is_full() -> None:
     """All kinds at once, blocking and not."""
-    ends, streams = [], []
+    ends: list[int] = []
+    streams: list[penstock.Writer] = []
+
+    def add(reader: int, writer: int, blocking: bool, mode: str = "auto") -> penstock.Writer:
+        os.set_blocking(writer, blocking)
+        ends.extend((reader, writer))
+        streams.append(penstock.Writer(writer, mode=mode))
+        return streams[-1]
+
     for blocking in (True, False):
         for kind, make in SOCKETS.items():
-            reader, writer = make()
-            writer.setblocking(blocking)
-            ends += [reader, writer]
-            streams.append(penstock.Writer(writer))
-            fill(streams[-1], kind)
-    assert eventually(lambda: len(workers()) == len(streams) and are_asleep(workers))
-    assert all(stream.stats.items_pending for stream in streams), "each of them is stalled"
-    for stream in streams:
-        stream.abort()
-    for end in ends:
-        end.close()
-
-
-def test_a_worker_sleeps_while_its_pipe_is_full() -> None:
-    ends, streams = [], []
-    for blocking in (True, False):
+            fill(add(*(end.detach() for end in make()), blocking), kind)
         for mode in ("write", "staged", "zero-copy"):
-            reader, writer = os.pipe()
-            os.set_blocking(writer, blocking)
-            ends += [reader, writer]
-            streams.append(penstock.Writer(writer, mode=mode))
-            streams[-1].write(FRAME)
+            add(*os.pipe(), blocking, mode).write(FRAME)
     assert eventually(lambda: len(workers()) == len(streams) and are_asleep(workers))
     assert all(stream.stats.items_pending for stream in streams), "each of them is stalled"
     for stream in streams:

@@ -144,18 +144,42 @@ def failed(done: subprocess.CompletedProcess[bytes], status: int = 1) -> str:
     return " ".join(stderr.split())
 
 
+class Terminal:
+    """The controlling side of a terminal, and what has been shown there."""
+
+    def __init__(self, controlling: int) -> None:
+        self.file = io.FileIO(controlling)
+        self.shown = bytearray()
+
+    def until(self, *words: bytes) -> None:
+        """Waits until one of these is shown."""
+        while not any(word in self.shown for word in words):
+            self.shown += self.file.read(1 << 16)
+
+    def rest(self) -> bytes:
+        """All that has been shown when the program has ended."""
+        with contextlib.suppress(OSError):  # EIO: the other side is closed
+            while chunk := self.file.read(1 << 16):
+                self.shown += chunk
+        return bytes(self.shown)
+
+
+@contextlib.contextmanager
+def on_terminal(*arguments: object, **options: Any) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
+    """Starts it in a process of its own with a terminal for standard error."""
+    controlling, user = pty.openpty()
+    terminal = Terminal(controlling)
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    with terminal.file, start(*arguments, **({"stderr": user, "env": environment} | options)) as process:
+        os.close(user)
+        yield process, terminal
+
+
 def run_on_terminal(*arguments: object, **options: Any) -> tuple[int, str, bytes]:
     """Runs it with a terminal for standard error. Returns its exit status, what it showed there, and its output."""
-    controlling, terminal = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
-    process = start(*arguments, **({"stderr": terminal, "env": environment} | options))
-    os.close(terminal)
-    shown = bytearray()
-    output = ReaderThread(os.dup(process.stdout.fileno())) if process.stdout else None
-    with process, contextlib.suppress(OSError):  # EIO: the other side is closed
-        while chunk := os.read(controlling, 1 << 16):
-            shown += chunk
-    os.close(controlling)
+    with on_terminal(*arguments, **options) as (process, terminal):
+        output = ReaderThread(os.dup(process.stdout.fileno())) if process.stdout else None
+        shown = terminal.rest()
     return process.returncode, shown.decode(), output.result() if output else b""
 
 

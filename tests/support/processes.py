@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import pytest
 
-from support.this_process import state
+from support.cases import PATIENCE_S, eventually
+from support.this_process import are_asleep, state
 
 # In the environment of all that the tests of this process start, and of what those start.
 _MARK = "PENSTOCK_TESTED_BY"
@@ -61,6 +62,31 @@ def succeeded(done: subprocess.CompletedProcess[bytes]) -> bytes:
     """The output of a program that must have gone well, and must have had nothing to complain of."""
     assert (done.returncode, done.stderr.decode()) == (0, "")
     return done.stdout
+
+
+def interrupted(code: str, *arguments: object) -> bytes:
+    """The output of a program that says "waiting", gets Ctrl-C in its wait, and then must go well."""
+    with start_script(code, *arguments) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waiting\n"
+        assert eventually(lambda: are_asleep(lambda: {process.pid}))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    return succeeded(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str = "1m") -> Iterator[Path]:
+    """A file system of that size, by default of 1 MiB. Skips the test if it cannot be mounted."""
+    folder.mkdir(exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "penstock-test", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no small file system can be mounted: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def script(path: Path, *lines: str) -> Path:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import random
+import socket
+import subprocess
 import sys
+import tempfile
 import termios
 import threading
+from collections.abc import Iterator
+from typing import IO
 
 from support.cases import PATIENCE_S
 
@@ -51,6 +57,53 @@ def read_exactly(fd: int, size: int) -> bytes:
     while len(got) < size and (chunk := os.read(fd, size - len(got))):
         got += chunk
     return bytes(got)
+
+
+def feed(data: bytes) -> int:
+    """A pipe's reading end, which a thread feeds."""
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writer, "wb", buffering=0) as file, contextlib.suppress(BrokenPipeError):
+            for start in range(0, len(data), 50_000):
+                file.write(data[start : start + 50_000])
+
+    threading.Thread(target=write, daemon=True).start()
+    return reader
+
+
+@contextlib.contextmanager
+def from_process(data: bytes) -> Iterator[IO[bytes]]:
+    """The output of a process that writes the data."""
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        with subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            yield process.stdout
+
+
+@contextlib.contextmanager
+def from_socket(data: bytes) -> Iterator[IO[bytes]]:
+    """A socket that is fed by a thread and ends with the data."""
+    near, far = socket.socketpair()
+
+    def send() -> None:
+        with far, contextlib.suppress(ConnectionError):
+            far.sendall(data)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with near, near.makefile("rb") as src:
+        yield src
+    sender.join()
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        return client, server.accept()[0]
 
 
 def capacity_bytes(fd: int) -> int:
