@@ -24,6 +24,7 @@ from support.streams import ReaderThread, noise, read_exactly, tcp_pair
 from support.this_process import are_asleep, open_fds, workers
 
 import penstock
+from penstock.pipeline import Pipeline
 
 FRAME = noise(300_000)
 
@@ -602,3 +603,30 @@ def test_closing_and_piping_at_once_never_misdirects(tmp_path: Path) -> None:
 def test_a_path_is_no_descriptor_and_the_error_says_what_to_write(call, path: object) -> None:
     with pytest.raises(TypeError, match=r"pass open\(b?'frames\.raw', 'rb'\) to read from it"):
         call(path)
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        penstock.relay,
+        penstock.start_relay,
+        penstock.Tee,
+        lambda source, closed: Pipeline(penstock.pipeline.fd(source), sink=closed).wait(),
+        lambda source, closed: Pipeline(penstock.pipeline.fd(closed), sink=source).wait(),
+    ],
+    ids=["relay", "start_relay", "Tee", "a pipeline's sink", "a pipeline's source"],
+)
+def test_a_closed_number_is_not_that_of_a_duplicate_of_the_other_end(
+    move: Callable[[socket.socket, int], object],
+) -> None:
+    """The system gives the lowest free number to the duplicate, and bytes of a socket would go back to their sender."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"secret")
+        theirs.shutdown(socket.SHUT_WR)
+        os.close(closed := os.dup(0))
+        with pytest.raises(OSError) as caught:
+            move(ours, closed)
+        assert caught.value.errno == errno.EBADF
+        with pytest.raises(BlockingIOError):
+            theirs.recv(100, socket.MSG_DONTWAIT)

@@ -3,8 +3,10 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use crate::errors::OrRaise;
 use crate::interned::intern;
 use penstock_core::Mode;
+use penstock_core::engine::check_open;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -70,12 +72,15 @@ pub(crate) fn tee_source<'py>(src: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
     streams(src)?.call_method1(intern!(src.py(), "tee_source"), (src,))
 }
 
-/// A descriptor to write to, flushed. Refuses streams whose bytes are not their descriptor's.
+/// A descriptor to write to, flushed and open: a duplicate of the source would get the number of a closed one. Refuses streams whose
+/// bytes are not their descriptor's.
 pub(crate) fn destination(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>> {
     if !fd.is_instance_of::<PyInt>() {
         streams(fd)?.call_method1(intern!(fd.py(), "check_destination"), (fd, "fd"))?;
     }
-    descriptor(fd)
+    let found = descriptor(fd)?;
+    check_open(found).or_raise(fd.py())?;
+    Ok(found)
 }
 
 fn streams<'py>(fd: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyModule>> {
@@ -164,6 +169,12 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
 /// Whether memory of that size, or of a multiple of it, is allocated.
 fn is_size(name: &str) -> bool {
     matches!(name, "frame_bytes" | "height" | "parts" | "width")
+}
+
+/// Check that a descriptor to write to is open, for the parts that are written in Python.
+#[pyfunction]
+pub(crate) fn _check_open(fd: &Bound<'_, PyAny>) -> PyResult<()> {
+    destination(fd).map(drop)
 }
 
 /// Check a count or size, for the parts that are written in Python.

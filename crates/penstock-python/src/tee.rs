@@ -64,11 +64,14 @@ impl Tee {
         start: bool,
     ) -> PyResult<Self> {
         let source = arguments::descriptor(&arguments::tee_source(src)?)?;
+        let destinations =
+            dsts.iter().map(|dst| arguments::destination(&dst)).collect::<PyResult<Vec<_>>>()?;
+        let when_full = tee_policy(when_full, stall_timeout)?;
         let tee = penstock_core::Tee::new(source, policy.map(|policy| policy.0)).or_raise(py)?;
-        let tee = Self { tee, is_logged: AtomicBool::new(false) };
-        for dst in dsts {
-            tee.add(py, &dst, when_full, stall_timeout)?;
+        for dst in destinations {
+            tee.add(dst, when_full).or_raise(py)?;
         }
+        let tee = Self { tee, is_logged: AtomicBool::new(false) };
         if start {
             tee.start(py)?;
         }

@@ -124,6 +124,11 @@ pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> std::result::Result<OFlags, 
     check_open_for(fd, OFlags::RDONLY)
 }
 
+/// `EBADF` if a number that was taken for a descriptor's is that of none.
+pub fn check_open(fd: BorrowedFd<'_>) -> std::result::Result<(), Error> {
+    fcntl_getfl(fd).map(drop).map_err(Error::of_system)
+}
+
 fn check_open_for(fd: BorrowedFd<'_>, access: OFlags) -> std::result::Result<OFlags, Error> {
     let flags = fcntl_getfl(fd).map_err(Error::of_system)?;
     let mode = flags & OFlags::RWMODE;
