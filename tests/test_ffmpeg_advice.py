@@ -199,10 +199,10 @@ def test_a_codec_that_quicktime_does_not_hold(ffmpeg: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "left_out"),
     [
-        ({"r": 60}, "leave out options={'r': 60}, which"),
-        ({"g": 1, "r:v": 60, "vf": "hflip"}, "leave out options={'r:v': 60}, which"),
-        ({"vf": "fps=60", "g": 1}, "leave out options={'vf': 'fps=60'}, which"),
-        ({"t": 1, "frames:v": 1}, "leave out options={'t': 1} and options={'frames:v': 1}, which"),
+        ({"r": 60}, "leave out options={'r': 60}: "),
+        ({"g": 1, "r:v": 60, "vf": "hflip"}, "leave out options={'r:v': 60}: "),
+        ({"vf": "fps=60", "g": 1}, "leave out options={'vf': 'fps=60'}: "),
+        ({"t": 1, "frames:v": 1}, "leave out options={'t': 1} and options={'frames:v': 1}: "),
         ({"r": 60}, "Give the rate by fps=…, and write the frames"),
         ({"g": 1}, "None"),
     ],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import av
 from av.error import FFmpegError as LibavError
 
+from penstock._deadline import Deadline
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.program import messages
@@ -99,7 +100,7 @@ def first_packet_s(source: str, container: str, index: int) -> float:
     raise ValueError(f"no packet of stream {index} has a time")
 
 
-def run_with_timeout(path: str, function: Callable[[], T], timeout_s: float | None) -> T:
+def run_with_timeout(path: str, function: Callable[[], T], deadline: Deadline) -> T:
     """Runs `function`, which opens `path`, on a thread, and returns its result. Signal handlers can interrupt the wait.
 
     Raises:
@@ -115,7 +116,7 @@ def run_with_timeout(path: str, function: Callable[[], T], timeout_s: float | No
 
     threading.Thread(target=call, name="penstock-open", daemon=True).start()
     try:
-        return outcome.result(timeout_s)
+        return outcome.result(deadline.at_most(threading.TIMEOUT_MAX))
     finally:
         if not outcome.done():
             _end_wait_for_writer(Path(path))

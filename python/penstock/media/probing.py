@@ -83,13 +83,14 @@ def probe(
     read = partial(_read, opened, deadline, count_frames, follow_playlists=follow_playlists)
     try:
         return (
-            run_with_timeout(opened.path, read, deadline.timeout)
+            run_with_timeout(opened.path, read, deadline)
             if endpoints.identity(opened.url) is None
             else read()
         )
     except TimeoutError as error:
-        message = f"{opened.path} was not read within {timeout:g} s; does anything write to it?"
-        raise StalledError(message, seconds=timeout or 0.0) from error
+        seconds = deadline.timeout or 0.0
+        message = f"{opened.path} was not read within {seconds:g} s; does anything write to it?"
+        raise StalledError(message, seconds) from error
     finally:
         if opened is not source:
             opened.stop_feeding()

@@ -198,7 +198,7 @@ def stored_report(plan: Plan, storage: Storage, number: int) -> ChunkReport | No
 
 
 def remove_chunks(plan: Plan, storage: Storage) -> bool:
-    """Removes a plan's chunks, and its default storage if that is then empty. Returns whether it has other chunks."""
+    """Removes a plan's chunks, and its default storage if that is then empty. Returns whether that has other chunks."""
     storage.remove(folder_of(plan))
     if plan.storage != default_storage(plan.output):
         return False

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+import os
 import re
 import shutil
 import subprocess
+import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from fractions import Fraction
 from io import FileIO
 from pathlib import Path
+from typing import BinaryIO
 
 from penstock._relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
@@ -23,17 +27,19 @@ from penstock.ffmpeg.command.pixel_formats import is_gray, is_rgb
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.plan.sound import plan_sounds
+from penstock.ffmpeg.program.messages import framecrc_unit_s
 from penstock.ffmpeg.program.process import FFmpegProcess, Session
 from penstock.media import probe
-from penstock.media.index import packets_of
-from penstock.media.info import VideoInfo
-from penstock.media.opening import demux, open_media
+from penstock.media.info import MediaInfo, VideoInfo
+from penstock.media.opening import demux, first_packet_s, open_media
 from penstock.rendering.chunk import container_of, data_name, remove_chunks, stored_report
 from penstock.rendering.planning import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, locked, storage_of
 
 # The first box after the header of a fragmented file (ISO/IEC 14496-12, 8.8.4). Four bytes of length come before it.
 _FRAGMENT = b"moof"
+# H.264 and H.265 keep at most 16 frames back (ITU-T H.264, A.3.1; H.265, A.4.2): so far a time may come too late.
+_REORDERED_FRAMES = 16
 # Matroska rounds times to this, in seconds.
 _COARSEST_TICK_S = 0.001
 # FFmpeg's warnings about decoding times that do not rise, or are later than the frame is shown.
@@ -143,23 +149,34 @@ class JoinSession(Session):
             *("-map", "0:v:0", "-c:v", "copy", *_color_arguments(plan), *sound[1]),
             *option_arguments(plan.file_options),
             *("-y", f"file:{part}"),
+            # A second output tells the times that the first one gets.
+            *("-map", "0:v:0", "-c:v", "copy", "-f", "framecrc", "pipe:1"),
         )
         process = FFmpegProcess(
             plan.program,
             arguments,
             is_fed=True,
             is_strict=True,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             with_warnings=True,
             error=EncoderError,
         )
         super().__init__(process, f"<join of {plan.output!r}>", stall_timeout=None)
+        self._times = TimesCheck(plan.time_s)
+        self._frames = len(plan.frames)
+        self._reading: threading.Thread | None = None
 
     def connect(self) -> None:
-        """Does nothing: `feed` writes to FFmpeg."""
+        # A thread of its own, because the child's thread reads FFmpeg's errors and must not block. It closes `lines`.
+        lines = open(os.dup(self.process.stdout.fileno()), "rb")  # noqa: SIM115, PTH123
+        self._reading = threading.Thread(
+            target=self._read_times, args=(lines,), name="penstock-join-times", daemon=True
+        )
+        self._reading.start()
 
     def disconnect(self) -> None:
-        """Does nothing."""
+        if self._reading is not None and self._reading.ident is not None:
+            self._reading.join()
 
     def end_at_exit(self) -> None:
         self.discard()
@@ -173,16 +190,63 @@ class JoinSession(Session):
             pass  # `finish` tells why FFmpeg reads no more
 
     def finish(self) -> tuple[str, ...]:
-        """Waits for FFmpeg's end. Returns its errors and warnings."""
+        """Waits for FFmpeg's end, and checks the times. Returns its errors and warnings."""
         self.process.stdin.close()
         self.process.wait()
+        self.disconnect()
         if not self.process.has_succeeded:
-            raise self.failure(f"FFmpeg {self.process.ending}; it joined the chunks", self.process.frames)
+            raise self.failure(f"FFmpeg {self.process.ending}; it joined the chunks", self._times.frames)
+        self._times.check_end(self._frames)
         lines = (*self.process.log.errors, *self.process.log.warnings)
         # FFmpeg then has changed the times that it has written.
         if changed := next((line for line in lines if _WRONG_TIMES.search(line)), None):
             raise RenderError(f"the joined video has wrong times: FFmpeg said: {changed}")
         return lines
+
+    def _read_times(self, lines: BinaryIO) -> None:
+        with lines:
+            for line in lines:
+                self._times.take(line)
+
+
+class TimesCheck:
+    """Checks that the frames of a video have the times that `time_s` gives for their positions, whatever their order.
+
+    Attributes:
+        frames: how many were seen.
+    """
+
+    def __init__(self, time_s: Callable[[int], Fraction]) -> None:
+        self.frames = 0
+        self._time_s = time_s
+        self._tick_s = Fraction(0)
+        self._waiting: list[int] = []
+        self._next = 0
+        self._wrong: str | None = None
+
+    def take(self, line: bytes) -> None:
+        """Takes a line of FFmpeg's framecrc: ``stream, dts, pts, duration, size, checksum``, or a comment."""
+        self._tick_s = framecrc_unit_s(line) or self._tick_s
+        if not line.startswith(b"#"):
+            self.frames += 1
+            heapq.heappush(self._waiting, int(line.split(b",")[2]))
+            if len(self._waiting) > _REORDERED_FRAMES:
+                self._check(heapq.heappop(self._waiting))
+
+    def check_end(self, frames: int) -> None:
+        """Checks the rest, and that there were so many frames."""
+        while self._waiting:
+            self._check(heapq.heappop(self._waiting))
+        if self._wrong is not None:
+            raise RenderError(f"the joined video has wrong times: {self._wrong}")
+        if self.frames != frames:
+            raise RenderError(f"the joined video has {self.frames} frames instead of {frames}")
+
+    def _check(self, pts: int) -> None:
+        time_s, wanted_s = pts * self._tick_s, self._time_s(self._next)
+        if abs(time_s - wanted_s) > self._tick_s / 2 and self._wrong is None:
+            self._wrong = f"frame {self._next} is at {float(time_s):.6f} s instead of {float(wanted_s):.6f} s"
+        self._next += 1
 
 
 def _chunk_files(plan: Plan, storage: Storage) -> Generator[FileIO]:
@@ -271,12 +335,14 @@ def _output(plan: Plan, target: str) -> Output:
 
 
 def _verify(plan: Plan, storage: Storage, part: Path) -> None:
-    """Checks the file that was written: its frames' times, its length, its begin, and the facts that chunks share."""
-    video = _video_of(part)
-    _check_times(plan, part, video)
+    """Checks the file that was written: its length, its begin, and the facts that its chunks have, too."""
+    media = probe(part)
+    video = _video_of(media)
     with storage.local(data_name(plan, 0)) as path:
-        chunk = _video_of(path)
-    seconds = float(plan.time_s(len(plan.frames)))
+        chunk = _video_of(probe(path))
+    frames, seconds = len(plan.frames), float(plan.time_s(len(plan.frames)))
+    if video.frames not in (None, frames):
+        raise RenderError(f"the joined video has {video.frames} frames instead of {frames}")
     tolerance_s = float(max(video.time_base, Fraction(_COARSEST_TICK_S))) * 2
     # How long the last frame of a variable rate lasts, each container says in its own way.
     lasts_s = video.duration_s if plan.audio is None and plan.fps is not None else None
@@ -285,28 +351,14 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
     latest_s = (
         _PRIMING_S if plan.audio is not None and _output(plan, plan.output).is_matroska else tolerance_s
     )
-    if video.start_s is not None and not -tolerance_s <= video.start_s <= latest_s:
-        raise RenderError(f"the joined video begins at {video.start_s:.6f} s instead of 0")
+    # Not `start_s`: of a few frames that are far apart, libav believes a later one to be the first in Matroska.
+    begins_s = first_packet_s(f"file:{part}", media.container, video.index)
+    if not -tolerance_s <= begins_s <= latest_s:
+        raise RenderError(f"the joined video begins at {begins_s:.6f} s instead of 0")
     for name in _EQUAL_FIELDS:
         has, wanted = getattr(video, name), getattr(chunk, name)
         if wanted is not None and has != wanted:
             raise RenderError(f"the joined video has the {name} {has} instead of {wanted}")
-
-
-def _check_times(plan: Plan, part: Path, video: VideoInfo) -> None:
-    """Checks that the file has all frames, at the plan's times after the first one."""
-    with open_media(f"file:{part}") as file:
-        packets = packets_of(demux(file, file.streams[video.index]))
-    shown = sorted(packets.pts[packets.size > 0].tolist())
-    if len(shown) != len(plan.frames):
-        raise RenderError(f"the joined video has {len(shown)} frames instead of {len(plan.frames)}")
-    for position, pts in enumerate(shown):
-        time_s, wanted_s = (pts - shown[0]) * video.time_base, plan.time_s(position)
-        if abs(time_s - wanted_s) > video.time_base:  # each of the two times may be rounded by half of that
-            raise RenderError(
-                f"the joined video has wrong times: frame {position} is {float(time_s):.6f} s after the first one "
-                f"instead of {float(wanted_s):.6f} s"
-            )
 
 
 def _has_sound(path: Path) -> bool:
@@ -318,8 +370,8 @@ def _has_sound(path: Path) -> bool:
         return any(packet.size for packet in demux(file, file.streams[sound.index]))
 
 
-def _video_of(path: Path) -> VideoInfo:
-    video = probe(path).best_video
+def _video_of(media: MediaInfo) -> VideoInfo:
+    video = media.best_video
     if video is None:
-        raise RenderError(f"{path} has no video")
+        raise RenderError(f"{media.path} has no video")
     return video

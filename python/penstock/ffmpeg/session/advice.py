@@ -143,7 +143,7 @@ def _frame_count(settings: EncodeSettings, found: re.Match[str]) -> str | None:
         return None
     given = " and ".join(argument(f"options.{name}", settings.options[name]) for name in causes)
     return (
-        f"leave out {given}, which changes the number of frames. Give the rate by {argument('fps')}, and write the "
+        f"leave out {given}: the number of frames changes by it. Give the rate by {argument('fps')}, and write the "
         "frames that the video is to have"
     )
 

@@ -37,7 +37,7 @@ class Failed:
     """A chunk was not rendered, in so many attempts.
 
     Attributes:
-        reason: in one line, or with FFmpeg's output.
+        reason: the message of the error.
         details: the traceback; empty if there is none.
     """
 
