@@ -20,6 +20,7 @@ from support.cases import PATIENCE_S, a_few, eventually
 from support.clips import ALPHA_CLIPS, CLIPS, DAMAGED, NO_MEDIA, VIDEOS, WITHOUT_VIDEO, ZERO_FRAMES, clip
 from support.media import ffmpeg, holdings
 
+from penstock import Encoder
 from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.ffmpeg import find_ffmpeg
 from penstock.media import AudioInfo, Chapter, ContentLight, MasteringDisplay, MediaInfo, VideoInfo, probe
@@ -416,6 +417,13 @@ class TestNoMedia:
     def test_urls_that_lead_nowhere(self, url: str, words: str) -> None:
         with pytest.raises(DecoderError, match=f"FFmpeg cannot open {url}: .*{words}"):
             probe(url)
+
+
+def test_the_first_of_frames_that_are_seconds_apart(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "slow.mkv", size=(64, 64), fps=Fraction(1, 3)) as encoder:
+        for _ in range(12):
+            encoder.write(bytes(64 * 64 * 3))
+    assert probe(tmp_path / "slow.mkv").video[0].start_s == 0
 
 
 class TestStalled:

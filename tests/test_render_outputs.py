@@ -88,7 +88,6 @@ def test_chunks_of_a_few_frames(tmp_path: Path, count: int, chunk_frames: int | 
 
 
 def test_frames_that_are_seconds_apart(tmp_path: Path) -> None:
-    """libav takes a later frame for the first one of such a Matroska file."""
     video = rendered(tmp_path / "video.mkv", 12, Fraction(1, 3), chunk_frames=6, preset="ultrafast")
     assert times(video) == [3 * index for index in range(12)]
 

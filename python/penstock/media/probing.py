@@ -182,8 +182,13 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
     field_order = _FIELD_ORDERS.get(codec.field_order)
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first.times, is_interlaced=field_order not in (None, "progressive"))
+    common = _common(stream, whole_s, first.codec)
+    if stream.container.format.name == endpoints.MATROSKA and first.times:
+        # libav takes a later frame for the first one if frames that x264 reorders are seconds apart.
+        starts_s = common["start_s"], _seconds(first.times[0], common["time_base"])
+        common["start_s"] = min((one for one in starts_s if one is not None), default=None)
     return VideoInfo(
-        **_common(stream, whole_s, first.codec),
+        **common,
         pixel_format=codec.pix_fmt,
         width=codec.height if is_sideways else codec.width,
         height=codec.width if is_sideways else codec.height,
