@@ -85,11 +85,10 @@ def start_relay(
 ) -> RelayTicket:
     """Start a relay on a native thread and return its ticket at once.
 
-    The relay duplicates both descriptors, so the caller can close them immediately. The position of a buffered file
-    stays where it is at the call.
+    The arguments before `policy` are those of `relay`. The relay duplicates both descriptors, so the caller can close
+    them immediately. The position of a buffered file stays where it is at the call.
 
     Args:
-        src, dst, count, offset, timeout, method: as for `relay`.
         policy: priority and CPUs of the thread. The ticket's ``policy`` says what was applied.
 
     Returns:
