@@ -36,10 +36,8 @@ from penstock.ffmpeg.plan import nut
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
 from penstock.ffmpeg.plan.sound import AudioInput, Sound, checked_samples
 from penstock.ffmpeg.program.process import (
-    UNATTENDED_CHECK_INTERVAL_S,
     FFmpegProcess,
     Session,
-    Watch,
     warn_unclosed,
 )
 from penstock.ffmpeg.session.advice import explain
@@ -440,21 +438,13 @@ class EncodeSession(Session):
         """Closes, or aborts if FFmpeg is stuck. Returns the error instead of raising it."""
         if self._feed is not None:
             self._feed.limit_waits(STUCK_S / 2)
-        watch = Watch(self.process)
-        while True:
-            try:
-                self._close(UNATTENDED_CHECK_INTERVAL_S)
-            except StalledError:
-                if watch.idle_s() < STUCK_S:
-                    continue
-                self.abort()
-                stalled = StalledError(f"FFmpeg gave no sign of life for {STUCK_S} s and was killed", STUCK_S)
-                logger.warning("%s stalled: %s", self.title, str(stalled))
-                return stalled
-            except (PenstockError, OSError) as error:
-                self.abort()
-                return error
-            return None
+        self._stall_timeout = STUCK_S
+        try:
+            self.close(None)
+        except (PenstockError, OSError) as error:
+            self.abort()
+            return error
+        return None
 
     def finish_during(self, error: BaseException) -> None:
         """Finishes the video while `error` propagates. A failure becomes a note of `error`."""
