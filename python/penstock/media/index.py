@@ -87,26 +87,15 @@ class Packets:
 
 def packets_of(packets: Iterable[Packet]) -> Packets:
     """The facts about all packets of a stream."""
-    facts = [
+    rows = [
         (
-            *(packet.pts, _position(packet), packet.size, packet.duration or 0),
-            *(packet.is_keyframe, packet.is_discard, packet.is_corrupt),
+            *(packet.pts or 0, _position(packet), packet.size, packet.duration or 0),
+            *(packet.is_keyframe, packet.is_discard, packet.pts is not None, packet.is_corrupt),
         )
         for packet in packets
     ]
-    pts, position, size, duration, is_key, is_hidden, is_corrupt = (
-        zip(*facts, strict=True) if facts else ((),) * 7
-    )
-    return Packets(
-        pts=np.array([0 if one is None else one for one in pts], np.int64),
-        position=np.array(position, np.int64),
-        size=np.array(size, np.int64),
-        duration=np.array(duration, np.int64),
-        is_key=np.array(is_key, np.bool_),
-        is_hidden=np.array(is_hidden, np.bool_),
-        has_pts=np.array([one is not None for one in pts], np.bool_),
-        is_corrupt=np.array(is_corrupt, np.bool_),
-    )
+    facts = np.array(rows, "i8,i8,i8,i8,?,?,?,?")
+    return Packets(*(np.ascontiguousarray(facts[name]) for name in facts.dtype.names or ()))
 
 
 def _position(packet: Packet) -> int:
