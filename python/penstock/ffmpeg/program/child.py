@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from io import FileIO
 
@@ -411,25 +412,17 @@ def _start_with_policy(
     """
     if policy is None:
         return start(), None
-
-    made: list[tuple[subprocess.Popen[bytes], AppliedPolicy]] = []
-    failures: list[BaseException] = []
-    is_done = Flag()
+    outcome: Future[tuple[subprocess.Popen[bytes], AppliedPolicy]] = Future()
 
     def start_with_policy() -> None:
         try:
             applied = _native._apply_policy(policy, try_undo=False)
-            made.append((start(), applied))
+            outcome.set_result((start(), applied))
         except BaseException as failure:
-            failures.append(failure)
-        finally:
-            is_done.set()
+            outcome.set_exception(failure)
 
     _thread.start_new_thread(start_with_policy, ())
-    is_done.wait()
-    if failures:
-        raise failures.pop()
-    return made[0]
+    return outcome.result()
 
 
 # Running children of this process. A forked process closes its copies of their pipes, which would keep a child from its
