@@ -304,19 +304,11 @@ class Encoder(EncoderBase):
         For programs that rotate several buffers and wait for each one's ticket before they draw into it again. An
         earlier change makes a wrong frame, which nothing detects: if in doubt, use `write` or `frame`. The bytes of a
         ``moderngl.Buffer`` are copied at the call, and so is every frame with ``fps=None`` or `audio`, because FFmpeg
-        gets a header before each.
-
-        Args:
-            frame: as for `write`, but C-contiguous if it is not copied.
-            pts: as for `write`.
-            timeout: as for `write`.
+        gets a header before each. Arguments and errors are those of `write`, but a frame that is not copied must be
+        C-contiguous.
 
         Returns:
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
-
-        Raises:
-            ValueError: as for `write`; or the frame is neither C-contiguous nor copied.
-            TypeError, StalledError, EncoderError, ClosedError: as for `write`.
         """
         session = self._session_for(frame)
         if session.plan.stream is not None:
@@ -342,18 +334,14 @@ class Encoder(EncoderBase):
 
         The memory is not initialised. A block that raises submits nothing. The view turns read-only at the end of the
         block; its memory is recycled once FFmpeg has read it, or it was converted, and you have dropped the view.
-
-        Args:
-            pts: as for `write`.
-            timeout: as for `write`; the wait is at the end of the block.
+        Arguments and errors are those of `write`; the wait is at the end of the block.
 
         Yields:
             A writable NumPy array, page-aligned: height × width × channels of uint8 or uint16 for packed pixel
             formats, height × width for gray, and all samples in one dimension for planar ones.
 
         Raises:
-            ValueError: the encoder has no size yet, or `pts` is wrong.
-            StalledError, EncoderError, ClosedError: as for `write`.
+            ValueError: also if the encoder has no size yet.
         """
         session, timeout = self._session, _seconds("timeout", timeout)
         layout, tick = session.plan.frames, session.tick_of(pts)
@@ -372,25 +360,13 @@ class Encoder(EncoderBase):
         )
 
     def write_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
-        """Copies samples and queues them, for an encoder with an `AudioInput`. They follow those of the call before.
+        """Copies samples and queues them, for an encoder with an `AudioInput`, as `AudioEncoder.write` does.
 
         The first sample is at 0 s, as is the first frame. Sound and pictures may come in any order: FFmpeg keeps what
         it has encoded of one until the other begins, up to 1 GiB.
 
-        Args:
-            samples: samples × channels, of the dtype of the `AudioInput`; or one dimension for one channel. It need not
-                be contiguous.
-            timeout: as for `write`.
-
-        Returns:
-            A ticket, done when FFmpeg has the samples.
-
         Raises:
-            ValueError: the samples have another shape or dtype, or are not finite; or the encoder has no `AudioInput`,
-                or no size yet.
-            TypeError: they are no array.
-            StalledError: as for `write`; the samples are not queued.
-            EncoderError, ClosedError: as for `write`.
+            ValueError: also if the encoder has no `AudioInput`, or no size yet.
         """
         session = self._session
         return session.queue(session.push_of_samples(samples), timeout)
@@ -477,10 +453,7 @@ class AudioEncoder(EncoderBase):
         Raises:
             ValueError: the samples have another shape or dtype, or are not finite.
             TypeError: they are no array.
-            StalledError: no room within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``; the samples
-                are not queued.
-            EncoderError: FFmpeg has failed; the message includes its output.
-            ClosedError: after ``close`` or ``abort``.
+            StalledError, EncoderError, ClosedError: as `Encoder.write`; the samples are not queued.
         """
         session = self._session
         return session.queue(session.push_of_samples(samples), timeout)
