@@ -454,7 +454,7 @@ def assert_told_and_right(cut: Path, whole: Path) -> None:
 def test_who_reads_the_open_file_may_move_it() -> None:
     """As the check for a cut file does, before which a second thread may have got a frame."""
     path = clip("h264_mkv")
-    file = RandomAccess(endpoints.source(path), probe(path), 0, decoder=None, threads=1, is_strict=True)
+    file = RandomAccess(Decoder(path, tuning=Tuning(threads=1))._plan)
     assert set(dict(file.frames([0]))) == {0}
     container, packets = file.read()
     container.seek(0)

@@ -24,6 +24,7 @@ from penstock import Decoder, DecoderError, FFmpegWarning
 from penstock.ffmpeg.program.messages import StderrLog, damage_reports
 from penstock.media import probe
 from penstock.media.completeness import Delivered, why_incomplete
+from penstock.media.info import Track
 
 FRAMES = 60
 _INPUT = moving((160, 120), FRAMES, Fraction(30))
@@ -133,7 +134,7 @@ def test_frames_are_counted_by_the_packets(name: str, folder: Path) -> None:
         (FRAMES - 1, f"has {FRAMES} frames, and FFmpeg gave {FRAMES - 1}"),
     ):
         reason = why_incomplete(
-            f"file:{path}", media, media.video[0], Delivered(delivered, (FRAMES - 1) / 30, 1 / 30)
+            Track(f"file:{path}", media, media.video[0]), Delivered(delivered, (FRAMES - 1) / 30, 1 / 30)
         )
         assert (reason is None) if expected is None else (reason is not None and expected in reason)
 

@@ -16,7 +16,7 @@ from av.error import FFmpegError as LibavError
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.media.index import Index, Packets, expected_frames, packets_of
-from penstock.media.info import AudioInfo, MediaInfo, VideoInfo
+from penstock.media.info import AudioInfo, MediaInfo, Track, VideoInfo
 from penstock.media.opening import demux, open_media
 
 if TYPE_CHECKING:
@@ -73,28 +73,25 @@ def other_codecs(media: MediaInfo, index: int) -> set[str]:
     return {codec for codec in codecs.values() if codec != own}
 
 
-def begins_inside_group(source: str, media: MediaInfo, video: VideoInfo) -> bool:
+def begins_inside_group(track: Track) -> bool:
     """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
-    if endpoints.identity(source) is None:
+    if endpoints.identity(track.source) is None:
         return False
-    with suppress(DecoderError, LibavError), open_media(source, (media.container,)) as file:
-        first = next((one for one in demux(file, file.streams[video.index]) if one.size), None)
+    with suppress(DecoderError, LibavError), open_media(track.source, (track.media.container,)) as file:
+        first = next((one for one in demux(file, file.streams[track.video.index]) if one.size), None)
         return first is not None and not first.is_keyframe
     return False
 
 
 def why_incomplete(
-    source: str,
-    media: MediaInfo,
-    video: VideoInfo,
-    delivered: Delivered,
-    read: tuple[InputContainer, Packets] | None = None,
+    track: Track, delivered: Delivered, read: tuple[InputContainer, Packets] | None = None
 ) -> str | None:
     """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
 
     Args:
         read: the file, if it is open, and all packets of `video`.
     """
+    source, media, video = track.source, track.media, track.video
     identity = endpoints.identity(source)
     if identity is None or video.is_attached_picture:
         return None
@@ -108,9 +105,9 @@ def why_incomplete(
             is_cheap = identity.size_bytes <= CHEAP_BYTES
             from_s = None if is_cheap else delivered.last_s - _SEEK_BACK_S
             packets = read[1] if read else _packets(file, stream, from_s)
-            if is_cheap and (missing := _missing(stream, packets, media, video, delivered)):
+            if is_cheap and (missing := _missing(stream, packets, track, delivered)):
                 return missing
-            return _early_by_length(file, stream, packets, media, video, delivered)
+            return _early_by_length(file, stream, packets, track, delivered)
     except (DecoderError, LibavError, OSError):
         return None  # the file was readable when the decode began; whether it was whole is now unknown
 
@@ -203,9 +200,8 @@ def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) ->
     return packets_of(one for one in demux(file, stream) if one.size or one.dts is not None)
 
 
-def _missing(
-    stream: VideoStream, packets: Packets, media: MediaInfo, video: VideoInfo, delivered: Delivered
-) -> str | None:
+def _missing(stream: VideoStream, packets: Packets, track: Track, delivered: Delivered) -> str | None:
+    media, video = track.media, track.video
     # A reader passes over a packet whose head is damaged. AVI has an index of its own.
     indexed = sum(one.size > 0 for one in stream.index_entries)
     shown = max(indexed, int(((packets.size > 0) & ~packets.is_hidden).sum()))
@@ -222,14 +218,10 @@ def _too_few(delivered: Delivered, expected: int | None) -> str | None:
 
 
 def _early_by_length(
-    file: InputContainer,
-    stream: VideoStream,
-    packets: Packets,
-    media: MediaInfo,
-    video: VideoInfo,
-    delivered: Delivered,
+    file: InputContainer, stream: VideoStream, packets: Packets, track: Track, delivered: Delivered
 ) -> str | None:
     """Why the video ends before its container says, or has later packets."""
+    media, video = track.media, track.video
     frame_s = max(delivered.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
     time_base = float(video.time_base)
     times_s = packets.pts[packets.has_pts] * time_base
@@ -271,8 +263,9 @@ def _whole_ends_early(
     return f"the file is {whole_s:.3f} s long by its container, and its streams end at {ends_s:.3f} s"
 
 
-def shown_pts(source: str, media: MediaInfo, video: VideoInfo) -> Sequence[int] | None:
+def shown_pts(track: Track) -> Sequence[int] | None:
     """The times of all frames, in order, by the packets of a regular file; None if they do not tell."""
+    source, media, video = track.source, track.media, track.video
     if endpoints.identity(source) is None or video.is_attached_picture:
         return None
     try:
@@ -284,8 +277,9 @@ def shown_pts(source: str, media: MediaInfo, video: VideoInfo) -> Sequence[int] 
     return None if index is None else index.pts
 
 
-def known_frames(source: str, media: MediaInfo, video: VideoInfo) -> int | None:
+def known_frames(track: Track) -> int | None:
     """The number of frames that the container claims to show; None if it claims none, or if that is unknown."""
+    source, media, video = track.source, track.media, track.video
     if video.is_attached_picture or not media.container.startswith("mov,"):
         return None
     if endpoints.identity(source) is not None:
@@ -306,11 +300,12 @@ def _hides_a_part(video: VideoInfo, frames: float) -> bool:
     return abs(claimed_s - Fraction(video.duration_s)) > Fraction(frames) / video.frame_rate
 
 
-def wrong_count(source: str, media: MediaInfo, video: VideoInfo, delivered: Delivered) -> str | None:
+def wrong_count(track: Track, delivered: Delivered) -> str | None:
     """How the header's number of frames differs from the delivered one; None if it does not.
 
     If the container hides a part of the video (edit lists), its number includes that part.
     """
+    media, video = track.media, track.video
     claimed = video.frames
     if claimed is None or delivered.frames in (None, claimed) or video.is_attached_picture:
         return None
@@ -320,7 +315,7 @@ def wrong_count(source: str, media: MediaInfo, video: VideoInfo, delivered: Deli
         is_wrong = (
             media.container.startswith("mov,")
             and not _hides_a_part(video, _FRAMES_APART)
-            and known_frames(source, media, video) != delivered.frames
+            and known_frames(track) != delivered.frames
         )
     return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
 

@@ -31,7 +31,7 @@ from penstock.ffmpeg.program import capabilities
 from penstock.ffmpeg.program.child import ProgramError, run
 from penstock.media import timestamps
 from penstock.media.decode_session import OTHER_SIZE
-from penstock.media.info import MediaInfo, VideoInfo
+from penstock.media.info import MediaInfo, Track, VideoInfo
 from penstock.media.seeking import may_seek, seek_arguments
 
 # The most frames that a codec reorders. If at most so many are wanted, frames are not divided into parts, so that the
@@ -100,7 +100,7 @@ class DecodePlan:
         converted_by: "penstock", "ffmpeg", or None if the pixels stay as in the file.
         rotation_filters: FFmpeg's filters that turn the stored picture for display.
         filters: the filters after those, before those that print timestamps and divide frames.
-        video: the stream, with the pixel format that its decoder gives.
+        track: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
         may_seek: whether FFmpeg need not read from the beginning of the file.
         uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
@@ -114,21 +114,15 @@ class DecodePlan:
     rotation_filters: tuple[str, ...]
     filters: tuple[str, ...]
     options: DecodeOptions
-    video: VideoInfo
+    track: Track
     decoder: str | None = None
     may_seek: bool = True
     uncropped: tuple[str, ...] = ()
 
-    def arguments(self, source: str, media: MediaInfo, descriptor: int) -> list[str]:
-        """FFmpeg's arguments.
-
-        Args:
-            source: what FFmpeg reads, from `endpoints.source`.
-            media: the file.
-            descriptor: where FFmpeg writes timestamps.
-        """
-        reading, trim = self._reading(source, media)
-        stamp = timestamps.filters(descriptor, self.video.time_base)
+    def arguments(self, descriptor: int) -> list[str]:
+        """FFmpeg's arguments. It writes timestamps to `descriptor`."""
+        reading, trim = self._reading()
+        stamp = timestamps.filters(descriptor, self.track.video.time_base)
         divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
         count = self.options.count
         return [
@@ -143,9 +137,9 @@ class DecodePlan:
             *("-c:v", "rawvideo", "-f", "rawvideo", "pipe:1"),
         ]
 
-    def beginning_arguments(self, source: str, media: MediaInfo, *, before_start: bool) -> list[str]:
+    def beginning_arguments(self, *, before_start: bool) -> list[str]:
         """FFmpeg's arguments to decode the first frames, or only those before ``start``, and drop them."""
-        reading, trim = self._reading(source, media)
+        reading, trim = self._reading()
         filters = ",".join(trim)
         if before_start:
             filters = filters.replace("trim=start_pts=", "trim=end_pts=")
@@ -153,28 +147,25 @@ class DecodePlan:
         filtered = ("-filter:v", filters) if filters else ()
         return [*reading, *filtered, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
 
-    def _reading(self, source: str, media: MediaInfo) -> tuple[list[str], list[str]]:
-        place = source, media
-        return _reading(
-            self.options, self.video, self.decoder, *place, may_seek=self.may_seek, uncropped=self.uncropped
-        )
+    def _reading(self) -> tuple[list[str], list[str]]:
+        return _reading(self.track, self.options, self.decoder, self.uncropped, may_seek=self.may_seek)
 
     def whole_conversion(self) -> _Conversion | None:
         """The native conversion of a whole frame; None if there is none."""
         if self.conversion is None:
             return None
         conversion_input = _without_range(self.ffmpeg_format)
-        return _native(conversion_input, self.layout, 1, self.video, self.options)
+        return _native(conversion_input, self.layout, 1, self.track.video, self.options)
 
 
-def plan_decode(
-    program: str, source: str, media: MediaInfo, video: VideoInfo, options: DecodeOptions
-) -> DecodePlan:
-    """Plans a decode of `video`. Runs FFmpeg for one frame if the size depends on `filters`."""
+def plan_decode(program: str, track: Track, options: DecodeOptions) -> DecodePlan:
+    """Plans a decode. Runs FFmpeg for one frame if the size depends on `filters`."""
+    source, media, video = track.source, track.media, track.video
     name = options.pixel_format or own_pixel_format(video)
     decoder = _alpha_decoder(program, source, video, options, name)
     if decoder is not None:
         video = replace(video, pixel_format=own_pixel_format(video))
+        track = replace(track, video=video)
     uncropped = _uncropped(program, source, media)
     own_size, turns = (video.width, video.height), _rotation_filters(video, options)
     if options.keeps_stored_orientation:
@@ -186,7 +177,7 @@ def plan_decode(
             raise ValueError(
                 f"the size after filters is not known, and {media.path} can be read only once: give size="
             )
-        reading, trim = _reading(options, video, decoder, source, media, uncropped=uncropped)
+        reading, trim = _reading(track, options, decoder, uncropped)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered)) or own_size
@@ -218,7 +209,7 @@ def plan_decode(
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (*scaled, f"format={delivered}")
     return DecodePlan(
-        *(layout, delivered, conversion, parts, converted_by, turns, filters, options, video, decoder),
+        *(layout, delivered, conversion, parts, converted_by, turns, filters, options, track, decoder),
         may_seek=may_seek(video.codec, video.pixel_format),
         uncropped=uncropped,
     )
@@ -306,16 +297,15 @@ def _alpha_decoder(
 
 
 def _reading(
+    track: Track,
     options: DecodeOptions,
-    video: VideoInfo,
     decoder: str | None,
-    source: str,
-    media: MediaInfo,
+    uncropped: Sequence[str],
     *,
     may_seek: bool = True,
-    uncropped: tuple[str, ...] = (),
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
+    source, media, video = track.source, track.media, track.video
     seek, trim = seek_arguments(options.start, source, media, video.time_base, may_seek=may_seek)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.

@@ -22,7 +22,7 @@ from penstock.media import completeness
 from penstock.media.audio import AudioDecoder, AudioOptions
 from penstock.media.decode_plan import DecodeOptions, plan_decode, unmapped_hdr
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
-from penstock.media.info import MediaInfo, VideoInfo
+from penstock.media.info import MediaInfo, Track, VideoInfo
 from penstock.media.probing import probe
 from penstock.media.seeking import first_pts, misses_frames
 from penstock.media.source import MediaSource, Source
@@ -136,7 +136,6 @@ class Decoder(DecoderBase):
         if count is not None:
             _count("count", count)
         self._opened = Source.of(source)
-        self._source = self._opened.url
         self._options = DecodeOptions(
             pixel_format=pixel_format,
             size=size,
@@ -160,7 +159,8 @@ class Decoder(DecoderBase):
             raise DecoderError(
                 f"{self._media.path} does not tell the pixel format of its video, and may have no frames"
             )
-        self._plan = plan_decode(program, self._source, self._media, self._video, self._options)
+        self._track = Track(self._opened.url, self._media, self._video)
+        self._plan = plan_decode(program, self._track, self._options)
         if said := unmapped_hdr(self._video, self._plan.layout, self._options):
             warn(f"{self._opened.path}: {said}")
         # Weak references: strong ones would make a cycle, and only the garbage collector would end an unused decoder.
@@ -364,7 +364,7 @@ class Decoder(DecoderBase):
         if self._by_number is None or self._by_number.is_inherited:
             from penstock.media.frames_by_number import FramesByNumber
 
-            self._by_number = FramesByNumber(self._plan, self._source, self._media)
+            self._by_number = FramesByNumber(self._plan)
             if not self._options.conceal_errors and (reason := self._by_number.why_incomplete()):
                 path = self._opened.path
                 warn(f"{path}: {reason}; frames by number are those before")
@@ -395,9 +395,9 @@ class Decoder(DecoderBase):
         if options.filters or not _FRAME_PRESERVING_OPTIONS.issuperset(options.input_options):
             raise TypeError(f"{unknown}: `filters` or `input_options` change it")
         if self._length is None and options.start is None:
-            self._length = completeness.known_frames(self._source, self._media, self._video)
+            self._length = completeness.known_frames(self._track)
         if self._length is None:
-            pts = completeness.shown_pts(self._source, self._media, self._video)
+            pts = completeness.shown_pts(self._track)
             if pts is None:
                 raise TypeError(
                     f"{unknown}: the file does not tell it; penstock.media.probe(source, count_frames=True) counts"
@@ -428,12 +428,12 @@ class Decoder(DecoderBase):
         return f"<Decoder {self._opened.path!r} {size} {layout.pixel_format}>"
 
     def _new_session(self) -> DecodeSession:
-        return self._session_by(arguments=partial(self._plan.arguments, self._source, self._media))
+        return self._session_by(arguments=self._plan.arguments)
 
     def _start(self) -> None:
         super()._start()
         # FFmpeg opens the file meanwhile, so that this costs no time as a rule.
-        if self._plan.may_seek and misses_frames(self._options.start, self._source, self._media, self._video):
+        if self._plan.may_seek and misses_frames(self._options.start, self._track):
             self._plan = replace(self._plan, may_seek=False)
             if self._run is not None:
                 self._run.close()
@@ -473,10 +473,10 @@ class Decoder(DecoderBase):
         Either the file begins there, or FFmpeg does, because it seeks to a place some frames before `start`.
         """
         start = self._options.start
-        is_inside = completeness.begins_inside_group(self._source, self._media, self._video)
+        is_inside = completeness.begins_inside_group(self._track)
         if start is None and not is_inside:
             return None
-        arguments = self._plan.beginning_arguments(self._source, self._media, before_start=not is_inside)
+        arguments = self._plan.beginning_arguments(before_start=not is_inside)
         beginning = FFmpegProcess(
             self._program, arguments, is_strict=False, stdout=subprocess.DEVNULL, error=DecoderError
         )
@@ -498,7 +498,7 @@ class Decoder(DecoderBase):
             return self._opened.failure
         if delivered is None:
             return None
-        return completeness.why_incomplete(self._source, self._media, self._video, delivered)
+        return completeness.why_incomplete(self._track, delivered)
 
     def _warn_at_end(self) -> None:
         """Warns once of how the file begins, or of a wrong number in its header, at the line that read or iterates."""
@@ -507,7 +507,7 @@ class Decoder(DecoderBase):
         said = None if self._has_warned else self._session.warning
         self._has_warned = True
         if delivered is not None:
-            said = said or completeness.wrong_count(self._source, self._media, self._video, delivered)
+            said = said or completeness.wrong_count(self._track, delivered)
         if said:
             warn(f"{self._opened.path}: {said}")
 

@@ -37,8 +37,6 @@ class FramesByNumber:
 
     Args:
         plan: the decode.
-        source: what FFmpeg reads, from `endpoints.source`.
-        media: the file.
 
     Attributes:
         is_inherited: this is the child of a fork, which opens the file anew.
@@ -48,7 +46,7 @@ class FramesByNumber:
         DecoderError: the source is no regular file, or libav cannot open it.
     """
 
-    def __init__(self, plan: DecodePlan, source: str, media: MediaInfo) -> None:
+    def __init__(self, plan: DecodePlan) -> None:
         options = plan.options
         given = {
             "filters": options.filters,
@@ -58,16 +56,9 @@ class FramesByNumber:
         for name, value in given.items():
             if value:
                 raise ValueError(f"frames by number do not support {argument(name, value)}: iterate instead")
-        self._plan, self._source, self._media = plan, source, media
-        self._time_base = plan.video.time_base
-        self._file = RandomAccess(
-            source,
-            media,
-            plan.video.index,
-            decoder=plan.decoder,
-            threads=options.threads or 0,
-            is_strict=not options.conceal_errors,
-        )
+        self._plan, self._media = plan, plan.track.media
+        self._time_base = plan.track.video.time_base
+        self._file = RandomAccess(plan)
         self._pixels = Pixels(plan)
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._places: range | None = None
@@ -98,7 +89,7 @@ class FramesByNumber:
             all_frames = Delivered(
                 frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
             )
-            return why_incomplete(self._source, self._media, self._plan.video, all_frames, self._file.read())
+            return why_incomplete(self._plan.track, all_frames, self._file.read())
 
     def at(self, time_s: float) -> VideoFrame:
         """As `Decoder.at`."""
@@ -217,7 +208,7 @@ class Pixels:
             raise DecoderError(f"libav cannot convert {frame.format.name}: {error.strerror}") from error
 
     def _has_colors_of_first(self, frame: LibavFrame) -> bool:
-        video = self._plan.video
+        video = self._plan.track.video
         told = matrix_name(frame.colorspace), RANGES.get(frame.color_range)
         return told == (video.color_matrix, video.color_range)
 
@@ -229,7 +220,7 @@ class Pixels:
             "buffer",
             video_size=f"{frame.width}x{frame.height}",
             pix_fmt=frame.format.name,
-            time_base=str(self._plan.video.time_base),
+            time_base=str(self._plan.track.video.time_base),
             colorspace=str(int(frame.colorspace)),
             range=str(int(frame.color_range)),
         )

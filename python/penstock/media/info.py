@@ -245,6 +245,19 @@ class MediaInfo:
         return _best(self.audio)
 
 
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A video stream of a file.
+
+    Attributes:
+        source: what FFmpeg reads, from `endpoints.source`.
+    """
+
+    source: str
+    media: MediaInfo
+    video: VideoInfo
+
+
 def matrix_name(code_point: int) -> str | None:
     """A `VideoInfo`'s `color_matrix` for a code point of ITU-T H.273; None if it says nothing."""
     matrix = _MATRICES.get(code_point)

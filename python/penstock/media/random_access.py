@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
+    from penstock.media.decode_plan import DecodePlan
     from penstock.media.index import Packet, Packets
-    from penstock.media.info import MediaInfo
 
 # Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
 _EARLIER_STARTS = 2
@@ -53,34 +53,18 @@ os.register_at_fork(after_in_child=_leak_inherited)
 class RandomAccess:
     """Frames of one video stream of a file, in any order.
 
-    Args:
-        source: what FFmpeg reads, from `endpoints.source`.
-        media: what the file is. It may be no other container.
-        stream: the stream's number among all of the file's.
-        decoder: name of libav's decoder; None for the codec's own.
-        threads: how many libav uses; 0 for as many as there are CPUs.
-        is_strict: damage is an error, and not concealed.
-
     Raises:
         DecoderError: the source is no regular file, or libav cannot open it.
     """
 
-    def __init__(
-        self,
-        source: str,
-        media: MediaInfo,
-        stream: int,
-        *,
-        decoder: str | None,
-        threads: int,
-        is_strict: bool,
-    ) -> None:
-        self.path = media.path
-        if (identity := endpoints.identity(source)) is None:
+    def __init__(self, plan: DecodePlan) -> None:
+        track, options = plan.track, plan.options
+        self.path = track.media.path
+        if (identity := endpoints.identity(track.source)) is None:
             raise DecoderError(f"{self.path} is not a regular file: its frames come in their order only")
-        self._open = partial(_Decode, source, media.container, stream, decoder, is_strict=is_strict)
-        self._source, self._identity, self._is_strict = source, identity, is_strict
-        self._decode = self._open(threads=threads)
+        self._open = partial(_Decode, plan)
+        self._source, self._identity, self._is_strict = track.source, identity, not options.conceal_errors
+        self._decode = self._open(threads=options.threads or 0)
         self._index: Index | None = None
 
     @property
@@ -154,12 +138,10 @@ class _Decode:
     container: InputContainer
     codec: VideoCodecContext
 
-    def __init__(
-        self, source: str, container: str, stream: int, decoder: str | None, *, is_strict: bool, threads: int
-    ) -> None:
+    def __init__(self, plan: DecodePlan, *, threads: int) -> None:
         _living.add(self)
-        self._source, self._container_name, self._stream_index = source, container, stream
-        self._decoder, self._is_strict, self._threads = decoder, is_strict, threads
+        self._track, self._decoder, self._threads = plan.track, plan.decoder, threads
+        self._is_strict = not plan.options.conceal_errors
         self._begin()
         self._decoded: Iterator[VideoFrame] = iter(())
         # Numbers of packets:
@@ -170,8 +152,8 @@ class _Decode:
         self._recent: dict[int, VideoFrame] = {}
 
     def _begin(self) -> None:
-        self.container = open_media(self._source, (self._container_name,))
-        self._stream: VideoStream = self.container.streams[self._stream_index]  # type: ignore[assignment]
+        self.container = open_media(self._track.source, (self._track.media.container,))
+        self._stream: VideoStream = self.container.streams[self._track.video.index]  # type: ignore[assignment]
         self.codec = self._stream.codec_context
         if self._decoder is not None:
             self.codec = cast("VideoCodecContext", av.CodecContext.create(self._decoder, "r"))
@@ -292,7 +274,7 @@ class _Decode:
         for number, packet in enumerate(packets, first):
             if not index.packets.are(number, packet):
                 raise DecoderError(
-                    f"{endpoints.without_protocol(self._source)} has changed since it was opened"
+                    f"{endpoints.without_protocol(self._track.source)} has changed since it was opened"
                 )
             yield number, packet
 
@@ -340,7 +322,7 @@ class _Decode:
         except LibavError as error:
             if whole_from is None or self._sent < whole_from:
                 return []
-            path = endpoints.without_protocol(self._source)
+            path = endpoints.without_protocol(self._track.source)
             raise DecoderError(f"{path} is damaged: {error.strerror} at packet {self._sent}") from error
 
 

@@ -15,7 +15,7 @@ from av.error import FFmpegError as LibavError
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.arguments import format_seconds
-from penstock.media.info import MediaInfo, VideoInfo
+from penstock.media.info import MediaInfo, Track
 from penstock.media.opening import demux, open_media
 
 if TYPE_CHECKING:
@@ -86,13 +86,14 @@ def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> f
     return sooner_s if may_seek and sooner_s > (media.start_s or 0.0) else None
 
 
-def misses_frames(start: float | None, source: str, media: MediaInfo, video: VideoInfo) -> bool:
+def misses_frames(start: float | None, track: Track) -> bool:
     """Whether FFmpeg may lose the first frames from `start` on if it seeks there.
 
     Either no keyframe comes before them, or the keyframe is not a full picture: with x264's intra-refresh, pictures are
     complete only some frames later, and FFmpeg drops the others. For a regular file, this function reads the packets
     from the seek position to the first keyframe to find out. It returns False for other sources.
     """
+    source, media, video = track.source, track.media, track.video
     if start is None or video.is_attached_picture or endpoints.identity(source) is None:
         return False
     sooner_s = _seek_s(start, source, media, is_audio=False)
