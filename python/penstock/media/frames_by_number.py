@@ -20,7 +20,7 @@ from penstock._native import _Slot, _SlotPool
 from penstock.errors import ClosedError, DecoderError
 from penstock.ffmpeg.command.settings import check_place
 from penstock.media.completeness import Delivered, why_incomplete
-from penstock.media.info import RANGES, MediaInfo, matrix_name
+from penstock.media.info import RANGES, matrix_name
 from penstock.media.random_access import RandomAccess
 from penstock.media.seeking import first_pts
 from penstock.media.video_frame import VideoFrame, frame_of
@@ -67,10 +67,6 @@ class FramesByNumber:
     @property
     def is_inherited(self) -> bool:
         return self._pid != os.getpid()
-
-    def __len__(self) -> int:
-        with self._lock:
-            return len(self._frame_places())
 
     def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         with self._lock:
