@@ -25,8 +25,6 @@ from support.this_process import open_fds
 
 from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning
-from penstock.ffmpeg.command import endpoints
-from penstock.media import probe
 from penstock.media.random_access import RandomAccess
 from penstock.media.video_frame import VideoFrame
 
