@@ -17,7 +17,7 @@ class Deadline:
     """The time `timeout` seconds from now; with None, a wait never ends.
 
     Attributes:
-        timeout: what it was made with.
+        timeout: the seconds that it was made with; None if it never comes.
 
     Raises:
         ValueError, TypeError: `timeout` is negative, NaN or not a number.
@@ -40,7 +40,7 @@ class Deadline:
         return self._end_s - time.monotonic() < _TOLERANCE_S
 
     def late(self, what: str, bytes_pending: int = 0) -> StalledError:
-        """The error that says `what` was not so in time."""
+        """The error for a wait that has ended. Its message is `what`, and within how many seconds."""
         seconds = self.timeout or 0.0
         return StalledError(f"{what} within {seconds:.3g} s", seconds, bytes_pending)
 

@@ -142,9 +142,8 @@ class FanOut:
             self._waiting = pushes | kept
             for output in pushes:
                 output.offered += 1
-                output.dropped += (
-                    output in before
-                )  # either the waiting frame is replaced, or this one is not taken
+                # Either the waiting frame is replaced, or this one is not taken.
+                output.dropped += output in before
                 output.due = output.due if output in kept else output.offered
             _unsettled.add(self)
             _exit.at_exit(_settle_all, 3)  # before encoders are closed

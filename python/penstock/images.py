@@ -426,9 +426,8 @@ def image_encoder(
         path = path.with_name(f"{_escaped(before)}{number}{_escaped(after)}")
         naming = {"start_number": str(start_number)}
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", FFmpegWarning
-        )  # its advice is about videos; the warning above is about images
+        # Its advice is about videos; the warning above is about images.
+        warnings.simplefilter("ignore", FFmpegWarning)
         return Encoder(
             path,
             size=size,

@@ -189,12 +189,8 @@ def plan_decode(program: str, track: Track, options: DecodeOptions) -> DecodePla
     # A no-op as a rule, but a video may change its size in the middle.
     scaled = [*given, f"scale={width}:{height}"]
     # The name in the file, full range or not: FFmpeg has nothing to convert.
-    delivered, conversion, parts, converted_by = (
-        own if conversion_input == stored else conversion_input,
-        None,
-        1,
-        None,
-    )
+    delivered = own if conversion_input == stored else conversion_input
+    conversion, parts, converted_by = None, 1, None
     if layout.pixel_format != canonical(own):
         parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(conversion_input, width, height)
         conversion, converted_by = _native(conversion_input, layout, parts, video, options), "penstock"

@@ -124,7 +124,7 @@ pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> std::result::Result<OFlags, 
     check_open_for(fd, OFlags::RDONLY)
 }
 
-/// `EBADF` if a number that was taken for a descriptor's is that of none.
+/// `EBADF` if the number belongs to no open descriptor, which a binding has to ask before it trusts a number of its caller's.
 pub fn check_open(fd: BorrowedFd<'_>) -> std::result::Result<(), Error> {
     fcntl_getfl(fd).map(drop).map_err(Error::of_system)
 }

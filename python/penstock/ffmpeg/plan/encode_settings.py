@@ -166,7 +166,7 @@ class EncodeSettings:
         program = find_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
         _check_codec_once(codec, options or {})
-        given, container_format = _without_format(options or {})
+        given, container_format = _split_container(options or {})
         to = Output.of(output, container_format)
         pixel_format = raw_format_name(pixel_format, program)
         kept = pixel_format if quality == LOSSLESS else None
@@ -268,7 +268,7 @@ class EncodeSettings:
             raise TypeError(f"audio is an AudioInput(sample_rate, channels); got {type(audio).__name__}")
         program = find_ffmpeg(tuning.ffmpeg)
         tuning.check_unused("an AudioEncoder", "threads", "convert")
-        given, container_format = _without_format(options or {})
+        given, container_format = _split_container(options or {})
         _check_whole(given, *_SHORTENING_OPTIONS)
         to = Output.of(output, container_format)
         return cls(
@@ -367,7 +367,7 @@ def _check_codec_once(codec: str, options: Mapping[str, object]) -> None:
             raise ValueError(f"{argument('codec', codec)} and {also} exclude each other: give codec alone")
 
 
-def _without_format(options: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
+def _split_container(options: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
     """Splits `options` into the other options and the container format, ``options["f"]``."""
     others = dict(options)
     container_format = others.pop("f", None)
