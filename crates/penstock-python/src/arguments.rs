@@ -72,13 +72,17 @@ pub(crate) fn tee_source<'py>(src: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
     streams(src)?.call_method1(intern!(src.py(), "tee_source"), (src,))
 }
 
-/// A descriptor to write to, flushed and open: a duplicate of the source would get the number of a closed one. Refuses streams whose
-/// bytes are not their descriptor's.
+/// A descriptor to write to, flushed. Refuses streams whose bytes are not their descriptor's.
 pub(crate) fn destination(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>> {
     if !fd.is_instance_of::<PyInt>() {
         streams(fd)?.call_method1(intern!(fd.py(), "check_destination"), (fd, "fd"))?;
     }
-    let found = descriptor(fd)?;
+    descriptor(fd)
+}
+
+/// A destination that is open, for calls that duplicate a source first: the duplicate would get the number of a closed one.
+pub(crate) fn open_destination(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>> {
+    let found = destination(fd)?;
     check_open(found).or_raise(fd.py())?;
     Ok(found)
 }
@@ -174,7 +178,7 @@ fn is_size(name: &str) -> bool {
 /// Check that a descriptor to write to is open, for the parts that are written in Python.
 #[pyfunction]
 pub(crate) fn _check_open(fd: &Bound<'_, PyAny>) -> PyResult<()> {
-    destination(fd).map(drop)
+    open_destination(fd).map(drop)
 }
 
 /// Check a count or size, for the parts that are written in Python.

@@ -65,7 +65,7 @@ impl Tee {
     ) -> PyResult<Self> {
         let source = arguments::descriptor(&arguments::tee_source(src)?)?;
         let destinations =
-            dsts.iter().map(|dst| arguments::destination(&dst)).collect::<PyResult<Vec<_>>>()?;
+            dsts.iter().map(|dst| arguments::open_destination(&dst)).collect::<PyResult<Vec<_>>>()?;
         let when_full = tee_policy(when_full, stall_timeout)?;
         let tee = penstock_core::Tee::new(source, policy.map(|policy| policy.0)).or_raise(py)?;
         for dst in destinations {
