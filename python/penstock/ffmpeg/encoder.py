@@ -130,6 +130,7 @@ class Encoder(EncoderBase):
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
         EncoderError: FFmpeg was not found, or could not be started.
+        OSError: no descriptor, memory, process or thread is left for it.
         DecoderError: a file for the sound or the subtitles is no media file, or has no sound or subtitles.
     """
 

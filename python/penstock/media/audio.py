@@ -70,6 +70,7 @@ class AudioDecoder(DecoderBase):
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
+        OSError: no descriptor, memory, process or thread is left, here or in a later call.
         DecoderError: it is no media file, or has no sound; FFmpeg was not found.
         ValueError: an argument is not possible.
     """

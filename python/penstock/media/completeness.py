@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import av
 from av.error import FFmpegError as LibavError
 
+from penstock._shortage import raise_shortage
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.media.index import Index, Packets, expected_frames, packets_of
@@ -108,7 +109,8 @@ def why_incomplete(
             if is_cheap and (missing := _missing(stream, packets, track, delivered)):
                 return missing
             return _early_by_length(file, stream, packets, track, delivered)
-    except (DecoderError, LibavError, OSError):
+    except (DecoderError, LibavError, OSError) as error:
+        raise_shortage(error)
         return None  # the file was readable when the decode began; whether it was whole is now unknown
 
 
@@ -144,7 +146,7 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
     """Why the end of the sound `audio` seems to be cut off; None if nothing shows that."""
     if endpoints.identity(source) is None:
         return None
-    with suppress(DecoderError, LibavError, OSError):
+    try:
         path = Path(endpoints.without_protocol(source))
         if _lacks_its_end(path, media.container):
             return "the file was cut off: its end is missing"
@@ -159,6 +161,8 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
         ends_s = float((packets.pts + packets.duration)[packets.has_pts].max(initial=0) * audio.time_base)
         if ends_s < own_s - _SOUND_APART_S:
             return f"the sound is {own_s:.3f} s long by its container, and ends at {ends_s:.3f} s"
+    except (DecoderError, LibavError, OSError) as error:
+        raise_shortage(error)
     return None
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 from penstock._messages import argument
 from penstock._native import _Conversion
+from penstock._shortage import raise_shortage
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.arguments import checked_size, option_arguments, read_arguments
@@ -330,15 +330,18 @@ def _uncropped(program: str, source: str, media: MediaInfo) -> tuple[str, ...]:
 
 def _asks_to_crop(source: str, container: str) -> bool:
     """Whether the header of a file may contain a cropping rectangle. PyAV does not report it."""
-    with suppress(OSError), Path(endpoints.without_protocol(source)).open("rb") as file:
-        if container == endpoints.MATROSKA:
-            return re.search(_PIXEL_CROP, file.read(_HEADER_BYTES).partition(_CLUSTER)[0]) is not None
-        for _ in range(_MOST_BOXES if container == endpoints.QUICKTIME else 0):
-            size, name = int.from_bytes(file.read(4), "big"), file.read(4)
-            size = int.from_bytes(file.read(8), "big") - 8 if size == 1 else size
-            if name == b"moov" or size < 8:
-                return b"clap" in file.read(min(max(0, size - 8), _MOST_BYTES))
-            file.seek(size - 8, 1)
+    try:
+        with Path(endpoints.without_protocol(source)).open("rb") as file:
+            if container == endpoints.MATROSKA:
+                return re.search(_PIXEL_CROP, file.read(_HEADER_BYTES).partition(_CLUSTER)[0]) is not None
+            for _ in range(_MOST_BOXES if container == endpoints.QUICKTIME else 0):
+                size, name = int.from_bytes(file.read(4), "big"), file.read(4)
+                size = int.from_bytes(file.read(8), "big") - 8 if size == 1 else size
+                if name == b"moov" or size < 8:
+                    return b"clap" in file.read(min(max(0, size - 8), _MOST_BYTES))
+                file.seek(size - 8, 1)
+    except OSError as error:
+        raise_shortage(error)
     return False
 
 

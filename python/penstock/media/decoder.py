@@ -106,6 +106,7 @@ class Decoder(DecoderBase):
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
+        OSError: no descriptor, memory, process or thread is left, here or in a later call.
         DecoderError: it is no media file, or has no video; FFmpeg was not found, or has no decoder for the alpha that
             was asked for.
         ValueError: an argument is not possible.
@@ -364,10 +365,11 @@ class Decoder(DecoderBase):
         if self._by_number is None or self._by_number.is_inherited:
             from penstock.media.frames_by_number import FramesByNumber
 
-            self._by_number = FramesByNumber(self._plan)
-            if not self._options.conceal_errors and (reason := self._by_number.why_incomplete()):
-                path = self._opened.path
-                warn(f"{path}: {reason}; frames by number are those before")
+            made = FramesByNumber(self._plan)
+            reason = None if self._options.conceal_errors else made.why_incomplete()
+            self._by_number = made
+            if reason:
+                warn(f"{self._opened.path}: {reason}; frames by number are those before")
         return self._by_number
 
     def close(self) -> None:

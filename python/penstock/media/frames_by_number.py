@@ -17,6 +17,7 @@ from av.filter import Graph
 
 from penstock._messages import argument
 from penstock._native import _Slot, _SlotPool
+from penstock._shortage import raise_shortage
 from penstock.errors import ClosedError, DecoderError
 from penstock.ffmpeg.command.settings import check_place
 from penstock.media.completeness import Delivered, why_incomplete
@@ -201,6 +202,7 @@ class Pixels:
             graph.vpush(frame)
             return graph.vpull()
         except LibavError as error:
+            raise_shortage(error)
             raise DecoderError(f"libav cannot convert {frame.format.name}: {error.strerror}") from error
 
     def _has_colors_of_first(self, frame: LibavFrame) -> bool:

@@ -15,6 +15,7 @@ import av
 from av.error import FFmpegError as LibavError
 
 from penstock._deadline import Deadline
+from penstock._shortage import raise_shortage
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.program import messages
@@ -61,6 +62,7 @@ def open_media(
 
     Raises:
         DecoderError: libav cannot open it, or it is a playlist or text.
+        OSError: no descriptor, memory or thread is left.
     """
     path = path or endpoints.without_protocol(source)
     containers = tuple(containers) or (() if follow_playlists else _harmless_containers())
@@ -71,6 +73,7 @@ def open_media(
         given: Any = source if single_pass is None else single_pass
         media: InputContainer = av.open(given, options=options, **_ANY_TAGS)
     except LibavError as error:
+        raise_shortage(error, path)
         raise _refusal(source, path, confined, error.strerror or "") from error
     if media.format.name == _TEXT_CONTAINER:
         media.close()
@@ -81,9 +84,28 @@ def open_media(
 
 def demux(media: InputContainer, *streams: Any) -> Iterator[Any]:
     """The packets of these streams; of all if none is given."""
-    # Where a damaged file has begun a stream in its middle (MPEG-TS), PyAV fails behind the last packet.
-    with suppress(IndexError):
+    try:
         yield from media.demux(*streams)
+    except IndexError:
+        pass  # where a damaged file has begun a stream in its middle (MPEG-TS), PyAV fails behind the last packet
+    except LibavError as error:
+        raise_shortage(error)
+        raise
+
+
+def decode(codec: Any, packet: Any) -> list[Any]:
+    """The frames that a decoder, or a stream's own, gives when it gets a packet.
+
+    Raises:
+        OSError: no memory is left, or no thread for the decoder.
+        LibavError: the packet is damaged.
+    """
+    try:
+        frames: list[Any] = codec.decode(packet)
+    except LibavError as error:
+        raise_shortage(error)
+        raise
+    return frames
 
 
 def first_packet_s(source: str, container: str, index: int) -> float:

@@ -78,7 +78,7 @@ def differences(url: str, expected: Expected) -> list[str]:
         media = probe(endpoints.without_protocol(url))
     except DecoderError as error:
         return [f"the file could not be verified, because libav cannot read it: {error}"]
-    except OSError:  # it is gone
+    except FileNotFoundError:  # it is gone
         return []
     except Exception as error:  # the file is whole, whatever libav or PyAV has met
         return [f"the file could not be verified: {error!r}"]

@@ -22,7 +22,7 @@ from penstock.errors import StalledError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
 from penstock.media.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
-from penstock.media.opening import demux, open_media, run_with_timeout
+from penstock.media.opening import decode, demux, open_media, run_with_timeout
 from penstock.media.seeking import REORDERED
 from penstock.media.source import MediaSource, Source
 
@@ -72,6 +72,7 @@ def probe(
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: as ``open`` raises for a path.
+        OSError: no descriptor, memory or thread is left.
         ValueError, TypeError: ``timeout`` is negative, NaN or not a number.
         DecoderError: libav cannot read the input, and what FFmpeg says of it is in the message; or the file is a
             playlist, without `follow_playlists`.
@@ -293,7 +294,7 @@ def _beginnings(media: InputContainer) -> dict[int, _Beginning]:
 def _only_frame(codec: VideoCodecContext, packet: Any) -> VideoFrame | None:
     """The frame of a packet that needs no other; None if it gives none."""
     try:
-        frames = codec.decode(packet) or codec.decode(None)
+        frames = decode(codec, packet) or decode(codec, None)
     except (LibavError, EOFError, ValueError):  # of a decoder that could not be opened, with PyAV 19
         frames = []
     codec.flush_buffers()
@@ -319,7 +320,7 @@ def _counted(media: InputContainer, deadline: Deadline) -> dict[int, int]:
 
 def _frames_by(packet: Any) -> int:
     try:
-        return len(packet.decode())
+        return len(decode(packet.stream, packet))
     except (LibavError, EOFError, ValueError):
         return 0
 

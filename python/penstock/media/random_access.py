@@ -19,7 +19,7 @@ from av.error import FFmpegError as LibavError
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.media.index import DecodedFrame, Index, packets_of
-from penstock.media.opening import demux, open_media
+from penstock.media.opening import decode, demux, open_media
 from penstock.media.seeking import may_seek
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ class _Decode:
         if packet is not None and packet.size == 0:
             return []  # such as a repeated frame of Theora, which libav would take for the end of the file
         try:
-            return self.codec.decode(packet)
+            return decode(self.codec, packet)
         except EOFError:
             return []
         except LibavError as error:

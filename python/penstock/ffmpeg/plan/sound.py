@@ -321,7 +321,7 @@ def _zero(
         return first_s, first_s, False
     first = ("-map", f"0:{stream.index}", "-c", _COPY, "-frames:a", "1", "-f", "framecrc", "pipe:1")
     # Ignored here: reading the whole file will fail, too, and report it.
-    with suppress(ProgramError, DecoderError, LibavError, OSError, ValueError, IndexError):
+    with suppress(ProgramError, DecoderError, LibavError, ValueError, IndexError):
         asked = run((program, "-v", "error", "-itsoffset", "1", *source_arguments, *first), _TRIAL_S)
         lines = bytes(asked.stdout).splitlines()
         [unit_s] = filter(None, map(framecrc_unit_s, lines))

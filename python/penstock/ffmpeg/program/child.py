@@ -19,6 +19,7 @@ from io import FileIO
 from penstock import _native
 from penstock._deadline import Deadline
 from penstock._native import AppliedPolicy, ThreadPolicy
+from penstock._shortage import raise_shortage
 
 # Guessed: after a program has exited, its pipes are read for this long, if its own children hold them open.
 DRAIN_GRACE_S = 1.0
@@ -88,7 +89,8 @@ class Child:
         """Starts the program, and returns when it runs.
 
         Raises:
-            NotStartedError: there is no such program, or no descriptor, process or thread is left.
+            NotStartedError: there is no such program, or the system does not run it.
+            OSError: no descriptor, memory, process or thread is left.
         """
         try:
             # Not threading.Thread: an exception during its `start` can leave a lock locked.
@@ -96,13 +98,16 @@ class Child:
         except RuntimeError as refused:
             if refused.__traceback__ is not None and refused.__traceback__.tb_next is not None:
                 raise  # from a signal handler
+            raise_shortage(refused)
             raise NotStartedError(str(refused)) from refused
         self._started.wait()
         failure, self._failure = self._failure, None
-        if isinstance(failure, OSError | RuntimeError):  # RuntimeError: no thread for the policy
+        if failure is None:
+            return
+        raise_shortage(failure)
+        if isinstance(failure, OSError):
             raise NotStartedError(str(failure)) from failure
-        if failure is not None:
-            raise failure
+        raise failure
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits for the program to end. Returns whether it has; its pipes have been read to their end then."""
@@ -493,7 +498,7 @@ def run(command: Sequence[str], timeout_s: float | None, *, check: bool = True) 
     """Runs a program to its end. When this returns or raises, the program and its process group are gone.
 
     Raises:
-        NotStartedError: the program could not be started.
+        NotStartedError, OSError: the program could not be started, as in `Child.start`.
         TimedOutError: it did not end within `timeout_s`.
         FailedError: its exit status is not 0, and `check` is set. The message is the last line of its standard error.
     """

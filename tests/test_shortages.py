@@ -1,0 +1,128 @@
+"""If no descriptor, memory, process or thread is left, that is the `OSError`: no damaged file, no broken program."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import av
+import pytest
+from av.error import err_check
+from support.clips import clip
+from support.processes import run_script, succeeded
+
+from penstock import Decoder, Encoder
+from penstock.media import AudioDecoder, completeness, probe
+
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+
+
+@pytest.fixture
+def source() -> Iterator[Path]:
+    """A video with sound in a folder that every user may read."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(shutil.copy(clip("audio_aac"), folder))
+
+
+@pytest.mark.parametrize("number", SHORTAGES)
+@pytest.mark.parametrize("read", [probe, Decoder, AudioDecoder])
+def test_what_libav_lacks_while_it_opens_a_file(
+    monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object], number: int
+) -> None:
+    monkeypatch.setattr(av, "open", lambda *_, **__: err_check(-number))
+    with pytest.raises(OSError) as caught:
+        read(clip("h264_mkv"))
+    assert (caught.value.errno, caught.value.filename) == (number, str(clip("h264_mkv")))
+
+
+@pytest.mark.parametrize("number", SHORTAGES)
+def test_what_the_start_of_a_program_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with Decoder(clip("h264_mkv")) as decoder:
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+        works: list[Callable[[], object]] = [
+            lambda: next(decoder),
+            lambda: Encoder(tmp_path / "out.mp4", size=(16, 16), fps=5),
+        ]
+        for work in works:
+            with pytest.raises(OSError) as caught:
+                work()
+            assert caught.value.errno == number
+
+
+def test_no_descriptor_is_left(source: Path) -> None:
+    code = """
+    import errno, resource
+    from penstock import Decoder
+    from penstock.media import AudioDecoder, probe
+
+    source = sys.argv[1]
+    next(Decoder(source)), Decoder(source)[0]  # imports all that it takes
+    decoder, audio = Decoder(source), AudioDecoder(source)
+    works = {
+        "probe": lambda: probe(source),
+        "open": lambda: Decoder(source),
+        "len": lambda: len(decoder),
+        "next": lambda: next(decoder),
+        "number": lambda: decoder[1],
+        "audio": lambda: audio.read(),
+    }
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+    held = []
+    try:
+        while True:
+            held.append(os.dup(0))
+    except OSError:
+        pass
+    for name, work in works.items():
+        try:
+            work()
+        except Exception as error:
+            print(name, errno.errorcode.get(getattr(error, "errno", None), repr(error)))
+    """
+    said = succeeded(run_script(code, source)).decode().splitlines()
+    assert said == [f"{name} EMFILE" for name in ("probe", "open", "len", "next", "number", "audio")]
+
+
+def test_no_thread_is_left_for_a_decoder_of_libav(source: Path) -> None:
+    code = """
+    import resource
+    from penstock import Decoder
+    from penstock.ffmpeg import Tuning
+
+    if os.getuid() == 0:  # whom the limit does not hold for
+        os.setuid(54321)
+    decoder = Decoder(sys.argv[1], tuning=Tuning(threads=4))
+    decoder._frames()
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    try:
+        decoder[0]
+    except BlockingIOError as error:
+        print(error.errno)
+    """
+    assert int(succeeded(run_script(code, source))) == errno.EAGAIN
+
+
+def test_a_file_is_not_called_whole_if_that_could_not_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    frames = []
+    with Decoder(clip("h264_mkv")) as decoder:
+        with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
+            patch.setattr(completeness, "open_media", refuse)
+            while (frame := decoder.read()) is not None:
+                frames.append(frame)
+        assert caught.value.errno == errno.EMFILE
+        assert decoder.read() is None  # and again, once there is one
+        assert len(frames) == len(decoder)
