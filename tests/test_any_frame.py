@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from support.cases import a_few, eventually
 from support.clips import ALPHA_CLIPS, VIDEOS, clip
 from support.media import ffmpeg
-from support.this_process import open_fds
+from support.this_process import libav_threads, open_fds
 
 from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
 from penstock.ffmpeg import Colors, Tuning
@@ -528,6 +528,19 @@ def test_nothing_stays_open(video: Path, closes: bool) -> None:
         del decoder
         gc.collect()
     assert eventually(lambda: open_fds() == before)
+
+
+@pytest.mark.parametrize("name", ["h264_mkv", "h264_ts", "vp8_alpha"])
+def test_closing_ends_the_threads_of_libav(name: str) -> None:
+    before = libav_threads()
+    gc.disable()  # it would end them, too
+    try:
+        with Decoder(clip(name), tuning=Tuning(threads=3)) as decoder:
+            decoder[3], decoder.at(0), decoder.batch([5, 1])
+            assert libav_threads() > before
+        assert libav_threads() == before
+    finally:
+        gc.enable()
 
 
 def test_several_threads(video: Path) -> None:

@@ -20,12 +20,20 @@ def open_fds() -> dict[str, str]:
 
 def workers() -> set[int]:
     """Ids of our native threads."""
-    found = set()
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            if (task / "comm").read_text().strip() == "penstock":
-                found.add(int(task.name))
-    return found
+    return {task for task in threads() if name_of(task) == "penstock"}
+
+
+def name_of(task: int) -> str:
+    """The name of one of our threads; nothing if it has ended."""
+    try:
+        return Path(f"/proc/self/task/{task}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def libav_threads() -> set[int]:
+    """Ids of the threads of libav's codecs in this process."""
+    return {task for task in threads() if name_of(task).startswith("av:")}
 
 
 def threads(pid: int | str = "self") -> set[int]:

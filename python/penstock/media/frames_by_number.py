@@ -113,8 +113,9 @@ class FramesByNumber:
     def close(self) -> None:
         """Closes the file. Delivered frames stay valid."""
         with self._lock:
-            self._is_closed = True
-            self._file.close()
+            if not self._is_closed:
+                self._is_closed = True
+                self._file.close()
 
     def _one(self, number: int) -> VideoFrame:
         return dict(self._decoded([number]))[number]

@@ -243,6 +243,8 @@ class _Decode:
         self._decoded = iter(())
         self._recent.clear()
         self.container.close()
+        # libav's threads end with the last reference to the codec.
+        del self.codec, self._stream
 
     def __enter__(self) -> _Decode:
         return self
