@@ -418,3 +418,14 @@ def frames_of(path: Path) -> int:
         warnings.simplefilter("error", FFmpegWarning)
         with Decoder(path) as decoder:
             return sum(1 for _ in decoder)
+
+
+@pytest.mark.xfail(strict=True, raises=FFmpegWarning, reason='mended by "Reading"')
+@pytest.mark.filterwarnings("error")
+def test_empty_chunks_of_avi_are_pauses_and_no_frames(tmp_path: Path) -> None:
+    """Where a frame is shown for longer, FFmpeg's muxer fills its time with empty chunks, which the header counts."""
+    path = tmp_path / "pauses.avi"
+    picture = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=10:d=1", "-vf", "select='not(eq(n,4)+eq(n,7))'")
+    ffmpeg(*picture, "-fps_mode", "passthrough", "-c:v", "mjpeg", path)
+    with Decoder(path) as decoder:
+        assert [round(10 * frame.time_s) for frame in decoder] == [0, 1, 2, 3, 5, 6, 8, 9]
