@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from support.cases import PATIENCE_S, eventually
 from support.clips import NO_MEDIA, WITHOUT_VIDEO, clip
+from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import has_ended, run_script, script, start_script, succeeded
 from support.this_process import are_asleep
@@ -671,3 +672,15 @@ def test_a_damaged_file_in_asyncio() -> None:
 
     assert asyncio.run(use()) > 0
     assert not children()
+
+
+def test_the_seam_of_joined_transport_streams_has_advice(tmp_path: Path) -> None:
+    part, path = tmp_path / "part.ts", tmp_path / "joined.ts"
+    ffmpeg("-i", clip("long"), "-frames:v", "25", "-c:v", "libx264", part)
+    path.write_bytes(2 * part.read_bytes())
+    with Decoder(path) as decoder:
+        frames, error = until_fault(decoder)
+    assert 0 < len(frames) < 50
+    assert error.advice is not None and "conceal_errors=True" in error.advice and error.advice in str(error)
+    with Decoder(path, conceal_errors=True) as decoder:
+        assert len(list(decoder)) == 50

@@ -39,6 +39,11 @@ END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
 LATE = "FFmpeg gave nothing"
+# FFmpeg's message about a packet whose container says that a part is missing, and what to do.
+_GAP = "corrupt input packet"
+_OVER_GAPS = (
+    "bytes are missing, or the file was joined of several: conceal_errors=True (--conceal-errors) reads on"
+)
 #: An impossible width for FFmpeg's filter `crop`, which makes it fail at a palette picture whose size differs from the
 #: first one's. Chosen: a width that no caller asks for, so that the failure is recognised by FFmpeg's message.
 OTHER_SIZE = -(1 << 20)
@@ -170,7 +175,8 @@ class DecodeSession(Session):
 
     def fail(self, reason: str) -> FFmpegError:
         """The error that every later read raises, with FFmpeg's output."""
-        self._failure = self.failure(f"{self._path}: {reason}", self.delivered)
+        advice = _OVER_GAPS if _GAP in self.process.log.text else None
+        self._failure = self.failure(f"{self._path}: {reason}", self.delivered, advice)
         return self._failure
 
     def close(self) -> None:
