@@ -6,8 +6,9 @@ import shutil
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
-from support.cases import eventually
+from support.cases import eventually, needs
 from support.clips import clip
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
@@ -15,7 +16,7 @@ from support.processes import script
 
 from benchmarks.harness.accounts import children
 from penstock import Decoder, DecoderError, Encoder, FFmpegWarning
-from penstock.ffmpeg import find_ffmpeg
+from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.media import probe
 
 
@@ -127,3 +128,29 @@ def test_nothing_is_left_of_a_decode_that_cannot_be(options: dict[str, object]) 
     with pytest.raises((ValueError, TypeError, DecoderError)):
         Decoder(clip("h264"), **options)  # type: ignore[arg-type]
     assert children() == before
+
+
+@pytest.mark.parametrize("frames", [1, 10])
+def test_avif_is_read_back(tmp_path: Path, ffmpeg: str, frames: int) -> None:
+    needs(ffmpeg, "libsvtav1")
+    path, tuning = tmp_path / "a.avif", Tuning(ffmpeg=ffmpeg)
+    with Encoder(path, size=(64, 64), fps=10, tuning=tuning) as encoder:
+        for index in range(frames):
+            encoder.write(np.full((64, 64, 3), 20 * index, np.uint8))
+    with Decoder(path, tuning=tuning) as decoder:
+        assert len(decoder) == frames
+        times_s = [index / 10 for index in range(frames)]
+        assert [frame.time_s for frame in decoder] == times_s
+        for index, frame in enumerate(decoder[:]):
+            assert frame.time_s == times_s[index]
+            assert abs(frame.mean() - 20 * index) <= 3
+        if frames > 1:
+            assert (decoder.info.frame_rate, decoder.at(0.55).index) == (10, 5)
+
+
+def test_a_webp_that_moves_is_refused_with_its_name(tmp_path: Path) -> None:
+    with Encoder(tmp_path / "a.webp", size=(64, 64), fps=10) as encoder:
+        for index in range(3):
+            encoder.write(np.full((64, 64, 3), 20 * index, np.uint8))
+    with pytest.raises(DecoderError, match="animated WebP"):
+        Decoder(tmp_path / "a.webp")

@@ -314,9 +314,17 @@ def _reading(
             {name: value for name, value in options.input_options.items() if name not in _AUTOROTATION}
         ),
         *read_arguments(source, media.container),
-        *("-map", f"0:{video.index}"),
+        *("-map", _map(media, video)),
         *("-an", "-sn", "-dn"),
     ], trim
+
+
+def _map(media: MediaInfo, video: VideoInfo) -> str:
+    """How FFmpeg's ``-map`` names a stream."""
+    if media.is_animated_avif and video == media.best_video:
+        # FFmpeg before 7 does not count the still picture, which has no language, while each track has one.
+        return "0:m:language"
+    return f"0:{video.index}"
 
 
 def _uncropped(program: str, source: str, media: MediaInfo) -> tuple[str, ...]:

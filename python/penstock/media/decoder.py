@@ -530,7 +530,10 @@ def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
     if video is None:
         raise DecoderError(f"{media.path} has no video, only {_kinds(media)}")
     if not video.width or not video.height:
-        raise DecoderError(f"{media.path} does not tell the size of its video, and may have no frames")
+        animated = "; FFmpeg does not read animated WebP: Pillow does" * (video.codec == "webp")
+        raise DecoderError(
+            f"{media.path} does not tell the size of its video, and may have no frames{animated}"
+        )
     return video
 
 

@@ -236,8 +236,19 @@ class MediaInfo:
 
     @property
     def best_video(self) -> VideoInfo | None:
-        """The first video stream that the file marks as a default, or else the first; never an attached picture."""
-        return _best([stream for stream in self.video if not stream.is_attached_picture])
+        """The first video stream that the file marks as a default, or else the first; never an attached picture.
+
+        Of an animated AVIF, the animation: libav also tells of a still picture of it.
+        """
+        streams = [stream for stream in self.video if not stream.is_attached_picture]
+        if self.is_animated_avif:
+            return max(streams, key=lambda stream: stream.frames or 0, default=None)
+        return _best(streams)
+
+    @property
+    def is_animated_avif(self) -> bool:
+        """Whether the file is an AVIF of several pictures with times."""
+        return self.tags.get("major_brand") == "avis"
 
     @property
     def best_audio(self) -> AudioInfo | None:
