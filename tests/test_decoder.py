@@ -81,7 +81,7 @@ def test_frames_in_the_files_own_format_are_bit_exact(name: str) -> None:
 @pytest.mark.parametrize("name", a_few(sorted(VIDEOS)))
 def test_rgb_is_what_ffmpeg_makes_of_it(name: str) -> None:
     path = clip(name)
-    with Decoder(path) as decoder:
+    with Decoder(path, pixel_format="rgb24") as decoder:
         frames = list(decoder)
         assert decoder.shape == (decoder.info.height, decoder.info.width, 3)
         assert all(frame.shape == decoder.shape and frame.dtype == np.uint8 for frame in frames)
@@ -277,7 +277,8 @@ def test_full_range_yuv_is_not_passed_off_as_limited(tmp_path: Path, program: st
         ("gray16le", "uint16", (48, 64)),
         ("grayf32le", "float32", (48, 64)),
         ("gbrpf32le", "float32", (3 * 48 * 64,)),
-        ("gbrapf32le", "uint8", (4 * 4 * 48 * 64,)),
+        ("gbrapf32le", "float32", (4 * 48 * 64,)),
+        ("rgb565le", "uint8", (2 * 48 * 64,)),
         ("yuv420p", "uint8", (48 * 64 * 3 // 2,)),
         ("p010le", "uint16", (48 * 64 * 3 // 2,)),
     ],

@@ -199,5 +199,6 @@ class FFmpegWarning(UserWarning):
 
     An `Encoder` warns when the video cannot hold all that is in its frames, such as alpha. The message names a format
     that can, and the argument that confirms the choice; ``EncodeReport.warnings`` repeats it. A `Decoder` warns when
-    the number of frames in the file's header is wrong, and when HDR becomes 8-bit RGB without tone mapping.
+    the number of frames in the file's header is wrong, when HDR becomes 8-bit RGB without tone mapping, and when other
+    samples of more than 8 bits become 8 in a pixel format that nobody asked for.
     """

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 from pathlib import Path
+
+from av.video.format import VideoFormat
 
 from penstock._messages import argument
 from penstock._native import _Conversion
@@ -17,11 +21,14 @@ from penstock.ffmpeg.command.arguments import checked_size, option_arguments, re
 from penstock.ffmpeg.command.colors import MATRICES, RANGES
 from penstock.ffmpeg.command.pixel_formats import (
     PIXEL_FORMATS,
+    DefaultFormat,
     FrameLayout,
     canonical,
     divides_evenly,
     frame_layout,
     has_alpha,
+    in_native_order,
+    is_float,
     is_gray,
     is_rgb,
     subsampling,
@@ -161,7 +168,7 @@ class DecodePlan:
 def plan_decode(program: str, track: Track, options: DecodeOptions) -> DecodePlan:
     """Plans a decode. Runs FFmpeg for one frame if the size depends on `filters`."""
     source, media, video = track.source, track.media, track.video
-    name = options.pixel_format or own_pixel_format(video)
+    name = options.pixel_format or in_native_order(own_pixel_format(video))
     decoder = _alpha_decoder(program, source, video, options, name)
     if decoder is not None:
         video = replace(video, pixel_format=own_pixel_format(video))
@@ -182,16 +189,17 @@ def plan_decode(program: str, track: Track, options: DecodeOptions) -> DecodePla
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered)) or own_size
     width, height = _delivered_size(own_size, options.size)
-    layout = frame_layout(name, width, height, program)
+    layout = _described(frame_layout(name, width, height, program))
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
     conversion_input = _conversion_input(stored, layout, options, is_scaled=(width, height) != own_size)
     given = [options.filters] if options.filters else []
     # A no-op as a rule, but a video may change its size in the middle.
     scaled = [*given, f"scale={width}:{height}"]
-    # The name in the file, full range or not: FFmpeg has nothing to convert.
-    delivered = own if conversion_input == stored else conversion_input
+    # With the name in the file, full range or not, FFmpeg has nothing to convert, but the order of bytes at most.
+    is_own = in_native_order(layout.pixel_format) == in_native_order(own)
+    delivered = layout.pixel_format if is_own else own if conversion_input == stored else conversion_input
     conversion, parts, converted_by = None, 1, None
-    if layout.pixel_format != canonical(own):
+    if not is_own:
         parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(conversion_input, width, height)
         conversion, converted_by = _native(conversion_input, layout, parts, video, options), "penstock"
         if conversion is None:
@@ -211,6 +219,25 @@ def plan_decode(program: str, track: Track, options: DecodeOptions) -> DecodePla
     )
 
 
+def lost_bits(video: VideoInfo, pixel_format: str | None) -> str | None:
+    """What to warn of if samples become 8 bits in a format that nobody asked for; else None.
+
+    YUV of 10 and 12 bits is left out: cameras and films have it, and screens show 8 bits of it.
+    """
+    own, bits = video.pixel_format or "", video.bit_depth or 0
+    is_usual = bits <= (8 if is_rgb(own) or is_gray(own) else 12)
+    if is_usual or not isinstance(pixel_format, DefaultFormat):
+        return None
+    gray, rgb, samples = "gray16le", "rgb48le", f"{bits}-bit samples"
+    if is_float(own):
+        gray, rgb, samples = "grayf32le", "gbrpf32le", "floats"
+    return (
+        f"the video has {samples} ({own}), which become 8 bits: give "
+        f"{argument('pixel_format', gray if is_gray(own) else rgb)} to keep them, or "
+        f"{argument('pixel_format', str(pixel_format))} if 8 bits are enough"
+    )
+
+
 def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) -> str | None:
     """What to warn of where the samples of HDR become 8-bit RGB or gray as they are; else None."""
     name = layout.pixel_format
@@ -222,6 +249,25 @@ def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) 
         f"the video is HDR ({_HDR[video.color_transfer]}), which looks dull as {name} without tone mapping: give "
         f"{argument('pixel_format', 'rgb48le')} for its samples, or make SDR of it by Decoder(filters={_TO_SDR!r})"
     )
+
+
+def _described(layout: FrameLayout) -> FrameLayout:
+    """A layout of flat bytes with its planes and samples, if libav's description of the format tells them.
+
+    Only if each sample has whole bytes of its own: it tells of no padding.
+    """
+    with suppress(ValueError):  # FFmpeg knows more formats than libav
+        told = VideoFormat(layout.pixel_format, layout.width, layout.height)
+        [bits] = {one.bits for one in told.components}
+        planes: list[tuple[int, ...]] = []
+        for number in range(1 + max(one.plane for one in told.components)):
+            inside = [one for one in told.components if one.plane == number]
+            [size] = {(one.height, one.width) for one in inside}
+            planes.append((*size, len(inside)) if len(inside) > 1 else size)
+        sample_bytes = -(-bits // 8)
+        if bits >= 8 and sample_bytes * sum(map(prod, planes)) == layout.frame_bytes:
+            return replace(layout, planes=tuple(planes), sample_bytes=sample_bytes)
+    return layout
 
 
 def _rotation_filters(video: VideoInfo, options: DecodeOptions) -> tuple[str, ...]:

@@ -15,12 +15,13 @@ from penstock._messages import warn
 from penstock._native import Frame, _count
 from penstock._types import WritableData
 from penstock.errors import DecoderError
+from penstock.ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock.ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
 from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.ffmpeg.program.process import FFmpegProcess
 from penstock.media import completeness
 from penstock.media.audio import AudioDecoder, AudioOptions
-from penstock.media.decode_plan import DecodeOptions, plan_decode, unmapped_hdr
+from penstock.media.decode_plan import DecodeOptions, lost_bits, plan_decode, unmapped_hdr
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.info import MediaInfo, Track, VideoInfo
 from penstock.media.probing import probe
@@ -84,10 +85,12 @@ class Decoder(DecoderBase):
             copied. Or a binary file that is open, or a descriptor: a regular file is read from its beginning, and its
             position stays. A pipe, FIFO or socket is read from where it is, and gives frames in sequence only. What has
             no descriptor, such as `io.BytesIO`, is copied to memory.
-        pixel_format: FFmpeg's name of what the frames are to be (``ffmpeg -pix_fmts``); None for what the file has.
-            rgb24, bgr24, rgba and gray give uint8; rgb48le and rgba64le, and YUV of more than 8 bits, uint16; grayf32le
-            and gbrpf32le float32. The alpha of VP8 and VP9 in WebM is decoded, by libvpx, for formats that have alpha,
-            and for None, which then is yuva420p.
+        pixel_format: FFmpeg's name of what the frames are to be (``ffmpeg -pix_fmts``); None for what the file has, in
+            the byte order of this machine. rgb24, bgr24, rgba and gray give uint8; rgb48le and rgba64le, and YUV of
+            more than 8 bits, uint16; grayf32le and gbrpf32le float32. If it is not given, gray and RGB of more than 8
+            bits, floats, and YUV of more than 12 bits give a `penstock.FFmpegWarning`: they become 8 bits. The alpha of
+            VP8 and VP9 in WebM is decoded, by libvpx, for formats that have alpha, and for None, which then is
+            yuva420p.
         size: width and height in pixels to scale to, one of which may be None to keep the picture's shape; None for
             the video's own, or that which `filters` make.
         start: frames before this time are dropped, in seconds as `VideoFrame.time_s` counts. Exact to the frame.
@@ -117,7 +120,7 @@ class Decoder(DecoderBase):
         self,
         source: MediaSource,
         *,
-        pixel_format: str | None = "rgb24",
+        pixel_format: str | None = DEFAULT_FORMAT,
         size: tuple[int | None, int | None] | None = None,
         start: float | None = None,
         count: int | None = None,
@@ -162,7 +165,10 @@ class Decoder(DecoderBase):
             )
         self._track = Track(self._opened.url, self._media, self._video)
         self._plan = plan_decode(program, self._track, self._options)
-        if said := unmapped_hdr(self._video, self._plan.layout, self._options):
+        said = unmapped_hdr(self._video, self._plan.layout, self._options)
+        if said is None and size is None and not filters:
+            said = lost_bits(self._video, pixel_format)
+        if said:
             warn(f"{self._opened.path}: {said}")
         # Weak references: strong ones would make a cycle, and only the garbage collector would end an unused decoder.
         explain_damage, why_incomplete = (

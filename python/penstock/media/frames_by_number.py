@@ -192,13 +192,17 @@ class Pixels:
             (frame.width, frame.height) == self._size
             and frame.format.name == self._plan.ffmpeg_format
             and (self._conversion is None or self._has_colors_of_first(frame))
+            and not _is_bottom_up(frame)
         )
         if is_as_delivered and not self._plan.rotation_filters:
             return frame
-        kind = (frame.width, frame.height, frame.format.name, frame.colorspace, frame.color_range)
+        # PyAV does not give the rows of a frame that begins with its last one.
+        first = ["copy"] if _is_bottom_up(frame) else []
+        kind = (frame.width, frame.height, frame.format.name, frame.colorspace, frame.color_range, *first)
         try:
             if kind not in self._graphs:
-                self._graphs[kind] = self._graph(frame, [*self._plan.rotation_filters, *self._plan.filters])
+                filters = [*first, *self._plan.rotation_filters, *self._plan.filters]
+                self._graphs[kind] = self._graph(frame, filters)
             graph = self._graphs[kind]
             graph.vpush(frame)
             return graph.vpull()
@@ -226,6 +230,11 @@ class Pixels:
         nodes = [graph.add(*one.split("=", 1)) for one in filters]
         graph.link_nodes(source, *nodes, graph.add("buffersink")).configure()
         return graph
+
+
+def _is_bottom_up(frame: LibavFrame) -> bool:
+    """Whether the rows lie in memory from the last to the first, as PFM, BMP and raw AVI files have them."""
+    return any(plane.line_size < 0 for plane in frame.planes)
 
 
 def _samples(frame: LibavFrame) -> npt.NDArray[np.uint8]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any, cast
 
@@ -15,13 +16,29 @@ from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, ha
 _MOST_SIDE = 1024
 
 
+class Planes(tuple[npt.NDArray[Any], ...]):
+    """The planes of a frame, in their order, and by name.
+
+    The names are ``y``, ``u``, ``v`` and ``a``; ``y`` and ``uv`` of nv12 and the like; ``g``, ``b``, ``r`` and ``a`` of
+    planar RGB. The plane of packed formats has none.
+    """
+
+    def __new__(cls, planes: Iterable[npt.NDArray[Any]], names: Sequence[str]) -> Planes:
+        made = super().__new__(cls, planes)
+        made.__dict__.update(zip(names, made, strict=False))
+        return made
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        raise AttributeError(f"the frame has no plane {name}, but {', '.join(self.__dict__) or 'one'}")
+
+
 class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     """A frame: a writable array of height × width × channels, or height × width if there is one channel.
 
     Planar pixel formats (yuv420p) have their samples in one dimension, plane after plane; `planes` gives each plane in
-    its shape. The memory is recycled once you drop the last array on it. Arrays made from a frame, by slicing,
-    arithmetic, copying or pickling, keep its `index`, `pts` and `time_s`. A single number, such as ``frame.mean()``, is
-    a NumPy scalar.
+    its shape, also by its name. The memory is recycled once you drop the last array on it. Arrays made from a frame, by
+    slicing, arithmetic, copying or pickling, keep its `index`, `pts` and `time_s`. A single number, such as
+    ``frame.mean()``, is a NumPy scalar.
 
     Attributes:
         index: its number among the delivered frames, from 0.
@@ -60,8 +77,8 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
         super().__setstate__(samples)
 
     @property
-    def planes(self) -> tuple[npt.NDArray[Any], ...]:
-        """The planes: rows × columns, or rows × columns × channels each.
+    def planes(self) -> Planes:
+        """The planes: rows × columns, or rows × columns × channels each. ``planes.y`` and the like name one.
 
         Raises:
             ValueError: this is a part of a frame, or was computed from one.
@@ -72,7 +89,16 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
         for shape in self._layout.planes:
             planes.append(flat[start : start + prod(shape)].reshape(shape))
             start += prod(shape)
-        return tuple(planes)
+        return Planes(planes, _plane_names(self._layout))
+
+
+def _plane_names(layout: FrameLayout) -> Sequence[str]:
+    match len(layout.planes):
+        case 1:
+            return ()
+        case 2:
+            return ("y", "vu" if layout.pixel_format in ("nv21", "nv42") else "uv")
+    return "gbra" if is_rgb(layout.pixel_format) else "yuva"
 
 
 def frame_of(

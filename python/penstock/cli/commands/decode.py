@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.filesize import decimal
 
 from penstock import images
@@ -50,6 +51,7 @@ from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg.command import endpoints
+from penstock.ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.media import Decoder
 from penstock.media.video_frame import VideoFrame
@@ -167,7 +169,7 @@ def is_file_name(name: str) -> bool:
     "-p",
     "--pixel-format",
     metavar="NAME",
-    default="rgb24",
+    default=str(DEFAULT_FORMAT),
     show_default=True,
     help="The pixel format of the frames: rgb24, bgra, gray, rgb48le, yuv420p, or any other that `ffmpeg -pix_fmts` "
     f"lists; '{SAME}' for that of the file.",
@@ -377,8 +379,11 @@ def _decoder(source: str, settings: dict[str, Any]) -> Decoder:
         settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
         # The Decoder has its own defaults for options that were not given.
         given = grouped({name: value for name, value in settings.items() if value is not None})
-        pixel_format = None if settings["pixel_format"] == SAME else settings["pixel_format"]
-        return Decoder(source, **given | {"pixel_format": pixel_format})
+        if click.get_current_context().get_parameter_source("pixel_format") is ParameterSource.DEFAULT:
+            given["pixel_format"] = DEFAULT_FORMAT
+        elif settings["pixel_format"] == SAME:
+            given["pixel_format"] = None
+        return Decoder(source, **given)
 
 
 def _next(frames: Iterator[VideoFrame]) -> Any:

@@ -47,6 +47,14 @@ _PLANAR = {
 PIXEL_FORMATS = (*_PACKED, *_PLANAR)
 """Formats whose planes are known here. FFmpeg knows more."""
 
+
+class DefaultFormat(str):
+    """A pixel format that nobody asked for."""
+
+
+#: What a `Decoder` gives if it is not told.
+DEFAULT_FORMAT = DefaultFormat("rgb24")
+
 # Columns and rows of pixels that share one chroma sample. An incomplete group at the edge has its own sample.
 _SUBSAMPLED = (
     (r"yuv[aj]?420p|nv12|nv21|p01[026]", (2, 2)),
@@ -100,7 +108,7 @@ class FrameLayout:
 
     Attributes:
         planes: shape of each plane in memory, rows first: ``((height, width, channels),)`` if packed.
-        sample_bytes: bytes of one sample, 1 (uint8), 2 (uint16) or 4 (float32), little-endian.
+        sample_bytes: bytes of one sample: 1 (uint8), 2 (uint16 or float16) or 4 (uint32 or float32).
         frame_bytes: bytes of a whole frame.
     """
 
@@ -113,9 +121,10 @@ class FrameLayout:
 
     @property
     def dtype(self) -> str:
-        """NumPy's name of a sample's type: ``"<u2"``."""
-        is_float = "f32" in self.pixel_format and self.sample_bytes == 4  # others are flat bytes
-        return f"<{'f' if is_float else 'u'}{self.sample_bytes}"
+        """NumPy's name of a sample's type: ``"<u2"``, or ``">u2"`` where the format's name ends in "be"."""
+        is_plain = self.sample_bytes == 1  # also the bytes of a format of which no more is known
+        kind = "f" if not is_plain and is_float(self.pixel_format) else "u"
+        return f"{'>' if not is_plain and self.pixel_format.endswith('be') else '<'}{kind}{self.sample_bytes}"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -197,6 +206,16 @@ def is_rgb(pixel_format: str) -> bool:
 def is_gray(pixel_format: str) -> bool:
     """Whether there is only brightness, with or without alpha."""
     return re.match(r"gray|ya\d|y400a|mono", pixel_format) is not None
+
+
+def is_float(pixel_format: str) -> bool:
+    """Whether the samples are floating-point numbers."""
+    return re.search(r"f(16|32)([lb]e)?$", pixel_format) is not None
+
+
+def in_native_order(pixel_format: str) -> str:
+    """The name of the format whose samples are the same, in the byte order of this machine."""
+    return re.sub(r"(?<=\d)[lb]e$", _NATIVE_ENDIAN, pixel_format)
 
 
 def has_alpha(pixel_format: str) -> bool:
