@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ from av.error import err_check
 from support.clips import clip
 from support.processes import run_script, succeeded
 
-from penstock import Decoder, Encoder
+from penstock import Decoder, DecoderError, Encoder, EncoderError
+from penstock.ffmpeg.program import capabilities
 from penstock.media import AudioDecoder, completeness, probe
 
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
@@ -126,3 +128,20 @@ def test_a_file_is_not_called_whole_if_that_could_not_be_looked_at(monkeypatch: 
         assert caught.value.errno == errno.EMFILE
         assert decoder.read() is None  # and again, once there is one
         assert len(frames) == len(decoder)
+
+
+def test_a_shortage_while_advice_is_looked_for_hides_no_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_: object) -> str:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    encoder = Encoder(tmp_path / "out.mkv", size=(64, 64), fps=5, codec="ffv1")
+    with Decoder(clip("corrupt_mkv")) as decoder:
+        assert next(decoder).size and encoder.pid is not None
+        monkeypatch.setattr(capabilities, "stdout_of", refuse)
+        with pytest.raises(DecoderError):
+            list(decoder)
+    os.kill(encoder.pid, signal.SIGKILL)
+    with pytest.raises(EncoderError):
+        encoder.close()

@@ -365,7 +365,8 @@ class Session:
     def failure(self, reason: str, frames: int, advice: str | None = None) -> FFmpegError:
         """The error of an FFmpeg that failed: `reason`, FFmpeg's output, `advice` and the command."""
         process = self.process
-        advice = capabilities.too_old(process.command[0]) or advice
+        with suppress(OSError):  # a shortage, which must not hide the failure
+            advice = capabilities.too_old(process.command[0]) or advice
         lines = [reason, f"FFmpeg said: {process.log.text or '(nothing)'}"]
         if advice is not None:
             lines.append(f"what to do: {advice}")

@@ -655,7 +655,9 @@ class EncodeSession(Session):
     def _error(self) -> FFmpegError:
         process, submitted = self.process, self.submitted
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
-        advice = explain(self._settings, f"{process.log.text}\n{reason}")
+        advice = None
+        with suppress(OSError):  # a shortage, which must not hide the failure
+            advice = explain(self._settings, f"{process.log.text}\n{reason}")
         lost = self._lost()
         self._remove_empty()
         return self.failure("; ".join([*lost, reason]), process.frames, advice)
