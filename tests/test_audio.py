@@ -138,6 +138,90 @@ def test_start_and_duration_are_exact(ending: str, start: float | None, folder: 
         assert abs(len(some) - RATE // 10) <= slack and np.array_equal(some, samples[: len(some)])
 
 
+def part(path: Path, *options: object, seconds: float) -> bytes:
+    ffmpeg("-f", "lavfi", "-i", f"aevalsrc='0.4*sin(t*(900+90*t))':s=44100:d={seconds}", *options, path)
+    return path.read_bytes()
+
+
+# The times of these start again at the second part: of two whole files one behind the other.
+JOINED = {
+    "ogg": ("-c:a", "libvorbis"),
+    "oga": ("-c:a", "flac", "-f", "ogg"),
+    "ts": ("-c:a", "aac"),
+}
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("ending", [*JOINED, "aac"])
+def test_a_sound_that_is_joined_is_whole_and_can_begin_in_each_part(
+    ending: str, channels: int, tmp_path: Path
+) -> None:
+    """The second part may have other channels, so that FFmpeg makes new filters there."""
+    options = JOINED.get(ending, ())
+    first = part(tmp_path / f"a.{ending}", *options, "-ac", "1", seconds=1)
+    second = part(tmp_path / f"b.{ending}", *options, "-ac", channels, seconds=1)
+    path = tmp_path / f"joined.{ending}"
+    path.write_bytes(first + second)
+    if channels == 2 and ending.startswith("og"):
+        with suppress(DecoderError), AudioDecoder(path) as audio:  # FFmpeg 8 and newer refuse it
+            audio.read_all()
+            ending = "ts"
+        if ending != "ts":
+            return
+    with AudioDecoder(path) as audio:
+        whole = audio.read_all()
+        rate = audio.sample_rate
+    assert len(whole) == pytest.approx(2 * rate, abs=0.1 * rate)
+    for start in (0.5, 1.5):
+        with AudioDecoder(path, start=start) as audio:
+            samples = audio.read_all()
+        assert len(samples) == pytest.approx(len(whole) - start * rate, abs=0.2 * rate)
+        # A decoder that begins at another packet makes other noise.
+        assert apart(samples, whole[-len(samples) :]) < 1e-3
+        with AudioDecoder(path, start=start, duration=0.75) as audio:
+            some = audio.read_all()
+        assert len(some) == pytest.approx(min(0.75 * rate, len(samples)), abs=0.2 * rate)
+        assert apart(some, samples) < 1e-3
+
+
+@pytest.mark.parametrize("ending", ["ogg", "ts"])
+def test_a_start_far_behind_a_join_is_not_sought_by_times(ending: str, tmp_path: Path) -> None:
+    piece = part(tmp_path / f"a.{ending}", *JOINED[ending], "-ac", "1", seconds=9)
+    path = tmp_path / f"joined.{ending}"
+    path.write_bytes(piece * 2)
+    with AudioDecoder(path) as audio:
+        whole = audio.read_all()
+    with AudioDecoder(path, start=17) as audio:
+        samples = audio.read_all()
+        assert len(samples) == pytest.approx(
+            len(whole) - 17 * audio.sample_rate, abs=0.11 * audio.sample_rate
+        )
+    assert apart(samples, whole[-len(samples) :]) < 1e-3
+
+
+def test_joined_flac_is_an_error(tmp_path: Path) -> None:
+    """FFmpeg 5.1 leaves out frames at the join, and says nothing of them."""
+    path = tmp_path / "joined.flac"
+    path.write_bytes(part(tmp_path / "a.flac", "-ac", "1", seconds=1) * 2)
+    with AudioDecoder(path) as audio, pytest.raises(DecoderError, match="joined"):
+        audio.read_all()
+    with AudioDecoder(path, conceal_errors=True) as audio:
+        assert len(audio.read_all()) > 1.5 * audio.sample_rate
+
+
+def test_a_pause_counts_in_start_and_duration(tmp_path: Path) -> None:
+    """The sound pauses from 1 s to 3 s. The file's times say so, and the samples follow each other."""
+    for ending in ("mkv", "ts"):
+        path = tmp_path / f"pause.{ending}"
+        codec = ("-c:a", "pcm_s16le") if ending == "mkv" else ("-c:a", "mp2")
+        pause = ("-af", "aselect='lt(t,1)+gte(t,3)'")
+        ffmpeg("-f", "lavfi", "-i", "sine=440:r=48000:d=4", *pause, *codec, path)
+        with AudioDecoder(path, start=2) as audio:
+            assert len(audio.read_all()) == pytest.approx(RATE, abs=0.05 * RATE)
+        with AudioDecoder(path, start=0.5, duration=1) as audio:
+            assert len(audio.read_all()) == pytest.approx(RATE // 2, abs=0.05 * RATE)
+
+
 def apart(samples: np.ndarray, others: np.ndarray) -> float:
     """The largest difference."""
     length = min(len(samples), len(others))

@@ -284,6 +284,9 @@ def test_what_costs_no_frame_is_no_complaint() -> None:
     )
     assert told == {line.replace("0x5618", "0x0"): 1 for line in serious}
     assert sum(damage_reports(reports(ordinary[4:5])).values()) == 1
+    of_samples = [ordinary[0].replace("rawvideo", "f32le").replace("3 >=", f"{i} >=") for i in range(2000)]
+    log = StderrLog(line.encode() for line in [serious[0], *of_samples])
+    assert damage_reports(log.reports).total() == 1 and log.text == serious[0]
     assert damage_reports(reports([serious[0], ordinary[1]])).total() == 4
 
 

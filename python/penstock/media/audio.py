@@ -20,7 +20,7 @@ from penstock.media.completeness import other_codecs, why_sound_incomplete
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.info import AudioInfo, MediaInfo
 from penstock.media.probing import probe
-from penstock.media.seeking import seek_arguments
+from penstock.media.seeking import audio_arguments
 from penstock.media.source import MediaSource, Source
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
@@ -61,7 +61,8 @@ class AudioDecoder(DecoderBase):
         dtype: type of the samples.
         start: the time of the first sample, in seconds as `Decoder`'s `start`. Earlier samples are dropped; if the
             sound begins later, silence comes first. Exact to the sample if the file's times are: Matroska and FLV store
-            milliseconds, and WMA is up to 0.1 s off. None begins with the file's first sample.
+            milliseconds, and WMA is up to 0.1 s off. Chained Ogg and joined MPEG-TS, whose times start again at each
+            join, are counted on there, and may be 0.2 s off. None begins with the file's first sample.
         duration: seconds to decode at most.
         block_samples: samples of each channel in a block; the last block, and the last of silence, may have fewer.
         conceal_errors: as for `Decoder`.
@@ -106,15 +107,14 @@ class AudioDecoder(DecoderBase):
         self.channels = _count("channels", self._audio.channels if channels is None else channels)
         container, stored = SAMPLES[dtype], np.dtype(dtype).newbyteorder("<")
         self._dtype, self._sample_bytes = stored.str, self.channels * stored.itemsize
-        seek, trim = seek_arguments(start, self._source, self._media)
+        seek, zero_s = audio_arguments(start, self._source, self._media, self._audio)
         self._block_samples = _count("block_samples", block_samples)
-        filters = self._filters(start, duration, trim)
+        filters = self._filters(start, duration, zero_s)
         layout = unusual_layout(self._audio) if self.channels == self._audio.channels else None
         if layout is not None:
             filters.append(f"aformat=channel_layouts={layout}")
         arguments = [
-            # Timestamps as they are in the file, for the filters.
-            *("-copyts", *seek),
+            *seek,
             *endpoints.confining_arguments(
                 self._source, () if follow_playlists else (self._media.container,)
             ),
@@ -199,23 +199,28 @@ class AudioDecoder(DecoderBase):
     def __repr__(self) -> str:
         return f"<AudioDecoder {self._opened.path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
 
-    def _filters(self, start: float | None, duration: float | None, trim: list[str]) -> list[str]:
-        """FFmpeg's filters, with `trim` to begin at `start`. Notes how much silence comes before the sound."""
-        begins_s = self._audio.start_s
-        late_s = 0.0 if start is None or begins_s is None else begins_s - self._media.zero_s - start
-        is_first = start is None or late_s > 0
-        if is_first and begins_s is not None and self._media.container == endpoints.MATROSKA:
+    def _filters(self, start: float | None, duration: float | None, zero_s: float) -> list[str]:
+        """FFmpeg's filters for a part of the sound, whose time `zero_s` is 0 to them. Notes how much silence precedes.
+
+        They keep no count: FFmpeg makes new filters where the sound changes its channels or its rate.
+        """
+        begins_s, rate = self._audio.start_s, self._audio.sample_rate
+        first_s = None if start is None else start + self._media.zero_s
+        late_s = 0.0 if first_s is None or begins_s is None else max(0.0, begins_s - first_s)
+        if start is None or late_s:
             # FFmpeg before 8 also outputs the priming samples before that time, which are no sound: 21 ms of AAC.
-            trim = [f"trim=start={format_seconds(begins_s)}"]
-        lead_s = max(0.0, late_s if duration is None else min(late_s, duration))
+            first_s = begins_s if self._media.container == endpoints.MATROSKA else None
+        lead_s = late_s if duration is None else min(late_s, duration)
         # Samples of silence that are still to come.
         self._silent = round(lead_s * self.sample_rate)
+        trim = [] if first_s is None else [f"start={format_seconds(first_s - zero_s)}"]
         if duration is not None:
-            # It counts from the first sample. To the filter, a duration of less than half a sample is none.
-            left_s = duration - self._silent / self.sample_rate
-            is_over = round(left_s * self._audio.sample_rate) < 1
-            trim = [*trim, "trim=end_sample=0" if is_over else f"trim=duration={format_seconds(left_s)}"]
-        return [f"a{one}" for one in trim]
+            # It counts from the first sample.
+            from_s = (begins_s or 0.0) if first_s is None else first_s
+            left = round((duration - self._silent / self.sample_rate) * rate)
+            end_s = (round((from_s - zero_s) * rate) + left) / rate
+            trim.append(f"end={format_seconds(end_s)}" if left > 0 else "end_sample=0")
+        return [f"atrim={':'.join(trim)}"] if trim else []
 
     def _silence(self) -> npt.NDArray[Any] | None:
         """The next block of the silence before the sound; None after its end."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import av
+import numpy as np
 from av.error import FFmpegError as LibavError
 
 from penstock._shortage import raise_shortage
@@ -156,6 +157,10 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
             stream = cast("Any", file.streams[audio.index])
             own_s = _own_duration_s(file, stream, media.duration_s)
             packets = packets_of(demux(file, stream))
+        times = packets.pts[packets.has_pts]
+        if (back := np.flatnonzero(np.diff(times) < 0)).size:  # FFmpeg 5.1 leaves out frames of FLAC there
+            at_s = float(times[back[0]] * audio.time_base)
+            return f"the times of the sound go back after {at_s:.3f} s, as where files were joined"
         if own_s is None or not packets.size.any() or not _counts_frames(path, media, packets):
             return None
         ends_s = float((packets.pts + packets.duration)[packets.has_pts].max(initial=0) * audio.time_base)

@@ -9,10 +9,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import av
 from av.error import FFmpegError as LibavError
+from av.format import ContainerFormat, Flags
 
 from penstock._deadline import Deadline
 from penstock._shortage import raise_shortage
@@ -106,6 +107,11 @@ def decode(codec: Any, packet: Any) -> list[Any]:
         raise_shortage(error)
         raise
     return frames
+
+
+def times_may_jump(container: str) -> bool:
+    """Whether FFmpeg takes times that jump for another beginning: in MPEG-TS, MPEG-PS and Ogg."""
+    return bool(ContainerFormat(container, "r").flags & cast("int", Flags.ts_discont.value))
 
 
 def first_packet_s(source: str, container: str, index: int) -> float:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 from av import BitStreamFilterContext
 from av.error import FFmpegError as LibavError
 
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.arguments import format_seconds
-from penstock.media.info import MediaInfo, Track
-from penstock.media.opening import demux, open_media
+from penstock.media.completeness import CHEAP_BYTES
+from penstock.media.info import AudioInfo, MediaInfo, Track
+from penstock.media.opening import demux, open_media, times_may_jump
 
 if TYPE_CHECKING:
     from av.packet import Packet as AnyPacket
@@ -30,6 +34,12 @@ _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 REORDERED = 16
 # Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
+# Times that go back by more than this begin again to FFmpeg (ts_discontinuity_detect in fftools/ffmpeg_demux.c).
+_JUMP_S = 0.1
+# Seconds, of which no pause has so many. FFmpeg would take a pause of 10 s or more out of the times.
+_ANY_PAUSE = "1000000000"
+# The bytes of an Ogg page that this module looks at, and how many of the file it reads at a time.
+_OGG_FLAGS_BYTES, _PIECE_BYTES = 6, 1 << 20
 # By so much FFmpeg goes further back for a video with B-frames (open_input_file in fftools/ffmpeg_opt.c).
 _SEEK_BACK_S = 3 / 23
 # Units of H.264 (ITU-T H.264, table 7-1): slices of a picture, and messages.
@@ -39,36 +49,75 @@ _RECOVERY_POINT = 6
 
 
 def seek_arguments(
-    start: float | None,
-    source: str,
-    media: MediaInfo,
-    time_base: Fraction | None = None,
-    *,
-    may_seek: bool = True,
+    start: float | None, source: str, media: MediaInfo, time_base: Fraction, *, may_seek: bool = True
 ) -> tuple[list[str], list[str]]:
-    """FFmpeg's options and filters to begin exactly at `start`. The filters need ``-copyts``.
-
-    An audio frame is decoded correctly only after the frame before it, which FFmpeg by default does not read: the
-    first 21 ms of AAC would fade in.
+    """FFmpeg's options and filters to begin a video exactly at `start`. The filters need ``-copyts``.
 
     Args:
         start: seconds from the beginning, as `MediaInfo.zero_s` has it; None for all of the file.
         source: what FFmpeg reads, from `endpoints.source`.
-        time_base: the unit of a video's timestamps; None for audio, whose filter is exact to the sample.
+        time_base: the unit of the video's timestamps.
         may_seek: whether FFmpeg need not read from the beginning.
     """
     if start is None:
         return [], []
-    start_s = start + media.zero_s
-    sooner_s = _seek_s(start, source, media, is_audio=time_base is None) if may_seek else None
+    sooner_s = _seek_s(start, source, media, is_audio=False) if may_seek else None
+    # In seconds, the filter would take the nearest timestamp.
+    trim = [f"settb={time_base}", f"trim=start_pts={first_pts(start, media, time_base)}"]
+    return _place(sooner_s), trim
+
+
+def audio_arguments(
+    start: float | None, source: str, media: MediaInfo, audio: AudioInfo
+) -> tuple[list[str], float]:
+    """FFmpeg's options to begin a sound at `start` or sooner, and the time of the file that becomes 0.
+
+    From the beginning of a file whose times may jump, FFmpeg has them go on where they go back, as they do between the
+    parts of a chained Ogg file (before FFmpeg 8) and of joined transport streams.
+    """
+    sooner_s = None if start is None else _seek_s(start, source, media, is_audio=True)
+    if not times_may_jump(media.container) or audio.start_s is None:
+        return ["-copyts", *_place(sooner_s)], 0.0
+    if sooner_s is None or _times_restart(source, media, audio):
+        return ["-dts_delta_threshold", _ANY_PAUSE], audio.start_s
+    return ["-copyts", *_place(sooner_s)], 0.0
+
+
+def _place(seek_s: float | None) -> list[str]:
+    """FFmpeg's options to seek, so that an audio frame is decoded with the one before it, without which it fades in."""
     # By the file's timestamps: FFmpeg and libav may differ on which is the first.
-    place = () if sooner_s is None else ("-ss", format_seconds(sooner_s))
-    seek = ["-seek_timestamp", "1", "-noaccurate_seek", *place] if place else []
-    if time_base is None:
-        trim = [f"trim=start={format_seconds(start_s)}"]
-    else:  # in seconds, the filter would take the nearest timestamp
-        trim = [f"settb={time_base}", f"trim=start_pts={first_pts(start, media, time_base)}"]
-    return seek, trim
+    place = [] if seek_s is None else ["-ss", format_seconds(seek_s)]
+    return ["-seek_timestamp", "1", "-noaccurate_seek", *place] if place else []
+
+
+def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
+    """Whether the times of a sound begin again, so that a seek may lead anywhere. Reads all of the file."""
+    identity = endpoints.identity(source)
+    if identity is None or identity.size_bytes > CHEAP_BYTES:
+        return False
+    try:
+        if media.container == "ogg":
+            return _is_chained(Path(endpoints.without_protocol(source)))
+        with open_media(source, (media.container,)) as file:
+            packets = demux(file, file.streams[audio.index])
+            pts = np.array([packet.pts for packet in packets if packet.pts is not None])
+        return bool((np.diff(pts) < -_JUMP_S / audio.time_base).any())
+    except (DecoderError, LibavError, OSError):  # FFmpeg will say what is wrong
+        return True
+
+
+def _is_chained(path: Path) -> bool:
+    """Whether streams begin behind the beginning of an Ogg file. Not by their packets: libav 62 changes the times."""
+    is_behind, data = False, b""
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            data = data[-_OGG_FLAGS_BYTES + 1 :] + piece
+            for page in re.finditer(rb"OggS\0(.)", data, re.DOTALL):  # RFC 3533, 6
+                begins = page[1][0] & 2
+                if begins and is_behind:
+                    return True
+                is_behind |= not begins
+    return False
 
 
 def may_seek(codec: str, pixel_format: str | None) -> bool:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -308,12 +308,11 @@ def _zero(
     from the encoder's priming samples, and libav from the sound itself. So we run FFmpeg, and read back the time.
     """
     from av.error import FFmpegError as LibavError  # only where a file of sound is read
-    from av.format import ContainerFormat, Flags
 
-    from penstock.media.opening import first_packet_s
+    from penstock.media.opening import first_packet_s, times_may_jump
 
     first_s = (media.start_s or 0.0) - media.zero_s
-    may_jump = bool(ContainerFormat(media.container, "r").flags & cast("int", Flags.ts_discont.value))
+    may_jump = times_may_jump(media.container)
     is_later = stream.start_s is not None and stream.start_s > (media.start_s or 0.0)
     is_file = endpoints.identity(source_arguments[-1]) is not None
     is_primed = is_file and media.container == endpoints.MATROSKA and first_s > 0 and not is_later

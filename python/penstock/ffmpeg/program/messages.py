@@ -51,8 +51,9 @@ _NOISE = re.compile(
 )
 # Lines with the level of an error, in FFmpeg 5.1 to 9, that cost no frame.
 _HARMLESS = re.compile(
-    # Two frames with the same time, for an output without times.
-    r"^\[rawvideo @ .*Application provided invalid, non monotonically increasing dts"
+    # The times of the input go back, or two are the same, and so do those of an output that stores no times: raw frames
+    # or samples. An output that stores times fails with an error of its own (av_interleaved_write_frame).
+    r"Application provided invalid, non monotonically increasing dts to muxer"
     # H.261 has no keyframes (5.1).
     r"|^\[h261 @ .*warning: first frame is no keyframe"
     # Zeros after the end of a GIF (FFmpeg 5.1). `ending` looks in the file for a missing end.
@@ -73,10 +74,11 @@ class StderrLog:
     """
 
     def __init__(self, lines: Iterable[bytes] = ()) -> None:
-        #: How often each line came, without warnings. Lines that differ only in the component's address count as one.
+        #: How often each line came, without warnings and lines that cost no frame. Lines that differ only in the
+        #: component's address count as one.
         self.reports: Counter[str] = Counter()
         self._lines: deque[str] = deque(maxlen=_STDERR_LINES)
-        self._last = ""
+        self._last, self._is_harmless = "", False
         # Dictionaries as ordered sets.
         self._warnings: dict[str, None] = {}
         self._errors: dict[str, None] = {}
@@ -112,13 +114,17 @@ class StderrLog:
             self._count(line)
 
     def _add(self, line: str) -> None:
+        repeated = _REPEATED.fullmatch(line)
+        if repeated is None:
+            # Not kept at all: a line for each packet would displace the others.
+            self._is_harmless = _HARMLESS.search(_COLOUR.sub("", line)) is not None
+        if self._is_harmless:
+            return
         self._lines.append(line)
-        if repeated := _REPEATED.fullmatch(line):
+        if repeated is not None:
             self.reports[self._last] += int(repeated[1])
-            return
-        if not line.strip():
-            return
-        self._last = self._count(line)
+        elif line.strip():
+            self._last = self._count(line)
 
     def _count(self, line: str) -> str:
         """Counts a line. Returns what it is counted as."""
@@ -150,14 +156,14 @@ def damage_reports(reports: Mapping[str, int], other_codecs: Iterable[str] = ())
     `other_codecs` are those of the streams that are not decoded, into which FFmpeg looks all the same.
     """
     others = tuple(other_codecs)
-    return Counter({line: count for line, count in reports.items() if not _is_harmless(line, others)})
+    return Counter({line: count for line, count in reports.items() if not _is_of(line, others)})
 
 
-def _is_harmless(line: str, other_codecs: tuple[str, ...]) -> bool:
+def _is_of(line: str, codecs: tuple[str, ...]) -> bool:
+    """Whether a decoder of one of the `codecs` wrote the line."""
     component = re.match(_COMPONENT, line)
     # The name of a decoder may be longer than its codec's: mp3, mp3float.
-    is_other = component is not None and component[1].startswith(other_codecs) if other_codecs else False
-    return is_other or _HARMLESS.search(line) is not None
+    return component is not None and component[1].startswith(codecs)
 
 
 def without_colours(stderr: str) -> str:
