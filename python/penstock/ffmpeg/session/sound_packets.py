@@ -28,8 +28,9 @@ _AHEAD_PACKETS = 256
 _SILENCE_S = Fraction(1, 4)
 # Guessed: how often a wait for a packet looks again. Only the start of FFmpeg, and a slow network, make it wait.
 _CHECK_INTERVAL_S = 0.005
-# Fills gaps of `LEAST_PAUSE_S` or more with silence, so that the rest stays in sync with the picture.
-_GAPLESS = "aresample=async=1:min_hard_comp=0.05:first_pts=0"
+# Fills gaps of `LEAST_PAUSE_S` or more with silence, so that the rest stays in sync with the picture. Not with
+# first_pts=0: FFmpeg makes a new filter where the sound changes its channels or its rate, which would begin again at 0.
+_GAPLESS = "aresample=async=1:min_hard_comp=0.05"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ class SoundPackets:
 
     def _read(self) -> None:
         """Reads until FFmpeg ends. On a thread of its own."""
-        splitter = _Splitter()
+        splitter = _Splitter(from_zero=not self._sound.is_copied)
         with suppress(ValueError):  # another thread has closed the pipes
             for is_data, read in self._pieces():
                 (splitter.add_data if is_data else splitter.add_lines)(read)
@@ -203,8 +204,8 @@ class SoundPackets:
                         self._pauses_s += pause_s if pause_s > LEAST_PAUSE_S else 0
                     self._last = packet
                     self._packets.append(packet)
-                while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
-                    self._room.acquire()
+                    while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
+                        self._room.acquire()
             if not self._is_over:
                 self._process.wait()
         self._is_read = not self._is_over
@@ -226,9 +227,13 @@ class SoundPackets:
 
 
 class _Splitter:
-    """Splits the bytes of all packets by the lines of ``framecrc``, which tell the time, length and size of each."""
+    """Splits the bytes of all packets by the lines of ``framecrc``, which tell the time, length and size of each.
 
-    def __init__(self) -> None:
+    With `from_zero`, the packets are samples, which begin at 0 s: with silence, or without what is before.
+    """
+
+    def __init__(self, *, from_zero: bool) -> None:
+        self._from_zero = from_zero
         self._data, self._line = bytearray(), b""
         self._unit_s = Fraction(0)
         # Time, length and size of the packets to come.
@@ -249,9 +254,24 @@ class _Splitter:
         """The packets that are whole."""
         while self._announced and len(self._data) >= self._announced[0][2]:
             pts, samples, size = self._announced.popleft()
-            yield Packet(self._number, pts * self._unit_s, samples, self._unit_s, bytes(self._data[:size]))
+            data = bytes(self._data[:size])
             del self._data[:size]
-            self._number += 1
+            if self._from_zero and self._number == 0:
+                yield from self._silence(pts, size // samples)
+                early = min(max(-pts, 0), samples)
+                pts, samples, data = pts + early, samples - early, data[size // samples * early :]
+            if data:
+                yield self._packet(pts, samples, data)
+
+    def _silence(self, end: int, sample_bytes: int) -> Iterator[Packet]:
+        piece = int(_SILENCE_S / self._unit_s) or 1
+        for begin in range(0, end, piece):
+            samples = min(piece, end - begin)
+            yield self._packet(begin, samples, bytes(samples * sample_bytes))
+
+    def _packet(self, pts: int, samples: int, data: bytes) -> Packet:
+        self._number += 1
+        return Packet(self._number - 1, pts * self._unit_s, samples, self._unit_s, data)
 
 
 def _cut(packet: Packet, end_s: Fraction) -> Packet:
