@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import threading
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -324,8 +325,28 @@ def test_the_frame_on_screen_at_a_time() -> None:
             assert after.time_s is not None
             assert decoder.at(frame.time_s).index == frame.index
             assert decoder.at((frame.time_s + after.time_s) / 2).index == frame.index
-            assert decoder.at(np.nextafter(after.time_s, 0)).index == frame.index
+            assert decoder.at(after.time_s - 2e-6).index == frame.index
+            assert decoder.at(after.time_s - 5e-7).index == after.index
         assert decoder.at(1e9).index == len(frames) - 1
+
+
+@pytest.mark.parametrize("ending", ["mp4", "ts", "flv"])
+def test_a_time_leads_to_its_frame(tmp_path: Path, ending: str) -> None:
+    rate = Fraction(24_000, 1001)
+    path = tmp_path / f"a.{ending}"
+    ffmpeg("-f", "lavfi", "-i", f"testsrc2=s=64x48:r={rate}:d=2", *H264, path)
+    with Decoder(path) as decoder:
+        frames = decoder[:]
+        assert [frame.time_s for frame in decoder] == [frame.time_s for frame in frames]
+        assert frames[0].time_s == 0.0
+        for frame in frames:
+            assert decoder.at(frame.time_s).index == decoder.at(Fraction(frame.time_s)).index == frame.index
+            if ending == "mp4":  # the others round times to ticks that are no multiples of a frame
+                assert decoder.at(frame.index / rate).index == frame.index
+                assert decoder.at(frame.index / float(rate)).index == frame.index
+    for frame in frames[::15]:
+        with Decoder(path, start=frame.time_s) as decoder:
+            assert next(decoder).time_s == frame.time_s
 
 
 def test_a_time_before_the_first_frame() -> None:

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 
@@ -25,7 +26,7 @@ from penstock.media.decode_plan import DecodeOptions, lost_bits, plan_decode, un
 from penstock.media.decode_session import DecoderBase, DecodeSession, numbered_stream
 from penstock.media.info import MediaInfo, Track, VideoInfo
 from penstock.media.probing import probe
-from penstock.media.seeking import first_pts, misses_frames
+from penstock.media.seeking import first_pts, misses_frames, time_of
 from penstock.media.source import MediaSource, Source
 from penstock.media.video_frame import VideoFrame, frame_of
 from penstock.results import DecoderStats
@@ -331,11 +332,12 @@ class Decoder(DecoderBase):
         """
         return self._frames()[key]
 
-    def at(self, time_s: float) -> VideoFrame:
+    def at(self, time_s: float | Fraction) -> VideoFrame:
         """The frame on screen at a time: the last that is shown then or before; the first frame if all are later.
 
         Args:
-            time_s: in seconds, as `VideoFrame.time_s` counts.
+            time_s: in seconds, as `VideoFrame.time_s` counts. A frame that is shown up to 1 µs later counts as shown
+                then, so that rounded times lead to their frames.
 
         Raises:
             ValueError: it is negative or not finite.
@@ -455,7 +457,7 @@ class Decoder(DecoderBase):
             self._warn_at_end()
             return None
         pts = self._session.timestamps.take(frame.index)
-        time_s = None if pts is None else float(pts * self._video.time_base) - self._media.zero_s
+        time_s = None if pts is None else time_of(pts, self._media, self._video.time_base)
         return frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time_s=time_s)
 
     def _delivered(self) -> completeness.Delivered | None:

@@ -12,6 +12,7 @@ from penstock.ffmpeg.plan.nut import TICK_S
 from penstock.media.index import packets_of
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.opening import demux, open_media
+from penstock.media.seeking import time_of
 
 #: Matroska rounds times to 1 ms.
 ROUNDED_S = 0.0011
@@ -46,9 +47,7 @@ class FrameTimes:
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():
             raise DecoderError(f"{media.path} does not tell the times of its frames")
-        times_s = [
-            float(pts * video.time_base) - media.zero_s for pts in sorted(packets.pts[is_shown].tolist())
-        ]
+        times_s = [time_of(pts, media, video.time_base) for pts in sorted(packets.pts[is_shown].tolist())]
         is_regular = all(
             abs(time_s - times_s[0] - index / video.frame_rate) <= ROUNDED_S
             for index, time_s in enumerate(times_s)

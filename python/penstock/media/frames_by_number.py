@@ -8,6 +8,7 @@ import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from penstock.ffmpeg.command.settings import check_place
 from penstock.media.completeness import Delivered, why_incomplete
 from penstock.media.info import RANGES, matrix_name
 from penstock.media.random_access import RandomAccess
-from penstock.media.seeking import first_pts
+from penstock.media.seeking import first_pts, last_pts, time_of
 from penstock.media.video_frame import VideoFrame, frame_of
 
 if TYPE_CHECKING:
@@ -88,14 +89,16 @@ class FramesByNumber:
             )
             return why_incomplete(self._plan.track, all_frames, self._file.read())
 
-    def at(self, time_s: float) -> VideoFrame:
+    def at(self, time_s: float | Fraction) -> VideoFrame:
         """As `Decoder.at`."""
         check_place("time_s", time_s)
         with self._lock:
-            numbers = range(len(self._frame_places()))
-            if not numbers:
+            places = self._frame_places()
+            if not places:
                 raise DecoderError(f"{self._media.path}: there are no frames")
-            return self._one(max(0, bisect_right(numbers, time_s, key=self._time_s) - 1))
+            last = last_pts(time_s, self._media, self._time_base)
+            after = bisect_right(self._file.index.pts, last, places.start, places.stop)
+            return self._one(max(0, after - 1 - places.start))
 
     def batch(self, indices: Iterable[SupportsIndex], out: object = None) -> npt.NDArray[Any]:
         """As `Decoder.batch`."""
@@ -130,7 +133,7 @@ class FramesByNumber:
 
     def _time_s(self, number: int) -> float:
         pts = self._file.index.pts[self._frame_places().start + number]
-        return float(pts * self._time_base) - self._media.zero_s
+        return time_of(pts, self._media, self._time_base)
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""

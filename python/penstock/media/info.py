@@ -232,7 +232,7 @@ class MediaInfo:
         containers count from an arbitrary time (MPEG-TS), or move all times by what their codec needs (FLV): there it
         is `start_s`.
         """
-        return 0.0 if self.container in _ABSOLUTE else self.start_s or 0.0
+        return float(exact_zero(self))
 
     @property
     def best_video(self) -> VideoInfo | None:
@@ -254,6 +254,19 @@ class MediaInfo:
     def best_audio(self) -> AudioInfo | None:
         """The first audio stream that the file marks as a default, or else the first."""
         return _best(self.audio)
+
+
+def exact_zero(media: MediaInfo) -> Fraction:
+    """`MediaInfo.zero_s` exactly: libav rounds the start of a file to microseconds, but not that of a stream."""
+    if media.container in _ABSOLUTE or media.start_s is None:
+        return Fraction(0)
+    streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
+    exact = (
+        round(Fraction(stream.start_s) / stream.time_base) * stream.time_base
+        for stream in streams
+        if stream.start_s is not None and stream.time_base and abs(stream.start_s - media.start_s) < 1e-6
+    )
+    return min(exact, default=Fraction(round(media.start_s * 1_000_000), 1_000_000))
 
 
 @dataclass(frozen=True, slots=True)

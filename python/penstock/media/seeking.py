@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
+from numbers import Rational
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,7 +20,7 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.arguments import format_seconds
 from penstock.media.completeness import CHEAP_BYTES
-from penstock.media.info import AudioInfo, MediaInfo, Track
+from penstock.media.info import AudioInfo, MediaInfo, Track, exact_zero
 from penstock.media.opening import demux, open_media, times_may_jump
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 REORDERED = 16
 # Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
+# Chosen: more than the rounding of a float of seconds, and less than a tick of MPEG-TS. Users write 0.333333, too.
+_ROUNDED_S = Fraction(1, 1_000_000)
 # Times that go back by more than this begin again to FFmpeg (ts_discontinuity_detect in fftools/ffmpeg_demux.c).
 _JUMP_S = 0.1
 # Seconds, of which no pause has so many. FFmpeg would take a pause of 10 s or more out of the times.
@@ -234,9 +237,20 @@ def _margin_s(media: MediaInfo) -> float:
 
 
 def first_pts(start: float, media: MediaInfo, time_base: Fraction) -> int:
-    """The first timestamp at or after `start`, which is as for `seek_arguments`.
+    """The first timestamp at or after `start`, which is as for `seek_arguments`, or 1 µs before."""
+    return math.ceil((exact_zero(media) + exact(start) - _ROUNDED_S) / time_base)
 
-    The comparison allows 1 µs, because libav rounds the file's first timestamp to microseconds.
-    """
-    microseconds = round(media.zero_s * 1_000_000) + math.floor(start * 1_000_000) - 1
-    return math.ceil(Fraction(microseconds, 1_000_000) / time_base)
+
+def last_pts(time_s: float | Fraction, media: MediaInfo, time_base: Fraction) -> int:
+    """The last timestamp at or before a time, which is as `start` in `first_pts`, or 1 µs after."""
+    return math.floor((exact_zero(media) + exact(time_s) + _ROUNDED_S) / time_base)
+
+
+def time_of(pts: int, media: MediaInfo, time_base: Fraction) -> float:
+    """`VideoFrame.time_s` of a frame: rounded once, so that it leads back to the frame."""
+    return float(pts * time_base - exact_zero(media))
+
+
+def exact(seconds: float | Fraction) -> Fraction:
+    """A number that a caller gave, which may be a float of NumPy's, an int or a Fraction."""
+    return Fraction(seconds if isinstance(seconds, Rational) else float(seconds))

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, get_args
 
 from penstock._messages import argument
@@ -118,7 +119,7 @@ def native_conversion(convert: Convert, make: Callable[[], _Conversion]) -> _Con
         return None
 
 
-def check_place(name: str, seconds: float | None) -> None:
+def check_place(name: str, seconds: float | Fraction | None) -> None:
     """Checks an argument that is a time within a file: None, or a finite number of seconds."""
     if _seconds(name, seconds) == math.inf:
         raise ValueError(f"{name} must be None or a finite number of seconds, not {seconds}")
