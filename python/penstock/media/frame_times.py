@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
 
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
@@ -12,10 +16,13 @@ from penstock.ffmpeg.plan.nut import TICK_S
 from penstock.media.index import packets_of
 from penstock.media.info import MediaInfo, VideoInfo
 from penstock.media.opening import demux, open_media
-from penstock.media.seeking import time_of
+from penstock.media.seeking import REORDERED, time_of
 
 #: Matroska rounds times to 1 ms.
 ROUNDED_S = 0.0011
+# Chosen: a last frame that is shown for longer than this many is meant to be.
+_LONG_FRAMES = 1.5
+_ANEW = ": give them new ones by `ffmpeg -i IN -vf setpts=N/FRAME_RATE/TB OUT`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +33,20 @@ class FrameTimes:
         video: the stream.
         rate: frames per second; None if that varies.
         times_s: the time of each frame, in seconds since the beginning of the file.
+        last_s: for how many seconds the last one is shown.
     """
 
     video: VideoInfo
     rate: Fraction | None
     times_s: Sequence[float]
+    last_s: float
 
     @classmethod
     def of(cls, media: MediaInfo) -> FrameTimes:
         """The frames of the best video stream of a file, by its packets.
 
         Raises:
-            DecoderError: there is no video, or its packets have no times.
+            DecoderError: there is no video; or its packets have no times, or times that tell no order.
         """
         video = media.best_video
         if video is None or video.frame_rate is None:
@@ -47,16 +56,36 @@ class FrameTimes:
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():
             raise DecoderError(f"{media.path} does not tell the times of its frames")
-        times_s = [time_of(pts, media, video.time_base) for pts in sorted(packets.pts[is_shown].tolist())]
+        stored = packets.pts[is_shown]
+        order = np.argsort(stored)
+        times_s = [time_of(pts, media, video.time_base) for pts in stored[order].tolist()]
+        _check_order(media.path, order, times_s)
+        last_s = float(packets.duration[is_shown][order[-1]] * video.time_base)
         is_regular = all(
             abs(time_s - times_s[0] - index / video.frame_rate) <= ROUNDED_S
             for index, time_s in enumerate(times_s)
         )
-        return cls(video, video.frame_rate if is_regular else None, times_s)
+        usual_s = times_s[-1] - times_s[-2] if len(times_s) > 1 else float(1 / video.frame_rate)
+        # Containers that tell no duration, or one that is a tick off, do not make a rate vary.
+        is_long = last_s > _LONG_FRAMES * usual_s
+        rate = video.frame_rate if is_regular and not is_long else None
+        return cls(video, rate, times_s, last_s if is_long else usual_s)
 
     def ticks(self) -> tuple[int, ...] | None:
         """The times since the first one, and the end, in units of `TICK_S`; None at a constant rate."""
         if self.rate is not None:
             return None
         ticks = [round((time_s - self.times_s[0]) / float(TICK_S)) for time_s in self.times_s]
-        return (*ticks, 2 * ticks[-1] - ticks[-2] if len(ticks) > 1 else ticks[-1] + 1)
+        return (*ticks, ticks[-1] + max(1, round(self.last_s / float(TICK_S))))
+
+
+def _check_order(path: str, order: npt.NDArray[np.int64], times_s: Sequence[float]) -> None:
+    """Checks that the times are distinct, and go back no further than a codec reorders frames."""
+    is_far = np.abs(order - np.arange(len(order))) > REORDERED
+    if is_far.any():
+        raise DecoderError(f"the times of the frames of {path} go back, as where files were joined{_ANEW}")
+    for before_s, after_s in itertools.pairwise(times_s):
+        if after_s == before_s:
+            raise DecoderError(
+                f"{path} has two frames at {after_s:.6f} s, and each needs its own time{_ANEW}"
+            )

@@ -146,7 +146,7 @@ class JoinSession(Session):
     def __init__(self, plan: Plan, part: Path, sound: tuple[list[str], list[str]]) -> None:
         arguments = (
             *("-f", container_of(plan.codec), "-i", "pipe:0", *sound[0]),
-            *("-map", "0:v:0", "-c:v", "copy", *_color_arguments(plan), *sound[1]),
+            *("-map", "0:v:0", "-c:v", "copy", *_color_arguments(plan), *_last_duration(plan), *sound[1]),
             *option_arguments(plan.file_options),
             *("-y", f"file:{part}"),
             # A second output tells the times that the first one gets.
@@ -307,6 +307,19 @@ def _color_arguments(plan: Plan) -> list[str]:
     tags = plan_encode(settings, plan.size).color_arguments
     # FFmpeg 7 and newer encode gray with the range alone.
     return list(tags[:2] if is_gray(pixel_format) else tags)
+
+
+def _last_duration(plan: Plan) -> list[str]:
+    """FFmpeg's arguments for how long the last frame is shown, which an encoder does not know at a variable rate."""
+    # In Matroska, FFmpeg 5.1 has the filter count milliseconds, and tells it that they are microseconds.
+    if plan.fps is not None or _output(plan, plan.output).is_matroska:
+        return []
+    count = len(plan.frames)
+    last_s, end_s = plan.time_s(count - 1), plan.time_s(count)
+    # In the middle, because containers round times.
+    after_s = (plan.time_s(count - 2) + last_s) / 2 if count > 1 else Fraction(-1)
+    duration = f"if(gt(PTS*TB\\,{float(after_s):.6f})\\,{float(end_s - last_s):.6f}/TB\\,DURATION)"
+    return ["-bsf:v", f"setts=duration={duration}"]
 
 
 def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:

@@ -1,0 +1,124 @@
+"""Files whose times are unusual: they go back, two are the same, or the last frame is shown for long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from support.media import ffmpeg
+
+import penstock
+from penstock import Decoder, DecoderError, Encoder
+from penstock.media import AudioDecoder, probe
+
+READING = 'mended by "Reading"'
+PICTURE = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=1")
+H264 = ("-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p")
+LAST_S = 3.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("times")
+
+
+@pytest.fixture(scope="module")
+def joined(folder: Path) -> Path:
+    """Two transport streams of 25 frames, of which the second one's times are earlier."""
+    parts = []
+    for offset_s in (1, 0):
+        path = folder / f"p{offset_s}.ts"
+        ffmpeg(*PICTURE, *H264, "-output_ts_offset", offset_s, "-mpegts_flags", "initial_discontinuity", path)
+        parts.append(path.read_bytes())
+    (folder / "joined.ts").write_bytes(b"".join(parts))
+    return folder / "joined.ts"
+
+
+@pytest.fixture(scope="module")
+def decoding_times(folder: Path) -> Path:
+    """The times of the frames are those at which they are decoded."""
+    ffmpeg(*PICTURE, *H264, "-bsf:v", "setts=pts=DTS", folder / "dts.ts")
+    return folder / "dts.ts"
+
+
+def long_last(path: Path) -> Path:
+    """A video whose last frame is shown for `LAST_S`, with a sound that is as long."""
+    source = path.with_name("source.mp4")
+    sound = ("-f", "lavfi", "-i", f"sine=440:d={0.96 + LAST_S}", "-c:a", "aac")
+    ffmpeg(*PICTURE, *sound[:4], *H264, "-bf", "0", *sound[4:], source)
+    with av.open(str(source)) as made, av.open(str(path), "w") as file:
+        streams = {stream.index: file.add_stream_from_template(stream) for stream in made.streams}
+        packets = [packet for packet in made.demux() if packet.size]
+        last = max(packet.pts for packet in packets if packet.stream.type == "video")
+        for packet in packets:
+            if packet.stream.type == "video" and packet.pts == last:
+                packet.duration = round(LAST_S / packet.time_base)
+            packet.stream = streams[packet.stream.index]
+            file.mux(packet)
+    return path
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason=READING)
+def test_a_time_in_joined_streams_is_one_of_the_first(joined: Path) -> None:
+    with Decoder(joined) as decoder:
+        assert decoder.at(0.5).index == 12
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason=READING)
+def test_the_start_of_joined_streams_is_their_beginning(joined: Path) -> None:
+    with Decoder(joined, start=0.0) as decoder:
+        assert len(list(decoder)) == len(decoder[:]) == 50
+
+
+@pytest.mark.xfail(strict=True, raises=DecoderError, reason=READING)
+def test_frames_whose_times_are_those_of_decoding_come_by_number(decoding_times: Path) -> None:
+    with Decoder(decoding_times) as decoder:
+        frames = list(decoder)
+        assert len(frames) == 25
+        assert all(np.array_equal(decoder[number], frames[number]) for number in range(25))
+
+
+def test_map_video_refuses_times_that_go_back_before_it_renders(joined: Path, tmp_path: Path) -> None:
+    with pytest.raises(DecoderError, match="go back"):
+        penstock.map_video(None, joined, tmp_path / "out.mp4")
+    assert not list(tmp_path.iterdir())
+
+
+def test_map_video_refuses_two_frames_at_one_time_before_it_renders(tmp_path: Path) -> None:
+    source = tmp_path / "twice.ts"
+    same = ("-bf", "0", "-bsf:v", "setts=pts=if(eq(N\\,4)\\,PTS+3600\\,PTS)")
+    ffmpeg(*PICTURE, *H264, *same, source)
+    with pytest.raises(DecoderError, match="two frames"):
+        penstock.map_video(None, source, tmp_path / "out.mp4")
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize("ending", ["mp4", "mkv"])
+def test_map_video_keeps_how_long_the_last_frame_is_shown(tmp_path: Path, ending: str) -> None:
+    source, out = long_last(tmp_path / f"in.{ending}"), tmp_path / f"out.{ending}"
+    penstock.map_video(None, source, out, workers=1)
+    video = probe(out).best_video
+    assert video is not None and video.duration_s == pytest.approx(0.96 + LAST_S, abs=0.03)
+    with AudioDecoder(out) as audio:
+        assert len(audio.read_all()) == pytest.approx((0.96 + LAST_S) * audio.sample_rate, rel=0.02)
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason='mended by "Ask FFmpeg"')
+def test_an_encoder_like_a_video_keeps_how_long_the_last_frame_is_shown(tmp_path: Path) -> None:
+    source, out = long_last(tmp_path / "in.mp4"), tmp_path / "out.mp4"
+    with Decoder(source) as decoder, Encoder.like(decoder, out) as encoder:
+        for frame in decoder:
+            encoder.write(frame, pts=frame.time_s)
+    with AudioDecoder(out) as audio:
+        assert len(audio.read_all()) == pytest.approx((0.96 + LAST_S) * audio.sample_rate, rel=0.02)
+
+
+@pytest.mark.xfail(strict=True, raises=DecoderError, reason=READING)
+def test_a_last_frame_that_is_shown_for_long_is_no_cut_in_matroska(tmp_path: Path) -> None:
+    source, copied = long_last(tmp_path / "in.mp4"), tmp_path / "copied.mkv"
+    ffmpeg("-i", source, "-c", "copy", copied)  # FFmpeg does not write how long the last frame is shown
+    with Decoder(copied) as decoder:
+        assert len(list(decoder)) == 25
