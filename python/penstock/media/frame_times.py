@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
@@ -34,19 +33,21 @@ class FrameTimes:
         rate: frames per second; None if that varies.
         times_s: the time of each frame, in seconds since the beginning of the file.
         last_s: for how many seconds the last one is shown.
+        goes_back: whether the times go back further than a codec reorders frames.
     """
 
     video: VideoInfo
     rate: Fraction | None
     times_s: Sequence[float]
     last_s: float
+    goes_back: bool
 
     @classmethod
     def of(cls, media: MediaInfo) -> FrameTimes:
         """The frames of the best video stream of a file, by its packets.
 
         Raises:
-            DecoderError: there is no video; or its packets have no times, or times that tell no order.
+            DecoderError: there is no video, or its packets have no times.
         """
         video = media.best_video
         if video is None or video.frame_rate is None:
@@ -57,9 +58,8 @@ class FrameTimes:
         if not is_shown.any() or not packets.has_pts[is_shown].all():
             raise DecoderError(f"{media.path} does not tell the times of its frames")
         stored = packets.pts[is_shown]
-        order = np.argsort(stored)
+        order = np.argsort(stored, kind="stable")
         times_s = [time_of(pts, media, video.time_base) for pts in stored[order].tolist()]
-        _check_order(media.path, order, times_s)
         last_s = float(packets.duration[is_shown][order[-1]] * video.time_base)
         is_regular = all(
             abs(time_s - times_s[0] - index / video.frame_rate) <= ROUNDED_S
@@ -69,7 +69,24 @@ class FrameTimes:
         # Containers that tell no duration, or one that is a tick off, do not make a rate vary.
         is_long = last_s > _LONG_FRAMES * usual_s
         rate = video.frame_rate if is_regular and not is_long else None
-        return cls(video, rate, times_s, last_s if is_long else usual_s)
+        goes_back = bool((np.abs(order - np.arange(len(order))) > REORDERED).any())
+        return cls(video, rate, times_s, last_s if is_long else usual_s, goes_back)
+
+    def check_distinct(self, path: str) -> None:
+        """Checks that each time leads to one frame, wherever a decode begins.
+
+        Raises:
+            DecoderError: two frames have the same time, or the times go back.
+        """
+        if self.goes_back:
+            raise DecoderError(
+                f"the times of the frames of {path} go back, as where files were joined{_ANEW}"
+            )
+        for before_s, after_s in itertools.pairwise(self.times_s):
+            if after_s == before_s:
+                raise DecoderError(
+                    f"{path} has two frames at {after_s:.6f} s, and each needs its own time{_ANEW}"
+                )
 
     def ticks(self) -> tuple[int, ...] | None:
         """The times since the first one, and the end, in units of `TICK_S`; None at a constant rate."""
@@ -77,15 +94,3 @@ class FrameTimes:
             return None
         ticks = [round((time_s - self.times_s[0]) / float(TICK_S)) for time_s in self.times_s]
         return (*ticks, ticks[-1] + max(1, round(self.last_s / float(TICK_S))))
-
-
-def _check_order(path: str, order: npt.NDArray[np.int64], times_s: Sequence[float]) -> None:
-    """Checks that the times are distinct, and go back no further than a codec reorders frames."""
-    is_far = np.abs(order - np.arange(len(order))) > REORDERED
-    if is_far.any():
-        raise DecoderError(f"the times of the frames of {path} go back, as where files were joined{_ANEW}")
-    for before_s, after_s in itertools.pairwise(times_s):
-        if after_s == before_s:
-            raise DecoderError(
-                f"{path} has two frames at {after_s:.6f} s, and each needs its own time{_ANEW}"
-            )

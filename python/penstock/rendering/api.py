@@ -94,6 +94,7 @@ def plan_video(
     size = None if size is None else checked_size(size)
     media = probe(source)
     frames = FrameTimes.of(media)
+    frames.check_distinct(media.path)
     lengths = planning.lengths_of(len(frames.times_s), chunk_frames, workers)
     given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder or {})})
     arguments, lost = arguments_like_picture(frames.video, size, given)
