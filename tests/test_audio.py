@@ -199,6 +199,20 @@ def test_a_start_far_behind_a_join_is_not_sought_by_times(ending: str, tmp_path:
     assert apart(samples, whole[-len(samples) :]) < 1e-3
 
 
+@pytest.mark.parametrize("start", [None, 0.0, 0.75])
+def test_a_sound_in_ogg_is_as_long_as_asked_and_begins_beside_its_picture(
+    tmp_path: Path, start: float | None
+) -> None:
+    """The first packet of Vorbis gives no samples, and FFmpeg 5.1 counts from the picture."""
+    picture = ("-f", "lavfi", "-i", "color=black:s=64x48:r=25:d=3", "-c:v", "libtheora")
+    late = ("-itsoffset", "0.5", "-f", "lavfi", "-i", "sine=r=48000:d=2.5", "-c:a", "libvorbis")
+    ffmpeg(*picture[:4], *late[:6], *picture[4:], *late[6:], tmp_path / "late.ogg")
+    with AudioDecoder(tmp_path / "late.ogg", start=start) as audio:
+        assert len(audio.read_all()) == pytest.approx((2.5 if start is None else 3 - start) * RATE, abs=500)
+    with AudioDecoder(tmp_path / "late.ogg", start=start, duration=1) as audio:
+        assert len(audio.read_all()) == RATE
+
+
 def test_joined_flac_is_an_error(tmp_path: Path) -> None:
     """FFmpeg 5.1 leaves out frames at the join, and says nothing of them."""
     path = tmp_path / "joined.flac"

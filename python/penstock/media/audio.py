@@ -23,6 +23,9 @@ from penstock.media.probing import probe
 from penstock.media.seeking import audio_arguments
 from penstock.media.source import MediaSource, Source
 
+# Guessed: the first sample comes so much later than its packet at most. For Vorbis, it is half of a block.
+_LATEST_S = 0.1
+
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
 
@@ -200,11 +203,8 @@ class AudioDecoder(DecoderBase):
         return f"<AudioDecoder {self._opened.path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
 
     def _filters(self, start: float | None, duration: float | None, zero_s: float) -> list[str]:
-        """FFmpeg's filters for a part of the sound, whose time `zero_s` is 0 to them. Notes how much silence precedes.
-
-        They keep no count: FFmpeg makes new filters where the sound changes its channels or its rate.
-        """
-        begins_s, rate = self._audio.start_s, self._audio.sample_rate
+        """FFmpeg's filters for a part of the sound, whose time `zero_s` is their 0. Notes the silence before it."""
+        begins_s = self._audio.start_s
         first_s = None if start is None else start + self._media.zero_s
         late_s = 0.0 if first_s is None or begins_s is None else max(0.0, begins_s - first_s)
         if start is None or late_s:
@@ -215,12 +215,16 @@ class AudioDecoder(DecoderBase):
         self._silent = round(lead_s * self.sample_rate)
         trim = [] if first_s is None else [f"start={format_seconds(first_s - zero_s)}"]
         if duration is not None:
-            # It counts from the first sample.
-            from_s = (begins_s or 0.0) if first_s is None else first_s
-            left = round((duration - self._silent / self.sample_rate) * rate)
-            end_s = (round((from_s - zero_s) * rate) + left) / rate
-            trim.append(f"end={format_seconds(end_s)}" if left > 0 else "end_sample=0")
-        return [f"atrim={':'.join(trim)}"] if trim else []
+            # It counts from the first sample. To the filter, a duration of less than half a sample is none.
+            left_s = duration - self._silent / self.sample_rate
+            is_over = round(left_s * self._audio.sample_rate) < 1
+            trim.append("end_sample=0" if is_over else f"duration={format_seconds(left_s)}")
+            # Where the sound changes its channels or its rate, FFmpeg makes new filters, and that one counts anew.
+            latest_s = (begins_s or 0.0) + _LATEST_S
+            ends_s = left_s + (latest_s if first_s is None else max(first_s, latest_s))
+            # A sample later, because each time is rounded.
+            trim.append(f"end={format_seconds(ends_s - zero_s + 1 / self._audio.sample_rate)}")
+        return [f"atrim={one}" for one in trim]
 
     def _silence(self) -> npt.NDArray[Any] | None:
         """The next block of the silence before the sound; None after its end."""

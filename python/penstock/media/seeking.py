@@ -79,7 +79,9 @@ def audio_arguments(
     parts of a chained Ogg file (before FFmpeg 8) and of joined transport streams.
     """
     sooner_s = None if start is None else _seek_s(start, source, media, is_audio=True)
-    if not times_may_jump(media.container) or audio.start_s is None:
+    # In Ogg, FFmpeg 5.1 counts from the file's beginning, also if the sound begins later.
+    is_unsure = audio.start_s is None or (media.container == "ogg" and audio.start_s > (media.start_s or 0.0))
+    if audio.start_s is None or is_unsure or not times_may_jump(media.container):
         return ["-copyts", *_place(sooner_s)], 0.0
     if sooner_s is None or _times_restart(source, media, audio):
         return ["-dts_delta_threshold", _ANY_PAUSE], audio.start_s
