@@ -187,19 +187,15 @@ def test_wrong_uses_of_times_are_errors_at_the_call_and_lose_nothing(tmp_path):
         for pts in (1, 0.5, 1.0000004):
             with pytest.raises(ValueError, match="pts must grow"):
                 encoder.write(picture(1), pts=pts)
-        with pytest.raises(ValueError, match="comes with its pts"):
+        with pytest.raises(ValueError, match="pts=seconds"):
             encoder.write(picture(1))
-        with pytest.raises(ValueError, match="comes with its pts"):
+        with pytest.raises(ValueError, match="pts=seconds"):
             encoder.submit(picture(1))
         with pytest.raises(TypeError, match="a number"):
             encoder.write(picture(1), pts="1")
         encoder.write(picture(1), pts=2)
     assert encoder.report.frames_submitted == encoder.report.frames_encoded == 2
     assert times_s(tmp_path / "a.mp4")[0] == [1, 2]
-    with penstock.Encoder(tmp_path / "b.mp4", size=SIZE, fps=30) as encoder:
-        with pytest.raises(ValueError, match="fps=None"):
-            encoder.write(picture(0), pts=1)
-        encoder.write(picture(0))
     for output, options in (("a.avi", {}), ("a.bin", {"f": "rawvideo"}), ("a.y4m", {})):
         with pytest.raises(ValueError, match="no place for the times"):
             penstock.Encoder(tmp_path / output, size=SIZE, fps=None, options=options)
@@ -327,3 +323,56 @@ def test_times_of_numpy(tmp_path):
             encoder.write(picture(9), pts=40_000)
     with penstock.Decoder(tmp_path / "a.mp4") as decoder:
         assert [frame.time_s for frame in decoder] == [0.5, 0.75, 1, 1.25]
+
+
+@pytest.mark.parametrize("call", ["write", "awrite", "submit", "frame"])
+def test_a_constant_rate_checks_the_time_of_a_frame(tmp_path, call):
+    def write(encoder, pts):
+        if call == "frame":
+            with encoder.frame(pts=pts) as view:
+                view[...] = 9
+        elif call == "awrite":
+            asyncio.run(encoder.awrite(picture(0), pts=pts))
+        else:
+            getattr(encoder, call)(picture(0), pts=pts)
+
+    with penstock.Encoder(tmp_path / "a.mkv", size=SIZE, fps=Fraction(30000, 1001)) as encoder:
+        write(encoder, 0)
+        write(encoder, 0.0335)  # as Matroska rounds
+        for wrong in (0, 0.1, 1, Fraction(3, 30)):
+            with pytest.raises(ValueError, match=r"is shown at 0\.066733 s.*fps=None"):
+                write(encoder, wrong)
+        for wrong, error in ((-1, ValueError), (float("nan"), ValueError), ("1", TypeError)):
+            with pytest.raises(error, match="pts is a time in seconds"):
+                write(encoder, wrong)
+        write(encoder, np.float32(1001 / 15000))
+        write(encoder, None)
+        write(encoder, Fraction(4 * 1001, 30000))
+    assert encoder.report.frames_encoded == 5 and encoder.report.warnings == ()
+    with penstock.Encoder(tmp_path / "b.mkv", size=SIZE, fps=25) as encoder:
+        with pytest.raises(ValueError, match="fps=None"):
+            write(encoder, 5)  # which would begin at 0
+        write(encoder, 0)
+
+
+def test_decoded_frames_at_another_rate_are_warned_of_once(tmp_path):
+    with penstock.Encoder(tmp_path / "a.mp4", fps=None) as encoder:
+        for time_s in (0, 0.1, 0.2, 0.5, 0.6):
+            encoder.write(picture(0), pts=time_s)
+
+    def warned(frames, fps=10):
+        with penstock.Encoder(tmp_path / "b.mp4", fps=fps) as encoder:
+            for frame in frames:
+                encoder.write(frame)
+        return encoder.report.warnings
+
+    with penstock.Decoder(tmp_path / "a.mp4") as decoder:
+        frames = list(decoder)
+    with pytest.warns(penstock.FFmpegWarning, match=r"up to 0\.200 s away"):
+        [warning] = warned(frames)
+    assert "fps=None" in warning and "np.asarray" in warning
+    with pytest.warns(penstock.FFmpegWarning, match=r"up to 0\.120 s away"):
+        warned(frames[:3], fps=25)
+    for not_moved in ([np.asarray(frame) for frame in frames], [255 - frame for frame in frames]):
+        assert warned(not_moved) == ()
+    assert warned(frames[:3]) == warned(frames[3:]) == warned([*frames[:3], *frames[:3]]) == ()

@@ -119,20 +119,32 @@ def test_each_encoder_gets_what_it_would_get_alone(tmp_path: Path) -> None:
 def test_frames_with_times(tmp_path: Path) -> None:
     times = [Fraction(number * number, 100) for number in range(20)]
     timed = [lossless(tmp_path / f"{name}.mkv", fps=None, size=None) for name in "ab"]
-    with FanOut([*timed, lossless(tmp_path / "constant.mkv")]) as fan_out:
+    with FanOut(timed) as fan_out:
         for number, pts in enumerate(times):
             fan_out.write(flat(number), pts=pts)
-        for pts, words in ((times[-1], "must grow"), (None, "comes with its pts")):
+        for pts, words in ((times[-1], "must grow"), (None, "pts=seconds")):
             with pytest.raises(ValueError, match=words):
                 fan_out.write(flat(0), pts=pts)
-    assert [report.frames_taken for report in fan_out.reports] == [20, 20, 20]
+    assert [report.frames_taken for report in fan_out.reports] == [20, 20]
     for encoder in timed:
         with penstock.Decoder(encoder.report.output) as decoder:
             assert [round(frame.time_s, 3) for frame in decoder] == [float(pts) for pts in times]
-    with FanOut([lossless(tmp_path / "c.mkv")]) as fan_out:
-        with pytest.raises(ValueError, match="no output is one"):
-            fan_out.write(flat(0), pts=0)
-        fan_out.write(flat(0))
+
+
+def test_a_constant_rate_checks_the_times_beside_outputs_that_show_them(tmp_path: Path) -> None:
+    outputs = [lossless(tmp_path / "a.mkv", fps=None), lossless(tmp_path / "b.mkv", fps=30)]
+    consumer, _ = raw()
+    with FanOut([*outputs, consumer]) as fan_out:
+        for number in range(3):
+            fan_out.write(flat(number), pts=Fraction(number, 30))
+        with pytest.raises(ValueError, match="fps=None") as caught:
+            fan_out.write(flat(3), pts=0.2)
+        assert caught.value.__notes__ == [f"for {outputs[1]!r}"]
+        fan_out.write(flat(3), pts=0.1)
+    assert [report.frames_taken for report in fan_out.reports] == [4, 4, 4]
+    writer, _ = raw()
+    with FanOut([writer]) as fan_out, pytest.raises(ValueError, match="pts"):
+        fan_out.write(flat(0), pts=0)
 
 
 def test_writers_alone_take_any_buffer() -> None:

@@ -102,6 +102,17 @@ def test_times(context: Any, tmp_path: Path) -> None:
         assert [round(frame.time_s, 3) for frame in decoder] == [n * n / 10 for n in range(6)]
 
 
+def test_a_constant_rate_checks_the_times_of_pictures_in_flight(context: Any, tmp_path: Path) -> None:
+    framebuffer = context.simple_framebuffer(SIZE, components=3)
+    with lossless(tmp_path / "a.mkv", fps=25) as encoder, Capture(framebuffer, encoder) as capture:
+        for number in range(6):
+            draw(framebuffer, number)
+            with pytest.raises(ValueError, match="fps=None"):
+                capture.take(pts=number / 25 + 0.04)
+            capture.take(pts=number / 25)
+    assert_drawn(tmp_path / "a.mkv", range(6))
+
+
 def test_wrong_uses_are_errors_at_the_call(context: Any, tmp_path: Path) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=3)
     with lossless(tmp_path / "a.mkv") as encoder:

@@ -118,7 +118,7 @@ class FanOut:
         Args:
             frame: as for `Encoder.write`. It must suit every encoder: the same pixel format and size. Without encoders,
                 any buffer.
-            pts: the time of the frame in seconds, for encoders with ``fps=None``. The other outputs do not use it.
+            pts: the time of the frame in seconds, for encoders, as for `Encoder.write`. Writers do not use it.
             timeout: seconds to wait; None waits as long as it takes. A frame that was taken reaches every output: if it
                 still waits for one after this time, the call returns, and the next call waits first.
 
@@ -251,14 +251,14 @@ class FanOut:
 
     def _pushes(self, frame: FrameData, pts: float | Fraction | None) -> dict[Output, Push]:
         """Copies a frame. Returns the function that queues it, for each output."""
-        if pts is not None and not any(output.is_timed for output in self._outputs):
-            raise ValueError("pts is for encoders with fps=None, and no output is one")
+        if pts is not None and not any(isinstance(output, EncoderOutput) for output in self._outputs):
+            raise ValueError("pts is for encoders, and all outputs are writers: leave it out")
         alive = self._alive()
         # First those that know their size: a frame that does not suit them starts no others.
         for output in sorted(alive, key=lambda output: not output.is_started):
-            output.start(frame)
+            output.start(frame, pts)
         buffer, nbytes = buffer_and_size(frame)
-        forms = {output: output.form(frame, pts) for output in self._alive()}
+        forms = {output: output.form() for output in self._alive()}
         uses, pushes = Counter(forms.values()), dict[Output, Push]()
         slots: dict[Form, _Slot] = {}
         for output, form in forms.items():
@@ -268,7 +268,6 @@ class FanOut:
                 pool = self._pool_of(nbytes if used == UNCONVERTED else used.nbytes)
                 slots[used] = pool.filled(buffer, used.conversion, used.prefix)
             pushes[output] = output.push_of(slots[used], used)
-            output.note_taken(frame)
         return pushes
 
     def _settle(self, deadline: Deadline, *, is_last: bool = False) -> None:

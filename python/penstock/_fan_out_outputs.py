@@ -105,19 +105,16 @@ class Output:
             self.error,
         )
 
-    def start(self, frame: FrameData) -> None:
-        """Makes sure that it can take `frame`. It may fail.
+    def start(self, frame: FrameData, pts: float | Fraction | None) -> None:
+        """Makes sure that it can take `frame`, at that time. It may fail.
 
         Raises:
-            ValueError, TypeError: `frame` does not suit it.
+            ValueError, TypeError: `frame` or `pts` does not suit it.
         """
 
-    def form(self, frame: FrameData, pts: float | Fraction | None) -> Form:
-        """What it gets of a frame at that time."""
+    def form(self) -> Form:
+        """What it gets of the frame that `start` got."""
         return UNCONVERTED
-
-    def note_taken(self, frame: FrameData) -> None:
-        """Notes that all outputs take `frame`."""
 
     def push_of(self, slot: _Slot, form: Form) -> Push:
         """Returns a function that queues `slot`, which holds the frame in that form."""
@@ -200,7 +197,9 @@ class EncoderOutput(Output):
     """
 
     target: Encoder
-    _session: EncodeSession  # set by `start`
+    # Set by `start`.
+    _session: EncodeSession
+    _tick: int | None
 
     def __init__(self, target: Encoder, when_full: str) -> None:
         super().__init__(target, when_full)
@@ -226,28 +225,24 @@ class EncoderOutput(Output):
     def result(self) -> EncodeReport | None:
         return self.target.report
 
-    def start(self, frame: FrameData) -> None:
+    def start(self, frame: FrameData, pts: float | Fraction | None) -> None:
         try:
             self._session = self.target._session_for(frame)
             self._session.check_open()
             frame_buffer(frame, self._session.plan.frames)
-            self._session.origin.time_of(frame)
+            # At a constant rate, a frame is repeated for each one that is dropped.
+            self._tick = self._session.tick_of(pts, frame, number=self._accepted_before + self.offered)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
             wrong.add_note(f"for {self.target!r}")
             raise
 
-    def note_taken(self, frame: FrameData) -> None:
-        # Also if the frame is dropped: the one before is repeated for it.
-        if (time_s := self._session.origin.time_of(frame)) is not None:
-            self._session.origin.last_s = time_s
-
-    def form(self, frame: FrameData, pts: float | Fraction | None) -> Form:
+    def form(self) -> Form:
         plan = self._session.plan
         assert plan.ffmpeg_layout is not None  # `start` has checked that there is a picture
         if plan.stream is not None:
-            tick = self._session.tick_of(pts, frame) if self.is_timed else None
+            tick = self._tick
             prefix = self._session.prefix_of(tick)
             return Form(
                 plan.conversion, plan.ffmpeg_layout.frame_bytes, tick, prefix, self if tick is None else None

@@ -94,7 +94,7 @@ class Capture:
         When all buffers are in flight, it first hands the oldest picture to the encoder, as `Encoder.frame` does.
 
         Args:
-            pts: the time of the picture in seconds, for an encoder with ``fps=None``.
+            pts: the time of the picture in seconds, as for `Encoder.write`.
             timeout: seconds to wait for room in the encoder's queue; None waits as long as it takes.
 
         Raises:
@@ -109,7 +109,7 @@ class Capture:
         if self._is_closed:
             raise ClosedError("the capture is closed")
         self._session.check_open()
-        tick = self._session.tick_of(pts)
+        tick = self._session.tick_of(pts, number=self._session.submitted + len(self._in_flight))
         if tick is not None and tick <= self._last_tick:
             raise ValueError(
                 f"pts must grow from frame to frame: a picture of {pts} s or later was taken before"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -74,7 +74,7 @@ class Encoder(EncoderBase):
             are encoded, on a thread of its own, and FFmpeg waits for it.
         fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact; a float becomes the nearest
             fraction with a denominator of at most a million. None for a variable rate: ``write`` then gets the time of
-            each frame, and takes 0.1 s more to start FFmpeg for the first time.
+            each frame (``pts``), and takes 0.1 s more to start FFmpeg for the first time.
         size: width and height in pixels. None takes them from the shape of the first frame, if `pixel_format` is packed
             or gray. FFmpeg starts with that frame.
         pixel_format: layout of the frames handed to ``write``: FFmpeg's name of any raw format
@@ -196,14 +196,17 @@ class Encoder(EncoderBase):
         ```python
         with Decoder("in.mp4") as decoder, Encoder.like(decoder, "out.mp4") as encoder:
             for frame in decoder:
-                encoder.write(255 - frame)
+                encoder.write(255 - frame, pts=frame.time_s)
         ```
 
         It keeps the frame size, pixel aspect ratio, colours, HDR metadata, tags, chapters and the best of the sounds,
         and the bit depth and chroma subsampling if the frames have as many bits. The codec follows the name of the
-        output. Frames of a `Decoder` keep their times. They get the source's frame rate instead if the container has
-        no times, or if the decoder has a ``start`` in a video with a constant rate. With a ``start``, the sound is
-        left out.
+        output. Frames keep their times: pass them as ``pts``, as above, for a constant and for a variable rate. The
+        rate is the source's if the container has no times, or if the decoder has a ``start`` in a video with a constant
+        rate. With a ``start``, the sound is left out.
+
+        At a constant rate, ``write`` checks each time. Without times, frames are shown one after another, and the
+        report warns if they end before the source, whose sound is then cut.
 
         Args:
             source: a `Decoder` whose frames will be written, or the `penstock.media.MediaInfo` of a file.
@@ -213,18 +216,19 @@ class Encoder(EncoderBase):
         Raises:
             DecoderError: the source has no video.
             TypeError: it is neither a `Decoder` nor a `MediaInfo`.
-            ValueError: as for `Encoder`; ``write`` also raises it if frames of a constant rate are skipped or repeated.
+            ValueError: as for `Encoder`; ``write`` also raises it if frames of a constant rate are skipped, added or
+                repeated, or come without a time at a variable rate.
             OSError, EncoderError: as for `Encoder`.
         """
         from penstock.media.like import arguments_like_file
 
-        found, lost, is_uneven = arguments_like_file(source, output, arguments)
-        for sentence in lost:
+        found, origin = arguments_like_file(source, output, arguments)
+        for sentence in origin.lost:
             warn(sentence)
         encoder = cls(output, **found)
-        encoder._origin.lost = lost
-        if "fps" not in arguments and not is_uneven:
-            encoder._origin.rate = cast("Fraction | int | None", found["fps"])
+        encoder._origin = origin
+        if encoder._started is not None:
+            encoder._started.origin = origin
         return encoder
 
     @property
@@ -261,9 +265,11 @@ class Encoder(EncoderBase):
                 planes one after another for planar ones; its dtype is uint8, uint16 for formats of more than 8 bits,
                 or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected.
                 Bytes and flat arrays are checked by their size only, ``frame_bytes``.
-            pts: the time of the frame in seconds from 0 on, for an encoder with ``fps=None``; None takes that of a
-                decoded frame or an array made of one, ``time_s``. It is rounded to 1 µs, and by the container to
-                its own unit: 1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM.
+            pts: the time of the frame in seconds from 0 on. An encoder with ``fps=None`` needs it, or a frame from a
+                `Decoder`, which carries its ``time_s``. It is rounded to 1 µs, and by the container to its own unit:
+                1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM. At a constant rate, it must be the time at
+                which the frame is shown, within 10 ms and half a frame, as containers round times. If the times that
+                decoded frames carry are others, the report warns.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
         Returns:
@@ -271,7 +277,7 @@ class Encoder(EncoderBase):
 
         Raises:
             ValueError: the frame has another shape, dtype, size or byte order; or `pts` is not later than that of the
-                frame before, is missing with ``fps=None``, or is given at a constant rate.
+                frame before, is missing with ``fps=None``, or is not the frame's time at the constant rate.
             TypeError: it is not a buffer.
             StalledError: no room within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``; the frame is
                 not queued.
@@ -315,9 +321,9 @@ class Encoder(EncoderBase):
         if session.plan.stream is not None:
             return self.write(frame, pts=pts, timeout=timeout)
         session.check_open()
-        session.tick_of(pts)  # refuses a time
-        push = session.push_of_borrowed(frame_buffer(frame, session.plan.frames))
-        return session.queue(session.origin.in_time(frame, push), timeout)
+        buffer = frame_buffer(frame, session.plan.frames)
+        session.tick_of(pts, frame)  # checks a time
+        return session.queue(session.push_of_borrowed(buffer), timeout)
 
     @contextmanager
     def frame(
@@ -396,7 +402,7 @@ class Encoder(EncoderBase):
         session = self._session
         session.check_open()
         buffer = frame_buffer(frame, session.plan.frames)
-        return session.origin.in_time(frame, session.push_of_copy(buffer, session.tick_of(pts, frame)))
+        return session.push_of_copy(buffer, session.tick_of(pts, frame))
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

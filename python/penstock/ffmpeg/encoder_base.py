@@ -14,7 +14,8 @@ from penstock.errors import ClosedError, EncoderError
 from penstock.ffmpeg.plan.encode_plan import EncodePlan
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.program.process import check_owner
-from penstock.ffmpeg.session.encode_session import EncodeSession, Origin
+from penstock.ffmpeg.session.encode_session import EncodeSession
+from penstock.ffmpeg.session.timing import Origin
 from penstock.results import EncodeReport, EncoderStats
 
 if TYPE_CHECKING:

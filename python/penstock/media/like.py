@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -18,6 +19,7 @@ from penstock.ffmpeg.plan.encode_settings import holds_times
 from penstock.ffmpeg.plan.encoders import AUTO_CODECS, LOSSLESS, encoder_for, holds_sound, software_encoder
 from penstock.ffmpeg.plan.output_pixel_format import AUTO, PLAYABLE_CODECS
 from penstock.ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
+from penstock.ffmpeg.session.timing import Origin
 from penstock.media.completeness import CHEAP_BYTES
 from penstock.media.decoder import Decoder
 from penstock.media.frame_times import FrameTimes
@@ -117,11 +119,8 @@ def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -
 
 def arguments_like_file(
     source: Decoder | MediaInfo, output: str | os.PathLike[str] | BinaryIO, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str], bool]:
-    """The arguments of an `Encoder` to `output` whose file is like `source`.
-
-    Returns:
-        The arguments, what the result cannot have of the source in sentences, and whether the source's rate varies.
+) -> tuple[dict[str, Any], Origin]:
+    """The arguments of an `Encoder` to `output` whose file is like `source`, and what its frames must be.
 
     Raises:
         DecoderError: there is no video.
@@ -170,7 +169,23 @@ def arguments_like_file(
         lost += [f"its {what}" for what, is_there in labels.items() if is_there and what not in arguments]
     if media.subtitles and "subtitles" not in arguments:
         lost.append("its subtitles")
-    return {**found, **arguments}, [LOST.format(what) for what in lost], video.is_variable_frame_rate
+    return {**found, **arguments}, Origin(
+        lost=[LOST.format(what) for what in lost],
+        is_like=True,
+        is_asked="fps" in arguments,
+        source_s=_picture_s(video, decoder) if found.get("audio") else None,
+    )
+
+
+def _picture_s(video: VideoInfo, decoder: Decoder | None) -> float | None:
+    """How long the pictures last that are read from the file's beginning; None if a filter may change that."""
+    options = None if decoder is None else decoder._options
+    if options is None:
+        return video.duration_s
+    if options.filters is not None or video.frame_rate is None:
+        return None
+    counted_s = math.inf if options.count is None else options.count / float(video.frame_rate)
+    return min(counted_s, video.duration_s or 0.0)
 
 
 def _rate(

@@ -36,9 +36,10 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     """A frame: a writable array of height × width × channels, or height × width if there is one channel.
 
     Planar pixel formats (yuv420p) have their samples in one dimension, plane after plane; `planes` gives each plane in
-    its shape, also by its name. The memory is recycled once you drop the last array on it. Arrays made from a frame, by
-    slicing, arithmetic, copying or pickling, keep its `index`, `pts` and `time_s`. A single number, such as
-    ``frame.mean()``, is a NumPy scalar.
+    its shape, also by its name. The memory is recycled once you drop the last array on it. Slices, copies and pickles of
+    a frame keep its `index`, `pts` and `time_s`. Results of arithmetic, such as ``255 - frame``, are plain arrays, as
+    those of OpenCV: pass their time, ``encoder.write(changed, pts=frame.time_s)``. What you write into a frame leaves it
+    a frame.
 
     Attributes:
         index: its number among the delivered frames, from 0.
@@ -65,8 +66,10 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     def __array_wrap__(
         self, array: npt.NDArray[Any], context: Any = None, return_scalar: bool = False, /
     ) -> Any:
+        if array is self:  # the output of ``frame //= 2``
+            return array
         # NumPy turns arrays without dimensions into scalars, but not those of subclasses.
-        return array[()] if array.ndim == 0 else super().__array_wrap__(array, context)
+        return array[()] if array.ndim == 0 else array.view(np.ndarray)
 
     def __reduce__(self) -> tuple[Any, ...]:
         rebuild, arguments, state = cast("tuple[Any, ...]", super().__reduce__())

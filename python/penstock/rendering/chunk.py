@@ -147,6 +147,8 @@ class Renderer:
         assert source is not None
         start_s, count = source.starts_s[chunk.number], len(chunk.frames)
         tuning = Tuning(ffmpeg=encoder_arguments(self._plan).get("tuning", Tuning()).ffmpeg)
+        # At a constant rate, each chunk begins at 0.
+        begins_s = 0 if self._plan.fps is None else self._plan.time_s(chunk.first)
         with Decoder(
             source.path, pixel_format=source.pixel_format, start=start_s, count=count, tuning=tuning
         ) as decoder:
@@ -158,7 +160,7 @@ class Renderer:
                             f"{source.path} has it at {frame.time_s} s, which is not its packet's time"
                         )
                     changed = frame if self._code is None else self._code(frame)
-                    encoder.write(changed, pts=time_s if self._plan.fps is None else None)
+                    encoder.write(changed, pts=time_s - begins_s)
                 yield
             if (found := decoder.stats.frames_delivered) != count:
                 raise RenderError(

@@ -240,14 +240,14 @@ def _like(
 
     defaults = {"colors": Colors(), "output_pixel_format": AUTO, "audio": (), "metadata": {}}
     given = {key: value for key, value in settings.items() if key not in defaults or value != defaults[key]}
-    found, lost, _ = arguments_like_file(
+    found, origin = arguments_like_file(
         probe(name), output, given if size is None else {**given, "size": size}
     )
     if found["fps"] is None:
         raise click.UsageError(
             f"the rate of {show_name(name)} varies, and raw frames have no times: give --fps"
         )
-    return found.pop("size"), found, lost
+    return found.pop("size"), found, origin.lost
 
 
 def _check_raw_options(

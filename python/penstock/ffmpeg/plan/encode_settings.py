@@ -291,6 +291,11 @@ class EncodeSettings:
         return next((one for one in made if isinstance(one, AudioInput)), None)
 
     @property
+    def fps(self) -> str:
+        """The argument that gave the rate, for messages."""
+        return _fps(self.rate)
+
+    @property
     def is_timed(self) -> bool:
         """Whether each frame comes with its time."""
         return self.codec is not None and self.rate is None
@@ -385,6 +390,13 @@ def _check_whole(options: Mapping[str, object], *shortening: str) -> None:
             raise ValueError(f"{argument(f'options.{name}', value)} leaves samples out: write fewer instead")
 
 
+def _fps(rate: Fraction | None) -> str:
+    """The argument that gave the rate, for messages."""
+    if rate is None:
+        return argument("fps", None)
+    return argument("fps", rate.numerator if rate.denominator == 1 else float(rate))
+
+
 def _check_rate(rate: Fraction | None, output: Output, sounds: Sequence[Sound]) -> None:
     """Checks that the container and the stream to FFmpeg can have frames of that rate, or with times."""
     if rate is None:
@@ -394,7 +406,7 @@ def _check_rate(rate: Fraction | None, output: Output, sounds: Sequence[Sound]) 
                 "write mp4, mov, mkv or webm, or give a constant fps"
             )
         return
-    given = argument("fps", rate.numerator if rate.denominator == 1 else float(rate))
+    given = _fps(rate)
     if rate > _MOST_FPS_OF_MILLISECONDS and output.container in _MILLISECONDS:
         raise ValueError(f"{given} is too much for a container that counts milliseconds: write mp4 or mov")
     if sounds and rate >= _TOO_MANY_FPS_WITH_SOUND:

@@ -10,7 +10,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,10 +17,10 @@ from typing import TYPE_CHECKING
 from penstock import _exit
 from penstock._deadline import Deadline
 from penstock._log import logger
-from penstock._messages import argument, warn
+from penstock._messages import warn
 from penstock._native import Ticket, Writer, _Slot, _SlotPool
 from penstock._progress import Reporter
-from penstock._types import Data, FrameData
+from penstock._types import Data
 from penstock.errors import (
     BrokenStreamError,
     ClosedError,
@@ -50,6 +49,7 @@ from penstock.ffmpeg.session.output import (
     ordinary_path,
     replacement_of,
 )
+from penstock.ffmpeg.session.timing import Origin
 from penstock.results import EncodeReport, EncoderStats
 
 if TYPE_CHECKING:
@@ -81,55 +81,6 @@ Push = Callable[..., Ticket]
 FULL = "FFmpeg did not read enough from the queue"
 NOT_DONE = "FFmpeg has all frames, but was not done"
 _EMPTY = "there is no video: no frame was written"
-
-
-@dataclass(slots=True)
-class Origin:
-    """The source of `Encoder.like`.
-
-    Attributes:
-        lost: what the result does not have of it, in sentences for the report.
-        rate: its frames per second, if its frames are to come without gaps; None if that is not known or not needed.
-        last_s: the time of the last of its frames.
-    """
-
-    lost: Sequence[str] = ()
-    rate: Fraction | int | None = None
-    last_s: float | None = None
-
-    def time_of(self, frame: FrameData) -> float | None:
-        """Checks that a decoded frame directly follows the last one. Returns its time, or None if that is not checked.
-
-        Raises:
-            ValueError: it is not the next one.
-        """
-        time_s: float | None = getattr(frame, "time_s", None)
-        if self.rate is None or time_s is None:
-            return None
-        # A skipped frame makes the step 2, and a repeated one 0. Between these, times may jitter.
-        if self.last_s is not None and not 0.1 < (time_s - self.last_s) * self.rate < 1.9:
-            raise ValueError(
-                f"a frame at {time_s:.3f} s comes after that at {self.last_s:.3f} s, and would be shown at another "
-                f"time: give Encoder.like {argument('fps', None)}, which keeps the times of frames, or the rate at "
-                "which to show them"
-            )
-        return time_s
-
-    def in_time(self, frame: FrameData, push: Push) -> Push:
-        """A `push` that remembers the time of `frame` once it is queued.
-
-        Raises:
-            ValueError: it is not the next one.
-        """
-        if (time_s := self.time_of(frame)) is None:
-            return push
-
-        def push_and_follow(*, timeout: float) -> Ticket:
-            ticket = push(timeout=timeout)
-            self.last_s = time_s
-            return ticket
-
-        return push_and_follow
 
 
 class EncodeSession(Session):
@@ -293,22 +244,31 @@ class EncodeSession(Session):
         self.check_open()
         return self._slots.take()
 
-    def tick_of(self, pts: float | Fraction | None, frame: object = None) -> int | None:
-        """The time of a frame as a multiple of `nut.TICK_S`; None where the rate is constant.
+    def tick_of(
+        self, pts: float | Fraction | None, frame: object = None, number: int | None = None
+    ) -> int | None:
+        """The time of a frame as a multiple of `nut.TICK_S`; None where the rate is constant, which is checked.
 
         Without `pts`, a decoded frame has its own.
+
+        Args:
+            number: the frame's number in the video; None for the next one.
         """
+        is_given = pts is not None
+        time_s = pts if is_given else getattr(frame, "time_s", None)
         if self._settings.rate is None:
-            pts = getattr(frame, "time_s", None) if pts is None else pts
-            if pts is None:
-                raise ValueError(
-                    "the encoder has fps=None, so that each frame comes with its pts, in seconds"
-                )
+            if time_s is None:
+                raise self.origin.missing_time()
             assert self._feed is not None
-            self._feed.check_later(tick := nut.ticks(pts))
+            self._feed.check_later(tick := nut.ticks(time_s))
             return tick
-        if pts is not None:
-            raise ValueError("pts is for variable rates: give the Encoder fps=None")
+        if time_s is None:
+            self.origin.is_untimed = True
+        if time_s is None or (self.origin.is_asked and not is_given):
+            return None
+        shown_s = float(nut.ticks(time_s) * nut.TICK_S) if is_given else float(time_s)
+        number = self.submitted if number is None else number
+        self.origin.check(self._settings, number, shown_s, is_given=is_given)
         return None
 
     def push_of_copy(self, buffer: Data, tick: int | None = None) -> Push:
@@ -418,6 +378,7 @@ class EncodeSession(Session):
         self._put_in_place()
         self._mark_ended()
         missing = [*unread, *differences, *self._failed_outputs(ignored=True), *self._unused_input()]
+        missing += self.origin.warnings(self._settings, self.submitted)
         if self._feed is not None:
             missing += self._feed.warnings
         self.report = self._make_report(missing)
