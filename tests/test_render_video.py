@@ -339,3 +339,44 @@ def test_what_a_result_lacks_of_its_source_is_told(tmp_path: Path) -> None:
         mapped(half, tmp_path / "hdr.mp4", tmp_path / "half.mp4", size=(32, 24), encoder={})
     with pytest.warns(penstock.FFmpegWarning, match="does not have its interlacing"):
         mapped(None, clip("interlaced"), tmp_path / "interlaced.mkv")
+
+
+CHAPTERS = [(0.0, "One"), (0.4, "Two")]
+
+
+def labels_of(path: Path) -> tuple[dict[str, str], list[tuple[float, str | None]]]:
+    media = probe(path)
+    tags = {name.lower(): value for name, value in media.tags.items()}
+    chapters = [(round(one.start_s, 3), one.title) for one in media.chapters]
+    return {name: tags[name] for name in ("title", "artist") if name in tags}, chapters
+
+
+@pytest.mark.parametrize("has_sound", [False, True])
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_a_mapped_video_keeps_the_tags_and_chapters_that_like_keeps(
+    tmp_path: Path, suffix: str, has_sound: bool
+) -> None:
+    source, output = tmp_path / f"source.{suffix}", tmp_path / f"mapped.{suffix}"
+    tags = {"title": "Waves", "artist": "Ada"}
+    tone = penstock.ffmpeg.AudioInput(8000, 1) if has_sound else None
+    with penstock.Encoder(source, fps=10, audio=tone, metadata=tags, chapters=CHAPTERS) as encoder:
+        for _ in range(8):
+            encoder.write(np.zeros((48, 64, 3), np.uint8))
+        if has_sound:
+            encoder.write_audio(np.zeros(6400, np.float32))
+    report = penstock.map_video(None, source, output, workers=1)
+    assert labels_of(output) == (tags, CHAPTERS) and report.warnings == ()
+    assert len(probe(output).audio) == has_sound
+    mine = {"metadata": {"title": "Mine"}, "chapters": None}
+    penstock.map_video(None, source, output, workers=1, encoder=mine)
+    assert labels_of(output) == ({"title": "Mine"}, [])
+    penstock.map_video(None, source, output, workers=1, encoder={"options": {"metadata": "title=Option"}})
+    assert labels_of(output) == ({"title": "Option", "artist": "Ada"}, CHAPTERS)
+
+
+def test_a_plan_has_labels(tmp_path: Path) -> None:
+    given = {"metadata": {"title": "Waves"}, "chapters": CHAPTERS}
+    made = rendering.plan(
+        scene, tmp_path / "a.mp4", frames=3, size=(64, 48), fps=10, encoder=given, workers=1
+    )
+    assert made.labels.chapters == tuple(CHAPTERS) and rendering.Plan.from_json(made.to_json()) == made

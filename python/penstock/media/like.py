@@ -159,10 +159,9 @@ def arguments_like_file(
         if kept_sounds < len(media.audio):
             lost.append(f"{len(media.audio) - kept_sounds} of its {len(media.audio)} sounds")
     if is_film:
-        found["metadata"] = dict(_metadata(media))
-        if not begins_later and (options is None or options.count is None):
-            found["chapters"] = [*_chapters(media)]
-        elif media.chapters and "chapters" not in arguments:
+        found |= arguments_like_labels(media, arguments)
+        is_part = begins_later or (options is not None and options.count is not None)
+        if is_part and found.pop("chapters", None):
             lost.append("its chapters, because it is a part")
     else:
         labels = {"metadata": any(_metadata(media)), "chapters": bool(media.chapters)}
@@ -175,6 +174,12 @@ def arguments_like_file(
         is_asked="fps" in arguments,
         source_s=_picture_s(video, decoder) if found.get("audio") else None,
     )
+
+
+def arguments_like_labels(media: MediaInfo, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that keep the source's tags and chapters, without those that are `given`."""
+    labels = {"metadata": dict(_metadata(media)), "chapters": [*_chapters(media)]}
+    return {name: label for name, label in labels.items() if name not in given}
 
 
 def _picture_s(video: VideoInfo, decoder: Decoder | None) -> float | None:

@@ -103,7 +103,7 @@ def differences(url: str, expected: Expected) -> list[str]:
     found += _check_size(media, expected)
     return [
         *found,
-        *_check_labels(media, expected.plan.settings.labels),
+        *missing_labels(media, expected.plan.settings.labels),
         *_check_ends(media, video, expected),
     ]
 
@@ -194,7 +194,7 @@ def _check_size(media: MediaInfo, expected: Expected) -> Iterable[str]:
         )
 
 
-def _check_labels(media: MediaInfo, expected: Labels) -> Iterable[str]:
+def missing_labels(media: MediaInfo, expected: Labels) -> Iterable[str]:
     told = {name.lower(): value for name, value in media.tags.items()}
     lost = [
         name

@@ -14,7 +14,7 @@ from penstock.ffmpeg.command.arguments import checked_size
 from penstock.ffmpeg.command.settings import check_choice
 from penstock.media import probe
 from penstock.media.frame_times import FrameTimes
-from penstock.media.like import LOST, arguments_like_picture, with_codec
+from penstock.media.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
 from penstock.rendering import planning
 from penstock.rendering.code import Code
 from penstock.rendering.engines import Engine
@@ -98,6 +98,7 @@ def plan_video(
     lengths = planning.lengths_of(len(frames.times_s), chunk_frames, workers)
     given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder or {})})
     arguments, lost = arguments_like_picture(frames.video, size, given)
+    arguments = arguments_like_labels(media, arguments) | arguments
     for what in lost:
         warn(LOST.format(what))
     return planning.make_plan(
@@ -225,6 +226,8 @@ def map_video(
     ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
     """Applies a function to each frame of a video, on many processes or machines. The sound is copied once.
+
+    The result has the source's colours, tags and chapters, unless `encoder` names others (``{"metadata": None}``).
 
     Each worker decodes its own range of frames, calls the function, and encodes. A variable rate stays: each frame
     keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.

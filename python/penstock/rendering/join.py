@@ -32,6 +32,7 @@ from penstock.ffmpeg.program.process import FFmpegProcess, Session
 from penstock.media import probe
 from penstock.media.info import VideoInfo
 from penstock.media.opening import demux, open_media
+from penstock.media.output_check import missing_labels
 from penstock.rendering.chunk import container_of, data_name, remove_chunks, stored_report
 from penstock.rendering.planning import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, locked, storage_of
@@ -116,6 +117,7 @@ def join_chunks(plan: Plan, storage: Storage) -> Joined:
     if plan.audio is not None and not _has_sound(final):
         why = f"the sound of {plan.audio} ends before the first frame, or begins after the last one"
         warnings += (f"the result has no sound: {why}",)
+    warnings += (*missing_labels(probe(final), plan.labels),)
     if remove_chunks(plan, storage):
         left = (
             f"chunks of other renders, such as of a scene before it was changed, are left in {plan.storage}"
@@ -145,8 +147,9 @@ class JoinSession(Session):
 
     def __init__(self, plan: Plan, part: Path, sound: tuple[list[str], list[str]]) -> None:
         arguments = (
-            *("-f", container_of(plan.codec), "-i", "pipe:0", *sound[0]),
+            *("-f", container_of(plan.codec), "-i", "pipe:0", *plan.labels.input_arguments(), *sound[0]),
             *("-map", "0:v:0", "-c:v", "copy", *_color_arguments(plan), *_last_duration(plan), *sound[1]),
+            *plan.labels.output_arguments(plan.file_options, is_mapped=True),
             *option_arguments(plan.file_options),
             *("-y", f"file:{part}"),
             # A second output tells the times that the first one gets.
@@ -332,7 +335,7 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
     start_s = float(plan.time_s(plan.frames[0])) if plan.source is None else plan.source.first_s
     lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
     [sound] = plan_sounds(plan.program, plan.audio, _output(plan, f"file:{part}"))
-    output = ["-map", f"1:{sound.index}"]
+    output = ["-map", f"{2 if plan.labels.chapters else 1}:{sound.index}"]
     if sound.is_copied:
         # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
         output += ("-c:a", "copy", *(() if sound.holds_priming else ("-copypriorss:a", "0")))

@@ -17,10 +17,11 @@ from penstock._native import _count
 from penstock.errors import EncoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.arguments import checked_size, frame_rate
+from penstock.ffmpeg.command.endpoints import Output
 from penstock.ffmpeg.command.settings import Colors, ContentLight, MasteringDisplay, Tuning
 from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.labels import checked_metadata
+from penstock.ffmpeg.plan.labels import NO_LABELS, Labels
 from penstock.ffmpeg.plan.nut import TICK_S
 from penstock.ffmpeg.program.capabilities import find_ffmpeg, muxer_options, version
 from penstock.media.like import with_codec
@@ -49,7 +50,7 @@ _GROUPED: Mapping[str, Any] = {
     "content_light": ContentLight,
 }
 # What a plan gives to the Encoder itself.
-_OWN_ARGUMENTS = ("output", "fps", "size", "progress", "chapters", "subtitles")
+_OWN_ARGUMENTS = ("output", "fps", "size", "progress", "subtitles")
 # Rate control that looks at the whole video, or that has a buffer which each chunk would start full.
 _WHOLE_VIDEO_OPTIONS = ("pass", "passlogfile", "maxrate", "minrate", "bufsize", "rc_init_occupancy")
 _CODEC_PARAMETERS = ("x264-params", "x264opts", "x265-params", "svtav1-params", "aom-params")
@@ -93,6 +94,7 @@ class Plan:
         lengths: the number of frames of each chunk.
         encoder: the arguments of each chunk's `Encoder`, as JSON has them.
         file_options: FFmpeg's options for the video's file, such as ``movflags``.
+        labels: the video's metadata and chapters.
         code: the scene, or the function of `map_video`; None for a transcode.
         source: the video that `map_video` reads; None for a scene.
         audio: the path of the sound; None for none.
@@ -113,6 +115,7 @@ class Plan:
     audio: str | None
     storage: str
     ffmpeg: str
+    labels: Labels = NO_LABELS
     hash: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -191,6 +194,7 @@ class Plan:
                     "lengths": tuple(given["lengths"]),
                     "code": given["code"] and Code(**given["code"]),
                     "source": given["source"] and Source.from_dict(given["source"]),
+                    "labels": Labels.from_dict(given["labels"]),
                 }
             )
         except (AttributeError, KeyError, TypeError) as error:
@@ -206,12 +210,13 @@ class Plan:
             "fps": self.fps and str(self.fps),
             "code": self.code and asdict(self.code),
             "source": self.source and asdict(self.source),
+            "labels": asdict(self.labels),
         }
 
     def _digest(self) -> str:
         """SHA-256 of everything on which the chunks depend."""
         content = self._as_dict() | {"code": self.code and self.code.digest}
-        for name in ("output", "file_options", "audio", "storage"):
+        for name in ("output", "file_options", "labels", "audio", "storage"):
             del content[name]
         text = json.dumps({"version": VERSION, **content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -283,7 +288,7 @@ def make_plan(
         raise ValueError(
             f"the output is a file, because it takes its name when it is complete; got {output!r}"
         )
-    arguments, file_options = _split_options(Path(output), with_codec(output, encoder or {}))
+    arguments, file_options, labels = _split_options(Path(output), with_codec(output, encoder or {}))
     if fps is None and source is None:
         raise TypeError(
             "fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got None"
@@ -305,6 +310,7 @@ def make_plan(
         audio=None if audio is None else str(Path(audio).absolute()),
         storage=place if "://" in place else str(Path(place).absolute()),
         ffmpeg=version(find_ffmpeg(arguments.get("tuning", Tuning()).ffmpeg)),
+        labels=labels,
     )
 
 
@@ -313,18 +319,16 @@ def default_storage(output: str) -> str:
     return f"{output}.chunks"
 
 
-def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of the chunks' encoders, and the options of the video's file."""
+def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Labels]:
+    """The arguments of the chunks' encoders, and the options and the labels of the video's file."""
     own = [name for name in _OWN_ARGUMENTS if name in arguments]
     if own:
         raise ValueError(
             f"encoder has {', '.join(own)}, which are arguments of their own, or not possible here"
         )
     options = dict(arguments.get("options", {}))
-    if metadata := checked_metadata(arguments.pop("metadata", None)):
-        others = options.get("metadata", ())
-        others = others if isinstance(others, list | tuple) else (others,)
-        options["metadata"] = [*others, *(f"{name}={value}" for name, value in metadata.items())]
+    metadata, chapters = (arguments.pop(name, None) for name in ("metadata", "chapters"))
+    labels = Labels.of(metadata, chapters, None, Output(str(output), options.get("f")))
     container = options.get("f", _CONTAINERS.get(endpoints.ending_of(output.name).lower()))
     if container not in _CONTAINERS.values():
         raise ValueError(
@@ -345,7 +349,7 @@ def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, A
                 f"{argument(f'options.{name}', value)} writes fragments, in which the frames of the result cannot be "
                 "verified. They can be made of it without encoding again: ffmpeg -i IN -c copy -movflags … OUT"
             )
-    return arguments | ({"options": of_chunk} if of_chunk else {}), of_file
+    return arguments | ({"options": of_chunk} if of_chunk else {}), of_file, labels
 
 
 def _joinable_codec(
