@@ -473,6 +473,9 @@ class Tensor:
 
 
 W, H = WIDTH, HEIGHT
+# Planes in the order of gbrpf32le.
+GBR = r"frame\[\.\.\., 1\], frame\[\.\.\., 2\], frame\[\.\.\., 0\]"
+
 BAD = [
     ("rgb24", np.zeros((W, H, 3), np.uint8), r"got \(64, 48, 3\).*\(48, 64, 3\) of uint8.*size=\(48, 64\)"),
     ("rgb24", np.zeros((W, H, 3), np.uint8), r"pass frame\.transpose\(1, 0, 2\)"),
@@ -503,6 +506,12 @@ BAD = [
     ("rgb48", np.zeros((H, W, 3), ">u2"), r"byte order: pass frame\.astype\('<u2'\)"),
     ("grayf32le", np.zeros((H, W)), r"of float64.*\.astype\(np\.float32\)"),
     ("grayf32le", np.zeros((H, W), np.uint8), r"of uint8.*\.astype\(np\.float32\), scaled to 0…1"),
+    ("gbrpf32le", np.zeros((H, W, 3), np.float32), rf"[^']: pass np\.stack\(\[{GBR}\]\)$"),
+    ("gbrpf32le", np.zeros((H, W, 3)), rf"pass np\.stack\(\[{GBR}\]\), and \.astype\(np\.float32\)$"),
+    ("gbrpf32le", Tensor(np.zeros((H, W, 3), np.float32)), rf"pass torch\.stack\(\[{GBR}\]\)$"),
+    ("gbrpf32le", np.zeros((H, W, 4), np.float32), r"give pixel_format='gbrapf32le', and pass np\.stack"),
+    ("gbrpf32le", np.zeros((H, W), np.float32), "give pixel_format='grayf32le'$"),
+    ("grayf32le", np.zeros((H, W, 3), np.float32), rf"give pixel_format='gbrpf32le', and pass np\.stack\(\[{GBR}"),
     ("rgb24", bytes(100), "got 100 bytes"),
     ("bgr0", np.zeros((W, H, 4), np.uint8), r"frame\.transpose\(1, 0, 2\)"),
     ("0rgb", np.zeros((W, H, 4), np.uint8), r"frame\.transpose\(1, 0, 2\)"),

@@ -24,6 +24,8 @@ _BY_CHANNELS = {
     2: {1: "gray16le", 3: "rgb48le", 4: "rgba64le"},
     4: {1: "grayf32le"},
 }
+# The same for floats. FFmpeg has no packed RGB of floats: the planes are green, blue, red and alpha.
+_BY_CHANNELS_OF_FLOATS = {1: "grayf32le", 3: "gbrpf32le", 4: "gbrapf32le"}
 _KEEPS_16_BITS = " (codec='ffv1' keeps all 16 bits)"
 
 
@@ -260,6 +262,8 @@ def _remedy(samples: _Contents, layout: FrameLayout) -> str | None:
 
 def _other_format(samples: _Contents, channels: int, layout: FrameLayout) -> str | None:
     """What to write for a frame with other channels than those of `layout`; None if unknown."""
+    if samples.kind == _kind(layout) == "float":
+        return _float_format(samples, channels, layout)
     is_known = samples.kind == "uint" and samples.sample_bytes <= 2
     sample_bytes = samples.sample_bytes if is_known else 1
     found = _BY_CHANNELS[sample_bytes].get(channels)
@@ -277,6 +281,20 @@ def _other_format(samples: _Contents, channels: int, layout: FrameLayout) -> str
     if not is_known:
         remedy += f", and {_dtype_remedy(samples, frame_layout(found, layout.width, layout.height))}"
     return remedy
+
+
+def _float_format(samples: _Contents, channels: int, layout: FrameLayout) -> str | None:
+    """What to write for packed floats, which no scaling to whole numbers keeps; None if unknown."""
+    if (found := _BY_CHANNELS_OF_FLOATS.get(channels)) is None:
+        return None
+    remedies = [] if layout.pixel_format == found else [f"give pixel_format={found!r}"]
+    if channels > 1:
+        planes = ", ".join(f"frame[..., {place}]" for place in (1, 2, 0, 3)[:channels])
+        library = "torch" if samples.owner == "torch" else "np"
+        remedies.append(f"pass {library}.stack([{planes}])")
+    if samples.sample_bytes != layout.sample_bytes:
+        remedies.append(_cast(samples, layout))
+    return ", and ".join(remedies)
 
 
 def _reshape(samples: _Contents, layout: FrameLayout) -> str | None:
@@ -322,10 +340,8 @@ def _kind(layout: FrameLayout) -> str:
 
 def _dtype_remedy(samples: _Contents, layout: FrameLayout) -> str:
     """What to write to get the right dtype."""
-    wanted = _kind(layout)
-    name = f"{wanted}{8 * layout.sample_bytes}"
-    cast = f".to(torch.{name})" if samples.owner == "torch" else f".astype(np.{name})"
-    if wanted == "float":
+    cast = _cast(samples, layout)
+    if _kind(layout) == "float":
         return f"pass frame{cast}, scaled to 0…1"
     most = 256**layout.sample_bytes - 1
     if samples.kind == "float":
@@ -336,6 +352,12 @@ def _dtype_remedy(samples: _Contents, layout: FrameLayout) -> str:
         keeps = _KEEPS_16_BITS if samples.sample_bytes == 2 else ""
         return f"give pixel_format={other!r}{keeps}, or scale to 0…{most} and {cast}"
     return f"pass frame{cast} if its values are 0…{most}"
+
+
+def _cast(samples: _Contents, layout: FrameLayout) -> str:
+    """The call that converts to the dtype of the layout."""
+    name = f"{_kind(layout)}{8 * layout.sample_bytes}"
+    return f".to(torch.{name})" if samples.owner == "torch" else f".astype(np.{name})"
 
 
 def _sibling(samples: _Contents, layout: FrameLayout) -> str | None:
