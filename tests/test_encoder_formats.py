@@ -61,6 +61,29 @@ def test_the_codec_follows_the_name(tmp_path: Path, ffmpeg: str, name: str, enco
     assert found.removesuffix("_anim") == codec  # as libav calls WebP since PyAV 19
 
 
+@pytest.mark.parametrize(
+    ("codec", "encoder", "found"),
+    [
+        ("h264", "libx264", "h264"),
+        ("x264", "libx264", "h264"),
+        ("H264", "libx264", "h264"),
+        ("avc1", "libx264", "h264"),
+        ("hevc", "libx265", "hevc"),
+        ("h265", "libx265", "hevc"),
+        ("av1", "libsvtav1", "av1"),
+    ],
+)
+def test_the_name_of_a_format_is_a_codec(
+    tmp_path: Path, ffmpeg: str, codec: str, encoder: str, found: str
+) -> None:
+    needs(ffmpeg, encoder)
+    report = written(tmp_path / "video.mp4", ffmpeg, codec=codec, quality="draft").report
+    assert report is not None and report.codec == encoder
+    assert probe(tmp_path / "video.mp4").video[0].codec == found
+    with pytest.raises(ValueError, match="no place for"):
+        Encoder(tmp_path / "video.gif", size=SIZE, fps=20, codec=codec)
+
+
 def test_the_container_counts_more_than_the_name(tmp_path: Path) -> None:
     written(tmp_path / "video.dat", options={"f": "webm"})
     assert probe(tmp_path / "video.dat").video[0].codec == "vp9"

@@ -122,6 +122,23 @@ def test_lossless_that_cannot_be_is_refused(tmp_path: Path, name: str, pixel_for
         options_of(str(tmp_path / name), quality="lossless", pixel_format=pixel_format, codec=codec)
 
 
+@pytest.mark.parametrize("name", ["a.mkv", "a.mov"])
+@pytest.mark.parametrize("pixel_format", ["gray16le", "rgb48le", "rgba"])
+def test_lossless_takes_the_codec_that_keeps_the_samples(
+    tmp_path: Path, pixel_format: str, name: str
+) -> None:
+    with Encoder(
+        tmp_path / name, fps=5, size=(32, 16), pixel_format=pixel_format, quality="lossless"
+    ) as encoder:
+        sent = np.random.default_rng(1).integers(0, 256, encoder.frame_bytes, np.uint8).tobytes()
+        encoder.write(sent)
+    assert encoder.report.codec == "ffv1"
+    with Decoder(tmp_path / name, pixel_format=pixel_format) as decoder:
+        assert [frame.tobytes() for frame in decoder] == [sent]
+    settings = EncodeSettings.of(tmp_path / name, fps=5, pixel_format="rgb24", quality="lossless")
+    assert settings.codec == "libx264rgb"
+
+
 @pytest.mark.parametrize(
     "pixel_format, codec, advice",
     [

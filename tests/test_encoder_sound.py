@@ -288,6 +288,15 @@ def test_wrong_samples_are_refused_at_the_call(tmp_path: Path, samples: Any, mes
     assert encoder.report.samples_submitted == SAMPLE_RATE // 10
 
 
+@pytest.mark.parametrize(
+    ("codec", "found"), [("mp3", "mp3"), ("opus", "opus"), ("vorbis", "vorbis"), ("AAC", "aac")]
+)
+def test_the_name_of_a_format_is_a_codec_of_sound(tmp_path: Path, codec: str, found: str) -> None:
+    with AudioEncoder(tmp_path / "a.mkv", AudioInput(SAMPLE_RATE, 2, codec=codec)) as encoder:
+        encoder.write(claps(0.1))
+    assert probe(tmp_path / "a.mkv").audio[0].codec == found
+
+
 def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS) as encoder:
         with pytest.raises(ValueError, match="no AudioInput"):

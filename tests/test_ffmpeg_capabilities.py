@@ -98,10 +98,7 @@ def test_a_listing_that_does_not_end_is_given_up(tmp_path: Path, line: str) -> N
         ("lix264", "libx264"),
         ("x264", "libx264"),
         ("LIBX264", "libx264"),
-        ("h265", "hevc"),
         ("mpeg-4", "mpeg4"),
-        ("mp4v", "mpeg4"),
-        ("avc1", "h264"),
         ("svtav1", "libsvtav1"),
     ],
 )
@@ -110,6 +107,47 @@ def test_an_unknown_codec_raises_with_the_nearest_names(ffmpeg: str, codec: str,
         pytest.skip(f"this FFmpeg has no {meant}")
     with pytest.raises(EncoderError, match=rf"'{codec}'\. Did you mean .*'{meant}'.* -encoders"):
         capabilities.check_codec(ffmpeg, codec)
+
+
+@pytest.mark.parametrize(
+    ("format_name", "names"),
+    [
+        ("h264", ("h264", "H264", "h.264", "x264", "avc", "avc1")),
+        ("hevc", ("hevc", "HEVC", "h265", "H.265", "x265", "hvc1", "hev1")),
+        ("av1", ("av1", "AV1", "av01")),
+        ("vp9", ("vp9", "VP9", "vp09")),
+        ("theora", ("theora",)),
+        ("mpeg4", ("mp4v", "MPEG4")),
+    ],
+)
+def test_the_name_of_a_format_means_the_encoder_that_ffmpeg_prefers(
+    ffmpeg: str, format_name: str, names: tuple[str, ...]
+) -> None:
+    if not (encoders := capabilities.codecs(ffmpeg).get(format_name)):
+        pytest.skip(f"this FFmpeg encodes no {format_name}")
+    assert {capabilities.named_encoder(ffmpeg, name) for name in names} == {encoders[0]}
+    ours = {format_name: ("none", encoders[-1])}
+    assert (
+        capabilities.named_encoder(ffmpeg, names[-1], preferred=ours) == encoders[-1]
+        or format_name == "mpeg4"
+    )
+
+
+def test_the_name_of_an_encoder_means_this_one(ffmpeg: str) -> None:
+    for name in (*capabilities.encoders(ffmpeg), "copy", "nonsense"):
+        assert capabilities.named_encoder(ffmpeg, name) in (name, *capabilities.codecs(ffmpeg).get(name, ()))
+    assert capabilities.named_encoder(ffmpeg, "LIBX264") == "libx264"
+    for name, preferred in (("mp3", "libmp3lame"), ("opus", "libopus"), ("vorbis", "libvorbis")):
+        if preferred in capabilities.encoders(ffmpeg, "sound"):
+            assert capabilities.named_encoder(ffmpeg, name, "sound") == preferred
+
+
+def test_every_name_that_is_suggested_is_taken(ffmpeg: str) -> None:
+    for wrong in ("x26", "h26", "hvec", "av2", "vp", "mpg4", "opsu", "mp"):
+        for kind in ("video", "sound"):
+            known = capabilities.encoders(ffmpeg, kind)
+            for name in capabilities.nearest(wrong, (*known, *capabilities.codecs(ffmpeg, kind))):
+                assert capabilities.named_encoder(ffmpeg, name, kind) in known
 
 
 @pytest.mark.parametrize("codec", ["nonsense", "aac", ""])

@@ -224,9 +224,9 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME",
             default=AUTO,
             show_default=True,
-            help="FFmpeg's encoder: libx265, libsvtav1, h264_nvenc; `penstock info` lists them. auto-h264, auto-hevc "
-            "and auto-av1 mean the GPU's where one works. The default follows OUTPUT's name: libx264 for .mp4, .mkv "
-            "and .mov, VP9 for .webm, and so on.",
+            help="FFmpeg's encoder, or a format: libx265, hevc, h264_nvenc; `penstock info` lists them. auto-h264, "
+            "auto-hevc and auto-av1 mean the GPU's where one works. The default follows OUTPUT's name: libx264 for "
+            ".mp4, .mkv and .mov, VP9 for .webm, and so on.",
         ),
         click.option(
             "--preset",

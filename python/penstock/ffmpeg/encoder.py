@@ -82,15 +82,18 @@ class Encoder(EncoderBase):
         vflip: the first row in memory is the bottom of the picture, as in OpenGL.
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
             last column or row) or "crop" (drop it).
-        codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``). "auto" follows the name of the output: VP9 for
-            .webm, AV1 for .avif, H.264 for .mp4, .mkv and .mov; .gif, .webp, .apng, .png, .jpg and others mean one
-            codec, and any other is refused. "auto-h264", "auto-hevc" and "auto-av1" try NVIDIA's (nvenc), Intel's (qsv)
-            and AMD's (amf) with one frame of this size and these options, the first time in a process that they are
-            asked for; the first that works is taken, or else libx264, libx265 and libsvtav1 (or libaom-av1). The report
-            says which (`penstock.results.EncodeReport`). `penstock.ffmpeg.AudioEncoder` is for sound alone.
+        codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``), or of a format: "h264" (or "H.264", "x264"),
+            "hevc", "av1", "vp9" and others mean the encoder that FFmpeg prefers for it, and libsvtav1 for AV1. "auto"
+            follows the name of the output: VP9 for .webm, AV1 for .avif, H.264 for .mp4, .mkv and .mov; .gif, .webp,
+            .apng, .png, .jpg and others mean one codec, and any other is refused. "auto-h264", "auto-hevc" and
+            "auto-av1" try NVIDIA's (nvenc), Intel's (qsv) and AMD's (amf) with one frame of this size and these
+            options, the first time in a process that they are asked for; the first that works is taken, or else
+            libx264, libx265 and libsvtav1 (or libaom-av1). The report says which (`penstock.results.EncodeReport`).
+            `penstock.ffmpeg.AudioEncoder` is for sound alone.
         quality: "draft", "good" or "master", which look alike with each of the common encoders; or "lossless", which
-            keeps every sample, or raises. `crf`, and a quality or a bit rate among the `options`, override a level;
-            "lossless" raises beside them. None is the codec's own default.
+            keeps every sample, or raises; without a `codec`, it takes ffv1 if H.264 cannot keep them and the container
+            holds FFV1 (.mkv). `crf`, and a quality or a bit rate among the `options`, override a level; "lossless"
+            raises beside them. None is the codec's own default.
         crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
             takes 0 to 51, and 23 by default.
         preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal, NoReturn, get_args
 
 from penstock._messages import argument
 from penstock.ffmpeg.command.arguments import PALETTE
 from penstock.ffmpeg.command.endpoints import Output
 from penstock.ffmpeg.command.pixel_formats import PixelFormat, is_rgb, pixel_format_of
 from penstock.ffmpeg.command.settings import check_choice
-from penstock.ffmpeg.plan.output_pixel_format import AUTO
+from penstock.ffmpeg.plan.output_pixel_format import AUTO, output_format
 from penstock.ffmpeg.program import capabilities
 from penstock.ffmpeg.program.child import ProgramError, run
 from penstock.ffmpeg.program.messages import StderrLog
@@ -123,14 +123,11 @@ _DEFAULT_ENCODER = "libx264"
 # Pictures that move are shown again and again, as GIF is by FFmpeg's default.
 _LOOPING = {".apng": ("plays", 0), ".webp": ("loop", 0)}
 
-# The software that encodes each kind of video: the first one that FFmpeg has.
-_SOFTWARE = {
-    "auto-h264": ("libx264",),
-    "auto-hevc": ("libx265",),
-    "auto-av1": ("libsvtav1", "libaom-av1"),
-}
-#: The values of `codec` that mean the hardware's encoder for a kind of video, or else the software's.
-AUTO_CODECS = tuple(_SOFTWARE)
+# The software that encodes each format: the first one that FFmpeg has. FFmpeg itself prefers libaom-av1, which is many
+# times slower by its defaults.
+_SOFTWARE = {"h264": ("libx264",), "hevc": ("libx265",), "av1": ("libsvtav1", "libaom-av1")}
+#: The values of `codec` that mean the hardware's encoder for a format, or else the software's.
+AUTO_CODECS = tuple(f"auto-{name}" for name in _SOFTWARE)
 # Ends of the names of encoders, in the order in which they are tried: NVIDIA, Intel and AMD. Those of VA-API and Vulkan
 # need a device and filters of their own.
 _MAKERS = ("nvenc", "qsv", "amf")
@@ -144,7 +141,8 @@ def encoder_for(codec: str, program: str, output: Output, *, lossless: str | Non
     """The encoder that `codec` names, or that the name of `output` means. Of `AUTO_CODECS`, it is the software's.
 
     Args:
-        lossless: the frames' pixel format, if they are to be encoded without loss; None otherwise.
+        lossless: the frames' pixel format, if they are to be encoded without loss; None otherwise. If the encoder that
+            the name of `output` means cannot do that, it is FFV1, if the container holds that.
 
     Raises:
         ValueError: the name means another kind of video.
@@ -154,33 +152,50 @@ def encoder_for(codec: str, program: str, output: Output, *, lossless: str | Non
         raise TypeError(
             f"codec is FFmpeg's name of a video encoder, and AudioEncoder is for sound alone; got {codec!r}"
         )
-    is_named = codec not in (AUTO, *AUTO_CODECS)
-    codec = software_encoder(codec, program)
+    asked, codec = codec, software_encoder(codec, program)
     kind = output.kind
     means = _ENCODERS.get(kind, _DEFAULT_ENCODER)
     if codec == AUTO:
         is_missing = kind == ".avif" and means not in capabilities.encoders(program)
         codec = "libaom-av1" if is_missing else means
-    else:
-        _check_container_holds(codec, program, kind, means)
+    elif not _holds_codec(codec, program, kind):
+        _refuse(codec, program, kind, means)
     # H.264 of RGB has an encoder of its own.
-    is_rgb_kept = lossless is not None and is_rgb(lossless) and not is_named
-    return "libx264rgb" if is_rgb_kept and codec == "libx264" else codec
+    if lossless is not None and codec == "libx264" and asked in (AUTO, *AUTO_CODECS) and is_rgb(lossless):
+        codec = "libx264rgb"
+    if lossless is None or asked != AUTO or _keeps_samples(program, codec, lossless):
+        return codec
+    return "ffv1" if _holds_codec("ffv1", program, kind) else codec
 
 
-def _check_container_holds(codec: str, program: str, kind: str, means: str) -> None:
-    """Checks that files of this kind, whose default encoder is `means`, can hold the video of `codec`."""
-    held = f"{means}|copy|{_RELATED.get(means, '-')}" if kind in _ENCODERS else _ENCODERS_HELD.get(kind, ".*")
+def _keeps_samples(program: str, codec: str, frames: str) -> bool:
+    """Whether an encoder keeps every sample of frames in the pixel format `frames`, if it is asked to."""
+    chosen = output_format(program, codec, {}, frames, AUTO, is_lossless=True)
+    try:
+        check_lossless(codec, frames, chosen.name)
+    except ValueError:
+        return False
+    return True
+
+
+def _holds_codec(codec: str, program: str, kind: str) -> bool:
+    """Whether files of this kind can hold the video of `codec`."""
+    means = _ENCODERS.get(kind)
+    held = f"{means}|copy|{_RELATED.get(means, '-')}" if means else _ENCODERS_HELD.get(kind, ".*")
     if re.fullmatch(held, codec):
-        return
-    since, later = _ENCODERS_HELD_SINCE.get(kind, (None, ""))
-    if since and (capabilities.version_numbers(program) or since) >= since:
-        held += f"|{later}"
-        if re.fullmatch(held, codec):
-            return
+        return True
+    since, later = _ENCODERS_HELD_SINCE.get(kind, ((0, 0), "-"))
+    # The version is asked for only where it matters.
+    return (
+        re.fullmatch(later, codec) is not None and (capabilities.version_numbers(program) or since) >= since
+    )
+
+
+def _refuse(codec: str, program: str, kind: str, means: str) -> NoReturn:
+    """Raises that files of this kind, whose default encoder is `means`, cannot hold the video of `codec`."""
     capabilities.check_codec(program, codec)  # raises for a misspelt name
     known = capabilities.encoders(program)
-    related = [one for one in known if one != means and re.fullmatch(held, one)]
+    related = [one for one in known if one != means and _holds_codec(one, program, kind)]
     if kind in _ENCODERS_HELD:  # too many to name
         related = [one for one in capabilities.software(capabilities.COMMON_CODECS) if one in related]
     others = f" (or {', '.join(related)})" if related else ""
@@ -205,18 +220,17 @@ def holds_sound(output: Output) -> bool:
 
 
 def software_encoder(codec: str, program: str) -> str:
-    """The encoder that `codec` names, and that of software for those of `AUTO_CODECS`.
+    """The encoder that `codec` names: an encoder, a format, or one of `AUTO_CODECS`, of which it is the software's.
 
     Raises:
         ValueError: it begins with "auto-", and is none of those.
     """
-    if not codec.startswith("auto-"):
+    if codec == AUTO:
         return codec
-    if codec not in AUTO_CODECS:
+    if codec.startswith("auto-") and codec not in AUTO_CODECS:
         known = ", ".join(AUTO_CODECS)
         raise ValueError(f"{argument('codec', codec)} is none of auto, {known}, and no encoder of FFmpeg's")
-    first, *others = _SOFTWARE[codec]
-    return next((one for one in others if first not in capabilities.encoders(program)), first)
+    return capabilities.named_encoder(program, codec.removeprefix("auto-"), preferred=_SOFTWARE)
 
 
 def hardware_encoders(codec: str) -> tuple[str, ...]:

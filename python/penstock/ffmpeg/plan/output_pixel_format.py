@@ -295,5 +295,7 @@ def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[Pi
             keeps = f"{argument('output_pixel_format', PALETTE)} has 256 colours that suit the frame"
         if best.depth > chosen.depth:
             keeps = f"{kept_by} keeps {min(best.depth, source.depth)}"
+            if best.depth < source.depth:
+                keeps += f", and {argument('codec', 'ffv1')} (.mkv) {min(source.depth, 16)}"
         few = f"the frames' {source.depth} bits a sample become {chosen.depth}"
         yield f"{few}: {codec} video of {chosen.name} has no more. {keeps}; {meant}"

@@ -24,7 +24,7 @@ from penstock.ffmpeg.command.endpoints import Output
 from penstock.ffmpeg.command.pixel_formats import FrameLayout
 from penstock.ffmpeg.command.settings import check_choice
 from penstock.ffmpeg.plan import nut
-from penstock.ffmpeg.program.capabilities import check_audio_codec
+from penstock.ffmpeg.program.capabilities import audio_encoder
 from penstock.ffmpeg.program.child import ProgramError, run
 from penstock.ffmpeg.program.messages import framecrc_unit_s
 
@@ -65,7 +65,7 @@ class AudioInput:
         channels: how many: 1 for mono, 2 for left and right; up to 8, FFmpeg takes them for its usual layout of that
             number (``ffmpeg -layouts``): 6 are front left, front right, centre, bass, back left and back right.
         dtype: type of the samples: "float32" is between -1 and 1 at full scale, "int16" and "int32" use their range.
-        codec: FFmpeg's name of the encoder (``ffmpeg -encoders``): "aac", "libopus", "flac", "pcm_s16le". None is
+        codec: FFmpeg's name of the encoder (``ffmpeg -encoders``) or of a format: "aac", "opus", "pcm_s16le". None is
             FFmpeg's default for the container; in WAV, W64, AIFF, AU and CAF, the samples as they are.
         language: ISO 639 code of three letters, such as "deu".
         title: what players call it.
@@ -105,9 +105,9 @@ class AudioFile:
 
     Attributes:
         path: an audio or video file, or a URL; of several sounds it has the best is taken, as `MediaInfo.best_audio`.
-        codec: FFmpeg's name of the encoder; "copy" leaves the sound as it is. None copies it if the container takes it
-            and no option is for its encoder (``{"b:a": "192k"}``), and else encodes it with FFmpeg's default for the
-            container. Samples (WAV) become AAC in MP4.
+        codec: FFmpeg's name of the encoder, or of a format; "copy" leaves the sound as it is. None copies it if the
+            container takes it and no option is for its encoder (``{"b:a": "192k"}``), and else encodes it with FFmpeg's
+            default for the container. Samples (WAV) become AAC in MP4.
         language: ISO 639 code of three letters, such as "deu".
         title: what players call it.
         end: "video" ends it with the picture: exactly if it is encoded, with silence if it is shorter; a copy keeps
@@ -225,7 +225,7 @@ def _plan_sound(
 ) -> Sound:
     audio = one if isinstance(one, AudioFile | AudioInput) else AudioFile(one)
     if audio.codec not in (None, _COPY):
-        check_audio_codec(program, audio.codec)
+        audio = replace(audio, codec=audio_encoder(program, audio.codec))
     holds_priming = not output.is_matroska
     if isinstance(audio, AudioInput):
         if audio.codec == _COPY:

@@ -13,8 +13,9 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from penstock._messages import argument
@@ -64,6 +65,10 @@ def _from_wheel() -> str | None:
         return None
 
 
+Kind = Literal["video", "sound"]
+# As in FFmpeg's listings.
+_LETTERS: Mapping[Kind, str] = {"video": "V", "sound": "A"}
+
 #: Guessed: how long to wait for a listing. FFmpeg answers within 0.1 s, unless caches are cold or the machine is busy.
 PATIENCE_S = 5.0
 
@@ -95,15 +100,18 @@ _HAVE_OPTION = {
 # Options of other encoders with the same purpose: quality, or the effort for it.
 _INSTEAD = {"crf": ("cq", "qp", "quality"), "preset": ("deadline", "cpu-used", "speed", "compression_level")}
 
+# Other names of formats, and FFmpeg's.
+_FORMAT_NAMES = {
+    **dict.fromkeys(("avc", "avc1", "h.264", "x264"), "h264"),
+    **dict.fromkeys(("h.265", "h265", "hev1", "hvc1", "x265"), "hevc"),
+    "av01": "av1",
+    "mp4v": "mpeg4",
+    "vp08": "vp8",
+    "vp09": "vp9",
+}
 #: What users probably mean by a name that this FFmpeg does not have.
 _MEANT = {
     "libx264": ("libopenh264",),
-    "h265": ("hevc", "libx265"),
-    "x265": ("libx265",),
-    "avc": ("h264",),
-    "avc1": ("h264",),
-    "hvc1": ("hevc",),
-    "mp4v": ("mpeg4",),
     "acc": ("aac",),
     "yuv420": ("yuv420p",),
     "rgb": ("rgb24",),
@@ -126,9 +134,13 @@ class Option:
     values: tuple[str, ...] = ()
 
 
-def encoders(program: str) -> tuple[str, ...]:
-    """The names of the video encoders of `program`."""
-    return tuple(name for flags, name in _listed(program, "-encoders") if flags.startswith("V"))
+def encoders(program: str, kind: Kind = "video", *, with_experimental: bool = True) -> tuple[str, ...]:
+    """The names of the encoders of `program`, of video or of sound."""
+    return tuple(
+        name
+        for flags, name in _listed(program, "-encoders")
+        if flags[0] == _LETTERS[kind] and (with_experimental or flags[3] != "X")
+    )
 
 
 def decoders(program: str) -> tuple[str, ...]:
@@ -136,9 +148,38 @@ def decoders(program: str) -> tuple[str, ...]:
     return tuple(name for flags, name in _listed(program, "-decoders") if flags.startswith("V"))
 
 
-def codecs(program: str) -> tuple[str, ...]:
-    """The names of the kinds of video that `program` encodes: h264, av1. Each stands for its best encoder."""
-    return tuple(name for flags, name in _listed(program, "-codecs") if flags[1:3] == "EV")
+def codecs(program: str, kind: Kind = "video") -> Mapping[str, Sequence[str]]:
+    """The formats of video or sound that `program` encodes, such as h264, and its encoders, the preferred one first."""
+    found: dict[str, Sequence[str]] = {}
+    for flags, name, description in entries(stdout_of(program, "-codecs")):
+        if flags[1:3] == f"E{_LETTERS[kind]}":
+            named = re.search(r"\(encoders: (.*?) *\)", description)
+            found[name] = named[1].split() if named else (name,)
+    return found
+
+
+def named_encoder(
+    program: str,
+    name: str,
+    kind: Kind = "video",
+    preferred: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> str:
+    """The encoder that a name means: that of this name, or one of the format of this name (h264, H.265, mp3).
+
+    As for FFmpeg itself, but an experimental encoder, which FFmpeg refuses, makes room for another one of its format.
+
+    Args:
+        name: of an encoder or a format. One that FFmpeg does not know is returned as it is.
+        preferred: for formats, the encoders to take rather than those that FFmpeg prefers.
+    """
+    common = COMMON_CODECS if kind == "video" else COMMON_AUDIO_CODECS
+    if name in (*common, "copy") or name in (usable := encoders(program, kind, with_experimental=False)):
+        return name
+    lower = name.lower()
+    form = _FORMAT_NAMES.get(lower, lower)
+    ours, theirs = preferred.get(form, ()), codecs(program, kind).get(form, ())
+    found = [one for one in (*ours, *theirs, lower) if one in usable]
+    return next(iter((*found, *ours)), name)
 
 
 def muxers(program: str) -> tuple[str, ...]:
@@ -253,10 +294,12 @@ def check_codec(program: str, codec: str) -> None:
         raise EncoderError(unknown_codec(program, codec))
 
 
-def check_audio_codec(program: str, codec: str) -> None:
-    """Checks that `program` has the sound encoder `codec`, which is looked up unless it is a common one."""
-    if codec not in COMMON_AUDIO_CODECS and (known := _audio_encoders(program)) and codec not in known:
+def audio_encoder(program: str, codec: str) -> str:
+    """The sound encoder that `codec` names. It is looked up unless it is a common one."""
+    found = named_encoder(program, codec, "sound")
+    if found not in COMMON_AUDIO_CODECS and (known := encoders(program, "sound")) and found not in known:
         raise EncoderError(unknown_codec(program, codec, "sound"))
+    return found
 
 
 def check_option(program: str, codec: str, name: str) -> None:
@@ -270,11 +313,11 @@ def check_option(program: str, codec: str, name: str) -> None:
     raise ValueError(f"{codec} has no {name}{hint}")
 
 
-def unknown_codec(program: str, codec: str, kind: Literal["video", "sound"] = "video") -> str:
+def unknown_codec(program: str, codec: str, kind: Kind = "video") -> str:
     """The message that `program` has no encoder `codec` of that kind, with the nearest names."""
     of_video = kind == "video"
     common: tuple[str, ...] = COMMON_CODECS if of_video else COMMON_AUDIO_CODECS
-    known = (*encoders(program), *codecs(program)) if of_video else _audio_encoders(program)
+    known = (*encoders(program, kind), *codecs(program, kind))
     near = did_you_mean(codec, known)
     names = ", ".join(name for name in software(common) if name in known)
     has = f" It has {names}." if names else ""
@@ -285,10 +328,6 @@ def unknown_codec(program: str, codec: str, kind: Literal["video", "sound"] = "v
 def software(names: Iterable[str]) -> list[str]:
     """The `names` that need no GPU: FFmpeg lists encoders of GPUs even where there is no GPU."""
     return [name for name in names if not name.endswith(("_nvenc", "_vaapi"))]
-
-
-def _audio_encoders(program: str) -> tuple[str, ...]:
-    return tuple(name for flags, name in _listed(program, "-encoders") if flags.startswith("A"))
 
 
 def version(program: str) -> str:
