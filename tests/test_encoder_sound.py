@@ -270,7 +270,8 @@ def test_threads_write_frames_beside_sound(tmp_path: Path) -> None:
         (np.zeros((10, 3), np.float32), r"\(n, 2\); got \(10, 3\)"),
         (np.zeros((2, 10), np.float32), "pass samples.T"),
         (np.zeros(10, np.float32), r"got \(10,\)"),
-        (np.zeros((10, 2)), "float64"),
+        (np.full((10, 2), 1e300), "infinite"),
+        (np.zeros((10, 2), np.int64), "int64"),
         (np.zeros((10, 2), np.int16), "int16"),
         (np.full((10, 2), np.nan, np.float32), "NaN"),
         (np.full((10, 2), -np.inf, np.float32), "infinite"),
@@ -286,6 +287,29 @@ def test_wrong_samples_are_refused_at_the_call(tmp_path: Path, samples: Any, mes
         encoder.write(claps(0.1))
     assert encoder.report is not None
     assert encoder.report.samples_submitted == SAMPLE_RATE // 10
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ">f4"])
+def test_floats_of_any_size_are_taken(tmp_path: Path, dtype: Any) -> None:
+    samples = claps(0.1).astype(np.float16)
+    for name, array in (("a.wav", samples.astype(dtype)), ("b.wav", samples.astype(np.float32))):
+        with AudioEncoder(tmp_path / name, INPUT) as encoder:
+            encoder.write(array)
+    assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
+
+
+def test_samples_in_place_of_a_declaration_are_told_where_to_go(tmp_path: Path) -> None:
+    tone = np.zeros((SAMPLE_RATE, 2))
+    for wrong in (
+        lambda: AudioInput(tone, SAMPLE_RATE),  # type: ignore[arg-type]
+        lambda: AudioInput(SAMPLE_RATE, tone),  # type: ignore[arg-type]
+        lambda: AudioInput([0.0] * 999, SAMPLE_RATE),  # type: ignore[arg-type]
+        lambda: Encoder(tmp_path / "a.mp4", fps=FPS, audio=tone),  # type: ignore[arg-type]
+        lambda: Encoder(tmp_path / "a.mp4", fps=FPS, audio=(tone, SAMPLE_RATE)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match=r"AudioInput\(48000, 2\).*write_audio\(samples\)") as caught:
+            wrong()
+        assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ _TRIAL_S = 30.0
 _COPY = "copy"
 # FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` changes where FFmpeg 5.1 counts from (`_zero`).
 _LEAST_OFFSET_S = 1e-6
+_SAMPLES_GO = "Declare samples by AudioInput(48000, 2), and pass them to encoder.write_audio(samples)"
 # Chosen: hours of most video. FFmpeg's own threshold is 50 MiB.
 _WAITING_BYTES = 1 << 30
 
@@ -64,7 +65,8 @@ class AudioInput:
         sample_rate: samples per second of each channel, in Hz.
         channels: how many: 1 for mono, 2 for left and right; up to 8, FFmpeg takes them for its usual layout of that
             number (``ffmpeg -layouts``): 6 are front left, front right, centre, bass, back left and back right.
-        dtype: type of the samples: "float32" is between -1 and 1 at full scale, "int16" and "int32" use their range.
+        dtype: type of the samples: "float32" is between -1 and 1 at full scale, and takes float64 and float16, too;
+            "int16" and "int32" use their range.
         codec: FFmpeg's name of the encoder (``ffmpeg -encoders``) or of a format: "aac", "opus", "pcm_s16le". None is
             FFmpeg's default for the container; in WAV, W64, AIFF, AU and CAF, the samples as they are.
         language: ISO 639 code of three letters, such as "deu".
@@ -82,6 +84,9 @@ class AudioInput:
     title: str | None = None
 
     def __post_init__(self) -> None:
+        for value in (self.sample_rate, self.channels):
+            if isinstance(value, list | tuple) or np.ndim(value):
+                raise TypeError(f"AudioInput holds no samples; got {type(value).__name__}. {_SAMPLES_GO}")
         if (
             _count("sample_rate", self.sample_rate) > _MOST_HZ
             or _count("channels", self.channels) > _MOST_CHANNELS
@@ -208,7 +213,8 @@ def plan_sounds(
     for one in given:
         if not isinstance(one, str | os.PathLike | AudioFile | AudioInput):
             raise TypeError(
-                f"audio is a path, an AudioFile, an AudioInput, or several of them; got {type(one).__name__}"
+                f"audio is a path, an AudioFile, an AudioInput, or several of them; got {type(one).__name__}. "
+                f"{_SAMPLES_GO}"
             )
     if sum(isinstance(one, AudioInput) for one in given) > 1:
         raise ValueError(
@@ -452,10 +458,11 @@ def checked_samples(samples: Any, to: AudioInput) -> npt.NDArray[Any]:
         ) from failure
     if array.dtype == object or isinstance(samples, bytes | bytearray | str):
         raise TypeError(f"samples are an array of samples × channels; got {type(samples).__name__}")
-    if array.dtype != np.dtype(to.dtype):
+    if array.dtype != np.dtype(to.dtype) and not (array.dtype.kind == "f" and to.dtype == "float32"):
+        choices = " or ".join(get_args(InputSampleType))
         raise ValueError(
-            f"the samples are {array.dtype}, and the AudioInput has {argument('dtype', to.dtype)}: convert them, or "
-            "declare what they are"
+            f"the samples are {array.dtype}, and the AudioInput has {argument('dtype', to.dtype)}. Convert them, or "
+            f"declare what they are, if that is {choices}"
         )
     if array.ndim == 1 and to.channels == 1:
         array = array[:, np.newaxis]
@@ -464,6 +471,8 @@ def checked_samples(samples: Any, to: AudioInput) -> npt.NDArray[Any]:
         raise ValueError(
             f"samples have the shape samples × channels, (n, {to.channels}); got {array.shape}{turned}"
         )
+    with np.errstate(over="ignore"):  # a float64 that float32 does not hold becomes infinite
+        array = np.ascontiguousarray(array, np.dtype(to.dtype).newbyteorder("<"))
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError("a sample is NaN or infinite, which no codec encodes")
-    return np.ascontiguousarray(array, np.dtype(to.dtype).newbyteorder("<"))
+    return array
