@@ -246,9 +246,17 @@ class TestEnds:
     def test_with_a_block_that_has_a_failure(self) -> None:
         reader, writer = os.pipe()
         os.close(reader)
-        with pytest.raises(BrokenStreamError), Tee(Source(DATA).fd, writer):
+        with pytest.raises(BrokenStreamError, match=f"descriptor {writer}: "), Tee(Source(DATA).fd, writer):
             pass
         os.close(writer)
+
+    def test_an_end_that_is_not_open_for_that_is_named(self) -> None:
+        reader, writer = os.pipe()
+        with pytest.raises(OSError, match=rf"src \(descriptor {writer}\)") as caught:
+            Tee(writer, os.open(os.devnull, os.O_WRONLY))
+        assert caught.value.errno == errno.EBADF
+        with pytest.raises(OSError, match=rf"dst \(descriptor {reader}\)"):
+            Tee(reader, os.open(os.devnull, os.O_WRONLY), reader)
 
     def test_with_a_block_that_raises(self) -> None:
         source, readers = Source(), Readers(1)

@@ -64,7 +64,11 @@ def relay(
                 offset = src.tell()
             else:
                 ahead = _streams.read_ahead(src)
-    prepared = _native._Relay(src, dst, count, offset, timeout, method, ahead)
+    try:
+        prepared = _native._Relay(src, dst, count, offset, timeout, method, ahead)
+    except OSError as error:
+        _streams.name_end(error, src, (dst,))
+        raise
     try:
         return prepared.run(stream)
     except BaseException as error:
@@ -108,7 +112,11 @@ def start_relay(
                     "src.raw or src.fileno() if nothing has been read from src"
                 )
             offset = src.tell()
-    return _native._start_relay(src, dst, count, offset, timeout, method, policy)
+    try:
+        return _native._start_relay(src, dst, count, offset, timeout, method, policy)
+    except OSError as error:
+        _streams.name_end(error, src, (dst,))
+        raise
 
 
 def _are_descriptors(src: object, dst: object) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import errno
+import fcntl
 import io
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
 Buffered: TypeAlias = io.BufferedReader | io.BufferedRandom
@@ -70,6 +73,35 @@ def check_destination(dst: Any, name: str) -> None:
     dst = without_wrapper(dst)
     # A text stream is flushed, so only its buffer matters.
     _check_faithful(getattr(dst, "buffer", dst) if isinstance(dst, io.TextIOBase) else dst, name)
+
+
+def name_end(error: BaseException, src: Any, dsts: Sequence[Any]) -> None:
+    """Have an EBADF say which end of a relay or a tee it means, and why."""
+    if isinstance(error, OSError) and error.errno == errno.EBADF:
+        ends = [("src", src, "reading"), *(("dst", dst, "writing") for dst in dsts)]
+        wrong = filter(None, (_wrong_about(*end) for end in ends))
+        if (first := next(wrong, None)) is not None:
+            say_where(error, first)
+
+
+def _wrong_about(name: str, end: Any, use: str) -> str | None:
+    number = end if isinstance(end, int) else end.fileno()
+    try:
+        flags = fcntl.fcntl(number, fcntl.F_GETFL)
+    except OSError:
+        return f"{name} (descriptor {number}) is closed"
+    wrong_mode = os.O_WRONLY if use == "reading" else os.O_RDONLY
+    is_open = flags & os.O_ACCMODE != wrong_mode and not flags & os.O_PATH
+    return None if is_open else f"{name} (descriptor {number}) is not open for {use}"
+
+
+def say_where(error: OSError, where: str) -> None:
+    """Begin the message of an error with where it happened."""
+    if error.errno is None:
+        error.args = (f"{where}: {error.args[0]}", *error.args[1:])
+    else:
+        error.strerror = f"{where}: {error.strerror}"
+        error.args = (error.errno, error.strerror)
 
 
 def without_wrapper(end: Any) -> Any:

@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBool, PyBytes, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyTuple};
 
 /// A descriptor: an int, or an object with `fileno()`. Flushes what Python has buffered for it, so that bytes written through the
 /// object come before ours.
@@ -85,6 +85,20 @@ pub(crate) fn open_destination(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'st
     let found = destination(fd)?;
     check_open(found).or_raise(fd.py())?;
     Ok(found)
+}
+
+/// The exception for a call with several ends: of an EBADF, it says which end is meant.
+pub(crate) fn name_end(src: &Bound<'_, PyAny>, dsts: &Bound<'_, PyTuple>, raised: PyErr) -> PyErr {
+    let value = raised.value(src.py()).clone();
+    let named = streams(src)
+        .and_then(|streams| streams.call_method1(intern!(src.py(), "name_end"), (value, src, dsts)));
+    named.err().unwrap_or(raised)
+}
+
+/// Begins the message of an ``OSError`` with where it happened.
+pub(crate) fn say_where(py: Python<'_>, raised: &PyErr, place: &str) -> PyResult<()> {
+    let streams = py.import(intern!(py, "penstock._streams"))?;
+    streams.call_method1(intern!(py, "say_where"), (raised.value(py), place)).map(drop)
 }
 
 fn streams<'py>(fd: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyModule>> {

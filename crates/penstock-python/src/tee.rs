@@ -63,14 +63,9 @@ impl Tee {
         policy: Option<ThreadPolicy>,
         start: bool,
     ) -> PyResult<Self> {
-        let source = arguments::descriptor(&arguments::tee_source(src)?)?;
-        let destinations =
-            dsts.iter().map(|dst| arguments::open_destination(&dst)).collect::<PyResult<Vec<_>>>()?;
         let when_full = tee_policy(when_full, stall_timeout)?;
-        let tee = penstock_core::Tee::new(source, policy.map(|policy| policy.0)).or_raise(py)?;
-        for dst in destinations {
-            tee.add(dst, when_full).or_raise(py)?;
-        }
+        let tee = between(py, src, dsts, when_full, policy)
+            .map_err(|raised| arguments::name_end(src, dsts, raised))?;
         let tee = Self { tee, is_logged: AtomicBool::new(false) };
         if start {
             tee.start(py)?;
@@ -232,6 +227,24 @@ impl Tee {
     }
 }
 
+/// A tee that has not started.
+fn between(
+    py: Python<'_>,
+    src: &Bound<'_, PyAny>,
+    dsts: &Bound<'_, PyTuple>,
+    when_full: TeePolicy,
+    policy: Option<ThreadPolicy>,
+) -> PyResult<penstock_core::Tee> {
+    let source = arguments::descriptor(&arguments::tee_source(src)?)?;
+    let destinations =
+        dsts.iter().map(|dst| arguments::open_destination(&dst)).collect::<PyResult<Vec<_>>>()?;
+    let tee = penstock_core::Tee::new(source, policy.map(|policy| policy.0)).or_raise(py)?;
+    for dst in destinations {
+        tee.add(dst, when_full).or_raise(py)?;
+    }
+    Ok(tee)
+}
+
 fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
     let after = arguments::duration("stall_timeout", Seconds(stall_timeout))?;
     match name {
@@ -373,10 +386,20 @@ impl TeeReport {
 
     /// Raise the first failure of a destination, with the others as notes. Does nothing if none failed.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        let listed = self.0.outlets.iter().filter_map(|outlet| outlet.report().error);
-        let failures: Vec<_> = self.0.forgotten.first_error.clone().into_iter().chain(listed).collect();
-        let Some((first, others)) = failures.split_first() else { return Ok(()) };
-        let raised = errors::first_of(py, first, others);
+        let listed = self.0.outlets.iter().filter_map(|outlet| {
+            outlet
+                .report()
+                .error
+                .map(|error| (format!("the destination with descriptor {}", outlet.number()), error))
+        });
+        let forgotten = self.0.forgotten.first_error.clone().map(|error| ("a destination".into(), error));
+        let failures: Vec<(String, _)> = forgotten.into_iter().chain(listed).collect();
+        let Some(((place, first), others)) = failures.split_first() else { return Ok(()) };
+        let raised = errors::to_python(py, first);
+        arguments::say_where(py, &raised, place)?;
+        for (place, other) in others {
+            raised.value(py).call_method1("add_note", (format!("{place} failed as well: {other}"),))?;
+        }
         if self.forgotten_failures() > 1 {
             let note =
                 format!("{} more destinations failed, which are forgotten", self.forgotten_failures() - 1);
