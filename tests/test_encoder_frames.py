@@ -723,6 +723,22 @@ def test_tasks_are_served_in_their_order_and_a_cancelled_one_writes_nothing(tmp_
     )
 
 
+@pytest.mark.parametrize("size", [None, (WIDTH, HEIGHT)])
+@pytest.mark.parametrize("shape", [(20, 30, 3), (WIDTH, HEIGHT, 3)])
+def test_a_size_that_changes_names_the_frame_and_not_the_argument(
+    tmp_path: Path, size: tuple[int, int] | None, shape: tuple[int, ...]
+) -> None:
+    with make(tmp_path / "v.mp4", size=size) as encoder:
+        for number in range(3):
+            encoder.write(flat(number))
+        for write in (encoder.write, encoder.submit):
+            with pytest.raises(
+                ValueError, match=f"frame 3: .*the first frame had {WIDTH}x{HEIGHT}"
+            ) as caught:
+                write(np.zeros(shape, np.uint8))
+            assert "size=" not in str(caught.value)
+
+
 def test_awrite_raises_what_write_raises(tmp_path: Path) -> None:
     async def main() -> None:
         black = np.zeros((480, 640, 3), np.uint8)

@@ -324,7 +324,7 @@ class Encoder(EncoderBase):
         if session.plan.stream is not None:
             return self.write(frame, pts=pts, timeout=timeout)
         session.check_open()
-        buffer = frame_buffer(frame, session.plan.frames)
+        buffer = frame_buffer(frame, session.plan.frames, session.submitted)
         session.tick_of(pts, frame)  # checks a time
         return session.queue(session.push_of_borrowed(buffer), timeout)
 
@@ -404,7 +404,7 @@ class Encoder(EncoderBase):
     def _copied(self, frame: FrameData, pts: float | Fraction | None) -> Push:
         session = self._session
         session.check_open()
-        buffer = frame_buffer(frame, session.plan.frames)
+        buffer = frame_buffer(frame, session.plan.frames, session.submitted)
         return session.push_of_copy(buffer, session.tick_of(pts, frame))
 
 

@@ -44,11 +44,11 @@ def frame_size(frame: Any, pixel_format: str) -> tuple[int, int]:
             f"the first frame of an encoder without size has the shape {wanted}; got {got}: {remedy}"
         )
     height, width = _rows_and_columns(samples.shape)
-    _check_shape(samples, frame_layout(pixel_format, width, height))
+    _check_shape(samples, frame_layout(pixel_format, width, height), 0)
     return width, height
 
 
-def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
+def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0) -> Any:
     """`frame` as an object with the buffer protocol, contiguous or not.
 
     If the buffer has more than one dimension, its shape and dtype must be those of the layout; axes of length 1 are
@@ -58,6 +58,7 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
     Args:
         frame: a buffer (bytes, a NumPy array, a memoryview), a tensor in the CPU's memory, a PIL image, a ModernGL
             buffer.
+        number: of frames that came before. With one, `layout` is also that of the first frame.
 
     Raises:
         ValueError: it is not a frame of the layout. The message shows both, and what to write.
@@ -65,14 +66,14 @@ def frame_buffer(frame: Any, layout: FrameLayout) -> Any:
     """
     _check_is_memory(frame)
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
-        _check_size(_Contents("bytes", frame.size, (frame.size,), "uint", 1, False), layout)
+        _check_size(_Contents("bytes", frame.size, (frame.size,), "uint", 1, False), layout, number)
         return frame
     _check_layout(frame, layout)
     buffer, samples = _samples(frame, layout)
     if len(samples.shape) > 1 and layout.pixel_format in PIXEL_FORMATS:
-        _check_shape(samples, layout)
-        _check_dtype(samples, layout)
-    _check_size(samples, layout)
+        _check_shape(samples, layout, number)
+        _check_dtype(samples, layout, number)
+    _check_size(samples, layout, number)
     _check_byte_order(samples, layout)
     return buffer
 
@@ -202,29 +203,29 @@ def _samples(frame: Any, layout: FrameLayout) -> tuple[Any, _Contents]:
         )
 
 
-def _check_size(samples: _Contents, layout: FrameLayout) -> None:
+def _check_size(samples: _Contents, layout: FrameLayout, number: int) -> None:
     if samples.nbytes != layout.frame_bytes:
         channels, rest = divmod(prod(samples.shape), layout.width * layout.height)
         is_known = (
             not rest and samples.kind == "uint" and samples.sample_bytes <= 2 and len(layout.planes) == 1
         )
         remedy = _other_format(samples, channels, layout) if is_known else None
-        raise ValueError(
-            f"wrong size of frame: got {samples}; {_wanted(layout)}{f': {remedy}' if remedy else ''}"
-        )
+        raise _wrong("wrong size of frame", samples, layout, number, remedy)
 
 
-def _check_shape(samples: _Contents, layout: FrameLayout) -> None:
+def _check_shape(samples: _Contents, layout: FrameLayout, number: int) -> None:
     if not _fits(samples.shape, layout):
-        remedy = _remedy(samples, layout)
-        raise ValueError(
-            f"wrong shape of frame: got {samples}; {_wanted(layout)}{f': {remedy}' if remedy else ''}"
-        )
+        raise _wrong("wrong shape of frame", samples, layout, number, _remedy(samples, layout, number))
 
 
-def _wanted(layout: FrameLayout) -> str:
+def _wrong(what: str, samples: _Contents, layout: FrameLayout, number: int, remedy: str | None) -> ValueError:
+    """The error of a frame whose size, shape or dtype is wrong."""
     size = f"{layout.width}x{layout.height}"
-    return f"a {layout.pixel_format} frame of {size} pixels (width x height) is {layout}"
+    wanted = f"a {layout.pixel_format} frame of {size} pixels (width x height) is {layout}"
+    which = ""
+    if number:
+        which, wanted = f" {number}", f"the first frame had {size} pixels, and {wanted}"
+    return ValueError(f"{what}{which}: got {samples}; {wanted}{f': {remedy}' if remedy else ''}")
 
 
 def _fits(shape: tuple[int, ...], layout: FrameLayout) -> bool:
@@ -249,12 +250,12 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(length for length in shape if length != 1)
 
 
-def _remedy(samples: _Contents, layout: FrameLayout) -> str | None:
+def _remedy(samples: _Contents, layout: FrameLayout, number: int) -> str | None:
     """What to write for a frame of the wrong shape, so that its dtype is right, too; None if unknown."""
     shape = _squeezed(samples.shape)
     if shape[:2] == (layout.height, layout.width) and len(shape) < 4:
         return _other_format(samples, shape[2] if len(shape) > 2 else 1, layout)
-    remedy = _reshape(samples, layout) if len(layout.planes) == 1 else None
+    remedy = _reshape(samples, layout, number) if len(layout.planes) == 1 else None
     if remedy is None or _has_dtype(samples, layout):
         return remedy
     return f"{remedy}, and {_dtype_remedy(samples, layout)}"
@@ -297,23 +298,21 @@ def _float_format(samples: _Contents, channels: int, layout: FrameLayout) -> str
     return ", and ".join(remedies)
 
 
-def _reshape(samples: _Contents, layout: FrameLayout) -> str | None:
+def _reshape(samples: _Contents, layout: FrameLayout, number: int) -> str | None:
     """What to write to get the shape of a packed format; None if unknown."""
     shape, width, height = _squeezed(samples.shape), layout.width, layout.height
     channels = layout.planes[0][2:]
     if shape == (width, height, *channels):
-        axes = "1, 0, 2" if channels else "1, 0"
-        return (
-            f"size is (width, height), so give size={(height, width)} if that is the picture's, "
-            f"else pass {_transpose_call(samples, axes)}"
-        )
+        transposed = f"pass {_transpose_call(samples, '1, 0, 2' if channels else '1, 0')}"
+        given = f"size is (width, height), so give size={(height, width)} if that is the picture's, else "
+        return transposed if number else f"{given}{transposed}"
     for place, axes in (((*channels, height, width), "1, 2, 0"), ((*channels, width, height), "2, 1, 0")):
         if channels and shape == place:
             return f"pass {_transpose_call(samples, axes)}"
     if len(shape) == len(layout.planes[0]) + 1 and shape[1:] == layout.planes[0]:
         return f"write its {shape[0]} frames one by one"
     if shape[2:] == channels and len(shape) > 1:
-        return f"scale it, or give size={(shape[1], shape[0])}"
+        return "scale it" if number else f"scale it, or give size={(shape[1], shape[0])}"
     return None
 
 
@@ -323,11 +322,9 @@ def _transpose_call(samples: _Contents, axes: str) -> str:
     return f"frame.{'permute' if samples.owner == 'torch' else 'transpose'}({axes})"
 
 
-def _check_dtype(samples: _Contents, layout: FrameLayout) -> None:
+def _check_dtype(samples: _Contents, layout: FrameLayout, number: int) -> None:
     if not _has_dtype(samples, layout):
-        raise ValueError(
-            f"wrong dtype of frame: got {samples}; {_wanted(layout)}: {_dtype_remedy(samples, layout)}"
-        )
+        raise _wrong("wrong dtype of frame", samples, layout, number, _dtype_remedy(samples, layout))
 
 
 def _has_dtype(samples: _Contents, layout: FrameLayout) -> bool:
