@@ -221,6 +221,38 @@ def test_pictures_that_move_are_repeated_and_keep_their_times(tmp_path: Path, ff
         assert picture.info.get("loop", 1) == 1
 
 
+def test_a_gif_faster_than_its_clock_is_refused_at_the_call(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"fps=101.*hundredths"):
+        Encoder(tmp_path / "a.gif", size=SIZE, fps=101)
+    with pytest.warns(FFmpegWarning, match="slow down"):
+        Encoder(tmp_path / "a.gif", size=SIZE, fps=100).abort()
+
+
+def several(path: Path) -> None:
+    with Encoder(path, size=SIZE, fps=30) as encoder:
+        for _ in range(3):
+            encoder.write(np.zeros((SIZE[1], SIZE[0], 3), np.uint8))
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.bmp"])
+def test_several_frames_in_one_picture_come_with_what_to_do(tmp_path: Path, name: str) -> None:
+    with pytest.raises(EncoderError) as caught:
+        several(tmp_path / name)
+    assert caught.value.advice is not None and "%05d" in caught.value.advice
+
+
+@pytest.mark.xfail(strict=True, raises=EncoderError, reason='mended by "Ask FFmpeg"')
+def test_several_frames_in_one_picture_are_refused_at_the_call(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="%05d"):
+        several(tmp_path / "a.png")
+
+
+@pytest.mark.xfail(strict=True, raises=pytest.fail.Exception, reason='mended by "Ask FFmpeg"')
+def test_a_quality_that_the_codec_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="crf=99"):
+        Encoder(tmp_path / "a.mp4", size=SIZE, fps=30, codec="libx264", crf=99).abort()
+
+
 def test_palettes_of_a_gif_are_made_in_silence(tmp_path: Path, ffmpeg: str) -> None:
     rows, columns = np.mgrid[:240, :320]
     with Encoder(tmp_path / "a.gif", fps=10, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:

@@ -407,6 +407,8 @@ def _check_rate(rate: Fraction | None, output: Output, sounds: Sequence[Sound]) 
             )
         return
     given = _fps(rate)
+    if output.container == "gif" and rate * _GIF_UNIT_S > 1:
+        raise ValueError(f"{given} is too much for GIF, which counts hundredths of a second: give 50 or less")
     if rate > _MOST_FPS_OF_MILLISECONDS and output.container in _MILLISECONDS:
         raise ValueError(f"{given} is too much for a container that counts milliseconds: write mp4 or mov")
     if sounds and rate >= _TOO_MANY_FPS_WITH_SOUND:

@@ -182,6 +182,14 @@ def _filter_option(settings: EncodeSettings, found: re.Match[str]) -> str:
     return f"the filter {name!r} has no option {option!r}.{near}"
 
 
+def _one_picture(settings: EncodeSettings, found: re.Match[str]) -> str:
+    output = settings.output
+    numbered = f"{output.name.removesuffix(output.ending)}%05d{output.ending}"
+    return (
+        f"{output.name} holds one picture: name the output {numbered} for a file each, or take .apng or .webp"
+    )
+
+
 def _always(advice: str) -> Callable[[EncodeSettings, re.Match[str]], str]:
     """Returns `advice` for every match, with what ``{output}``, ``{found[1]}`` and the like stand for."""
     return lambda settings, found: advice.format(
@@ -234,6 +242,7 @@ _ADVICE: tuple[tuple[str, Callable[[EncodeSettings, re.Match[str]], str | None]]
         ),
     ),
     (r"(?:width|height) not divisible by", _odd_size),
+    (r"Cannot write more than one file with the same name", _one_picture),
     (
         r"Connection refused",
         _always("nothing listens at {output}: start the server or player first"),
