@@ -70,6 +70,12 @@ def test_map_video_keeps_the_times_of_a_variable_rate(tmp_path, suffix, codec):
             assert abs(255 - int(a[20, 20, 1]) - int(b[20, 20, 1])) <= 3
 
 
+def test_an_unknown_argument_of_the_encoder_is_named(tmp_path):
+    with pytest.raises(TypeError, match=r"encoder=.*'presett'.*Did you mean 'preset'") as caught:
+        penstock.render(scene, tmp_path / "v.mp4", fps=30, frames=3, size=SIZE, encoder={"presett": "fast"})
+    assert "EncodeSettings" not in str(caught.value)
+
+
 def test_a_scene_has_a_constant_rate(tmp_path):
     with pytest.raises(TypeError, match="frames per second"):
         penstock.render(scene, frames=9, size=SIZE, fps=None, output=tmp_path / "a.mp4")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ from penstock.ffmpeg.plan.encode_plan import plan_encode
 from penstock.ffmpeg.plan.encode_settings import EncodeSettings
 from penstock.ffmpeg.plan.labels import NO_LABELS, Labels
 from penstock.ffmpeg.plan.nut import TICK_S
-from penstock.ffmpeg.program.capabilities import find_ffmpeg, muxer_options, version
+from penstock.ffmpeg.program.capabilities import did_you_mean, find_ffmpeg, muxer_options, version
 from penstock.media.like import with_codec
 from penstock.rendering.code import Code
 from penstock.rendering.source import Source
@@ -326,6 +327,11 @@ def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, A
         raise ValueError(
             f"encoder has {', '.join(own)}, which are arguments of their own, or not possible here"
         )
+    known = signature(EncodeSettings.of).parameters
+    for name in arguments:
+        if name not in known:
+            given = f"encoder={{{name!r}: …}}"
+            raise TypeError(f"{given}: an Encoder has no argument {name!r}.{did_you_mean(name, known)}")
     options = dict(arguments.get("options", {}))
     metadata, chapters = (arguments.pop(name, None) for name in ("metadata", "chapters"))
     labels = Labels.of(metadata, chapters, None, Output(str(output), options.get("f")))
