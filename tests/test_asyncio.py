@@ -263,10 +263,10 @@ def test_a_block_that_raises_does_not_wait_for_ever(pair: tuple[int, int]) -> No
             stream.write(FRAME)
             raise KeyError("mine")
 
-    with pytest.raises(penstock.StalledError) as stalled:
+    with pytest.raises(KeyError, match="mine") as caught:
         asyncio.run(asyncio.wait_for(main(), 30))
-    assert isinstance(stalled.value.__context__, KeyError)
-    assert 0 < stalled.value.bytes_pending <= len(FRAME)
+    [note] = caught.value.__notes__
+    assert "bytes" in note
 
 
 def test_a_cancelled_close_aborts_the_writer(pair: tuple[int, int]) -> None:

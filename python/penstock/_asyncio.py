@@ -101,24 +101,34 @@ async def entered(stream: Entered) -> Entered:
 
 async def leave_writer(writer: Writer, raised: Raised) -> None:
     """``Writer.__aexit__``: close as ``__exit__`` does, but let the event loop run meanwhile."""
+    error = raised[1]
     try:
         while not writer.closed and (ticket := writer._oldest()) is not None:
-            await _until_done_or_stalled(writer, ticket, None if raised[1] is None else STALL_S)
+            if not await _ends_or_moves(writer, ticket, None if error is None else STALL_S):
+                break
+        else:
+            writer.__exit__(*raised)
+            return
     except BaseException:
         writer.abort()
         raise
-    writer.__exit__(*raised)
+    assert error is not None, "there is no limit without one"
+    lost = writer.stats.bytes_pending
+    writer.abort()
+    error.add_note(
+        f"and the writer could not deliver {lost} bytes: its reader took nothing for {STALL_S:g} s"
+    )
 
 
-async def _until_done_or_stalled(writer: Writer, ticket: Ticket, stall_timeout: float | None) -> None:
-    stats = writer.stats
+async def _ends_or_moves(writer: Writer, ticket: Ticket, stall_timeout: float | None) -> bool:
+    """Wait for the end of a write. Return False if the reader has taken nothing for so many seconds."""
+    delivered = writer.stats.bytes_delivered
     try:
         async with asyncio.timeout(stall_timeout):
             await until_done(ticket)
     except TimeoutError:
-        if writer.stats.bytes_delivered == stats.bytes_delivered:
-            why = f"the reader took nothing for {stall_timeout:g} s: {stats.bytes_pending} bytes are lost"
-            raise StalledError(why, stall_timeout or 0.0, stats.bytes_pending) from None
+        return writer.stats.bytes_delivered > delivered
+    return True
 
 
 async def leave_reader(reader: Reader, _raised: Raised) -> None:

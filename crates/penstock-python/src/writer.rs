@@ -24,8 +24,8 @@ use crate::waiting::{coroutine, until};
 /// ordered stream, with its queue and its failure.
 ///
 /// ``with`` and ``async with`` close the writer. If the block raises, queued bytes are still delivered, but a
-/// reader that takes nothing for 5 seconds is abandoned with a ``StalledError``. An ``async with`` that is
-/// cancelled while it closes aborts the writer.
+/// reader that takes nothing for 5 seconds is given up. Your exception propagates, with a note if bytes were
+/// lost. An ``async with`` that is cancelled while it closes aborts the writer.
 ///
 /// Args:
 ///     fd: an int or an object with ``fileno()``, open for writing. Bytes that a Python stream has buffered for
@@ -190,15 +190,18 @@ impl Writer {
         exc: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let closed = if exc.is_none() { self.close_within(py, None) } else { self.close_unless_stalled(py) };
-        closed?.map_err(|error| {
-            let raised = errors::to_python(py, &error);
-            if let Some(exc) = exc {
-                // As `raise` does in Python: keeps the block's own exception visible.
-                let _ = raised.value(py).setattr("__context__", exc);
-            }
-            raised
-        })
+        let Some(exc) = exc else { return self.close_within(py, None)?.or_raise(py) };
+        // Not raised: the block's own exception is what has to be seen.
+        let Err(failure) = self.close_unless_stalled(py)? else { return Ok(()) };
+        let raised = errors::to_python(py, &failure);
+        let is_told = !matches!(failure, Error::Stalled { .. }) && exc.is_instance(&raised.get_type(py))?;
+        if !is_told {
+            exc.call_method1(
+                "add_note",
+                (format!("and the writer could not deliver everything: {failure}"),),
+            )?;
+        }
+        Ok(())
     }
 
     fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -17,8 +17,8 @@ class Writer:
     ordered stream, with its queue and its failure.
 
     ``with`` and ``async with`` close the writer. If the block raises, queued bytes are still delivered, but a
-    reader that takes nothing for 5 seconds is abandoned with a ``StalledError``. An ``async with`` that is
-    cancelled while it closes aborts the writer.
+    reader that takes nothing for 5 seconds is given up. Your exception propagates, with a note if bytes were
+    lost. An ``async with`` that is cancelled while it closes aborts the writer.
 
     Args:
         fd: an int or an object with ``fileno()``, open for writing. Bytes that a Python stream has buffered for
