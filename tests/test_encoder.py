@@ -537,8 +537,8 @@ def test_ffmpegs_own_words_come_with_the_error(
     assert error.returncode is not None and error.returncode > 0
     assert error.command[0] == ffmpeg and error.command[-1] == f"file:{tmp_path}/v.mp4"
     assert words in error.stderr and words in str(error)
-    assert error.advice is not None and error.advice in str(error)
-    assert error.reason == str(error).partition("\n")[0]
+    assert error.advice is not None and str(error).startswith(f"{error.advice}\n{error.reason}\n")
+    assert "-progress" in error.command and "-progress" not in str(error)
     assert error.frames == 0
     assert isinstance(error, RuntimeError)
 

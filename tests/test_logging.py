@@ -218,7 +218,7 @@ def test_what_the_end_of_the_program_lost_is_logged_and_told() -> None:
 LOSSES = {
     "fails": (
         "options={'nonsense': 1}",
-        "could not be finished: FFmpeg ended with exit code",
+        "could not be finished: neither FFmpeg nor libx264 has an option",
     ),
     "is stuck": ("", "could not be finished: FFmpeg gave no sign of life"),
 }

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from penstock.errors import FFmpegWarning
+from penstock.errors import FFmpegError, FFmpegWarning
 
 # What the names of our own files begin with.
 _OURS = __file__.removesuffix("_messages.py")
@@ -17,6 +17,12 @@ def show_name(name: object) -> str:
     """Return a file's name for people: in quotes if it is empty or has characters that a terminal would obey."""
     text = str(name)
     return text if text.isprintable() and text else repr(text)
+
+
+def in_short(failure: Exception) -> str:
+    """One line about a failure, for a note of another exception, below which FFmpeg's words would hide that."""
+    said = failure.advice or failure.reason if isinstance(failure, FFmpegError) else str(failure)
+    return said.partition("\n")[0]
 
 
 def in_python(name: str, value: object) -> str:

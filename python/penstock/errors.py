@@ -145,7 +145,7 @@ class FFmpegError(PenstockError, RuntimeError):
         stderr: the last lines that the program wrote to its standard error.
         frames: frames that were encoded, or delivered, before the failure.
         advice: what a person can do about it; None if unknown.
-        reason: what failed, in one line: the message without the program's output, the advice and the command.
+        reason: what failed, in one line: the message without the advice and the program's output.
     """
 
     def __init__(

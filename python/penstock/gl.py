@@ -12,6 +12,7 @@ from collections import deque
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from penstock._messages import in_short
 from penstock._native import _copy, _count
 from penstock._types import PictureRead, PictureSource
 from penstock.errors import ClosedError
@@ -149,7 +150,7 @@ class Capture:
         except Exception as failure:
             if exc is None:
                 raise
-            exc.add_note(f"and the last pictures were not captured: {failure}")
+            exc.add_note(f"and the last pictures were not captured: {in_short(failure)}")
 
     def __del__(self) -> None:
         if lost := len(getattr(self, "_in_flight", ())):

@@ -39,11 +39,9 @@ def in_one_line(error: object) -> str:
         return f"{where}{error.strerror or error}"
     if not isinstance(error, FFmpegError):
         return without_components("; ".join(str(error).splitlines()[: 1 + MOST_LINES]))
-    parts = [error.reason]
+    parts = [*filter(None, [error.advice]), error.reason]
     if error.stderr and error.reason != str(error):
-        parts.append(f"FFmpeg said: {'; '.join(error.stderr.splitlines()[:MOST_LINES])}")
-    if error.advice:
-        parts.append(f"what to do: {error.advice}")
+        parts.append(f"FFmpeg said: {'; '.join([*dict.fromkeys(error.stderr.splitlines())][:MOST_LINES])}")
     return without_components("; ".join(parts))
 
 

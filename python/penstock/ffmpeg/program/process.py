@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 import time
@@ -363,17 +362,14 @@ class Session:
             raise
 
     def failure(self, reason: str, frames: int, advice: str | None = None) -> FFmpegError:
-        """The error of an FFmpeg that failed: `reason`, FFmpeg's output, `advice` and the command."""
+        """The error of an FFmpeg that failed. The message has what to do first, then `reason` and FFmpeg's words."""
         process = self.process
         with suppress(OSError):  # a shortage, which must not hide the failure
             advice = capabilities.too_old(process.command[0]) or advice
-        lines = [reason, f"FFmpeg said: {process.log.text or '(nothing)'}"]
-        if advice is not None:
-            lines.append(f"what to do: {advice}")
+        lines = [advice, f"{reason}{self._said()}"]
         lines += (f"FFmpeg warned: {line}" for line in process.log.warnings)
-        lines.append(f"command: {shlex.join(process.command)}")
         return self.error(
-            "\n".join(lines),
+            "\n".join(filter(None, lines)),
             reason=reason,
             returncode=process.returncode,
             command=process.command,
@@ -390,12 +386,16 @@ class Session:
         idle_s = watch.idle_s()
         if self._stall_timeout is None or idle_s < self._stall_timeout:
             return
-        output = self.process.log.text and f"\nFFmpeg said: {self.process.log.text}"
         raise StalledError(
-            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{output}",
+            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{self._said()}",
             idle_s,
             stalled.bytes_pending,
         )
+
+    def _said(self) -> str:
+        """FFmpeg's last lines, each once, as the end of a message."""
+        said = "\n".join(dict.fromkeys(self.process.log.text.splitlines()))
+        return said and f"\nFFmpeg said: {said}"
 
 
 def check_owner(kind: str, forks: int) -> None:
