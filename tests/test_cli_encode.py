@@ -561,6 +561,20 @@ class TestSignals:
         os.close(writer)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
+    def test_one_keeps_a_file_that_was_there(self, video: Path) -> None:
+        video.write_bytes(b"kept")
+        reader, writer = os.pipe()
+        with start("encode", video, *RAW, *FAST, stdin=reader) as process:
+            os.close(reader)
+            os.write(writer, raw_frames(5) + b"begun")
+            assert eventually(lambda: video.with_name("video.part.mp4").exists() and not unread(writer))
+            process.send_signal(signal.SIGINT)
+            status, said = finish(process)
+        os.close(writer)
+        assert status == -signal.SIGINT and "video.part.mp4" in said and "Warning" not in said
+        assert video.read_bytes() == b"kept"
+        assert numbers(video.with_name("video.part.mp4"), 5) == [0, 1, 2, 3, 4]
+
     def test_before_the_first_frame_nothing_is_overwritten(self, video: Path, tmp_path: Path) -> None:
         video.write_bytes(b"kept")
         fifo = tmp_path / "fifo"

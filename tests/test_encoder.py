@@ -720,7 +720,7 @@ def test_an_exception_passes_and_the_video_is_whole(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as caught, make(output) as encoder:
         submit(encoder, 25)
         raise ZeroDivisionError
-    assert not hasattr(caught.value, "__notes__")
+    assert caught.value.__notes__ == [f"{output} has the 25 frames written before"]
     assert len(decode(output)) == 25
     assert encoder.close().frames_encoded == 25
 
@@ -734,6 +734,7 @@ def test_an_exception_is_not_masked_by_ffmpegs(tmp_path: Path) -> None:
         raise ZeroDivisionError
     (note,) = caught.value.__notes__
     assert "could not be finished" in note and "nonsense" in note
+    assert "\n" not in note and "FFmpeg said" not in note
 
 
 def test_a_first_frame_that_is_refused_is_not_hidden_by_ffmpegs_command(tmp_path: Path) -> None:
@@ -777,7 +778,7 @@ def test_a_slow_ffmpeg_is_not_a_stuck_one(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as caught, make(output, tuning=Tuning(ffmpeg=slow)) as encoder:
         submit(encoder, 3)
         raise ZeroDivisionError
-    assert getattr(caught.value, "__notes__", []) == []
+    assert caught.value.__notes__ == [f"{output} has the 3 frames written before"]
     assert len(decode(output)) == 3
 
 
@@ -960,12 +961,20 @@ def test_the_interpreters_exit_finishes_what_is_open(
     tmp_path: Path, end: str, status: int, warn: str
 ) -> None:
     output = tmp_path / "video.mp4"
-    output.write_bytes(b"what was there")
     result = run_python(UNCLOSED + end, output, env={**os.environ, "PYTHONWARNINGS": warn})
     assert result.returncode == status, result.stderr
     assert list(tmp_path.iterdir()) == [output], result.stderr
     assert len(decode(output)) == 200
     assert ("never closed" in result.stderr) == (warn == "error")
+
+
+@pytest.mark.parametrize("end", ["", "1 / 0", "del encoder"])
+def test_an_encoder_that_nobody_closed_replaces_nothing(tmp_path: Path, end: str) -> None:
+    output, part = tmp_path / "video.mp4", tmp_path / "video.part.mp4"
+    output.write_bytes(b"what was there")
+    result = run_python(UNCLOSED + end, output)
+    assert output.read_bytes() == b"what was there"
+    assert str(part) in result.stderr and len(decode(part)) == 200
 
 
 def test_the_interpreters_exit_finishes_all_that_are_open(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import stat
 import subprocess
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +17,10 @@ from support.cases import eventually
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, small_disk, succeeded
 
-from penstock import Decoder, Encoder
-from penstock.errors import DecoderError, EncoderError, FFmpegWarning
+from penstock import Decoder, Encoder, FanOut
+from penstock.errors import DecoderError, EncoderError, FFmpegWarning, StalledError
 from penstock.ffmpeg import AudioEncoder, AudioInput
+from penstock.ffmpeg.session.encode_session import EncodeSession
 from penstock.media import probe
 
 SIZE = (64, 48)
@@ -84,6 +88,167 @@ def test_a_container_that_takes_no_such_video_leaves_nothing(tmp_path: Path, nam
     with pytest.raises(EncoderError, match=f"this container does not hold {codec} video"):
         encode(tmp_path / name, codec=codec)
     assert list(tmp_path.iterdir()) == []
+
+
+def part_of(path: Path) -> Path:
+    return path.with_suffix(f".part{path.suffix}")
+
+
+@pytest.mark.parametrize(
+    "raised", [RuntimeError, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError]
+)
+def test_an_exception_leaves_it_and_keeps_the_frames_beside_it(
+    old: Path, raised: type[BaseException], recwarn: pytest.WarningsRecorder
+) -> None:
+    with pytest.raises(raised) as caught, Encoder(old, size=SIZE, fps=25) as encoder:
+        for _ in range(5):
+            encoder.write(frame())
+        raise raised
+    assert old.read_bytes() == WAS and count(part := part_of(old)) == 5
+    [note] = caught.value.__notes__
+    assert "5 frames" in note and str(part) in note
+    assert encoder.report is not None and encoder.report.output == str(part)
+    assert encoder.report.output_bytes == part.stat().st_size
+    is_hidden = not issubclass(raised, Exception | KeyboardInterrupt)  # nobody sees its notes
+    assert [str(one.message) for one in recwarn] == [note] * is_hidden
+
+
+def test_an_exception_before_the_first_frame_leaves_it_alone(old: Path) -> None:
+    with pytest.raises(RuntimeError), Encoder(old, size=SIZE, fps=25):
+        raise RuntimeError
+    assert old.read_bytes() == WAS and alone(old)
+
+
+def test_an_exception_after_close_changes_nothing(old: Path) -> None:
+    with pytest.raises(RuntimeError) as caught, Encoder(old, size=SIZE, fps=25) as encoder:
+        encoder.write(frame())
+        encoder.close()
+        raise RuntimeError
+    assert count(old) == 1 and alone(old) and not hasattr(caught.value, "__notes__")
+
+
+def test_a_close_that_was_cut_short_had_all_frames(old: Path) -> None:
+    with pytest.raises(StalledError), Encoder(old, size=SIZE, fps=25) as encoder:
+        encoder.write(frame())
+        assert encoder.pid is not None
+        os.kill(encoder.pid, signal.SIGSTOP)
+        try:
+            encoder.close(timeout=0)
+        finally:
+            os.kill(encoder.pid, signal.SIGCONT)
+    assert count(old) == 1 and alone(old)
+
+
+def test_parts_do_not_replace_each_other(old: Path) -> None:
+    part_of(old).write_bytes(b"of yesterday")
+    with pytest.raises(RuntimeError), Encoder(old, size=SIZE, fps=25) as encoder:
+        encoder.write(frame())
+        raise RuntimeError
+    assert old.read_bytes() == WAS and part_of(old).read_bytes() == b"of yesterday"
+    assert count(old.with_name("video.part2.mp4")) == 1
+
+
+def test_an_exception_leaves_a_sound(tmp_path: Path) -> None:
+    (old := tmp_path / "sound.wav").write_bytes(WAS)
+    with pytest.raises(RuntimeError) as caught, AudioEncoder(old, AudioInput(8_000, 1)) as encoder:
+        encoder.write(np.zeros((80, 1), np.float32))
+        raise RuntimeError
+    assert old.read_bytes() == WAS and probe(part_of(old)).audio
+    assert "80 samples" in caught.value.__notes__[0]
+
+
+def test_an_exception_in_a_fan_out_leaves_them(old: Path) -> None:
+    (other := old.with_name("other.mkv")).write_bytes(WAS)
+    outputs = [Encoder(path, size=SIZE, fps=25) for path in (old, other)]
+    with pytest.raises(RuntimeError) as caught, FanOut(outputs) as fan_out:
+        for _ in range(5):
+            fan_out.write(frame())
+        raise RuntimeError
+    for path in (old, other):
+        assert path.read_bytes() == WAS and count(part_of(path)) == 5
+        assert any(str(part_of(path)) in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_an_async_block_that_ends_early_leaves_it(old: Path, is_cancelled: bool) -> None:
+    async def encode() -> None:
+        async with Encoder(old, size=SIZE, fps=25) as encoder:
+            await encoder.awrite(frame())
+            if not is_cancelled:
+                raise RuntimeError
+            await asyncio.sleep(60)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(encode())
+        if is_cancelled:
+            assert await asyncio.to_thread(eventually, lambda: part_of(old).exists())
+            await asyncio.sleep(0.1)
+            task.cancel()
+        await task
+
+    hidden = pytest.warns(FFmpegWarning, match="still the old file") if is_cancelled else nullcontext()
+    with hidden, pytest.raises(asyncio.CancelledError if is_cancelled else RuntimeError):
+        asyncio.run(main())
+    assert old.read_bytes() == WAS and count(part_of(old)) == 1
+
+
+def test_an_abort_removes_a_new_file(tmp_path: Path) -> None:
+    encoder = Encoder(path := tmp_path / "video.mp4", size=SIZE, fps=25)
+    encoder.write(frame())
+    assert eventually(path.exists)
+    encoder.abort()
+    assert not list(tmp_path.iterdir())
+
+
+# FFmpeg hands on each frame as it is encoded.
+AT_ONCE = {"codec": "mpeg4", "options": {"flush_packets": 1, "cluster_time_limit": 1}}
+
+
+def begun(path: Path) -> Encoder:
+    """An encoder of a new file that has content."""
+    encoder = Encoder(path, size=SIZE, fps=25, **AT_ONCE)
+    for _ in range(20):
+        encoder.write(frame())
+    assert eventually(lambda: path.exists() and path.stat().st_size > 0)
+    return encoder
+
+
+def test_a_new_file_that_we_cut_off_loses_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(session: EncodeSession, error: BaseException) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EncodeSession, "finish_during", interrupt)
+    path = tmp_path / "video.mkv"
+    with pytest.raises(KeyboardInterrupt) as second, begun(path):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == [part_of(path)]
+    assert str(part_of(path)) in second.value.__notes__[0]
+
+
+def test_a_new_file_whose_ffmpeg_is_killed_loses_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "video.mkv"
+    encoder = begun(path)
+    assert encoder.pid is not None
+    os.kill(encoder.pid, signal.SIGKILL)
+    with pytest.raises(EncoderError, match="SIGKILL") as caught:
+        encoder.close()
+    assert list(tmp_path.iterdir()) == [part_of(path)] and str(part_of(path)) in caught.value.reason
+
+
+def test_an_empty_file_that_was_there_keeps_its_name(tmp_path: Path) -> None:
+    (path := tmp_path / "video.mkv").touch()
+    with path.open("rb") as file:
+        begun(path).abort()
+        assert os.fstat(file.fileno()).st_nlink == 1
+
+
+def test_playlists_and_their_files_stay_where_they_are(tmp_path: Path) -> None:
+    playlist = tmp_path / "list.m3u8"
+    with pytest.raises(RuntimeError) as caught, Encoder(playlist, size=SIZE, fps=25) as encoder:
+        encoder.write(frame())
+        raise RuntimeError
+    assert {path.name for path in tmp_path.iterdir()} == {"list.m3u8", "list0.ts"}
+    assert caught.value.__notes__ == [f"{playlist} has the 1 frame written before"]
 
 
 def test_an_abort_leaves_it(old: Path) -> None:

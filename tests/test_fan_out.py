@@ -442,6 +442,18 @@ def test_an_exception_finishes_all_outputs(tmp_path: Path) -> None:
     assert len(frames_of(consumed.result())) == 20
 
 
+@pytest.mark.slow
+def test_an_exception_is_not_hidden_by_a_writer_that_is_stuck() -> None:
+    stuck, reader = unread()
+    with pytest.raises(RuntimeError, match="of the scene") as caught, FanOut([stuck]) as fan_out:
+        fan_out.write(bytes(1 << 22))
+        raise RuntimeError("of the scene")
+    [note] = caught.value.__notes__
+    assert repr(stuck) in note and stuck.closed
+    assert isinstance(fan_out.reports[0].error, penstock.StalledError)
+    os.close(reader)
+
+
 def test_abort_from_another_thread_ends_a_wait() -> None:
     stuck, reader = unread(queue_items=1)
     fan_out = FanOut([stuck])

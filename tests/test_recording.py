@@ -159,7 +159,7 @@ def test_python_learns_of_an_ffmpeg_that_is_killed(tmp_path: Path) -> None:
     _, errors = recorder.process.communicate(timeout=60)
     assert recorder.process.returncode == 1
     assert b"EncoderError" in errors and b"SIGKILL" in errors
-    assert len(numbers([tmp_path / "camera.mkv"])) > written - FPS
+    assert len(numbers([tmp_path / "camera.part.mkv"])) > written - FPS
 
 
 def join() -> Callable[[Sequence[Path], Path], None]:

@@ -16,7 +16,7 @@ from penstock._fan_out_outputs import UNCONVERTED, EncoderOutput, Form, Output, 
 from penstock._messages import argument
 from penstock._native import Writer, _Slot, _SlotPool
 from penstock._types import FrameData
-from penstock.errors import ClosedError, PenstockError, StalledError
+from penstock.errors import ClosedError, StalledError
 from penstock.ffmpeg.command.settings import check_choice
 from penstock.ffmpeg.encoder import Encoder
 from penstock.ffmpeg.plan.frame_check import buffer_and_size
@@ -181,6 +181,8 @@ class FanOut:
             deadline.acquire(self._lock)
             try:
                 self._settle(deadline, is_last=True)
+                for output in self._outputs:
+                    output.note_last()
                 for output in self._encoders_first():
                     output.close(deadline)
                 self._is_closed = True
@@ -330,11 +332,7 @@ class FanOut:
         except StalledError as stalled:
             error.add_note(f"and a frame was lost: {stalled}")
         for output in self._encoders_first():
-            try:
-                output.target.__exit__(type(error), error, None)
-            except (PenstockError, OSError) as failure:
-                output.error = failure
-                error.add_note(f"and {output.target!r} could not be finished: {failure}")
+            output.finish_during(error)
         self._is_closed = True
         _unsettled.discard(self)
 

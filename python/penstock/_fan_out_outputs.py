@@ -171,6 +171,13 @@ class Output:
             if self.error is None or not isinstance(failure, ClosedError):
                 self.fail(failure)
 
+    def note_last(self) -> None:
+        """Notes that there are no more frames."""
+
+    def finish_during(self, error: BaseException) -> None:
+        """Delivers what is queued, while `error` propagates, and gives up what is stuck. A failure becomes a note."""
+        raise NotImplementedError
+
     def fail(self, error: Exception) -> None:
         """Notes a failure, and the first of them in the log."""
         if self.error is None:
@@ -178,14 +185,17 @@ class Output:
         self.error = error
 
     def give_up(self, stalled: StalledError) -> None:
-        """Aborts the target, which is stuck."""
+        """Ends the target, which is stuck."""
         self.fail(stalled)
-        self.target.abort()
+        self._end_stuck(stalled)
 
     def _push(self, push: Push, deadline: Deadline) -> None:
         raise NotImplementedError
 
     def _close(self, deadline: Deadline) -> None:
+        raise NotImplementedError
+
+    def _end_stuck(self, stalled: StalledError) -> None:
         raise NotImplementedError
 
 
@@ -229,9 +239,10 @@ class EncoderOutput(Output):
         try:
             self._session = self.target._session_for(frame)
             self._session.check_open()
-            frame_buffer(frame, self._session.plan.frames)
+            number = self._accepted_before + self.offered
+            frame_buffer(frame, self._session.plan.frames, number)
             # At a constant rate, a frame is repeated for each one that is dropped.
-            self._tick = self._session.tick_of(pts, frame, number=self._accepted_before + self.offered)
+            self._tick = self._session.tick_of(pts, frame, number=number)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
@@ -262,6 +273,16 @@ class EncoderOutput(Output):
     def _close(self, deadline: Deadline) -> None:
         self.target.close(deadline.left_s())
 
+    def note_last(self) -> None:
+        if self.is_started:
+            self.target._session.note_all_submitted()
+
+    def _end_stuck(self, stalled: StalledError) -> None:
+        self.target._cut_off(stalled)
+
+    def finish_during(self, error: BaseException) -> None:
+        self.target.__exit__(type(error), error, None)
+
 
 class WriterOutput(Output):
     """A writer as an output."""
@@ -285,14 +306,30 @@ class WriterOutput(Output):
     def _push(self, push: Push, deadline: Deadline) -> None:
         push(timeout=deadline.left_s())
 
+    def _end_stuck(self, stalled: StalledError) -> None:
+        self.target.abort()
+
+    def finish_during(self, error: BaseException) -> None:
+        try:
+            self._close_unless_stalled(Deadline(None))
+        except (PenstockError, OSError) as failure:
+            self.target.abort()
+            if error is not self.error:
+                error.add_note(f"and {self.target!r} could not deliver everything: {failure}")
+            self.error = failure
+
     def _close(self, deadline: Deadline) -> None:
         if self.when_full == "block":
             self.target.close(deadline.left_s())
-            return
+        else:
+            self._close_unless_stalled(deadline)
+
+    def _close_unless_stalled(self, deadline: Deadline) -> None:
+        """Closes it. Raises a `StalledError` at the deadline, or if its reader has taken nothing for 5 s."""
         while True:
             delivered = self.target.stats.bytes_delivered
             try:
-                self.target.close(self.closing_deadline(deadline).left_s())
+                self.target.close(deadline.at_most(_exit.STALL_S))
                 return
             except StalledError:
                 if deadline.is_over() or self.target.stats.bytes_delivered == delivered:

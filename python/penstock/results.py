@@ -51,7 +51,8 @@ class EncodeReport(HtmlVideo):
     """What an `Encoder` delivered.
 
     Attributes:
-        output: the absolute path of the file, or the URL, that FFmpeg wrote to; ``<TYPE>`` for an object.
+        output: the absolute path of the file, or the URL, that FFmpeg wrote to; ``<TYPE>`` for an object. After an
+            exception, it is that of the file beside an old one.
         frames_submitted: frames that ``write``, ``frame`` and ``submit`` accepted.
         frames_encoded: frames that FFmpeg reported as encoded; equal to `frames_submitted`.
         samples_submitted: samples of each channel that ``write_audio`` accepted.

@@ -53,13 +53,16 @@ class Encoder(EncoderBase):
     which saves the copy. ``submit`` borrows your memory until its ticket is done.
 
     An existing file with content is replaced only once ``close`` has succeeded: FFmpeg writes a new file beside it
-    (``.NAME.….part``), which gets its owner and mode. If that is not possible, for example because of hard links, the
-    file is overwritten in place, with an `FFmpegWarning`.
+    (``out.part.mp4`` for ``out.mp4``), which gets its owner and mode. If that is not possible, for example because of
+    hard links, the file is overwritten in place, with an `FFmpegWarning`.
 
     FFmpeg runs in a process group of its own, so that Ctrl-C interrupts Python only, and FFmpeg can finish the file. An
-    exception that leaves the ``with`` block finishes what was submitted and propagates; an FFmpeg that gives no sign of
-    life for 5 s is killed then, and a note on the exception says so. An encoder that is never closed is finished in the
-    same way when it is collected or when the interpreter exits, with a `ResourceWarning`.
+    exception that leaves the ``with`` block finishes what was submitted and propagates. A new file has the frames so
+    far; an existing one stays, and the frames so far are in ``out.part.mp4``. A note on the exception says which. An
+    FFmpeg that gives no sign of life for 5 s is killed then, and a note says so. An encoder that is never closed is
+    finished in the same way when it is collected or when the interpreter exits, with a `ResourceWarning`.
+
+    What an FFmpeg that failed or was killed has written is left as ``out.part.mp4``, too, if a frame is in it.
 
     After a ``fork``, the encoder is closed in the child and continues in the parent.
 

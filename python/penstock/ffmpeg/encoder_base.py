@@ -89,10 +89,19 @@ class EncoderBase:
         return self._session.close(timeout)
 
     def abort(self) -> None:
-        """Kills FFmpeg and drops what is queued; the output stays as it is. Does nothing after ``close``."""
+        """Kills FFmpeg and drops the video: what is queued, and the file that FFmpeg has written so far.
+
+        A file that was there before stays as it was, unless it is overwritten in place. Several files (HLS, images) and
+        what was sent elsewhere stay as they are. Does nothing after ``close``.
+        """
         with suppress(ClosedError):  # it has ended, or belongs to the parent of this process
             if not self._end_unstarted("the encoder was aborted"):
                 self._session.abort()
+
+    def _cut_off(self, error: BaseException | None) -> None:
+        """Kills FFmpeg while `error` propagates, and leaves what it has written, as the session does."""
+        with suppress(ClosedError):  # it belongs to the parent of this process
+            self._session.cut_off(error)
 
     def __enter__(self) -> Self:
         return self
@@ -111,8 +120,8 @@ class EncoderBase:
                 self._close_despite_ctrl_c()
             else:
                 self._session.finish_during(exc)
-        except BaseException:  # a second Ctrl-C, for example: nothing is left running
-            self.abort()
+        except BaseException as error:  # a second Ctrl-C, for example: nothing is left running
+            self._cut_off(error)
             raise
 
     async def __aenter__(self) -> Self:
@@ -138,7 +147,7 @@ class EncoderBase:
         if not exiting.done():
             # `abort` makes the thread end with an error. Retrieve it, or asyncio reports it as never retrieved.
             exiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-            await asyncio.to_thread(self.abort)
+            await asyncio.to_thread(self._cut_off, None)
 
     def __del__(self) -> None:
         if getattr(self, "_started", None) is not None:

@@ -54,6 +54,7 @@ class LocalStorage:
         # Several machines may write the same chunk, if one was thought lost; their process ids may be the same.
         part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
+            part.touch()  # an Encoder does not rename what was there, if it fails
             yield part
             part.replace(path)
         finally:

@@ -152,9 +152,10 @@ def encode(
     sorted by their numbers; files are taken as given. All must have one size. Transparency is dropped, and orientation
     tags are ignored.
 
-    OUTPUT is a path, a URL that FFmpeg knows, or - for standard output, with --format. A file is overwritten, once the
-    first frame is there. Ctrl-C ends the video after the frames that have come so far, so that it plays; a second one
-    ends everything at once.
+    OUTPUT is a path, a URL that FFmpeg knows, or - for standard output, with --format.
+    A file that is there is replaced when the video is whole. Ctrl-C, or an input that fails, ends the video after the
+    frames that have come so far, so that it plays: a new OUTPUT is that video; beside a file that was there, it is
+    out.part.mp4. A second Ctrl-C ends everything at once.
 
     Exit status: 0 when all frames are encoded; 1 after a failure, also if the input ends in the middle of a frame,
     after all whole ones were encoded; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
@@ -192,7 +193,7 @@ def encode(
             with as_click_errors(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", FFmpegWarning)
                 encoder = Encoder(output, size=source.size, **settings)
-            left_over = _encode(source, encoder, first)
+                left_over = _encode(source, encoder, first)
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames encoded: 0"
         raise
@@ -385,8 +386,10 @@ def _feed(encoder: Encoder, source: Source) -> int:
 
 
 def _progress(encoder: Encoder, error: BaseException) -> str:
-    """How many frames were encoded, and what the encoder noted on the error if it could not finish the video."""
-    notes = [in_one_line(note) for note in getattr(error, "__notes__", [])]
+    """How many frames were encoded; and where they are, or why they are lost, if that is not OUTPUT."""
+    report = encoder.report
+    is_in_place = report is not None and report.output == encoder._settings.output.name
+    notes = [] if is_in_place else [in_one_line(note) for note in getattr(error, "__notes__", [])]
     return "; ".join([f"frames encoded: {encoder.frames_encoded}", *notes])
 
 

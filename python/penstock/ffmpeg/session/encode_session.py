@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from penstock import _exit
 from penstock._deadline import Deadline
 from penstock._log import logger
-from penstock._messages import warn
+from penstock._messages import in_short, warn
 from penstock._native import Ticket, Writer, _Slot, _SlotPool
 from penstock._progress import Reporter
 from penstock._types import Data
@@ -42,12 +42,12 @@ from penstock.ffmpeg.program.process import (
 from penstock.ffmpeg.session.advice import explain
 from penstock.ffmpeg.session.feed import Feed
 from penstock.ffmpeg.session.output import (
+    OutputFile,
     ReplacedError,
     Sink,
     disable_blending,
     lost_segments,
     ordinary_path,
-    replacement_of,
 )
 from penstock.ffmpeg.session.timing import Origin
 from penstock.results import EncodeReport, EncoderStats
@@ -88,7 +88,6 @@ class EncodeSession(Session):
 
     Attributes:
         writer: the native writer that feeds FFmpeg.
-        warning: why an old file is overwritten in place; None if there is no old file, or it can be replaced.
         report: the result of `close`; None before.
     """
 
@@ -100,9 +99,8 @@ class EncodeSession(Session):
         settings = plan.settings
         output = settings.output
         path = self._path = ordinary_path(output)
-        self._is_new = path is not None and not path.exists()
-        self._replacement, self.warning = replacement_of(output)
-        self._url = output.target if self._replacement is None else self._replacement.url
+        self._file = file = None if path is None or output.is_several_files else OutputFile(path)
+        self._url = f"file:{file.written}" if file is not None and file.is_beside else output.target
         self._sink = None if output.sink is None else Sink(output.sink)
         stdout = None if endpoints.uses_stdout(self._url) else subprocess.DEVNULL
         process = FFmpegProcess(
@@ -120,7 +118,7 @@ class EncodeSession(Session):
         self.report: EncodeReport | None = None
         self.is_aborted = False
         self._settings, self._begun_s = settings, time.time()
-        self.new_file = path if self._is_one_file and self._replacement is None else None
+        self.new_file = None if file is None or file.is_beside else path
         self._input = settings.audio_input
         self._reporter = reporter
         self._fed_bytes = 0 if plan.ffmpeg_layout is None else plan.ffmpeg_layout.frame_bytes
@@ -131,6 +129,7 @@ class EncodeSession(Session):
             weakref.WeakKeyDictionary()
         )
         self._closing_at_s: float | None = None
+        self._is_cut_short = False  # it is finished although nobody has called `close`
         self._is_verified = True
         # The file that was read back, and what was found.
         self._verified: tuple[endpoints.Identity, list[str]] | None = None
@@ -172,8 +171,12 @@ class EncodeSession(Session):
             self.writer.abort()
         if self._feed is not None:
             self._feed.end()
-        if self._replacement is not None:
-            self._replacement.discard()
+        self._leave_file()
+
+    @property
+    def warning(self) -> str | None:
+        """Why an old file is overwritten in place; None if there is no old file, or it can be replaced."""
+        return None if self._file is None else self._file.warning
 
     @property
     def stats(self) -> EncoderStats:
@@ -355,8 +358,7 @@ class EncodeSession(Session):
         if self.report is not None:
             return self.report
         self._check_not_aborted()
-        if self._closing_at_s is None:
-            self._closing_at_s = self.process.elapsed_s
+        self.note_all_submitted()
         self._deliver(deadline)
         self.process.close_pipes()
         unread = self._import_libav()
@@ -366,6 +368,11 @@ class EncodeSession(Session):
         self.wait_for(self._await_end, deadline, NOT_DONE)
         with self._close_lock:
             return self._end(unread)
+
+    def note_all_submitted(self) -> None:
+        """Notes that the caller has no more frames: from now on, an exception makes the video no shorter."""
+        if self._closing_at_s is None:
+            self._closing_at_s = self.process.elapsed_s
 
     def _end(self, unread: list[str]) -> EncodeReport:
         """Checks the file once FFmpeg has exited, and moves it into place. Raises what is wrong."""
@@ -387,43 +394,96 @@ class EncodeSession(Session):
         return self.report
 
     def abort(self) -> None:
-        """Kills FFmpeg and drops what is queued. Does nothing after the end."""
+        """Kills FFmpeg, drops what is queued, and removes what FFmpeg has written. Does nothing after the end."""
+        self._kill(is_kept=False)
+
+    def cut_off(self, error: BaseException | None) -> None:
+        """Kills FFmpeg and drops what is queued, while `error` propagates. Does nothing after the end.
+
+        What FFmpeg has written is left, and a note of `error` says where.
+        """
+        self._kill(is_kept=True)
+        if error is not None and self.is_aborted and (left := self._left_part):
+            error.add_note(left)
+
+    def _kill(self, *, is_kept: bool) -> None:
         if not self.is_open or self.is_inherited:
             return
         self.is_aborted = True
         self.process.end()
         self.writer.abort()
+        if self._file is not None and not is_kept:
+            self._file.discard()
         self._mark_ended()
 
     def finish(self) -> Exception | None:
-        """Closes, or aborts if FFmpeg is stuck. Returns the error instead of raising it."""
+        """Closes, or kills an FFmpeg that is stuck. Returns the error instead of raising it.
+
+        Unless `close` was called before, nobody has said that the frames are all: an old file stays.
+        """
         if self._feed is not None:
             self._feed.limit_waits(STUCK_S / 2)
         self._stall_timeout = STUCK_S
+        self._is_cut_short = self._closing_at_s is None
         try:
             self.close(None)
         except (PenstockError, OSError) as error:
-            self.abort()
+            self.cut_off(None)
             return error
         return None
 
     def finish_during(self, error: BaseException) -> None:
-        """Finishes the video while `error` propagates. A failure becomes a note of `error`."""
+        """Finishes the video while `error` propagates. A note of `error` says where it is, or why it is not."""
+        was_closed = self.report is not None
         failure = self.finish()
-        if failure is None or isinstance(error, EncoderError):  # which says it already
-            return
-        if self.process.has_succeeded and self._lost() == [_EMPTY]:
-            # FFmpeg's command and its words would hide why there is no frame: `error` says it.
-            error.add_note(f"and {_EMPTY}")
-        else:
-            error.add_note(f"and {self.title} could not be finished: {failure}")
+        if failure is not None:
+            if not isinstance(error, EncoderError):  # which says it already
+                error.add_note(self._unfinished(failure))
+        elif not was_closed and self._is_cut_short:
+            error.add_note(where := self.whereabouts)
+            if self._keeps_old_file:
+                logger.warning("%s was cut short: %s", self.title, where)
+                if not isinstance(error, Exception | KeyboardInterrupt):  # whose notes hardly anybody sees
+                    warn(where)
+
+    @property
+    def whereabouts(self) -> str:
+        """Where the frames of a video are that was cut short, in a sentence."""
+        count, what = (self._samples, "sample") if self.plan.layout is None else (self.submitted, "frame")
+        written = f"the {count} {what}{'s' * (count != 1)} written before"
+        if self._file is not None and self._keeps_old_file:
+            verb = "is" if count == 1 else "are"
+            return f"{self._file.path} is still the old file: {written} {verb} in {self._file.written}"
+        return f"{self._settings.output.name} has {written}"
+
+    @property
+    def _keeps_old_file(self) -> bool:
+        """Whether the file is left beside an old one, although FFmpeg has finished it."""
+        return self._is_cut_short and self._file is not None and self._file.is_beside
+
+    @property
+    def _left_part(self) -> str | None:
+        """Where an unfinished file was left beside its place, in words; None if it was not."""
+        if self._file is None or self._file.written in (None, self._file.path):
+            return None
+        return f"what FFmpeg has written is in {self._file.written}"
+
+    def _unfinished(self, failure: Exception) -> str:
+        """A note on why the video could not be finished, in one line: the exception above it is the cause as a rule."""
+        if not self.submitted and self.plan.layout is not None:
+            return f"and {_EMPTY}"
+        why = in_short(failure)
+        left = "" if self._left_part is None or self._left_part in why else f"; {self._left_part}"
+        return f"and {self.title} could not be finished: {why}{left}"
 
     def finish_forgotten(self) -> None:
         """Finishes the video of an encoder that was collected. A failure becomes a `RuntimeWarning`."""
         failure = self.finish()
+        # Python hides a ResourceWarning by default, and frames were lost, or are not where they were to be.
         if failure is not None:
-            # Python hides a ResourceWarning by default, and frames were lost.
             warnings.warn(f"{self.title} could not be finished: {failure}", RuntimeWarning, stacklevel=2)
+        elif self._keeps_old_file:
+            warnings.warn(f"{self.title} was never closed: {self.whereabouts}", RuntimeWarning, stacklevel=2)
 
     def end_collected(self) -> None:
         """Finishes in the background, when the garbage collector takes the encoder."""
@@ -445,6 +505,8 @@ class EncodeSession(Session):
         self._is_verified = False  # nothing can be imported any more
         if (failure := self.finish()) is not None:
             _exit.report_loss(f"{self.title} could not be finished: {failure}")
+        elif self._keeps_old_file:
+            _exit.report_loss(f"{self.title} was never closed: {self.whereabouts}")
         warn_unclosed(self)
 
     def progress(self) -> str:
@@ -476,16 +538,25 @@ class EncodeSession(Session):
             if self._has_blended_frames:
                 with suppress(FileNotFoundError):  # the next lines tell that the file is gone
                     disable_blending(endpoints.without_protocol(self._url))
-            if self._replacement is not None:
-                self._replacement.take_place()
-            elif (
-                (path := self._path) and self._is_one_file and self.process.output_bytes and not path.exists()
-            ):
-                raise ReplacedError(f"{path} was removed, or given another name, while it was written")
+            if self._file is not None and self._is_cut_short and self._file.is_beside:
+                self._file.leave(is_finished=True)
+            elif self._file is not None:
+                self._file.take_place(is_expected=bool(self.process.output_bytes))
         except ReplacedError as error:
             self._failure = str(error)
             self._mark_ended()
             raise self._error() from error
+
+    def _leave_file(self) -> None:
+        """Leaves what FFmpeg has written, unless that has taken its place. Removes it if no frame is in it."""
+        if self._file is None:
+            return
+        process, code = self.process, self.process.returncode
+        was_killed = code is None or code < 0  # it may not have told of its last frames
+        if was_killed or (self._samples if self.plan.layout is None else process.frames):
+            self._file.leave(is_finished=process.has_succeeded)
+        else:
+            self._file.discard()
 
     def _import_libav(self) -> list[str]:
         """Imports libav, while FFmpeg works, to read the file back. Returns what prevents that, in sentences."""
@@ -619,18 +690,8 @@ class EncodeSession(Session):
         advice = None
         with suppress(OSError):  # a shortage, which must not hide the failure
             advice = explain(self._settings, f"{process.log.text}\n{reason}")
-        lost = self._lost()
-        self._remove_empty()
-        return self.failure("; ".join([*lost, reason]), process.frames, advice)
-
-    def _remove_empty(self) -> None:
-        """Removes a new file if FFmpeg exited without encoding a frame."""
-        # One that was killed may not have told of its last frames.
-        ended_by_itself = (returncode := self.process.returncode) is not None and returncode >= 0
-        if self._is_new and ended_by_itself and self.plan.layout is not None and not self.process.frames:
-            assert self._path is not None
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
+        left = [] if self._failure is not None else filter(None, [self._left_part])
+        return self.failure("; ".join([*self._lost(), reason, *left]), process.frames, advice)
 
     def _make_report(self, missing: list[str]) -> EncodeReport:
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.
@@ -638,15 +699,14 @@ class EncodeSession(Session):
         for line in messages:
             logger.warning("FFmpeg: %s", line)
         submitted, elapsed_s = self.submitted, self.process.elapsed_s
+        target = self._url if self._keeps_old_file else self._settings.output.target
         return EncodeReport(
-            output=self._settings.output.name,
+            output=endpoints.without_protocol(target) if self._sink is None else self._settings.output.name,
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
             samples_submitted=self._samples,
             bytes_submitted=submitted * (0 if self.plan.layout is None else self.plan.layout.frame_bytes),
-            output_bytes=endpoints.file_bytes(self._settings.output.target)
-            if self._sink is None
-            else self._sink.nbytes,
+            output_bytes=endpoints.file_bytes(target) if self._sink is None else self._sink.nbytes,
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
             warnings=(*self.origin.lost, *self._settings.warnings, *filter(None, [self.warning]), *messages),
@@ -658,8 +718,7 @@ class EncodeSession(Session):
         self.mark_closed()
         if self._feed is not None:
             self._feed.end()
-        if self._replacement is not None:
-            self._replacement.discard()
+        self._leave_file()
         if self._reporter is not None:
             self._reporter.stop(self.stats)
 

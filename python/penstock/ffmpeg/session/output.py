@@ -1,4 +1,4 @@
-"""Where the result of an encode goes: a file beside an old one, whose place it takes in the end, or a Python object."""
+"""Where the result of an encode goes: a file, which may take the place of an old one in the end, or a Python object."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 from contextlib import suppress
+from errno import EEXIST
 from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import Any
@@ -21,71 +22,142 @@ _SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
 # Of a WebP: bytes before its first chunk, where the flags are in the chunk of a frame, and one of them.
 _RIFF_HEADER_BYTES, _ANMF_FLAGS, _DO_NOT_BLEND = 12, 15, 2
 # Chosen: with what is added, the name is short enough for every file system.
-_KEPT_LETTERS = 40
+_KEPT_LETTERS = 60
+# Chosen: nobody has so many, and the search for a free name ends.
+_MOST_PARTS = 1000
 
 
 class ReplacedError(Exception):
-    """The new file did not take the place of the old one. The message has its path."""
+    """The new file did not take its place. The message says where it is."""
 
 
-class Replacement:
-    """A new file beside an old one, whose place it takes in the end.
+class OutputFile:
+    """The one file that FFmpeg writes, and what becomes of it: see `take_place`, `leave` and `discard`.
 
-    Args:
-        path: the old file, which is no link.
-        status: its status.
+    A new file has its final name from the start, so that FFmpeg finishes it there if Python is killed. If there is a
+    file with content, it stays until the new one is whole, which is written beside it as ``out.part.mp4``
+    (``out.part2.mp4`` if there is one of that name).
 
     Attributes:
-        url: what FFmpeg writes.
-
-    Raises:
-        OSError: there can be no file beside it with the same owner and mode.
+        path: where the result belongs, without links.
+        written: where FFmpeg writes it, and what it has written is in the end; None if nothing is left.
+        warning: why an old file is overwritten in place; None if it is not.
     """
 
-    def __init__(self, path: Path, status: os.stat_result) -> None:
-        self._path, self._old = path, (status.st_dev, status.st_ino)
-        name = f".{path.stem[:_KEPT_LETTERS]}.{os.urandom(4).hex()}.part{endpoints.ending_of(path.name)}"
-        self._part: Path | None = path.with_name(name)
-        os.close(os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        self.url = f"file:{self._part}"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.written: Path | None = path
+        self.warning: str | None = None
+        self._is_new = self._is_settled = False
+        self._replaced: os.stat_result | None = None
         try:
-            own = self._part.stat()
-            if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
-                os.chown(self._part, status.st_uid, status.st_gid)
-            shutil.copystat(path, self._part)
-        except BaseException:
-            self.discard()
-            raise
+            status = path.stat()
+        except FileNotFoundError:
+            self._is_new = True
+            return
+        except OSError:  # FFmpeg reports it
+            return
+        if status.st_size:
+            self._write_beside(status)
 
-    def take_place(self) -> None:
-        """Puts the new file, which is whole, in the place of the old one.
+    @property
+    def is_beside(self) -> bool:
+        """Whether it is written beside an old file."""
+        return self._replaced is not None
+
+    def take_place(self, *, is_expected: bool) -> None:
+        """Puts the file, which is whole, in its place.
+
+        Args:
+            is_expected: FFmpeg says that it has written something.
 
         Raises:
             ReplacedError: another program has put something else there, or the system refuses it.
         """
-        part = self._part
-        assert part is not None, "it is done once"
+        self._is_settled = True
+        part = self.written
+        assert part is not None, "nothing was left or removed before"
+        if self._replaced is None:
+            if is_expected and not part.exists():
+                raise ReplacedError(f"{part} was removed, or given another name, while it was written")
+            return
         try:
-            status = self._path.stat()
-            if (status.st_dev, status.st_ino) != self._old:
-                raise ReplacedError(f"{self._path} was replaced by another program: the new video is {part}")
+            if not os.path.samestat(self.path.stat(), self._replaced):
+                raise ReplacedError(f"{self.path} was replaced by another program: the new video is {part}")
             _sync(part)
-            part.replace(self._path)
-            self._part = None
-            _sync(self._path.parent)
+            part.replace(self.path)
+            self.written = self.path
+            _sync(self.path.parent)
         except OSError as error:
             raise ReplacedError(
-                f"{self._path} could not be replaced ({error.strerror}): the new video is {part}"
+                f"{self.path} could not be replaced ({error.strerror}): the new video is {part}"
             ) from error
-        finally:
-            self._part = None
+
+    def leave(self, *, is_finished: bool) -> None:
+        """Leaves what FFmpeg has written, which is not all that it was to be, and any old file as it was.
+
+        A new file that FFmpeg has not finished gets the name ``out.part.mp4``. Does nothing after the first call.
+        """
+        if self._is_settled or self.written is None:
+            return
+        with suppress(OSError):  # then it stays where it is
+            if not self.written.stat().st_size:
+                self.discard()
+            elif self._is_new and not is_finished:
+                part = _make_beside(self.path)
+                self.written = self.path.replace(part)
+        self._is_settled = True
 
     def discard(self) -> None:
-        """Removes the new file, unless it has taken its place."""
-        if self._part is not None:
+        """Removes what FFmpeg has written, unless that is in the place of a file that was there before."""
+        if self._is_settled or self.written is None:
+            return
+        self._is_settled = True
+        if self._is_new or self.is_beside:
             with suppress(OSError):
-                self._part.unlink()
-            self._part = None
+                self.written.unlink(missing_ok=True)
+            self.written = None
+
+    def _write_beside(self, status: os.stat_result) -> None:
+        """Prepares to write beside the file with that status. If that is not possible, it is overwritten in place."""
+        reason = "it has several hard links" if status.st_nlink > 1 else None
+        if _is_mounted(self.path):
+            reason = "it is mounted"
+        if reason is None:
+            try:
+                self.written = _make_like(self.path, status)
+                self._replaced = status
+                return
+            except OSError as error:
+                reason = f"no such file can be made beside it: {error.strerror}"
+        lost = "the old content is lost even if the encode fails"
+        self.warning = f"{self.path} is overwritten in place ({reason}): {lost}"
+
+
+def _make_beside(path: Path) -> Path:
+    """Makes an empty file beside `path`, of a name that is free and says that it is a part."""
+    ending = endpoints.ending_of(path.name)
+    stem = path.name.removesuffix(ending)[:_KEPT_LETTERS]
+    for number in ("", *map(str, range(2, _MOST_PARTS))):
+        part = path.with_name(f"{stem}.part{number}{ending}")
+        with suppress(FileExistsError):
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            return part
+    raise FileExistsError(EEXIST, "too many parts are there", str(path))
+
+
+def _make_like(path: Path, status: os.stat_result) -> Path:
+    """Makes an empty file beside `path`, with the owner and mode of its status."""
+    part = _make_beside(path)
+    try:
+        own = part.stat()
+        if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
+            os.chown(part, status.st_uid, status.st_gid)
+        shutil.copystat(path, part)
+    except BaseException:
+        part.unlink()
+        raise
+    return part
 
 
 def ordinary_path(output: Output) -> Path | None:
@@ -98,31 +170,6 @@ def ordinary_path(output: Output) -> Path | None:
         return None if path.is_symlink() or (path.exists() and not path.is_file()) else path
     except OSError:  # of a file:// URL, which is not checked at the start: FFmpeg reports it
         return None
-
-
-def replacement_of(output: Output) -> tuple[Replacement | None, str | None]:
-    """Returns a replacement for the file at `output`, if that is an ordinary file with content.
-
-    If such a file cannot be replaced, returns None and a warning that it is overwritten in place.
-    """
-    path = None if output.is_several_files else ordinary_path(output)
-    status = None
-    with suppress(OSError):  # FFmpeg reports what is wrong with the path
-        status = None if path is None else path.stat()
-    if path is None or status is None or not status.st_size:
-        return None, None
-    reason = "it has several hard links" if status.st_nlink > 1 else None
-    if _is_mounted(path):
-        reason = "it is mounted"
-    if reason is None:
-        try:
-            return Replacement(path, status), None
-        except OSError as error:
-            reason = f"no such file can be made beside it: {error.strerror}"
-    return (
-        None,
-        f"{path} is overwritten in place ({reason}): the old content is lost even if the encode fails",
-    )
 
 
 def disable_blending(path: str) -> None:
