@@ -545,6 +545,31 @@ class TestFailures:
         assert [*tmp_path.iterdir()] == []
 
 
+class TestFifoOutput:
+    @pytest.mark.parametrize("prefix", ["", "fifo:"])
+    def test_it_gets_the_video(self, tmp_path: Path, prefix: str) -> None:
+        os.mkfifo(fifo := tmp_path / "out")
+        (tmp_path / "frames.rgb").write_bytes(raw_frames(5))
+        given = (tmp_path / "frames.rgb", f"{prefix}{fifo}", *RAW, "--format", "nut", "--codec", "mpeg4")
+        with start("encode", *given) as process:
+            assert process.stderr is not None
+            assert b"nobody has opened" in process.stderr.readline()
+            (tmp_path / "video.nut").write_bytes(fifo.read_bytes())
+            assert finish(process) == (0, "")
+        assert len(decode(tmp_path / "video.nut")) == 5
+        assert {path.name for path in tmp_path.iterdir()} == {"out", "frames.rgb", "video.nut"}
+
+    @pytest.mark.parametrize("command", ["encode", "render"])
+    @pytest.mark.parametrize(("name", "said"), [("missing", "no FIFO"), ("file", "not a FIFO")])
+    def test_there_has_to_be_one(self, tmp_path: Path, command: str, name: str, said: str) -> None:
+        (tmp_path / "file").touch()
+        arguments = ["-", f"fifo:{name}", *RAW]
+        if command == "render":
+            arguments = ["math:sin", f"fifo:{name}", "--frames", "1", "--size", "64x48", "--fps", "30"]
+        assert said in failed(run(command, *arguments, cwd=tmp_path), status=1)
+        assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 class TestSignals:
     """A file that plays, an exit as a shell expects it, and nothing left behind."""
 

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ from support.processes import has_ended
 from support.this_process import are_asleep
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError, ThreadPolicy
-from penstock.ffmpeg import Tuning
+from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.results import EncoderStats
 
 # More than the queue, the pipe and FFmpeg hold.
@@ -45,6 +47,62 @@ def test_a_write_to_a_stuck_ffmpeg_ends(tmp_path: Path) -> None:
         assert caught.value.seconds >= 1.0 and caught.value.bytes_pending > 0
         encoder.write(bytes(640 * 480 * 3))  # nothing is lost: it goes on when FFmpeg does
     assert encoder.close().frames_encoded == encoder.frames_submitted
+
+
+# A FIFO
+
+
+TO_FIFO = {"codec": "mpeg4", "options": {"f": "nut"}}
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    os.mkfifo(path := tmp_path / "fifo")
+    return path
+
+
+def test_a_fifo_that_nobody_reads_is_told_at_once_and_in_the_error(
+    fifo: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = make(fifo, **TO_FIFO, tuning=Tuning(stall_timeout=0.1))
+    [line] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "nobody has opened" in line and str(fifo) in line
+    encoder.write(flat(0))
+    for timeout in (0.01, None):
+        with pytest.raises(StalledError, match="nobody has opened"):
+            encoder.close(timeout)
+    encoder.abort()
+
+
+def test_leaving_a_block_says_that_nobody_reads_the_fifo(fifo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.ffmpeg.session.encode_session.STUCK_S", 0.1)
+    with pytest.raises(RuntimeError) as caught, make(fifo, **TO_FIFO) as encoder:
+        encoder.write(flat(0))
+        raise RuntimeError
+    [note] = caught.value.__notes__
+    assert "nobody has opened" in note
+    assert fifo.is_fifo()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_reader_of_a_fifo_gets_all_whenever_it_comes(fifo: Path, tmp_path: Path, is_there: bool) -> None:
+    """Also if FFmpeg is slow to open it: the reader must not take that for the end."""
+    slow = tmp_path / "slow"
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *-progress*) sleep 0.5;; esac\nexec \'{find_ffmpeg()}\' "$@"\n')
+    slow.chmod(0o755)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK) if is_there else -1
+    encoder = make(fifo, **TO_FIFO, tuning=Tuning(ffmpeg=slow))
+    with ThreadPoolExecutor() as pool:
+        if is_there:
+            os.set_blocking(reader, True)
+            read = pool.submit(FileIO(reader, "rb").readall)
+        else:
+            read = pool.submit(fifo.read_bytes)
+        for index in range(5):
+            encoder.write(flat(index))
+        encoder.close()
+        (tmp_path / "video.nut").write_bytes(read.result(60))
+    assert len(decode(tmp_path / "video.nut")) == 5
 
 
 def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None:

@@ -178,6 +178,17 @@ def _or_standard(name: str) -> str:
     return name
 
 
+def as_path(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    """A click callback that replaces ``fifo:PATH`` by the path of that FIFO, for an OUTPUT that FFmpeg opens."""
+    if not name.startswith(FIFO_PREFIX):
+        return name
+    path = name.removeprefix(FIFO_PREFIX)
+    with _fifo_failures(name):
+        if not stat.S_ISFIFO(os.stat(path).st_mode):  # noqa: PTH116  # Path("") would be the current folder
+            raise ValueError(f"{show_name(path)} is not a FIFO")
+    return str(Path(path).absolute())  # "-" is not standard output here
+
+
 def refuse_same(first: str | Endpoint, second: str) -> None:
     """Raise a ``click.ClickException`` if both lead to the same file or FIFO."""
     found = [(first.title, first.status)] if isinstance(first, Endpoint) else _found_at(first)
@@ -298,9 +309,17 @@ def _take_standard_output() -> int:
 
 
 def _open_fifo(name: str, mode: Literal["r", "w"]) -> PendingFifo:
+    with _fifo_failures(name):
+        return PendingFifo(show_name(name), fifo.open_async(name.removeprefix(FIFO_PREFIX), mode))
+
+
+@contextmanager
+def _fifo_failures(name: str) -> Iterator[None]:
+    """Turn a failure to open a FIFO into one line."""
     path = name.removeprefix(FIFO_PREFIX)
     try:
-        return PendingFifo(show_name(name), fifo.open_async(path, mode))
+        yield
+        return
     except FileNotFoundError:
         why = f"there is no FIFO; create one with: mkfifo {shlex.quote(path)}" if path else "no path is given"
     except (OSError, ValueError) as error:  # ValueError if it is no FIFO

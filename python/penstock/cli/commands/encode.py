@@ -19,7 +19,7 @@ from rich.filesize import decimal
 from penstock import images
 from penstock._messages import show_name
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, name_options_in_messages
-from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, opened, refuse_same
+from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, as_path, opened, refuse_same
 from penstock.cli.options import (
     encoder_options,
     encoder_settings,
@@ -86,7 +86,7 @@ class _NoFrame(Exception):
     "  render | penstock encode rtmp://host/key --size 1280x720 --fps 30 --option g=60"
 )
 @click.argument("inputs", metavar="[INPUT]...", shell_complete=file_names, nargs=-1)
-@click.argument("output", shell_complete=file_names)
+@click.argument("output", callback=as_path, shell_complete=file_names)
 @fps_option(required=False)
 @click.option(
     "--size",
@@ -152,7 +152,7 @@ def encode(
     sorted by their numbers; files are taken as given. All must have one size. Transparency is dropped, and orientation
     tags are ignored.
 
-    OUTPUT is a path, a URL that FFmpeg knows, or - for standard output, with --format.
+    OUTPUT is a path, a FIFO that exists (fifo:PATH), a URL that FFmpeg knows, or - for standard output, with --format.
     A file that is there is replaced when the video is whole. Ctrl-C, or an input that fails, ends the video after the
     frames that have come so far, so that it plays: a new OUTPUT is that video; beside a file that was there, it is
     out.part.mp4. A second Ctrl-C ends everything at once.
@@ -193,6 +193,8 @@ def encode(
             with as_click_errors(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", FFmpegWarning)
                 encoder = Encoder(output, size=source.size, **settings)
+                if (waiting := encoder._session.process.waiting) is not None and not quiet:
+                    click.echo(f"Waiting: {waiting}", err=True)
                 left_over = _encode(source, encoder, first)
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames encoded: 0"

@@ -18,7 +18,7 @@ from rich.filesize import decimal
 from penstock import rendering
 from penstock._messages import show_name
 from penstock.cli.messages import in_one_line, name_options_in_messages
-from penstock.cli.opening import check_standard_output
+from penstock.cli.opening import as_path, check_standard_output
 from penstock.cli.options import (
     encoder_options,
     encoder_settings,
@@ -216,7 +216,7 @@ def _read_plan(name: str) -> Plan:
     "  penstock render assemble plan.json",
 )
 @click.argument("scene", metavar="MODULE:SCENE", shell_complete=file_names)
-@click.argument("output", shell_complete=file_names)
+@click.argument("output", callback=as_path, shell_complete=file_names)
 @click.option(
     "--frames",
     metavar="N|A:B",

@@ -73,6 +73,7 @@ class Child:
         self.returncode: int | None = None
         self.policy: AppliedPolicy | None = None
         self.our_ends: list[FileIO] = []
+        self._kept_open: list[FileIO] = []
         self._readers: dict[FileIO, PipeReader] = {}
         self._failure: BaseException | None = None
         self._thread: int | None = None
@@ -132,6 +133,7 @@ class Child:
         if self._thread is not None:
             self.wait()
             self.close_pipes()
+        _close(self._kept_open)
 
     @property
     def elapsed_s(self) -> float:
@@ -165,6 +167,10 @@ class Child:
         its, ours = _pipe()
         self.our_ends.append(ours)
         return ours, its
+
+    def keep_open(self, fd: int) -> None:
+        """Takes a descriptor, and closes it when the program has ended."""
+        self._kept_open.append(FileIO(_above_standard(fd)))
 
     def captured_pipe(self, take: PipeReader) -> FileIO:
         """A pipe from the program to the child's thread, which calls `take` with the data, and with b"" at the end.
@@ -219,6 +225,7 @@ class Child:
             _children.discard(self)
             _close(self._readers)
             self._readers.clear()
+            _close(self._kept_open)
             if self._is_cancelled:
                 self.close_pipes()
             self._ended.set()
@@ -284,7 +291,7 @@ class Child:
     def _forget(self) -> None:
         """Closes everything in a forked child."""
         self._is_over = True
-        _close((*self._readers, *self.our_ends))
+        _close((*self._readers, *self.our_ends, *self._kept_open))
 
 
 class Lines:

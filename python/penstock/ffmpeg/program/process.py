@@ -11,6 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from errno import ENXIO
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -48,6 +49,7 @@ class FFmpegProcess(Child):
             standard input, from which it would take commands.
         is_strict: whether it exits at the first error (``-xerror``) instead of going on.
         stdout: its standard output: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None to inherit ours.
+        fifo: the FIFO that it writes to; None if it writes to none.
         with_warnings: whether `log` has warnings, too. Otherwise it has what decoders conceal, unless FFREPORT is set.
         error: the class to raise if it cannot be started.
 
@@ -55,6 +57,7 @@ class FFmpegProcess(Child):
         frames: encoded frames, from FFmpeg's progress report, which comes twice a second.
         output_bytes: written bytes, from the same report; None if it does not say.
         is_complete: whether FFmpeg has reported ``progress=end``.
+        waiting: what `waits_for` returned when it was started.
         log: what it wrote to its standard error.
         stdin, stdout, side: our ends of these pipes. Use their descriptors only, not their ``read`` and ``write``.
     """
@@ -73,6 +76,7 @@ class FFmpegProcess(Child):
         is_strict: bool,
         stdout: int | None,
         with_warnings: bool = False,
+        fifo: Path | None = None,
         error: type[FFmpegError],
     ) -> None:
         super().__init__()
@@ -85,10 +89,12 @@ class FFmpegProcess(Child):
         # "repeat" has FFmpeg write a line again instead of how often it was repeated.
         self._loglevel = "repeat+level+warning" if with_warnings else "error"
         self._with_warnings = with_warnings
+        self._fifo = fifo
         self._error = error
         self.frames = 0
         self.output_bytes: int | None = None
         self.is_complete = False
+        self.waiting: str | None = None
         self._is_done = Flag()
         self.log = StderrLog()
 
@@ -100,6 +106,7 @@ class FFmpegProcess(Child):
             raise self._error(f"could not start FFmpeg: {failure}", command=self.command) from failure
 
     def spawn(self) -> subprocess.Popen[bytes]:
+        self.waiting = self.waits_for()
         with ExitStack() as child_ends:
             progress = child_ends.enter_context(self.captured_pipe(Lines(self._take_progress, _LINE_BYTES)))
             stderr = child_ends.enter_context(self.captured_pipe(Lines(self.log.take, _LINE_BYTES)))
@@ -173,6 +180,18 @@ class FFmpegProcess(Child):
         while not self.wait(UNATTENDED_CHECK_INTERVAL_S):
             if watch.idle_s() >= stuck_s:
                 self.kill()
+
+    def waits_for(self) -> str | None:
+        """What FFmpeg waits for that is not ours to give, in a sentence; None if that is nothing that we know."""
+        if self._fifo is None:
+            return None
+        try:
+            # It stays open: FFmpeg may not have opened it yet, and the reader sees the end when the last writer goes.
+            self.keep_open(os.open(self._fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:  # FFmpeg reports others
+            if error.errno == ENXIO:
+                return f"nobody has opened the FIFO {self._fifo} for reading"
+        return None
 
     def signs_of_life(self) -> tuple[int, int]:
         """Encoded frames and CPU time. While FFmpeg works, at least one of them grows.
@@ -269,6 +288,8 @@ class Session:
         """Starts FFmpeg and the worker. Nothing is left running if this raises."""
         try:
             self.process.start()
+            if self.process.waiting is not None:
+                logger.warning("%s waits: %s", self.title, self.process.waiting)
             self.connect()
             self.is_open = True
             _open_sessions.add(self)
@@ -327,7 +348,7 @@ class Session:
                 return step(deadline.at_most(CHECK_INTERVAL_S))
             except StalledError as stalled:
                 if deadline.is_over():
-                    raise deadline.late(late, stalled.bytes_pending) from None
+                    raise deadline.late(self.process.waits_for() or late, stalled.bytes_pending) from None
                 watch = watch or Watch(self.process)
                 self._check_alive(watch, stalled)
 
@@ -386,11 +407,10 @@ class Session:
         idle_s = watch.idle_s()
         if self._stall_timeout is None or idle_s < self._stall_timeout:
             return
-        raise StalledError(
-            f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{self._said()}",
-            idle_s,
-            stalled.bytes_pending,
-        )
+        late = f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{self._said()}"
+        if (waiting := self.process.waits_for()) is not None:
+            late = f"{waiting}, and FFmpeg waited for {idle_s:.1f} s"
+        raise StalledError(late, idle_s, stalled.bytes_pending)
 
     def _said(self) -> str:
         """FFmpeg's last lines, each once, as the end of a message."""

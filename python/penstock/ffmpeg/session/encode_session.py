@@ -111,6 +111,7 @@ class EncodeSession(Session):
             is_strict=True,
             stdout=stdout if self._sink is None else subprocess.PIPE,
             with_warnings=True,
+            fifo=output.path if endpoints.is_path(output.target) and output.path.is_fifo() else None,
             error=EncoderError,
         )
         super().__init__(process, title, settings.tuning.stall_timeout)
@@ -346,7 +347,7 @@ class EncodeSession(Session):
         except StalledError:  # which is a TimeoutError
             raise
         except TimeoutError:
-            raise deadline.late(FULL, self.writer.stats.bytes_pending) from None
+            raise deadline.late(self.process.waits_for() or FULL, self.writer.stats.bytes_pending) from None
 
     def close(self, timeout: float | None) -> EncodeReport:
         """Delivers what is queued and waits for FFmpeg's end. Can be called again after a `StalledError`."""
