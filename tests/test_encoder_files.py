@@ -213,13 +213,25 @@ def begun(path: Path) -> Encoder:
     return encoder
 
 
-def test_a_new_file_that_we_cut_off_loses_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(session: EncodeSession, error: BaseException) -> None:
-        raise KeyboardInterrupt
+def interrupted(_: object, error: BaseException) -> None:
+    raise KeyboardInterrupt
 
-    monkeypatch.setattr(EncodeSession, "finish_during", interrupt)
+
+def test_a_new_file_that_we_cut_off_loses_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EncodeSession, "finish_during", interrupted)
     path = tmp_path / "video.mkv"
     with pytest.raises(KeyboardInterrupt) as second, begun(path):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == [part_of(path)]
+    assert str(part_of(path)) in second.value.__notes__[0]
+
+
+def test_a_fan_out_that_is_cut_off_keeps_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FanOut, "_finish_during", interrupted)
+    path = tmp_path / "video.mkv"
+    with pytest.raises(KeyboardInterrupt) as second, FanOut([begun(path)]):
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == [part_of(path)]
     assert str(part_of(path)) in second.value.__notes__[0]

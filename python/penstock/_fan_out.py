@@ -172,7 +172,7 @@ class FanOut:
             timeout: seconds to wait for all of them; None waits as long as it takes.
 
         Raises:
-            StalledError: not done within `timeout`. Nothing is lost: close again, or abort.
+            StalledError: not done within `timeout`. Nothing is lost: close again, or abort, which drops the videos.
             ClosedError: in the child of a fork.
         """
         check_owner("fan-out", self._forks)
@@ -191,14 +191,18 @@ class FanOut:
         return self.reports
 
     def abort(self) -> None:
-        """Aborts all outputs: FFmpegs are killed, and what is queued is dropped. Does nothing after `close`."""
+        """Aborts all outputs, as their own `abort` does. Does nothing after `close`."""
+        for output in self._given_up():
+            output.target.abort()
+
+    def _given_up(self) -> list[Output]:
+        """Closes the fan-out without its outputs, which the caller ends. Returns them, or none after the end."""
         if self.closed:
-            return
+            return []
         self._is_closed = True
         self._waiting = {}
         _unsettled.discard(self)
-        for output in self._outputs:
-            output.target.abort()
+        return self._outputs
 
     def __enter__(self) -> Self:
         return self
@@ -211,8 +215,9 @@ class FanOut:
                 self._close_despite_ctrl_c()
             else:
                 self._finish_during(exc)
-        except BaseException:  # a second Ctrl-C, for example: nothing is left running
-            self.abort()
+        except BaseException as error:  # a second Ctrl-C, for example: nothing is left running
+            for output in self._given_up():
+                output.cut_off(error)
             raise
 
     def __repr__(self) -> str:

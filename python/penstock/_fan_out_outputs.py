@@ -187,15 +187,16 @@ class Output:
     def give_up(self, stalled: StalledError) -> None:
         """Ends the target, which is stuck."""
         self.fail(stalled)
-        self._end_stuck(stalled)
+        self.cut_off(stalled)
+
+    def cut_off(self, error: BaseException) -> None:
+        """Ends the target without waiting for it, while `error` propagates. What an encoder has written is left."""
+        raise NotImplementedError
 
     def _push(self, push: Push, deadline: Deadline) -> None:
         raise NotImplementedError
 
     def _close(self, deadline: Deadline) -> None:
-        raise NotImplementedError
-
-    def _end_stuck(self, stalled: StalledError) -> None:
         raise NotImplementedError
 
 
@@ -277,8 +278,8 @@ class EncoderOutput(Output):
         if self.is_started:
             self.target._session.note_all_submitted()
 
-    def _end_stuck(self, stalled: StalledError) -> None:
-        self.target._cut_off(stalled)
+    def cut_off(self, error: BaseException) -> None:
+        self.target._cut_off(error)
 
     def finish_during(self, error: BaseException) -> None:
         self.target.__exit__(type(error), error, None)
@@ -306,7 +307,7 @@ class WriterOutput(Output):
     def _push(self, push: Push, deadline: Deadline) -> None:
         push(timeout=deadline.left_s())
 
-    def _end_stuck(self, stalled: StalledError) -> None:
+    def cut_off(self, error: BaseException) -> None:
         self.target.abort()
 
     def finish_during(self, error: BaseException) -> None:

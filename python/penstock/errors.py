@@ -195,10 +195,11 @@ class RenderError(PenstockError):
 
 
 class FFmpegWarning(UserWarning):
-    """A video differs from what was asked for, an old file was overwritten in place, or a header is wrong.
+    """A video differs from what was asked for, or is not where it was to be, or a header is wrong.
 
     An `Encoder` warns when the video cannot hold all that is in its frames, such as alpha. The message names a format
-    that can, and the argument that confirms the choice; ``EncodeReport.warnings`` repeats it. A `Decoder` warns when
-    the number of frames in the file's header is wrong, when HDR becomes 8-bit RGB without tone mapping, and when other
-    samples of more than 8 bits become 8 in a pixel format that nobody asked for.
+    that can, and the argument that confirms the choice; ``EncodeReport.warnings`` repeats it. It also warns when an old
+    file is overwritten in place, or stays because a generator or a task ended early. A `Decoder` warns when the number
+    of frames in the file's header is wrong, when HDR becomes 8-bit RGB without tone mapping, and when other samples of
+    more than 8 bits become 8 in a pixel format that nobody asked for.
     """

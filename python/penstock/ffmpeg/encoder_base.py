@@ -81,7 +81,7 @@ class EncoderBase:
             EncoderError: FFmpeg failed, or encoded another number of frames than were submitted; or an output of the
                 muxer ``tee`` failed that has no ``onfail=ignore``; or no frame was written.
             StalledError: not done within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``. Nothing is
-                lost: close again, or abort.
+                lost: close again, or abort, which drops the video.
             ClosedError: the encoder was aborted.
         """
         if self._end_unstarted("the encoder is closed"):
