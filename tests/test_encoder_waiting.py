@@ -105,6 +105,25 @@ def test_a_reader_of_a_fifo_gets_all_whenever_it_comes(fifo: Path, tmp_path: Pat
     assert len(decode(tmp_path / "video.nut")) == 5
 
 
+def test_a_forked_child_does_not_keep_a_fifo_open(fifo: Path) -> None:
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    encoder = make(fifo, **TO_FIFO)
+    waits, ends = os.pipe()
+    if (child := os.fork()) == 0:
+        os.close(ends)
+        os.read(waits, 1)
+        os._exit(0)
+    os.set_blocking(reader, True)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(FileIO(reader, "rb").readall)
+        encoder.write(flat(0))
+        encoder.close()
+        assert read.result(60)
+    os.close(waits)
+    os.close(ends)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None:
     script = tmp_path / "ffmpeg"
     script.write_text("#!/bin/sh\necho 'I shall now think' >&2\nexec sleep 1000\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,14 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import eventually
 from support.media import decode
 from support.processes import run_script, script, succeeded
 from support.renders import FAST, SIZE, SLOW, chunks, count, is_whole, scene, settings
 
 import penstock
-from penstock.errors import RenderError
+from penstock.errors import EncoderError, RenderError
 from penstock.ffmpeg import find_ffmpeg
 from penstock.rendering import Plan, assemble, plan, render_chunk
+from penstock.rendering.storage import storage_of
 
 
 def test_plans_that_are_refused(tmp_path: Path) -> None:
@@ -56,6 +59,18 @@ def test_another_ffmpeg_than_the_plans(tmp_path: Path) -> None:
     (tmp_path / "version").write_text("7.9.2")
     with pytest.raises(ValueError, match=f"made with FFmpeg 7.9.1, and {program} is FFmpeg 7.9.2"):
         render_chunk(planned, 0)
+
+
+def test_an_encoder_that_is_killed_leaves_nothing_in_the_storage(tmp_path: Path) -> None:
+    at_once = {"f": "matroska", "flush_packets": 1, "cluster_time_limit": 1}
+    with pytest.raises(EncoderError, match="SIGKILL"), storage_of(str(tmp_path)).new_file("0.mkv") as part:
+        encoder = penstock.Encoder(part, size=SIZE, fps=30, codec="mpeg4", options=at_once)
+        for _ in range(20):
+            encoder.write(bytes(3 * SIZE[0] * SIZE[1]))
+        assert encoder.pid is not None and eventually(lambda: part.stat().st_size > 0)
+        os.kill(encoder.pid, signal.SIGKILL)
+        encoder.close()
+    assert not list(tmp_path.iterdir())
 
 
 def forget_versions() -> None:
