@@ -36,10 +36,10 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     """A frame: a writable array of height × width × channels, or height × width if there is one channel.
 
     Planar pixel formats (yuv420p) have their samples in one dimension, plane after plane; `planes` gives each plane in
-    its shape, also by its name. The memory is recycled once you drop the last array on it. Slices, copies and pickles of
-    a frame keep its `index`, `pts` and `time_s`. Results of arithmetic, such as ``255 - frame``, are plain arrays, as
-    those of OpenCV: pass their time, ``encoder.write(changed, pts=frame.time_s)``. What you write into a frame leaves it
-    a frame.
+    its shape, also by its name. The memory is recycled once you drop the last array on it. Slices, copies and pickles
+    of a frame keep its `index`, `pts` and `time_s`. Results of arithmetic, such as ``255 - frame``, are plain arrays,
+    as those of OpenCV: pass their time, ``encoder.write(changed, pts=frame.time_s)``. What you write into a frame
+    leaves it a frame.
 
     Attributes:
         index: its number among the delivered frames, from 0.
