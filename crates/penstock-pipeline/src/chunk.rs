@@ -18,6 +18,8 @@ pub struct Chunk {
     pub(super) offset: u64,
     pub(super) index: u64,
     pub(super) checksum: Option<Checksum>,
+    /// Its place in the order of the part that gave it.
+    pub(super) place: u64,
     pub(super) parts: Arc<[String]>,
     /// Start and end of each part's work on it, in nanoseconds since the pipeline began.
     pub(super) times: Vec<(u64, u64)>,

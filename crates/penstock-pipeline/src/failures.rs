@@ -23,22 +23,38 @@ pub enum OnError {
 pub(super) struct Failures {
     on_error: OnError,
     skipped: Mutex<Vec<Arc<ChunkError>>>,
+    /// With `Raise`, the first of those that the last stage gave, and its place in the order.
+    first: Mutex<Option<(u64, Arc<ChunkError>)>>,
 }
 
 impl Failures {
     pub(super) fn new(on_error: OnError) -> Self {
-        Self { on_error, skipped: Mutex::default() }
+        Self { on_error, skipped: Mutex::default(), first: Mutex::default() }
     }
 
-    /// Lists a skipped failure, or returns the error that ends the pipeline.
-    pub(super) fn settle(&self, fault: Arc<ChunkError>) -> Option<Error> {
-        match self.on_error {
-            OnError::Skip => {
-                lock(&self.skipped).push(fault);
-                None
-            }
-            OnError::Raise => Some(Error::custom(fault)),
+    /// Notes a failure, before it goes to where the consumers take it: all of them learn of it, not only the one who takes it.
+    pub(super) fn note(&self, place: u64, fault: &Arc<ChunkError>) {
+        let mut first = lock(&self.first);
+        if self.on_error == OnError::Raise && first.as_ref().is_none_or(|(before, _)| place < *before) {
+            *first = Some((place, Arc::clone(fault)));
         }
+    }
+
+    /// Fails if a failure before that place ends the pipeline.
+    pub(super) fn check(&self, place: u64) -> Result<(), Error> {
+        match &*lock(&self.first) {
+            Some((before, fault)) if *before < place => Err(Error::custom(Arc::clone(fault))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lists a failure if the pipeline skips failures. Returns whether it does.
+    pub(super) fn skip(&self, fault: &Arc<ChunkError>) -> bool {
+        let skips = self.on_error == OnError::Skip;
+        if skips {
+            lock(&self.skipped).push(Arc::clone(fault));
+        }
+        skips
     }
 
     /// The skipped failures, in order.

@@ -1,7 +1,7 @@
 //! The state that all threads of a pipeline share, and the threads' start and end.
 
 use std::ffi::OsStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::failures::{Failures, OnError};
 use super::meter::{Meter, Part};
 use crate::latency::Recorder;
 use penstock_core::engine::{
-    self, Channel, Limits, Signals, Waker, deadline_after, lock, passed, wait_until,
+    self, Channel, Fault, Limits, Signals, Taken, Waker, deadline_after, lock, passed, wait_until,
 };
 use penstock_core::{Error, Pool, Writer};
 use penstock_cpu::ThreadPolicy;
@@ -91,13 +91,11 @@ pub(super) struct Graph {
     /// Wakes a source that waits for its descriptor.
     pub(super) waker: Waker,
     pub(super) end_to_end: Arc<Recorder>,
-    /// When the sink ended; 0 before.
-    pub(super) ended_ns: AtomicU64,
     /// The sink's writer, so that a stop reaches a thread that waits for room in its stream.
     pub(super) writer: OnceLock<Writer>,
-    is_stopped: AtomicBool,
-    /// Whether a thread has panicked, so that the output may be incomplete.
-    has_panicked: AtomicBool,
+    /// How the pipeline ended, and when. The first to end it sets this, before it stops the channels: so whoever finds one
+    /// stopped finds here why.
+    end: OnceLock<End>,
     /// Threads that have not ended.
     running: Mutex<Vec<ThreadId>>,
     left: Condvar,
@@ -117,10 +115,8 @@ impl Graph {
             label,
             waker: Waker::new()?,
             end_to_end: Arc::default(),
-            ended_ns: AtomicU64::new(0),
             writer: OnceLock::new(),
-            is_stopped: AtomicBool::new(false),
-            has_panicked: AtomicBool::new(false),
+            end: OnceLock::new(),
             running: Mutex::new(Vec::new()),
             left: Condvar::new(),
         })
@@ -131,14 +127,19 @@ impl Graph {
         self.began.elapsed().as_nanos() as u64
     }
 
+    /// Whether somebody has ended the pipeline.
     pub(super) fn is_stopped(&self) -> bool {
-        // Relaxed: nothing else is published with the flag.
-        self.is_stopped.load(Ordering::Relaxed)
+        self.end.get().is_some()
     }
 
-    pub(super) fn has_panicked(&self) -> bool {
-        // Relaxed: set before the channels are stopped, whose locks order it.
-        self.has_panicked.load(Ordering::Relaxed)
+    /// How the pipeline ended: with everything, or why not. For those who know that it has ended.
+    pub(super) fn outcome(&self) -> Result<(), Error> {
+        self.end.get().map_or_else(|| Err(Fault::Panicked.into()), |end| end.outcome.clone())
+    }
+
+    /// When the pipeline ended, in nanoseconds since it began.
+    pub(super) fn ended_ns(&self) -> Option<u64> {
+        self.end.get().map(|end| end.at_ns)
     }
 
     /// Whether it belongs to the parent of a fork: its threads are not here, and its locks may be held for ever.
@@ -146,15 +147,37 @@ impl Graph {
         self.waker.is_inherited()
     }
 
-    /// Makes all threads end soon, wherever they wait. Does not wait: destructors call it.
-    pub(super) fn stop(&self) {
-        // The channels first: a source that saw the flag would end its channel, and the next stage would take that for
-        // the end of a truncated stream.
+    /// Ends the pipeline, with that outcome unless it has ended before: all threads end soon, wherever they wait. Does not
+    /// wait: destructors call it.
+    pub(super) fn stop(&self, outcome: Result<(), Error>) {
+        let _ = self.end.set(End { at_ns: self.now_ns(), outcome });
         self.channels.iter().for_each(Channel::stop);
-        self.is_stopped.store(true, Ordering::Relaxed);
         self.waker.wake();
         if let Some(writer) = self.writer.get() {
             writer.abort_now();
+        }
+    }
+
+    /// Takes the next chunk that the last stage gave; none at the end. A failure that ends the pipeline comes for every caller,
+    /// whoever takes the failed chunk itself, and however often they call.
+    pub(super) fn take_last(&self, timeout: Option<Duration>) -> Result<Option<Chunk>, Error> {
+        let asked_ns = self.now_ns();
+        let deadline = deadline_after(timeout);
+        loop {
+            let (chunk, place) = match self.channels[self.channels.len() - 1].take(deadline) {
+                Taken::Item(_, Ok(chunk)) => {
+                    let place = chunk.place;
+                    (Some(chunk), place)
+                }
+                Taken::Item(_, Err(fault)) if self.failures.skip(&fault) => continue,
+                Taken::Item(_, Err(_)) | Taken::Ended => (None, u64::MAX),
+                Taken::NotYet => {
+                    let waited = Duration::from_nanos(self.now_ns() - asked_ns);
+                    return Err(Error::Stalled { waited, bytes_pending: 0 });
+                }
+                Taken::Stopped => return self.outcome().map(|()| None),
+            };
+            return self.failures.check(place).map(|()| chunk);
         }
     }
 
@@ -178,7 +201,8 @@ impl Graph {
         true
     }
 
-    /// Starts a thread for each of the works. The last one that ends also ends the channel that they fill.
+    /// Starts a thread for each of the works. Their channel ends when all of them have returned by themselves. So it never ends
+    /// if one of them panics, or leaves because the pipeline was stopped.
     pub(super) fn spawn_workers<W: FnOnce(&Port<'_>) + Send + 'static>(
         self: &Arc<Self>,
         part: usize,
@@ -186,11 +210,16 @@ impl Graph {
         enter: Option<Enter>,
         works: Vec<W>,
     ) -> Result<(), Error> {
-        let live = Arc::new(AtomicUsize::new(works.len()));
+        let working = Arc::new(AtomicUsize::new(works.len()));
         for (worker, work) in works.into_iter().enumerate() {
-            let live = Arc::clone(&live);
+            let working = Arc::clone(&working);
             self.spawn(policy.cloned(), enter, (part, worker), move |graph| {
-                work(&Port { graph, part, meter: &graph.parts[part].workers[worker], live });
+                work(&Port { graph, part, meter: &graph.parts[part].workers[worker] });
+                // AcqRel: the other workers' items are in before the last worker ends the channel. The channel's lock
+                // would do as well.
+                if !graph.is_stopped() && working.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    graph.channels[part].end();
+                }
             })?;
         }
         Ok(())
@@ -210,10 +239,27 @@ impl Graph {
         // A thread that runs the caller's code may start processes, which inherit its signal mask.
         let signals = if enter.is_some() { Signals::AsStarter } else { Signals::Blocked };
         let thread = engine::spawn(signals, move || {
-            if let Some(policy) = policy {
-                let _ = graph.parts[part].workers[worker].policy.set(policy.apply());
+            let mut work = Some(work);
+            let mut has_returned = false;
+            let _ = engine::guarded(|| {
+                if let Some(policy) = policy {
+                    let _ = graph.parts[part].workers[worker].policy.set(policy.apply());
+                }
+                let mut body = || {
+                    if let Some(work) = work.take() {
+                        work(&graph);
+                        has_returned = true;
+                    }
+                };
+                match enter {
+                    Some(enter) => enter(&mut body),
+                    None => body(),
+                }
+            });
+            if !has_returned {
+                // A defect of ours, of an iterator over paths, or of `enter`. Nobody may wait for ever.
+                graph.stop(Err(Fault::Panicked.into()));
             }
-            graph.run(enter, work);
             let own = thread::current().id();
             lock(&graph.running).retain(|id| *id != own);
             graph.left.notify_all();
@@ -221,32 +267,19 @@ impl Graph {
         running.push(thread.thread().id());
         Ok(())
     }
-
-    fn run(&self, enter: Option<Enter>, work: impl FnOnce(&Self) + Send) {
-        let mut work = Some(work);
-        let mut body = || {
-            if let Some(work) = work.take() {
-                work(self);
-            }
-        };
-        let outcome = engine::guarded(|| match enter {
-            Some(enter) => enter(&mut body),
-            None => body(),
-        });
-        if outcome.is_err() {
-            // A defect of ours, or of an iterator over paths. Nobody may wait for ever, or take this for the end.
-            self.has_panicked.store(true, Ordering::Relaxed);
-            self.stop();
-        }
-    }
 }
 
-/// One worker of a part, and its output. The last worker of a part ends the output.
+/// How a pipeline ended.
+struct End {
+    at_ns: u64,
+    outcome: Result<(), Error>,
+}
+
+/// One worker of a part, with its input and output.
 pub(super) struct Port<'a> {
     pub(super) graph: &'a Graph,
     pub(super) part: usize,
     pub(super) meter: &'a Meter,
-    live: Arc<AtomicUsize>,
 }
 
 impl<'a> Port<'a> {
@@ -265,25 +298,17 @@ impl<'a> Port<'a> {
     }
 
     /// Passes a result on. Returns false if the graph was stopped.
-    pub(super) fn put(&self, number: u64, item: Option<Item>) -> bool {
-        let memory_bytes = match &item {
-            Some(Ok(chunk)) => chunk.bytes.capacity(),
-            _ => 0,
-        };
+    pub(super) fn put(&self, number: u64, mut item: Option<Item>) -> bool {
+        let is_last = self.part + 1 == self.graph.channels.len();
+        let mut memory_bytes = 0;
+        match &mut item {
+            Some(Ok(chunk)) => {
+                chunk.place = number;
+                memory_bytes = chunk.bytes.capacity();
+            }
+            Some(Err(fault)) if is_last => self.graph.failures.note(number, fault),
+            _ => {}
+        }
         self.output().put(number, item, memory_bytes).is_ok()
-    }
-}
-
-impl Drop for Port<'_> {
-    fn drop(&mut self) {
-        // Set before the end is visible, so that nobody takes it for a regular end.
-        if thread::panicking() {
-            self.graph.has_panicked.store(true, Ordering::Relaxed);
-        }
-        // AcqRel: the other workers' items are in before the last worker ends the output. The channel's lock would do
-        // as well.
-        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.output().end();
-        }
     }
 }

@@ -5,9 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use penstock_cpu::ThreadPolicy;
-use rustix::io::Errno;
-
 use super::chunk::{Chunk, ChunkError};
 use super::graph::{Graph, Options};
 use super::meter::{Meter, Part};
@@ -16,8 +13,9 @@ use super::source::Source;
 use super::stage::Stage;
 use super::stats::Stats;
 use crate::latency::merged;
-use penstock_core::engine::{Taken, deadline_after, lock, ticket};
+use penstock_core::engine::{lock, ticket};
 use penstock_core::{Error, Ticket};
+use penstock_cpu::ThreadPolicy;
 
 /// How long a close waits for the threads. They take microseconds, unless one is in a call that cannot be interrupted;
 /// that one is left behind and ends with its call. The same as an exit waits for a stalled reader.
@@ -36,7 +34,6 @@ pub struct Pipeline {
     /// When the caller got its last chunk, in nanoseconds since the beginning.
     given_ns: Mutex<Option<u64>>,
     is_closed: AtomicBool,
-    has_ended: AtomicBool,
 }
 
 impl Pipeline {
@@ -69,7 +66,6 @@ impl Pipeline {
             written: None,
             given_ns: Mutex::default(),
             is_closed: AtomicBool::new(false),
-            has_ended: AtomicBool::new(false),
         };
         // From here on a failure drops the pipeline, which stops the threads that run.
         let piece_bytes = source.piece_bytes().unwrap_or(PIECE_BYTES).min(options.max_chunk_bytes);
@@ -91,7 +87,8 @@ impl Pipeline {
         Ok(ticket)
     }
 
-    /// Returns the next chunk, waiting at most for `timeout`; none at the end.
+    /// Returns the next chunk, waiting at most for `timeout`; none at the end. Further calls, and those of other threads, return
+    /// the same end or error.
     ///
     /// # Errors
     ///
@@ -106,50 +103,24 @@ impl Pipeline {
         if self.written.is_some() {
             return Err(Error::Unsuitable("the chunks go to a descriptor: wait for the end instead".into()));
         }
-        // Acquire: pairs with the swap in `end`, so that a caller who sees the end made by a close also sees it closed.
-        if self.has_ended.load(Ordering::Acquire) {
-            return self.after_the_end();
+        if self.is_closed() {
+            return Err(Error::Closed);
         }
         let asked_ns = self.graph.now_ns();
         self.book_use(asked_ns);
-        let outcome = self.take(timeout);
-        if !matches!(outcome, Ok(Some(_)) | Err(Error::Stalled { .. })) {
-            self.end();
-        }
-        outcome
-    }
-
-    fn take(&self, timeout: Option<Duration>) -> Result<Option<Chunk>, Error> {
-        let asked_ns = self.graph.now_ns();
-        let deadline = deadline_after(timeout);
-        let last = self.graph.channels.len() - 1;
-        loop {
-            match self.graph.channels[last].take(deadline) {
-                Taken::Item(_, Ok(chunk)) => {
-                    self.book_chunk(&chunk, asked_ns);
-                    return Ok(Some(chunk));
-                }
-                Taken::Item(_, Err(fault)) => {
-                    if let Some(error) = self.graph.failures.settle(fault) {
-                        return Err(error);
-                    }
-                }
-                Taken::NotYet => {
-                    let waited = Duration::from_nanos(self.graph.now_ns() - asked_ns);
-                    self.consumer().blocked(waited.as_nanos() as u64, 0);
-                    return Err(Error::Stalled { waited, bytes_pending: 0 });
-                }
-                Taken::Ended | Taken::Stopped => return self.after_the_end(),
+        match self.graph.take_last(timeout) {
+            Ok(Some(chunk)) => {
+                self.book_chunk(&chunk, asked_ns);
+                Ok(Some(chunk))
             }
-        }
-    }
-
-    /// The answer after the end, for all callers.
-    fn after_the_end(&self) -> Result<Option<Chunk>, Error> {
-        match (self.is_closed(), self.graph.has_panicked()) {
-            (true, _) => Err(Error::Closed),
-            (_, true) => Err(Error::from_raw_os_error(Errno::IO.raw_os_error())),
-            _ => Ok(None),
+            Err(Error::Stalled { waited, bytes_pending }) => {
+                self.consumer().blocked(waited.as_nanos() as u64, 0);
+                Err(Error::Stalled { waited, bytes_pending })
+            }
+            end => {
+                self.graph.stop(end.map(drop));
+                self.graph.outcome().map(|()| None)
+            }
         }
     }
 
@@ -170,15 +141,6 @@ impl Pipeline {
         self.consumer().blocked(now_ns.saturating_sub(asked_ns), 0);
         self.graph.end_to_end.record(now_ns.saturating_sub(chunk.began_ns()));
         *lock(&self.given_ns) = Some(now_ns);
-    }
-
-    /// Marks the end, and stops all threads.
-    fn end(&self) {
-        // Release: pairs with the load in `next`. It publishes `is_closed`.
-        if !self.has_ended.swap(true, Ordering::Release) {
-            self.graph.ended_ns.store(self.graph.now_ns().max(1), Ordering::Relaxed);
-        }
-        self.graph.stop();
     }
 
     /// Waits until the sink, a writer, has written everything, at most for `timeout`.
@@ -224,14 +186,10 @@ impl Pipeline {
         self.check_own()?;
         let graph = &self.graph;
         let queue = |part: usize| part.checked_sub(1).map_or((0, 0), |before| graph.channels[before].load());
-        let elapsed_ns = match graph.ended_ns.load(Ordering::Relaxed) {
-            0 => graph.now_ns(),
-            ended_ns => ended_ns,
-        };
         Ok(Stats {
             stages: graph.parts.iter().enumerate().map(|(number, part)| part.stats(queue(number))).collect(),
             end_to_end: merged([&*graph.end_to_end]),
-            elapsed_ns,
+            elapsed_ns: graph.ended_ns().unwrap_or_else(|| graph.now_ns()),
             pool_free_bytes: graph.pool.free_bytes(),
         })
     }
@@ -247,8 +205,9 @@ impl Pipeline {
         if self.graph.is_inherited() {
             return true;
         }
+        // Before the stop, so that a caller who learns of it also sees it closed.
         self.is_closed.store(true, Ordering::Relaxed);
-        self.end();
+        self.graph.stop(Err(Error::Closed));
         self.graph.wait_for_threads(at_most)
     }
 

@@ -1,12 +1,11 @@
 //! Sinks of chunks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::graph::{Enter, Graph};
 use super::stage::Spaces;
-use penstock_core::engine::{Completion, Taken};
+use penstock_core::engine::Completion;
 use penstock_core::{Buffer, Error, Writer};
 use penstock_cpu::ThreadPolicy;
 
@@ -72,30 +71,19 @@ const SLICE: Duration = Duration::from_millis(100);
 
 /// The sink's thread: writes all chunks, and ends the ticket.
 pub(super) fn write_all(graph: &Graph, completion: Completion) {
-    let outcome = write_until_failure(graph);
+    let written = write_until_failure(graph);
     let writer = graph.writer.get().expect("it was set before the thread began");
     let closed = writer.close(None);
-    graph.ended_ns.store(graph.now_ns(), Ordering::Relaxed);
-    graph.stop();
-    completion.end(outcome.and(closed));
+    graph.stop(written.and(closed));
+    // If the pipeline was stopped before, that is why the writing failed.
+    completion.end(graph.outcome());
 }
 
 fn write_until_failure(graph: &Graph) -> Result<(), Error> {
-    let part = graph.parts.len() - 1;
-    let meter = &graph.parts[part].workers[0];
-    loop {
-        let before_ns = graph.now_ns();
-        let taken = graph.channels[part - 1].take(None);
+    let meter = &graph.parts[graph.parts.len() - 1].workers[0];
+    let mut before_ns = graph.now_ns();
+    while let Some(chunk) = graph.take_last(None)? {
         let started_ns = graph.now_ns();
-        let chunk = match taken {
-            Taken::Item(_, Ok(chunk)) => chunk,
-            Taken::Item(_, Err(fault)) => match graph.failures.settle(fault) {
-                None => continue,
-                Some(error) => return Err(error),
-            },
-            Taken::Ended => return Ok(()),
-            Taken::Stopped | Taken::NotYet => return Err(Error::Closed),
-        };
         meter.took(started_ns.saturating_sub(chunk.queued_ns()), chunk.len());
         let (bytes, began_ns) = (chunk.len(), chunk.began_ns());
         let ticket = write(graph, chunk.bytes)?;
@@ -107,7 +95,9 @@ fn write_until_failure(graph: &Graph) -> Result<(), Error> {
         let (end_to_end, began) = (Arc::clone(&graph.end_to_end), graph.began);
         ticket
             .on_end(move || end_to_end.record((began.elapsed().as_nanos() as u64).saturating_sub(began_ns)));
+        before_ns = graph.now_ns();
     }
+    Ok(())
 }
 
 fn write(graph: &Graph, mut region: Arc<Buffer>) -> Result<penstock_core::Ticket, Error> {

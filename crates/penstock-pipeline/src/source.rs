@@ -196,6 +196,7 @@ impl Port<'_> {
             offset,
             index,
             checksum: None,
+            place: index,
             parts: Arc::clone(&self.graph.names),
             times,
         }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write, pipe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -426,7 +427,7 @@ fn a_missing_stream_is_one_failure() {
         let error = chunk_error(pipeline.next(Some(PATIENCE)).unwrap_err());
         assert!(matches!(error.cause, Cause::Io { os_error: libc::ENOENT }));
         assert_eq!(&*error.name, "/nonexistent/stream");
-        assert!(pipeline.next(None).unwrap().is_none());
+        assert_eq!(chunk_error(pipeline.next(None).unwrap_err()), error);
     }
 }
 
@@ -468,11 +469,125 @@ fn a_feed_that_fails_has_ended() {
     assert_eq!(pipeline.skipped().len(), 1);
 }
 
+/// Takes its time after its thread's work has returned, or while it unwinds.
+fn leaves_late(body: &mut (dyn FnMut() + Send)) {
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            thread::sleep(Duration::from_millis(30));
+        }
+    }
+    let _late = Late;
+    body();
+}
+
+fn contains_panics(body: &mut (dyn FnMut() + Send)) {
+    let _ = catch_unwind(AssertUnwindSafe(body));
+}
+
+/// Pipelines whose output is not whole, by where a thread leaves without its work.
+fn incomplete() -> Vec<(&'static str, Source, Vec<Stage>)> {
+    let buffers = || Source::buffers((0..10u8).map(|number| [number; 100]));
+    let paths = || (0..10).map(|number| if number < 5 { "/proc/self/maps" } else { panic!("no path") });
+    let no_map = || Stage::map("none", || panic!("no map"));
+    let stages = || vec![pass("a"), pass("b").workers(2)];
+    vec![
+        ("paths that panic", Source::files(paths()), stages()),
+        ("paths that panic and unwind slowly", Source::files(paths()).within(leaves_late), stages()),
+        ("paths whose panic is contained", Source::files(paths()).within(contains_panics), stages()),
+        ("a source that is not run", buffers().within(|_| {}), stages()),
+        ("a stage that cannot be made", buffers(), vec![no_map(), pass("b")]),
+        ("a stage that unwinds slowly", buffers(), vec![pass("a"), no_map().workers(2).within(leaves_late)]),
+        ("a stage that is not run", buffers(), vec![pass("a"), pass("b").workers(2).within(|_| {})]),
+    ]
+}
+
+/// Also checked again and again, and for a second consumer.
 #[test]
-fn paths_that_panic_are_not_taken_for_the_end() {
-    let paths = (0..3).map(|number| if number < 2 { "/dev/null/none" } else { panic!("no path") });
-    let pipeline = Pipeline::start(Source::files(paths), vec![], Sink::iterate(), skipping()).unwrap();
-    assert_eq!(pipeline.next(Some(PATIENCE)).unwrap_err(), Error::from_raw_os_error(libc::EIO));
+fn a_thread_that_leaves_without_its_work_is_no_end_for_those_who_take_chunks() {
+    for (name, source, stages) in incomplete() {
+        let pipeline = Pipeline::start(source, stages, Sink::iterate(), skipping()).unwrap();
+        let consume = || loop {
+            match pipeline.next(Some(PATIENCE)) {
+                Ok(Some(_)) => {}
+                end => return end.map(drop),
+            }
+        };
+        let ends =
+            thread::scope(|scope| [(); 2].map(|()| scope.spawn(consume)).map(|taker| taker.join().unwrap()));
+        for end in ends.into_iter().chain([consume()]) {
+            assert_eq!(end, Err(Error::from_raw_os_error(libc::EIO)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_leaves_without_its_work_is_no_end_for_a_writer() {
+    for (name, source, stages) in incomplete() {
+        let (mut reader, end) = pipe().unwrap();
+        let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
+        drop(end);
+        let pipeline = Pipeline::start(source, stages, Sink::writer(writer), skipping()).unwrap();
+        let drained = thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+        assert_eq!(pipeline.wait(Some(PATIENCE)), Err(Error::from_raw_os_error(libc::EIO)), "{name}");
+        assert_eq!(pipeline.wait(Some(PATIENCE)), Err(Error::from_raw_os_error(libc::EIO)), "{name}, again");
+        drop(pipeline);
+        drained.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_thread_that_leaves_without_its_work_is_no_end_for_the_callers_memory() {
+    for (name, source, stages) in incomplete() {
+        let spaces: Vec<_> = (0..20).map(|_| Own(Arc::new(Mutex::new(vec![0; 1 << 20])))).collect();
+        let sink = Sink::spaces(Row(spaces.into_iter()));
+        let pipeline = Pipeline::start(source, stages, sink, skipping()).unwrap();
+        let end =
+            std::iter::repeat_with(|| pipeline.next(Some(PATIENCE))).find(|end| !matches!(end, Ok(Some(_))));
+        assert_eq!(end.unwrap().unwrap_err(), Error::from_raw_os_error(libc::EIO), "{name}");
+    }
+}
+
+#[test]
+fn a_failure_that_ends_the_pipeline_is_told_to_every_consumer_and_every_time() {
+    for round in 0..100 {
+        let mut paths = vec!["/proc/self/maps"; round % 5];
+        paths.extend(["/nonexistent/first", "/proc/self/maps", "/nonexistent/second", "/proc/self/maps"]);
+        let source = Source::files(paths).workers(1 + round % 3);
+        let pipeline =
+            Pipeline::start(source, vec![pass("a").workers(2)], Sink::iterate(), small_depth()).unwrap();
+        let consume = || loop {
+            match pipeline.next(Some(PATIENCE)) {
+                Ok(Some(chunk)) => assert!(chunk.index() < (round % 5) as u64, "it came after the failure"),
+                Ok(None) => panic!("a clean end"),
+                Err(error) => return chunk_error(error).name,
+            }
+        };
+        let names =
+            thread::scope(|scope| [(); 3].map(|()| scope.spawn(consume)).map(|taker| taker.join().unwrap()));
+        for name in names.into_iter().chain([consume()]) {
+            assert_eq!(&*name, "/nonexistent/first");
+        }
+        assert!(pipeline.close());
+        assert_eq!(pipeline.next(None).unwrap_err(), Error::Closed);
+    }
+}
+
+/// The source says how much it gave: what a close cuts off must not be reported as everything.
+#[test]
+fn a_close_is_no_end_for_a_writer() {
+    for _ in 0..200 {
+        let (mut reader, end) = pipe().unwrap();
+        let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
+        drop(end);
+        let drained = thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+        let stages = (0..6).map(|_| pass("a")).collect();
+        let pipeline = Pipeline::start(endless(), stages, Sink::writer(writer), small_depth()).unwrap();
+        assert!(eventually(|| pipeline.stats().unwrap().stages[7].bytes_out > 0));
+        assert!(pipeline.close());
+        assert_eq!(pipeline.wait(Some(PATIENCE)), Err(Error::Closed));
+        drained.join().unwrap().unwrap();
+    }
 }
 
 #[test]
