@@ -330,7 +330,9 @@ def test_what_a_callable_raises_is_its_chunks_failure() -> None:
     error = raised.value
     assert (error.name, error.offset, error.index, error.stage) == ("2", 3, 2, "touchy")
     assert isinstance(error.__cause__, KeyError)
-    assert list(pipeline) == []
+    with pytest.raises(PipelineError) as again:
+        next(pipeline)
+    assert (again.value.index, again.value.__cause__) == (2, error.__cause__)
     pipeline.close()
 
 
@@ -397,8 +399,10 @@ def test_faults_are_raised_in_their_place(tmp_path: Path, codec: str) -> None:
                 next(pipeline)
             assert (raised.value.name, raised.value.index) == (str(path), 2), number
             assert str(path) in str(raised.value)
-            with pytest.raises(StopIteration):
-                next(pipeline)
+            for take in (pipeline.read, pipeline.__next__):
+                with pytest.raises(expected) as again:
+                    take()
+                assert (again.value.name, again.value.index) == (str(path), 2)
 
 
 def test_faults_are_listed_when_they_are_skipped(tmp_path: Path, codec: str) -> None:

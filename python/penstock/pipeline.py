@@ -175,7 +175,7 @@ class Pipeline:
         queue_items: the most chunks that wait between two parts; then the part in front waits.
         queue_bytes: the most memory of those chunks; one chunk may always wait. At most as much is kept for reuse.
         max_chunk_bytes: the most bytes of a chunk, read or decompressed. A larger one is a ``ChunkDataError``, and its
-            memory is not allocated.
+            memory is not allocated. So is a zstd stream in pieces whose window is larger than this and than 8 MiB.
         on_error: ``"raise"`` ends the pipeline at the first chunk that fails, after all chunks before it have come
             out; ``"skip"`` continues, and lists the failures in ``skipped``. A decompressed stream and an iterable
             that raises end in both cases.
@@ -225,6 +225,8 @@ class Pipeline:
 
     def read(self, timeout: float | None = None) -> Chunk | None:
         """The next chunk; None at the end. Releases the GIL; Ctrl-C interrupts it.
+
+        After the end, or an error other than StalledError, it returns or raises the same again, in every thread.
 
         Args:
             timeout: seconds; None waits without limit.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use penstock_core::{Buffer, Error};
 use rustix::io::Errno;
 
+use crate::codec::WindowTooLarge;
+
 /// A piece of data on its way through a pipeline. A clone shares the bytes. Their memory returns to the pipeline's pool
 /// when the last clone is dropped.
 #[derive(Clone)]
@@ -185,6 +187,11 @@ pub enum Cause {
         /// The limit in bytes.
         limit_bytes: usize,
     },
+    /// It is part of a stream whose decompression needs a larger window than the pipeline allows.
+    WindowTooLarge {
+        /// The limit in bytes.
+        limit_bytes: usize,
+    },
     /// A stage or source of the caller's failed, or its codec is not built in.
     Failed(Arc<dyn std::error::Error + Send + Sync>),
     /// A stage or source of the caller's panicked.
@@ -207,7 +214,10 @@ impl Cause {
             (io::ErrorKind::UnexpectedEof, _) => Self::Truncated,
             // Of `format_of` alone: what is decompressed is memory or `Pieces`, which fails with `Other`.
             (io::ErrorKind::Unsupported, _) => Self::failed(error),
-            _ => Self::Corrupt(error.to_string().into()),
+            _ => match error.downcast() {
+                Ok(WindowTooLarge { limit_bytes }) => Self::WindowTooLarge { limit_bytes },
+                Err(error) => Self::Corrupt(error.to_string().into()),
+            },
         }
     }
 
@@ -234,6 +244,7 @@ impl fmt::Display for Cause {
             Self::Corrupt(why) => write!(f, "corrupt: {why}"),
             Self::Truncated => f.write_str("truncated"),
             Self::TooLarge { limit_bytes } => write!(f, "larger than {limit_bytes} bytes"),
+            Self::WindowTooLarge { limit_bytes } => WindowTooLarge { limit_bytes: *limit_bytes }.fmt(f),
             Self::Failed(error) => error.fmt(f),
             Self::Panicked(text) => write!(f, "panicked: {text}"),
         }

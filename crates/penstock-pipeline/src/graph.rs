@@ -41,7 +41,8 @@ pub struct Options {
     pub depth: Depth,
     /// What happens when a chunk fails.
     pub on_error: OnError,
-    /// Largest size of a chunk in bytes, read or decompressed. A larger one fails. 256 MiB by default.
+    /// Largest size of a chunk in bytes, read or decompressed. A larger one fails, and so does a zstd stream whose window is
+    /// larger, from 8 MiB on. 256 MiB by default.
     pub max_chunk_bytes: usize,
 }
 

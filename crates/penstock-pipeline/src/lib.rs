@@ -5,14 +5,16 @@
 //! A graph of native stages: chunks come from a [`Source`], go through [`Stage`]s, and end in a [`Sink`].
 //!
 //! Each part works on a thread of its own, or on several with the order kept. Between two parts is a queue, bounded in
-//! bytes and items ([`Depth`]). When it is full, the part before waits, and finally the source. All memory comes from a
-//! [`Pool`] and is reused: a hundred thousand chunks take as much memory as a hundred.
+//! bytes and items ([`Depth`]). When it is full, the part before waits, and finally the source. All chunks' memory comes from a
+//! [`Pool`] and is reused: a hundred thousand chunks take as much memory as a hundred. A decompressor has some besides: up to
+//! 8 MiB, and for a zstd stream a window of at most [`Options::max_chunk_bytes`].
 //!
 //! # Failures
 //!
 //! A chunk that cannot be read or processed is replaced by a [`ChunkError`]: all chunks before it come out first. With
 //! [`OnError::Raise`] the pipeline ends there. With [`OnError::Skip`] it continues, and the failures are listed. A
-//! stream that is decompressed in pieces ends in both cases, because nothing after the failure can be decompressed.
+//! stream that is decompressed in pieces ends in both cases, because nothing after the failure can be decompressed. If a thread
+//! panics outside of such work, the pipeline fails with `EIO`. Every later call, and every other caller, gets the same error.
 //!
 //! # Leaving early
 //!
@@ -61,7 +63,8 @@ pub mod fuzzing {
     /// Decompresses a stream, from input of `step` bytes at a time. Returns the output before an error, and the error.
     pub fn streamed(codec: Codec, input: &[u8], step: usize, most: u64) -> (Vec<u8>, io::Result<()>) {
         let mut output = Vec::new();
-        let mut members = Members::new(codec, BufReader::with_capacity(step, input)).take(most);
+        let mut members =
+            Members::new(codec, BufReader::with_capacity(step, input), most as usize).take(most);
         let result = members.read_to_end(&mut output).map(drop);
         (output, result)
     }

@@ -91,7 +91,12 @@ struct Stream<'a> {
 pub(super) fn decompress(port: &Port<'_>, codec: Codec, piece_bytes: usize) {
     let pieces =
         Pieces { port, piece: None, from: 0, has_ended: false, is_stopped: false, fault: None, waited_ns: 0 };
-    let mut stream = Stream { members: Members::new(codec, pieces), port, offset: 0, index: 0 };
+    let mut stream = Stream {
+        members: Members::new(codec, pieces, port.graph.max_chunk_bytes),
+        port,
+        offset: 0,
+        index: 0,
+    };
     while stream.step(piece_bytes) {}
     port.input().stop(); // or those before would wait for room for ever
 }

@@ -82,7 +82,9 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
 pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr> {
     let (class, os_error) = match &error.cause {
         Cause::Io { os_error } => ("ChunkReadError", Some(*os_error)),
-        Cause::Corrupt(_) | Cause::Truncated | Cause::TooLarge { .. } => ("ChunkDataError", None),
+        Cause::Corrupt(_) | Cause::Truncated | Cause::TooLarge { .. } | Cause::WindowTooLarge { .. } => {
+            ("ChunkDataError", None)
+        }
         _ => ("PipelineError", None),
     };
     let place = (&*error.name, error.offset, error.index, &error.stage);

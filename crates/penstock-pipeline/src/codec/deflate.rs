@@ -28,12 +28,13 @@ impl Format for Zlib {
         &self,
         _input: &mut Peeked<dyn BufRead + '_>,
         is_first: bool,
+        _max_window_bytes: usize,
     ) -> io::Result<Option<Box<dyn Member>>> {
         Ok(is_first.then(|| Box::new(Decompress::new(true)) as Box<dyn Member>))
     }
 
-    fn whole(&self) -> Option<Box<dyn Whole>> {
-        Some(Box::new(Unzlib(Inflater::new())))
+    fn whole(&self) -> Box<dyn Whole> {
+        Box::new(Unzlib(Inflater::new()))
     }
 }
 
@@ -49,13 +50,14 @@ impl Format for Gzip {
         &self,
         input: &mut Peeked<dyn BufRead + '_>,
         is_first: bool,
+        _max_window_bytes: usize,
     ) -> io::Result<Option<Box<dyn Member>>> {
         let is_next = is_first || input.peek(GZIP_MAGIC.len())? == GZIP_MAGIC;
         Ok(is_next.then(|| Box::new(Decompress::new_gzip(WINDOW_BITS)) as Box<dyn Member>))
     }
 
-    fn whole(&self) -> Option<Box<dyn Whole>> {
-        Some(Box::new(Gunzip(Inflater::new())))
+    fn whole(&self) -> Box<dyn Whole> {
+        Box::new(Gunzip(Inflater::new()))
     }
 }
 

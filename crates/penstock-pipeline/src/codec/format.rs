@@ -1,6 +1,9 @@
 //! The compressed formats, and how to recognise them.
 
-use std::io;
+use std::fmt;
+use std::io::{self, BufRead};
+
+use super::input::Peeked;
 
 /// A compressed format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,11 +45,11 @@ impl Codec {
         }
     }
 
-    /// The format of an asset that begins so. A skippable frame counts as zstd's, whose tool writes them.
-    pub(crate) fn of_start(start: &[u8]) -> Option<Self> {
+    /// The format of an asset that begins so.
+    fn of_start(start: &[u8]) -> Option<Self> {
         match start.first_chunk().copied().map(u32::from_le_bytes) {
             Some(LZ4_MAGIC) => return Some(Self::Lz4),
-            Some(magic) if magic == ZSTD_MAGIC || is_skippable(magic) => return Some(Self::Zstd),
+            Some(ZSTD_MAGIC) => return Some(Self::Zstd),
             _ => {}
         }
         match start {
@@ -63,14 +66,20 @@ impl Codec {
         }
     }
 
-    /// The codec itself; for `Auto`, the recognised format.
-    pub(crate) fn settled(self, start: &[u8]) -> io::Result<Self> {
-        match self {
-            Self::Auto if start.is_empty() => Err(truncated()),
-            Self::Auto => {
-                Self::of_start(start).ok_or_else(|| corrupt("it is neither zlib, gzip, zstd nor lz4"))
-            }
-            codec => Ok(codec),
+    /// The codec itself; for `Auto`, the format of the input, which may begin with skippable frames of zstd or lz4. If nothing else
+    /// follows them, they count as zstd's, whose tool writes them.
+    pub(super) fn settled(self, input: &mut Peeked<impl BufRead + ?Sized>) -> io::Result<Self> {
+        if self != Self::Auto {
+            return Ok(self);
+        }
+        input.skip_skippable()?;
+        let may_be_any = input.taken_bytes == 0;
+        let start = input.peek(4)?;
+        match Self::of_start(start) {
+            Some(codec) if may_be_any || codec == Self::Lz4 => Ok(codec),
+            _ if !may_be_any => Ok(Self::Zstd),
+            _ if start.is_empty() => Err(truncated()),
+            _ => Err(corrupt("it is neither zlib, gzip, zstd nor lz4")),
         }
     }
 }
@@ -82,3 +91,17 @@ pub(crate) fn corrupt(why: impl Into<String>) -> io::Error {
 pub(crate) fn truncated() -> io::Error {
     io::ErrorKind::UnexpectedEof.into()
 }
+
+/// Decompressing a stream takes a larger window than is allowed.
+#[derive(Debug)]
+pub(crate) struct WindowTooLarge {
+    pub(crate) limit_bytes: usize,
+}
+
+impl fmt::Display for WindowTooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "its window is larger than {} bytes: raise max_chunk_bytes", self.limit_bytes)
+    }
+}
+
+impl std::error::Error for WindowTooLarge {}

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use super::format::truncated;
+use super::format::{is_skippable, truncated};
 
 /// The most bytes that a format needs to see: the longest header of a zstd frame.
 const LOOK_BYTES: usize = 18;
@@ -44,11 +44,21 @@ impl<R: BufRead + ?Sized> Peeked<R> {
         Ok(&self.ahead[..self.to.min(bytes)])
     }
 
-    /// Skips that many bytes; an error if there are fewer.
-    pub(crate) fn skip(&mut self, bytes: u64) -> io::Result<()> {
-        let skipped = io::copy(&mut Read::take(&mut *self, bytes), &mut io::sink())?;
-        if skipped == bytes { Ok(()) } else { Err(truncated()) }
+    /// Skips the skippable frames that come next.
+    pub(super) fn skip_skippable(&mut self) -> io::Result<()> {
+        while let Some(&[a, b, c, d, e, f, g, h]) = self.peek(8)?.first_chunk()
+            && is_skippable(u32::from_le_bytes([a, b, c, d]))
+        {
+            skip(self, 8 + u64::from(u32::from_le_bytes([e, f, g, h])))?;
+        }
+        Ok(())
     }
+}
+
+/// Skips that many bytes; an error if there are fewer.
+pub(super) fn skip(input: &mut (impl BufRead + ?Sized), bytes: u64) -> io::Result<()> {
+    let skipped = io::copy(&mut input.take(bytes), &mut io::sink())?;
+    if skipped == bytes { Ok(()) } else { Err(truncated()) }
 }
 
 impl<R: BufRead + ?Sized> BufRead for Peeked<R> {

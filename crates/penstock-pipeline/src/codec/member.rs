@@ -10,17 +10,17 @@ pub(super) trait Format: Sync {
     /// Which one.
     fn codec(&self) -> Codec;
 
-    /// Begins the next member; none if the input ends here, or what follows is to be ignored. The first one has input.
+    /// Begins the next member; none if the input ends here, or what follows is to be ignored. The first one has input. Its
+    /// window takes at most so much memory.
     fn next_member(
         &self,
         input: &mut Peeked<dyn BufRead + '_>,
         is_first: bool,
+        max_window_bytes: usize,
     ) -> io::Result<Option<Box<dyn Member>>>;
 
-    /// What decompresses whole assets; none if the members do.
-    fn whole(&self) -> Option<Box<dyn Whole>> {
-        None
-    }
+    /// What decompresses whole assets.
+    fn whole(&self) -> Box<dyn Whole>;
 }
 
 /// A member of a stream in progress.
@@ -52,6 +52,12 @@ pub(super) enum Failed {
     NoRoom,
     /// The asset is invalid, incomplete, or has a wrong checksum. `explain` finds out why.
     Bad,
+}
+
+impl From<io::Error> for Failed {
+    fn from(_: io::Error) -> Self {
+        Self::Bad
+    }
 }
 
 /// What one call of a decompressor did.

@@ -12,6 +12,7 @@ use super::table::format_of;
 pub(crate) struct Members<R> {
     input: Peeked<R>,
     codec: Codec,
+    max_window_bytes: usize,
     member: Option<Box<dyn Member>>,
     /// Whether the member may return more without further input, which then must not be waited for.
     has_more: bool,
@@ -21,10 +22,12 @@ pub(crate) struct Members<R> {
 }
 
 impl<R: BufRead> Members<R> {
-    pub(crate) fn new(codec: Codec, input: R) -> Self {
+    /// What a member needs besides its output is at most `max_window_bytes`, and what its format always takes: some megabytes.
+    pub(crate) fn new(codec: Codec, input: R, max_window_bytes: usize) -> Self {
         Self {
             input: Peeked::new(input),
             codec,
+            max_window_bytes,
             member: None,
             has_more: false,
             has_begun: false,
@@ -43,13 +46,12 @@ impl<R: BufRead> Members<R> {
 
     /// Begins the next member; none at the end.
     fn next_member(&mut self) -> io::Result<Option<Box<dyn Member>>> {
-        let start = self.input.peek(4)?;
-        self.codec = self.codec.settled(start)?;
-        if start.is_empty() {
-            return if self.has_begun { Ok(None) } else { Err(truncated()) };
+        self.codec = self.codec.settled(&mut self.input)?;
+        if self.input.peek(1)?.is_empty() {
+            return if self.input.taken_bytes > 0 { Ok(None) } else { Err(truncated()) };
         }
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        format_of(self.codec)?.next_member(&mut self.input, is_first)
+        format_of(self.codec)?.next_member(&mut self.input, is_first, self.max_window_bytes)
     }
 }
 

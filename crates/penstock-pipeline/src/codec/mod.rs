@@ -28,6 +28,7 @@ mod whole;
 mod zstd;
 
 pub use format::Codec;
+pub(crate) use format::WindowTooLarge;
 pub(crate) use members::Members;
 pub(crate) use whole::{Decoder, Undecoded};
 

@@ -2,8 +2,10 @@ use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 
 use super::format::*;
+use super::member::Member;
 use super::*;
 use penstock_core::Pool;
+use proptest::prelude::*;
 
 const MAX: usize = 64 << 20;
 
@@ -56,7 +58,7 @@ fn whole(codec: Codec, asset: &[u8]) -> Result<Vec<u8>, Undecoded> {
 fn streamed(codec: Codec, asset: &[u8], step: usize) -> io::Result<Vec<u8>> {
     let mut got = Vec::new();
     let input = std::io::BufReader::with_capacity(step, asset);
-    Members::new(codec, input).read_to_end(&mut got).map(|_| got)
+    Members::new(codec, input, MAX).read_to_end(&mut got).map(|_| got)
 }
 
 fn at(undecoded: Undecoded) -> io::ErrorKind {
@@ -106,6 +108,25 @@ fn skippable_frames_are_skipped() {
         assert_eq!(streamed(codec, &asset, 3).unwrap(), b"frames", "{codec:?}");
         assert!(whole(codec, &asset[..6]).is_err(), "cut short in a frame that is skipped");
     }
+}
+
+#[test]
+fn auto_looks_behind_skippable_frames() {
+    let skippable = [&0x184D_2A5Eu32.to_le_bytes()[..], &5u32.to_le_bytes(), b"aside"].concat();
+    for (codec, pack) in ALL {
+        let asset = [skippable.repeat(2), pack(b"frame")].concat();
+        let has_them = matches!(codec, Codec::Zstd | Codec::Lz4);
+        assert_eq!(
+            whole(Codec::Auto, &asset).ok().as_deref(),
+            has_them.then_some(&b"frame"[..]),
+            "{codec:?}"
+        );
+        let got = streamed(Codec::Auto, &asset, 3).ok();
+        assert_eq!(got.as_deref(), has_them.then_some(&b"frame"[..]), "{codec:?}");
+    }
+    assert_eq!(whole(Codec::Auto, &skippable).unwrap(), b"");
+    assert_eq!(streamed(Codec::Auto, &skippable, 3).unwrap(), b"");
+    assert_eq!(at(whole(Codec::Auto, &skippable[..9]).unwrap_err()), io::ErrorKind::UnexpectedEof);
 }
 
 #[test]
@@ -198,6 +219,98 @@ fn lz4_frames_of_every_make() {
             assert!(whole(Codec::Lz4, &asset).unwrap() == plain);
             assert!(streamed(Codec::Lz4, &asset, 333).unwrap() == plain);
         }
+    }
+}
+
+/// A frame of one block, whose header allows blocks of 4 MiB.
+fn small_lz4_frame(stored: &[u8], size_bits: u32) -> Vec<u8> {
+    let header = [0b0110_0000, 0x70];
+    let checksum = (twox_hash::XxHash32::oneshot(0, &header) >> 8) as u8;
+    let size = stored.len() as u32 | size_bits;
+    [&LZ4_MAGIC.to_le_bytes()[..], &header, &[checksum], &size.to_le_bytes(), stored, &[0; 4]].concat()
+}
+
+#[test]
+fn an_lz4_block_takes_no_more_memory_than_it_can_give() {
+    // A literal, and a match as long as its length bytes can make it.
+    let most: Vec<u8> = [&[0x1F, b'x', 1, 0][..], &[255; 1000], &[254], &[0x50], b"ended"].concat();
+    for (stored, size_bits) in [(&b"x"[..], 1 << 31), (&most, 0)] {
+        let asset = small_lz4_frame(stored, size_bits);
+        let plain = whole(Codec::Lz4, &asset).unwrap();
+        assert!(plain.len() <= 255 * stored.len());
+        assert!(streamed(Codec::Lz4, &asset.repeat(3), 7).unwrap() == plain.repeat(3));
+        let mut frames = super::lz4::Frames::default();
+        let (mut input, mut has_more) = (&asset[..], false);
+        frames.read(&mut input, &mut vec![0; plain.len()], &mut has_more).unwrap();
+        assert!(frames.memory_bytes() <= 2 * 256 * stored.len(), "{} bytes", frames.memory_bytes());
+    }
+    let claims = &small_lz4_frame(&[0; 100], (4 << 20) - 128)[..30];
+    assert_eq!(at(whole(Codec::Lz4, claims).unwrap_err()), io::ErrorKind::UnexpectedEof);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Whole and in pieces, with one error or the other where bytes are damaged.
+    #[test]
+    fn lz4_assets_and_streams_agree(
+        sizes in prop::collection::vec(prop_oneof![0usize..50, 0usize..150_000], 1..4),
+        is_linked in any::<bool>(),
+        checksums in any::<bool>(),
+        has_size in any::<bool>(),
+        damage in prop::option::of((any::<prop::sample::Index>(), 1u8..)),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+        step in 1usize..5000,
+    ) {
+        use lz4_flex::frame::{BlockMode, BlockSize, FrameInfo};
+        let plain = plain();
+        let mut asset: Vec<u8> = sizes.iter().flat_map(|&bytes| {
+            let info = FrameInfo::new()
+                .block_size(BlockSize::Max64KB)
+                .block_mode(if is_linked { BlockMode::Linked } else { BlockMode::Independent })
+                .block_checksums(checksums)
+                .content_checksum(checksums)
+                .content_size(has_size.then_some(bytes as u64));
+            lz4_with(&plain[..bytes], info)
+        }).collect();
+        if let Some((index, with)) = damage {
+            let index = index.index(asset.len());
+            asset[index] ^= with;
+        }
+        asset.truncate(cut.map_or(asset.len(), |cut| 1 + cut.index(asset.len())));
+        let max = [MAX, 100_000][step % 2];
+        let in_pieces = streamed(Codec::Lz4, &asset, step);
+        match Decoder::default().decode(Codec::Lz4, &asset, &Pool::new(0), max) {
+            Ok(at_once) => prop_assert!(at_once.to_vec() == *in_pieces.as_ref().unwrap()),
+            Err(Undecoded::At { error, .. }) => {
+                prop_assert_eq!(error.kind(), in_pieces.as_ref().unwrap_err().kind());
+            }
+            Err(_) => prop_assert!(max < MAX),
+        }
+        if damage.is_none() && cut.is_none() {
+            let expected: Vec<u8> = sizes.iter().flat_map(|&bytes| plain[..bytes].to_vec()).collect();
+            prop_assert!(in_pieces.unwrap() == expected);
+        }
+    }
+}
+
+/// A zstd frame of a window of that size, and no content.
+fn zstd_with_window(window_log: u8) -> Vec<u8> {
+    [&ZSTD_MAGIC.to_le_bytes()[..], &[0, (window_log - 10) << 3], &[1, 0, 0]].concat()
+}
+
+#[test]
+fn the_window_of_a_zstd_stream_is_bounded() {
+    let streamed = |window_log, max_window_bytes| {
+        let mut got = Vec::new();
+        let asset = zstd_with_window(window_log);
+        Members::new(Codec::Auto, &asset[..], max_window_bytes).read_to_end(&mut got).map(|_| got)
+    };
+    for (max_window_bytes, most_log) in [(1, 23), (16 << 20, 24), ((32 << 20) - 1, 24), (256 << 20, 28)] {
+        assert_eq!(streamed(most_log, max_window_bytes).unwrap(), b"");
+        let refused: WindowTooLarge =
+            streamed(most_log + 1, max_window_bytes).unwrap_err().downcast().unwrap();
+        assert_eq!(refused.limit_bytes, 1 << most_log);
     }
 }
 

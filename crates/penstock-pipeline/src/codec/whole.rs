@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use super::format::{Codec, corrupt, truncated};
+use super::input::Peeked;
 use super::member::{Failed, Whole};
 use super::members::Members;
 use super::table::format_of;
@@ -13,7 +14,7 @@ use penstock_core::{Buffer, Error, Pool};
 const BELIEVED_RATIO: usize = 64;
 const BELIEVED_BYTES: usize = 1 << 20;
 
-/// How much larger the next attempt is when there was no room. Four, for an attempt throws away what the last one did.
+/// How much larger the output of the next attempt is. Guessed: large, because each attempt starts from the beginning.
 const GROWTH: usize = 4;
 
 /// Why an asset could not be decompressed, and at which of its bytes that showed.
@@ -43,9 +44,11 @@ impl Decoder {
         pool: &Pool,
         max_bytes: usize,
     ) -> Result<Buffer, Undecoded> {
-        let start = &asset[..asset.len().min(4)];
         let at_start = |error| Undecoded::At { byte: 0, error };
-        let settled = codec.settled(start).map_err(at_start)?;
+        if asset.is_empty() {
+            return Err(at_start(truncated()));
+        }
+        let settled = codec.settled(&mut Peeked::new(asset)).map_err(at_start)?;
         let last_bytes = self.last_bytes;
         let whole = self.context(settled).map_err(at_start)?;
         let mut room = first_room(whole.claimed_bytes(asset), last_bytes, asset).clamp(1, max_bytes.max(1));
@@ -69,8 +72,7 @@ impl Decoder {
         let index = match self.contexts.iter().position(|(of, _)| *of == codec) {
             Some(index) => index,
             None => {
-                let whole = format_of(codec)?.whole().unwrap_or_else(|| Box::new(ByMembers(codec)));
-                self.contexts.push((codec, whole));
+                self.contexts.push((codec, format_of(codec)?.whole()));
                 self.contexts.len() - 1
             }
         };
@@ -86,29 +88,9 @@ fn first_room(claim: Option<u64>, last_bytes: usize, asset: &[u8]) -> usize {
     }
 }
 
-/// Decompresses with the streaming decoder.
-struct ByMembers(Codec);
-
-impl Whole for ByMembers {
-    fn decode(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
-        let mut members = Members::new(self.0, asset);
-        let mut bytes = 0;
-        loop {
-            match members.read(&mut output[bytes..]).map_err(|_| Failed::Bad)? {
-                // A full output: the end, or damage there, takes another read.
-                0 if bytes == output.len() && members.read(&mut [0]).map_err(|_| Failed::Bad)? > 0 => {
-                    return Err(Failed::NoRoom);
-                }
-                0 => return Ok(bytes),
-                more => bytes += more,
-            }
-        }
-    }
-}
-
 /// Finds out what is wrong with an asset, and where. Slow, and only taken when something is.
 fn explain(codec: Codec, asset: &[u8], max_bytes: usize) -> Undecoded {
-    let mut members = Members::new(codec, asset);
+    let mut members = Members::new(codec, asset, max_bytes);
     let mut scratch = vec![0; 64 << 10];
     let mut bytes = 0;
     loop {
@@ -122,6 +104,5 @@ fn explain(codec: Codec, asset: &[u8], max_bytes: usize) -> Undecoded {
         }
     }
     // The fast decoder rejects input that the streaming one accepts. The stricter result counts.
-    let error = if asset.is_empty() { truncated() } else { corrupt("its data are wrong") };
-    Undecoded::At { byte: members.taken_bytes(), error }
+    Undecoded::At { byte: members.taken_bytes(), error: corrupt("its data are wrong") }
 }
