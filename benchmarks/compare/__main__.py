@@ -8,6 +8,8 @@ more than 3 %. Some 4 minutes, without the build.
 
 from __future__ import annotations
 
+import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -35,7 +37,7 @@ FLOOR = 0.03
 
 
 def built(commit: str) -> Path:
-    """A folder with the package of a commit."""
+    """A folder with the package of a commit. Also builds its benchmark of pixels."""
     package = BUILD / commit
     if package.is_dir():
         return package
@@ -50,8 +52,20 @@ def built(commit: str) -> Path:
         subprocess.run(["maturin", "build", "--quiet", "--release", *target], cwd=tree, check=True)
         (wheel,) = Path(folder).glob("*.whl")
         zipfile.ZipFile(wheel).extractall(Path(folder) / "package")
+        build_pixels(tree, commit)
         (Path(folder) / "package").rename(package)
     return package
+
+
+def build_pixels(tree: Path, name: str) -> None:
+    """The benchmark of pixels, with Cargo's default profile: the workspace's would hide its losses."""
+    command = ["cargo", "bench", "--quiet", "--no-run", "--package", "penstock-pixels", "--bench", "convert"]
+    command += ["--config", 'profile.bench.lto="off"', "--config", "profile.bench.codegen-units=16"]
+    command += ["--target-dir", str(BUILD / "target"), "--message-format", "json"]
+    told = subprocess.run(command, cwd=tree, check=True, stdout=subprocess.PIPE, text=True).stdout
+    (executable,) = filter(None, (json.loads(line).get("executable") for line in told.splitlines()))
+    hot_paths.PIXELS_BENCHES.mkdir(parents=True, exist_ok=True)
+    shutil.copy(executable, hot_paths.PIXELS_BENCHES / name)
 
 
 def compared(job: Method, packages: dict[str, Path], video: Path, pairs: int, is_quick: bool) -> Group:
@@ -89,7 +103,7 @@ class Comparison:
         return min(self.medians, self.pairs.median) > 1 + self.allowed
 
 
-OPTIONS = [chosen("--job", "jobs", hot_paths.JOBS), counted("--pairs", "pairs", "Pairs of runs.")]
+OPTIONS = [chosen("--job", "jobs", hot_paths.COMPARED), counted("--pairs", "pairs", "Pairs of runs.")]
 
 
 @click.command(help=__doc__, params=OPTIONS)
@@ -100,6 +114,7 @@ def main(base: str, quick: bool, jobs: tuple[Method, ...], pairs: int | None) ->
     try:
         commit = git("rev-parse", "--verify", f"{base}^{{commit}}")
         packages = {BASE: built(commit), NOW: ROOT / "python"}
+        build_pixels(ROOT, packages[NOW].name)
     except (OSError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", None) or error
         raise click.ClickException(f"{base} cannot be built: {reason}") from None
@@ -108,7 +123,7 @@ def main(base: str, quick: bool, jobs: tuple[Method, ...], pairs: int | None) ->
     is_slower = False
     with tempfile.TemporaryDirectory() as folder:
         hot_paths.make_video(video := Path(folder) / "video.mkv")
-        for job in jobs or hot_paths.JOBS:
+        for job in jobs or hot_paths.COMPARED:
             group = compared(job, packages, video, pairs or (3 if quick else 7), quick)
             if errors := [f"{row.name}: {row.error}" for row in group.rows if row.error]:
                 raise click.ClickException(f"{job.name}: {'; '.join(errors)}")

@@ -7,6 +7,7 @@ what both commits have: the public API.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import statistics
 import subprocess
@@ -24,6 +25,7 @@ from typing import Any
 import penstock
 from benchmarks.harness import content
 from benchmarks.harness.isolated import run_isolated
+from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method
 from benchmarks.harness.results import Run
 from penstock.pipeline import Pipeline, decompress
@@ -33,6 +35,10 @@ PIECE_BYTES = 2**16
 TIMEOUT_S = 120.0
 #: Frames of the video that is decoded.
 VIDEO_FRAMES = 60
+#: The benchmarks of the crate `penstock-pixels`, each named as the folder of its package.
+PIXELS_BENCHES = ROOT / "build" / "compare" / "pixels"
+#: Their case.
+PIXELS = "^strips/yuv420p to rgb24/upright$"
 IMPORT = "import time; began_s = time.perf_counter(); import penstock; print(time.perf_counter() - began_s)"
 
 
@@ -127,6 +133,23 @@ def decoder(case: Case) -> float:
     return _repeated(operate, case.run_s) / VIDEO_FRAMES
 
 
+def pixels(case: Case) -> float:
+    """A frame by the crate alone, built as Cargo builds it for those who use the crate."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            str(PIXELS_BENCHES / case.package.name),
+            "--bench",
+            PIXELS,
+            "--noplot",
+            "--sample-size",
+            "10",
+        ]
+        command += ["--measurement-time", str(case.run_s), "--warm-up-time", str(case.run_s / 10)]
+        subprocess.run(command, check=True, capture_output=True, env=os.environ | {"CRITERION_HOME": folder})
+        (estimates,) = Path(folder).glob("**/new/estimates.json")
+        return float(json.loads(estimates.read_text())["median"]["point_estimate"]) / 1e9
+
+
 def importing(case: Case) -> float:
     """``import penstock`` in a new interpreter, without the interpreter's start."""
     seconds: list[float] = []
@@ -156,3 +179,5 @@ JOBS = [
     Method("Decoder", "720p frames in sequence", start=decoder),
     Method("import penstock", "without the interpreter's start", start=importing),
 ]
+#: Not where the package is all that is built.
+COMPARED = [*JOBS, Method("pixels", "1080p from yuv420p to rgb24, by the crate alone", start=pixels)]
