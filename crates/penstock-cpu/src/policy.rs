@@ -178,8 +178,8 @@ fn joined(of_priority: Vec<PriorityNote>, of_placement: Vec<PlacementNote>) -> V
     of_priority.into_iter().map(PolicyNote::Priority).chain(of_placement).collect()
 }
 
-/// What the calling thread, which has `applied` now, could not have again of `before`. It is tried, not predicted: whether a
-/// capability counts depends on the user namespace, and a sandbox may refuse what the limits allow.
+/// Lists what `restore` could not bring back. Tries it on another thread: whether a capability counts depends on the user
+/// namespace, and a sandbox may refuse what the limits allow.
 fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy, run: RunOnThread) -> Vec<PolicyNote> {
     if (applied.nice, applied.scheduling_class, &applied.cpus)
         == (before.nice, before.scheduling_class, &before.cpus)

@@ -82,7 +82,7 @@ impl Topology {
         let packages = groups::packages(&mut tree, &online, &cores, &cpuinfo);
         let packages = numbered(&mut tree, packages, &cores);
         let (numa_nodes, node_of) = numa::nodes(&mut tree, &known, &online);
-        let [l1d_domains, l2_domains, l3_domains] = caches::domains(&mut tree, &online, &cores);
+        let [l1d_domains, l2_domains, l3_domains] = caches::domains(&mut tree, &online);
         let with_l3 = l3_domains.iter().flat_map(|domain| &domain.logical_processors).copied().collect();
         let kinds = kinds::of_cores(&mut tree, &cores, &with_l3);
         let cores = core_records(&cores, &packages, kinds);

@@ -192,31 +192,21 @@ pub enum PriorityNote {
         class: SchedulingClass,
         /// That of the thread.
         before: SchedulingClass,
-        /// The limit that it depends on; none where no limit matters.
+        /// The limit on leaving the class idle; none for any other class.
         limit: Option<ClassLimit>,
         /// The system's error number.
         os_error: i32,
     },
 }
 
-/// The limit that a scheduling class depends on.
+/// `RLIMIT_NICE`, where a thread needs it to leave the class idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ClassLimit {
-    /// `RLIMIT_RTPRIO`, for real time.
-    Rtprio {
-        /// The value that it would have to have.
-        needed: i32,
-        /// The value that it has. Where there is none, it is not what refused.
-        limit: u64,
-    },
-    /// `RLIMIT_NICE`, to leave the class idle.
-    Nice {
-        /// The value that it would have to have.
-        needed: i32,
-        /// The value that it has; 40 if there is none.
-        limit: u64,
-    },
+pub struct ClassLimit {
+    /// The value that it would have to have.
+    pub needed: i32,
+    /// The value that it has; 40 if there is none.
+    pub limit: u64,
 }
 
 impl fmt::Display for PriorityNote {
@@ -246,16 +236,11 @@ impl fmt::Display for PriorityNote {
                     class.name(),
                     before.name()
                 )?;
-                match limit {
-                    None => Ok(()),
-                    Some(ClassLimit::Rtprio { needed, limit }) => {
-                        write!(f, ": it takes CAP_SYS_NICE or an RLIMIT_RTPRIO of {needed}; it is {limit}")
-                    }
-                    Some(ClassLimit::Nice { needed, limit }) => write!(
-                        f,
-                        ": leaving the class idle takes CAP_SYS_NICE or an RLIMIT_NICE of {needed}; it is {limit}"
-                    ),
-                }
+                let Some(ClassLimit { needed, limit }) = limit else { return Ok(()) };
+                write!(
+                    f,
+                    ": leaving the class idle takes CAP_SYS_NICE or an RLIMIT_NICE of {needed}; it is {limit}"
+                )
             }
         }
     }
@@ -292,24 +277,15 @@ pub(super) fn set_class(class: SchedulingClass, notes: &mut Vec<PriorityNote>) {
     }
     let (policy, static_priority) = class.for_the_kernel();
     if let Err(errno) = sched::set_scheduler(policy, static_priority) {
-        let (limit, os_error) = (class_limit(class, before), errno.raw_os_error());
+        let (limit, os_error) = (class_limit(before), errno.raw_os_error());
         notes.push(PriorityNote::Class { class, before, limit, os_error });
     }
 }
 
-/// What the kernel asks of a thread that leaves one class for another: sched(7), "Privileges and resource limits".
-fn class_limit(class: SchedulingClass, before: SchedulingClass) -> Option<ClassLimit> {
-    match class {
-        SchedulingClass::Fifo(priority) | SchedulingClass::RoundRobin(priority) => {
-            let limit = getrlimit(Resource::Rtprio).current?;
-            Some(ClassLimit::Rtprio { needed: priority, limit })
-        }
-        _ if before == SchedulingClass::Idle => {
-            let needed = 20 - sched::nice().unwrap_or(0);
-            Some(ClassLimit::Nice { needed, limit: nice_limit() })
-        }
-        _ => None,
-    }
+/// What the kernel asks of a thread that leaves the class idle: sched(7), "Privileges and resource limits".
+fn class_limit(before: SchedulingClass) -> Option<ClassLimit> {
+    (before == SchedulingClass::Idle)
+        .then(|| ClassLimit { needed: 20 - sched::nice().unwrap_or(0), limit: nice_limit() })
 }
 
 /// `RLIMIT_NICE` of this process. Unlimited counts as 40, the highest value with a meaning.
@@ -320,25 +296,4 @@ fn nice_limit() -> u64 {
 /// "The actual ceiling for the nice value is calculated as 20 - rlim_cur" (getrlimit(2)): 20, which there is not, for 0.
 fn lowest_nice(limit: u64) -> i32 {
     20 - i32::try_from(limit.min(40)).unwrap_or(40)
-}
-
-#[cfg(test)]
-mod tests {
-    use rustix::process::{Rlimit, setrlimit};
-
-    use super::*;
-
-    #[test]
-    fn real_time_names_its_limit_where_there_is_one() {
-        let before = getrlimit(Resource::Rtprio);
-        let lowered = Rlimit { current: Some(0), maximum: before.maximum };
-        setrlimit(Resource::Rtprio, lowered).unwrap();
-        let told = class_limit(SchedulingClass::Fifo(1), SchedulingClass::Other);
-        assert_eq!(told, Some(ClassLimit::Rtprio { needed: 1, limit: 0 }));
-        // Only root may raise it.
-        if setrlimit(Resource::Rtprio, Rlimit { current: None, maximum: None }).is_ok() {
-            assert_eq!(class_limit(SchedulingClass::RoundRobin(1), SchedulingClass::Other), None);
-        }
-        setrlimit(Resource::Rtprio, before).unwrap();
-    }
 }

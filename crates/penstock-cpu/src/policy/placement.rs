@@ -162,7 +162,7 @@ fn most_cpus(stay: &[usize]) -> Cpus {
     most.into_iter().collect()
 }
 
-/// Those of the CPUs that share the L3 cache of what the thread is to be near to; why not, if there are none.
+/// The allowed CPUs that share an L3 cache with `near`, or the reason there are none.
 fn cpus_near(
     near: Near,
     cpus: Option<&[usize]>,

@@ -53,8 +53,8 @@ struct Hierarchy {
     files: &'static [&'static str],
 }
 
-/// cgroup-v1/cpusets.rst and cgroup-v2.rst; the names without prefix are of the "cpuset" file system, before control groups.
-const V1_FILES: &[&str] = &["cpuset.effective_cpus", "cpuset.cpus", "cpus"];
+/// cgroup-v1/cpusets.rst and cgroup-v2.rst.
+const V1_FILES: &[&str] = &["cpuset.effective_cpus", "cpuset.cpus"];
 const V2_FILES: &[&str] = &["cpuset.cpus.effective"];
 
 fn cpuset(tree: &mut Tree) -> Option<Cpus> {
@@ -64,16 +64,15 @@ fn cpuset(tree: &mut Tree) -> Option<Cpus> {
 
 fn hierarchies(tree: &mut Tree) -> Vec<Hierarchy> {
     let groups = tree.text("proc/self/cgroup").unwrap_or_default();
-    let of_cpuset = tree.text("proc/self/cpuset").map(|path| path.trim().to_owned());
     let is_openable = |path: &String| path.len() < libc::PATH_MAX as usize;
     let mounts = tree.text("proc/self/mounts").or_else(|| tree.text("proc/mounts")).unwrap_or_default();
-    let v1_path = group(&groups, "cpuset").or_else(|| of_cpuset.clone()).filter(is_openable);
-    let v2_path = group(&groups, "").or(of_cpuset).filter(is_openable);
+    let v1_path = group(&groups, "cpuset").filter(is_openable);
+    let v2_path = group(&groups, "").filter(is_openable);
     let hierarchy = |line: &str| {
         let [_, mount_point, kind, options] = line.split(' ').take(4).collect::<Vec<_>>().try_into().ok()?;
-        let is_cpuset = kind == "cpuset" || options.split(',').any(|option| option == "cpuset");
+        let is_cpuset = options.split(',').any(|option| option == "cpuset");
         let (path, files) = match kind {
-            "cgroup" | "cpuset" if is_cpuset => (v1_path.clone()?, V1_FILES),
+            "cgroup" if is_cpuset => (v1_path.clone()?, V1_FILES),
             "cgroup2" => (v2_path.clone()?, V2_FILES),
             _ => return None,
         };

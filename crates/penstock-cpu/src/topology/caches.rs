@@ -17,17 +17,17 @@ struct Cache {
 
 /// The domains of the first, second and third level; caches for instructions alone are left out.
 /// cpuN/cache/indexM: Documentation/ABI/testing/sysfs-devices-system-cpu.
-pub(super) fn domains(tree: &mut Tree, online: &Cpus, cores: &[Cpus]) -> [Vec<CacheDomain>; 3] {
+pub(super) fn domains(tree: &mut Tree, online: &Cpus) -> [Vec<CacheDomain>; 3] {
     let mut levels: [BTreeMap<usize, Cache>; 3] = Default::default();
     let mut without = Cpus::new();
-    for (core, &cpu) in cores.iter().flat_map(|core| core.iter().map(move |cpu| (core, cpu))) {
+    for &cpu in online {
         let indexes = tree.numbered(&format!("{CPU}/cpu{cpu}/cache"), "index");
         if indexes.is_empty() {
             without.insert(cpu);
         }
         for folder in indexes.into_iter().map(|index| format!("cache/index{index}")) {
             let Some(level) = level(tree, cpu, &folder) else { continue };
-            let cache = Cache::read(tree, cpu, &folder, online, core);
+            let cache = Cache::read(tree, cpu, &folder, online);
             levels[level].entry(cpu).or_insert(cache);
         }
     }
@@ -54,13 +54,10 @@ fn level(tree: &mut Tree, cpu: usize, folder: &str) -> Option<usize> {
 }
 
 impl Cache {
-    fn read(tree: &mut Tree, cpu: usize, folder: &str, online: &Cpus, core: &Cpus) -> Self {
+    fn read(tree: &mut Tree, cpu: usize, folder: &str, online: &Cpus) -> Self {
         let files = ["map", "list"].map(|form| format!("{folder}/shared_cpu_{form}"));
-        // Itanium's kernel names no CPU at all for some: it is the core's then.
-        let is_valid = |cpus: &Cpus| cpus.is_empty() || cpus.contains(&cpu);
         let files = [files[0].as_str(), files[1].as_str()];
-        let told = groups::set(tree, cpu, files, is_valid, online);
-        let sharing = told.map(|cpus| if cpus.is_empty() { core.clone() } else { cpus });
+        let sharing = groups::set(tree, cpu, files, online);
         let id = known(tree.of_cpu(cpu, &format!("{folder}/id"), integer));
         Self { sharing, id, size_bytes: size_bytes(tree, cpu, folder) }
     }

@@ -10,21 +10,13 @@ pub(super) struct Cpuinfo {
     pub(super) model: Option<String>,
     /// Processor, package and core, where they are told.
     pub(super) processors: Vec<(usize, Option<(usize, usize)>)>,
-    /// Its "thread siblings" are cores that share a front end and a floating-point unit, each with a `core_id` of its own:
-    /// AMD's families 15h (Bulldozer) and 16h.
-    pub(super) has_compute_units: bool,
 }
 
 impl Cpuinfo {
     pub(super) fn read(tree: &mut Tree) -> Self {
         let text = tree.text("proc/cpuinfo").unwrap_or_default();
         let fields: Vec<(&str, &str)> = text.lines().filter_map(field).collect();
-        let found = Self {
-            model: model(&fields).or_else(|| board(tree)),
-            processors: processors(&fields),
-            has_compute_units: first(&fields, "vendor_id") == Some("AuthenticAMD")
-                && matches!(first(&fields, "cpu family"), Some("21" | "22")),
-        };
+        let found = Self { model: model(&fields).or_else(|| board(tree)), processors: processors(&fields) };
         if found.model.is_none() {
             tree.note(TopologyProblem::NoModel);
         }
@@ -46,9 +38,9 @@ fn first<'a>(fields: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
     fields.iter().find(|(found, value)| *found == name && !value.is_empty()).map(|(_, value)| *value)
 }
 
-/// The name has another field on every architecture: x86 and arm, old arm, POWER and SPARC, MIPS, RISC-V.
+/// The name has another field on every architecture: x86 and arm, old arm, RISC-V.
 fn model(fields: &[(&str, &str)]) -> Option<String> {
-    let names = ["model name", "Processor", "cpu", "cpu model", "uarch"];
+    let names = ["model name", "Processor", "uarch"];
     let named = names.into_iter().find_map(|name| first(fields, name)).map(clean);
     named.filter(|name| !name.is_empty()).or_else(|| part(fields))
 }

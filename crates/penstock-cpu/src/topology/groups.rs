@@ -50,26 +50,18 @@ fn claims_by_key<K: Ord + Copy>(keys: &BTreeMap<usize, K>) -> Claims {
     keys.iter().map(|(&cpu, key)| (cpu, members[key].clone())).collect()
 }
 
-/// A set that a CPU's folder tells as a mask and as a list, cut down to CPUs that are online. The mask comes first: there are
+/// A set of a CPU and others, which its folder tells as a mask and as a list, cut down to CPUs that are online. The mask comes first: there are
 /// recordings whose masks were corrected, and their lists forgotten.
-pub(super) fn set(
-    tree: &mut Tree,
-    cpu: usize,
-    [mask, list]: [&str; 2],
-    is_valid: impl Fn(&Cpus) -> bool,
-    online: &Cpus,
-) -> Option<Cpus> {
-    let masked = tree.of_cpu(cpu, mask, |text| numbers::mask(text).filter(&is_valid));
-    let found = masked.or_else(|| tree.of_cpu(cpu, list, |text| numbers::list(text).filter(&is_valid)))?;
+pub(super) fn set(tree: &mut Tree, cpu: usize, [mask, list]: [&str; 2], online: &Cpus) -> Option<Cpus> {
+    let has_it = |cpus: &Cpus| cpus.contains(&cpu);
+    let masked = tree.of_cpu(cpu, mask, |text| numbers::mask(text).filter(has_it));
+    let found = masked.or_else(|| tree.of_cpu(cpu, list, |text| numbers::list(text).filter(has_it)))?;
     Some(found.intersection(online).copied().collect())
 }
 
 /// The CPUs of each core. Every CPU that is online is in one.
 pub(super) fn cores(tree: &mut Tree, online: &Cpus, cpuinfo: &Cpuinfo) -> Vec<Cpus> {
     let mut claims = claims(tree, online, CORE_FILES);
-    if cpuinfo.has_compute_units {
-        divide_compute_units(tree, &mut claims);
-    }
     let keys = core_keys(tree, &unclaimed(online, &claims));
     claims.extend(claims_by_key(&keys));
     claims.extend(claims_by_key(&cpuinfo.told(&unclaimed(online, &claims), |ids| ids)));
@@ -117,11 +109,8 @@ fn with_whole_cores(tree: &mut Tree, packages: &[Cpus], cores: &[Cpus]) -> Vec<C
 }
 
 fn claims(tree: &mut Tree, online: &Cpus, files: [[&str; 2]; 2]) -> Claims {
-    let claim = |&cpu: &usize| {
-        let is_valid = |cpus: &Cpus| cpus.contains(&cpu);
-        let found = files.into_iter().find_map(|files| set(tree, cpu, files, is_valid, online))?;
-        Some((cpu, found))
-    };
+    let claim =
+        |&cpu: &usize| Some((cpu, files.into_iter().find_map(|files| set(tree, cpu, files, online))?));
     online.iter().filter_map(claim).collect()
 }
 
@@ -130,14 +119,10 @@ fn core_keys(tree: &mut Tree, cpus: &Cpus) -> BTreeMap<usize, [Option<i64>; 4]> 
     let key = |&cpu: &usize| {
         let [die, cluster] =
             ["topology/die_id", "topology/cluster_id"].map(|name| tree.of_cpu(cpu, name, integer));
-        let core = core_id(tree, cpu)?;
+        let core = known(tree.of_cpu(cpu, "topology/core_id", integer))?;
         Some((cpu, [Some(package_id(tree, cpu)?), die, cluster, Some(core)]))
     };
     cpus.iter().filter_map(key).collect()
-}
-
-pub(super) fn core_id(tree: &mut Tree, cpu: usize) -> Option<i64> {
-    known(tree.of_cpu(cpu, "topology/core_id", integer))
 }
 
 /// The kernel's number of a CPU's package.
@@ -148,11 +133,4 @@ pub(super) fn package_id(tree: &mut Tree, cpu: usize) -> Option<i64> {
 /// -1 is the kernel's "unknown".
 pub(super) fn known(id: Option<i64>) -> Option<i64> {
     id.filter(|&id| id >= 0)
-}
-
-fn divide_compute_units(tree: &mut Tree, claims: &mut Claims) {
-    let ids: BTreeMap<usize, Option<i64>> = claims.keys().map(|&cpu| (cpu, core_id(tree, cpu))).collect();
-    for (cpu, claimed) in claims {
-        claimed.retain(|other| ids.get(other) == ids.get(cpu));
-    }
 }

@@ -284,8 +284,6 @@ fn the_mask_is_believed_before_the_list_and_either_will_do() {
     assert!(l3(&read).is_empty() && has_note(&read, "nothing tells who shares it (CPUs 0-1)"));
     machine.each([0, 1], "cache/index3/id", "7\n");
     assert_eq!(l3(&machine.read()), [[0, 1]]);
-    machine.each([0, 1], "cache/index3/shared_cpu_map", "0\n");
-    assert_eq!(l3(&machine.read()), [[0], [1]], "Itanium's kernel names nobody for a cache of the core");
 }
 
 #[test]
@@ -322,17 +320,6 @@ fn the_numbers_of_packages_are_the_kernels_if_they_can_be() {
     assert_eq!(packages(&machine.read()), [(1, vec![0]), (2, vec![1]), (0, vec![2])]);
     machine.each(0..3, "topology/physical_package_id", "-1");
     assert_eq!(packages(&machine.read()), [(0, vec![0]), (1, vec![1]), (2, vec![2])]);
-}
-
-#[test]
-fn amds_compute_units_are_two_cores() {
-    let machine = Machine::new();
-    machine.package(0, &[&[0, 1], &[2, 3]]).each([1, 3], "topology/core_id", "9\n");
-    assert_eq!(machine.read().cores.len(), 2, "another maker's number says nothing");
-    machine.put("proc/cpuinfo", "processor : 0\nvendor_id : AuthenticAMD\ncpu family : 21\n");
-    let read = machine.read();
-    assert_eq!((read.cores.len(), read.packages.len()), (4, 1));
-    assert!(read.logical_processors.iter().all(|processor| processor.smt_siblings.is_empty()));
 }
 
 #[test]
@@ -467,45 +454,6 @@ fn a_chiplet_may_be_half_offline() {
 }
 
 #[test]
-fn powers_cores_have_eight_threads_and_numbers_in_steps_of_eight() {
-    let machine = Machine::new();
-    let threads: Vec<Vec<usize>> = (0..4).map(|core| (core * 8..core * 8 + 8).collect()).collect();
-    let threads: Vec<&[usize]> = threads.iter().map(Vec::as_slice).collect();
-    machine.package(0, &threads[..2]).package(8, &threads[2..]);
-    for core in &threads {
-        machine.each(core.iter().copied(), "topology/core_id", &core[0].to_string()).l3(core);
-    }
-    // Switched to two threads a core, as by ppc64_cpu --smt=2.
-    machine.put(&format!("{CPU}/online"), "0-1,8-9,16-17,24-25\n");
-    let read = machine.read();
-    assert_eq!(cores(&read), [[0, 1], [8, 9], [16, 17], [24, 25]]);
-    assert_eq!(packages(&read), [(0, vec![0, 1, 8, 9]), (8, vec![16, 17, 24, 25])]);
-    assert_eq!(l3(&read), cores(&read));
-    assert_eq!(read.logical_processors.len(), 32);
-}
-
-#[test]
-fn mainframes_have_books_and_a_fourth_level() {
-    let machine = Machine::new();
-    let cpus = [0, 1, 2, 3];
-    // The same socket's number in two books (arch/s390/kernel/topology.c).
-    machine.package(0, &[&[0], &[1]]).package(0, &[&[2], &[3]]);
-    machine.each([0, 1], "topology/book_id", "0\n").each([2, 3], "topology/book_id", "1\n");
-    machine.l3(&[0, 1]).l3(&[2, 3]).cache(4, 4, "Unified", "393216K", &cpus);
-    cpus.iter().for_each(|&cpu| {
-        machine.cache(1, 2, "Instruction", "2048K", &[cpu]).cache(2, 2, "Data", "4096K", &[cpu]);
-    });
-    let read = machine.read();
-    assert_eq!(
-        read.packages.iter().map(|one| &one.logical_processors[..]).collect::<Vec<_>>(),
-        [[0, 1], [2, 3]]
-    );
-    assert_eq!((l3(&read), read.l2_domains.len()), (vec![vec![0, 1], vec![2, 3]], 4));
-    assert_eq!(read.l2_domains[0].size_bytes, Some(4 << 20));
-    assert!(!has_note(&read, "cache"), "a fourth level is nothing odd: {:?}", read.notes);
-}
-
-#[test]
 fn links_of_a_recording_stay_in_it() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1]]).package(1, &[&[2]]);
@@ -598,7 +546,7 @@ fn affinities_and_control_groups_limit_what_is_allowed() {
     machine.put("mnt/a place\\\\9/cpuset.cpus.effective", "1\n");
     assert_eq!(allowed(&machine.read()), [1]);
 
-    // Version 1, beside an empty version 2; then the file system of cpusets, before control groups.
+    // Version 1, beside an empty version 2.
     machine.put("proc/self/cgroup", "4:cpu,cpuset:/a\n1:name=systemd:/b\n0::/c\n");
     machine.put(
         "proc/mounts",
@@ -608,13 +556,7 @@ fn affinities_and_control_groups_limit_what_is_allowed() {
     assert_eq!(allowed(&machine.read()), [1, 2]);
     machine.put("sys/fs/cgroup/cpuset/a/cpuset.effective_cpus", "2\n");
     assert_eq!(allowed(&machine.read()), [2]);
-    machine
-        .remove("proc/self/cgroup")
-        .put("proc/self/cpuset", "/mine\n")
-        .put("dev/cpuset/mine/cpus", "4,3\n");
-    machine.put("proc/mounts", "none /dev/cpuset cpuset rw 0 0\n");
-    assert_eq!(allowed(&machine.read()), [3, 4]);
-    machine.put("dev/cpuset/mine/cpus", "5\n");
+    machine.put("sys/fs/cgroup/cpuset/a/cpuset.effective_cpus", "5\n");
     let read = machine.read();
     assert!(
         allowed(&read) == [1, 2, 3, 4] && has_note(&read, "cpuset leaves no CPU"),
@@ -646,7 +588,6 @@ fn almost_nothing_is_told() {
 fn models_of_other_architectures() {
     for (cpuinfo, model) in [
         ("Processor\t: ARMv7 Processor rev 1 (v7l)\nprocessor\t: 0\n", Some("ARMv7 Processor rev 1 (v7l)")),
-        ("processor : 0\ncpu : POWER9, altivec supported\n", Some("POWER9, altivec supported")),
         (
             "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd0b\n",
             Some("ARM implementer 0x41 part 0xd0b"),
