@@ -1,9 +1,7 @@
 //! The compressed formats, and how to recognise them.
 
 use std::fmt;
-use std::io::{self, BufRead};
-
-use super::input::Peeked;
+use std::io;
 
 /// A compressed format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +44,7 @@ impl Codec {
     }
 
     /// The format of an asset that begins so.
-    fn of_start(start: &[u8]) -> Option<Self> {
+    pub(super) fn of_start(start: &[u8]) -> Option<Self> {
         match start.first_chunk().copied().map(u32::from_le_bytes) {
             Some(LZ4_MAGIC) => return Some(Self::Lz4),
             Some(ZSTD_MAGIC) => return Some(Self::Zstd),
@@ -63,23 +61,6 @@ impl Codec {
                 Some(Self::Zlib)
             }
             _ => None,
-        }
-    }
-
-    /// The codec itself; for `Auto`, the format of the input, which may begin with skippable frames of zstd or lz4. If nothing else
-    /// follows them, they count as zstd's, whose tool writes them.
-    pub(super) fn settled(self, input: &mut Peeked<impl BufRead + ?Sized>) -> io::Result<Self> {
-        if self != Self::Auto {
-            return Ok(self);
-        }
-        input.skip_skippable()?;
-        let may_be_any = input.taken_bytes == 0;
-        let start = input.peek(4)?;
-        match Self::of_start(start) {
-            Some(codec) if may_be_any || codec == Self::Lz4 => Ok(codec),
-            _ if !may_be_any => Ok(Self::Zstd),
-            _ if start.is_empty() => Err(truncated()),
-            _ => Err(corrupt("it is neither zlib, gzip, zstd nor lz4")),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use super::format::{is_skippable, truncated};
+use super::format::{Codec, corrupt, is_skippable, truncated};
 
 /// The most bytes that a format needs to see: the longest header of a zstd frame.
 const LOOK_BYTES: usize = 18;
@@ -44,8 +44,24 @@ impl<R: BufRead + ?Sized> Peeked<R> {
         Ok(&self.ahead[..self.to.min(bytes)])
     }
 
-    /// Skips the skippable frames that come next.
-    pub(super) fn skip_skippable(&mut self) -> io::Result<()> {
+    /// The codec of the input: the named one; for `Auto`, what the next bytes show, which may begin with skippable frames of zstd
+    /// or lz4. If nothing else follows them, they count as zstd's, whose tool writes them.
+    pub(super) fn codec(&mut self, named: Codec) -> io::Result<Codec> {
+        if named != Codec::Auto {
+            return Ok(named);
+        }
+        self.skip_skippable()?;
+        let may_be_any = self.taken_bytes == 0;
+        let start = self.peek(4)?;
+        match Codec::of_start(start) {
+            Some(codec) if may_be_any || codec == Codec::Lz4 => Ok(codec),
+            _ if !may_be_any => Ok(Codec::Zstd),
+            _ if start.is_empty() => Err(truncated()),
+            _ => Err(corrupt("it is neither zlib, gzip, zstd nor lz4")),
+        }
+    }
+
+    fn skip_skippable(&mut self) -> io::Result<()> {
         while let Some(&[a, b, c, d, e, f, g, h]) = self.peek(8)?.first_chunk()
             && is_skippable(u32::from_le_bytes([a, b, c, d]))
         {

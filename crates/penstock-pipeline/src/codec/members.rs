@@ -46,7 +46,7 @@ impl<R: BufRead> Members<R> {
 
     /// Begins the next member; none at the end.
     fn next_member(&mut self) -> io::Result<Option<Box<dyn Member>>> {
-        self.codec = self.codec.settled(&mut self.input)?;
+        self.codec = self.input.codec(self.codec)?;
         if self.input.peek(1)?.is_empty() {
             return if self.input.taken_bytes > 0 { Ok(None) } else { Err(truncated()) };
         }

@@ -48,7 +48,7 @@ impl Decoder {
         if asset.is_empty() {
             return Err(at_start(truncated()));
         }
-        let settled = codec.settled(&mut Peeked::new(asset)).map_err(at_start)?;
+        let settled = Peeked::new(asset).codec(codec).map_err(at_start)?;
         let last_bytes = self.last_bytes;
         let whole = self.context(settled).map_err(at_start)?;
         let mut room = first_room(whole.claimed_bytes(asset), last_bytes, asset).clamp(1, max_bytes.max(1));
