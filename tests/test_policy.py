@@ -10,7 +10,7 @@ import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ import penstock
 from penstock import Encoder, Tee, ThreadPolicy, Writer, cpu
 from penstock._types import Priority
 from penstock.ffmpeg import Tuning
+from penstock.pipeline import Pipeline, checksum
 
 NICE = {
     "background": 19,
@@ -191,6 +192,11 @@ class TestPin:
         with pytest.raises(ValueError):
             cpu.pin(bad)
 
+    @pytest.mark.parametrize("fields", [{"cpus": [0, 10**6]}, {"near": ("cpu", 10**6)}])
+    def test_of_a_number_that_no_cpu_can_have_names_it(self, fields: dict[str, object]) -> None:
+        with pytest.raises(ValueError, match="1000000"):
+            ThreadPolicy(**fields)
+
     @pytest.mark.parametrize("bad", [None, 0, "0", [0.0], ["0"], [True]])
     def test_of_what_is_no_number(self, bad: object) -> None:
         with pytest.raises(TypeError):
@@ -265,9 +271,11 @@ class TestPolicyBlocks:
     def test_take_a_policy_or_its_fields(self) -> None:
         with pytest.raises(ValueError, match="not both"):
             cpu.policy(ThreadPolicy(nice=1), nice=1)
-        for wrong in ("lowest", 3, {"nice": 1}):
+        for wrong in (3, {"nice": 1}):
             with pytest.raises(TypeError, match="must be a ThreadPolicy"):
                 cpu.policy(wrong)
+        with pytest.raises(ValueError, match="not both"):
+            cpu.policy("lowest", nice=1)
         with pytest.raises(ValueError):
             cpu.policy(priority="high")
 
@@ -359,8 +367,8 @@ class TestThreadPolicies:
             {},
             optional={
                 "nice": st.integers(-20, 19),
-                "cpus": st.sets(st.integers(0, 2**40), min_size=1),
-                "near": st.integers(1, 2**31 - 1) | st.tuples(st.just("cpu"), st.integers(0, 2**40)),
+                "cpus": st.sets(st.integers(0, 8191), min_size=1),
+                "near": st.integers(1, 2**31 - 1) | st.tuples(st.just("cpu"), st.integers(0, 8191)),
             },
         ),
         st.sampled_from([None, *NICE]),
@@ -410,7 +418,7 @@ class TestWorkers:
         assert where == "near" or applied.cpus == (ALLOWED[0],)
         assert seen() == mine, "it is the worker's alone"
 
-    @pytest.mark.parametrize("absent", [1023, 2**40])
+    @pytest.mark.parametrize("absent", [1023, 8191])
     def test_a_writers_that_is_refused_is_a_note(self, pair: tuple[int, int], absent: int) -> None:
         stream = Writer(pair[1], policy=ThreadPolicy(cpus=[absent]))
         stream.write(b"x").wait(10)
@@ -455,6 +463,76 @@ class TestWorkers:
             tee.wait(10)
             assert tee.policy.nice == 17
             assert "8000" in tee.policy.notes[0]
+
+
+class TestWords:
+    """The word of a level, wherever a policy is taken."""
+
+    @staticmethod
+    def relayed(pair: tuple[int, int], policy: Any) -> object:
+        with Path(os.devnull).open("wb") as out:
+            os.write(pair[1], b"x")
+            ticket = penstock.start_relay(pair[0], out, 1, policy=policy)
+            ticket.wait(10)
+            return ticket.policy
+
+    @staticmethod
+    def written(pair: tuple[int, int], policy: Any) -> object:
+        with Writer(pair[1], policy=policy) as stream:
+            stream.write(b"x").wait(10)
+            return stream.stats.policy
+
+    @staticmethod
+    def read(pair: tuple[int, int], policy: Any) -> object:
+        os.write(pair[1], b"x")
+        with penstock.Reader(pair[0], frame_bytes=1, policy=policy) as stream:
+            stream.read(10)
+            return stream.stats.policy
+
+    @staticmethod
+    def teed(pair: tuple[int, int], policy: Any) -> object:
+        with Path(os.devnull).open("wb") as out:
+            tee = Tee(pair[0], out, policy=policy)
+            assert eventually(lambda: tee.policy is not None)
+            applied = tee.policy
+            tee.cancel()
+            return applied
+
+    @staticmethod
+    def through_a_pipeline(pair: tuple[int, int], policy: Any) -> object:
+        with Pipeline([b"x"], checksum(), policies={"iterable": policy, "checksum": policy}) as pipeline:
+            pipeline.read(10)
+            (applied,), (other,) = (stage.policies for stage in pipeline.stats.stages[:2])
+        assert other.nice == applied.nice
+        return applied
+
+    @staticmethod
+    def by_a_block(pair: tuple[int, int], policy: Any) -> object:
+        block = cpu.policy(policy)
+        return apart(block.__enter__)
+
+    WAYS = (relayed, written, read, teed, through_a_pipeline, by_a_block)
+
+    @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+    def test_mean_what_they_mean_in_a_policy(self, way: Callable[..., Any], pair: tuple[int, int]) -> None:
+        assert way(pair, "lowest").priority == "lowest"
+
+    @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+    def test_that_there_are_not_are_refused(self, way: Callable[..., Any], pair: tuple[int, int]) -> None:
+        with pytest.raises(ValueError, match="below-normal"):
+            way(pair, "low")
+        with pytest.raises(TypeError, match="ThreadPolicy"):
+            way(pair, 5)
+
+    def test_of_tuning(self) -> None:
+        policy = ThreadPolicy(priority="below-normal")
+        tuning = Tuning(policy="below-normal", ffmpeg_policy="below-normal")
+        assert (tuning.policy, tuning.ffmpeg_policy) == (policy, policy)
+        for field in ("policy", "ffmpeg_policy"):
+            with pytest.raises(ValueError, match="below-normal"):
+                Tuning(**{field: "low"})
+            with pytest.raises(TypeError, match="ThreadPolicy"):
+                Tuning(**{field: 5})
 
 
 class TestFFmpeg:
@@ -507,7 +585,7 @@ class TestFFmpeg:
                 tmp_path / "out.mp4", tuning=Tuning(ffmpeg=no_program, ffmpeg_policy=ThreadPolicy(nice=1))
             )
         with pytest.raises(TypeError):
-            self.encode(tmp_path / "out.mp4", tuning=Tuning(ffmpeg_policy="lowest"))
+            self.encode(tmp_path / "out.mp4", tuning=Tuning(ffmpeg_policy=5))
         assert open_fds() == fds
 
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from penstock._native import Chunk, ThreadPolicy, _count, _Sink, _Source, _Stage
 
 if TYPE_CHECKING:
-    from penstock._types import ChecksumName, CodecName, Data, HasFileno, WritableData
+    from penstock._types import ChecksumName, CodecName, Data, HasFileno, Priority, WritableData
 
 PIECE_BYTES = 1 << 20
 """The default size of a piece of a stream: from here on, the cost of a piece no longer counts."""
 
-Policy: TypeAlias = ThreadPolicy | None
+Policy: TypeAlias = "ThreadPolicy | Priority | None"
 
 
 @dataclass(frozen=True)

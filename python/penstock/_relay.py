@@ -8,7 +8,7 @@ from penstock import _native, _streams
 
 if TYPE_CHECKING:
     from penstock._native import Relayed, RelayTicket, ThreadPolicy
-    from penstock._types import HasFileno, RelayMethod
+    from penstock._types import HasFileno, Priority, RelayMethod
 
 
 def relay(
@@ -85,7 +85,7 @@ def start_relay(
     offset: int | None = None,
     timeout: float | None = None,
     method: RelayMethod = "auto",
-    policy: ThreadPolicy | None = None,
+    policy: ThreadPolicy | Priority | None = None,
 ) -> RelayTicket:
     """Start a relay on a native thread and return its ticket at once.
 
@@ -93,7 +93,8 @@ def start_relay(
     them immediately. The position of a buffered file stays where it is at the call.
 
     Args:
-        policy: priority and CPUs of the thread. The ticket's ``policy`` says what was applied.
+        policy: priority and CPUs of the thread: a ``ThreadPolicy``, or a level like ``"below-normal"``. The ticket's
+            ``policy`` says what was applied.
 
     Returns:
         A ticket to wait for, to await in asyncio, to watch and to cancel. It raises what `relay` raises.

@@ -258,7 +258,7 @@ class policy:
     before, as far as the system allows.
 
     Args:
-        asked: the policy; or its fields by name, as for `penstock.ThreadPolicy`.
+        asked: the policy, or a level; or the fields of a policy by name, as for `penstock.ThreadPolicy`.
 
     Attributes:
         restored: the scheduling of the thread after the block, with ``notes`` on what was refused; None until then.
@@ -270,19 +270,17 @@ class policy:
 
     def __init__(
         self,
-        asked: ThreadPolicy | None = None,
+        asked: ThreadPolicy | Priority | None = None,
         *,
         priority: Priority | None = None,
         nice: int | None = None,
         cpus: Iterable[int] | None = None,
         near: Near | None = None,
     ) -> None:
-        if asked is not None and not isinstance(asked, ThreadPolicy):
-            raise TypeError(f"the policy must be a ThreadPolicy, not {asked!r}; its fields go by name")
         fields = ThreadPolicy(priority=priority, nice=nice, cpus=cpus, near=near)
         if asked is not None and fields != ThreadPolicy():
             raise ValueError("give a policy, or the fields of one, not both")
-        self._asked = asked or fields
+        self._asked = fields if asked is None else _native._thread_policy(asked)
         self._begun: tuple[int, AppliedPolicy] | None = None
         self.restored: AppliedPolicy | None = None
 

@@ -49,7 +49,7 @@ from penstock._pipeline_parts import (
 from penstock.errors import ChunkDataError, ChunkReadError, PenstockError, PipelineError, StalledError
 
 if TYPE_CHECKING:
-    from penstock._types import Data, HasFileno, OnError
+    from penstock._types import Data, HasFileno, OnError, Priority
 
 __all__ = [
     "Chunk",
@@ -179,9 +179,9 @@ class Pipeline:
         on_error: ``"raise"`` ends the pipeline at the first chunk that fails, after all chunks before it have come
             out; ``"skip"`` continues, and lists the failures in ``skipped``. A decompressed stream and an iterable
             that raises end in both cases.
-        policies: a ``ThreadPolicy`` for the threads of a part, by its name: ``"files"``, ``"file"``, ``"fd"`` or
-            ``"iterable"``; ``"decompress"``, ``"checksum"``, a callable's name (the second of one name is
-            ``"checksum 2"``); ``"writer"`` for a descriptor as the sink.
+        policies: a ``ThreadPolicy``, or a level like ``"below-normal"``, for the threads of a part, by its name:
+            ``"files"``, ``"file"``, ``"fd"`` or ``"iterable"``; ``"decompress"``, ``"checksum"``, a callable's name
+            (the second of one name is ``"checksum 2"``); ``"writer"`` for a descriptor as the sink.
 
     Raises:
         ValueError: the parts do not fit together, or an argument has a wrong value.
@@ -198,7 +198,7 @@ class Pipeline:
         queue_bytes: int = 64 << 20,
         max_chunk_bytes: int = 256 << 20,
         on_error: OnError = "raise",
-        policies: Mapping[str, ThreadPolicy] | None = None,
+        policies: Mapping[str, ThreadPolicy | Priority] | None = None,
     ) -> None:
         named = by_name(stage if isinstance(stage, Stage) else call(stage) for stage in stages)
         origin = source if isinstance(source, Source) else iterable(source)

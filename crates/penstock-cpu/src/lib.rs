@@ -18,6 +18,7 @@ pub use policy::{
     AppliedPolicy, ClassLimit, Near, NotNear, PlacementNote, PolicyNote, Priority, PriorityNote, RunOnThread,
     SchedulingClass, ThreadPolicy, yield_when_woken,
 };
+pub use sched::CPUS_MAX;
 pub use topology::{
     CacheDomain, Core, CoreKind, FileFault, KindSource, LogicalProcessor, NumaNode, Package, Topology,
     TopologyNote, TopologyProblem,

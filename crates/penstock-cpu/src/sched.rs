@@ -2,9 +2,9 @@
 
 use rustix::io::{Errno, Result};
 
-/// No kernel can be built for more CPUs: `NR_CPUS_RANGE_END` in arch/x86/Kconfig, the highest of all architectures. The
+/// The numbers of CPUs are below this. No kernel can be built for more: `NR_CPUS_RANGE_END` in arch/x86/Kconfig, the highest of all architectures. The
 /// kernel refuses a set that is smaller than its own, as libc's of 1024 is on the largest machines (sched_setaffinity(2)).
-pub(crate) const CPUS_MAX: usize = 8192;
+pub const CPUS_MAX: usize = 8192;
 
 const WORD_BITS: usize = usize::BITS as usize;
 

@@ -49,7 +49,9 @@ mod _native {
     #[pymodule_export]
     use crate::pipes::{_drain, _set_staging_budget, close, pipe, sync};
     #[pymodule_export]
-    use crate::policy::{_apply_policy, _current_policy, _try_priorities, AppliedPolicy, ThreadPolicy};
+    use crate::policy::{
+        _apply_policy, _current_policy, _thread_policy, _try_priorities, AppliedPolicy, ThreadPolicy,
+    };
     #[pymodule_export]
     use crate::reader::{Frame, Reader, ReaderStats};
     #[pymodule_export]

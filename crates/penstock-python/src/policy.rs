@@ -5,7 +5,7 @@ use std::io;
 
 use penstock_core::Error;
 use penstock_core::engine::{Fault, Signals, spawn};
-use penstock_cpu::{Near, Priority};
+use penstock_cpu::{CPUS_MAX, Near, Priority};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -15,6 +15,7 @@ use crate::arguments::number;
 /// The priority and the CPUs to ask for a thread.
 ///
 /// Fields that are left out do not change. A worker thread inherits them from the thread that starts it.
+/// Wherever a policy is taken, so is the word of a level: ``"lowest"`` means ``ThreadPolicy(priority="lowest")``.
 ///
 /// Refusals of the system don't raise; the ``AppliedPolicy`` shows what was applied and why.
 ///
@@ -35,7 +36,7 @@ use crate::arguments::number;
 ///     ValueError: an unknown level, both a level and a niceness, a niceness out of range, no CPU, or an impossible
 ///         number of a thread or CPU.
 ///     TypeError: an argument has the wrong type.
-#[pyclass(frozen, eq, hash, module = "penstock", from_py_object)]
+#[pyclass(frozen, eq, hash, module = "penstock")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadPolicy(pub(crate) penstock_cpu::ThreadPolicy);
 
@@ -103,6 +104,23 @@ impl ThreadPolicy {
     }
 }
 
+/// Wherever a policy is taken, the word of a level will do.
+impl FromPyObject<'_, '_> for ThreadPolicy {
+    type Error = PyErr;
+
+    fn extract(policy: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if let Ok(policy) = policy.cast::<Self>() {
+            return Ok(policy.get().clone());
+        }
+        let word = policy.cast::<PyString>().map_err(|_| {
+            PyTypeError::new_err(format!(
+                "a policy must be a ThreadPolicy or a level, like \"below-normal\", not {policy:?}"
+            ))
+        })?;
+        Ok(Self(penstock_cpu::ThreadPolicy::default().priority(level(word.to_str()?)?)))
+    }
+}
+
 fn level(name: &str) -> PyResult<Priority> {
     Priority::ALL.into_iter().find(|level| level.name() == name).ok_or_else(|| {
         let names = Priority::ALL.map(|level| format!("'{}'", level.name())).join(", ");
@@ -134,7 +152,13 @@ fn cpu_numbers(cpus: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
 fn cpu_number(value: &Bound<'_, PyAny>) -> PyResult<usize> {
     number(value, "a CPU")?
         .and_then(|number| usize::try_from(number).ok())
-        .ok_or_else(|| PyValueError::new_err(format!("{value} is not the number of a CPU")))
+        .filter(|&number| number < CPUS_MAX)
+        .ok_or_else(|| {
+            let last = CPUS_MAX - 1;
+            PyValueError::new_err(format!(
+                "no CPU can have the number {value}: pass numbers from 0 to {last}"
+            ))
+        })
 }
 
 fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
@@ -218,10 +242,16 @@ fn run_on_thread(
     thread.join().map_err(|_| Error::from(Fault::Panicked).into())
 }
 
+/// The policy, of which a word stands for a level.
+#[pyfunction]
+pub(crate) fn _thread_policy(policy: ThreadPolicy) -> ThreadPolicy {
+    policy
+}
+
 /// Apply a policy to the calling thread. With ``try_undo``, the notes also say what cannot be undone.
 #[pyfunction]
 #[pyo3(signature = (policy, *, try_undo))]
-pub(crate) fn _apply_policy(py: Python<'_>, policy: &ThreadPolicy, try_undo: bool) -> AppliedPolicy {
+pub(crate) fn _apply_policy(py: Python<'_>, policy: ThreadPolicy, try_undo: bool) -> AppliedPolicy {
     let apply = || if try_undo { policy.0.apply_and_try_undo(run_on_thread) } else { policy.0.apply() };
     py.detach(|| AppliedPolicy(apply()))
 }

@@ -33,7 +33,7 @@ use crate::waiting::{coroutine, until};
 ///     queue_items: the most frames that are read ahead; None is 4. Memory is held for these, for the frames that you
 ///         have, and for at most ``queue_items`` + 2 free frames that are kept for reuse.
 ///     capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
-///     policy: priority and CPUs of the worker thread.
+///     policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
 ///
 /// Raises:
 ///     OSError: EBADF if the descriptor is closed or not open for reading, EISDIR for a directory, ENOMEM for frames

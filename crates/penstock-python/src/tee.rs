@@ -34,7 +34,7 @@ use crate::waiting::{awaited, coroutine, until};
 ///     when_full: what happens when one of ``dsts`` takes nothing: with ``"block"`` all others wait for it, with
 ///         ``"evict"`` it is removed after ``stall_timeout``. A slow destination stays.
 ///     stall_timeout: seconds without a single byte taken, although bytes were ready, before an eviction.
-///     policy: priority and CPUs of the thread.
+///     policy: priority and CPUs of the thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
 ///     start: False delays the start until ``start()``, so that ``add`` can add destinations that miss nothing.
 ///
 /// Raises:

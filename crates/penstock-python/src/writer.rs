@@ -35,7 +35,7 @@ use crate::waiting::{coroutine, until};
 ///     queue_bytes: bytes that the queue holds before ``write`` waits, 128 MiB by default. One write always fits.
 ///     queue_items: writes that the queue holds before ``write`` waits, 64 by default.
 ///     capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
-///     policy: priority and CPUs of the worker thread.
+///     policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
 ///     reader: ``"reads"`` promises that the reader uses read(2) and does not splice onward. ``auto`` can then use
 ///         zero-copy, and ``staged`` can reuse its pages.
 ///

@@ -6,6 +6,7 @@ from penstock._native.cpu import (
     ThreadPolicy,
     _apply_policy,
     _current_policy,
+    _thread_policy,
     _topology,
     _try_priorities,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "_seconds",
     "_set_staging_budget",
     "_start_relay",
+    "_thread_policy",
     "_topology",
     "_try_priorities",
     "close",

@@ -10,6 +10,7 @@ class ThreadPolicy:
     """The priority and the CPUs to ask for a thread.
 
     Fields that are left out do not change. A worker thread inherits them from the thread that starts it.
+    Wherever a policy is taken, so is the word of a level: ``"lowest"`` means ``ThreadPolicy(priority="lowest")``.
 
     Refusals of the system don't raise; the ``AppliedPolicy`` shows what was applied and why.
 
@@ -75,7 +76,10 @@ class AppliedPolicy:
     def _restore(self) -> AppliedPolicy:
         """Apply all this to the calling thread again."""
 
-def _apply_policy(policy: ThreadPolicy, *, try_undo: bool) -> AppliedPolicy:
+def _thread_policy(policy: ThreadPolicy | Priority) -> ThreadPolicy:
+    """The policy, of which a word stands for a level."""
+
+def _apply_policy(policy: ThreadPolicy | Priority, *, try_undo: bool) -> AppliedPolicy:
     """Apply a policy to the calling thread. With ``try_undo``, the notes also say what cannot be undone."""
 
 def _current_policy() -> AppliedPolicy:

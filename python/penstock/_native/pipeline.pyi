@@ -5,7 +5,7 @@ from typing import Any, Self, final
 
 from penstock._native.cpu import ThreadPolicy
 from penstock._native.ticket import _LoopWaker, _Watch
-from penstock._types import Data, HasFileno, WritableData
+from penstock._types import Data, HasFileno, Priority, WritableData
 from penstock.errors import PipelineError
 
 @final
@@ -44,16 +44,18 @@ class Chunk:
 class _Source:
     """The source of a pipeline. ``penstock.pipeline`` documents all parts."""
     @staticmethod
-    def files(paths: Sequence[str], workers: int, policy: ThreadPolicy | None) -> _Source:
+    def files(paths: Sequence[str], workers: int, policy: ThreadPolicy | Priority | None) -> _Source:
         """Files, each as one chunk."""
     @staticmethod
-    def file(path: str, piece_bytes: int, policy: ThreadPolicy | None) -> _Source:
+    def file(path: str, piece_bytes: int, policy: ThreadPolicy | Priority | None) -> _Source:
         """One file in pieces."""
     @staticmethod
-    def fd(fd: int | HasFileno, piece_bytes: int, policy: ThreadPolicy | None) -> _Source:
+    def fd(fd: int | HasFileno, piece_bytes: int, policy: ThreadPolicy | Priority | None) -> _Source:
         """The bytes of a descriptor."""
     @staticmethod
-    def iterable(buffers: Iterable[Data | tuple[str, Data]], policy: ThreadPolicy | None) -> _Source:
+    def iterable(
+        buffers: Iterable[Data | tuple[str, Data]], policy: ThreadPolicy | Priority | None
+    ) -> _Source:
         """An iterable of buffers."""
 
 @final
@@ -61,15 +63,18 @@ class _Stage:
     """A stage of a pipeline."""
     @staticmethod
     def decompress(
-        codec: str, streamed: bool | None, name: str, workers: int, policy: ThreadPolicy | None
+        codec: str, streamed: bool | None, name: str, workers: int, policy: ThreadPolicy | Priority | None
     ) -> _Stage:
         """Decompress chunks."""
     @staticmethod
-    def checksum(kind: str, name: str, workers: int, policy: ThreadPolicy | None) -> _Stage:
+    def checksum(kind: str, name: str, workers: int, policy: ThreadPolicy | Priority | None) -> _Stage:
         """Compute checksums."""
     @staticmethod
     def call(
-        function: Callable[[Chunk], Chunk | Data | None], name: str, workers: int, policy: ThreadPolicy | None
+        function: Callable[[Chunk], Chunk | Data | None],
+        name: str,
+        workers: int,
+        policy: ThreadPolicy | Priority | None,
     ) -> _Stage:
         """Call a Python callable."""
 
@@ -78,7 +83,10 @@ class _Sink:
     """The sink of a pipeline."""
     @staticmethod
     def fd(
-        fd: int | HasFileno, queue_items: int | None, queue_bytes: int | None, policy: ThreadPolicy | None
+        fd: int | HasFileno,
+        queue_items: int | None,
+        queue_bytes: int | None,
+        policy: ThreadPolicy | Priority | None,
     ) -> _Sink:
         """A descriptor, through a ``Writer`` whose queue is as deep as the pipeline's."""
     @staticmethod

@@ -7,7 +7,7 @@ from typing import Any, Self, final
 from penstock._native.conversion import _Conversion
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import Ticket
-from penstock._types import HasFileno, WritableData
+from penstock._types import HasFileno, Priority, WritableData
 
 @final
 class Reader:
@@ -25,7 +25,7 @@ class Reader:
         queue_items: the most frames that are read ahead; None is 4. Memory is held for these, for the frames that you
             have, and for at most ``queue_items`` + 2 free frames that are kept for reuse.
         capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
-        policy: priority and CPUs of the worker thread.
+        policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
 
     Raises:
         OSError: EBADF if the descriptor is closed or not open for reading, EISDIR for a directory, ENOMEM for frames
@@ -41,7 +41,7 @@ class Reader:
         frame_bytes: int,
         queue_items: int | None = None,
         capacity_bytes: int | None = None,
-        policy: ThreadPolicy | None = None,
+        policy: ThreadPolicy | Priority | None = None,
     ) -> Self: ...
     @staticmethod
     def _converting(
@@ -50,7 +50,7 @@ class Reader:
         frame_bytes: int,
         queue_items: int | None = None,
         capacity_bytes: int | None = None,
-        policy: ThreadPolicy | None = None,
+        policy: ThreadPolicy | Priority | None = None,
         conversion: _Conversion | None = None,
         parts: int = 1,
     ) -> Reader:

@@ -6,7 +6,7 @@ from typing import Any, Self, final
 
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import _LoopWaker, _Watch
-from penstock._types import HasFileno, RelayMethod
+from penstock._types import HasFileno, Priority, RelayMethod
 
 @final
 class Relayed:
@@ -91,6 +91,6 @@ def _start_relay(
     offset: int | None,
     timeout: float | None,
     method: RelayMethod,
-    policy: ThreadPolicy | None,
+    policy: ThreadPolicy | Priority | None,
 ) -> RelayTicket:
     """Start a relay on a native thread. ``penstock.start_relay`` documents it."""

@@ -6,7 +6,7 @@ from typing import Any, Self, final
 
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import _LoopWaker, _Watch
-from penstock._types import HasFileno, TeeWhenFull
+from penstock._types import HasFileno, Priority, TeeWhenFull
 
 @final
 class Tee:
@@ -28,7 +28,7 @@ class Tee:
         when_full: what happens when one of ``dsts`` takes nothing: with ``"block"`` all others wait for it, with
             ``"evict"`` it is removed after ``stall_timeout``. A slow destination stays.
         stall_timeout: seconds without a single byte taken, although bytes were ready, before an eviction.
-        policy: priority and CPUs of the thread.
+        policy: priority and CPUs of the thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
         start: False delays the start until ``start()``, so that ``add`` can add destinations that miss nothing.
 
     Raises:
@@ -44,7 +44,7 @@ class Tee:
         *dsts: int | HasFileno,
         when_full: TeeWhenFull = "block",
         stall_timeout: float = 5.0,
-        policy: ThreadPolicy | None = None,
+        policy: ThreadPolicy | Priority | None = None,
         start: bool = True,
     ) -> Self: ...
     def start(self) -> None:

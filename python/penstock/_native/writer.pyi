@@ -6,7 +6,7 @@ from typing import Self, final
 from penstock._native.conversion import _Conversion
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import Ticket
-from penstock._types import Data, HasFileno, Mode, ReaderKind
+from penstock._types import Data, HasFileno, Mode, Priority, ReaderKind
 
 @final
 class Writer:
@@ -28,7 +28,7 @@ class Writer:
         queue_bytes: bytes that the queue holds before ``write`` waits, 128 MiB by default. One write always fits.
         queue_items: writes that the queue holds before ``write`` waits, 64 by default.
         capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
-        policy: priority and CPUs of the worker thread.
+        policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
         reader: ``"reads"`` promises that the reader uses read(2) and does not splice onward. ``auto`` can then use
             zero-copy, and ``staged`` can reuse its pages.
 
@@ -46,7 +46,7 @@ class Writer:
         queue_bytes: int | None = None,
         queue_items: int | None = None,
         capacity_bytes: int | None = None,
-        policy: ThreadPolicy | None = None,
+        policy: ThreadPolicy | Priority | None = None,
         reader: ReaderKind = "unknown",
     ) -> Self: ...
     @staticmethod
@@ -57,7 +57,7 @@ class Writer:
         queue_bytes: int | None = None,
         queue_items: int | None = None,
         capacity_bytes: int | None = None,
-        policy: ThreadPolicy | None = None,
+        policy: ThreadPolicy | Priority | None = None,
         reader: ReaderKind = "unknown",
         conversion: _Conversion | None = None,
     ) -> Writer:

@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from penstock._messages import argument
-from penstock._native import ThreadPolicy, _Conversion, _count, _seconds
-from penstock._types import Mode
+from penstock._native import ThreadPolicy, _Conversion, _count, _seconds, _thread_policy
+from penstock._types import Mode, Priority
 
 #: FFmpeg's names of the primaries and transfer characteristics in ITU-T H.273, tables 2 and 3, by their code points.
 PRIMARIES = {
@@ -182,7 +182,7 @@ class Tuning:
         queue_bytes: bytes of the frames that may wait for FFmpeg, in the format that FFmpeg gets. None is 24 MiB, or
             four frames if they are more. `Encoder` only.
         capacity_bytes: capacity of the pipe, as for `penstock.Writer` and `penstock.Reader`.
-        policy: priority and CPUs of the native thread.
+        policy: priority and CPUs of the native thread: a `penstock.ThreadPolicy`, or a level like ``"below-normal"``.
         ffmpeg: path or name of the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`). An `Encoder` needs one
             that calls ``read`` on its standard input: a program that splices it onward, as ``pv`` does, must not get
             zero-copy writes.
@@ -203,9 +203,9 @@ class Tuning:
     queue_items: int | None = None
     queue_bytes: int | None = None
     capacity_bytes: int | None = None
-    policy: ThreadPolicy | None = None
+    policy: ThreadPolicy | Priority | None = None
     ffmpeg: str | os.PathLike[str] | None = None
-    ffmpeg_policy: ThreadPolicy | None = None
+    ffmpeg_policy: ThreadPolicy | Priority | None = None
     threads: int | None = None
     stall_timeout: float | None = 60.0
     convert: Convert = "auto"
@@ -216,6 +216,9 @@ class Tuning:
         for name in ("queue_items", "queue_bytes", "capacity_bytes", "threads"):
             if (count := getattr(self, name)) is not None:
                 _count(name, count)
+        for name in ("policy", "ffmpeg_policy"):
+            if (policy := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _thread_policy(policy))
         if _seconds("stall_timeout", self.stall_timeout) == 0:
             raise ValueError("stall_timeout must be None or more than 0 seconds, not 0")
 

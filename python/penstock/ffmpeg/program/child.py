@@ -20,6 +20,7 @@ from penstock import _native
 from penstock._deadline import Deadline
 from penstock._native import AppliedPolicy, ThreadPolicy
 from penstock._shortage import raise_shortage
+from penstock._types import Priority
 
 # Guessed: after a program has exited, its pipes are read for this long, if its own children hold them open.
 DRAIN_GRACE_S = 1.0
@@ -189,7 +190,7 @@ class Child:
         stderr: int | FileIO,
         pass_fds: Sequence[int] = (),
         env: Mapping[str, str] | None = None,
-        policy: ThreadPolicy | None = None,
+        policy: ThreadPolicy | Priority | None = None,
     ) -> subprocess.Popen[bytes]:
         """Starts `command`."""
 
@@ -415,7 +416,7 @@ def _status_after_reap(pidfd: int) -> int | None:
 
 
 def _start_with_policy(
-    policy: ThreadPolicy | None, start: Callable[[], subprocess.Popen[bytes]]
+    policy: ThreadPolicy | Priority | None, start: Callable[[], subprocess.Popen[bytes]]
 ) -> tuple[subprocess.Popen[bytes], AppliedPolicy | None]:
     """Starts a program from a short-lived thread that has the policy.
 

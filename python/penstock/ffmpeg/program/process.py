@@ -20,6 +20,7 @@ from penstock import _exit
 from penstock._deadline import Deadline
 from penstock._log import logger
 from penstock._native import ThreadPolicy
+from penstock._types import Priority
 from penstock.errors import ClosedError, FFmpegError, StalledError
 from penstock.ffmpeg.program import capabilities
 from penstock.ffmpeg.program.child import Child, Flag, Lines, NotStartedError
@@ -70,7 +71,7 @@ class FFmpegProcess(Child):
         self,
         program: str,
         arguments: Sequence[str] | Callable[[int], Sequence[str]],
-        policy: ThreadPolicy | None = None,
+        policy: ThreadPolicy | Priority | None = None,
         *,
         is_fed: bool = False,
         is_strict: bool,
