@@ -60,6 +60,7 @@ def test_json_has_the_cpus_that_python_has(found: dict[str, Any]) -> None:
     topology = cpu.topology()
     assert found["schema"] == 1
     assert found["cpus"]["model"] == topology.model
+    assert found["usable_cpus"] == cpu.usable()
     assert [one["id"] for one in found["cpus"]["cores"]] == [core.id for core in topology.cores]
     l3 = found["cpus"]["l3_domains"]
     assert [one["logical_processors"] for one in l3] == [

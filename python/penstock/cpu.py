@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import _native
+from penstock._cpu_quota import cpu_quota
 from penstock._native import AppliedPolicy, ThreadPolicy
 from penstock._notebook import HtmlTable
 from penstock._types import Near, Priority
@@ -49,6 +50,7 @@ __all__ = [
     "set_priority",
     "topology",
     "try_priorities",
+    "usable",
 ]
 
 CoreKind = Literal["performance", "efficiency", "low-power efficiency"]
@@ -200,6 +202,17 @@ def topology(root: StrOrBytesPath = "/") -> Topology:
     kinds["logical_processors"] = LogicalProcessor
     records = {name: tuple(kind(**one) for one in found[name]) for name, kind in kinds.items()}
     return Topology(**found | records)
+
+
+def usable() -> float:
+    """How many CPUs this process can keep busy.
+
+    They are those that the calling thread may run on, or fewer if a control group limits the time on them: in a
+    container with a quota of 1.5 CPUs, it is 1.5. Python's ``os.process_cpu_count`` does not look at quotas.
+    """
+    allowed = float(len(os.sched_getaffinity(0)))
+    quota = cpu_quota()
+    return allowed if quota is None else min(allowed, quota)
 
 
 def set_priority(level: Priority) -> AppliedPolicy:

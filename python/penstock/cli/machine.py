@@ -59,6 +59,7 @@ def gather() -> dict[str, Any]:
         "architecture": platform.machine(),
         "memory_bytes": memory_bytes(),
         "cpus": asdict(cpu.topology()),
+        "usable_cpus": cpu.usable(),
         "priorities": priorities(),
         "pipes": pipes(),
         "huge_pages": huge_pages(),

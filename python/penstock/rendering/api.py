@@ -158,8 +158,8 @@ def render(
         size: width and height in pixels.
         fps: frames per second.
         engine: "processes" of this machine, or "ray".
-        workers: how many at most; None takes one for each CPU, or for Ray as many as the cluster has room for. FFmpeg
-            gets each worker's share of the CPUs.
+        workers: how many at most; None takes one for each CPU that this process can keep busy (`penstock.cpu.usable`),
+            or for Ray as many as the cluster has room for. FFmpeg gets each worker's share of the CPUs.
         chunk_frames: frames of a chunk, 3 at least; None takes 240, or fewer for a short video. The last chunks are
             shorter, so that nobody waits long for one.
         audio: a file whose first sound is added: from the time of the first frame, and no longer than the video. It is

@@ -54,6 +54,7 @@ def _print(console: Console, found: dict[str, Any]) -> None:
     _heading(console, "CPUs")
     console.print(Padding(cpu_tree(topology), (0, 0, 0, 2), expand=False))
     _lines(console, legend(topology))
+    _lines(console, [_usable_line(topology, found["usable_cpus"])])
     _lines(console, (f"note: {note}" for note in topology.notes))
     _heading(console, "Priorities that a thread may have")
     _lines(console, _priority_lines(found["priorities"]))
@@ -75,6 +76,13 @@ def _heading(console: Console, title: str) -> None:
 def _lines(console: Console, lines: Iterable[str]) -> None:
     for line in lines:
         console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
+
+
+def _usable_line(topology: cpu.Topology, usable: float) -> str:
+    allowed = sum(one.allowed for one in topology.logical_processors)
+    if usable == allowed:
+        return f"this process can keep {counted(allowed, 'CPU')} busy"
+    return f"this process may run on {counted(allowed, 'CPU')}; a control group's quota lets it keep {usable:.3g} busy"
 
 
 def _priority_lines(priorities: dict[str, Any]) -> Iterable[str]:

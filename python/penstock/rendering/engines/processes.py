@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from socket import socketpair
 
+from penstock import cpu
 from penstock._deadline import Deadline
 from penstock.rendering.engines import ENDING_S, Event, Failed, FramesDone
 from penstock.rendering.planning import Plan
 
 
 def cpus() -> int:
-    """How many CPUs this process may use."""
-    return len(os.sched_getaffinity(0))
+    """How many CPUs this process can keep busy, rounded up."""
+    return math.ceil(cpu.usable())
 
 
 @dataclass(eq=False, slots=True)
