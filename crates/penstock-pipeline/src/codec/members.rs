@@ -47,7 +47,7 @@ impl<R: BufRead> Members<R> {
     /// Begins the next member; none at the end.
     fn next_member(&mut self) -> io::Result<Option<Box<dyn Member>>> {
         self.codec = self.input.codec(self.codec)?;
-        if self.input.peek(1)?.is_empty() {
+        if self.input.peek(4)?.is_empty() {
             return if self.input.taken_bytes > 0 { Ok(None) } else { Err(truncated()) };
         }
         let is_first = !std::mem::replace(&mut self.has_begun, true);

@@ -158,6 +158,10 @@ fn a_wrong_byte_is_an_error_with_its_place() {
         assert!(byte > 0 && byte <= asset.len() as u64, "{codec:?} {byte}");
         assert!(streamed(codec, &asset, 1000).is_err());
     }
+    for codec in ALL.map(|(codec, _)| codec).into_iter().filter(|codec| *codec != Codec::Lz4) {
+        let told = whole(codec, b"garbage");
+        assert!(matches!(told, Err(Undecoded::At { byte: 0, .. })), "{codec:?} {told:?}");
+    }
     assert_eq!(at(whole(Codec::Auto, b"plain text").unwrap_err()), io::ErrorKind::InvalidData);
     assert_eq!(at(whole(Codec::Auto, b"").unwrap_err()), io::ErrorKind::UnexpectedEof);
 }
