@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.cases import PATIENCE_S
 from support.fuse import mounted
-from support.processes import run_script, succeeded
+from support.processes import run_script, start_script, succeeded
 
 import penstock
 
@@ -85,6 +86,53 @@ os.waitpid(pid, 0)
 assert forked_s < flush_s / 2, forked_s
 penstock.sync()
 """
+
+
+DROP = """
+from penstock import _native
+from penstock.pipeline import Pipeline, fd
+path, kind = sys.argv[1:]
+file = os.open(path, os.O_RDWR)
+a_pipe = os.pipe()
+owner = {
+    "writer": lambda: penstock.Writer(file),
+    "reader": lambda: penstock.Reader(file, frame_bytes=4),
+    "relay": lambda: _native._Relay(a_pipe[0], file, None, None, None, "auto", b""),
+    "tee": lambda: penstock.Tee(a_pipe[0], file, start=False),
+    "source of a pipeline": lambda: _native._Source.fd(file, 4, None),
+    "sink of a pipeline": lambda: _native._Sink.fd(file, None, None, None),
+    "pipeline": lambda: Pipeline(fd(a_pipe[0]), sink=file),
+}[kind]()
+if kind == "writer":
+    owner.write(b"frame").wait()
+del owner
+if kind == "writer":
+    _native._drain(0.01, lambda: None)
+print("dropped", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["writer", "reader", "relay", "tee", "source of a pipeline", "sink of a pipeline", "pipeline"],
+)
+def test_a_destructor_does_not_wait_for_a_close(kind: str, tmp_path: Path) -> None:
+    with mounted(tmp_path, flush_s=600) as file, start_script(DROP, file.path, kind) as program:
+        assert program.stdout is not None
+        try:
+            dropped, _, _ = select.select([program.stdout], [], [], PATIENCE_S)
+            assert dropped and program.stdout.readline() == b"dropped\n"
+        finally:
+            file.abandon()
+        _, said = program.communicate(timeout=PATIENCE_S)
+        assert program.returncode == 0
+        assert (b"were being closed" in said) == (kind == "writer"), said  # its drain does not wait as long as that takes
+
+
+def test_the_end_of_a_program_waits_for_the_close_of_what_was_dropped(tmp_path: Path) -> None:
+    with mounted(tmp_path, flush_s=0.5, flush_errno=errno.ENOSPC) as file:
+        done = run_script(DROP, file.path, "writer")
+    assert b"5 bytes were lost" in done.stderr, done
 
 
 def test_a_fork_does_not_wait_for_a_close(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ class Mounted(NamedTuple):
     """The one file."""
     flushes: Path
     """Grows by a byte with each close that has reached the server."""
+    abandon: Callable[[], None]
+    """Fails all calls that wait for the server."""
 
 
 @contextlib.contextmanager
@@ -48,10 +50,10 @@ def mounted(folder: Path, flush_s: float = 0, flush_errno: int = 0) -> Iterator[
             answer = server.stdout.readline().strip()
             if answer != "mounted":
                 pytest.skip(f"no FUSE here: {answer}")
-            yield Mounted(point / "file", log)
+            yield Mounted(point / "file", log, server.kill)  # whoever waits for an answer gets ECONNABORTED
         finally:
             _unmount(point)
-            server.kill()  # whoever waits for an answer gets ECONNABORTED
+            server.kill()
 
 
 def _unmount(point: str | Path) -> None:

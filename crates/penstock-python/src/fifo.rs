@@ -43,7 +43,8 @@ pub(crate) fn _fifo_open(
 pub(crate) fn _fifo_open_async(path: &Bound<'_, PyAny>, mode: &str) -> PyResult<FifoTicket> {
     let access = access(mode)?;
     let fifo = fifo_at(path)?;
-    let ticket = fifo.open_in_background(access).map_err(|error| raised(path, &error))?;
+    let opening = path.py().detach(|| fifo.open_in_background(access));
+    let ticket = opening.map_err(|error| raised(path, &error))?;
     Ok(FifoTicket { ticket, path: path.clone().unbind() })
 }
 
@@ -158,7 +159,7 @@ pub(crate) fn _make_pipe(
     py: Python<'_>,
     #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
 ) -> PyResult<(i32, i32)> {
-    let pipe = penstock_core::Pipe::new(capacity_bytes).or_raise(py)?;
+    let pipe = py.detach(|| penstock_core::Pipe::new(capacity_bytes)).or_raise(py)?;
     log::smaller_pipe(py, "make_pipe", Some(pipe.capacity_bytes()), capacity_bytes)?;
     let (reader, writer) = pipe.into_ends();
     Ok((reader.into_raw_fd(), writer.into_raw_fd()))

@@ -213,7 +213,9 @@ impl Sink {
         let mut options = penstock_core::WriterOptions::default();
         (options.queue_items, options.queue_bytes) = (queue_items, queue_bytes);
         options.policy = policy.clone();
-        let writer = Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
+        let py = fd.py();
+        let fd = arguments::destination(fd)?;
+        let writer = py.detach(|| Writer::new(fd, &options)).or_raise(py)?;
         Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy), None)))
     }
 

@@ -83,7 +83,7 @@ impl Reader {
         options.transform = conversion.map(Conversion::transform);
         options.parts = parts;
         options.ahead = ahead.bytes.clone();
-        let reader = penstock_core::Reader::new(source, &options).or_raise(py)?;
+        let reader = py.detach(|| penstock_core::Reader::new(source, &options)).or_raise(py)?;
         ahead.take(py)?;
         Ok(Self { reader, asked_bytes: capacity_bytes })
     }

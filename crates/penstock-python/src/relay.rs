@@ -42,8 +42,9 @@ impl Relay {
     ) -> PyResult<Self> {
         let options = options(count, offset, timeout, method)?;
         let (src, dst) = (arguments::descriptor(src)?, arguments::descriptor(dst)?);
+        arm_exit(py)?; // one that is interrupted may leave a file to be closed
         let ahead_bytes = ahead.len() as u64;
-        let relay = penstock_core::Relay::new(src, dst, &options);
+        let relay = py.detach(|| penstock_core::Relay::new(src, dst, &options));
         let relay = relay.map_err(|error| raised(py, &error))?.after(ahead.to_vec());
         let offset = options.offset;
         Ok(Self { relay: Some(relay), offset, ahead_bytes, bytes_delivered: 0, bytes_lost: 0 })
@@ -109,7 +110,8 @@ pub(crate) fn _start_relay(
     let options = options(count, offset, timeout, method)?;
     let (src, dst) = (arguments::descriptor(src)?, arguments::descriptor(dst)?);
     arm_exit(py)?;
-    penstock_core::relay_in_background(src, dst, &options, policy.map(|policy| policy.0))
+    let policy = policy.map(|policy| policy.0);
+    py.detach(|| penstock_core::relay_in_background(src, dst, &options, policy))
         .map(|ticket| RelayTicket { ticket, is_logged: AtomicBool::new(false) })
         .map_err(|error| raised(py, &error))
 }

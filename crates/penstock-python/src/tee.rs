@@ -80,7 +80,7 @@ impl Tee {
     ///     ClosedError: the tee belongs to the parent process.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         arm_exit(py)?;
-        self.tee.start().or_raise(py)
+        py.detach(|| self.tee.start()).or_raise(py)
     }
 
     /// Add a destination. Before the start it gets the whole stream, later the bytes from now on.
@@ -102,7 +102,8 @@ impl Tee {
         #[pyo3(from_py_with = arguments::stall_timeout)] stall_timeout: f64,
     ) -> PyResult<TeeOutlet> {
         let policy = tee_policy(when_full, stall_timeout)?;
-        let outlet = self.tee.add(arguments::destination(dst)?, policy);
+        let dst = arguments::destination(dst)?;
+        let outlet = py.detach(|| self.tee.add(dst, policy));
         outlet.map(TeeOutlet).or_raise(py)
     }
 
@@ -117,7 +118,10 @@ impl Tee {
         let unknown = || PyValueError::new_err("it is no destination of this tee");
         let outlet = match dst.cast::<TeeOutlet>() {
             Ok(outlet) => outlet.get().0.clone(),
-            Err(_) => self.tee.find(arguments::descriptor(dst)?).ok_or_else(unknown)?,
+            Err(_) => {
+                let fd = arguments::descriptor(dst)?;
+                dst.py().detach(|| self.tee.find(fd)).ok_or_else(unknown)?
+            }
         };
         // One that has ended may not be listed any more.
         if outlet.report().end.is_none() {
@@ -238,11 +242,13 @@ fn between(
     let source = arguments::descriptor(&arguments::tee_source(src)?)?;
     let destinations =
         dsts.iter().map(|dst| arguments::open_destination(&dst)).collect::<PyResult<Vec<_>>>()?;
-    let tee = penstock_core::Tee::new(source, policy.map(|policy| policy.0)).or_raise(py)?;
-    for dst in destinations {
-        tee.add(dst, when_full).or_raise(py)?;
-    }
-    Ok(tee)
+    let policy = policy.map(|policy| policy.0);
+    let made = py.detach(|| {
+        let tee = penstock_core::Tee::new(source, policy)?;
+        destinations.into_iter().try_for_each(|dst| tee.add(dst, when_full).map(drop))?;
+        Ok(tee)
+    });
+    made.or_raise(py)
 }
 
 fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {

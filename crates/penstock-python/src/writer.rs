@@ -91,8 +91,10 @@ impl Writer {
         options.capacity_bytes = capacity_bytes;
         options.policy = policy.map(|policy| policy.0);
         options.transform = conversion.map(Conversion::transform);
-        arm_exit(fd.py())?;
-        let writer = penstock_core::Writer::new(arguments::destination(fd)?, &options).or_raise(fd.py())?;
+        let py = fd.py();
+        arm_exit(py)?;
+        let fd = arguments::destination(fd)?;
+        let writer = py.detach(|| penstock_core::Writer::new(fd, &options)).or_raise(py)?;
         Ok(Self { writer, asked_bytes: capacity_bytes })
     }
 

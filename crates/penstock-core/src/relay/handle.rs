@@ -76,9 +76,8 @@ impl Pipe {
 /// nothing.
 #[derive(Debug)]
 pub struct Relay {
-    src: ForkFd,
-    /// Closed when everything was relayed.
-    dst: Option<ForkFd>,
+    /// Source and destination. Closed when everything was relayed.
+    ends: Option<[ForkFd; 2]>,
     transfer: Transfer,
 }
 
@@ -106,7 +105,7 @@ impl Relay {
             for (fd, kind) in [&mut src, &mut dst].into_iter().zip(transfer.kinds()) {
                 fd.note_kind(kind);
             }
-            Ok(Self { src, dst: Some(dst), transfer })
+            Ok(Self { ends: Some([src, dst]), transfer })
         };
         build().map_err(|error| RelayError::before(error, options))
     }
@@ -147,18 +146,19 @@ impl Relay {
         watch: Option<&Watch<'_>>,
         deadline: Option<Instant>,
     ) -> Option<std::result::Result<Relayed, RelayError>> {
-        if self.src.is_inherited() {
+        let Some([src, dst]) = &self.ends else { return Some(Ok(self.relayed())) };
+        if src.is_inherited() {
             return Some(Err(self.transfer.ended_by(Error::Forked)));
         }
-        let Some(dst) = &self.dst else { return Some(Ok(self.relayed())) };
-        let outcome = self.transfer.run(self.src.as_fd(), dst.as_fd(), watch, deadline)?;
-        Some(outcome.and_then(|relayed| self.close_destination().map(|()| relayed)))
+        let outcome = self.transfer.run(src.as_fd(), dst.as_fd(), watch, deadline)?;
+        Some(outcome.and_then(|relayed| self.close().map(|()| relayed)))
     }
 
     /// A file may report only now that what it had accepted was not written.
-    fn close_destination(&mut self) -> std::result::Result<(), RelayError> {
-        let closed = self.dst.take().map_or(Ok(()), ForkFd::close);
-        closed.map_err(|errno| {
+    fn close(&mut self) -> std::result::Result<(), RelayError> {
+        let Some([src, dst]) = self.ends.take() else { return Ok(()) };
+        let _ = src.close(); // nothing was written to it
+        dst.close().map_err(|errno| {
             let bytes_lost = self.relayed().bytes; // nobody knows which of them
             self.transfer.ended_by(Error::of_stream(errno, 0, bytes_lost))
         })

@@ -4,13 +4,13 @@
 //! socket(7)) waits for the peer. Forks wait only for closes that are quick.
 
 use std::mem::{self, ManuallyDrop};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{DupFlags, Result, dup3};
 
+use crate::runtime::closing;
 use crate::runtime::fork::DESCRIPTORS;
-use crate::runtime::thread::{Signals, spawn};
 use crate::sync::generation::fork_generation;
 use crate::sync::lock;
 use crate::sys::fd::{self, Closing, Kind};
@@ -78,32 +78,42 @@ impl ForkFd {
         fd
     }
 
-    /// Closes the descriptor.
+    /// Closes the descriptor, and waits for it.
     ///
     /// # Errors
     ///
     /// What close(2) reports of a file: writes that the system had accepted may have failed. Other descriptors report nothing.
     pub(crate) fn close(mut self) -> Result<()> {
-        let closed = self.close_once();
-        mem::forget(self);
-        closed
-    }
-
-    /// To be called once.
-    fn close_once(&mut self) -> Result<()> {
-        if self.is_inherited() {
-            return Ok(()); // closed in the child already; the number may be somebody else's by now
-        }
-        let closing = self.closing.unwrap_or_else(|| fd::closing(self.as_fd()));
-        // SAFETY: taken once, and the value is not used afterwards.
+        let inherited = self.is_inherited();
+        let closing = self.closing;
+        // SAFETY: taken once, because the value is forgotten here.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        match closing {
+        mem::forget(self);
+        if inherited {
+            mem::forget(fd); // closed in the child already; the number may be somebody else's by now
+            return Ok(());
+        }
+        match closing.unwrap_or_else(|| fd::closing(fd.as_fd())) {
             Closing::AtOnce => close_at_once(fd),
             Closing::Reporting => return close_file(fd),
             Closing::Slow => close_slowly(fd),
-            Closing::Lingering => close_on_a_thread(fd),
+            // Not `apart`: the system goes on sending after the end of the program, too.
+            Closing::Lingering => closing::on_a_thread(|| close_slowly(fd)),
         }
         Ok(())
+    }
+
+    /// Closes the descriptor for somebody who must not wait. `then` gets the answer, perhaps on another thread.
+    pub(crate) fn close_apart(mut self, then: impl FnOnce(Result<()>) + Send + 'static) {
+        let closing = match self.closing {
+            _ if self.is_inherited() => Closing::AtOnce,
+            known => known.unwrap_or_else(|| fd::closing(self.as_fd())),
+        };
+        self.closing = Some(closing);
+        match closing {
+            Closing::Reporting | Closing::Slow => closing::apart(move || then(self.close())),
+            Closing::AtOnce | Closing::Lingering => then(self.close()),
+        }
     }
 }
 
@@ -115,7 +125,10 @@ impl AsFd for ForkFd {
 
 impl Drop for ForkFd {
     fn drop(&mut self) {
-        let _ = self.close_once(); // whoever needs the answer calls `close`
+        // SAFETY: taken once: a value is dropped once, and whoever takes the descriptor elsewhere forgets it.
+        let fd = ManuallyDrop::new(unsafe { ManuallyDrop::take(&mut self.fd) });
+        let own = Self { fd, ..*self };
+        own.close_apart(|_| ()); // whoever needs the answer calls `close`
     }
 }
 
@@ -140,17 +153,4 @@ fn close_slowly(mut fd: OwnedFd) {
         let _ = dup3(&idle, &mut fd, DupFlags::CLOEXEC); // which closes what was there
     }
     close_at_once(fd);
-}
-
-/// Closes a descriptor that lingers.
-///
-/// One thread each: the peer gets its end of file when the close begins, which must not wait for another peer. Such
-/// threads are few, because each belongs to a socket whose peer is slow and whose owner set `SO_LINGER`.
-fn close_on_a_thread(fd: OwnedFd) {
-    let number = fd.into_raw_fd();
-    // SAFETY: it was taken from its owner above, and is given to one of the two calls below.
-    let close_it = move || close_slowly(unsafe { OwnedFd::from_raw_fd(number) });
-    if spawn(Signals::Blocked, close_it).is_err() {
-        close_it();
-    }
 }

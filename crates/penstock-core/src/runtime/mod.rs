@@ -1,6 +1,8 @@
 //! The process around us: threads (`thread`, and tasks on them, `task`), how to wake them (`waker`), reads that a waker
-//! interrupts (`poll_source`), what a fork leaves to the child (`fork`, `fork_fd`), and the end of the program (`exit`).
+//! interrupts (`poll_source`), what a fork leaves to the child (`fork`, `fork_fd`), closes that take long (`closing`), and the end of
+//! the program (`exit`).
 
+mod closing;
 pub(crate) mod exit;
 pub(crate) mod fork;
 pub(crate) mod fork_fd;

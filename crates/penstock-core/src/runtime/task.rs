@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::counter::Counter;
 use crate::error::Error;
+use crate::runtime::closing;
 use crate::runtime::exit::{self, ProcessEnd, STALL};
 use crate::runtime::fork::PerProcess;
 use crate::runtime::thread::{Signals, guarded, spawn};
@@ -165,19 +166,20 @@ extern "C" fn run_at_exit() {
 }
 
 /// Waits for relays and tees in the background while any of them makes progress, and cancels `Reader`s and waits for
-/// FIFOs. To be called last in a program. Returns the number of relays and tees that it cut off: after `stall` without
+/// FIFOs. Then waits for the closes of dropped files, and says on stderr if some do not end. To be called last in a program. Returns the number of relays and tees that it cut off: after `stall` without
 /// progress, or when `keep_on`, called every 20 ms, returns false.
 #[must_use]
-pub fn drain_tasks(stall: Duration, keep_on: impl FnMut() -> bool) -> usize {
+pub fn drain_tasks(stall: Duration, mut keep_on: impl FnMut() -> bool) -> usize {
     let (mut unfinished, waiting) = running();
     waiting.iter().for_each(|task| task.cancel());
-    exit::drain(stall, keep_on, || {
+    exit::drain(stall, &mut keep_on, || {
         let (running, _) = running();
         unfinished.retain(|task| running.iter().any(|other| Arc::ptr_eq(other, task)));
         let moved: u64 = unfinished.iter().map(|task| task.moved_bytes.get()).sum();
         (unfinished.len() as u64, moved)
     });
     unfinished.iter().for_each(|task| task.cancel());
+    closing::drain(stall, keep_on);
     unfinished.len()
 }
 

@@ -1,5 +1,6 @@
 //! The one place that starts threads.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
@@ -48,6 +49,16 @@ impl From<Fault> for Error {
     }
 }
 
+thread_local! {
+    // Without a destructor, so that it can be read where the thread ends.
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is one of Penstock's that runs no code of the caller's, so that it may wait.
+pub(super) fn is_worker() -> bool {
+    IS_WORKER.get()
+}
+
 /// Starts a thread. All threads of Penstock start here.
 ///
 /// # Errors
@@ -63,6 +74,7 @@ pub fn spawn<T: Send + 'static>(
     let begin = move || {
         if signals == Signals::Blocked {
             signals::block_signals();
+            IS_WORKER.set(true);
         }
         let work = lock(&own).take();
         work.expect("only this thread takes it")()

@@ -103,11 +103,17 @@ pub(crate) fn closing_of_kind(kind: Kind) -> Option<Closing> {
 }
 
 /// close(2), which always frees the number.
+///
+/// A signal that interrupts it (`EINTR`) loses nothing. Linux has closed the descriptor by then, and only the wait for the
+/// disk or the server was cut short: what was written stays in the system's hands, as after the close of a local file.
 pub(crate) fn close(fd: OwnedFd) -> Result<()> {
     let fault = pass(Call::Close, 0);
     // SAFETY: the descriptor is ours, and its value is gone.
     let closed = answer(unsafe { libc::close(fd.into_raw_fd()) } as isize);
-    fault.and(closed).map(drop)
+    match fault.and(closed) {
+        Err(Errno::INTR) => Ok(()),
+        closed => closed.map(drop),
+    }
 }
 
 fn lingers(fd: BorrowedFd<'_>) -> bool {

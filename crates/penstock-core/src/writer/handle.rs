@@ -392,7 +392,8 @@ impl Writer {
         destination.is_gone.store(true, Ordering::Relaxed); // see `Job::is_of_nobody`
         state.is_aborted.store(true, Ordering::Relaxed); // before the lock of the destination, which `open` takes
         state.stream.abort(&destination);
-        let _ = state.retire().and(state.release(destination)); // the exit of the program reports it
+        state.retire_apart();
+        state.release_apart(destination);
         Some(state)
     }
 
@@ -458,25 +459,42 @@ impl State {
 
     /// Closes the writer. The failure, if its descriptor's close reports one.
     fn retire(&self) -> Result<(), Error> {
-        let Some(destination) = lock(&self.destination).take() else { return Ok(()) };
+        self.leave().map_or(Ok(()), |destination| self.release(destination))
+    }
+
+    /// As [`retire`](Self::retire), without waiting for a close that takes long. The exit of the program reports its failure.
+    fn retire_apart(&self) {
+        if let Some(destination) = self.leave() {
+            self.release_apart(destination);
+        }
+    }
+
+    /// Ends the writer. Its reference to the descriptor, for its last use; none if it has ended before.
+    fn leave(&self) -> Option<Arc<Destination>> {
+        let destination = lock(&self.destination).take()?;
         destination.is_gone.store(true, Ordering::Relaxed); // see `Job::is_of_nobody`
         self.stream.queue.wake();
         self.stream.leave(&destination);
         if let Some(look) = PipeState::of(&self.stream, &destination.fd) {
             let _ = self.last_look.set(look); // only the first closing closes
         }
-        self.release(destination)
+        Some(destination)
     }
 
     fn release(&self, destination: Arc<Destination>) -> Result<(), Error> {
         destination.release().map_err(|failure| self.stream.close_failed(failure))
+    }
+
+    fn release_apart(&self, destination: Arc<Destination>) {
+        let stream = Arc::clone(&self.stream);
+        destination.release_apart(move |failure| drop(stream.close_failed(failure)));
     }
 }
 
 impl Drop for State {
     /// Writes in flight have their own reference to the descriptor.
     fn drop(&mut self) {
-        let _ = self.retire(); // the exit of the program reports it
+        self.retire_apart();
         self.stream.queue.dismiss_worker(Some(Instant::now())); // who leaves by itself when it is through
     }
 }

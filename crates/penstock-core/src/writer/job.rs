@@ -45,6 +45,16 @@ impl Destination {
         fd.close().map_err(|errno| CloseFailure { errno, bytes_lost: written_bytes.get() })
     }
 
+    /// As [`release`](Self::release), for an owner that must not wait. `failed` learns of a failure, perhaps on another thread.
+    pub(super) fn release_apart(self: Arc<Self>, failed: impl FnOnce(CloseFailure) + Send + 'static) {
+        let Some(Self { fd, written_bytes, .. }) = Arc::into_inner(self) else { return };
+        fd.close_apart(move |closed| {
+            if let Err(errno) = closed {
+                failed(CloseFailure { errno, bytes_lost: written_bytes.get() });
+            }
+        });
+    }
+
     /// What its owner has discarded is no success.
     pub(super) fn check_aborted(&self) -> Result<(), Error> {
         match self.aborted_bytes.get() {

@@ -43,6 +43,8 @@ mod tests;
 #[cfg(test)]
 mod scripted {
     use std::sync::Mutex;
+    use std::thread;
+    use std::time::Duration;
 
     use rustix::io::{Errno, Result};
 
@@ -67,6 +69,8 @@ mod scripted {
         pub(crate) faults: Vec<Fault>,
         pub(crate) refused: Vec<(Call, Errno)>,
         pub(crate) vmsplice_copies: bool,
+        /// Whether close(2) of a file waits until another script is played, as for a server that does not answer.
+        pub(crate) holds_closes: bool,
         pub(crate) state: u64,
         /// How many calls had a short count.
         pub(crate) shortened: u32,
@@ -88,6 +92,10 @@ mod scripted {
     }
 
     pub(crate) fn pass(call: Call, bytes: usize) -> Result<usize> {
+        let holds_closes = || lock(&SCRIPT).as_ref().is_some_and(|script| script.holds_closes);
+        while call == Call::Close && holds_closes() {
+            thread::sleep(Duration::from_millis(1));
+        }
         let mut script = lock(&SCRIPT);
         let Some(script) = script.as_mut() else { return Ok(bytes) };
         if let Some((_, errno)) = script.refused.iter().find(|(refused, _)| *refused == call) {
