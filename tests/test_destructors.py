@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import itertools
 import os
 import signal
@@ -182,6 +183,22 @@ def test_a_fifo_ticket_whose_path_has_it_is_collected(tmp_path: Path) -> None:
     gc.collect()
     assert gone() is None
     assert eventually(lambda: workers() <= before)
+
+
+def test_a_source_whose_stream_has_it_is_collected() -> None:
+    class Stream(io.BufferedReader):
+        source: object
+
+    end, writer = os.pipe()
+    os.write(writer, b"ahead")
+    os.close(writer)
+    stream = Stream(io.FileIO(end))  # type: ignore[arg-type]
+    assert stream.peek() == b"ahead"
+    stream.source = penstock._native._Source.fd(stream, 10, None)
+    gone = weakref.ref(stream)
+    del stream
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_program_ends_well_while_a_dropped_pipeline_is_in_a_call() -> None:

@@ -12,6 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 /// A descriptor: an int, or an object with `fileno()`. Flushes what Python has buffered for it, so that bytes written through the
 /// object come before ours.
@@ -40,6 +41,11 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
+    /// Visits the stream for the garbage collector.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.stream.as_ref().map_or(Ok(()), |stream| visit.call(stream))
+    }
+
     /// Takes the bytes out of the stream's buffer, after a copy of them has found its reader.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<()> {
         match &self.stream {

@@ -1,5 +1,6 @@
 //! The native parts of `penstock.pipeline`.
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -56,7 +57,7 @@ impl<T> Part<T> {
 
 /// The source of a pipeline. ``penstock.pipeline`` documents all parts.
 #[pyclass(frozen, name = "_Source", module = "penstock._native")]
-pub(crate) struct Source(Part<pipeline::Source>, Ahead);
+pub(crate) struct Source(Part<pipeline::Source>, Mutex<Ahead>);
 
 #[pymethods]
 impl Source {
@@ -90,10 +91,11 @@ impl Source {
         #[pyo3(from_py_with = arguments::piece_bytes)] piece_bytes: usize,
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
-        let (fd_read, ahead) = arguments::source(fd)?;
-        let source = pipeline::Source::fd_after(ahead.bytes.clone(), fd_read, piece_bytes);
-        let source = source.or_raise(fd.py())?;
-        Ok(Self(Self::new(source, policy).0, ahead))
+        let py = fd.py();
+        let (fd, ahead) = arguments::source(fd)?;
+        let bytes = ahead.bytes.clone();
+        let source = py.detach(|| pipeline::Source::fd_after(bytes, fd, piece_bytes)).or_raise(py)?;
+        Ok(Self(Self::new(source, policy).0, Mutex::new(ahead)))
     }
 
     /// An iterable of buffers.
@@ -103,21 +105,28 @@ impl Source {
         let object = PipelineObject::new(PyIterator::from_object(buffers)?.into_any().unbind());
         let source = pipeline::Source::feed(Iterable::new(Arc::clone(&object))).named("iterable");
         let source = source.within(as_python_thread).policy(policy.map(|policy| policy.0));
-        Ok(Self(Part::new(source, Some(object)), Ahead::default()))
+        Ok(Self(Part::new(source, Some(object)), Mutex::default()))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.0.traverse(&visit)
+        self.0.traverse(&visit)?;
+        self.1.try_lock().map_or(Ok(()), |ahead| ahead.traverse(&visit))
     }
 
     fn __clear__(&self) {
         self.0.clear();
+        drop(self.take_ahead());
     }
 }
 
 impl Source {
     fn new(source: pipeline::Source, policy: Option<ThreadPolicy>) -> Self {
-        Self(Part::new(source.policy(policy.map(|policy| policy.0)), None), Ahead::default())
+        Self(Part::new(source.policy(policy.map(|policy| policy.0)), None), Mutex::default())
+    }
+
+    /// Takes the stream out, so that nothing is done with it under the lock.
+    fn take_ahead(&self) -> Ahead {
+        self.1.lock().map(|mut ahead| mem::take(&mut *ahead)).unwrap_or_default()
     }
 }
 
@@ -262,8 +271,8 @@ impl Pipeline {
         options.depth.bytes = queue_bytes.unwrap_or(options.depth.bytes);
         (options.on_error, options.max_chunk_bytes) = (on_error, max_chunk_bytes);
         let mut object = Vec::new();
-        let Source(source, ahead) = source;
-        let source = source.take(&mut object)?;
+        let ahead = source.take_ahead();
+        let source = source.0.take(&mut object)?;
         let stages = stages.iter().map(|stage| stage.0.take(&mut object)).collect::<PyResult<Vec<_>>>()?;
         let sink = sink.map_or_else(|| Ok(pipeline::Sink::iterate()), |sink| sink.0.take(&mut object))?;
         // Detached: its threads begin with becoming Python threads, where they are.
