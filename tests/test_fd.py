@@ -24,6 +24,7 @@ from support.streams import ReaderThread, noise, read_exactly, tcp_pair
 from support.this_process import are_asleep, open_fds, workers
 
 import penstock
+from penstock import fifo
 from penstock.pipeline import Pipeline
 
 FRAME = noise(300_000)
@@ -639,3 +640,55 @@ def test_a_closed_number_is_not_that_of_a_duplicate_of_the_other_end(
         assert caught.value.errno == errno.EBADF
         with pytest.raises(BlockingIOError):
             theirs.recv(100, socket.MSG_DONTWAIT)
+
+
+def lowest_free() -> int:
+    os.close(lowest := os.dup(0))
+    return lowest
+
+
+OWNERS: dict[str, Callable[[int, int], object]] = {
+    "Writer": lambda reader, writer: penstock.Writer(writer),
+    "Writer of a file": lambda reader, writer: penstock.Writer(SINK),
+    "Reader": lambda reader, writer: penstock.Reader(reader, frame_bytes=10),
+    "Tee": lambda reader, writer: penstock.Tee(reader, SINK, start=False),
+    "relay": lambda reader, writer: penstock.start_relay(reader, SINK),
+    "Pipeline": lambda reader, writer: Pipeline(penstock.pipeline.fd(reader), sink=SINK),
+}
+
+
+@pytest.mark.parametrize("kind", OWNERS)
+def test_our_descriptors_leave_the_lowest_numbers_to_the_program(kind: str, pair: tuple[int, int]) -> None:
+    """One that the program has closed is not ours then, and neither are bytes that it writes there by mistake."""
+    lowest = lowest_free()
+    owner = OWNERS[kind](*pair)
+    assert eventually(lambda: lowest_free() == lowest)
+    with pytest.raises(OSError) as caught:
+        penstock.Writer(lowest)
+    assert caught.value.errno == errno.EBADF
+    os.close(pair[1])  # which ends those that read
+    del owner
+
+
+def test_the_end_of_a_fifo_has_a_low_number(tmp_path: Path) -> None:
+    """It is the program's, which may pass it to select(2)."""
+    fifo.create(path := tmp_path / "fifo")
+    lowest = lowest_free()
+    with (
+        fifo.open(path) as reader,
+        fifo.open(path, "w") as writer,
+        fifo.open_async(path, "r+").wait() as both,
+    ):
+        assert [end.fileno() - lowest for end in (reader, writer, both)] == [0, 1, 2]
+
+
+def test_a_process_of_few_descriptors_has_room_for_ours() -> None:
+    body = """
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    source, end = os.pipe()
+    with penstock.Writer(end) as writer:
+        writer.write(b"frame").wait()
+    assert os.read(source, 10) == b"frame"
+    """
+    succeeded(run_script(body))

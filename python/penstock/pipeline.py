@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock import _asyncio
 from penstock._exit import CUT_OFF_REASON, STALL_S, at_exit, report_loss
-from penstock._native import AppliedPolicy, Chunk, ThreadPolicy, _check_open, _Pipeline
+from penstock._native import AppliedPolicy, Chunk, ThreadPolicy, _Pipeline
 from penstock._pipeline_parts import (
     Sink,
     Source,
@@ -202,8 +202,7 @@ class Pipeline:
     ) -> None:
         named = by_name(stage if isinstance(stage, Stage) else call(stage) for stage in stages)
         origin = source if isinstance(source, Source) else iterable(source)
-        if writes := not (sink is None or isinstance(sink, Sink)):
-            _check_open(sink)  # before a duplicate of the source can get its number
+        writes = not (sink is None or isinstance(sink, Sink))
         wanted = dict(policies or {})
         known = [origin.name, *named, *(["writer"] if writes else [])]
         if unknown := wanted.keys() - set(known):

@@ -160,5 +160,4 @@ pub mod engine {
     pub use crate::sync::queue::Limits;
     pub use crate::sync::ticket::{Completion, ticket};
     pub use crate::sync::{deadline_after, lock, passed, wait_until};
-    pub use crate::sys::fd::check_open;
 }

@@ -245,7 +245,7 @@ fn open_file(path: &Path) -> Result<(ForkFd, Stat), Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     // Opened before it is registered: a network file system may take its time, and a fork would wait for it.
     let file = retry_on_intr(|| open(path, flags, Mode::empty()))?;
-    let file = ForkFd::make(|| Ok(file))?;
+    let file = ForkFd::adopt(file)?;
     let stat = fstat(&file)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile | FileType::BlockDevice => Ok((file, stat)),

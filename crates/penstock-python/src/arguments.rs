@@ -3,10 +3,8 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::errors::OrRaise;
 use crate::interned::intern;
 use penstock_core::Mode;
-use penstock_core::engine::check_open;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -84,13 +82,6 @@ pub(crate) fn destination(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>
         streams(fd)?.call_method1(intern!(fd.py(), "check_destination"), (fd, "fd"))?;
     }
     descriptor(fd)
-}
-
-/// A destination that is open, for calls that duplicate a source first: the duplicate would get the number of a closed one.
-pub(crate) fn open_destination(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>> {
-    let found = destination(fd)?;
-    check_open(found).or_raise(fd.py())?;
-    Ok(found)
 }
 
 /// The exception for a call with several ends: of an EBADF, it says which end is meant.
@@ -193,12 +184,6 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
 /// Whether memory of that size, or of a multiple of it, is allocated.
 fn is_size(name: &str) -> bool {
     matches!(name, "frame_bytes" | "height" | "parts" | "width")
-}
-
-/// Check that a descriptor to write to is open, for the parts that are written in Python.
-#[pyfunction]
-pub(crate) fn _check_open(fd: &Bound<'_, PyAny>) -> PyResult<()> {
-    open_destination(fd).map(drop)
 }
 
 /// Check a count or size, for the parts that are written in Python.

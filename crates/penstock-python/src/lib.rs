@@ -31,7 +31,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::arguments::{_check_open, _count, _seconds};
+    use crate::arguments::{_count, _seconds};
     #[pymodule_export]
     use crate::attach::{_after_fork_in_child, _after_fork_in_parent, _before_fork};
     #[pymodule_export]

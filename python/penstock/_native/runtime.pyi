@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock._types import Data, HasFileno, WritableData
+from penstock._types import Data, WritableData
 
 def _drain(stall_timeout: float, on_long_wait: Callable[[], None]) -> tuple[int, int, int]:
     """Wait until all streams and relays have ended, or none makes progress for ``stall_timeout`` seconds, or a signal
@@ -26,9 +26,6 @@ def _after_fork_in_child() -> None:
 
 def _copy(source: Data, target: WritableData) -> None:
     """Copy the bytes of a buffer into another of the same size. Releases the GIL."""
-
-def _check_open(fd: int | HasFileno) -> None:
-    """Check that a descriptor to write to is open, for the parts that are written in Python."""
 
 def _count(name: str, value: object) -> int:
     """Check a count or size, for the parts that are written in Python."""

@@ -107,7 +107,7 @@ impl Fifo {
         }
         // A child forked before this has a copy, which opens no side and so keeps nobody from an end of file. The other
         // order would delay every fork while a slow file system looks the path up.
-        let fd = ForkFd::make(|| Ok(found)).map_err(Error::of_system)?;
+        let fd = ForkFd::adopt(found).map_err(Error::of_system)?;
         Ok(Self(Arc::new(FoundFifo { fd, path: path.into() })))
     }
 

@@ -93,12 +93,10 @@ impl Relay {
         options: &RelayOptions,
     ) -> std::result::Result<Self, RelayError> {
         let build = || {
-            // Before the duplicates: that of the source would get the number of a destination that a binding's caller has closed.
-            let flags = Transfer::check_ends(src.as_fd(), dst.as_fd())?;
             let [mut src, mut dst] =
                 ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))
                     .map_err(Error::of_system)?;
-            let transfer = Transfer::plan_between(src.as_fd(), dst.as_fd(), flags, options)?;
+            let transfer = Transfer::plan(src.as_fd(), dst.as_fd(), options)?;
             if transfer.relayed().method == Method::ReadWrite && transfer.kinds()[1] == Kind::Pipe {
                 dst = ForkFd::of_destination(dst.as_fd(), Kind::Pipe).map_err(Error::of_system)?;
             }

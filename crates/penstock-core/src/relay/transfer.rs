@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{OFlags, SeekFrom, fstat, seek};
+use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::{Errno, Result};
 
 use super::ends::{Ends, Source, Step, check_different};
@@ -112,27 +112,12 @@ impl Transfer {
         dst: BorrowedFd<'_>,
         options: &RelayOptions,
     ) -> std::result::Result<Self, Error> {
-        Self::plan_between(src, dst, Self::check_ends(src, dst)?, options)
-    }
-
-    /// The flags of two descriptors that are open for a relay between them; `EBADF` if one is not.
-    pub(crate) fn check_ends(
-        src: BorrowedFd<'_>,
-        dst: BorrowedFd<'_>,
-    ) -> std::result::Result<[OFlags; 2], Error> {
-        Ok([fd::check_readable(src)?, fd::check_writable(dst)?])
-    }
-
-    /// [`plan`](Self::plan) between descriptors with these flags, or between their duplicates.
-    pub(crate) fn plan_between(
-        src: BorrowedFd<'_>,
-        dst: BorrowedFd<'_>,
-        [src_flags, dst_flags]: [OFlags; 2],
-        options: &RelayOptions,
-    ) -> std::result::Result<Self, Error> {
-        let of = |fd, flags| fstat(fd).and_then(|stat| Ok((fd::kind_of(fd, flags, &stat)?, stat)));
-        let (kind, src_stat) = of(src, src_flags).map_err(Error::of_system)?;
-        let (destination, dst_stat) = of(dst, dst_flags).map_err(Error::of_system)?;
+        let of = |fd, flags| {
+            let kind_and_stat = fstat(fd).and_then(|stat| Ok((fd::kind_of(fd, flags, &stat)?, stat)));
+            kind_and_stat.map_err(Error::of_system)
+        };
+        let (src_flags, dst_flags) = (fd::check_readable(src)?, fd::check_writable(dst)?);
+        let ((kind, src_stat), (destination, dst_stat)) = (of(src, src_flags)?, of(dst, dst_flags)?);
         let source = Source::begin(src, kind, options.offset)?;
         let ends = &Ends { src, dst, destination };
         check_different(ends, &source, options.count, (&src_stat, &dst_stat))?;

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::sync::generation::{begin_generation, fork_generation};
 use crate::sync::{Locked, lock};
+use crate::sys::fd;
 
 /// A global value. The child of a fork makes a new one when it first uses it.
 pub struct PerProcess<T: 'static> {
@@ -114,7 +115,8 @@ unsafe impl Sync for Forking {}
 static FORKING: Forking = Forking(UnsafeCell::new(None));
 
 /// Installs the handlers when the library is loaded. At the first use of something, another thread could fork in the middle
-/// of it, and the child would wait for ever for the end of the installation.
+/// of it, and the child would wait for ever for the end of the installation. Most programs have one thread then, for which
+/// the table of descriptors grows quickly.
 #[used]
 // SAFETY: what stands in this section is called once, before anything else of this library.
 #[unsafe(link_section = ".init_array")]
@@ -123,6 +125,7 @@ static INSTALL: extern "C" fn() = install;
 extern "C" fn install() {
     // SAFETY: the handlers are plain functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    fd::grow_table();
 }
 
 extern "C" fn before() {

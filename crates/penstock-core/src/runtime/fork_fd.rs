@@ -3,8 +3,9 @@
 //! A close(2) may be slow. That of a file may write to a network, and the last one of a socket that lingers (`SO_LINGER`,
 //! socket(7)) waits for the peer. Forks wait only for closes that are quick.
 
+use std::collections::BTreeSet;
 use std::mem::{self, ManuallyDrop};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{DupFlags, Result, dup3};
@@ -51,12 +52,24 @@ impl ForkFd {
         let mut open = lock(&DESCRIPTORS);
         let mut made = make()?;
         for fd in &mut made {
-            fd::leave_standard_streams(fd)?;
+            fd::leave_low_numbers(fd)?;
         }
-        Ok(made.map(|fd| {
-            open.insert(fd.as_raw_fd());
-            Self { fd: ManuallyDrop::new(fd), generation: fork_generation(), closing: None }
-        }))
+        Ok(made.map(|fd| Self::register(fd, &mut open)))
+    }
+
+    /// Registers a descriptor that was opened before. A child that was forked meanwhile has a copy.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptors left.
+    pub fn adopt(mut fd: OwnedFd) -> Result<Self> {
+        fd::leave_low_numbers(&mut fd)?; // without the lock, because that closes a copy, for which a file may wait
+        Ok(Self::register(fd, &mut lock(&DESCRIPTORS)))
+    }
+
+    fn register(fd: OwnedFd, open: &mut BTreeSet<RawFd>) -> Self {
+        open.insert(fd.as_raw_fd());
+        Self { fd: ManuallyDrop::new(fd), generation: fork_generation(), closing: None }
     }
 
     /// Notes what it leads to, so that closing it needs not ask.
@@ -69,13 +82,13 @@ impl ForkFd {
         self.generation != fork_generation()
     }
 
-    /// Releases the descriptor: a child inherits it from now on.
+    /// Releases the descriptor, which becomes the caller's: a child inherits it from now on.
     pub(crate) fn release(mut self) -> OwnedFd {
         lock(&DESCRIPTORS).remove(&self.fd.as_raw_fd());
         // SAFETY: the value is forgotten here, so that nobody takes the descriptor a second time.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         mem::forget(self);
-        fd
+        fd::take_low_number(fd)
     }
 
     /// Closes the descriptor, and waits for it.

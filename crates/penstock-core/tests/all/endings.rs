@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, pipe};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -254,21 +253,31 @@ fn a_process_forks_after_its_thread_locals_are_gone() {
 }
 
 #[test]
-fn own_descriptors_are_no_standard_streams() {
-    in_own_process("endings::own_descriptors_are_no_standard_streams", || {
-        let (_reader, end) = pipe().unwrap();
-        let duplicate = rustix::io::dup(&end).unwrap();
+fn own_descriptors_have_high_numbers_and_are_never_standard_streams() {
+    let name = "endings::own_descriptors_have_high_numbers_and_are_never_standard_streams";
+    in_own_process(name, || {
         // SAFETY: nobody in this process reads from it.
         unsafe { libc::close(0) };
-        let before = open_numbers();
-        let writer = open(&end);
-        writer.write(vec![1; 10], None).unwrap().wait().unwrap();
-        let made: Vec<_> = open_numbers().into_iter().filter(|number| !before.contains(number)).collect();
+        let made = numbers_of_a_writer();
+        assert!(!made.is_empty() && made.iter().all(|number| *number >= 512), "{made:?}");
+        let few = rustix::process::Rlimit { current: Some(100), maximum: Some(100) };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+        let made = numbers_of_a_writer();
         assert!(!made.is_empty() && made.iter().all(|number| *number > 2), "{made:?}");
-        assert!(duplicate.as_raw_fd() > 2);
     });
 }
 
-fn open_numbers() -> Vec<i32> {
-    (0..100).filter(|number| std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok()).collect()
+/// The numbers of the descriptors that a writer has, on a pipe of its own.
+fn numbers_of_a_writer() -> Vec<i32> {
+    let open_numbers = || {
+        (0..1000)
+            .filter(|number| std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok())
+            .collect::<Vec<_>>()
+    };
+    let (_reader, end) = pipe().unwrap();
+    let end = end.try_clone().unwrap(); // std's, too, avoids the standard streams
+    let before = open_numbers();
+    let writer = open(&end);
+    writer.write(vec![1; 10], None).unwrap().wait().unwrap();
+    open_numbers().into_iter().filter(|number| !before.contains(number)).collect()
 }
