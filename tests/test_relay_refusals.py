@@ -242,3 +242,21 @@ def test_an_unprivileged_user_beyond_the_limit_is_served(tmp_path: Path) -> None
     assert relayed.split()[0] == "10000000"
     assert int(relayed.split()[1]) < 1 << 20
     assert counted == "10000000"
+
+
+def test_a_fifo_that_refuses_reads_without_waiting_is_asked_once(tmp_path: Path) -> None:
+    if (reason := no_strace()) is not None:
+        pytest.skip(reason)
+    os.mkfifo(path := tmp_path / "fifo")
+    [calls] = system_calls(
+        f"""
+        end = os.open({str(path)!r}, os.O_RDWR)
+        sink = open(os.devnull, "wb")
+        threading.Thread(target=lambda: [os.write(end, bytes(100_000)) for _ in range(10)]).start()
+        os.getppid()
+        penstock.relay(end, sink, 1_000_000, method="read-write")
+        os.getppid()
+        """
+    )
+    assert calls.count("read") > 5, calls
+    assert calls.count("preadv2") == 1, calls

@@ -6,7 +6,7 @@ use rustix::fs::Stat;
 use rustix::io::{Errno, Result};
 
 use crate::error::Error;
-use crate::sys::fd::{self, Kind};
+use crate::sys::fd::{self, Kind, Reads};
 use crate::sys::pipe;
 
 /// The two descriptors of a relay.
@@ -40,6 +40,7 @@ pub(crate) struct Source {
     pub(crate) position: Option<u64>,
     /// Whether the file's own position follows.
     pub(super) moves_position: bool,
+    pub(super) reads: Reads,
 }
 
 impl Source {
@@ -55,7 +56,8 @@ impl Source {
         if offset.is_some_and(|offset| i64::try_from(offset).is_err()) {
             return Err(Error::Unsuitable("offset is beyond what a file can hold".into()));
         }
-        Ok(Self { kind, position: offset.or(here), moves_position: offset.is_none() })
+        let moves_position = offset.is_none();
+        Ok(Self { kind, position: offset.or(here), moves_position, reads: Reads::default() })
     }
 
     /// Whether a read would report the end, without reading. An error is reported only once, so it is passed on.

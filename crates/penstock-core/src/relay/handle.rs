@@ -10,7 +10,7 @@ use crate::pipe::ends::Pipe;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
 use crate::sys::fd::{self, Kind};
-use crate::sys::signals;
+use crate::sys::signals::WithoutWriteSignals;
 
 /// Moves bytes from one descriptor to the other until the source ends or `options.count` bytes have moved.
 ///
@@ -42,12 +42,22 @@ pub fn relay(
     let (src, dst) = (src.as_fd(), dst.as_fd());
     let mut transfer =
         Transfer::plan(src, dst, options).map_err(|error| RelayError::before(error, options))?;
-    let _quiet = signals::WithoutWriteSignals::new();
-    loop {
+    let quiet = WithoutWriteSignals::new();
+    let outcome = loop {
         // Returns without an outcome when a signal came, whose handler has run by now.
         if let Some(outcome) = transfer.run(src, dst, None, None) {
-            return outcome;
+            break outcome;
         }
+    };
+    end_quiet(quiet, &transfer, outcome.is_err());
+    outcome
+}
+
+/// Lets signals through again. A write to a pipe makes one only if it fails. One to a socket or a file may make one after the
+/// first bytes.
+fn end_quiet(quiet: WithoutWriteSignals, transfer: &Transfer, has_failed: bool) {
+    if !has_failed && transfer.kinds()[1] == Kind::Pipe {
+        quiet.end_clear();
     }
 }
 
@@ -118,12 +128,9 @@ impl Relay {
 
     /// Goes on for at most that long, or until a signal comes; none if it is not at its end then.
     pub fn run(&mut self, at_most: Option<Duration>) -> Option<std::result::Result<Relayed, RelayError>> {
-        let quiet = signals::WithoutWriteSignals::new();
+        let quiet = WithoutWriteSignals::new();
         let outcome = self.run_watched(None, deadline_after(at_most));
-        // A write to a pipe makes a signal only if it fails. One to a socket or a file may make one after the first bytes.
-        if matches!(outcome, Some(Ok(_))) && self.transfer.kinds()[1] == Kind::Pipe {
-            quiet.end_clear();
-        }
+        end_quiet(quiet, &self.transfer, matches!(outcome, Some(Err(_))));
         outcome
     }
 

@@ -60,7 +60,7 @@ impl CopyBuffer {
         let buffer = &mut self.bytes[..at_most.min(wanted)];
         let taken = match source.position {
             Some(position) => rustix::io::pread(ends.src, buffer, position)?,
-            None => fd::read_now(ends.src, source.kind, buffer)?,
+            None => source.reads.now(ends.src, source.kind, buffer)?,
         };
         if taken == 0 && message.is_some() && !fd::is_at_its_end(ends.src) {
             return pass_on_empty_message(ends);

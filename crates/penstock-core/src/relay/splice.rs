@@ -8,7 +8,7 @@ use rustix::io::{Errno, Result};
 use super::ends::{Ends, Source, Step};
 use crate::pipe::budget;
 use crate::pipe::private::PrivatePipe;
-use crate::sys::fd::{self, Kind};
+use crate::sys::fd::{self, Kind, Reads};
 use crate::sys::pipe;
 
 /// Bytes moved at once, so that the other side works on one piece while we move the next. Measured on a 2-core x86-64
@@ -137,9 +137,9 @@ impl InnerPipe {
     /// Takes out the content of the pipe.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.pipe.held_bytes()];
-        let mut read = 0;
+        let (reads, mut read) = (Reads::default(), 0);
         while read < bytes.len() {
-            match fd::read_now(self.pipe.reader.as_fd(), Kind::Pipe, &mut bytes[read..]) {
+            match reads.now(self.pipe.reader.as_fd(), Kind::Pipe, &mut bytes[read..]) {
                 Ok(more) if more > 0 => read += more,
                 Err(Errno::INTR) => {}
                 _ => unreachable!("a pipe of our own gives back what was put in"),

@@ -13,7 +13,7 @@ use rustix::io::{Errno, Result};
 use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::waker::Waker;
-use crate::sys::fd::{self, Kind};
+use crate::sys::fd::{self, Kind, Reads};
 use crate::sys::pipe;
 
 /// A duplicate of a descriptor, and its kind.
@@ -23,6 +23,7 @@ pub struct PollSource {
     /// Bytes that the caller has read before. They come first.
     ahead: RefCell<VecDeque<u8>>,
     pub(crate) kind: Kind,
+    reads: Reads,
 }
 
 impl PollSource {
@@ -36,7 +37,7 @@ impl PollSource {
         let flags = fd::check_readable(fd)?;
         let kind = fstat(fd).and_then(|stat| fd::kind_of(fd, flags, &stat)).map_err(Error::of_system)?;
         let fd = ForkFd::make(|| fd::duplicate(fd)).map_err(Error::of_system)?;
-        Ok(Self { fd, ahead: RefCell::new(ahead.into()), kind })
+        Ok(Self { fd, ahead: RefCell::new(ahead.into()), kind, reads: Reads::default() })
     }
 
     /// Refuses what keeps messages apart: of one that is read with less room than it has bytes, the rest is lost.
@@ -62,7 +63,7 @@ impl PollSource {
             return Ok(Some(bytes));
         }
         loop {
-            match fd::read_now(self.as_fd(), self.kind, buffer) {
+            match self.reads.now(self.as_fd(), self.kind, buffer) {
                 Ok(0) if pipe::awaits_first_writer(self.as_fd(), self.kind) => return Ok(None),
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(Errno::AGAIN) => return Ok(None),

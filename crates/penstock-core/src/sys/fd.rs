@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -398,19 +399,31 @@ fn socket_option<const N: usize>(fd: BorrowedFd<'_>, level: i32, option: i32) ->
     answer(returned as isize).map(|_| numbers)
 }
 
-/// Reads what is available without blocking, whatever the descriptor's mode, where the system allows that: `EAGAIN`
-/// when nothing is. For anything but a pipe or socket that may make a reader wait, call [`ready`] first.
-pub(crate) fn read_now(fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Result<usize> {
-    let at_most = pass(Call::Read, buffer.len())?;
-    let buffer = &mut buffer[..at_most];
-    match kind {
-        Kind::Pipe => match read_pipe_now(fd, buffer) {
-            Err(errno) if is_refused(errno) => read_if_ready(fd, buffer),
-            answer => answer,
-        },
-        Kind::StreamSocket | Kind::Messages => receive_now(fd, buffer, RecvFlags::empty()),
-        Kind::File => rustix::io::read(fd, buffer),
-        Kind::Packets | Kind::Other => read_if_ready(fd, buffer),
+/// Reads of one descriptor that do not block, whatever its mode, where the system allows that.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    /// Whether the pipe has refused a non-blocking read, as every FIFO does. Relaxed: whoever does not see it yet asks again.
+    is_refused: AtomicBool,
+}
+
+impl Reads {
+    /// Reads what is available: `EAGAIN` when nothing is. For anything but a pipe or socket that may make a reader wait, call
+    /// [`ready`] first.
+    pub(crate) fn now(&self, fd: BorrowedFd<'_>, kind: Kind, buffer: &mut [u8]) -> Result<usize> {
+        let at_most = pass(Call::Read, buffer.len())?;
+        let buffer = &mut buffer[..at_most];
+        match kind {
+            Kind::Pipe if !self.is_refused.load(Relaxed) => match read_pipe_now(fd, buffer) {
+                Err(errno) if is_refused(errno) => {
+                    self.is_refused.store(true, Relaxed);
+                    read_if_ready(fd, buffer)
+                }
+                answer => answer,
+            },
+            Kind::StreamSocket | Kind::Messages => receive_now(fd, buffer, RecvFlags::empty()),
+            Kind::File => rustix::io::read(fd, buffer),
+            Kind::Pipe | Kind::Packets | Kind::Other => read_if_ready(fd, buffer),
+        }
     }
 }
 
@@ -462,7 +475,7 @@ unsafe fn transfer_now(call: libc::c_long, fd: BorrowedFd<'_>, memory: Span) -> 
     answer(returned as isize)
 }
 
-/// Writes a part of the span, to a pipe or a socket without blocking, as [`read_now`] reads.
+/// Writes a part of the span, to a pipe or a socket without blocking, as [`Reads`] read.
 ///
 /// # Safety
 ///

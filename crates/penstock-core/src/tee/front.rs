@@ -14,7 +14,7 @@ use crate::relay::report::{RelayError, RelayOptions};
 use crate::relay::splice::PIECE_BYTES;
 use crate::relay::transfer::Transfer;
 use crate::runtime::fork_fd::ForkFd;
-use crate::sys::fd::{self, Kind};
+use crate::sys::fd::{self, Kind, Reads};
 use crate::sys::pipe;
 use crate::sys::span::Span;
 
@@ -38,6 +38,7 @@ pub(super) struct Front {
 #[derive(Debug)]
 struct Copied {
     refused: Errno,
+    reads: Reads,
     buffer: Vec<u8>,
     /// Where in the buffer the front is.
     left: Range<usize>,
@@ -141,15 +142,19 @@ impl Front {
     /// Whether the system refuses the call, after which the front is copied.
     fn is_refused(&mut self, outcome: &Result<usize>) -> bool {
         let refused = outcome.as_ref().err().copied().filter(|errno| fd::is_refused(*errno));
-        self.copied = refused.map(|refused| Copied { refused, buffer: vec![0; PIECE_BYTES], left: 0..0 });
+        let empty = |refused| {
+            let buffer = vec![0; PIECE_BYTES];
+            Copied { refused, reads: Reads::default(), buffer, left: 0..0 }
+        };
+        self.copied = refused.map(empty);
         refused.is_some()
     }
 
     /// The copied bytes. Reads some if there are none.
     fn copy(&mut self) -> Result<&[u8]> {
-        let Copied { buffer, left, .. } = self.copied.as_mut().expect("only what is copied is read");
+        let Copied { reads, buffer, left, .. } = self.copied.as_mut().expect("only what is copied is read");
         if left.start == left.end {
-            *left = 0..fd::read_now(self.reader.as_fd(), Kind::Pipe, buffer)?;
+            *left = 0..reads.now(self.reader.as_fd(), Kind::Pipe, buffer)?;
         }
         Ok(&buffer[left.clone()])
     }
