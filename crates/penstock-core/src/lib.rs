@@ -21,10 +21,10 @@
 //! | stream assets through decompressors and other stages | the crate `penstock-pipeline` |
 //! | give a thread a priority and CPUs | [`ThreadPolicy`], of `penstock-cpu`, which knows the machine's CPUs |
 //!
-//! The rooms, from the bottom up; each imports only from those above it in this table, and `scripts/check_imports.py`
-//! reports circles.
+//! The modules, from the lowest layer up. Each imports only from those that stand before it in this table, and
+//! `scripts/check_imports.py` reports circles.
 //!
-//! | room | subject |
+//! | module | subject |
 //! | --- | --- |
 //! | `error`, `counter`, `sys` | errors; counters; the system calls |
 //! | `sync` | how threads wait for each other: tickets, queues, locks |

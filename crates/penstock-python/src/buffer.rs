@@ -313,7 +313,7 @@ impl Copied {
         bytes.clear();
         bytes.reserve_exact(export.len());
         // SAFETY: the export pins the source, the reservation makes room for it, and the two do not overlap. Copied by
-        // address, because of an empty export not even that may be read.
+        // `copy_nonoverlapping`, because an empty export has no valid pointer for a slice.
         unsafe {
             std::ptr::copy_nonoverlapping(export.as_ptr(), bytes.as_mut_ptr(), export.len());
             bytes.set_len(export.len());

@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether it tells what nobody has read (`FIONREAD`), and loses that with its reader.
+    /// Whether it is a pipe. Pipes report unread bytes (`FIONREAD`), and drop them when the last reader closes.
     pub(crate) fn is_pipe(self) -> bool {
         matches!(self, Self::Pipe | Self::Packets)
     }
@@ -318,7 +318,7 @@ const BLIND_PAUSE: Duration = Duration::from_millis(5);
 /// The span's memory is readable.
 pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Write, span.len())?);
-    // SAFETY: the caller vouches for the memory; the kernel only reads it.
+    // SAFETY: the span is readable by the contract above, and so is its beginning; the kernel only reads it.
     answer(unsafe { libc::write(fd.as_raw_fd(), span.as_ptr().cast(), span.len()) })
 }
 
@@ -332,7 +332,7 @@ pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 /// The span's memory is readable.
 pub(crate) unsafe fn write_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Write, span.len())?);
-    // SAFETY: the caller vouches for the memory; the kernel only reads it.
+    // SAFETY: the span is readable by the contract above, and so is its beginning; the kernel only reads it.
     unsafe { transfer_now(libc::SYS_pwritev2, fd, span) }
 }
 
@@ -344,7 +344,7 @@ pub(crate) unsafe fn write_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> 
 pub(crate) unsafe fn send_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Write, span.len())?);
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the caller vouches for the memory; the kernel only reads it.
+    // SAFETY: the span is readable by the contract above, and so is its beginning; the kernel only reads it.
     answer(unsafe { libc::send(fd.as_raw_fd(), span.as_ptr().cast(), span.len(), flags) })
 }
 
@@ -455,7 +455,7 @@ fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: RecvFlags) -> Resul
 
 /// preadv2(2) of a pipe as if it were non-blocking, as [`write_now`] writes.
 pub(super) fn read_pipe_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
-    // SAFETY: the buffer is ours to write to.
+    // SAFETY: the buffer is borrowed mutably until the call returns, so the kernel may write to all of it.
     unsafe { transfer_now(libc::SYS_preadv2, fd, Span::at(buffer.as_mut_ptr(), buffer.len())) }
 }
 
@@ -468,7 +468,7 @@ pub(super) fn read_pipe_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usi
 unsafe fn transfer_now(call: libc::c_long, fd: BorrowedFd<'_>, memory: Span) -> Result<usize> {
     let part = libc::iovec { iov_base: memory.as_ptr().cast_mut().cast(), iov_len: memory.len() };
     let (parts, low, high): (libc::c_long, libc::c_long, libc::c_long) = (1, -1, 0);
-    // SAFETY: the caller's promise. The offset -1 means the position. Of its halves, 64-bit kernels read the low one only
+    // SAFETY: `part` lives until the call returns, and its memory may be used as above. The offset -1 means the position. Of its halves, 64-bit kernels read the low one only
     // (fs/read_write.c, `pos_from_hilo`).
     let returned =
         unsafe { libc::syscall(call, fd.as_raw_fd(), &raw const part, parts, low, high, libc::RWF_NOWAIT) };
@@ -481,7 +481,7 @@ unsafe fn transfer_now(call: libc::c_long, fd: BorrowedFd<'_>, memory: Span) -> 
 ///
 /// The span's memory is readable.
 pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> Result<usize> {
-    // SAFETY: the caller vouches for the memory.
+    // SAFETY: the span is readable by the contract above, and so is its beginning.
     unsafe {
         match kind {
             Kind::Pipe | Kind::Packets => write_pipe(fd, span),
@@ -503,7 +503,7 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
 ///
 /// The span's memory is readable.
 unsafe fn write_pipe(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
-    // SAFETY: the caller vouches for the memory, of which a part is as good.
+    // SAFETY: the span is readable by the contract above, and so is its beginning.
     match unsafe { write_now(fd, span) } {
         // SAFETY: as above.
         Err(errno) if is_refused(errno) && is_non_blocking(fd) => unsafe { write(fd, span) },

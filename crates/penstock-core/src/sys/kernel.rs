@@ -10,8 +10,8 @@ use super::memory::Mapping;
 use super::{fd, pipe};
 use crate::sys::span::Span;
 
-/// Whether the kernel has been tried, and what was found. Relaxed: all are set under the lock of `ForkFd::make`, and whoever
-/// does not see them yet counts on what most kernels do.
+/// Whether the kernel has been tried, and what was found. Relaxed: all are set under the lock of `ForkFd::make`, and a thread
+/// that reads an old value assumes a current kernel.
 static IS_TRIED: AtomicBool = AtomicBool::new(false);
 static LACKS_NOWAIT: AtomicBool = AtomicBool::new(false);
 static VMSPLICE: AtomicU8 = AtomicU8::new(Vmsplice::Shares as u8);

@@ -35,9 +35,10 @@ pub(crate) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: plain memory; its owner sees to who may write to it.
+// SAFETY: the mapping belongs to no thread, and is written to through `&mut self`, or through `start` by whoever has no other
+// reference into it.
 unsafe impl Send for Mapping {}
-// SAFETY: the same; an address and a length can be shared.
+// SAFETY: through `&self`, only the address and the length are read.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -92,8 +93,8 @@ impl Mapping {
             offset.checked_add(span.len()).is_some_and(|end| end <= self.bytes),
             "a copy stays in its mapping"
         );
-        // SAFETY: the range was checked to lie in the mapping, the caller vouches for the source, and a private
-        // mapping overlaps no caller's memory.
+        // SAFETY: the span is readable by the contract above. The range was checked to lie in the mapping, which no span that is
+        // copied there is of: its owner has the only address.
         unsafe {
             let target = self.start().add(offset);
             ptr::copy_nonoverlapping(span.as_ptr(), target, span.len());

@@ -50,7 +50,7 @@ pub(crate) fn room_bytes(fd: BorrowedFd<'_>) -> Result<usize> {
 /// The memory is readable now, and nobody writes to it before the pipe's readers have finished with it.
 pub(crate) unsafe fn vmsplice(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Vmsplice, span.len())?);
-    // SAFETY: the caller's promise, of a part of the memory.
+    // SAFETY: the memory is as this function's contract says, and so is its beginning.
     unsafe { vmsplice_once(fd, span) }
 }
 
@@ -61,11 +61,11 @@ pub(crate) unsafe fn vmsplice(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 /// As for [`vmsplice`].
 pub(super) unsafe fn vmsplice_once(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     if vmsplice_copies() {
-        // SAFETY: the memory is readable.
+        // SAFETY: the memory is readable by the contract above.
         return unsafe { write_now(fd, span) };
     }
     let part = libc::iovec { iov_base: span.as_ptr().cast_mut().cast(), iov_len: span.len() };
-    // SAFETY: into a pipe, vmsplice only reads the memory, for which the caller vouches.
+    // SAFETY: vmsplice into a pipe only reads the memory, which is readable by the contract above; `part` lives until it returns.
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
 }
 

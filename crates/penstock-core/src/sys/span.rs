@@ -7,7 +7,8 @@ pub(crate) struct Span {
     len: usize,
 }
 
-// SAFETY: a span is an address and a length; using them is what needs a promise.
+// SAFETY: no safe function reads the memory. The unsafe ones that do so require that it is readable when they are called, on
+// whatever thread.
 unsafe impl Send for Span {}
 
 impl Span {
@@ -27,7 +28,7 @@ impl Span {
     /// What remains behind the first `bytes`.
     pub(crate) fn skip(self, bytes: usize) -> Self {
         assert!(bytes <= self.len, "a span cannot be left by more than its length");
-        // SAFETY: the result lies in the same region, or one past its end.
+        // SAFETY: it was checked that the result lies in the same memory, or one past its end.
         let start = unsafe { self.start.add(bytes) };
         Self { start, len: self.len - bytes }
     }
