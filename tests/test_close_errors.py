@@ -126,7 +126,8 @@ def test_a_destructor_does_not_wait_for_a_close(kind: str, tmp_path: Path) -> No
             file.abandon()
         _, said = program.communicate(timeout=PATIENCE_S)
         assert program.returncode == 0
-        assert (b"were being closed" in said) == (kind == "writer"), said  # its drain does not wait as long as that takes
+        # The drain of the writer does not wait as long as the close takes.
+        assert (b"were being closed" in said) == (kind == "writer"), said
 
 
 def test_the_end_of_a_program_waits_for_the_close_of_what_was_dropped(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ use crate::runtime::thread::{Signals, is_worker, spawn};
 /// Closes on threads of their own that have not ended.
 static PENDING: PerProcess<AtomicUsize> = PerProcess::new(AtomicUsize::default);
 
-/// Whether the end of the program has waited for them, and will not do so again.
-static HAS_DRAINED: AtomicBool = AtomicBool::new(false);
+/// Whether the end of the program waits for them, or has waited. It does so once: several functions may run at the exit.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 static DRAIN: ProcessEnd = ProcessEnd::new(run_at_exit);
 
@@ -25,8 +25,7 @@ extern "C" fn run_at_exit() {
 /// Calls the function, which closes what may take long, where that keeps nobody waiting: here if this is a worker or the
 /// program is ending, and otherwise on a thread, for which the end of the program waits.
 pub(super) fn apart(close: impl FnOnce() + Send + 'static) {
-    // Relaxed: nothing is published with the flag.
-    if is_worker() || HAS_DRAINED.load(Ordering::Relaxed) {
+    if is_worker() || IS_ENDING.load(Ordering::Relaxed) {
         return close();
     }
     DRAIN.arm();
@@ -57,10 +56,13 @@ impl<F: FnOnce()> Drop for AtDrop<F> {
 /// Waits at the end of a program for these closes: until `stall` has passed without the end of one, or `keep_on` returns
 /// false.
 pub(super) fn drain(stall: Duration, keep_on: impl FnMut() -> bool) {
+    // Relaxed, here and in `apart`: nothing is published with the flag.
+    if IS_ENDING.swap(true, Ordering::Relaxed) {
+        return;
+    }
     // Acquire: pairs with the Release in `apart`, so that what a close has reported is found.
     let pending = || PENDING.get().load(Ordering::Acquire);
     exit::drain(stall, keep_on, || (pending() as u64, 0));
-    HAS_DRAINED.store(true, Ordering::Relaxed);
     let cut_off = pending();
     if cut_off > 0 {
         exit::report(&format!(
