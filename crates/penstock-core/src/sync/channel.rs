@@ -146,10 +146,9 @@ impl<T> Channel<T> {
     #[must_use]
     pub fn ready(&self) -> Ticket {
         let mut state = self.0.lock();
-        if state.is_ready() {
-            return Ticket::ended(Ok(()));
-        }
-        state.ready(Takers)
+        let later = (!state.is_ready()).then(|| state.ready(Takers));
+        drop(state);
+        later.unwrap_or_else(|| Ticket::ended(Ok(())))
     }
 
     /// Returns the number of items in the channel, and their bytes.

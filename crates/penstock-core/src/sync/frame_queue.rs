@@ -171,10 +171,9 @@ impl<T> FrameQueue<T> {
     /// Ends when a [`next`](Self::next) would not wait.
     pub(crate) fn ready(&self) -> Ticket {
         let mut state = self.monitor.lock();
-        if state.is_ready() {
-            return Ticket::ended(Ok(()));
-        }
-        state.ready(Takers)
+        let later = (!state.is_ready()).then(|| state.ready(Takers));
+        drop(state);
+        later.unwrap_or_else(|| Ticket::ended(Ok(())))
     }
 
     /// The number of frames that wait, and of those that were dropped.

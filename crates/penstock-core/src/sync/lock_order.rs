@@ -1,5 +1,7 @@
 //! In debug builds: which locks are held while another is taken. Two that are nested in both orders can deadlock, so the
 //! second order panics, in any test that happens to take it. Locks are told apart by the types of what they protect.
+//!
+//! A caller's code, such as a waker, a callback or the drop of a region, may take any of them again. So it runs under none.
 
 use std::any::type_name;
 use std::cell::RefCell;
@@ -31,6 +33,13 @@ impl Held {
     }
 }
 
+/// Panics if the calling thread holds a lock.
+pub(super) fn check_none_is_held() {
+    let held = HELD.try_with(|held| held.borrow().first().copied()).ok().flatten();
+    // Not while a panic unwinds, where a second one would abort.
+    assert!(held.is_none() || std::thread::panicking(), "a caller's code would run under {held:?}");
+}
+
 fn check(outer: Name, inner: Name) {
     // In the child of a fork another thread may have had the lock for ever.
     let Ok(mut nested) = NESTED.try_lock() else { return };
@@ -54,6 +63,16 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use crate::sync::lock;
+    use crate::sync::ticket::ticket;
+
+    #[test]
+    #[should_panic(expected = "a caller's code would run under")]
+    fn a_ticket_that_ends_under_a_lock_is_a_defect() {
+        let state = super::Mutex::new(1u8);
+        let (completion, _ticket) = ticket();
+        let _held = lock(&state);
+        completion.end(Ok(()));
+    }
 
     #[test]
     #[should_panic(expected = "and elsewhere the other way")]

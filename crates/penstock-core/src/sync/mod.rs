@@ -37,7 +37,7 @@ pub struct Locked<'a, T> {
 }
 
 #[cfg(all(debug_assertions, not(loom)))]
-use lock_order::Held;
+use lock_order::{Held, check_none_is_held};
 
 /// See `lock_order`, which debug builds have.
 #[cfg(not(all(debug_assertions, not(loom))))]
@@ -49,6 +49,9 @@ impl Held {
         Self
     }
 }
+
+#[cfg(not(all(debug_assertions, not(loom))))]
+fn check_none_is_held() {}
 
 impl<T> Deref for Locked<'_, T> {
     type Target = T;
@@ -97,8 +100,9 @@ pub fn passed(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
-/// Runs code of a caller. Its panic ends there: what follows must happen all the same.
-pub(crate) fn contain_panic(call: impl FnOnce()) {
+/// Runs code of a caller, under no lock: it may take any. Its panic ends there: what follows must happen all the same.
+pub(crate) fn run_callers_code(call: impl FnOnce()) {
+    check_none_is_held();
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 

@@ -119,10 +119,9 @@ impl<T> Queue<T> {
         Self(Monitor::new(state))
     }
 
+    /// Sets the limits. The caller [wakes](Queue::wake) those who wait for room, once it holds no lock.
     pub(crate) fn set_limits(&self, limits: Limits) {
-        let mut state = self.0.lock();
-        state.limits = limits;
-        state.wake(Nobody, All);
+        self.0.lock().limits = limits;
     }
 
     /// Announces that more items will follow the first.
@@ -283,7 +282,8 @@ impl<T> Queue<T> {
         state.wake(Nobody, All);
     }
 
-    /// Called by the worker: the queue accepts nothing more and returns all items. The caller [ends](Queue::end) them.
+    /// Called by the worker: the queue accepts nothing more and returns all items. The caller [ends](Queue::end) them,
+    /// once it holds no lock, which wakes those who wait.
     pub(crate) fn fail(&self, failure: impl FnOnce(Load) -> Error) -> Removed<T> {
         let mut state = self.0.lock();
         let load = state.load();
@@ -291,9 +291,7 @@ impl<T> Queue<T> {
         state.cursor = 0;
         state.writing = false;
         let items = state.items.drain(..).collect();
-        let removed = state.remove(items);
-        state.wake(Nobody, All);
-        removed
+        state.remove(items)
     }
 
     /// As `fail`, called by others than the worker. Does nothing while items are in flight.

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::sync::generation::fork_generation;
-use crate::sync::{Arc, Condvar, Mutex, contain_panic, deadline_after, lock, passed, wait_until};
+use crate::sync::{
+    Arc, Condvar, Mutex, check_none_is_held, deadline_after, lock, passed, run_callers_code, wait_until,
+};
 
 /// Told when a ticket has returned a failure of its stream to a caller.
 pub(crate) type OnReport = std::sync::Arc<dyn Fn() + Send + Sync>;
@@ -261,13 +263,14 @@ impl Completion {
 
     fn conclude(&mut self, outcome: Result<(), Error>) {
         let Some(shared) = self.0.take() else { return };
+        check_none_is_held();
         let before = mem::replace(&mut *lock(&shared.state), State::Ended(outcome));
         let State::Pending { listeners, is_waited, .. } = before else { return };
         if is_waited {
             shared.ended.notify_all();
         }
         for (_, listener) in listeners {
-            contain_panic(|| match listener {
+            run_callers_code(|| match listener {
                 Listener::Callback(callback) => callback(),
                 Listener::Task(waker) => waker.wake(),
             });

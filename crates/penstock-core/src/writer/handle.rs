@@ -171,6 +171,7 @@ impl Writer {
                 *lock(&stream.policy) = WorkerPolicy { wanted: options.policy.clone(), applied: None };
             }
         });
+        stream.queue.wake(); // who waits may have room by the new limits
         stream.queue.expect_more();
         let transform = options.transform.clone();
         let options =

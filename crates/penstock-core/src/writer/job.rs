@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::memory::pool::Buffer;
 use crate::memory::region::Region;
 use crate::runtime::fork_fd::ForkFd;
-use crate::sync::contain_panic;
+use crate::sync::run_callers_code;
 use crate::sync::ticket::{Completion, Ticket};
 use crate::sys::span::Span;
 use crate::writer::transport::choice::{MemoryOwner, WriteOptions};
@@ -98,7 +98,7 @@ impl Holds {
     /// its memory.
     pub(super) fn release(self) -> (Completion, Result<(), CloseFailure>) {
         let closed = self.destination.release();
-        contain_panic(|| drop(self.region));
+        run_callers_code(|| drop(self.region));
         (self.completion, closed)
     }
 }

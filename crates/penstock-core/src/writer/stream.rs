@@ -125,14 +125,16 @@ impl Stream {
         stream
     }
 
-    /// Fails the queue by `fail`, which may find that it must not. With the table locked, so that whoever learns of the failure
-    /// begins a new stream with the next write to its destination, and finds this one once.
+    /// Fails the queue by `fail`, which may find that it must not, and takes the stream out of the table.
+    ///
+    /// The table is locked meanwhile: after an error is visible, the next write to this destination opens a new stream. So `fail`
+    /// ends no ticket and wakes nobody, because wakers and callbacks may use any stream.
     fn part<R>(self: &Arc<Self>, fail: impl FnOnce() -> R) -> R {
         let mut streams = lock(STREAMS.get());
         let outcome = fail();
         let parts = self.queue.failure().is_some() && streams.remove_working(self);
         if parts && lock(&self.by_descriptor).is_some() {
-            // Never another's place, whose drop would need the table's lock.
+            // Do not replace an existing entry: dropping it would lock the table again.
             streams.failed.entry(self.id).or_insert_with(|| Arc::clone(self));
         }
         outcome

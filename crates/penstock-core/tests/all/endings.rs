@@ -5,6 +5,7 @@ use std::io::{Read, pipe};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use penstock_core::{
 };
 
 const A_WHILE: Option<Duration> = Some(Duration::from_millis(100));
+/// For what happens soon, unless it hangs.
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
 
 fn open(end: &std::io::PipeWriter) -> Writer {
     let options = WriterOptions::default().mode(Mode::Write).capacity_bytes(64 << 10);
@@ -141,6 +144,66 @@ fn the_last_descriptor_of_a_write_that_was_read_is_not_used_again() {
         "{flushed:?}"
     );
     assert_eq!(read.wait(), Ok(()));
+}
+
+/// A waker of a program that does this when it is woken.
+struct Does<F>(F);
+
+impl<F: Fn() + Send + Sync + 'static> Wake for Does<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+/// A write that finds the queue full, polled with a waker that does this.
+fn keep_awaiting_room(
+    writer: &Writer,
+    when_woken: impl Fn() + Send + Sync + 'static,
+) -> impl Future<Output: Sized> {
+    let waker = Waker::from(Arc::new(Does(when_woken)));
+    let mut write = Box::pin(writer.write_async(vec![2; 10]));
+    assert!(write.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    write
+}
+
+#[test]
+fn a_waker_may_use_streams_when_one_fails() {
+    in_own_process("endings::a_waker_may_use_streams_when_one_fails", || {
+        let (reader, end) = pipe().unwrap();
+        let options = WriterOptions::default().mode(Mode::Write).queue_items(1);
+        let writer = Writer::new(&end, &options).unwrap();
+        let (woken, is_woken) = std::sync::mpsc::channel();
+        let blocked = writer.write(vec![1; 8 << 20], None).unwrap();
+        let write = keep_awaiting_room(&writer, move || {
+            let _ = (process::marks(), open(&pipe().unwrap().1));
+            woken.send(()).unwrap();
+        });
+        drop(reader);
+        assert!(matches!(blocked.wait_for(PATIENCE), Some(Err(Error::Broken { .. }))));
+        assert_eq!(is_woken.recv_timeout(PATIENCE.unwrap()), Ok(()));
+        drop(write);
+    });
+}
+
+#[test]
+fn a_waker_may_open_a_writer_when_another_one_raises_the_limit() {
+    in_own_process("endings::a_waker_may_open_a_writer_when_another_one_raises_the_limit", || {
+        let (_reader, end) = pipe().unwrap();
+        let options = WriterOptions::default().mode(Mode::Write).queue_items(1);
+        let writer = Writer::new(&end, &options).unwrap();
+        writer.write(vec![1; 8 << 20], None).unwrap();
+        let (woken, is_woken) = std::sync::mpsc::channel();
+        let other = end.try_clone().unwrap();
+        let write = keep_awaiting_room(&writer, move || {
+            drop(open(&other));
+            woken.send(()).unwrap();
+        });
+        let raised = thread::spawn(move || drop(Writer::new(&end, &WriterOptions::default().queue_items(2))));
+        assert_eq!(is_woken.recv_timeout(PATIENCE.unwrap()), Ok(()));
+        raised.join().unwrap();
+        drop(write);
+        writer.abort();
+    });
 }
 
 /// Memory whose release fails.
