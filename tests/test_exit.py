@@ -187,6 +187,7 @@ FORGOTTEN = {
     "a Writer": "w = penstock.Writer(writer); w.write(bytes(4 << 20))",
     "a Writer that is gone": "penstock.Writer(writer).write(bytes(4 << 20))",
     "a look that tells nothing": "t = penstock.pipe(bytes(4 << 20), writer); t.done()",
+    "a repr": "t = penstock.pipe(bytes(4 << 20), writer)\n    while not t.done(): pass\n    repr(t)",
     "what the pipe holds": "w = penstock.Writer(writer); w.write(bytes(40_000)).wait()",
 }
 """Programs whose reader goes, and that end without having asked."""

@@ -562,7 +562,8 @@ class TestSync:
         writer = os.open(path, os.O_WRONLY)
         ticket = penstock.pipe(FRAME, writer)
         os.close(reader)
-        assert isinstance(ticket.exception(10), BrokenStreamError)
+        while not ticket.done():
+            time.sleep(0.001)
         for _ in range(2):  # again and again, until it is reported
             with pytest.raises(BrokenStreamError):
                 penstock.pipe(b"never", writer)
@@ -574,6 +575,37 @@ class TestSync:
         penstock.pipe(b"a new reader", writer).wait(10)
         os.close(writer)
         assert anew.result().endswith(b"a new reader")
+
+    def test_does_not_report_what_a_ticket_has_reported(self) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        assert isinstance(penstock.pipe(FRAME, writer).exception(10), BrokenStreamError)
+        penstock.sync()
+        os.close(writer)
+
+    def test_of_memory_waits_for_all_of_its_writes_and_then_raises(self) -> None:
+        data = bytearray(4 << 20)
+        pipes = [os.pipe() for _ in range(8)]
+        *broken, last = [penstock.pipe(data, writer) for _, writer in pipes]
+
+        def break_all_but_the_last() -> None:
+            time.sleep(0.3)  # so that the sync has begun
+            for reader, _ in pipes[:-1]:
+                os.close(reader)
+            while not all(ticket.done() for ticket in broken):
+                time.sleep(0.001)
+            read_exactly(pipes[-1][0], len(data))
+
+        thread = threading.Thread(target=break_all_but_the_last)
+        thread.start()
+        with pytest.raises(BrokenStreamError):
+            penstock.sync(data, timeout=20)
+        assert last.done()
+        thread.join()
+        penstock.sync(data)
+        data.append(1)  # nothing is exported any more
+        for _, writer in pipes:
+            os.close(writer)
 
     def test_reports_every_failure(self) -> None:
         pipes = [os.pipe() for _ in range(3)]

@@ -133,7 +133,8 @@ pub mod process {
         sync::gate::Gate,
         writer::{
             by_descriptor::{
-                Marks, SyncError, Target, close, close_at, marks, pipe, sync, sync_to, tickets_of,
+                Marks, SyncError, Target, close, close_at, marks, pipe, sync, sync_to, sync_writes,
+                tickets_of,
             },
             exit::drain_streams,
             transport::staged::set_staging_budget,

@@ -311,7 +311,7 @@ impl Pipeline {
 
     /// Whether ``next`` or ``wait`` would return at once.
     fn done(&self) -> bool {
-        self.0.ready().outcome().is_some()
+        self.0.ready().has_ended()
     }
 
     /// Tell the waker that number when ``done`` becomes true.

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_core::Error;
-use penstock_core::process::{self, Marks, SyncError, Target};
+use penstock_core::process::{self, SyncError, Target};
 use pyo3::prelude::*;
 
 use crate::arguments::{self, Timeout};
 use crate::buffer;
 use crate::errors::{self, OrRaise};
 use crate::ticket::{Ticket, queue};
-use crate::waiting::{Attempt, until, until_written};
+use crate::waiting::{Attempt, until};
 
 /// Queue a buffer to be written to a file descriptor by a native thread, in order, and return its ticket.
 ///
@@ -48,8 +48,9 @@ pub(crate) fn pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) -
 ///     timeout: seconds; None waits without limit.
 ///
 /// Raises:
-///     BrokenStreamError, OSError: a stream failed. Without ``data``, the failure is reported once, and further
-///         failures are notes on it. With ``data``, only writes of that memory that are in flight are reported.
+///     BrokenStreamError, OSError: a stream failed. Further failures are notes on the first. Without ``data``, each
+///         failure that no ticket has reported is reported once. With ``data``, only writes of that memory that are in
+///         flight are reported, once all of them have ended.
 ///     StalledError: it took longer than ``timeout``. Nothing is lost.
 #[pyfunction]
 #[pyo3(signature = (data=None, timeout=None))]
@@ -58,10 +59,13 @@ pub(crate) fn sync(
     data: Option<&Bound<'_, PyAny>>,
     timeout: Option<Timeout>,
 ) -> PyResult<()> {
-    match data {
-        None => report(py, timeout, process::sync_to),
-        Some(data) => sync_memory(data, timeout),
-    }
+    let Some(data) = data else {
+        let marks = process::marks();
+        return report(py, timeout, |slice| process::sync_to(&marks, slice));
+    };
+    let Some((start, len)) = buffer::extent(data)? else { return Ok(()) };
+    let tickets = process::tickets_of(start, len);
+    report(py, timeout, |slice| process::sync_writes(&tickets, slice))
 }
 
 /// Wait as ``sync()`` does, then let idle worker threads end. ``pipe`` can be used again afterwards.
@@ -74,35 +78,22 @@ pub(crate) fn sync(
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
 pub(crate) fn close(py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
-    report(py, timeout, process::close_at)
+    let marks = process::marks();
+    report(py, timeout, |slice| process::close_at(&marks, slice))
 }
 
 fn report(
     py: Python<'_>,
     timeout: Option<Timeout>,
-    drain: fn(&Marks, Option<Duration>) -> Result<(), SyncError>,
+    wait: impl Fn(Option<Duration>) -> Result<(), SyncError> + Sync,
 ) -> PyResult<()> {
-    let marks = process::marks();
-    let outcome = until(py, timeout, |slice| match drain(&marks, Some(slice)) {
+    let outcome = until(py, timeout, |slice| match wait(Some(slice)) {
         Err(SyncError { first: Error::Stalled { bytes_pending, .. }, .. }) => {
             Attempt::NotYet { bytes_pending }
         }
         outcome => Attempt::Ended(Ok(outcome)),
     })?;
     outcome.or_raise(py)?.map_err(|error| errors::first_of(py, &error.first, &error.others))
-}
-
-fn sync_memory(data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<()> {
-    let Some((start, len)) = buffer::extent(data)? else {
-        return Ok(());
-    };
-    let began = Instant::now();
-    for ticket in process::tickets_of(start, len) {
-        let left = timeout.map(|Timeout(limit)| Timeout(limit.saturating_sub(began.elapsed())));
-        until_written(data.py(), &ticket, left)?.or_raise(data.py())?;
-    }
-    buffer::release_parked(data.py());
-    Ok(())
 }
 
 /// Makes the interpreter deliver what is queued before it ends. Once in each process.

@@ -233,7 +233,7 @@ impl RelayTicket {
 impl RelayTicket {
     /// Whether the relay has ended, successfully or not.
     fn done(&self) -> bool {
-        self.ticket.ticket().outcome().is_some()
+        self.ticket.ticket().has_ended()
     }
 
     /// Wait until the relay has ended and return its result. Releases the GIL; Ctrl-C interrupts it.
@@ -299,7 +299,7 @@ impl RelayTicket {
 
     fn __repr__(&self) -> String {
         let relayed = self.relayed().__repr__();
-        let state = match self.ticket.ticket().outcome() {
+        let state = match self.ticket.ticket().peek() {
             None => "under way".into(),
             Some(Ok(())) => "done".into(),
             Some(Err(error)) => format!("failed: {error}"),

@@ -160,7 +160,7 @@ impl Tee {
 
     /// Whether the tee has ended.
     fn done(&self) -> bool {
-        self.tee.ticket().is_some_and(|ticket| ticket.outcome().is_some())
+        self.tee.ticket().is_some_and(|ticket| ticket.has_ended())
     }
 
     /// The report so far.
@@ -223,7 +223,7 @@ impl Tee {
 impl Tee {
     fn log_evictions(&self, py: Python<'_>) -> PyResult<()> {
         // Those of a parent process are logged there.
-        let is_ours = self.tee.ticket().is_some_and(|ticket| ticket.outcome() != Some(Err(Error::Forked)));
+        let is_ours = self.tee.ticket().is_some_and(|ticket| ticket.peek() != Some(Err(Error::Forked)));
         if is_ours && !self.is_logged.swap(true, Ordering::Relaxed) {
             log::tee_evicted(py, &self.tee.report())?;
         }

@@ -74,7 +74,7 @@ impl Ticket {
     }
 
     fn __repr__(&self) -> String {
-        let state = match self.0.outcome() {
+        let state = match self.0.peek() {
             None => "pending".into(),
             Some(Ok(())) => "done".into(),
             Some(Err(error)) => format!("failed: {error}"),

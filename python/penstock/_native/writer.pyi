@@ -210,8 +210,9 @@ def sync(data: Data | None = None, timeout: float | None = None) -> None:
         timeout: seconds; None waits without limit.
 
     Raises:
-        BrokenStreamError, OSError: a stream failed. Without ``data``, the failure is reported once, and further
-            failures are notes on it. With ``data``, only writes of that memory that are in flight are reported.
+        BrokenStreamError, OSError: a stream failed. Further failures are notes on the first. Without ``data``, each
+            failure that no ticket has reported is reported once. With ``data``, only writes of that memory that are in
+            flight are reported, once all of them have ended.
         StalledError: it took longer than ``timeout``. Nothing is lost.
     """
 

@@ -310,8 +310,14 @@ impl<T> Queue<T> {
         state.wake(Nobody, All);
     }
 
-    /// Takes out the items that `test` picks and the worker has not begun. The caller [ends](Queue::end) them. If `test` picks the item that is being written, `cut` is called with it.
-    pub(crate) fn cancel(&self, mut test: impl FnMut(&T) -> bool, cut: impl FnOnce(&T)) -> Removed<T> {
+    /// Takes out the items that `test` picks and the worker has not begun, and calls `count` with each. The caller
+    /// [ends](Queue::end) them. If `test` picks the item that is being written, `cut` is called with it.
+    pub(crate) fn cancel(
+        &self,
+        mut test: impl FnMut(&T) -> bool,
+        cut: impl FnOnce(&T),
+        count: impl Fn(&T),
+    ) -> Removed<T> {
         let mut state = self.0.lock();
         if state.writing && test(&state.items[state.cursor].value) {
             cut(&state.items[state.cursor].value);
@@ -320,6 +326,7 @@ impl<T> Queue<T> {
         let (cancelled, kept): (Vec<_>, Vec<_>) =
             state.items.drain(begun..).partition(|item| test(&item.value));
         state.items.extend(kept);
+        cancelled.iter().for_each(|item| count(&item.value));
         state.remove(cancelled)
     }
 
@@ -428,7 +435,7 @@ mod tests {
         }
         assert_eq!(queue.next(None, |item| *item), Next::Write(1));
         let mut in_work = None;
-        let cancelled = queue.cancel(|item| *item != 3, |item| in_work = Some(*item));
+        let cancelled = queue.cancel(|item| *item != 3, |item| in_work = Some(*item), |_| {});
         assert_eq!((ended(&queue, cancelled), in_work), (vec![2, 4], Some(1)));
         assert_eq!(queue.load().pending_bytes, 20);
         queue.advance(|_| {});
@@ -454,7 +461,7 @@ mod tests {
         for item in 1..=4 {
             queue.push(item, 10, None, |_| false).unwrap();
         }
-        let cancelled = queue.cancel(|item| *item > 2, |_| {});
+        let cancelled = queue.cancel(|item| *item > 2, |_| {}, |_| {});
         assert_eq!(ended(&queue, cancelled), [3, 4]);
         assert_eq!(queue.flush(2, soon()).unwrap_err().pending_bytes, 20, "the first two are in flight");
         assert_eq!(queue.pending_of(2), 2);
@@ -464,7 +471,7 @@ mod tests {
     fn a_flush_waits_until_what_was_removed_has_ended() {
         let queue = queue(100, 9);
         queue.push(1, 10, None, |_| false).unwrap();
-        let cancelled = queue.cancel(|_| true, |_| {});
+        let cancelled = queue.cancel(|_| true, |_| {}, |_| {});
         assert!(queue.flush(1, soon()).is_err(), "its memory is still in use");
         assert_eq!(ended(&queue, cancelled), [1]);
         assert_eq!(queue.flush(1, None), Ok(Ok(())));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::sync::generation::fork_generation;
@@ -114,9 +114,17 @@ impl Ticket {
     }
 
     /// The outcome, or `None` while the operation is under way. Does not wait.
+    ///
+    /// Like all waits, it reports a failure of the stream: the end of the program no longer does. See [`peek`](Self::peek).
     #[must_use]
     pub fn outcome(&self) -> Option<Result<(), Error>> {
         self.wait_for(Some(Duration::ZERO))
+    }
+
+    /// Returns the [`outcome`](Self::outcome) without reporting it, for a log or a debugger.
+    #[must_use]
+    pub fn peek(&self) -> Option<Result<(), Error>> {
+        self.wait_silently(Some(Instant::now()))
     }
 
     /// Waits until the operation has ended, and returns its outcome.
@@ -134,19 +142,22 @@ impl Ticket {
     /// Waits as [`wait`](Self::wait) does, but at most until the timeout. Returns `None` if the operation is still under way.
     #[must_use]
     pub fn wait_for(&self, timeout: Option<Duration>) -> Option<Result<(), Error>> {
+        let ended = self.wait_silently(deadline_after(timeout));
+        if let Some(Err(failure)) = &ended {
+            self.note_report(failure);
+        }
+        ended
+    }
+
+    /// Waits until the deadline. Its answer counts as reported only once [`note_report`](Self::note_report) is called.
+    pub(crate) fn wait_silently(&self, deadline: Option<Instant>) -> Option<Result<(), Error>> {
         if self.is_inherited() {
             return Some(Err(Error::Forked));
         }
-        let deadline = deadline_after(timeout);
         let mut state = lock(&self.shared.state);
         loop {
             match &mut *state {
-                State::Ended(outcome) => {
-                    let outcome = outcome.clone();
-                    drop(state);
-                    self.note_report(&outcome);
-                    return Some(outcome);
-                }
+                State::Ended(outcome) => return Some(outcome.clone()),
                 State::Pending { .. } if passed(deadline) => return None,
                 State::Pending { is_waited, .. } => {
                     *is_waited = true;
@@ -156,9 +167,17 @@ impl Ticket {
         }
     }
 
-    fn note_report(&self, outcome: &Result<(), Error>) {
-        let is_failure = outcome.as_ref().is_err_and(|error| !matches!(error, Error::Aborted { .. }));
-        if let Some(on_report) = self.shared.on_report.as_ref().filter(|_| is_failure) {
+    /// Whether both are writes of one stream.
+    pub(crate) fn is_of_stream_of(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|ticket| ticket.shared.on_report.as_ref());
+        own.zip(others).is_some_and(|(own, other)| std::sync::Arc::ptr_eq(own, other))
+    }
+
+    /// Notes that its failure is returned to a caller. An abort is none.
+    pub(crate) fn note_report(&self, failure: &Error) {
+        if let Some(on_report) =
+            self.shared.on_report.as_ref().filter(|_| !matches!(failure, Error::Aborted { .. }))
+        {
             on_report();
         }
     }

@@ -84,7 +84,7 @@ impl Target {
     /// - [`Error::Stalled`]: the queue was full until the timeout.
     /// - [`Error::Closed`]: it is used up.
     /// - [`Error::Forked`]: the parent process opened it.
-    /// - The failure of the stream, at each call until [`sync`] or [`close`] has reported it.
+    /// - The failure of the stream, at each call until a [`Ticket`], [`sync`] or [`close`] has reported it.
     pub fn write<R: Region>(
         &mut self,
         region: R,
@@ -157,27 +157,63 @@ pub fn sync(timeout: Option<Duration>) -> Result<(), SyncError> {
 ///
 /// As [`sync`].
 pub fn sync_to(marks: &Marks, timeout: Option<Duration>) -> Result<(), SyncError> {
-    let start = Instant::now();
     let deadline = deadline_after(timeout);
+    let flushed = marks.0.get().into_iter().flatten().map(|(stream, mark)| {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        (stream, stream.flush(*mark, left))
+    });
+    let failed = all_failures(flushed)?;
+    first_of(failed.into_iter().map(|(stream, failure)| {
+        stream.forget_failure();
+        failure
+    }))
+}
+
+/// Waits until all the writes have ended, such as those that [`tickets_of`] finds.
+///
+/// # Errors
+///
+/// As [`sync`], for the failures of these writes.
+pub fn sync_writes(tickets: &[Ticket], timeout: Option<Duration>) -> Result<(), SyncError> {
+    let deadline = deadline_after(timeout);
+    let ended = tickets.iter().map(|ticket| {
+        let stalled = Error::Stalled { waited: Duration::ZERO, bytes_pending: ticket.bytes() as u64 };
+        (ticket, ticket.wait_silently(deadline).unwrap_or(Err(stalled)))
+    });
+    let mut failed = all_failures(ended)?;
+    failed.dedup_by(|(ticket, _), (before, _)| ticket.is_of_stream_of(before)); // which fail alike
+    first_of(failed.into_iter().map(|(ticket, failure)| {
+        ticket.note_report(&failure);
+        failure
+    }))
+}
+
+/// Waits for all of them, then returns the failures, which the caller reports. While something is in flight, whose memory
+/// nobody must touch, it returns that alone.
+fn all_failures<T>(
+    outcomes: impl Iterator<Item = (T, Result<(), Error>)>,
+) -> Result<Vec<(T, Error)>, SyncError> {
+    let start = Instant::now();
     let mut failed = Vec::new();
     let mut pending = None;
-    for (stream, mark) in marks.0.get().into_iter().flatten() {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match stream.flush(*mark, left) {
+    for (of, outcome) in outcomes {
+        match outcome {
             Ok(()) => {}
             // `bytes_pending` may be 0: a write that has delivered all its bytes may not have ended yet.
             Err(Error::Stalled { bytes_pending, .. }) => *pending.get_or_insert(0) += bytes_pending,
-            Err(failure) => failed.push((stream, failure)),
+            Err(failure) => failed.push((of, failure)),
         }
     }
-    if let Some(bytes_pending) = pending {
-        let first = Error::Stalled { waited: start.elapsed(), bytes_pending };
-        return Err(SyncError { first, others: Vec::new() });
+    match pending {
+        None => Ok(failed),
+        Some(bytes_pending) => {
+            let first = Error::Stalled { waited: start.elapsed(), bytes_pending };
+            Err(SyncError { first, others: Vec::new() })
+        }
     }
-    let mut failures = failed.into_iter().map(|(stream, failure)| {
-        stream.forget_failure();
-        failure
-    });
+}
+
+fn first_of(mut failures: impl Iterator<Item = Error>) -> Result<(), SyncError> {
     match failures.next() {
         Some(first) => Err(SyncError { first, others: failures.collect() }),
         None => Ok(()),

@@ -66,7 +66,7 @@ pub(super) struct WorkerPolicy {
 struct Streams {
     /// All that are in use by writers, workers or calls by descriptor and have not failed.
     working: HashMap<StreamId, Weak<Stream>>,
-    /// Those with a failure that `sync` is to report.
+    /// Those with a failure that neither a ticket nor `sync` has reported.
     failed: HashMap<StreamId, Arc<Stream>>,
 }
 
@@ -84,8 +84,8 @@ impl Stream {
         Ok(Self::working(&mut lock(STREAMS.get()), id, kind))
     }
 
-    /// As [`of`](Self::of), for a write by descriptor, to which a failed stream belongs until `sync` has reported it. Whether
-    /// it is the stream's first.
+    /// As [`of`](Self::of), for a write by descriptor, to which a failed stream belongs until a ticket or `sync` has reported
+    /// it. Whether it is the stream's first.
     pub(crate) fn by_descriptor(fd: BorrowedFd<'_>) -> Result<(Arc<Self>, bool), Errno> {
         let (id, kind) = fd::identify(fd)?;
         let mut streams = lock(STREAMS.get());
@@ -106,14 +106,13 @@ impl Stream {
             return stream;
         }
         let unreported = Arc::<Unreported>::default();
-        let reported = Arc::clone(&unreported);
-        let stream = Arc::new(Self {
+        let stream = Arc::new_cyclic(|own| Self {
             id,
             kind,
             queue: Queue::new(DEFAULT_LIMITS),
             meter: Meter::default(),
+            on_report: Self::on_report(Weak::clone(own), Arc::clone(&unreported)),
             unreported,
-            on_report: Arc::new(move || reported.note_reported()),
             writers: Mutex::default(),
             by_descriptor: Mutex::default(),
             policy: Mutex::default(),
@@ -123,6 +122,14 @@ impl Stream {
         });
         streams.working.insert(id, Arc::downgrade(&stream));
         stream
+    }
+
+    /// What a ticket calls that has returned a failure: it may outlive its stream.
+    fn on_report(own: Weak<Self>, unreported: Arc<Unreported>) -> OnReport {
+        Arc::new(move || match own.upgrade() {
+            Some(stream) => stream.forget_failure(),
+            None => unreported.note_reported(),
+        })
     }
 
     /// Fails the queue by `fail`, which may find that it must not, and takes the stream out of the table.
@@ -140,7 +147,7 @@ impl Stream {
         outcome
     }
 
-    /// Called when `sync` has reported its failure.
+    /// Called when `sync` or a ticket has reported its failure.
     pub(crate) fn forget_failure(self: &Arc<Self>) {
         self.unreported.note_reported();
         let mut streams = lock(STREAMS.get());
@@ -391,11 +398,14 @@ impl Stream {
         true
     }
 
-    /// The stream's failure, with the bytes delivered and lost.
+    /// The stream's failure, with the bytes delivered and lost. Called under the queue's lock, as all that discards: each byte
+    /// counts once.
     fn failure(&self, unread_bytes: u64, load: Load, of: impl FnOnce(u64, u64) -> Error) -> Error {
         let delivered = self.meter.written_bytes().saturating_sub(unread_bytes);
-        let lost = load.accepted_bytes.saturating_sub(delivered);
-        self.meter.lost_bytes.set(lost);
+        let undelivered = load.accepted_bytes.saturating_sub(delivered);
+        // What was discarded on request is not lost.
+        let lost = undelivered.saturating_sub(self.meter.lost_bytes.get());
+        self.meter.lost_bytes.set(undelivered);
         self.unreported.add(lost);
         of(delivered, lost)
     }
@@ -504,11 +514,13 @@ impl Stream {
             |job| job.is_for(owner),
             // Relaxed: see `Sink::push_all`.
             |job| self.cut.store(job.number, Ordering::Relaxed),
+            |job| {
+                self.meter.lost_bytes.add(job.bytes);
+                owner.aborted_bytes.add(job.bytes);
+            },
         );
         self.queue.end(removed, |job| {
             let bytes_lost = job.bytes;
-            self.meter.lost_bytes.add(bytes_lost);
-            owner.aborted_bytes.add(bytes_lost);
             job.fail(Error::Aborted { bytes_lost });
         });
         if self.queue.select(|job| (!job.is_for(owner)).then_some(())).is_empty() {

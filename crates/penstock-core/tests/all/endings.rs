@@ -92,6 +92,69 @@ fn a_writer_opened_after_a_refusal_has_a_new_stream() {
     }
 }
 
+#[test]
+fn what_was_aborted_does_not_count_as_lost_to_a_later_failure() {
+    in_own_process("endings::what_was_aborted_does_not_count_as_lost_to_a_later_failure", || {
+        let (reader, end) = pipe().unwrap();
+        let (kept, given_up) = (open(&end), open(&end));
+        let blocked = kept.write(vec![1; 2 << 20], None).unwrap();
+        given_up.write(vec![2; 5 << 20], None).unwrap();
+        given_up.abort();
+        drop(reader);
+        let failure = Error::Broken { os_error: libc::EPIPE, bytes_delivered: 0, bytes_lost: 2 << 20 };
+        while !blocked.has_ended() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(blocked.peek(), Some(Err(failure)));
+        assert_eq!(kept.stats().pending_bytes, 0);
+        assert_eq!(process::take_unreported_bytes(), 2 << 20, "and a look has reported nothing");
+    });
+}
+
+#[test]
+fn a_failure_that_a_ticket_has_reported_is_not_kept_for_sync() {
+    in_own_process("endings::a_failure_that_a_ticket_has_reported_is_not_kept_for_sync", || {
+        let broken = || {
+            let (reader, end) = pipe().unwrap();
+            drop(reader);
+            process::pipe(vec![1; 10], &end, Mode::Write, None).unwrap()
+        };
+        let (waited_for, looked_at) = (broken(), broken());
+        assert!(matches!(waited_for.wait(), Err(Error::Broken { .. })));
+        while !looked_at.has_ended() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(matches!(looked_at.peek(), Some(Err(Error::Broken { .. }))));
+        assert_eq!(process::sync(None).unwrap_err().others, []);
+        assert_eq!(process::sync(None), Ok(()));
+        assert_eq!(process::take_unreported_bytes(), 0);
+    });
+}
+
+#[test]
+fn a_sync_of_some_writes_waits_for_all_of_them_and_then_reports_each_stream() {
+    let pipes = [(); 3].map(|()| pipe().unwrap());
+    let frame = Arc::new(vec![1; 4 << 20]);
+    let mut tickets = Vec::new();
+    for (_, end) in &pipes {
+        for _ in 0..2 {
+            tickets.push(process::pipe(Arc::clone(&frame), end, Mode::Write, None).unwrap());
+        }
+    }
+    let [(first, _), (mut second, _), (third, _)] = pipes;
+    drop((first, third));
+    let stalled = process::sync_writes(&tickets, A_WHILE).unwrap_err();
+    assert!(matches!(stalled.first, Error::Stalled { bytes_pending: 0x80_0000, .. }), "{stalled:?}");
+    thread::scope(|scope| {
+        let synced = scope.spawn(|| process::sync_writes(&tickets, None));
+        second.read_exact(&mut vec![0; 8 << 20]).unwrap();
+        let error = synced.join().unwrap().unwrap_err();
+        assert!(tickets.iter().all(penstock_core::Ticket::has_ended));
+        assert!(matches!(error.first, Error::Broken { .. }));
+        assert_eq!(error.others.len(), 1, "each stream's once: {error:?}");
+    });
+}
+
 /// Takes a while.
 #[derive(Debug)]
 struct Slow;

@@ -302,14 +302,13 @@ impl Owner {
         self.facts.is_closed.store(true, SeqCst);
     }
 
-    /// The bytes that its stream had delivered when it failed, and all that it had accepted.
-    fn counts_of_failure(&self) -> Option<(u64, u64)> {
+    /// The bytes that its stream had delivered when it failed, those that were lost, and all that it had accepted.
+    fn counts_of_failure(&self) -> Option<[u64; 3]> {
         let Some(Error::Broken { bytes_delivered, bytes_lost, .. }) = *lock(&self.facts.failure) else {
             return None;
         };
         let accepted_bytes = self.writer.stats().accepted_bytes;
-        assert_eq!(bytes_delivered + bytes_lost, accepted_bytes, "delivered, lost and accepted");
-        Some((bytes_delivered, accepted_bytes))
+        Some([bytes_delivered, bytes_lost, accepted_bytes])
     }
 }
 
@@ -353,7 +352,7 @@ impl Piece {
 
     /// What its ticket says is in the stream.
     fn arrived(&self) -> &[u8] {
-        match self.ticket().and_then(Ticket::outcome) {
+        match self.ticket().and_then(Ticket::peek) {
             Some(Ok(())) => &self.content,
             Some(Err(Error::Aborted { bytes_lost })) => {
                 &self.content[..self.content.len() - bytes_lost as usize]
@@ -364,7 +363,7 @@ impl Piece {
 
     /// Whether it ended when it was read.
     fn is_ok_by_zero_copy(&self) -> bool {
-        self.mode == Mode::ZeroCopy && self.ticket().and_then(Ticket::outcome) == Some(Ok(()))
+        self.mode == Mode::ZeroCopy && self.ticket().and_then(Ticket::peek) == Some(Ok(()))
     }
 }
 
@@ -392,7 +391,7 @@ struct Case {
     marked: Mutex<Option<(process::Marks, Vec<usize>)>>,
     log: Mutex<Vec<Piece>>,
     /// See [`Owner::counts_of_failure`].
-    failures: Mutex<Vec<(u64, u64)>>,
+    failures: Mutex<Vec<[u64; 3]>>,
     is_held_too_long: Arc<AtomicBool>,
     /// The pipes that were open before the first owner was.
     open_before: Vec<(i32, PathBuf)>,
@@ -672,7 +671,7 @@ impl Case {
         for index in &before.accepted {
             let piece = &mut log[*index];
             let is_own = Arc::ptr_eq(&piece.owner, owner);
-            let outcome = piece.ticket().and_then(Ticket::outcome);
+            let outcome = piece.ticket().and_then(Ticket::peek);
             assert!(outcome.is_some() || !(is_own || waits_for_all), "write {index} is pending");
             match outcome {
                 Some(Ok(())) if is_own => piece.is_flushed |= before.is_dead && !owner.is_by_descriptor,
@@ -709,7 +708,7 @@ impl Case {
 
     fn check_outcome(&self, piece: &Piece) {
         let Some(ticket) = piece.ticket() else { return };
-        match ticket.outcome().expect("it was waited for") {
+        match ticket.peek().expect("it was waited for") {
             Ok(()) => {}
             Err(Error::Aborted { bytes_lost }) => {
                 assert!(piece.owner.is_aborting.load(SeqCst), "nobody has aborted it");
@@ -723,14 +722,21 @@ impl Case {
         }
     }
 
-    /// What is lost was accepted and not read.
+    /// What is lost was accepted, and neither read nor aborted.
     fn check_counts(&self, log: &[Piece], read_bytes: u64) {
-        let all_bytes = log.iter().filter_map(Piece::ticket).map(|ticket| ticket.bytes() as u64).sum();
-        for (delivered_bytes, accepted_bytes) in lock(&self.failures).iter() {
-            assert!(*accepted_bytes <= all_bytes);
+        let tickets = || log.iter().filter_map(Piece::ticket);
+        let all_bytes: u64 = tickets().map(|ticket| ticket.bytes() as u64).sum();
+        let aborted = |ticket: &Ticket| match ticket.peek() {
+            Some(Err(Error::Aborted { bytes_lost })) => bytes_lost,
+            _ => 0,
+        };
+        let aborted_bytes: u64 = tickets().map(aborted).sum();
+        for [delivered_bytes, lost_bytes, accepted_bytes] in lock(&self.failures).iter() {
+            assert!(*accepted_bytes <= all_bytes && delivered_bytes + lost_bytes <= *accepted_bytes);
             // Otherwise the pipe had another stream before or after it.
             if *accepted_bytes == all_bytes {
                 assert_eq!(*delivered_bytes, read_bytes);
+                assert_eq!(delivered_bytes + lost_bytes + aborted_bytes, all_bytes);
             }
         }
     }

@@ -113,7 +113,7 @@ fn nothing_of_one_who_is_gone_comes_after_the_cancellation() {
             move || queue.push(2, 2, None, |_| gone.load(Ordering::Relaxed)).is_ok()
         });
         gone.store(true, Ordering::Relaxed);
-        let cancelled = ended(&queue, queue.cancel(|_| true, |_| {}));
+        let cancelled = ended(&queue, queue.cancel(|_| true, |_| {}, |_| {}));
         queue.wake();
         let was_taken = caller.join().unwrap();
         assert_eq!(was_taken, cancelled.contains(&2));
@@ -174,7 +174,7 @@ fn a_flush_ends_after_the_oldest_whoever_cancels_the_rest() {
             assert_eq!(queue.flush(1, None), Ok(Ok(())));
             assert_eq!(queue.select(|item| (*item == 1).then_some(())), [], "the first has ended");
         });
-        assert_eq!(ended(&queue, queue.cancel(|item| *item > 1, |_| {})), [2, 3]);
+        assert_eq!(ended(&queue, queue.cancel(|item| *item > 1, |_| {}, |_| {})), [2, 3]);
         assert_eq!(work(&queue), [1]);
         flusher.join().unwrap();
     });
