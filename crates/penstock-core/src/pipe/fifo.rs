@@ -288,7 +288,7 @@ impl Opening {
         let Some(watch) = &self.watch else {
             // Do not sleep yet: the watch does not report who has come before it.
             let link = self.fifo.0.link();
-            self.watch = Some(ForkFd::make(|| inotify::watch_openings(link)));
+            self.watch = Some(ForkFd::of_inotify(|| inotify::watch_openings(link)));
             return;
         };
         let waker = task.map(|task| PollFd::new(&task.waker, PollFlags::IN));
@@ -296,7 +296,7 @@ impl Opening {
         let mut fds: Vec<_> = waker.into_iter().chain(opened).collect();
         fd::wait(&mut fds, self.longest_rest(deadline)); // interrupted or not, the caller looks again
         if let Ok(watch) = watch {
-            inotify::forget_openings(watch.as_fd());
+            inotify::forget_events(watch.as_fd());
         }
         self.pause = (self.pause * 2).min(PAUSES.1);
     }

@@ -2,8 +2,8 @@
 //! them in any order, and none is ever dropped. Checked with loom.
 //!
 //! It is bounded in bytes and items. Every item has a number, and comes out after all items with smaller numbers. The
-//! item that is due next is always accepted, whatever the limits: otherwise a queue full of later items would wait for
-//! it, and it for room.
+//! item that is due next is always accepted, whatever the limits: otherwise the queue deadlocks: full of later
+//! items, it has no room for the next one.
 
 use std::collections::VecDeque;
 use std::mem;

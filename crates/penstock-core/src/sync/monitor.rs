@@ -38,8 +38,8 @@ pub(crate) enum Side {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wake {
     Nobody,
-    /// One of those who all wait for the same. If it leaves something behind, it must wake the next: others may have been
-    /// meant to wake as well, and one that came later has woken in their place.
+    /// Wakes one thread. If items remain after it took one, it must wake another: two notifications may have woken the same
+    /// thread.
     One,
     All,
 }

@@ -211,6 +211,12 @@ impl<T> Queue<T> {
         self.0.lock().items.iter_mut().filter_map(|item| pick(&mut item.value)).collect()
     }
 
+    /// Returns a ticket that ends when the worker is to look for its [next](Queue::next) item again: for a worker that waits for
+    /// something else beside.
+    pub(crate) fn arrival(&self) -> Ticket {
+        self.0.lock().ready(Takers)
+    }
+
     /// Called by the worker: waits for the next item to write until the deadline.
     pub(crate) fn next<R>(&self, deadline: Option<Instant>, view: impl Fn(&T) -> R) -> Next<R> {
         let mut state = self.0.lock();

@@ -160,7 +160,7 @@ impl Writer {
         }
         let destination = Destination::new(own);
         stream.join(&destination, |is_first| {
-            // What writers had set that are closed is not the next one's.
+            // Settings of closed writers do not apply to a new one.
             if is_first || options.queue_bytes.is_some() || options.queue_items.is_some() {
                 stream.queue.set_limits(Limits {
                     bytes: options.queue_bytes.unwrap_or(DEFAULT_LIMITS.bytes),

@@ -55,7 +55,7 @@ impl Destination {
         });
     }
 
-    /// What its owner has discarded is no success.
+    /// Fails if the owner aborted any of its writes.
     pub(super) fn check_aborted(&self) -> Result<(), Error> {
         match self.aborted_bytes.get() {
             0 => Ok(()),

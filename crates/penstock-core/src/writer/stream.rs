@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::memory::region::Region;
 use crate::runtime::fork::PerProcess;
 use crate::runtime::fork_fd::ForkFd;
+use crate::runtime::waker::Waker;
 use crate::sync::queue::{Limits, Load, Queue, Refusal};
 use crate::sync::ticket::{OnReport, Ticket, ticket_of};
 use crate::sync::{deadline_after, lock, passed};
@@ -53,6 +54,8 @@ pub(crate) struct Stream {
     /// The number of the write that is to be cut short. Numbers begin at one.
     pub(crate) cut: AtomicU64,
     next_number: AtomicU64,
+    /// That of the worker, if there is one.
+    waker: Mutex<Weak<Waker>>,
 }
 
 /// The worker's policy: what owners want, and what came of it.
@@ -119,6 +122,7 @@ impl Stream {
             taken_back: OnceLock::new(),
             cut: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
+            waker: Mutex::default(),
         });
         streams.working.insert(id, Arc::downgrade(&stream));
         stream
@@ -442,7 +446,7 @@ impl Stream {
     fn bytes_without_reader(&self, fd: &ForkFd) -> Option<u64> {
         let is_alone = self.kind.is_pipe() && fd::peer_is_gone(fd.as_fd());
         let unread = is_alone.then(|| pipe::unread_bytes(fd.as_fd()).unwrap_or(0));
-        // Last: who takes it back is its reader meanwhile.
+        // Read `taken_back` last: while the worker drains the pipe, it counts as a reader.
         self.taken_back.get().copied().or(unread)
     }
 
@@ -512,13 +516,14 @@ impl Stream {
     pub(crate) fn abort(&self, owner: &Arc<Destination>) {
         let removed = self.queue.cancel(
             |job| job.is_for(owner),
-            // Relaxed: see `Sink::push_all`.
+            // Relaxed: see `Sink::push_all`. The worker is woken below.
             |job| self.cut.store(job.number, Ordering::Relaxed),
             |job| {
                 self.meter.lost_bytes.add(job.bytes);
                 owner.aborted_bytes.add(job.bytes);
             },
         );
+        self.wake_worker();
         self.queue.end(removed, |job| {
             let bytes_lost = job.bytes;
             job.fail(Error::Aborted { bytes_lost });
@@ -526,6 +531,20 @@ impl Stream {
         if self.queue.select(|job| (!job.is_for(owner)).then_some(())).is_empty() {
             self.unreported.set_discarded(true);
         }
+    }
+
+    /// The waker of a worker that is about to start; none if it never waits for a reader, or the system has no descriptor for it.
+    ///
+    /// For the thread that starts the worker: see [`BouncePipe::suited`](super::transport::write::BouncePipe::suited).
+    pub(super) fn make_waker(&self) -> Option<Arc<Waker>> {
+        let waker = if self.kind == Kind::File { None } else { Waker::new().ok().map(Arc::new) };
+        *lock(&self.waker) = waker.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        waker
+    }
+
+    fn wake_worker(&self) {
+        let waker = lock(&self.waker).upgrade();
+        waker.iter().for_each(|waker| waker.wake());
     }
 
     /// Called by the worker between writes, so that a later policy is applied too.

@@ -35,7 +35,7 @@ impl Output {
     ///
     /// The span's memory is readable, and nobody writes to it, until this returns.
     pub(crate) unsafe fn step(&mut self, input: Span) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory is readable and unwritten until this returns, by its own contract, and the slice does not outlive it.
         let input = unsafe { slice::from_raw_parts(input.as_ptr(), input.len()) };
         self.transform.apply(self.next_step, input, &mut self.buffer);
         self.next_step += 1;

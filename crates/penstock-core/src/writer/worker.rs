@@ -20,7 +20,8 @@ use crate::sync::{deadline_after, lock};
 use crate::sys::fd;
 use crate::sys::pipe;
 use crate::writer::exit;
-use crate::writer::job::{Destination, WriteView};
+use crate::writer::job::{Awaiting, Destination, Job, WriteView};
+use crate::writer::read_watch::ReadWatch;
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::{IDLE, Stream};
 use crate::writer::transformer::Transformer;
@@ -48,12 +49,6 @@ pub(crate) fn dismiss_all(deadline: Instant) {
     streams.iter().for_each(|stream| stream.queue.dismiss_worker(Some(deadline)));
 }
 
-/// How often an idle worker checks whether a zero-copy write has been read: the kernel does not tell when a pipe runs
-/// empty. The pause doubles from the first to the last while the reader does nothing. The last bounds what this adds to
-/// a `sync`, together with the 50 µs of timer slack (prctl(2), `PR_SET_TIMERSLACK`).
-const FIRST_LOOK: Duration = Duration::from_micros(50);
-const LAST_LOOK: Duration = Duration::from_micros(800);
-
 /// Queues a write, and starts the stream's worker if it has none. Waits for room until the deadline.
 pub(crate) fn push<R: Region>(
     stream: &Arc<Stream>,
@@ -74,9 +69,11 @@ pub(crate) fn push<R: Region>(
 fn start(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
     exit::DRAIN.arm();
     let own = Arc::clone(stream);
+    let waker = stream.make_waker();
     let started = thread::spawn(Signals::Blocked, move || {
-        if thread::guarded(|| serve(&own, bounce)).is_err() {
-            fail_after_panic(&own);
+        let mut watch = ReadWatch::new(waker);
+        if thread::guarded(|| serve(&own, bounce, &mut watch)).is_err() {
+            fail_after_panic(&own, &mut watch);
             own.queue.sign_off();
         }
     });
@@ -88,55 +85,77 @@ fn start(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
 }
 
 /// Fails the stream after the panic of a transform, in the middle of any write.
-fn fail_after_panic(stream: &Arc<Stream>) {
+fn fail_after_panic(stream: &Arc<Stream>, watch: &mut ReadWatch) {
     // The descriptor of any write: all lead to the pipe in which pages may be.
     let destination = stream.queue.select(|job| job.destination().cloned()).into_iter().next();
     let Some(destination) = destination else { return stream.fail(Errno::IO, 0) };
     let fd = destination.fd.as_fd();
     let has_spliced = stream.meter.written_by()[Transport::ZeroCopy as usize].1 > 0;
     let transport = if has_spliced { Transport::ZeroCopy } else { Transport::Write };
-    wait_for_spliced_pages(stream, fd, transport);
+    wait_for_spliced_pages(stream, fd, transport, watch);
     fail(stream, fd, Errno::IO, transport);
 }
 
-fn serve(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
+fn serve(stream: &Arc<Stream>, bounce: Option<BouncePipe>, watch: &mut ReadWatch) {
     lock(&stream.policy).applied = None; // a new thread has the process's
     let mut engine = Engine::new(bounce);
     let mut transformer = Transformer::default();
     let mut yields = false;
-    let mut pace = Pace::new();
     loop {
         stream.apply_policy();
-        let awaits_reader = stream.oldest_awaiting().is_some();
-        // Relaxed: an approximate count is enough.
-        let others_idle = IDLE.get().fetch_add(1, Ordering::Relaxed);
-        let patience = match awaits_reader {
-            true => pace.next(),
-            false if others_idle < MAX_IDLE => LINGER,
-            false => Duration::ZERO,
+        let next = match stream.oldest_awaiting() {
+            Some(oldest) => next_beside_reader(stream, oldest, watch),
+            None => next_when_idle(stream),
         };
-        let start = Instant::now();
-        let next = stream.queue.next(Some(start + patience), |job| job.view());
-        IDLE.get().fetch_sub(1, Ordering::Relaxed);
-        if awaits_reader {
-            // Nothing to write, perhaps because the queue is full of writes that the reader has not read.
-            stream.meter.worker_blocked.add(start.elapsed());
-            stream.meter.worker_busy.add(start.elapsed());
-        }
         match next {
             Next::Write(work) => {
                 if work.options.transform.is_some() && !std::mem::replace(&mut yields, true) {
                     yield_to_callers(stream);
                 }
                 let start = Instant::now();
-                write(stream, &work, &mut engine, &mut transformer);
+                watch.end();
+                write(stream, &work, &mut engine, &mut transformer, watch);
                 stream.meter.worker_busy.add(start.elapsed());
             }
             Next::Reap => {}
             Next::Leave => return,
         }
-        look_at_reader(stream, &mut pace);
+        look_at_reader(stream, watch);
     }
+}
+
+fn next_when_idle(stream: &Stream) -> Next<WriteView> {
+    // Relaxed: an approximate count is enough.
+    let others_idle = IDLE.get().fetch_add(1, Ordering::Relaxed);
+    let patience = if others_idle < MAX_IDLE { LINGER } else { Duration::ZERO };
+    let next = stream.queue.next(Some(Instant::now() + patience), Job::view);
+    IDLE.get().fetch_sub(1, Ordering::Relaxed);
+    next
+}
+
+/// The next write, if there is one. Otherwise, perhaps because the queue is full of writes that the reader has not read, waits
+/// for the reader or a change of the queue.
+fn next_beside_reader(stream: &Stream, oldest: Awaiting, watch: &mut ReadWatch) -> Next<WriteView> {
+    let start = Instant::now();
+    let next = match watch.first_pause() {
+        Some(pause) => stream.queue.next(Some(start + pause), Job::view),
+        None => {
+            // First: a write that is queued after the look for it wakes the worker.
+            let arrival = stream.queue.arrival();
+            let next = stream.queue.next(Some(start), Job::view);
+            if let Next::Reap = next {
+                let waker = watch.waker.clone();
+                let callback = arrival.on_end(move || waker.iter().for_each(|waker| waker.wake()));
+                // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
+                watch.wait(unsafe { BorrowedFd::borrow_raw(oldest.fd) });
+                arrival.forget_callback(callback);
+            }
+            next
+        }
+    };
+    stream.meter.worker_blocked.add(start.elapsed());
+    stream.meter.worker_busy.add(start.elapsed());
+    next
 }
 
 /// Lets a caller whose write woke this thread keep its CPU during a transform. Measured with frames of 1080p at 30 a
@@ -148,13 +167,19 @@ fn yield_to_callers(stream: &Stream) {
     }
 }
 
-fn write(stream: &Arc<Stream>, work: &WriteView, engine: &mut Engine, transformer: &mut Transformer) {
+fn write(
+    stream: &Arc<Stream>,
+    work: &WriteView,
+    engine: &mut Engine,
+    transformer: &mut Transformer,
+    watch: &mut ReadWatch,
+) {
     // SAFETY: the job at the cursor holds the descriptor, and only this thread ends jobs that it has begun.
     let fd = unsafe { BorrowedFd::borrow_raw(work.fd) };
     let work = match stream.transform(transformer, work) {
         Ok(work) => work,
         Err(errno) => {
-            wait_for_spliced_pages(stream, fd, Transport::Write);
+            wait_for_spliced_pages(stream, fd, Transport::Write, watch);
             return fail(stream, fd, errno, Transport::Write);
         }
     };
@@ -167,8 +192,15 @@ fn write(stream: &Arc<Stream>, work: &WriteView, engine: &mut Engine, transforme
         meter: &stream.meter,
         cut: &stream.cut,
         number: work.number,
+        waker: watch.waker.as_deref(),
         on_progress: &|| reap_what_must_have_been_read(stream),
-        use_wait: &|| stream.transform_following(&mut transformer.borrow_mut()),
+        use_wait: &|| {
+            // The reader may wait for the end of what it has read before it makes room.
+            if stream.oldest_awaiting().is_some() {
+                reap_what_was_read(stream);
+            }
+            stream.transform_following(&mut transformer.borrow_mut())
+        },
     };
     let written_before = stream.meter.written_bytes();
     // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
@@ -180,7 +212,7 @@ fn write(stream: &Arc<Stream>, work: &WriteView, engine: &mut Engine, transforme
             stream.mark_cut(written_before, transport == Transport::ZeroCopy);
         }
         Err((Stop::Failed { errno, .. }, transport)) => {
-            wait_for_spliced_pages(stream, fd, transport);
+            wait_for_spliced_pages(stream, fd, transport, watch);
             fail(stream, fd, errno, transport);
         }
     }
@@ -211,17 +243,17 @@ fn reap_what_was_read(stream: &Arc<Stream>) {
 }
 
 /// As [`reap_what_was_read`], and fails the stream if the reader is gone.
-fn look_at_reader(stream: &Arc<Stream>, pace: &mut Pace) {
+fn look_at_reader(stream: &Arc<Stream>, watch: &mut ReadWatch) {
     let Some(oldest) = stream.oldest_awaiting() else {
         return;
     };
     // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
     let fd = unsafe { BorrowedFd::borrow_raw(oldest.fd) };
-    // First whether the reader is gone, then what it left: so a reader that reads everything and goes has read
-    // everything.
+    // Check for the reader before counting unread bytes: in the other order, a reader that drains the pipe and exits
+    // looks as if it had left bytes.
     let gone = fd::peer_is_gone(fd);
     let unread = pipe::unread_bytes(fd).unwrap_or(0);
-    pace.note(unread);
+    watch.note(unread);
     if gone && unread > 0 {
         // `fail` may end that write, and with it the last use of the descriptor.
         let held = stream.queue.front(|job| job.destination().cloned()).flatten();
@@ -233,12 +265,21 @@ fn look_at_reader(stream: &Arc<Stream>, pace: &mut Pace) {
 }
 
 /// Waits until a living reader has read the caller's pages in the pipe, whatever else failed.
-fn wait_for_spliced_pages(stream: &Arc<Stream>, fd: BorrowedFd<'_>, transport: Transport) {
-    let mut pace = Pace::new();
-    let own_pages =
-        || transport == Transport::ZeroCopy && pipe::unread_bytes(fd).is_ok_and(|bytes| bytes > 0);
-    while (stream.oldest_awaiting().is_some() || own_pages()) && !fd::peer_is_gone(fd) {
-        std::thread::sleep(pace.next());
+fn wait_for_spliced_pages(
+    stream: &Arc<Stream>,
+    fd: BorrowedFd<'_>,
+    transport: Transport,
+    watch: &mut ReadWatch,
+) {
+    let has_own_pages =
+        |unread: u64| stream.oldest_awaiting().is_some() || (transport == Transport::ZeroCopy && unread > 0);
+    loop {
+        let unread = pipe::unread_bytes(fd).unwrap_or(0);
+        watch.note(unread);
+        if !has_own_pages(unread) || fd::peer_is_gone(fd) {
+            return;
+        }
+        watch.wait(fd);
         reap_what_was_read(stream);
     }
 }
@@ -264,30 +305,4 @@ fn fail(stream: &Arc<Stream>, fd: BorrowedFd<'_>, errno: Errno, transport: Trans
 fn take_back_pages(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     let reader = ForkFd::make(|| pipe::reopen(fd, OFlags::RDONLY))?;
     pipe::discard(reader.as_fd())
-}
-
-/// When to check again whether the reader has read.
-struct Pace {
-    wait: Duration,
-    unread: u64,
-}
-
-impl Pace {
-    fn new() -> Self {
-        Self { wait: FIRST_LOOK, unread: 0 }
-    }
-
-    fn next(&mut self) -> Duration {
-        let wait = self.wait;
-        self.wait = (wait * 2).min(LAST_LOOK);
-        wait
-    }
-
-    /// A reader that has read will soon read more.
-    fn note(&mut self, unread: u64) {
-        if unread != self.unread {
-            self.wait = FIRST_LOOK;
-        }
-        self.unread = unread;
-    }
 }

@@ -112,6 +112,12 @@ fn where_vmsplice_copies_all_tests_pass() {
 }
 
 #[test]
+fn without_inotify_all_tests_pass() {
+    let skipped = ["writer::a_zero_copy_worker_sleeps_while_its_reader_pauses"];
+    run_again_refusing(&[(libc::SYS_inotify_init1, libc::ENOSYS)], &["writer::", "oracle::"], &skipped);
+}
+
+#[test]
 fn without_vmsplice_large_writes_go_by_write() {
     in_own_process("kernels::without_vmsplice_large_writes_go_by_write", || {
         install(&mut filter(&[(libc::SYS_vmsplice, libc::EINVAL)])).unwrap();

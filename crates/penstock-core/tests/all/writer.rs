@@ -137,6 +137,93 @@ fn a_zero_copy_ticket_ends_when_the_reader_has_read_and_not_before() {
     assert_eq!(Arc::strong_count(&frame), 1);
 }
 
+/// How often the threads of the process went to sleep.
+fn switches() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the call fills the whole of it.
+    unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
+        usage.assume_init().ru_nvcsw
+    }
+}
+
+#[test]
+fn a_zero_copy_worker_sleeps_while_its_reader_pauses() {
+    in_own_process("writer::a_zero_copy_worker_sleeps_while_its_reader_pauses", || {
+        for (mode, bytes) in [(Mode::ZeroCopy, 64 << 10), (Mode::Write, 4 << 20), (Mode::ZeroCopy, 4 << 20)] {
+            let (mut reader, pipe) = pipe().unwrap();
+            let writer = open(&pipe, mode);
+            let ticket = writer.write(vec![1; bytes], None).unwrap();
+            assert_eq!(ticket.wait_for(A_WHILE), None);
+            let before = switches();
+            assert_eq!(ticket.wait_for(Some(Duration::from_millis(500))), None);
+            let wakes = switches() - before;
+            assert!(wakes < 8, "{mode:?} {bytes}: {wakes} in half a second");
+            read_exactly(&mut reader, bytes - 1);
+            assert_eq!(ticket.wait_for(A_WHILE).is_none(), mode == Mode::ZeroCopy);
+            read_exactly(&mut reader, 1);
+            ticket.wait().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_write_after_zero_copy_that_nobody_reads_enters_the_pipe() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::ZeroCopy);
+    let mut tickets = vec![writer.write(vec![1; 5000], None).unwrap()];
+    assert_eq!(tickets[0].wait_for(A_WHILE), None);
+    for bytes in [10_000, 15_000] {
+        tickets.push(writer.write(vec![1; 5000], None).unwrap());
+        while rustix::io::ioctl_fionread(&reader).unwrap() < bytes {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    for ticket in tickets {
+        assert_eq!(ticket.wait_for(A_WHILE), None);
+        read_exactly(&mut reader, 5000);
+        ticket.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_zero_copy_ticket_ends_while_a_later_write_waits_for_room() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let writer = open(&pipe, Mode::ZeroCopy);
+    let ticket = writer.write(vec![1; 5000], None).unwrap();
+    let blocked = writer.write(vec![2; 4 << 20], None).unwrap();
+    while rustix::io::ioctl_fionread(&reader).unwrap() < 900_000 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    read_exactly(&mut reader, 5000);
+    assert_eq!(ticket.wait_for(Some(Duration::from_secs(20))), Some(Ok(())));
+    read_exactly(&mut reader, 4 << 20);
+    blocked.wait().unwrap();
+}
+
+#[test]
+fn zero_copy_goes_on_without_a_descriptor_to_spare() {
+    in_own_process("writer::zero_copy_goes_on_without_a_descriptor_to_spare", || {
+        let (mut reader, pipe) = pipe().unwrap();
+        let [first, second] = [(); 2].map(|()| open(&pipe, Mode::ZeroCopy));
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let none = rustix::process::Rlimit { current: Some(3), ..limit };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, none).unwrap();
+        let ticket = first.write(vec![1; 5000], None).unwrap();
+        assert_eq!(ticket.wait_for(A_WHILE), None);
+        let cut = second.write(vec![2; 4 << 20], None).unwrap();
+        read_exactly(&mut reader, 5000);
+        ticket.wait().unwrap();
+        second.abort();
+        while !cut.has_ended() {
+            let unread = rustix::io::ioctl_fionread(&reader).unwrap() as usize;
+            read_exactly(&mut reader, unread);
+        }
+        assert!(matches!(cut.wait(), Err(Error::Aborted { .. })));
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    });
+}
+
 #[test]
 fn zero_copy_into_a_pipe_whose_reader_goes_counts_what_it_had_read() {
     let (mut reader, pipe) = pipe().unwrap();

@@ -72,6 +72,27 @@ fn an_attempt_that_follows_its_ticket_misses_no_room() {
     });
 }
 
+#[test]
+fn a_worker_that_waits_for_something_else_beside_misses_no_item() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
+        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
+        let now = Some(Instant::now());
+        assert_eq!(queue.next(now, |item| *item), Next::Write(1));
+        queue.advance(|_| {}); // and nobody reads it
+        let caller = spawn_with(&queue, |queue| queue.push(2, 2, None, |_| false).unwrap());
+        loop {
+            let arrival = queue.arrival();
+            match queue.next(now, |item| *item) {
+                Next::Write(item) => break assert_eq!(item, 2),
+                Next::Reap => assert_eq!(arrival.wait(), Ok(())), // for ever, if the push were missed
+                Next::Leave => unreachable!("an item has not ended"),
+            }
+        }
+        assert!(!caller.join().unwrap());
+    });
+}
+
 /// The worker's memory is given back then, so that nobody may begin to write it.
 #[test]
 fn no_worker_is_started_while_items_of_one_that_did_not_start_are_discarded() {

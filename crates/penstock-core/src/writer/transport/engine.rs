@@ -102,7 +102,8 @@ impl Engine {
         sink: &Sink<'_>,
         span: Span,
     ) -> std::result::Result<Transport, (Stop, Transport)> {
-        // SAFETY: the caller's promise covers what each transport asks for.
+        // SAFETY: by the contract of this function, the span is readable until it returns, and with zero-copy unwritten until it has
+        // been read: no transport asks for more.
         let mut outcome = unsafe {
             match (transport, &mut self.staging) {
                 (Transport::ZeroCopy, _) => zero_copy::push(sink, span),

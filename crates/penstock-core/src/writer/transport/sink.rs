@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, Result};
 
+use crate::runtime::waker::Waker;
 use crate::sys::fd;
 use crate::sys::span::Span;
 use crate::writer::transport::choice::Transport;
 use crate::writer::transport::meter::Meter;
 
-/// How long a worker waits for its reader before it checks for an abort.
+/// How long a worker without a waker waits for its reader before it checks for an abort.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// Why a worker stopped in the middle of a write.
@@ -32,6 +33,8 @@ pub(crate) struct Sink<'a> {
     /// The number of the write that is to be cut.
     pub(crate) cut: &'a AtomicU64,
     pub(crate) number: u64,
+    /// Woken after `cut` was set; none if the system had no descriptor for it.
+    pub(crate) waker: Option<&'a Waker>,
     /// Called whenever the reader may have made progress.
     pub(crate) on_progress: &'a dyn Fn(),
     /// Called when there is no room: does a short piece of useful work, or returns false if there is none.
@@ -79,7 +82,17 @@ impl Sink<'_> {
         }
         let start = Instant::now();
         // Whatever the answer, the next attempt tells what the matter is.
-        fd::wait(&mut [PollFd::from_borrowed_fd(self.fd, PollFlags::OUT)], Some(STOP_CHECK));
+        let room = PollFd::from_borrowed_fd(self.fd, PollFlags::OUT);
+        match self.waker {
+            Some(waker) => {
+                let mut events = [room, PollFd::new(waker, PollFlags::IN)];
+                fd::wait(&mut events, None);
+                if !events[1].revents().is_empty() {
+                    waker.clear();
+                }
+            }
+            None => _ = fd::wait(&mut [room], Some(STOP_CHECK)),
+        }
         self.meter.worker_blocked.add(start.elapsed());
         (self.on_progress)();
     }
@@ -102,6 +115,7 @@ mod tests {
             meter: &meter,
             cut: &cut,
             number: 1,
+            waker: None,
             on_progress: &|| progress.set(progress.get() + 1),
             use_wait: &|| false,
         };

@@ -96,7 +96,8 @@ impl Staging {
         while span.len() > 0 {
             self.prepare(sink).map_err(|errno| Stop::Failed { errno, rest: span })?;
             let piece = span.first(self.room());
-            // SAFETY: the caller vouches for the span; `prepare` saw to it that nobody looks at the target.
+            // SAFETY: the piece is a part of the span, which is readable until this returns, by its own contract; `prepare` saw to it
+            // that nobody looks at the target.
             let staged = unsafe { self.block.fill(self.offset, piece) };
             let given = sink.push_all(staged, usize::MAX, Transport::Staged, |part| {
                 // SAFETY: the block lives as long as we do, a pipe holds on to pages of its own, and none of
@@ -211,6 +212,7 @@ mod tests {
             meter,
             cut: &AtomicU64::new(0),
             number: 1,
+            waker: None,
             on_progress: &|| {},
             use_wait: &|| false,
         };

@@ -63,16 +63,16 @@ impl Copier {
     /// The span's memory is readable until this returns.
     pub(super) unsafe fn push(&mut self, sink: &Sink<'_>, span: Span) -> std::result::Result<(), Stop> {
         let Some(bounce) = self.bounce_for(span.len()) else {
-            // SAFETY: the caller vouches for the span.
+            // SAFETY: the span is readable until this returns, by its own contract.
             return unsafe { push_directly(sink, span) };
         };
-        // SAFETY: the caller vouches for the span, of which `push_all` hands out parts.
+        // SAFETY: `push_all` hands out parts of the span, which is readable until this returns, by its own contract.
         let outcome =
             sink.push_all(span, usize::MAX, Transport::Write, |rest| unsafe { bounce.push(sink.fd, rest) });
         match outcome {
             Err(Stop::Failed { errno, rest }) if fd::is_refused(errno) => {
                 self.bounce = None;
-                // SAFETY: the caller vouches for the span, of which this is a part.
+                // SAFETY: the rest is a part of the span, which is readable until this returns, by its own contract.
                 return unsafe { push_directly(sink, rest) };
             }
             Err(_) if bounce.0.clear().is_err() => self.bounce = None,
@@ -91,7 +91,7 @@ unsafe fn push_directly(sink: &Sink<'_>, span: Span) -> std::result::Result<(), 
         Kind::File => FILE_PIECE_BYTES,
         Kind::Packets | Kind::Messages => usize::MAX,
     };
-    // SAFETY: the caller vouches for the span, of which `push_all` hands out parts.
+    // SAFETY: `push_all` hands out parts of the span, which is readable until this returns, by its own contract.
     sink.push_all(span, piece_bytes, Transport::Write, |piece| unsafe {
         fd::write_some(sink.fd, sink.kind, piece)
     })
@@ -131,7 +131,7 @@ impl BouncePipe {
         let pipe = &mut self.0;
         loop {
             let piece = span.skip(pipe.held_bytes()).first(PIECE_BYTES);
-            // SAFETY: the caller vouches for the span.
+            // SAFETY: the piece is a part of the span, which is readable by this function's contract.
             let filled = match pipe.fill(|writer| unsafe { fd::write(writer, piece) }) {
                 Err(errno) if pipe.held_bytes() == 0 => return Err(errno),
                 filled => filled.unwrap_or(0), // what is held goes first, then the failure is met again
@@ -174,6 +174,7 @@ mod tests {
             meter: &meter,
             cut: &cut,
             number: 1,
+            waker: None,
             on_progress: &|| cut.store(is_cut.into(), Ordering::Relaxed),
             use_wait: &|| false,
         };

@@ -13,7 +13,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// The span's memory is readable, and unwritten until the pipe's reader has read it.
 pub(super) unsafe fn push(sink: &Sink<'_>, span: Span) -> Result<(), Stop> {
     sink.push_all(span, PIECE_BYTES, Transport::ZeroCopy, |piece| {
-        // SAFETY: the caller vouches for the span, of which this is a part.
+        // SAFETY: the piece is a part of the span, which by this function's contract nobody writes to before it has been read.
         unsafe { pipe::vmsplice(sink.fd, piece) }
     })
 }
