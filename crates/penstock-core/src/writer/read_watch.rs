@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::waker::Waker;
+use crate::sync::ticket::Ticket;
 use crate::sys::{fd, inotify};
 
 /// The pause before the next look at a reader that has just read: it will soon read more, and a watch costs each of its
@@ -29,6 +30,8 @@ const WATCHED_LOOK: Duration = Duration::from_secs(1);
 pub(super) struct ReadWatch {
     /// Wakes the worker; none if the system had no descriptor for it.
     pub(super) waker: Option<Arc<Waker>>,
+    /// Ends when the next write comes, and wakes the waker.
+    arrival: Option<Ticket>,
     inotify: Option<ForkFd>,
     state: State,
     /// Bytes that the reader had left at the last look.
@@ -48,7 +51,7 @@ enum State {
 
 impl ReadWatch {
     pub(super) fn new(waker: Option<Arc<Waker>>) -> Self {
-        Self { waker, inotify: None, state: State::Reading, unread: 0 }
+        Self { waker, arrival: None, inotify: None, state: State::Reading, unread: 0 }
     }
 
     /// Notes a look at the reader.
@@ -64,6 +67,19 @@ impl ReadWatch {
             (mem::replace(&mut self.state, State::Reading), &self.inotify)
         {
             inotify::end_watch(inotify.as_fd(), watch);
+        }
+    }
+
+    /// Wakes the waker when that ticket ends. To be called before the look for a write, so that none is missed.
+    pub(super) fn wake_at(&mut self, arrival: impl FnOnce() -> Ticket) {
+        if self.arrival.as_ref().is_none_or(Ticket::has_ended) {
+            // Weak: the ticket may wait for longer than the worker lives.
+            let waker = self.waker.as_ref().map(Arc::downgrade);
+            let arrival = self.arrival.insert(arrival());
+            arrival.on_end(move || {
+                let waker = waker.and_then(|waker| waker.upgrade());
+                waker.iter().for_each(|waker| waker.wake());
+            });
         }
     }
 

@@ -140,15 +140,11 @@ fn next_beside_reader(stream: &Stream, oldest: Awaiting, watch: &mut ReadWatch) 
     let next = match watch.first_pause() {
         Some(pause) => stream.queue.next(Some(start + pause), Job::view),
         None => {
-            // First: a write that is queued after the look for it wakes the worker.
-            let arrival = stream.queue.arrival();
+            watch.wake_at(|| stream.queue.arrival());
             let next = stream.queue.next(Some(start), Job::view);
             if let Next::Reap = next {
-                let waker = watch.waker.clone();
-                let callback = arrival.on_end(move || waker.iter().for_each(|waker| waker.wake()));
                 // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
                 watch.wait(unsafe { BorrowedFd::borrow_raw(oldest.fd) });
-                arrival.forget_callback(callback);
             }
             next
         }
@@ -183,7 +179,8 @@ fn write(
             return fail(stream, fd, errno, Transport::Write);
         }
     };
-    let transformer = RefCell::new(transformer);
+    let waker = watch.waker.clone();
+    let beside = RefCell::new((transformer, &mut *watch));
     // Only for this write: while it is open, the terminal's other side gets no hangup.
     let terminal = ForkFd::of_terminal(fd, stream.kind);
     let sink = Sink {
@@ -192,14 +189,16 @@ fn write(
         meter: &stream.meter,
         cut: &stream.cut,
         number: work.number,
-        waker: watch.waker.as_deref(),
+        waker: waker.as_deref(),
         on_progress: &|| reap_what_must_have_been_read(stream),
         use_wait: &|| {
             // The reader may wait for the end of what it has read before it makes room.
             if stream.oldest_awaiting().is_some() {
                 reap_what_was_read(stream);
             }
-            stream.transform_following(&mut transformer.borrow_mut())
+            let (transformer, watch) = &mut *beside.borrow_mut();
+            watch.wake_at(|| stream.queue.arrival());
+            stream.transform_following(transformer)
         },
     };
     let written_before = stream.meter.written_bytes();
