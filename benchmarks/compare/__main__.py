@@ -60,7 +60,7 @@ def built(commit: str) -> Path:
 def build_pixels(tree: Path, name: str) -> None:
     """The benchmark of pixels, with Cargo's default profile: the workspace's would hide its losses."""
     command = ["cargo", "bench", "--quiet", "--no-run", "--package", "penstock-pixels", "--bench", "convert"]
-    command += ["--config", 'profile.bench.lto="off"', "--config", "profile.bench.codegen-units=16"]
+    command += ["--config", "profile.bench.lto=false", "--config", "profile.bench.codegen-units=16"]
     command += ["--target-dir", str(BUILD / "target"), "--message-format", "json"]
     told = subprocess.run(command, cwd=tree, check=True, stdout=subprocess.PIPE, text=True).stdout
     (executable,) = filter(None, (json.loads(line).get("executable") for line in told.splitlines()))
