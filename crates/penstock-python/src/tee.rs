@@ -240,8 +240,7 @@ fn between(
     policy: Option<ThreadPolicy>,
 ) -> PyResult<penstock_core::Tee> {
     let source = arguments::descriptor(&arguments::tee_source(src)?)?;
-    let destinations =
-        dsts.iter().map(|dst| arguments::destination(&dst)).collect::<PyResult<Vec<_>>>()?;
+    let destinations = dsts.iter().map(|dst| arguments::destination(&dst)).collect::<PyResult<Vec<_>>>()?;
     let policy = policy.map(|policy| policy.0);
     let made = py.detach(|| {
         let tee = penstock_core::Tee::new(source, policy)?;
