@@ -17,7 +17,7 @@
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
 //! | move bytes from one descriptor to another, in the kernel | [`relay()`], [`Relay`], [`relay_in_background`] |
 //! | copy one stream to many | [`Tee`] |
-//! | create a pipe or a FIFO | [`Pipe`], [`Fifo`] |
+//! | create a pipe or a FIFO | [`make_pipe`], [`Fifo`] |
 //! | stream assets through decompressors and other stages | the crate `penstock-pipeline` |
 //! | give a thread a priority and CPUs | [`ThreadPolicy`], of `penstock-cpu`, which knows the machine's CPUs |
 //!
@@ -94,12 +94,11 @@ pub use {
     memory::{
         pool::{Buffer, Pool, Space},
         region::Region,
-        strided::Strided,
         transform::Transform,
     },
     penstock_cpu::{AppliedPolicy, ThreadPolicy},
     pipe::{
-        ends::Pipe,
+        ends::make_pipe,
         fifo::{Access, Fifo, FifoTicket, Opening},
     },
     reader::{ByteReader, Frame, Reader, ReaderOptions, ReaderStats},
@@ -116,26 +115,21 @@ pub use {
     writer::{
         byte_writer::ByteWriter,
         handle::{Writer, WriterOptions, WriterStats},
-        job::Mark,
         rejected::Rejected,
-        transport::choice::{Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport},
+        transport::choice::{Mode, ReaderKind, Reason, Transport},
     },
 };
 
 /// Functions that concern the whole process: writes by descriptor, shared budgets, its end and its forks.
 ///
 /// Programs that keep no [`Writer`] use [`pipe`](process::pipe), [`sync`](process::sync) and [`close`](process::close). The rest
-/// is for programs that host others, such as the bindings to a language.
+/// is for programs that host others, and end without returning from a `main` of Rust.
 #[cfg(not(loom))]
 pub mod process {
     pub use crate::{
         runtime::{exit::leave_exit_to_host, task::drain_tasks},
-        sync::gate::Gate,
         writer::{
-            by_descriptor::{
-                Marks, SyncError, Target, close, close_at, marks, pipe, sync, sync_to, sync_writes,
-                tickets_of,
-            },
+            by_descriptor::{SyncError, close, pipe, sync},
             exit::drain_streams,
             transport::staged::set_staging_budget,
             unreported::take_unreported_bytes,
@@ -143,22 +137,29 @@ pub mod process {
     };
 }
 
-/// Threads, queues and waits for Penstock's other crates, so that there is one of each. Its threads respect forks, and
-/// its waits are checked with loom.
+/// Threads, queues and waits for Penstock's other crates, so that there is one of each: its threads respect forks, and
+/// its waits are checked with loom. And what bindings need beside: waits in slices, and memory of any strides.
 ///
 /// Semantic versioning does not cover it: those crates depend on exactly this version.
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub mod engine {
     pub use crate::counter::{Counter, Stopwatch};
+    pub use crate::memory::strided::Strided;
     pub use crate::runtime::fork::PerProcess;
     pub use crate::runtime::fork_fd::ForkFd;
     pub use crate::runtime::poll_source::PollSource;
     pub use crate::runtime::thread::{Fault, Signals, guarded, spawn};
     pub use crate::runtime::waker::Waker;
     pub use crate::sync::channel::{Channel, Stopped, Taken};
+    pub use crate::sync::gate::Gate;
     pub use crate::sync::mailbox::Mailbox;
     pub use crate::sync::queue::Limits;
     pub use crate::sync::ticket::{Completion, ticket};
     pub use crate::sync::{deadline_after, lock, passed, wait_until};
+    pub use crate::sys::pipe::capacity as pipe_capacity;
+    pub use crate::writer::by_descriptor::{
+        Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of,
+    };
+    pub use crate::writer::job::Mark;
 }

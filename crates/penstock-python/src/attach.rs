@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use penstock_core::process::Gate;
+use penstock_core::engine::Gate;
 use pyo3::ffi;
 use pyo3::prelude::*;
 

@@ -1,10 +1,11 @@
 //! FIFOs and pipes in Python: what `penstock.fifo` and `penstock.pipes` are made of.
 
 use std::ffi::OsStr;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use penstock_core::engine::pipe_capacity;
 use penstock_core::{Access, Error, Fifo};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -159,8 +160,7 @@ pub(crate) fn _make_pipe(
     py: Python<'_>,
     #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
 ) -> PyResult<(i32, i32)> {
-    let pipe = py.detach(|| penstock_core::Pipe::new(capacity_bytes)).or_raise(py)?;
-    log::smaller_pipe(py, "make_pipe", Some(pipe.capacity_bytes()), capacity_bytes)?;
-    let (reader, writer) = pipe.into_ends();
+    let (reader, writer) = py.detach(|| penstock_core::make_pipe(capacity_bytes)).or_raise(py)?;
+    log::smaller_pipe(py, "make_pipe", pipe_capacity(writer.as_fd()).ok(), capacity_bytes)?;
     Ok((reader.into_raw_fd(), writer.into_raw_fd()))
 }

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use penstock_core::Error;
-use penstock_core::process::{self, SyncError, Target};
+use penstock_core::engine::{self, Target};
+use penstock_core::process::{self, SyncError};
+use penstock_core::{Error, Rejected};
 use pyo3::prelude::*;
 
 use crate::arguments::{self, Timeout};
@@ -37,8 +38,17 @@ use crate::waiting::{Attempt, until};
 pub(crate) fn pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) -> PyResult<Ticket> {
     let mode = arguments::mode(mode)?;
     arm_exit(fd.py())?;
-    let mut target = Target::open(arguments::destination(fd)?).or_raise(fd.py())?;
-    queue(data, None, |data, slice| target.write(data, mode, Some(slice)))
+    let destination = arguments::destination(fd)?;
+    let mut target = None;
+    queue(data, None, |region, slice| {
+        if target.is_none() {
+            match Target::open(destination) {
+                Ok(opened) => target = Some(opened),
+                Err(error) => return Err(Rejected { region, error }),
+            }
+        }
+        target.as_mut().expect("it was opened").write(region, mode, Some(slice))
+    })
 }
 
 /// Wait until buffers are free again: those on the memory of ``data``, or all that ``pipe`` has queued.
@@ -60,12 +70,12 @@ pub(crate) fn sync(
     timeout: Option<Timeout>,
 ) -> PyResult<()> {
     let Some(data) = data else {
-        let marks = process::marks();
-        return report(py, timeout, |slice| process::sync_to(&marks, slice));
+        let marks = engine::marks();
+        return report(py, timeout, |slice| engine::sync_to(&marks, slice));
     };
     let Some((start, len)) = buffer::extent(data)? else { return Ok(()) };
-    let tickets = process::tickets_of(start, len);
-    report(py, timeout, |slice| process::sync_writes(&tickets, slice))
+    let tickets = engine::tickets_of(start, len);
+    report(py, timeout, |slice| engine::sync_writes(&tickets, slice))
 }
 
 /// Wait as ``sync()`` does, then let idle worker threads end. ``pipe`` can be used again afterwards.
@@ -78,8 +88,8 @@ pub(crate) fn sync(
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
 pub(crate) fn close(py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
-    let marks = process::marks();
-    report(py, timeout, |slice| process::close_at(&marks, slice))
+    let marks = engine::marks();
+    report(py, timeout, |slice| engine::close_at(&marks, slice))
 }
 
 fn report(

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use super::report::{Method, RelayError, RelayOptions, Relayed};
 use super::transfer::{Transfer, Watch};
 use crate::error::Error;
-use crate::pipe::ends::Pipe;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
 use crate::sys::fd::{self, Kind};
@@ -58,27 +57,6 @@ pub fn relay(
 fn end_quiet(quiet: WithoutWriteSignals, transfer: &Transfer, has_failed: bool) {
     if !has_failed && transfer.kinds()[1] == Kind::Pipe {
         quiet.end_clear();
-    }
-}
-
-impl Pipe {
-    /// Relays from `src` into the pipe until the source ends or `count` bytes have moved. Waits while the pipe is full.
-    ///
-    /// # Errors
-    ///
-    /// As [`relay`].
-    pub fn read_from(&self, src: impl AsFd, count: Option<u64>) -> Result<Relayed, RelayError> {
-        relay(src, &self.writer, &RelayOptions { count, ..RelayOptions::default() })
-    }
-
-    /// Relays from the pipe to `dst`. While any copy of the writing end is open, the pipe has no end: then only `count`
-    /// ends the relay.
-    ///
-    /// # Errors
-    ///
-    /// As [`relay`].
-    pub fn write_to(&self, dst: impl AsFd, count: Option<u64>) -> Result<Relayed, RelayError> {
-        relay(&self.reader, dst, &RelayOptions { count, ..RelayOptions::default() })
     }
 }
 

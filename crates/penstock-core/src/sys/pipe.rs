@@ -14,7 +14,7 @@ use super::memory::page_bytes;
 use crate::sys::span::Span;
 
 /// A pipe's size in bytes.
-pub(crate) fn capacity(fd: BorrowedFd<'_>) -> Result<usize> {
+pub fn capacity(fd: BorrowedFd<'_>) -> Result<usize> {
     fcntl_getpipe_size(fd)
 }
 

@@ -30,7 +30,11 @@ use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 ///
 /// # Errors
 ///
-/// [`Rejected`] gives the region back, with a reason of [`Target::open`] or [`Target::write`].
+/// [`Rejected`] gives the region back, with the reason:
+///
+/// - [`Error::Io`]: `EBADF` if the descriptor is not open for writing, `EISDIR` for a directory, or another error of the system.
+/// - [`Error::Stalled`]: the queue was full until the timeout.
+/// - The failure of the stream, at each call until [`sync`], [`close`] or a ticket has reported it.
 pub fn pipe<R: Region>(
     region: R,
     fd: impl AsFd,

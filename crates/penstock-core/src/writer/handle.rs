@@ -308,6 +308,7 @@ impl Writer {
 
     /// The ticket of the oldest write in flight. When it ends, a full queue has room.
     #[must_use]
+    #[doc(hidden)]
     pub fn oldest(&self) -> Option<Ticket> {
         let tickets = self.state.get()?.stream.queue.select(|job| Some(job.ticket.clone()));
         tickets.into_iter().find(|ticket| !ticket.has_ended())
@@ -315,6 +316,7 @@ impl Writer {
 
     /// Marks the present end of the queue, so that a wait in several steps waits for nothing later.
     #[must_use]
+    #[doc(hidden)]
     pub fn mark(&self) -> Mark {
         self.state.get().map_or(Mark(0), |state| state.stream.mark())
     }
@@ -334,6 +336,7 @@ impl Writer {
     /// # Errors
     ///
     /// As [`Writer::flush`].
+    #[doc(hidden)]
     pub fn flush_to(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
         let (state, destination) = self.open()?;
         let outcome = state.drain(&destination, mark, timeout);
@@ -359,6 +362,7 @@ impl Writer {
     /// # Errors
     ///
     /// As [`Writer::close`]; [`Error::Closed`] if it has been aborted, for whoever closes in several steps.
+    #[doc(hidden)]
     pub fn close_at(&self, mark: Mark, timeout: Option<Duration>) -> Result<(), Error> {
         let Ok((state, destination)) = self.open() else {
             let is_aborted = self.state.get().is_some_and(|state| state.is_aborted.load(Ordering::Relaxed));
@@ -384,6 +388,7 @@ impl Writer {
     }
 
     /// As [`abort`](Self::abort), for a thread that must not wait for the worker to leave.
+    #[doc(hidden)]
     pub fn abort_now(&self) {
         self.discard();
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::in_own_process;
 use penstock_core::{
-    Error, Mode, Region, RelayOptions, Transform, Writer, WriterOptions, process, relay_in_background,
+    Error, Mode, Region, RelayOptions, Transform, Writer, WriterOptions, engine, process, relay_in_background,
 };
 
 const A_WHILE: Option<Duration> = Some(Duration::from_millis(100));
@@ -48,11 +48,11 @@ fn a_flush_does_not_count_what_another_writer_aborted() {
 fn a_sync_does_not_count_what_a_writer_aborted() {
     let (mut reader, end) = pipe().unwrap();
     let ticket = process::pipe(vec![1; 4 << 20], &end, Mode::Write, None).unwrap(); // more than the pipe holds
-    let marks = process::marks();
+    let marks = engine::marks();
     let writer = open(&end);
     writer.write(vec![2; 10], None).unwrap();
     writer.abort();
-    let error = process::sync_to(&marks, A_WHILE).unwrap_err();
+    let error = engine::sync_to(&marks, A_WHILE).unwrap_err();
     assert!(matches!(error.first, Error::Stalled { .. }) && error.others.is_empty(), "{error:?}");
     reader.read_exact(&mut vec![0; 4 << 20]).unwrap();
     ticket.wait().unwrap();
@@ -143,10 +143,10 @@ fn a_sync_of_some_writes_waits_for_all_of_them_and_then_reports_each_stream() {
     }
     let [(first, _), (mut second, _), (third, _)] = pipes;
     drop((first, third));
-    let stalled = process::sync_writes(&tickets, A_WHILE).unwrap_err();
+    let stalled = engine::sync_writes(&tickets, A_WHILE).unwrap_err();
     assert!(matches!(stalled.first, Error::Stalled { bytes_pending: 0x80_0000, .. }), "{stalled:?}");
     thread::scope(|scope| {
-        let synced = scope.spawn(|| process::sync_writes(&tickets, None));
+        let synced = scope.spawn(|| engine::sync_writes(&tickets, None));
         second.read_exact(&mut vec![0; 8 << 20]).unwrap();
         let error = synced.join().unwrap().unwrap_err();
         assert!(tickets.iter().all(penstock_core::Ticket::has_ended));
@@ -238,7 +238,7 @@ fn a_waker_may_use_streams_when_one_fails() {
         let (woken, is_woken) = std::sync::mpsc::channel();
         let blocked = writer.write(vec![1; 8 << 20], None).unwrap();
         let write = keep_awaiting_room(&writer, move || {
-            let _ = (process::marks(), open(&pipe().unwrap().1));
+            let _ = (engine::marks(), open(&pipe().unwrap().1));
             woken.send(()).unwrap();
         });
         drop(reader);

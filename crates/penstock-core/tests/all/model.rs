@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::common::{cases, in_own_process_with, pattern};
 use penstock_core::{
-    Error, Mark, Mode, ReaderKind, Region, Rejected, Ticket, Writer, WriterOptions, process,
+    Error, Mode, ReaderKind, Region, Rejected, Ticket, Writer, WriterOptions, engine, engine::Mark, process,
 };
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -388,7 +388,7 @@ struct Case {
     is_dead: AtomicBool,
     owners: [Mutex<Option<Arc<Owner>>>; OWNERS],
     by_descriptor: Arc<Facts>,
-    marked: Mutex<Option<(process::Marks, Vec<usize>)>>,
+    marked: Mutex<Option<(engine::Marks, Vec<usize>)>>,
     log: Mutex<Vec<Piece>>,
     /// See [`Owner::counts_of_failure`].
     failures: Mutex<Vec<[u64; 3]>>,
@@ -555,7 +555,7 @@ impl Case {
 
     fn mark_sync(&self) {
         let accepted = self.before(&self.by_descriptor).accepted;
-        *lock(&self.marked) = Some((process::marks(), accepted));
+        *lock(&self.marked) = Some((engine::marks(), accepted));
     }
 
     fn close(&self, owner: &Owner) {
@@ -592,7 +592,7 @@ impl Case {
             (before.accepted, before.failure) = (accepted, None); // it may not concern what failed
             marks
         });
-        let outcome = process::sync_to(&marks.unwrap_or_else(process::marks), self.patience(&before));
+        let outcome = engine::sync_to(&marks.unwrap_or_else(engine::marks), self.patience(&before));
         let outcome = outcome.map_err(|error| {
             assert!(error.others.is_empty(), "there is one pipe: {error:?}");
             error.first

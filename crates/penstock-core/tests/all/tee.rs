@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use penstock_core::{Error, OutletReason, Pipe, Tee, TeeEnd, TeeOutlet, TeePolicy};
+use penstock_core::{Error, OutletReason, Tee, TeeEnd, TeeOutlet, TeePolicy, make_pipe};
 use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
@@ -94,7 +94,7 @@ fn a_reader_that_splices_onward_has_all_bytes() {
 /// Pieces of one byte would soon fill the pipe that nobody reads: it holds no more than 16 pieces.
 #[test]
 fn after_a_small_piece_come_large_ones() {
-    let [source, busy, idle] = [(); 3].map(|()| Pipe::new(Some(64 << 10)).unwrap().into_ends());
+    let [source, busy, idle] = [(); 3].map(|()| make_pipe(Some(64 << 10)).unwrap());
     let (mut feed, mut filler) = (source.1, busy.1);
     filler.write_all(&pattern(64 << 10, 1)).unwrap();
     let tee = tee(source.0);
@@ -149,7 +149,7 @@ fn open_taker(taker: Taker) -> (OwnedFd, Arrived) {
     };
     match taker {
         Taker::Pipe { capacity, reads } => {
-            let (reader, writer) = Pipe::new(capacity).unwrap().into_ends();
+            let (reader, writer) = make_pipe(capacity).unwrap();
             (writer.into(), Arrived::Later(read(Box::new(reader), reads)))
         }
         Taker::Socket { reads } => {
@@ -297,7 +297,7 @@ fn who_takes_nothing_is_evicted_and_the_others_go_on() {
 fn who_is_merely_slow_stays() {
     let data = pattern(300_000, 6);
     let tee = tee(fed_pipe(&data, 1 << 18));
-    let (mut reader, writer) = Pipe::new(Some(4096)).unwrap().into_ends();
+    let (mut reader, writer) = make_pipe(Some(4096)).unwrap();
     let slow = tee.add(&writer, evict_after_ms(300)).unwrap();
     drop(writer);
     let got = thread::spawn(move || {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::common::{Temper, drain, in_own_process, packet_pipe, pattern};
 use penstock_core::{
     ByteWriter, Error, Mode, ReaderKind, Reason, Region, Rejected, ThreadPolicy, Ticket, Transport, Writer,
-    WriterOptions, process,
+    WriterOptions, engine, process,
 };
 
 const MODES: [Mode; 4] = [Mode::Auto, Mode::Write, Mode::Staged, Mode::ZeroCopy];
@@ -646,7 +646,7 @@ fn tickets_are_found_by_any_part_of_their_memory() {
     let (mut reader, pipe) = pipe().unwrap();
     let frame = Arc::new(vec![8; 2 << 20]);
     process::pipe(Arc::clone(&frame), &pipe, Mode::Write, None).unwrap();
-    let found = |from: usize, bytes| process::tickets_of(frame[from..].as_ptr(), bytes).len();
+    let found = |from: usize, bytes| engine::tickets_of(frame[from..].as_ptr(), bytes).len();
     assert_eq!((found(0, 1), found(1 << 20, 10), found(0, 0)), (1, 1, 0));
     read_exactly(&mut reader, 2 << 20);
     process::sync(None).unwrap();

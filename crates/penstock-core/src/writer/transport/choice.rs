@@ -84,7 +84,7 @@ pub enum Reason {
     Asked,
     /// Only pipes take pages.
     NotAPipe,
-    /// `auto`: below [`STAGED_MIN_BYTES`] a system call costs more than a copy.
+    /// `auto`: below 64 KiB a system call costs more than a copy.
     SmallPiece,
     /// The pipe is too small for pages to pay.
     SmallPipe,
@@ -147,4 +147,4 @@ impl Reason {
 }
 
 /// Below this, `auto` uses `write`. Guessed from the size of a default pipe, above which a write has to wait anyway.
-pub const STAGED_MIN_BYTES: usize = 64 << 10;
+pub(crate) const STAGED_MIN_BYTES: usize = 64 << 10;
