@@ -330,7 +330,7 @@ def test_the_frame_on_screen_at_a_time() -> None:
         assert decoder.at(1e9).index == len(frames) - 1
 
 
-@pytest.mark.parametrize("ending", ["mp4", "ts", "flv"])
+@pytest.mark.parametrize("ending", ["mp4", "ts", "flv", "mkv"])
 def test_a_time_leads_to_its_frame(tmp_path: Path, ending: str) -> None:
     rate = Fraction(24_000, 1001)
     path = tmp_path / f"a.{ending}"
@@ -341,12 +341,12 @@ def test_a_time_leads_to_its_frame(tmp_path: Path, ending: str) -> None:
         assert frames[0].time_s == 0.0
         for frame in frames:
             assert decoder.at(frame.time_s).index == decoder.at(Fraction(frame.time_s)).index == frame.index
-            if ending == "mp4":  # the others round times to ticks that are no multiples of a frame
-                assert decoder.at(frame.index / rate).index == frame.index
-                assert decoder.at(frame.index / float(rate)).index == frame.index
+            assert decoder.at(frame.index / rate).index == frame.index
+            assert decoder.at(frame.index / float(rate)).index == frame.index
     for frame in frames[::15]:
-        with Decoder(path, start=frame.time_s) as decoder:
-            assert next(decoder).time_s == frame.time_s
+        for start in (frame.time_s, frame.index / float(rate)):
+            with Decoder(path, start=start) as decoder:
+                assert next(decoder).time_s == frame.time_s
 
 
 def test_a_time_before_the_first_frame() -> None:

@@ -348,7 +348,7 @@ def _reading(
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
-    seek, trim = seek_arguments(options.start, source, media, video.time_base, may_seek=may_seek)
+    seek, trim = seek_arguments(options.start, source, media, video, may_seek=may_seek)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate", *uncropped),

@@ -336,8 +336,8 @@ class Decoder(DecoderBase):
         """The frame on screen at a time: the last that is shown then or before; the first frame if all are later.
 
         Args:
-            time_s: in seconds, as `VideoFrame.time_s` counts. A frame that is shown up to 1 µs later counts as shown
-                then, so that rounded times lead to their frames.
+            time_s: in seconds, as `VideoFrame.time_s` counts. ``number / rate`` leads to its frame: where a file rounds
+                times, to 1 ms in Matroska for instance, a frame that is shown so much later counts as shown then.
 
         Raises:
             ValueError: it is negative or not finite.
@@ -412,8 +412,9 @@ class Decoder(DecoderBase):
                 raise TypeError(
                     f"{unknown}: the file does not tell it; penstock.media.probe(source, count_frames=True) counts"
                 )
-            place = self._media, self._video.time_base
-            first = 0 if options.start is None else bisect_left(pts, first_pts(options.start, *place))
+            first = 0
+            if options.start is not None:
+                first = bisect_left(pts, first_pts(options.start, self._media, self._video))
             self._length = len(pts) - first
         return self._length if options.count is None else min(self._length, options.count)
 

@@ -96,7 +96,7 @@ class FramesByNumber:
             places = self._frame_places()
             if not places:
                 raise DecoderError(f"{self._media.path}: there are no frames")
-            last = last_pts(time_s, self._media, self._time_base)
+            last = last_pts(time_s, self._media, self._plan.track.video)
             after = bisect_right(self._file.index.pts, last, places.start, places.stop)
             return self._one(max(0, after - 1 - places.start))
 
@@ -150,7 +150,7 @@ class FramesByNumber:
             options, index = self._plan.options, self._file.index
             first = 0
             if options.start is not None:
-                first = bisect_left(index.pts, first_pts(options.start, self._media, self._time_base))
+                first = bisect_left(index.pts, first_pts(options.start, self._media, self._plan.track.video))
             last = len(index) if options.count is None else min(len(index), first + options.count)
             self._places = range(first, last)
         return self._places

@@ -20,7 +20,7 @@ from penstock.errors import DecoderError
 from penstock.ffmpeg.command import endpoints
 from penstock.ffmpeg.command.arguments import format_seconds
 from penstock.media.completeness import CHEAP_BYTES
-from penstock.media.info import AudioInfo, MediaInfo, Track, exact_zero
+from penstock.media.info import AudioInfo, MediaInfo, Track, VideoInfo, exact_zero
 from penstock.media.opening import demux, open_media, times_may_jump
 
 if TYPE_CHECKING:
@@ -35,8 +35,10 @@ _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 REORDERED = 16
 # Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
-# Chosen: more than the rounding of a float of seconds, and less than a tick of MPEG-TS. Users write 0.333333, too.
+# Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
 _ROUNDED_S = Fraction(1, 1_000_000)
+# The unit of Matroska's times. Chosen as a bound: nobody sees such a difference, and in AVI a unit lasts a frame.
+_MOST_ROUNDED_S = Fraction(1, 1000)
 # Times that go back by more than this begin again to FFmpeg (ts_discontinuity_detect in fftools/ffmpeg_demux.c).
 _JUMP_S = 0.1
 # Seconds, of which no pause has so many. FFmpeg would take a pause of 10 s or more out of the times.
@@ -52,21 +54,21 @@ _RECOVERY_POINT = 6
 
 
 def seek_arguments(
-    start: float | None, source: str, media: MediaInfo, time_base: Fraction, *, may_seek: bool = True
+    start: float | None, source: str, media: MediaInfo, video: VideoInfo, *, may_seek: bool = True
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's options and filters to begin a video exactly at `start`. The filters need ``-copyts``.
 
     Args:
         start: seconds from the beginning, as `MediaInfo.zero_s` has it; None for all of the file.
         source: what FFmpeg reads, from `endpoints.source`.
-        time_base: the unit of the video's timestamps.
+        video: the stream that is decoded.
         may_seek: whether FFmpeg need not read from the beginning.
     """
     if start is None:
         return [], []
     sooner_s = _seek_s(start, source, media, is_audio=False) if may_seek else None
     # In seconds, the filter would take the nearest timestamp.
-    trim = [f"settb={time_base}", f"trim=start_pts={first_pts(start, media, time_base)}"]
+    trim = [f"settb={video.time_base}", f"trim=start_pts={first_pts(start, media, video)}"]
     return _place(sooner_s), trim
 
 
@@ -167,7 +169,7 @@ def misses_frames(start: float | None, track: Track) -> bool:
             demux(file, stream),
             stream,
             seek_pts=math.ceil(Fraction(sooner_s) / video.time_base),
-            wanted_pts=first_pts(start, media, video.time_base),
+            wanted_pts=first_pts(start, media, video),
         )
     return False
 
@@ -238,14 +240,25 @@ def _margin_s(media: MediaInfo) -> float:
     return REORDERED / min(rates) if rates else _SEEK_MARGIN_S
 
 
-def first_pts(start: float, media: MediaInfo, time_base: Fraction) -> int:
-    """The first timestamp at or after `start`, which is as for `seek_arguments`, or 1 µs before."""
-    return math.ceil((exact_zero(media) + exact(start) - _ROUNDED_S) / time_base)
+def first_pts(start: float, media: MediaInfo, video: VideoInfo) -> int:
+    """The first timestamp at or after `start`, which is as for `seek_arguments`; or before, by what was rounded."""
+    return math.ceil((exact_zero(media) + exact(start) - _rounded_s(video)) / video.time_base)
 
 
-def last_pts(time_s: float | Fraction, media: MediaInfo, time_base: Fraction) -> int:
-    """The last timestamp at or before a time, which is as `start` in `first_pts`, or 1 µs after."""
-    return math.floor((exact_zero(media) + exact(time_s) + _ROUNDED_S) / time_base)
+def last_pts(time_s: float | Fraction, media: MediaInfo, video: VideoInfo) -> int:
+    """The last timestamp at or before a time, which is as `start` in `first_pts`; or after, by what was rounded."""
+    return math.floor((exact_zero(media) + exact(time_s) + _rounded_s(video)) / video.time_base)
+
+
+def _rounded_s(video: VideoInfo) -> Fraction:
+    """How far the time of a frame in the file may be from the time that was meant.
+
+    Times are rounded to the file's unit if that does not divide a frame's duration: to 1 ms in Matroska, for instance.
+    The time of the first frame, from which we count, is rounded, too.
+    """
+    unit_s, rate = video.time_base, video.frame_rate
+    is_exact = not rate or (1 / (rate * unit_s)).denominator == 1
+    return _ROUNDED_S if is_exact else max(_ROUNDED_S, min(unit_s, _MOST_ROUNDED_S) - _ROUNDED_S)
 
 
 def time_of(pts: int, media: MediaInfo, time_base: Fraction) -> float:
