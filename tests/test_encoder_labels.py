@@ -203,14 +203,13 @@ def drawn(index: int, _time_s: float, view: Any) -> None:
     view[:] = index
 
 
-def test_a_render_has_metadata_and_no_chapters(tmp_path: Path) -> None:
+def test_a_render_has_metadata_and_chapters(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
-    render(
-        drawn, output=path, frames=12, fps=24, size=(64, 48), workers=1, encoder={"metadata": {"title": "x"}}
-    )
-    assert probe(path).tags["title"] == "x"
-    with pytest.raises(ValueError, match="chapters, which are"):
-        render(drawn, output=path, frames=12, fps=24, size=(64, 48), encoder={"chapters": [(0.0, "x")]})
+    labels = {"metadata": {"title": "x"}, "chapters": [(0.0, "begin"), (0.25, "end")]}
+    render(drawn, output=path, frames=12, fps=24, size=(64, 48), workers=1, encoder=labels)
+    media = probe(path)
+    assert media.tags["title"] == "x"
+    assert [(chapter.start_s, chapter.title) for chapter in media.chapters] == labels["chapters"]
 
 
 def test_what_goes_on_after_the_picture_is_told(tmp_path: Path, ffmpeg: str) -> None:
