@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -192,6 +193,29 @@ def test_an_async_block_that_ends_early_leaves_it(old: Path, is_cancelled: bool)
     assert old.read_bytes() == WAS and count(part_of(old)) == 1
 
 
+def test_a_second_cancellation_says_where_the_rest_is(old: Path) -> None:
+    async def encode() -> None:
+        async with Encoder(old, size=SIZE, fps=25, codec="mpeg4") as encoder:
+            while not encoder.stats.frames_encoded:
+                await encoder.awrite(frame())
+                await asyncio.sleep(0.01)
+            os.kill(encoder.pid, signal.SIGSTOP)  # so that the exit cannot finish
+            await asyncio.sleep(60)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(encode())
+        await asyncio.sleep(1.5)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0.3)
+        await task
+
+    where = f"what FFmpeg has written is in {re.escape(str(part_of(old)))}"
+    with pytest.warns(FFmpegWarning, match=where), pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    assert old.read_bytes() == WAS and part_of(old).exists()
+
+
 def test_an_abort_removes_a_new_file(tmp_path: Path) -> None:
     encoder = Encoder(path := tmp_path / "video.mp4", size=SIZE, fps=25)
     encoder.write(frame())
@@ -325,7 +349,7 @@ def test_what_another_program_put_there_meanwhile_stays(old: Path) -> None:
     encoder.write(frame())
     (new := old.with_name("new")).write_bytes(b"another")
     new.replace(old)
-    with pytest.raises(EncoderError, match="was replaced by another program: the new video is") as caught:
+    with pytest.raises(EncoderError, match="was replaced meanwhile: the new video is") as caught:
         encoder.close()
     assert old.read_bytes() == b"another"
     [part] = [path for path in old.parent.iterdir() if path != old]

@@ -134,10 +134,12 @@ class EncoderBase:
         try:
             await asyncio.shield(exiting)
         except asyncio.CancelledError as cancelled:
-            await self._continue_exit(exiting, is_second=isinstance(exc, asyncio.CancelledError))
+            await self._continue_exit(exiting, cancelled, is_second=isinstance(exc, asyncio.CancelledError))
             raise cancelled from None
 
-    async def _continue_exit(self, exiting: asyncio.Future[None], *, is_second: bool) -> None:
+    async def _continue_exit(
+        self, exiting: asyncio.Future[None], cancelled: BaseException, *, is_second: bool
+    ) -> None:
         """After a cancellation, which is asyncio's Ctrl-C: the first lets the video finish, the second aborts."""
         import asyncio
 
@@ -147,7 +149,7 @@ class EncoderBase:
         if not exiting.done():
             # `abort` makes the thread end with an error. Retrieve it, or asyncio reports it as never retrieved.
             exiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-            await asyncio.to_thread(self._cut_off, None)
+            await asyncio.to_thread(self._cut_off, cancelled)
 
     def __del__(self) -> None:
         if getattr(self, "_started", None) is not None:

@@ -406,6 +406,8 @@ class EncodeSession(Session):
         self._kill(is_kept=True)
         if error is not None and self.is_aborted and (left := self._left_part):
             error.add_note(left)
+            if not isinstance(error, Exception | KeyboardInterrupt):  # whose notes hardly anybody sees
+                warn(left)
 
     def _kill(self, *, is_kept: bool) -> None:
         if not self.is_open or self.is_inherited:

@@ -72,7 +72,7 @@ class OutputFile:
             is_expected: FFmpeg says that it has written something.
 
         Raises:
-            ReplacedError: another program has put something else there, or the system refuses it.
+            ReplacedError: another program, or another encoder, has put something else there, or the system refuses it.
         """
         self._is_settled = True
         part = self.written
@@ -83,7 +83,7 @@ class OutputFile:
             return
         try:
             if not os.path.samestat(self.path.stat(), self._replaced):
-                raise ReplacedError(f"{self.path} was replaced by another program: the new video is {part}")
+                raise ReplacedError(f"{self.path} was replaced meanwhile: the new video is {part}")
             _sync(part)
             part.replace(self.path)
             self.written = self.path
