@@ -625,15 +625,33 @@ def test_a_frame_is_taken_exactly_or_refused_at_the_call(shape: tuple, dtype: st
         assert is_frame
 
 
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (np.zeros((HEIGHT, WIDTH), np.uint8), "convert it to the channels of the others$"),
+        (np.zeros((HEIGHT, WIDTH, 4), np.uint8), "convert it to the channels of the others$"),
+        (bytes(HEIGHT * WIDTH * 4), "convert it to the channels of the others$"),
+        (np.zeros((HEIGHT, WIDTH, 3), np.uint16), r"scale to 0…255 and \.astype\(np\.uint8\)$"),
+    ],
+)
+def test_a_frame_of_another_kind_midway_has_no_advice_that_the_first_ones_refute(
+    tmp_path: Path, frame: Any, words: str
+) -> None:
+    with make(tmp_path / "video.raw", **EXACT) as encoder:
+        encoder.write(painted(0))
+        with pytest.raises(ValueError, match=f"of frame 1: .*: {words}"):
+            encoder.write(frame)
+
+
 def test_images_of_pillow_are_taken(tmp_path: Path) -> None:
     image_module = pytest.importorskip("PIL.Image")
     output = tmp_path / "video.raw"
     rgb = painted(6)
     with make(output, **EXACT) as encoder:
         encoder.write(image_module.fromarray(rgb))
-        with pytest.raises(ValueError, match=r"pass frame\.convert\('RGB'\), or give pixel_format='gray'"):
+        with pytest.raises(ValueError, match=r"frame 1: .*: pass frame\.convert\('RGB'\)$"):
             encoder.write(image_module.fromarray(rgb).convert("L"))
-        with pytest.raises(ValueError, match=r"convert\('RGB'\), or give pixel_format='rgba'"):
+        with pytest.raises(ValueError, match=r"frame 1: .*: pass frame\.convert\('RGB'\)$"):
             encoder.write(image_module.fromarray(rgb).convert("RGBA"))
     np.testing.assert_array_equal(exact_frames(output), [rgb])
 

@@ -209,7 +209,7 @@ def _check_size(samples: _Contents, layout: FrameLayout, number: int) -> None:
         is_known = (
             not rest and samples.kind == "uint" and samples.sample_bytes <= 2 and len(layout.planes) == 1
         )
-        remedy = _other_format(samples, channels, layout) if is_known else None
+        remedy = _other_format(samples, channels, layout, number) if is_known else None
         raise _wrong("wrong size of frame", samples, layout, number, remedy)
 
 
@@ -254,15 +254,18 @@ def _remedy(samples: _Contents, layout: FrameLayout, number: int) -> str | None:
     """What to write for a frame of the wrong shape, so that its dtype is right, too; None if unknown."""
     shape = _squeezed(samples.shape)
     if shape[:2] == (layout.height, layout.width) and len(shape) < 4:
-        return _other_format(samples, shape[2] if len(shape) > 2 else 1, layout)
+        return _other_format(samples, shape[2] if len(shape) > 2 else 1, layout, number)
     remedy = _reshape(samples, layout, number) if len(layout.planes) == 1 else None
     if remedy is None or _has_dtype(samples, layout):
         return remedy
-    return f"{remedy}, and {_dtype_remedy(samples, layout)}"
+    return f"{remedy}, and {_dtype_remedy(samples, layout, number)}"
 
 
-def _other_format(samples: _Contents, channels: int, layout: FrameLayout) -> str | None:
+def _other_format(samples: _Contents, channels: int, layout: FrameLayout, number: int) -> str | None:
     """What to write for a frame with other channels than those of `layout`; None if unknown."""
+    if number:
+        mode = _pil_mode(layout) if samples.owner == "PIL" else None
+        return "convert it to the channels of the others" if mode is None else f"pass frame.convert({mode!r})"
     if samples.kind == _kind(layout) == "float":
         return _float_format(samples, channels, layout)
     is_known = samples.kind == "uint" and samples.sample_bytes <= 2
@@ -280,7 +283,7 @@ def _other_format(samples: _Contents, channels: int, layout: FrameLayout) -> str
     elif sample_bytes == 2:
         remedy += _KEEPS_16_BITS
     if not is_known:
-        remedy += f", and {_dtype_remedy(samples, frame_layout(found, layout.width, layout.height))}"
+        remedy += f", and {_dtype_remedy(samples, frame_layout(found, layout.width, layout.height), number)}"
     return remedy
 
 
@@ -324,7 +327,7 @@ def _transpose_call(samples: _Contents, axes: str) -> str:
 
 def _check_dtype(samples: _Contents, layout: FrameLayout, number: int) -> None:
     if not _has_dtype(samples, layout):
-        raise _wrong("wrong dtype of frame", samples, layout, number, _dtype_remedy(samples, layout))
+        raise _wrong("wrong dtype of frame", samples, layout, number, _dtype_remedy(samples, layout, number))
 
 
 def _has_dtype(samples: _Contents, layout: FrameLayout) -> bool:
@@ -335,7 +338,7 @@ def _kind(layout: FrameLayout) -> str:
     return "float" if layout.dtype[1] == "f" else "uint"
 
 
-def _dtype_remedy(samples: _Contents, layout: FrameLayout) -> str:
+def _dtype_remedy(samples: _Contents, layout: FrameLayout, number: int) -> str:
     """What to write to get the right dtype."""
     cast = _cast(samples, layout)
     if _kind(layout) == "float":
@@ -345,7 +348,10 @@ def _dtype_remedy(samples: _Contents, layout: FrameLayout) -> str:
         return f"scale to 0…{most} and {cast}"
     if samples.kind == "bool":
         return f"pass frame{cast} * {most}"
-    if samples.kind == "uint" and samples.sample_bytes in (1, 2) and (other := _sibling(samples, layout)):
+    is_known = samples.kind == "uint" and samples.sample_bytes in (1, 2)
+    if is_known and number:
+        return f"scale to 0…{most} and {cast}"
+    if is_known and (other := _sibling(samples, layout)):
         keeps = _KEEPS_16_BITS if samples.sample_bytes == 2 else ""
         return f"give pixel_format={other!r}{keeps}, or scale to 0…{most} and {cast}"
     return f"pass frame{cast} if its values are 0…{most}"
