@@ -213,6 +213,20 @@ def test_a_sound_in_ogg_is_as_long_as_asked_and_begins_beside_its_picture(
         assert len(audio.read_all()) == RATE
 
 
+@pytest.mark.parametrize("ending", ["mp3", "opus"])
+def test_the_seam_of_joined_sounds_has_advice(tmp_path: Path, ending: str) -> None:
+    """A second header is damage to some versions of FFmpeg, and not to others."""
+    path = tmp_path / f"joined.{ending}"
+    path.write_bytes(part(tmp_path / f"a.{ending}", "-ac", "1", seconds=1) * 2)
+    try:
+        with AudioDecoder(path) as audio:
+            audio.read_all()
+    except DecoderError as error:
+        assert error.advice is not None and "conceal_errors=True" in error.advice
+    with AudioDecoder(path, conceal_errors=True) as audio:
+        assert len(audio.read_all()) > 1.9 * audio.sample_rate
+
+
 def test_joined_flac_is_an_error(tmp_path: Path) -> None:
     """FFmpeg 5.1 leaves out frames at the join, and says nothing of them."""
     path = tmp_path / "joined.flac"

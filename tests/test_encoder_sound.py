@@ -1120,3 +1120,13 @@ def test_sound_that_begins_at_another_time_than_the_picture(
     assert heard[0] == pytest.approx(wanted[0], abs=1 / FPS)
     # Of a render, the sound ends with the picture.
     assert len(heard) >= len([at for at in wanted if at < first_s + 2.9])
+
+
+def test_a_copy_of_chained_ogg_says_to_encode_it(tmp_path: Path) -> None:
+    ffmpeg("-f", "lavfi", "-i", "sine=r=44100:d=1", "-c:a", "libvorbis", tmp_path / "part.ogg")
+    path = tmp_path / "joined.ogg"
+    path.write_bytes(2 * (tmp_path / "part.ogg").read_bytes())
+    with pytest.raises(EncoderError) as caught, Encoder(tmp_path / "a.mp4", fps=25, audio=path) as encoder:
+        for _ in range(50):
+            encoder.write(np.zeros((48, 64, 3), np.uint8))
+    assert caught.value.advice is not None and "AudioFile(codec='aac')" in caught.value.advice

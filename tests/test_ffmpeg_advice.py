@@ -71,6 +71,11 @@ def test_smoke(ffmpeg: str) -> None:
     assert "\n" not in said
 
 
+def test_a_picture_that_is_too_small() -> None:
+    said = "Svt[error]: Instance 1: Source Width must be at least 64"
+    assert "libsvtav1 takes no picture of less than 64x64" in str(explained("ffmpeg", said, "libsvtav1"))
+
+
 def test_coloured_messages() -> None:
     said = explained("/missing/ffmpeg", "\x1b[4;31mUnknown encoder '\x1b[0mx'\x1b[0m")
     assert said is not None and "no video encoder 'x'" in said

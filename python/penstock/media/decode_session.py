@@ -39,8 +39,8 @@ END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
 LATE = "FFmpeg gave nothing"
-# FFmpeg's message about a packet whose container says that a part is missing, and what to do.
-_GAP = "corrupt input packet"
+# FFmpeg's messages about a packet of which a part is missing, or which begins another file, and what to do.
+_GAPS = ("corrupt input packet", "Error parsing the packet header", "Header missing")
 _OVER_GAPS = (
     "bytes are missing, or the file was joined of several: conceal_errors=True (--conceal-errors) reads on"
 )
@@ -175,7 +175,7 @@ class DecodeSession(Session):
 
     def fail(self, reason: str) -> FFmpegError:
         """The error that every later read raises, with FFmpeg's output."""
-        advice = _OVER_GAPS if _GAP in self.process.log.text else None
+        advice = _OVER_GAPS if any(gap in self.process.log.text for gap in _GAPS) else None
         self._failure = self.failure(f"{self._path}: {reason}", self.delivered, advice)
         return self._failure
 

@@ -190,6 +190,15 @@ def _one_picture(settings: EncodeSettings, found: re.Match[str]) -> str:
     )
 
 
+def _times_go_back(settings: EncodeSettings, found: re.Match[str]) -> str | None:
+    if not settings.sounds:
+        return None
+    return (
+        "the times of the sound go back, as where files were joined, and a copy keeps them: "
+        "AudioFile(codec='aac') encodes it, unless it is Opus"
+    )
+
+
 def _always(advice: str) -> Callable[[EncodeSettings, re.Match[str]], str]:
     """Returns `advice` for every match, with what ``{output}``, ``{found[1]}`` and the like stand for."""
     return lambda settings, found: advice.format(
@@ -242,6 +251,13 @@ _ADVICE: tuple[tuple[str, Callable[[EncodeSettings, re.Match[str]], str | None]]
         ),
     ),
     (r"(?:width|height) not divisible by", _odd_size),
+    (
+        r"Source (?:Width|Height) must be at least (\d+)",
+        _always(
+            "{codec} takes no picture of less than {found[1]}x{found[1]} pixels: scale it, or take another codec"
+        ),
+    ),
+    (r"(?i)non.monoton\w+ dts in output|non monotonically increasing dts to muxer", _times_go_back),
     (r"Cannot write more than one file with the same name", _one_picture),
     (
         r"Connection refused",
