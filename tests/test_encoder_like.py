@@ -167,6 +167,13 @@ def test_frames_that_are_left_out_are_missed_whether_they_come_with_times_or_not
     assert encoder.report.warnings == ()
 
 
+def test_what_made_an_avi_file_is_no_metadata(tmp_path: Path) -> None:
+    source = made(tmp_path / "a.avi", "-i", "testsrc2=64x48:rate=25:duration=0.2", "-c:v", "mpeg4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        changed(source, tmp_path / "b.mp4")
+
+
 def test_how_far_frames_move_is_told_where_the_container_has_no_times(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mkv", "-i", "testsrc2=64x48:rate=25:duration=1")
     with Decoder(source) as decoder, pytest.warns(FFmpegWarning, match=r"up to 0\.480 s away"):  # noqa: SIM117

@@ -227,7 +227,8 @@ def _lost_end_of_sound(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
 def _metadata(media: MediaInfo) -> Iterable[tuple[str, str]]:
     """What FFmpeg can write of it."""
     for name, value in media.tags.items():
-        if value and name.lower() not in _TECHNICAL and "=" not in name and "\0" not in value:
+        is_technical = name.lower() in _TECHNICAL or value.startswith("Lavf")  # AVI: the tag "software"
+        if value and not is_technical and "=" not in name and "\0" not in value:
             yield name, value
 
 
