@@ -446,6 +446,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         (ValueError, lambda: Pipeline(fd(reader), decompress(workers=2))),
         (ValueError, lambda: Pipeline([], policies={"decompress": penstock.ThreadPolicy()})),
         (ValueError, lambda: Pipeline([], policies={"writer": penstock.ThreadPolicy()})),
+        (TypeError, lambda: Pipeline([], policies="below-normal")),  # type: ignore[arg-type]
         (TypeError, lambda: Pipeline(b"bytes")),
         (TypeError, lambda: Pipeline(7)),  # type: ignore[arg-type]
         (TypeError, lambda: Pipeline([], sink=into(7))),  # type: ignore[arg-type]

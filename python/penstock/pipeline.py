@@ -203,6 +203,10 @@ class Pipeline:
         named = by_name(stage if isinstance(stage, Stage) else call(stage) for stage in stages)
         origin = source if isinstance(source, Source) else iterable(source)
         writes = not (sink is None or isinstance(sink, Sink))
+        if policies is not None and not isinstance(policies, Mapping):
+            raise TypeError(
+                f"policies has a policy for each part, by its name: {{'decompress': {policies!r}}}"
+            )
         wanted = dict(policies or {})
         known = [origin.name, *named, *(["writer"] if writes else [])]
         if unknown := wanted.keys() - set(known):
