@@ -145,6 +145,13 @@ class TestRawFrames:
         assert json.loads(done.stdout)["frames_encoded"] == 4
         assert numbers(video, 5) == [0, 1, 2, 3]
 
+    def test_an_end_in_the_middle_of_a_frame_keeps_the_old_file(self, video: Path) -> None:
+        video.write_bytes(b"kept")
+        part = video.with_name("video.part.mp4")
+        said = failed(run("encode", video, *RAW, data=raw_frames(4) + b"left over"))
+        assert "9 of its 9216 bytes are left over" in said and f"Frames encoded: 4; {video} is still" in said
+        assert video.read_bytes() == b"kept" and numbers(part, 5) == [0, 1, 2, 3]
+
     @pytest.mark.parametrize("nbytes", [0, 100])
     def test_without_a_whole_frame_nothing_is_overwritten(self, video: Path, nbytes: int) -> None:
         video.write_bytes(b"kept")

@@ -195,7 +195,7 @@ def encode(
                 encoder = Encoder(output, size=source.size, **settings)
                 if (waiting := encoder._session.process.waiting) is not None and not quiet:
                     click.echo(f"Waiting: {waiting}", err=True)
-                left_over = _encode(source, encoder, first)
+                cut_off = _encode(source, encoder, first)
     except Stopped as stopped:
         stopped.progress = stopped.progress or "frames encoded: 0"
         raise
@@ -209,10 +209,11 @@ def encode(
         click.echo(f"Warning: {warning}", err=True)
     if wanted:
         click.echo(_summary(encoder), err=True)
-    if left_over:
+    if cut_off is not None:
+        reached = _progress(encoder, cut_off)
         raise click.ClickException(
-            f"{source.title}: ended in the middle of a frame: {left_over} of its {encoder.frame_bytes} bytes are left "
-            f"over; are --size and --pixel-format right? Frames encoded: {encoder.frames_encoded}"
+            f"{source.title}: ended in the middle of a frame: {cut_off.nbytes} of its {encoder.frame_bytes} bytes are "
+            f"left over; are --size and --pixel-format right? {reached[0].upper()}{reached[1:]}"
         )
 
 
@@ -340,22 +341,29 @@ def _input_errors(title: str) -> Iterator[None]:
         raise InputError(f"{where}{in_one_line(error)}") from None
 
 
-def _encode(source: Source, encoder: Encoder, first: bytearray) -> int:
-    """Encode all frames and close the encoder. Return the bytes of a last frame that is not whole."""
+def _encode(source: Source, encoder: Encoder, first: bytearray) -> _NoFrame | None:
+    """Encode all frames and close the encoder. Return the last frame if it is not whole."""
     try:
         with encoder:
             encoder.write(first)
-            left_over = _feed(encoder, source)
+            if left_over := _feed(encoder, source):
+                raise _NoFrame(left_over)  # so that the block finishes the video, and an old file stays
             # Not by leaving the block, which finishes the video after a Ctrl-C during this call.
             encoder.close()
     except Stopped as stopped:
         stopped.progress = _progress(encoder, stopped)
         raise
+    except _NoFrame as cut_off:
+        try:
+            encoder.close()  # raises again if FFmpeg has failed as well
+        except (PenstockError, OSError) as error:
+            raise click.ClickException(in_one_line(error)) from None
+        return cut_off
     except InputError as error:
         raise click.ClickException(f"{error.message}; {_progress(encoder, error)}") from None
     except (PenstockError, OSError) as error:
         raise click.ClickException(in_one_line(error)) from None
-    return left_over
+    return None
 
 
 def _first_frame(source: Source, layout: FrameLayout) -> bytearray:
