@@ -43,6 +43,7 @@ _NOISE = re.compile(
     r"|Neither bitrate nor constrained quality specified, using default"  # libvpx and libaom without crf
     r"|No bit rate set\. Defaulting to"  # libopus
     r"|VBV buffer size not set, using default"  # MPEG program streams
+    r"|too many threads/slices \(\d+\), reducing to"  # of a small picture on many cores
     r"|Specified chroma sample location \w+ is unsupported on the AV1 bit stream level"  # printed for every container
     r"|Duped color: "  # of a palette that has a colour twice (palettegen)
     r"|Thread message queue blocking"  # of two inputs, one waits for the other
