@@ -485,6 +485,7 @@ class TestStats:
         with pytest.raises(StalledError):
             stream.write(FRAME, timeout=0.1)
         assert stream.stats.caller_wait_s > 0
+        stream.abort()
 
     REASONS = (
         ("auto", "unknown", 1000, None, "write", "small"),
