@@ -173,6 +173,9 @@ impl Writer {
         });
         stream.queue.wake(); // who waits may have room by the new limits
         stream.queue.expect_more();
+        if options.transform.is_some() {
+            stream.expect_transforms();
+        }
         let transform = options.transform.clone();
         let options =
             WriteOptions { mode: options.mode, reader: options.reader, transform, ..WriteOptions::default() };

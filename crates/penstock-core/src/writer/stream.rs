@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,8 @@ pub(crate) struct Stream {
     next_number: AtomicU64,
     /// That of the worker, if there is one.
     waker: Mutex<Weak<Waker>>,
+    /// Whether a writer transforms: its writes are of interest also to a worker that waits for room.
+    has_transforms: AtomicBool,
 }
 
 /// The worker's policy: what owners want, and what came of it.
@@ -123,6 +125,7 @@ impl Stream {
             cut: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             waker: Mutex::default(),
+            has_transforms: AtomicBool::new(false),
         });
         streams.working.insert(id, Arc::downgrade(&stream));
         stream
@@ -293,6 +296,17 @@ impl Stream {
         let (used, work) = self.queue.current(|job| (job.replace_memory(made), job.view()));
         drop(used); // outside of the queue's lock
         Ok(work)
+    }
+
+    /// Called when a writer that transforms is opened.
+    pub(super) fn expect_transforms(&self) {
+        // Relaxed: the waker's eventfd(2) orders it for a worker that waits for room by now.
+        self.has_transforms.store(true, Ordering::Relaxed);
+        self.wake_worker();
+    }
+
+    pub(super) fn has_transforms(&self) -> bool {
+        self.has_transforms.load(Ordering::Relaxed)
     }
 
     /// Applies one step to the write after the one under the cursor. Returns whether there was one to apply.

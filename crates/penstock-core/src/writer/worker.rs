@@ -197,6 +197,9 @@ fn write(
                 reap_what_was_read(stream);
             }
             let (transformer, watch) = &mut *beside.borrow_mut();
+            if !stream.has_transforms() {
+                return false; // so that the next write need not wake this thread
+            }
             watch.wake_at(|| stream.queue.arrival());
             stream.transform_following(transformer)
         },

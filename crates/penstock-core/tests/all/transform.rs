@@ -268,9 +268,9 @@ fn a_write_that_comes_while_the_worker_waits_for_room_is_transformed_meanwhile()
     let writer = Writer::new(&pipe, &WriterOptions::default().mode(Mode::Write)).unwrap();
     let halve = Halve::new(1);
     let options = WriterOptions::default().transform(Arc::<Halve>::clone(&halve));
-    let transforming = Writer::new(&pipe, &options).unwrap();
     let blocked = writer.write(vec![1; 4 << 20], None).unwrap();
     assert_eq!(blocked.wait_for(Some(Duration::from_millis(100))), None, "the worker sleeps by now");
+    let transforming = Writer::new(&pipe, &options).unwrap();
     transforming.write(vec![1; 2], None).unwrap();
     eventually("it is transformed", || halve.made_steps.load(Ordering::Relaxed) == 1);
     transforming.abort();

@@ -139,10 +139,14 @@ fn a_zero_copy_ticket_ends_when_the_reader_has_read_and_not_before() {
 
 /// How often the threads of the process went to sleep.
 fn switches() -> i64 {
+    switches_of(libc::RUSAGE_SELF)
+}
+
+fn switches_of(whom: i32) -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the call fills the whole of it.
     unsafe {
-        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
+        assert_eq!(libc::getrusage(whom, usage.as_mut_ptr()), 0);
         usage.assume_init().ru_nvcsw
     }
 }
@@ -164,6 +168,24 @@ fn a_zero_copy_worker_sleeps_while_its_reader_pauses() {
             read_exactly(&mut reader, 1);
             ticket.wait().unwrap();
         }
+    });
+}
+
+#[test]
+fn a_worker_that_waits_for_room_is_not_woken_by_writes() {
+    in_own_process("writer::a_worker_that_waits_for_room_is_not_woken_by_writes", || {
+        let others_switches = || switches() - switches_of(libc::RUSAGE_THREAD);
+        let (_reader, pipe) = pipe().unwrap();
+        let writer = open(&pipe, Mode::Write);
+        assert_eq!(writer.write(vec![1; 4 << 20], None).unwrap().wait_for(A_WHILE), None);
+        let before = others_switches();
+        for _ in 0..50 {
+            writer.write(vec![1; 10], None).unwrap();
+            thread::sleep(Duration::from_millis(2));
+        }
+        let wakes = others_switches() - before;
+        assert!(wakes < 8, "{wakes} for 50 writes");
+        writer.abort();
     });
 }
 
