@@ -185,7 +185,8 @@ pub fn sync_writes(tickets: &[Ticket], timeout: Option<Duration>) -> Result<(), 
         (ticket, ticket.wait_silently(deadline).unwrap_or(Err(stalled)))
     });
     let mut failed = all_failures(ended)?;
-    failed.dedup_by(|(ticket, _), (before, _)| ticket.is_of_stream_of(before)); // which fail alike
+    // A stream's writes fail alike, but for those that were aborted before.
+    failed.dedup_by(|(ticket, failure), (before, its)| ticket.is_of_stream_of(before) && failure == its);
     first_of(failed.into_iter().map(|(ticket, failure)| {
         ticket.note_report(&failure);
         failure

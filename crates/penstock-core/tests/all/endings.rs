@@ -155,6 +155,21 @@ fn a_sync_of_some_writes_waits_for_all_of_them_and_then_reports_each_stream() {
     });
 }
 
+#[test]
+fn a_sync_of_some_writes_reports_the_failure_behind_an_abort() {
+    in_own_process("endings::a_sync_of_some_writes_reports_the_failure_behind_an_abort", || {
+        let (reader, end) = pipe().unwrap();
+        let (given_up, kept) = (open(&end), open(&end));
+        let tickets = [&given_up, &kept].map(|writer| writer.write(vec![1; 4 << 20], None).unwrap());
+        given_up.abort();
+        drop(reader);
+        let error = process::sync_writes(&tickets, PATIENCE).unwrap_err();
+        assert!(matches!(error.first, Error::Aborted { .. }), "{error:?}");
+        assert!(matches!(error.others[..], [Error::Broken { .. }]), "{error:?}");
+        assert_eq!(process::take_unreported_bytes(), 0);
+    });
+}
+
 /// Takes a while.
 #[derive(Debug)]
 struct Slow;
