@@ -7,10 +7,12 @@
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
+use crate::runtime::fork::PerProcess;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::waker::Waker;
 use crate::sync::ticket::Ticket;
@@ -26,13 +28,58 @@ const LAST_LOOK: Duration = Duration::from_micros(800);
 /// With a watch: for a read that the system does not report, as by splice(2) before Linux 6.5. Guessed.
 const WATCHED_LOOK: Duration = Duration::from_secs(1);
 
+/// How many workers have an inotify descriptor at most; others look at their readers. Chosen: an eighth of what all programs of
+/// a user have together (`max_user_instances`, 128 by default).
+const MOST_WATCHERS: usize = 16;
+
+/// How many have one. Relaxed: nothing else is published with the number.
+static WATCHERS: PerProcess<AtomicUsize> = PerProcess::new(AtomicUsize::default);
+
+/// One of those that may have one.
+struct Share;
+
+impl Share {
+    fn take() -> Option<Self> {
+        let others = WATCHERS.get().fetch_add(1, Relaxed);
+        let own = Self;
+        (others < MOST_WATCHERS).then_some(own)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        WATCHERS.get().fetch_sub(1, Relaxed);
+    }
+}
+
+/// A worker's inotify descriptor.
+struct Watcher {
+    fd: ForkFd,
+    /// Dropped after the descriptor is closed.
+    _share: Share,
+}
+
+impl Watcher {
+    /// None if there are enough, or the system refuses it.
+    fn make() -> Option<Self> {
+        let share = Share::take()?;
+        Some(Self { fd: ForkFd::of_inotify(inotify::make).ok()?, _share: share })
+    }
+}
+
+impl AsFd for Watcher {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// The reader of a worker's pipe, as the worker waits for it.
 pub(super) struct ReadWatch {
     /// Wakes the worker; none if the system had no descriptor for it.
     pub(super) waker: Option<Arc<Waker>>,
     /// Ends when the next write comes, and wakes the waker.
     arrival: Option<Ticket>,
-    inotify: Option<ForkFd>,
+    inotify: Option<Watcher>,
     state: State,
     /// Bytes that the reader had left at the last look.
     unread: u64,
@@ -114,7 +161,7 @@ impl ReadWatch {
     fn begin(&mut self, pipe: BorrowedFd<'_>) -> Option<i32> {
         self.waker.as_ref()?;
         if self.inotify.is_none() {
-            self.inotify = ForkFd::of_inotify(inotify::make).ok();
+            self.inotify = Watcher::make();
         }
         inotify::watch_reads(self.inotify.as_ref()?.as_fd(), pipe).ok()
     }

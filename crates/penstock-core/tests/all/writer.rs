@@ -172,6 +172,40 @@ fn a_zero_copy_worker_sleeps_while_its_reader_pauses() {
 }
 
 #[test]
+fn workers_leave_most_of_a_users_inotify_descriptors_to_others() {
+    in_own_process("writer::workers_leave_most_of_a_users_inotify_descriptors_to_others", || {
+        let mut streams = Vec::new();
+        for _ in 0..20 {
+            let (reader, pipe) = pipe().unwrap();
+            let writer = open(&pipe, Mode::ZeroCopy);
+            streams.push((reader, writer.write(vec![1; 5000], None).unwrap(), writer));
+        }
+        let watches = || {
+            let fds = std::fs::read_dir("/proc/self/fd").unwrap();
+            let targets = fds.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+            targets.filter(|target| target.to_string_lossy().contains("inotify")).count()
+        };
+        thread::sleep(A_WHILE.unwrap());
+        assert!(watches() <= 16, "{} of them", watches());
+        for (reader, ticket, _) in &mut streams {
+            assert_eq!(ticket.outcome(), None);
+            read_exactly(reader, 5000);
+            ticket.wait().unwrap();
+        }
+        drop(streams);
+        while watches() > 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (_reader, pipe) = pipe().unwrap();
+        let writer = open(&pipe, Mode::ZeroCopy);
+        writer.write(vec![1; 5000], None).unwrap();
+        while watches() == 0 {
+            thread::sleep(Duration::from_millis(1)); // for ever, if those that are closed counted
+        }
+    });
+}
+
+#[test]
 fn a_worker_that_waits_for_room_is_not_woken_by_writes() {
     in_own_process("writer::a_worker_that_waits_for_room_is_not_woken_by_writes", || {
         let others_switches = || switches() - switches_of(libc::RUSAGE_THREAD);
