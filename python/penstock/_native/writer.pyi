@@ -195,8 +195,8 @@ def pipe(data: Data, fd: int | HasFileno, *, mode: Mode = "auto") -> Ticket:
         mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. Zero-copy needs a reader that copies (read(2)).
 
     Raises:
-        BrokenStreamError, OSError: an earlier write to this stream failed, and nothing of ``data`` was taken; or
-            ``fd`` is not open for writing.
+        BrokenStreamError, OSError: an earlier write to this stream failed, which no ticket has reported, and nothing
+            of ``data`` was taken; or ``fd`` is not open for writing.
         ValueError: ``data`` is not C-contiguous, or an argument has a wrong value.
         TypeError: ``data`` has no buffer; or ``fd`` is not a descriptor, or does not carry the bytes that the object
             writes, as with a compressed file or a TLS socket.
