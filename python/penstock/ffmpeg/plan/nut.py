@@ -115,7 +115,8 @@ def ticks(pts: float | Rational) -> int:
         )
     if not isinstance(pts, Rational):
         pts = float(pts)  # Fraction takes no float32 of NumPy
-    if not math.isfinite(pts) or not 0 <= (tick := round(Fraction(pts) / TICK_S)) <= _LAST_TICK:
+    is_finite = isinstance(pts, Rational) or math.isfinite(pts)  # which takes no large Fraction
+    if not is_finite or not 0 <= (tick := round(Fraction(pts) / TICK_S)) <= _LAST_TICK:
         raise ValueError(f"pts is a time in seconds from 0 on; got {pts!r}")
     return tick
 
