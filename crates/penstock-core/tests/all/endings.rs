@@ -163,7 +163,7 @@ fn a_sync_of_some_writes_reports_the_failure_behind_an_abort() {
         let tickets = [&given_up, &kept].map(|writer| writer.write(vec![1; 4 << 20], None).unwrap());
         given_up.abort();
         drop(reader);
-        let error = process::sync_writes(&tickets, PATIENCE).unwrap_err();
+        let error = engine::sync_writes(&tickets, PATIENCE).unwrap_err();
         assert!(matches!(error.first, Error::Aborted { .. }), "{error:?}");
         assert!(matches!(error.others[..], [Error::Broken { .. }]), "{error:?}");
         assert_eq!(process::take_unreported_bytes(), 0);

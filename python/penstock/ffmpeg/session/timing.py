@@ -11,6 +11,8 @@ from penstock.ffmpeg.plan.encode_settings import EncodeSettings, holds_times
 # A frame may be so far from its place, but less than half a frame: GIF has the coarsest unit of times, 0.01 s, to which
 # the time of this frame and that of the first one were rounded.
 _ROUNDED_S = 0.01
+# Pictures in files of their own, which are shown at no time.
+_PICTURES = "image2"
 
 
 @dataclass(slots=True)
@@ -97,7 +99,7 @@ class Origin:
         """What is wrong with the times of a video of so many frames, in sentences."""
         if settings.rate is None:
             return
-        if self.moved_s:
+        if self.moved_s and settings.output.container != _PICTURES:
             moved = f"frames are shown up to {self.moved_s:.3f} s away from the times that they came with"
             yield (
                 f"{moved}, because {settings.output.container_name} has none. Write mp4, mov, mkv or webm"
