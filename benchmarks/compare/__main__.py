@@ -61,7 +61,9 @@ def build_pixels(tree: Path, name: str) -> None:
     """The benchmark of pixels, with Cargo's default profile: the workspace's would hide its losses."""
     command = ["cargo", "bench", "--quiet", "--no-run", "--package", "penstock-pixels", "--bench", "convert"]
     command += ["--config", "profile.bench.lto=false", "--config", "profile.bench.codegen-units=16"]
-    command += ["--target-dir", str(BUILD / "target"), "--message-format", "json"]
+    # Cargo names the result alike in all checkouts: with one folder for both, it would take the other's for fresh.
+    target = BUILD / ("target-now" if tree == ROOT else "target")
+    command += ["--target-dir", str(target), "--message-format", "json"]
     told = subprocess.run(command, cwd=tree, check=True, stdout=subprocess.PIPE, text=True).stdout
     (executable,) = filter(None, (json.loads(line).get("executable") for line in told.splitlines()))
     hot_paths.PIXELS_BENCHES.mkdir(parents=True, exist_ok=True)
