@@ -60,7 +60,8 @@ impl Relay {
             moved_bytes = running.relayed().bytes;
             (self.bytes_delivered, self.bytes_lost) = (moved_bytes, running.bytes_held());
             if outcome.is_some() {
-                relay = None; // here, because a close may be slow, and other threads want the interpreter
+                // Here, because a close may be slow, and other threads want the interpreter.
+                relay.take().expect("it has just run").end();
             }
             outcome.map(Ok).into()
         });

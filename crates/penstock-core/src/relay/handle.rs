@@ -137,6 +137,12 @@ impl Relay {
         Some(outcome.and_then(|relayed| self.close().map(|()| relayed)))
     }
 
+    /// Ends it, and waits until its descriptors are closed: a dropped relay leaves the close of a file to a thread.
+    #[doc(hidden)]
+    pub fn end(mut self) {
+        let _ = self.close(); // whoever ends it has its outcome
+    }
+
     /// A file may report only now that what it had accepted was not written.
     fn close(&mut self) -> std::result::Result<(), RelayError> {
         let Some([src, dst]) = self.ends.take() else { return Ok(()) };
