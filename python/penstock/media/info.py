@@ -238,7 +238,7 @@ class MediaInfo:
     def best_video(self) -> VideoInfo | None:
         """The first video stream that the file marks as a default, or else the first; never an attached picture.
 
-        Of an animated AVIF, the animation: libav also tells of a still picture of it.
+        In an animated AVIF, it is the animation: libav also lists a still picture.
         """
         streams = [stream for stream in self.video if not stream.is_attached_picture]
         if self.is_animated_avif:

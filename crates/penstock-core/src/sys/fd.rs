@@ -476,8 +476,8 @@ pub(super) fn read_pipe_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usi
 unsafe fn transfer_now(call: libc::c_long, fd: BorrowedFd<'_>, memory: Span) -> Result<usize> {
     let part = libc::iovec { iov_base: memory.as_ptr().cast_mut().cast(), iov_len: memory.len() };
     let (parts, low, high): (libc::c_long, libc::c_long, libc::c_long) = (1, -1, 0);
-    // SAFETY: `part` lives until the call returns, and its memory may be used as above. The offset -1 means the position. Of its halves, 64-bit kernels read the low one only
-    // (fs/read_write.c, `pos_from_hilo`).
+    // SAFETY: `part` lives until the call returns, and its memory may be used as above. The offset -1 means the position:
+    // 64-bit kernels read only its low half (fs/read_write.c, `pos_from_hilo`).
     let returned =
         unsafe { libc::syscall(call, fd.as_raw_fd(), &raw const part, parts, low, high, libc::RWF_NOWAIT) };
     answer(returned as isize)

@@ -472,7 +472,7 @@ class EncodeSession(Session):
         return f"what FFmpeg has written is in {self._file.written}"
 
     def _unfinished(self, failure: Exception) -> str:
-        """A note on why the video could not be finished, in one line: the exception above it is the cause as a rule."""
+        """A note on why the video could not be finished, in one line: the exception above it is usually the cause."""
         if not self.submitted and self.plan.layout is not None:
             return f"and {_EMPTY}"
         why = in_short(failure)
