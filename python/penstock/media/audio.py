@@ -219,7 +219,7 @@ class AudioDecoder(DecoderBase):
             left_s = duration - self._silent / self.sample_rate
             is_over = round(left_s * self._audio.sample_rate) < 1
             trim.append("end_sample=0" if is_over else f"duration={format_seconds(left_s)}")
-            # Where the sound changes its channels or its rate, FFmpeg makes new filters, and that one starts to count again.
+            # FFmpeg makes new filters where the sound changes its channels or its rate: that one starts to count again.
             latest_s = (begins_s or 0.0) + _LATEST_S
             ends_s = left_s + (latest_s if first_s is None else max(first_s, latest_s))
             # A sample later, because each time is rounded.

@@ -203,7 +203,7 @@ unsafe fn gather_known<const ITEM: usize, const CHANNELS: usize, const PIXEL: is
         // SAFETY: the processor has AVX2, and the memory is that of this call.
         return unsafe { gather_by_avx2::<ITEM, CHANNELS, PIXEL, CHANNEL>(pixels, from, to) };
     }
-    // SAFETY: the memory is that of this call.
+    // SAFETY: it has the contract of this function, and gets the same memory.
     unsafe { gather_by_strides::<ITEM, CHANNELS, PIXEL, CHANNEL>(pixels, from, to) };
 }
 
@@ -224,7 +224,7 @@ unsafe fn gather_by_avx2<
     from: *const u8,
     to: *mut u8,
 ) {
-    // SAFETY: the memory is that of this call.
+    // SAFETY: it has the contract of this function, and gets the same memory.
     unsafe { gather_by_strides::<ITEM, CHANNELS, PIXEL, CHANNEL>(pixels, from, to) };
 }
 
