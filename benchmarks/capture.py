@@ -24,8 +24,8 @@ from benchmarks.harness.options import FRAMES, SIZE
 from benchmarks.harness.results import Group, Measure, Run
 from benchmarks.harness.senders import note_quantiles
 from penstock import Decoder, Encoder
-from penstock.ffmpeg import Tuning
 from penstock.gl import Capture
+from penstock.video import Tuning
 
 FRAMES_PER_S = 30
 SHADER = """
@@ -61,7 +61,7 @@ def frame(framebuffer: Any, encoder: Encoder, _stack: ExitStack) -> Take:
     """``framebuffer.read_into`` memory of the encoder."""
 
     def take() -> None:
-        with encoder.frame() as view:
+        with encoder.lease() as view:
             framebuffer.read_into(view, components=3)
 
     return take

@@ -42,8 +42,7 @@ from benchmarks.harness.options import FRAMES, SIZE, by_name
 from benchmarks.harness.results import Group, Measure, Run
 from penstock import Decoder, Encoder, Reader
 from penstock.errors import PenstockError
-from penstock.ffmpeg import Colors, Tuning
-from penstock.media import prefetch
+from penstock.video import Colors, Tuning, prefetch
 
 #: x264's own defaults, set so that the record has them. x265 gets the same.
 PRESET, CRF = "medium", "23"
@@ -247,7 +246,7 @@ of_file("penstock-bgr", "ours", "The same for bgr24", pixel_format=BGR)(
 
 @of_clips("penstock.prefetch", "ours")
 def penstock_prefetch(target: Target) -> Iterator[Frame]:
-    """`penstock.media.prefetch`, which opens two files ahead."""
+    """`penstock.video.prefetch`, which opens two files ahead."""
     for decoder in prefetch(clips_in(target.source)):
         yield from decoder
 

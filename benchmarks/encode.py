@@ -36,7 +36,7 @@ from benchmarks.harness.options import FRAMES, SIZE, by_name
 from benchmarks.harness.results import Group, Measure, Row, Run
 from benchmarks.harness.senders import Sender, feed
 from penstock import Encoder
-from penstock.ffmpeg import Colors, Tuning
+from penstock.video import Colors, Tuning
 
 CODEC = "libx264"
 OUTPUT_PIXEL_FORMAT = "yuv420p"

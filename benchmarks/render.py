@@ -36,7 +36,7 @@ from benchmarks.harness.isolated import Task, isolated
 from benchmarks.harness.methods import FrameJob, Methods
 from benchmarks.harness.options import FRAMES
 from benchmarks.harness.results import Group, Measure, Run
-from penstock.media import probe
+from penstock import probe
 from penstock.rendering import Plan, assemble, plan, render_chunk
 from penstock.rendering.chunk import data_name, folder_of
 from penstock.rendering.join import join_chunks
@@ -179,7 +179,7 @@ def encode(task: RenderTask, run: Run, scene: Any) -> None:
     job, output = task.job, task.output
     with measured(run), penstock.Encoder(output, size=job.size, fps=FRAMES_PER_S, **job.encoder) as encoder:
         for index in range(job.frames):
-            with encoder.frame() as view:
+            with encoder.lease() as view:
                 scene(index, index / FRAMES_PER_S, view)
     run.count_frames(job.frames, encoder.close().frames_encoded)
     run.figures["output_bytes"] = Path(output).stat().st_size

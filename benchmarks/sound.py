@@ -31,7 +31,8 @@ from benchmarks.harness.isolated import Task, unprepared
 from benchmarks.harness.methods import FrameJob, Methods
 from benchmarks.harness.options import counted
 from benchmarks.harness.results import Run
-from penstock.ffmpeg import AudioEncoder, AudioInput, Tuning
+from penstock._ffmpeg.encoder import AudioEncoder
+from penstock.video import AudioTrack, Tuning
 
 PRESET = "ultrafast"
 CONTENT: Content = "motion"
@@ -129,7 +130,7 @@ METHODS = Methods()
 @METHODS.add("penstock", "ours")
 def penstock(target: Target) -> None:
     """`penstock.Encoder`: ``write`` and ``write_audio`` in step."""
-    audio = AudioInput(SAMPLE_RATE, CHANNELS, codec=target.job.audio_codec)
+    audio = AudioTrack(SAMPLE_RATE, CHANNELS, codec=target.job.audio_codec)
     options: dict[str, Any] = {"b:a": BIT_RATE}
     if not target.job.has_picture:
         tuning = Tuning(ffmpeg=target.ffmpeg)

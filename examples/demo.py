@@ -64,7 +64,7 @@ def encode(options: argparse.Namespace, painter: Painter) -> Encoder:
         progress=total,
     ) as encoder:
         for index in range(total):
-            with encoder.frame() as view:  # memory of the encoder's own, which saves a copy
+            with encoder.lease() as view:  # memory of the encoder's own, which saves a copy
                 painter.paint(view, index / options.fps)
     return encoder
 

@@ -2,7 +2,7 @@
 
     python examples/moderngl_loop.py --output silk.mp4
 
-The picture is read from the GPU into memory of the encoder's own, which `Encoder.frame` leases: no other copy is
+The picture is read from the GPU into memory of the encoder's own, which `Encoder.lease` leases: no other copy is
 made of a frame, and the encoder may hand FFmpeg its very pages.
 
 On a GPU, `penstock.gl.Capture` does not wait for the picture: it reads into buffers in turn, and hands each one over a
@@ -84,7 +84,7 @@ def main() -> None:
     painter = ShaderPainter(width, height)
     with Encoder(options.output, size=(width, height), fps=options.fps) as encoder:
         for index in range(options.frames):
-            with encoder.frame() as frame:
+            with encoder.lease() as frame:
                 painter.paint(frame, index / options.fps)
     print(painter.name)
     print(encoder.close())

@@ -14,7 +14,7 @@ import moderngl
 import numpy as np
 
 from penstock import Encoder
-from penstock.ffmpeg import AudioInput
+from penstock.video import AudioTrack
 
 SAMPLE_RATE = 48_000
 # From one meeting with the floor to the next.
@@ -78,10 +78,10 @@ def main() -> None:
     options = parse_options()
     width, height = options.size
     ball = Ball(width, height)
-    mono = AudioInput(SAMPLE_RATE, channels=1)
+    mono = AudioTrack(SAMPLE_RATE, channels=1)
     with Encoder(options.output, size=(width, height), fps=options.fps, audio=mono) as encoder:
         for index in range(options.frames):
-            with encoder.frame() as frame:
+            with encoder.lease() as frame:
                 ball.paint(frame, index / options.fps)
             # Whole samples, also where a frame does not last a whole number of them.
             first, end = (round(number * SAMPLE_RATE / options.fps) for number in (index, index + 1))

@@ -2,7 +2,7 @@
 
     python examples/pendulum.py --output pendulum.mp4
 
-Each step of the solver is a frame with its own time, `Encoder.write(frame, pts=time_s)`: the video runs at the speed of
+Each step of the solver is a frame with its own time, `Encoder.write(frame, time_s=…)`: the video runs at the speed of
 the pendulum, whatever the steps are.
 """
 
@@ -105,7 +105,7 @@ def main() -> None:
             simulate(np.array([2.5, 2.0, 0.0, 0.0])), range(options.frames), strict=False
         ):
             painter.paint(frame, time_s, state)
-            encoder.write(frame, pts=time_s)
+            encoder.write(frame, time_s=time_s)
             times_s.append(time_s)
     steps_ms = 1000 * np.diff(times_s)
     print(f"{options.output}: {len(times_s)} frames, {steps_ms.min():.1f} to {steps_ms.max():.1f} ms apart")

@@ -21,8 +21,7 @@ from rich.table import Table
 
 from penstock import Encoder, FanOut
 from penstock.cpu import ThreadPolicy
-from penstock.ffmpeg import Tuning
-from penstock.results import OutputReport
+from penstock.video import OutputReport, Tuning
 
 SIZE, FPS = (640, 480), 30
 SLOW = Tuning(queue_items=2, ffmpeg_policy=ThreadPolicy(nice=19))
@@ -54,7 +53,7 @@ def record(
             if ended.wait(max(0, started_s + number / FPS - time.monotonic())):
                 break
             painter.paint(frame, number / FPS)
-            recorder.write(frame, pts=time.monotonic() - started_s if is_timed else None)
+            recorder.write(frame, time_s=time.monotonic() - started_s if is_timed else None)
     return recorder.reports[0]
 
 

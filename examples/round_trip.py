@@ -18,7 +18,7 @@ def main() -> None:
     options = parse_options()
     with Decoder(options.source) as decoder, Encoder.like(decoder, options.output) as encoder:
         for frame in decoder:
-            encoder.write(255 - frame, pts=frame.time_s)
+            encoder.write(255 - frame, time_s=frame.time_s)
     print(f"{options.output}: {encoder.frames_submitted} frames of {decoder.size[0]}x{decoder.size[1]}")
 
 

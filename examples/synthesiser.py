@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.ffmpeg import AudioEncoder, AudioInput
+from penstock._ffmpeg.encoder import AudioEncoder
+from penstock.video import AudioTrack
 
 SAMPLE_RATE = 48_000
 BLOCK_S = 0.1
@@ -40,7 +41,7 @@ def tune(times_s: np.ndarray) -> np.ndarray:
 def main() -> None:
     options = parse_options()
     block = np.arange(round(BLOCK_S * SAMPLE_RATE))
-    sound = AudioInput(SAMPLE_RATE, channels=2)
+    sound = AudioTrack(SAMPLE_RATE, channels=2)
     with ExitStack() as stack:
         encoders = [stack.enter_context(AudioEncoder(output, sound)) for output in options.outputs]
         for start in range(0, round(options.seconds * SAMPLE_RATE), len(block)):

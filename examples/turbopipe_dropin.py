@@ -15,7 +15,7 @@ from pathlib import Path
 import moderngl
 
 import penstock.turbopipe as turbopipe
-from penstock.ffmpeg import find_ffmpeg
+from penstock.video import find_ffmpeg
 
 BUFFERS = 3
 

@@ -90,9 +90,8 @@ def write_pictures() -> None:
 
 def write_middle_frame(video: Path, picture: Path) -> None:
     """The frame in the middle of a video, as an image."""
-    from penstock import Decoder
+    from penstock import Decoder, probe
     from penstock.images import image_encoder
-    from penstock.media import probe
 
     duration_s = probe(video).duration_s or 0.0
     with (

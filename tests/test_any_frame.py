@@ -25,9 +25,9 @@ from support.media import ffmpeg
 from support.this_process import libav_threads, open_fds
 
 from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
-from penstock.ffmpeg import Colors, Tuning
-from penstock.media.random_access import RandomAccess
-from penstock.media.video_frame import VideoFrame
+from penstock._media.random_access import RandomAccess
+from penstock._media.video_frame import VideoFrame
+from penstock.video import Colors, Tuning
 
 MOVING = "testsrc2=size=64x48:rate=25:duration=4"
 H264 = ("-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p")
@@ -91,7 +91,7 @@ def test_packets_that_are_wrongly_called_keyframes(tmp_path: Path) -> None:
     ffmpeg(
         "-f", "lavfi", "-i", "testsrc2=size=128x96:rate=25:duration=1", "-c:v", "h263p", tmp_path / "v.avi"
     )
-    with Decoder(tmp_path / "v.avi", pixel_format=None) as decoder:
+    with Decoder(tmp_path / "v.avi", pixel_format="source") as decoder:
         check(decoder)
 
 
@@ -174,7 +174,7 @@ def test_h264_in_avi_whose_packets_have_no_times(tmp_path: Path) -> None:
 
 def test_a_palette_comes_with_its_pixels(tmp_path: Path) -> None:
     filters = "split[a][b];[a]palettegen[p];[b][p]paletteuse"
-    with Decoder(made(tmp_path, "v.mkv", "-vf", filters, "-c:v", "png"), pixel_format=None) as decoder:
+    with Decoder(made(tmp_path, "v.mkv", "-vf", filters, "-c:v", "png"), pixel_format="source") as decoder:
         assert decoder.pixel_format == "pal8"
         check(decoder)
 
@@ -213,7 +213,7 @@ def test_a_palette_of_another_size_in_the_middle_is_an_error(tmp_path: Path) -> 
         ffmpeg(*source, "-vf", filters, "-c:v", "png", part)
     (tmp_path / "list").write_text("".join(f"file {part}\n" for part in parts))
     ffmpeg("-f", "concat", "-safe", "0", "-i", tmp_path / "list", "-c", "copy", tmp_path / "both.mkv")
-    with Decoder(tmp_path / "both.mkv", pixel_format=None) as decoder:
+    with Decoder(tmp_path / "both.mkv", pixel_format="source") as decoder:
         with pytest.raises(DecoderError, match=r"change their size, .*pixel_format='rgb24'"):
             list(decoder)
         assert len(decoder[:25]) == 25
@@ -323,11 +323,11 @@ def test_the_frame_on_screen_at_a_time() -> None:
         for frame, after in itertools.pairwise(frames):
             assert frame.time_s is not None
             assert after.time_s is not None
-            assert decoder.at(frame.time_s).index == frame.index
-            assert decoder.at((frame.time_s + after.time_s) / 2).index == frame.index
-            assert decoder.at(after.time_s - 2e-6).index == frame.index
-            assert decoder.at(after.time_s - 5e-7).index == after.index
-        assert decoder.at(1e9).index == len(frames) - 1
+            assert decoder.frame_at(frame.time_s).index == frame.index
+            assert decoder.frame_at((frame.time_s + after.time_s) / 2).index == frame.index
+            assert decoder.frame_at(after.time_s - 2e-6).index == frame.index
+            assert decoder.frame_at(after.time_s - 5e-7).index == after.index
+        assert decoder.frame_at(1e9).index == len(frames) - 1
 
 
 @pytest.mark.parametrize("ending", ["mp4", "ts", "flv", "mkv"])
@@ -340,9 +340,13 @@ def test_a_time_leads_to_its_frame(tmp_path: Path, ending: str) -> None:
         assert [frame.time_s for frame in decoder] == [frame.time_s for frame in frames]
         assert frames[0].time_s == 0.0
         for frame in frames:
-            assert decoder.at(frame.time_s).index == decoder.at(Fraction(frame.time_s)).index == frame.index
-            assert decoder.at(frame.index / rate).index == frame.index
-            assert decoder.at(frame.index / float(rate)).index == frame.index
+            assert (
+                decoder.frame_at(frame.time_s).index
+                == decoder.frame_at(Fraction(frame.time_s)).index
+                == frame.index
+            )
+            assert decoder.frame_at(frame.index / rate).index == frame.index
+            assert decoder.frame_at(frame.index / float(rate)).index == frame.index
     for frame in frames[::15]:
         for start in (frame.time_s, frame.index / float(rate)):
             with Decoder(path, start=start) as decoder:
@@ -351,24 +355,24 @@ def test_a_time_leads_to_its_frame(tmp_path: Path, ending: str) -> None:
 
 def test_a_time_before_the_first_frame() -> None:
     with Decoder(clip("starts_late_mkv"), start=0.1) as decoder:
-        assert decoder.at(0).index == 0
+        assert decoder.frame_at(0).index == 0
 
 
 def test_a_time_of_a_video_without_frames(video: Path) -> None:
     with Decoder(video, start=10) as decoder, pytest.raises(DecoderError, match="there are no frames"):
-        decoder.at(0)
+        decoder.frame_at(0)
 
 
 @pytest.mark.parametrize("time_s", [-1.0, float("nan"), float("inf")])
 def test_times_that_are_none(video: Path, time_s: float) -> None:
     with Decoder(video) as decoder, pytest.raises(ValueError, match="time_s"):
-        decoder.at(time_s)
+        decoder.frame_at(time_s)
 
 
 @pytest.mark.parametrize("time_s", [None, "1", b"1"])
 def test_what_is_no_time(video: Path, time_s: object) -> None:
     with Decoder(video) as decoder, pytest.raises(TypeError):
-        decoder.at(time_s)  # type: ignore[arg-type]
+        decoder.frame_at(time_s)  # type: ignore[arg-type]
 
 
 # --- where a batch goes --------------------------------------------------------------------------------------------
@@ -528,7 +532,12 @@ def test_after_close(video: Path) -> None:
     decoder.close()
     decoder.close()
     assert frame.mean() > 0
-    for call in (lambda: decoder[0], lambda: decoder[0:2], lambda: decoder.at(0), lambda: decoder.batch([0])):
+    for call in (
+        lambda: decoder[0],
+        lambda: decoder[0:2],
+        lambda: decoder.frame_at(0),
+        lambda: decoder.batch([0]),
+    ):
         with pytest.raises(ClosedError):
             call()
 
@@ -557,7 +566,7 @@ def test_closing_ends_the_threads_of_libav(name: str) -> None:
     gc.disable()  # it would end them, too
     try:
         with Decoder(clip(name), tuning=Tuning(threads=3)) as decoder:
-            decoder[3], decoder.at(0), decoder.batch([5, 1])
+            decoder[3], decoder.frame_at(0), decoder.batch([5, 1])
             assert libav_threads() > before
         assert libav_threads() == before
     finally:

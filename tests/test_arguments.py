@@ -28,9 +28,8 @@ from support.clips import clip
 from support.stub import FUNCTIONS
 
 import penstock
-from penstock import fifo, pipeline
-from penstock.ffmpeg import AudioEncoder, AudioInput, Encoder, Tuning
-from penstock.media import AudioDecoder, Decoder, prefetch, probe
+from penstock import AudioDecoder, Decoder, Encoder, fifo, pipeline, probe
+from penstock.video import AudioTrack, Tuning, prefetch
 
 MODULES = (
     "penstock",
@@ -38,8 +37,7 @@ MODULES = (
     "penstock.pipes",
     "penstock.fifo",
     "penstock.cpu",
-    "penstock.ffmpeg",
-    "penstock.media",
+    "penstock.video",
 )
 RESULTS = "penstock.results"
 
@@ -56,7 +54,7 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
     for module in map(importlib.import_module, (*MODULES, RESULTS)):
         for name in module.__all__:
             target = getattr(module, name)
-            is_record = (dataclasses.is_dataclass(target) and target not in (AudioInput, Tuning)) or (
+            is_record = (dataclasses.is_dataclass(target) and target not in (AudioTrack, Tuning)) or (
                 inspect.isclass(target) and issubclass(target, BaseException)
             )
             if not callable(target) or is_record or target in seen:
@@ -277,22 +275,16 @@ def make_encoder(**options: Any) -> None:
 
 def with_encoder(method: str, **options: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        sound = AudioInput(8000, 1, "int16") if method.endswith("_audio") else None
+        sound = AudioTrack(8000, 1, "int16") if method.endswith("_audio") else None
         encoder = Encoder(f"{folder}/out.nut", size=(16, 16), fps=25, codec="rawvideo", audio=sound)
         data = bytes(768) if sound is None else np.zeros(8, "int16")
         call_of_encoder(encoder, method, data, **options)
 
 
-def with_audio_encoder(method: str, **options: Any) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        encoder = AudioEncoder(f"{folder}/out.wav", AudioInput(8000, 1, "int16"))
-        call_of_encoder(encoder, method, np.zeros(8, "int16"), **options)
-
-
 def call_of_encoder(encoder: Any, method: str, data: object, **options: Any) -> None:
     try:
-        if method == "frame":
-            with encoder.frame(**options):
+        if method == "lease":
+            with encoder.lease(**options):
                 pass
         elif method.startswith("awrite"):
             asyncio.run(getattr(encoder, method)(data, **options))
@@ -335,7 +327,9 @@ def render_scene(**options: object) -> None:
 
 CALLS: dict[str, Callable[..., object]] = {
     "penstock.Decoder": partial(make_decoder, Decoder),
-    "penstock.Decoder.at": lambda **given: with_decoder(Decoder(clip("audio_aac")), "at", **given),
+    "penstock.Decoder.frame_at": lambda **given: with_decoder(
+        Decoder(clip("audio_aac")), "frame_at", **given
+    ),
     "penstock.Decoder.read": lambda **given: with_decoder(Decoder(clip("audio_aac")), "read", **given),
     "penstock.Decoder.readinto": lambda **given: with_decoder(
         Decoder(clip("audio_aac")), "readinto", bytearray(64 * 48 * 3), **given
@@ -343,7 +337,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.Encoder": make_encoder,
     **{
         f"penstock.Encoder.{method}": partial(with_encoder, method)
-        for method in ("awrite", "awrite_audio", "close", "frame", "submit", "write", "write_audio")
+        for method in ("awrite", "awrite_audio", "close", "lease", "submit", "write", "write_audio")
     },
     "penstock.FanOut.close": partial(with_fan_out, "close"),
     "penstock.FanOut.write": partial(with_fan_out, "write", b"x"),
@@ -364,18 +358,14 @@ CALLS: dict[str, Callable[..., object]] = {
         **given
     ),  # what it checks by, without being pinned
     "penstock.cpu.policy": penstock.cpu.policy,
-    "penstock.media.AudioDecoder": partial(make_decoder, AudioDecoder),
-    "penstock.media.AudioDecoder.read": lambda **given: with_decoder(
+    "penstock.AudioDecoder": partial(make_decoder, AudioDecoder),
+    "penstock.AudioDecoder.read": lambda **given: with_decoder(
         AudioDecoder(clip("audio_aac")), "read", **given
     ),
-    **{
-        f"penstock.ffmpeg.AudioEncoder.{method}": partial(with_audio_encoder, method)
-        for method in ("awrite", "close", "write")
-    },
-    "penstock.ffmpeg.AudioInput": lambda **given: AudioInput(**{"sample_rate": 8000, "channels": 1} | given),
-    "penstock.ffmpeg.Tuning": lambda **given: make_encoder(tuning=Tuning(**given)),
-    "penstock.media.prefetch": lambda **given: list(prefetch([], **given)),
-    "penstock.media.probe": lambda **given: probe(clip("audio_aac"), **given),
+    "penstock.video.AudioTrack": lambda **given: AudioTrack(**{"sample_rate": 8000, "channels": 1} | given),
+    "penstock.video.Tuning": lambda **given: make_encoder(tuning=Tuning(**given)),
+    "penstock.video.prefetch": lambda **given: list(prefetch([], **given)),
+    "penstock.probe": lambda **given: probe(clip("audio_aac"), **given),
     "penstock.fifo.FifoTicket.exception": partial(with_fifo_ticket, "exception"),
     "penstock.fifo.FifoTicket.wait": partial(with_fifo_ticket, "wait"),
     "penstock.fifo.open": open_fifo,
@@ -431,7 +421,7 @@ SHAPED: dict[str, Callable[[object], object]] = {
     "cpus": lambda value: [value],
 }
 # Where a time is only compared with that of a frame, one that rounds to 0 is right.
-MAY_BE_NEGATIVE = {"nice", "pts"}
+MAY_BE_NEGATIVE = {"nice", "time_s"}
 # Granted to root, it would take the room for pipes from all tests beside this one: `test_pipes` asks for it once.
 LARGE_PIPE_BYTES = 1 << 20
 

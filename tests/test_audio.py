@@ -22,10 +22,9 @@ from support.clips import WITH_AUDIO, clip
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 
-from penstock import ClosedError, Decoder, DecoderError, StalledError
-from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.media import AudioDecoder, probe
-from penstock.media.audio import SampleType
+from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError, probe
+from penstock._media.audio import SampleType
+from penstock.video import Tuning, find_ffmpeg
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")
 FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
@@ -51,7 +50,7 @@ def raw(path: Path, channels: int, dtype: str = "float32", *options: str) -> np.
 def test_samples_are_ffmpegs_own(name: str, dtype: str) -> None:
     with AudioDecoder(clip(name), dtype=dtype) as audio:  # type: ignore[arg-type]
         samples = audio.read_all()
-        assert (samples.dtype, samples.shape[1]) == (np.dtype(dtype), audio.info.channels)
+        assert (samples.dtype, samples.shape[1]) == (np.dtype(dtype), audio.stream.channels)
         assert len(samples) > 0.4 * audio.sample_rate
         assert np.array_equal(samples, raw(clip(name), audio.channels, dtype))
         assert audio.read() is None
@@ -123,7 +122,7 @@ def test_start_and_duration_are_exact(ending: str, start: float | None, folder: 
     path, full = sweep(folder, ending)
     with AudioDecoder(path, start=start) as audio:
         samples = audio.read_all()
-        late_s = (audio.info.start_s or 0.0) - (audio._media.start_s or 0.0)
+        late_s = (audio.stream.start_s or 0.0) - (audio._media.start_s or 0.0)
     first = 0 if start is None else round((start - late_s) * RATE)
     # Matroska has milliseconds, and so has the first packet that FFmpeg finds there.
     slack = RATE // 1000 if ending == "mkv" else 0
@@ -267,7 +266,7 @@ def test_channels_are_those_of_the_file(tmp_path: Path, layout: str, channels: s
     made = f"aevalsrc={'|'.join(map(str, levels))}:c={'+'.join(names)}:d=0.1"
     ffmpeg("-f", "lavfi", "-i", made, "-c:a", "pcm_f32le", str(tmp_path / "a.wav"))
     with AudioDecoder(tmp_path / "a.wav", channels=None if channels is None else len(names)) as audio:
-        assert audio.info.channel_layout == layout
+        assert audio.stream.channel_layout == layout
         assert np.array_equal(audio.read_all(), np.tile(np.float32(levels), (4410, 1)))
 
 
@@ -319,7 +318,7 @@ def test_the_sound_begins_with_the_file(late: Path, folder: Path) -> None:
     later = folder / "later.mkv"
     ffmpeg("-i", str(late), "-c", "copy", "-output_ts_offset", "3600", str(later))
     with Decoder(late) as video, Decoder(later) as other:
-        assert other.info.start_s == pytest.approx(3600)
+        assert other.stream.start_s == pytest.approx(3600)
         samples = other.audio().read_all()
         assert len(samples) == pytest.approx(2 * RATE, abs=RATE // 500)
         assert np.argmax(samples[:, 0]) == pytest.approx(

@@ -35,8 +35,8 @@ from benchmarks.harness.tables import remark_on
 from benchmarks.sound import Target as SoundTarget
 from benchmarks.sound import stdin_write as sound_into_stdin
 from benchmarks.sound import wav_and_stdin
+from penstock._ffmpeg.program.capabilities import find_ffmpeg
 from penstock.errors import PenstockError
-from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
 pytestmark = pytest.mark.slow
 

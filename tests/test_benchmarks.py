@@ -29,8 +29,8 @@ from benchmarks.harness.methods import Method
 from benchmarks.harness.options import by_name
 from benchmarks.harness.results import Group, Row, Run
 from benchmarks.pipeline import CONFIGURATIONS, END_TO_END, EXAMPLE_ROWS, METRICS, PARTS, figure_name
+from penstock._ffmpeg.program.capabilities import find_ffmpeg
 from penstock.errors import PenstockError
-from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
 #: A small run of each, with methods of every kind. (The checks' own tests run all of them, without a process each.)
 SMALL = {

@@ -291,7 +291,7 @@ class TestImages:
 class TestOptions:
     """What is handed on to the Decoder."""
 
-    @pytest.mark.parametrize("name", ["yuv420p", "same"])
+    @pytest.mark.parametrize("name", ["yuv420p", "source"])
     def test_the_file_s_own_pixels_are_exact(self, video: Path, name: str) -> None:
         assert delivered(run("decode", video, "-p", name)) == frames_of(video, "yuv420p")
 
@@ -482,7 +482,7 @@ class TestFailures:
             (["VIDEO", "%5d.rgb"], "images are written by names that end in one of: bmp"),
             (["VIDEO", "%d.rgb"], "images are written by names that end in one of: bmp"),
             (["VIDEO", "%d.png", "-p", "yuv420p"], "images are of RGB or gray"),
-            (["VIDEO", "%d.png", "-p", "same"], "images are of RGB or gray"),
+            (["VIDEO", "%d.png", "-p", "source"], "images are of RGB or gray"),
             (["VIDEO", "o", "--start-number", "3"], "--start-number: only for images"),
             (["VIDEO", "o", "--option", "q=3"], "--option: only for images"),
             (["VIDEO", "o", "--size", "64"], "'64' is not a width and a height"),

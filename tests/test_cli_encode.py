@@ -39,9 +39,8 @@ from support.command_line import (
 from support.image_files import make_shots, png
 from support.media import SIZE, decode, described, ffmpeg, flat, is_flat
 
-from penstock import Encoder
-from penstock.ffmpeg import find_ffmpeg
-from penstock.media import probe
+from penstock import Encoder, probe
+from penstock.video import find_ffmpeg
 
 WIDTH, HEIGHT = SIZE
 FRAME_BYTES = 3 * WIDTH * HEIGHT
@@ -395,7 +394,7 @@ class TestOptions:
         source = tmp_path / "source.mp4"
         with Encoder(source, fps=None) as encoder:
             for time_s in (0.0, 0.1, 0.5, 0.7, 1.0):
-                encoder.write(flat(0), pts=time_s)
+                encoder.write(flat(0), time_s=time_s)
         assert "varies, and raw frames have no times: give --fps" in failed(
             run("encode", video, "--like", source, data=raw_frames(5)), 2
         )
@@ -403,7 +402,16 @@ class TestOptions:
 
     def test_codec_and_pixel_format(self, video: Path) -> None:
         printed(
-            run("encode", video, *RAW, "--codec", "mpeg4", "--output-pixel-format", "any", data=raw_frames(5))
+            run(
+                "encode",
+                video,
+                *RAW,
+                "--codec",
+                "mpeg4",
+                "--output-pixel-format",
+                "ffmpeg",
+                data=raw_frames(5),
+            )
         )
         assert "mpeg4" in described(video)
 

@@ -15,8 +15,8 @@ from support.cases import eventually
 from support.clips import clip
 from support.command_line import failed, finish, printed, run, run_process, start
 
-from penstock.media import probe
-from penstock.media.info import clock
+from penstock import probe
+from penstock._media.info import clock
 
 
 def shown(*arguments: object) -> str:

@@ -20,11 +20,10 @@ from support.clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, moving, soun
 from support.clips import _make as make
 from support.media import ffmpeg
 
-from penstock import Decoder, DecoderError, FFmpegWarning
-from penstock.ffmpeg.program.messages import StderrLog, damage_reports
-from penstock.media import probe
-from penstock.media.completeness import Delivered, why_incomplete
-from penstock.media.info import Track
+from penstock import Decoder, DecoderError, FFmpegWarning, probe
+from penstock._ffmpeg.program.messages import StderrLog, damage_reports
+from penstock._media.completeness import Delivered, why_incomplete
+from penstock._media.info import Track
 
 FRAMES = 60
 _INPUT = moving((160, 120), FRAMES, Fraction(30))

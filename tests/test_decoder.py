@@ -23,10 +23,9 @@ from support.clips import VIDEOS, WITH_AUDIO, clip
 from support.media import ffmpeg
 
 from benchmarks.harness.accounts import children
-from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
-from penstock.ffmpeg import Colors, Tuning, find_ffmpeg
-from penstock.media import AudioDecoder
-from penstock.media.decode_session import DecodeSession
+from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
+from penstock._media.decode_session import DecodeSession
+from penstock.video import Colors, Tuning, find_ffmpeg
 
 pytestmark = pytest.mark.filterwarnings(
     "error::penstock.FFmpegWarning", "ignore:.*bt2020_10bit.mp4. the video is HDR:penstock.FFmpegWarning"
@@ -55,7 +54,7 @@ TIMED = (
 
 def raw(path: Path, decoder: Decoder, *options: str) -> np.ndarray:
     """All frames as FFmpeg's own ``rawvideo`` has them, each of the file once."""
-    arguments = (*("-map", f"0:{decoder.info.index}"), *("-fps_mode", "passthrough"), *options)
+    arguments = (*("-map", f"0:{decoder.stream.index}"), *("-fps_mode", "passthrough"), *options)
     made = ffmpeg(
         "-i", f"file:{path}", *arguments, "-pix_fmt", decoder.pixel_format, "-f", "rawvideo", "pipe:1"
     )
@@ -71,7 +70,7 @@ def furthest(frames: list[np.ndarray], others: np.ndarray) -> int:
 @pytest.mark.parametrize("name", a_few(sorted(VIDEOS)))
 def test_frames_in_the_files_own_format_are_bit_exact(name: str) -> None:
     path = clip(name)
-    with Decoder(path, pixel_format=None) as decoder:
+    with Decoder(path, pixel_format="source") as decoder:
         frames = list(decoder)
         assert decoder.converted_by is None
         assert len(frames) == VIDEOS[name].frames
@@ -83,7 +82,7 @@ def test_rgb_is_what_ffmpeg_makes_of_it(name: str) -> None:
     path = clip(name)
     with Decoder(path, pixel_format="rgb24") as decoder:
         frames = list(decoder)
-        assert decoder.shape == (decoder.info.height, decoder.info.width, 3)
+        assert decoder.shape == (decoder.stream.height, decoder.stream.width, 3)
         assert all(frame.shape == decoder.shape and frame.dtype == np.uint8 for frame in frames)
         assert furthest(frames, raw(path, decoder)) <= 2
 
@@ -257,7 +256,7 @@ def test_full_range_yuv_is_not_passed_off_as_limited(tmp_path: Path, program: st
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.2", *filters, "-c:v", "libx264", deep)
     for full in (path, deep):
         with Decoder(full, pixel_format=pixel_format, tuning=Tuning(ffmpeg=program)) as decoder:
-            assert decoder.converted_by == "ffmpeg" and decoder.info.color_range == "full"
+            assert decoder.converted_by == "ffmpeg" and decoder.stream.color_range == "full"
             frames = list(decoder)
         limited = raw(full, decoder, "-vf", "scale=out_range=limited")
         assert furthest(frames, limited) <= 2
@@ -307,7 +306,7 @@ def test_each_frame_has_its_timestamp(name: str) -> None:
     path = clip(name)
     with Decoder(path) as decoder:
         told = [(frame.index, frame.pts, frame.time_s) for frame in decoder]
-        info, zero_s = decoder.info, decoder.media.zero_s
+        info, zero_s = decoder.stream, decoder.file.zero_s
     command = ["ffprobe", "-v", "error", "-select_streams", str(info.index)]
     entries = ["-show_entries", "frame=best_effort_timestamp", "-of", "csv=p=0", "-i", f"file:{path}"]
     said = subprocess.run([*command, *entries], capture_output=True, check=True, text=True).stdout
@@ -320,11 +319,11 @@ def test_each_frame_has_its_timestamp(name: str) -> None:
 @pytest.mark.parametrize(("name", "first_s"), [("starts_late_mkv", 5.0), ("starts_late_ts", 0.0)])
 def test_a_file_that_starts_late_begins_where_its_container_says(name: str, first_s: float) -> None:
     with Decoder(clip(name), start=first_s + 0.2) as decoder:
-        assert decoder.media.start_s == pytest.approx(first_s or decoder.media.zero_s)
+        assert decoder.file.start_s == pytest.approx(first_s or decoder.file.zero_s)
         assert decoder[0].time_s == next(decoder).time_s == pytest.approx(first_s + 0.22, abs=0.021)
     with Decoder(clip(name)) as decoder:
-        assert next(decoder).time_s == decoder.at(first_s / 2).time_s == first_s
-        assert decoder.at(first_s + 0.2).time_s == pytest.approx(first_s + 0.2, abs=0.04)
+        assert next(decoder).time_s == decoder.frame_at(first_s / 2).time_s == first_s
+        assert decoder.frame_at(first_s + 0.2).time_s == pytest.approx(first_s + 0.2, abs=0.04)
 
 
 def test_a_part_of_a_frame_has_its_time_and_a_result_of_arithmetic_has_none() -> None:
@@ -524,7 +523,7 @@ def test_a_start_between_two_frames_begins_with_the_later_one() -> None:
 def test_frames_are_turned_as_players_show_them(name: str, size: tuple[int, int]) -> None:
     with Decoder(clip(name)) as turned, Decoder(clip("h264")) as stored:
         assert turned.size == size
-        times = turned.info.rotation // 90
+        times = turned.stream.rotation // 90
         for frame, as_stored in zip(turned, stored, strict=True):
             assert np.array_equal(frame, np.rot90(as_stored, -times))
 
@@ -535,7 +534,7 @@ def test_frames_are_turned_as_players_show_them(name: str, size: tuple[int, int]
 )
 def test_frames_are_scaled(asked: tuple[int | None, int | None], size: tuple[int, int]) -> None:
     path = clip("h264")
-    with Decoder(path, size=asked, pixel_format=None) as decoder:
+    with Decoder(path, size=asked, pixel_format="source") as decoder:
         assert decoder.size == size
         frames = list(decoder)
         assert np.array_equal(np.stack(frames), raw(path, decoder, "-vf", f"scale={size[0]}:{size[1]}"))
@@ -614,7 +613,7 @@ def test_frames_have_the_size_that_filters_make(
 ) -> None:
     path = clip("h264")
     for start in (None, 0.4):
-        with Decoder(path, filters=filters, size=size, start=start, pixel_format=None) as decoder:
+        with Decoder(path, filters=filters, size=size, start=start, pixel_format="source") as decoder:
             assert decoder.size == expected
             frames = list(decoder)
             seek = () if start is None else ("-ss", str(start))
@@ -641,7 +640,7 @@ def test_alpha_that_lies_beside_the_frames_is_decoded(name: str) -> None:
     columns = np.arange(64) * 4
     for pixel_format in ("rgba", "bgra", "rgba64le"):
         with Decoder(path, pixel_format=pixel_format) as decoder:
-            assert decoder.info.has_separate_alpha
+            assert decoder.stream.has_separate_alpha
             frames = list(decoder)
             assert len(frames) == 12
             for frame in frames:
@@ -654,20 +653,20 @@ def test_alpha_that_lies_beside_the_frames_is_decoded(name: str) -> None:
 @pytest.mark.parametrize("name", ALPHA)
 def test_the_files_own_format_has_its_alpha(name: str) -> None:
     path, library = clip(name), "libvpx-vp9" if name == "vp9_alpha" else "libvpx"
-    with Decoder(path, pixel_format=None) as decoder:
+    with Decoder(path, pixel_format="source") as decoder:
         assert decoder.pixel_format == "yuva420p"
         frames = list(decoder)
     made = ffmpeg("-c:v", library, "-i", f"file:{path}", "-f", "rawvideo", "pipe:1")
     assert b"".join(frame.tobytes() for frame in frames) == made
     with Decoder(path, count=1) as decoder, Decoder(clip("vp9"), pixel_format="rgba", count=1) as opaque:
         assert next(decoder).shape == (48, 64, 3)
-        assert not opaque.info.has_separate_alpha and (next(opaque)[..., 3] == 255).all()
+        assert not opaque.stream.has_separate_alpha and (next(opaque)[..., 3] == 255).all()
 
 
 def test_another_stream_can_be_had() -> None:
     with Decoder(clip("several_videos")) as best, Decoder(clip("several_videos"), stream=0) as first:
-        assert (best.info.index, best.size) == (1, (64, 48))
-        assert (first.info.index, first.size) == (0, (48, 64))
+        assert (best.stream.index, best.size) == (1, (64, 48))
+        assert (first.stream.index, first.size) == (0, (48, 64))
         assert len(list(best)) == len(list(first)) == 12
 
 
@@ -768,7 +767,7 @@ def test_a_url_is_read() -> None:
 
 def test_info_is_the_streams() -> None:
     with Decoder(clip("h264_large")) as decoder:
-        assert decoder.info.frame_rate == Fraction(30000, 1001)
+        assert decoder.stream.frame_rate == Fraction(30000, 1001)
         assert decoder.size == (322, 182)
         assert repr(decoder) == f"<Decoder {str(clip('h264_large'))!r} 322x182 rgb24>"
 
@@ -805,7 +804,7 @@ def test_the_length_of_an_mp4_leaves_out_what_its_edit_list_hides(tmp_path: Path
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=2", *codec, tmp_path / "whole.mp4")
     ffmpeg("-ss", start, "-i", tmp_path / "whole.mp4", "-t", "0.7", "-c", "copy", tmp_path / "part.mp4")
     with Decoder(tmp_path / "part.mp4") as decoder, warnings.catch_warnings(action="error"):
-        assert len(decoder) == len(list(decoder)) < (decoder.info.frames or 0)
+        assert len(decoder) == len(list(decoder)) < (decoder.stream.frames or 0)
         assert decoder[len(decoder) - 1].any()
 
 

@@ -22,10 +22,8 @@ from support.processes import has_ended, run_script, script, start_script, succe
 from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
-from penstock import ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
-from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.media import AudioDecoder
-from penstock.results import DecoderStats
+from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
+from penstock.video import DecoderStats, Tuning, find_ffmpeg
 
 # The clip, and what it was made of.
 CUT = {"cut_mp4": "fast_start", "cut_mkv": "h264_mkv"}
@@ -115,7 +113,10 @@ def test_a_video_without_frames(name: str) -> None:
         pytest.raises(DecoderError, match=r"the (video )?stream has no frames"),
     ):
         list(decoder)
-    with pytest.raises(DecoderError, match="no frames"), Decoder(clip(name), pixel_format=None) as decoder:
+    with (
+        pytest.raises(DecoderError, match="no frames"),
+        Decoder(clip(name), pixel_format="source") as decoder,
+    ):
         list(decoder)
 
 
@@ -564,7 +565,7 @@ def test_a_forked_child_closes_it_while_a_thread_of_the_parent_reads(way: str) -
 def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None:
     code = f"""
     sys.modules["imageio_ffmpeg"] = None
-    from penstock.media import {kind}
+    from penstock.video import {kind}
     try:
         {kind}(sys.argv[1])
     except penstock.DecoderError as error:

@@ -15,9 +15,8 @@ from support.media import nothing_is_left as nothing_is_left
 from support.processes import script
 
 from benchmarks.harness.accounts import children
-from penstock import Decoder, DecoderError, Encoder, FFmpegWarning
-from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.media import probe
+from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, probe
+from penstock.video import Tuning, find_ffmpeg
 
 
 def test_a_file_whose_encoder_is_open_is_not_called_damaged(tmp_path: Path) -> None:
@@ -51,7 +50,7 @@ def test_facts_take_no_program_and_a_decode_takes_one(
     assert probe(paths[0]).video[0].frames == 30 and not runs.read_text()
     for path in paths:
         with Decoder(path) as decoder:
-            assert list(decoder) and decoder.info and len(runs.read_text().split()) == 1, path
+            assert list(decoder) and decoder.stream and len(runs.read_text().split()) == 1, path
         runs.write_text("")
 
 
@@ -62,7 +61,7 @@ def test_facts_after_the_file_has_gone(tmp_path: Path) -> None:
     with Decoder(path) as decoder:
         frames = [next(decoder)]
         path.unlink()
-        info, media = decoder.info, decoder.media
+        info, media = decoder.stream, decoder.file
         frames.extend(decoder)
         assert len(frames) == told.video[0].frames
     assert (info, media) == (told.video[0], told)
@@ -74,8 +73,8 @@ def test_facts_of_another_file_are_not_told(tmp_path: Path) -> None:
     with Decoder(path) as decoder:
         path.unlink()
         shutil.copy(clip("h264_large"), path)
-        assert (decoder.info.width, decoder.info.height) == decoder.size == (64, 48)
-        assert (decoder.info.frames, len(decoder)) == (30, 30)
+        assert (decoder.stream.width, decoder.stream.height) == decoder.size == (64, 48)
+        assert (decoder.stream.frames, len(decoder)) == (30, 30)
 
 
 def test_a_header_with_a_wrong_number_of_frames_is_told_of(tmp_path: Path) -> None:
@@ -96,7 +95,7 @@ def test_a_file_that_only_looks_like_one(tmp_path: Path) -> None:
     path = tmp_path / "picture.ppm"
     path.write_bytes(b"P6\n#skip\n64 48\n255\n" + bytes(64 * 48 * 3))
     with Decoder(path) as decoder:
-        assert len(list(decoder)) == 1 and decoder.media.container == "ppm_pipe"
+        assert len(list(decoder)) == 1 and decoder.file.container == "ppm_pipe"
 
 
 def test_the_second_of_two_videos(tmp_path: Path) -> None:
@@ -145,7 +144,7 @@ def test_avif_is_read_back(tmp_path: Path, ffmpeg: str, frames: int) -> None:
             assert frame.time_s == times_s[index]
             assert abs(frame.mean() - 20 * index) <= 3
         if frames > 1:
-            assert (decoder.info.frame_rate, decoder.at(0.55).index) == (10, 5)
+            assert (decoder.stream.frame_rate, decoder.frame_at(0.55).index) == (10, 5)
 
 
 def test_a_webp_that_moves_is_refused_with_its_name(tmp_path: Path) -> None:

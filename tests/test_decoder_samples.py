@@ -12,8 +12,8 @@ from support.command_line import run
 from support.media import ffmpeg as run_ffmpeg
 
 from penstock import Decoder, FFmpegWarning
-from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.ffmpeg.program import capabilities
+from penstock._ffmpeg.program import capabilities
+from penstock.video import Tuning, find_ffmpeg
 
 WIDTH, HEIGHT = 66, 50
 PICTURE = ("-f", "lavfi", "-i", f"testsrc2=s={WIDTH}x{HEIGHT}:r=25:d=0.12")
@@ -53,7 +53,7 @@ def test_the_files_own_samples_are_in_the_order_of_this_machine(
     ending, name, dtype, shape = STORED[stored]
     path = made(tmp_path / f"picture.{ending}", stored, "-frames:v", "1")
     expected = np.frombuffer(by_ffmpeg(path, stored), ">u2" if stored.endswith("be") else "<u2")
-    with Decoder(path, pixel_format=None, tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
+    with Decoder(path, pixel_format="source", tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
         told = decoder.pixel_format, decoder.dtype, decoder.shape, decoder.converted_by
         assert told == (name, dtype, shape, None)
         for frame in (next(decoder), decoder[0], decoder.batch([0])[0]):
@@ -87,7 +87,7 @@ def test_planes_come_by_name(tmp_path: Path, name: str) -> None:
     letters, dtype, chroma = PLANAR[name]
     kind = ("video.nut", "-c:v", "rawvideo") if dtype != "<f4" else ("picture.exr", "-frames:v", "1")
     path = made(tmp_path / kind[0], name, *kind[1:])
-    for frame in first_frames(path, pixel_format=None):
+    for frame in first_frames(path, pixel_format="source"):
         planes = frame.planes
         assert frame.dtype == dtype
         assert b"".join(plane.tobytes() for plane in planes) == by_ffmpeg(path, name)
@@ -194,7 +194,7 @@ def far(path: Path, **options: Any) -> int:
 @pytest.mark.parametrize("stored", ["grayf32le", "gbrpf32le"])
 def test_rows_that_lie_from_the_last_to_the_first(tmp_path: Path, stored: str) -> None:
     path = made(tmp_path / "picture.pfm", stored, "-frames:v", "1")
-    with Decoder(path, pixel_format=None) as decoder:
+    with Decoder(path, pixel_format="source") as decoder:
         # FFmpeg 5.1 writes and reads PFM upside down.
         rows = slice(None, None, -1 if capabilities.version_numbers(find_ffmpeg()) < (6,) else 1)
         assert np.array_equal(next(decoder).planes[0], decoder[0].planes[0][rows])
@@ -204,7 +204,7 @@ def test_rows_that_lie_from_the_last_to_the_first(tmp_path: Path, stored: str) -
 @pytest.mark.parametrize("stored", ["bgr24", "rgb555le", "bgra"])
 def test_rows_of_raw_avi_and_bmp(tmp_path: Path, stored: str, ending: str, codec: str) -> None:
     path = made(tmp_path / f"picture.{ending}", stored, "-c:v", codec, "-frames:v", "1")
-    first, same = first_frames(path, pixel_format=None)
+    first, same = first_frames(path, pixel_format="source")
     assert np.array_equal(first, same)
 
 

@@ -38,6 +38,7 @@ from support.processes import has_ended
 
 from benchmarks.harness.accounts import children
 from penstock import (
+    AudioDecoder,
     BrokenStreamError,
     ClosedError,
     Decoder,
@@ -45,10 +46,8 @@ from penstock import (
     EncoderError,
     StalledError,
 )
-from penstock.ffmpeg import AudioInput, Tuning, find_ffmpeg
-from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
-from penstock.media import AudioDecoder
-from penstock.results import EncodeReport, EncoderStats
+from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock.video import AudioTrack, EncodeReport, EncoderStats, Tuning, find_ffmpeg
 
 WIDTH, HEIGHT = SIZE
 FRAME_BYTES = 3 * WIDTH * HEIGHT
@@ -185,7 +184,7 @@ def test_frame_bytes_are_those_of_ffmpeg(tmp_path: Path, pixel_format: str, size
         fps=30,
         pixel_format=pixel_format,
         codec="rawvideo",
-        output_pixel_format="any",
+        output_pixel_format="ffmpeg",
         options={"f": "rawvideo"},
     ) as encoder:
         for frame in frames:
@@ -352,7 +351,7 @@ def test_wrong_arguments_are_value_errors_at_the_call(
     [
         {"output_pixel_format": "yuv444p"},
         {"options": {"vf": "pad=ceil(iw/2)*2:ceil(ih/2)*2"}},
-        {"output_pixel_format": "any", "codec": "ffv1", "options": {"f": "matroska"}},
+        {"output_pixel_format": "ffmpeg", "codec": "ffv1", "options": {"f": "matroska"}},
     ],
 )
 def test_the_remedies_for_odd_sizes(tmp_path: Path, remedy: dict[str, object]) -> None:
@@ -520,7 +519,7 @@ def test_ffmpeg_gets_our_tunables_of_malloc_unless_the_user_has_some(
         ({"options": {"preset": "nonsense"}}, "nonsense"),
         ({"options": {"f": "nonsense"}}, "nonsense"),
         (
-            {"size": (64, 48), "output_pixel_format": "any", "codec": "libvpx", "options": {"f": "ismv"}},
+            {"size": (64, 48), "output_pixel_format": "ffmpeg", "codec": "libvpx", "options": {"f": "ismv"}},
             "not currently supported in container",
         ),
     ],
@@ -871,7 +870,7 @@ def test_an_encoder_that_only_its_own_progress_has_is_finished(tmp_path: Path) -
 def test_a_running_encoder_or_decoder_cannot_be_copied(
     tmp_path: Path, copied: Callable[[object], object]
 ) -> None:
-    with make(tmp_path / "video.mkv", audio=AudioInput(8000, 1)) as encoder:
+    with make(tmp_path / "video.mkv", audio=AudioTrack(8000, 1)) as encoder:
         with pytest.raises(TypeError, match="neither copied nor pickled"):
             copied(encoder)
         encoder.write(flat(0))
@@ -937,7 +936,7 @@ def test_the_interpreters_exit_waits_for_an_ffmpeg_that_works_and_reads_nothing(
     """Its pipe stands still for longer than a stalled reader is waited for, and nothing is lost."""
     script = """if True:
         import sys, penstock
-        from penstock.ffmpeg import Tuning
+        from penstock.video import Tuning
         penstock._exit.STALL_S = 0.1
         options = {"vf": "nlmeans=s=10:r=41", "filter_threads": 1}
         tuning = Tuning(capacity_bytes=1 << 16)
@@ -993,7 +992,7 @@ def test_ctrl_c_at_the_interpreters_exit_ends_a_slow_ffmpeg(tmp_path: Path) -> N
     script = f"""if True:
         import sys
         from penstock import Encoder
-        from penstock.ffmpeg import Tuning
+        from penstock.video import Tuning
         encoder = Encoder(sys.argv[1], size=(64, 48), fps=30, tuning=Tuning(ffmpeg={str(slow)!r}))
         finish = encoder._session.finish
         encoder._session.finish = lambda: (print(encoder.pid, flush=True), finish())[1]

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock import Decoder, Encoder
-from penstock.ffmpeg import Colors, Tuning
-from penstock.media import ContentLight, MasteringDisplay, VideoInfo, probe
+from penstock import Decoder, Encoder, probe
+from penstock.video import Colors, ContentLight, MasteringDisplay, Tuning, VideoInfo
 
 SIZE = (64, 64)
 COLORS = ([200, 0, 0], [0, 200, 0], [20, 30, 220], [128, 128, 128])
@@ -144,7 +143,7 @@ def test_an_impossible_light_is_refused(tmp_path: Path) -> None:
     for level in (-1, 100_000, 0.5):
         with pytest.raises(ValueError, match="content light"):
             Encoder(tmp_path / "v.mp4", **given | {"colors": Colors(content_light=ContentLight(level, 0))})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"content_light is a penstock\.media\.ContentLight"):
+    with pytest.raises(TypeError, match=r"content_light is a penstock\.video\.ContentLight"):
         Colors(content_light=(1000, 400))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no effect on a Decoder"):
         Decoder(tmp_path / "v.mp4", colors=Colors(content_light=ContentLight(1000, 400)))

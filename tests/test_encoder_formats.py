@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from support.cases import eventually, needs
 
-from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
-from penstock.ffmpeg import Tuning
-from penstock.ffmpeg.program import capabilities
-from penstock.media import probe
+from penstock import Decoder, Encoder, EncoderError, FFmpegWarning, probe
+from penstock._ffmpeg.program import capabilities
 from penstock.rendering import plan
+from penstock.video import Tuning
 
 SIZE = (160, 120)
 
@@ -205,7 +204,7 @@ def test_pictures_that_move_are_repeated_and_keep_their_times(tmp_path: Path, ff
     times_s = [0.0, 0.1, 0.2, 0.5, 1.0]
     with Encoder(tmp_path / name, fps=None, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
         for index, time_s in enumerate(times_s):
-            encoder.write(frame(20 * index), pts=time_s)
+            encoder.write(frame(20 * index), time_s=time_s)
     assert encoder.report is not None and encoder.report.warnings == ()
     with image.open(tmp_path / name) as picture:
         assert picture.info["loop"] == 0, "for ever"
@@ -309,7 +308,7 @@ def test_ffv1_in_mxf(tmp_path: Path, ffmpeg: str) -> None:
 def test_a_render_follows_the_name(tmp_path: Path) -> None:
     def made(name: str, **encoder: Any) -> str:
         return plan(
-            f"{__name__}:frame", frames=4, size=SIZE, fps=20, output=tmp_path / name, encoder=encoder
+            f"{__name__}:frame", frames=4, size=SIZE, fps=20, output=tmp_path / name, encoder_options=encoder
         ).codec
 
     assert made("a.webm") == "libvpx-vp9"
@@ -332,7 +331,7 @@ def test_each_picture_of_a_webp_stands_alone(
         for index in range(5):
             picture = np.zeros((64, 64, 4 if pixel_format == "rgba" else 3), np.uint8)
             picture[20:30, 8 * index : 8 * index + 10] = 255
-            encoder.write(picture, pts=None if fps else index / 10)
+            encoder.write(picture, time_s=None if fps else index / 10)
     with Image.open(path) as shown:
         for index in range(5):
             shown.seek(index)
@@ -341,7 +340,9 @@ def test_each_picture_of_a_webp_stands_alone(
             assert channel[25, 8 * index + 5] > 128
 
 
-@pytest.mark.parametrize("arguments", [{"output_pixel_format": "any"}, {"tuning": Tuning(convert="ffmpeg")}])
+@pytest.mark.parametrize(
+    "arguments", [{"output_pixel_format": "ffmpeg"}, {"tuning": Tuning(convert="ffmpeg")}]
+)
 def test_so_it_does_whatever_the_pixel_format(tmp_path: Path, arguments: dict[str, Any]) -> None:
     path = tmp_path / "a.webp"
     with Encoder(path, fps=10, pixel_format="rgba", **arguments) as encoder:

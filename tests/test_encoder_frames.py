@@ -27,14 +27,13 @@ from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
-from penstock.ffmpeg import Tuning
-from penstock.ffmpeg import encoder as encoder_module
-from penstock.ffmpeg.plan.encode_plan import EncodePlan
-from penstock.results import EncoderStats
+from penstock._ffmpeg.plan.encode_plan import EncodePlan
+from penstock.video import EncoderStats, Tuning
+from penstock.video import encoder as encoder_module
 
 WIDTH, HEIGHT = SIZE
 # Frames come out as they went in: without a conversion of any kind.
-EXACT = {"codec": "rawvideo", "output_pixel_format": "any", "options": {"f": "rawvideo"}}
+EXACT = {"codec": "rawvideo", "output_pixel_format": "ffmpeg", "options": {"f": "rawvideo"}}
 # More frames of 640x480 than the pipe and FFmpeg hold, so that a stopped FFmpeg is felt.
 MANY = 400
 
@@ -73,15 +72,15 @@ def test_the_first_frame_tells_the_size(tmp_path: Path, pixel_format: str) -> No
         encoder.write(frame)
         assert "64x48" in repr(encoder) and encoder.frame_bytes == frame.nbytes
         encoder.submit(frame).wait()
-        with encoder.frame() as view:
+        with encoder.lease() as view:
             view[...] = frame.reshape(view.shape)
     assert output.read_bytes() == frame.tobytes() * 3
 
 
 @pytest.mark.parametrize("pixel_format", ["gray", "ya8", "rgb24", "rgba", "bgr48le"])
 def test_small_frames_are_not_taken_for_planes(pixel_format: str) -> None:
-    from penstock.ffmpeg.command.pixel_formats import frame_layout
-    from penstock.ffmpeg.plan.frame_check import frame_size
+    from penstock._ffmpeg.command.pixel_formats import frame_layout
+    from penstock._ffmpeg.plan.frame_check import frame_size
 
     for size in itertools.product(range(1, 7), repeat=2):
         layout = frame_layout(pixel_format, *size)
@@ -167,9 +166,9 @@ def test_a_first_frame_that_tells_no_size(tmp_path: Path, frame: object, words: 
 def test_what_needs_a_size_says_so(tmp_path: Path) -> None:
     with make(tmp_path / "v.mp4", size=None) as encoder:
         with pytest.raises(ValueError, match="give size="):
-            encoder.frame().__enter__()
+            encoder.lease().__enter__()
         encoder.abort()
-    for closed in (lambda: encoder.write(painted(0)), encoder.close, lambda: encoder.frame().__enter__()):
+    for closed in (lambda: encoder.write(painted(0)), encoder.close, lambda: encoder.lease().__enter__()):
         with pytest.raises(ClosedError, match="aborted"):
             closed()
     planar = make(tmp_path / "v.mp4", size=None, pixel_format="yuv420p")
@@ -316,7 +315,7 @@ def test_written_submitted_and_leased_frames_keep_their_order(tmp_path: Path) ->
         for index in range(0, 60, 3):
             encoder.write(flat(index))
             encoder.submit(flat(index + 1))
-            with encoder.frame() as view:
+            with encoder.lease() as view:
                 view[...] = flat(index + 2)
     frames = decode(output)
     assert [index for index in range(60) if not is_flat(frames[index], index)] == []
@@ -609,8 +608,8 @@ def test_advice_for_a_wrong_shape_is_right(tmp_path: Path) -> None:
 )
 def test_a_frame_is_taken_exactly_or_refused_at_the_call(shape: tuple, dtype: str, channels: tuple) -> None:
     """Against the rule in one line: height x width x channels, axes of length 1 aside, or rows of all samples."""
-    from penstock.ffmpeg.command.pixel_formats import frame_layout
-    from penstock.ffmpeg.plan.frame_check import frame_buffer
+    from penstock._ffmpeg.command.pixel_formats import frame_layout
+    from penstock._ffmpeg.plan.frame_check import frame_buffer
 
     pixel_format, last = channels
     layout = frame_layout(pixel_format, 4, 3)

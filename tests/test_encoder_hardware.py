@@ -25,12 +25,10 @@ from support.media import ffmpeg as run_ffmpeg
 from support.processes import script
 
 import penstock
-from penstock import Decoder, Encoder, rendering
-from penstock.ffmpeg import AudioFile, Colors, Tuning
-from penstock.ffmpeg.plan import encoders
-from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.media import ContentLight, probe
-from penstock.results import EncodeReport
+from penstock import Decoder, Encoder, probe, rendering
+from penstock._ffmpeg.plan import encoders
+from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock.video import AudioFile, Colors, ContentLight, EncodeReport, Tuning
 
 # SVT-AV1 has no fewer lines.
 SIZE = WIDTH, HEIGHT = 96, 64
@@ -76,9 +74,9 @@ def encoded(output: Path, **arguments: Any) -> EncodeReport:
     return encoder.close()
 
 
-def names(passed_over: tuple[str, ...]) -> list[str]:
+def names(skipped_encoders: tuple[str, ...]) -> list[str]:
     """The encoders that the sentences begin with."""
-    return [one.partition(" ")[0].removesuffix(":") for one in passed_over]
+    return [one.partition(" ")[0].removesuffix(":") for one in skipped_encoders]
 
 
 @pytest.mark.parametrize("codec", SOFTWARE)
@@ -90,14 +88,14 @@ def test_without_hardware_it_is_the_softwares(
     if report.codec in encoders.hardware_encoders(codec):
         pytest.skip(f"{report.codec} works here")
     assert (report.codec, report.warnings) == (SOFTWARE[codec], ())
-    assert names(report.passed_over) == [*encoders.hardware_encoders(codec)]
-    assert not any("\n" in one or "[" in one for one in report.passed_over)
-    assert f"the encoder is {'; '.join([report.codec, *report.passed_over])}" in caplog.messages
+    assert names(report.skipped_encoders) == [*encoders.hardware_encoders(codec)]
+    assert not any("\n" in one or "[" in one for one in report.skipped_encoders)
+    assert f"the encoder is {'; '.join([report.codec, *report.skipped_encoders])}" in caplog.messages
 
 
 def test_the_first_that_works_encodes(tmp_path: Path, working: Working) -> None:
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_nvenc"))
-    assert (report.codec, report.passed_over, report.warnings) == ("h264_nvenc", (), ())
+    assert (report.codec, report.skipped_encoders, report.warnings) == ("h264_nvenc", (), ())
     assert "-c:v h264_nvenc" in runs(tmp_path)[-1]
 
 
@@ -105,7 +103,7 @@ def test_one_that_fails_is_passed_over(tmp_path: Path, working: Working) -> None
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_qsv"))
     if report.codec == "h264_nvenc":
         pytest.skip("h264_nvenc works here")
-    assert (report.codec, names(report.passed_over)) == ("h264_qsv", ["h264_nvenc"])
+    assert (report.codec, names(report.skipped_encoders)) == ("h264_qsv", ["h264_nvenc"])
 
 
 def test_a_frame_of_that_size_and_with_these_options_is_tried_once(tmp_path: Path, working: Working) -> None:
@@ -124,7 +122,7 @@ def test_a_frame_of_that_size_and_with_these_options_is_tried_once(tmp_path: Pat
 def test_other_codecs_start_nothing_more(tmp_path: Path, working: Working) -> None:
     tuning = working("h264_nvenc")
     for codec in ("auto", "libx264", "h264_nvenc"):
-        assert encoded(tmp_path / "a.mp4", codec=codec, tuning=tuning).passed_over == ()
+        assert encoded(tmp_path / "a.mp4", codec=codec, tuning=tuning).skipped_encoders == ()
     assert len(runs(tmp_path)) == 3
 
 
@@ -138,9 +136,9 @@ def test_the_size_may_come_with_the_first_frame(tmp_path: Path, working: Working
         for number in range(FRAMES):
             frame, pts = flat(number, SIZE), number / 10
             if is_async:
-                asyncio.run(encoder.awrite(frame, pts=pts))
+                asyncio.run(encoder.awrite(frame, time_s=pts))
             else:
-                encoder.write(frame, pts=pts)
+                encoder.write(frame, time_s=pts)
     assert encoder.close().codec == "h264_nvenc"
     [trial] = trials(tmp_path)
     assert f"-video_size {WIDTH}x{HEIGHT}" in trial
@@ -174,13 +172,13 @@ def test_what_hardware_lacks_makes_it_unsuitable(
 ) -> None:
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_qsv"), **asked)
     assert report.codec == "libx264"
-    assert reason in report.passed_over
+    assert reason in report.skipped_encoders
 
 
 def test_a_preset_of_software_alone(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "h264_nvenc")
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", preset="veryfast", tuning=Tuning(ffmpeg=ffmpeg))
-    assert "Unable to parse" in report.passed_over[0] and "veryfast" in report.passed_over[0]
+    assert "Unable to parse" in report.skipped_encoders[0] and "veryfast" in report.skipped_encoders[0]
 
 
 def test_lossless_rgb_has_an_encoder_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
@@ -188,7 +186,8 @@ def test_lossless_rgb_has_an_encoder_of_its_own(tmp_path: Path, ffmpeg: str) -> 
     report = encoded(tmp_path / "a.mkv", codec="auto-h264", quality="lossless", tuning=tuning)
     assert report.codec == "libx264rgb"
     assert all(
-        "quality='lossless' is not known for" in one or "not in this" in one for one in report.passed_over
+        "quality='lossless' is not known for" in one or "not in this" in one
+        for one in report.skipped_encoders
     )
 
 
@@ -198,7 +197,7 @@ def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str) -> None:
     hang = 'case "$*" in *"-c:v h264_nvenc"*) exec sleep 60;; esac'
     program = script(tmp_path / "ffmpeg", hang, f'exec {shlex.quote(ffmpeg)} "$@"')
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=Tuning(ffmpeg=str(program)))
-    assert "did not end within 10 s" in report.passed_over[0]
+    assert "did not end within 10 s" in report.skipped_encoders[0]
 
 
 def test_names_that_do_not_exist(tmp_path: Path) -> None:
@@ -212,7 +211,12 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
 def test_a_codec_that_is_no_name(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="codec is FFmpeg's name"):
         rendering.plan(
-            "math:sin", frames=3, size=SIZE, fps=30, output=tmp_path / "a.mp4", encoder={"codec": None}
+            "math:sin",
+            frames=3,
+            size=SIZE,
+            fps=30,
+            output=tmp_path / "a.mp4",
+            encoder_options={"codec": None},
         )
 
 
@@ -257,8 +261,8 @@ def test_a_render_has_one_encoder_for_all_chunks(tmp_path: Path, working: Workin
     encoder = {"codec": "auto-h264", "tuning": working("h264_nvenc")}
     encoded(tmp_path / "in.mp4")
     files = tmp_path / "in.mp4", tmp_path / "a.mp4"
-    assert rendering.plan_video(None, *files, encoder=encoder).codec == "h264_nvenc"
-    penstock.map_video(None, *files, encoder=encoder, workers=1)
+    assert rendering.plan_video(None, *files, encoder_options=encoder).codec == "h264_nvenc"
+    penstock.map_video(None, *files, encoder_options=encoder, workers=1)
     assert len(decode(files[1], SIZE)) == FRAMES
     assert len(trials(tmp_path)) == 1
 
@@ -268,7 +272,7 @@ def test_the_command_line(tmp_path: Path, working: Working) -> None:
     frames = np.array([flat(number, SIZE) for number in range(FRAMES)]).tobytes()
     raw = ("--size", f"{WIDTH}x{HEIGHT}", "--fps", "30", "--codec", "auto-h264", "--ffmpeg", program)
     told = json.loads(printed(run("encode", tmp_path / "a.mp4", *raw, "--json", data=frames)))
-    assert (told["codec"], told["passed_over"]) == ("h264_nvenc", [])
+    assert (told["codec"], told["skipped_encoders"]) == ("h264_nvenc", [])
     assert len(trials(tmp_path)) == 1
 
 
@@ -276,7 +280,7 @@ def test_info_tells_which_work(tmp_path: Path, working: Working) -> None:
     environment = os.environ | {"PENSTOCK_FFMPEG": str(working("h264_nvenc").ffmpeg), "COLUMNS": "400"}
     found = json.loads(printed(run("info", "--json", env=environment)))["ffmpeg"]["auto"]
     assert [*found] == [*encoders.AUTO_CODECS]
-    assert found["auto-h264"] == {"encoder": "h264_nvenc", "passed_over": []}
+    assert found["auto-h264"] == {"encoder": "h264_nvenc", "skipped_encoders": []}
     text = printed(run("info", env=environment))
     for codec, chosen in found.items():
-        assert f"{codec}: {'; '.join([chosen['encoder'], *chosen['passed_over']])}\n" in text
+        assert f"{codec}: {'; '.join([chosen['encoder'], *chosen['skipped_encoders']])}\n" in text

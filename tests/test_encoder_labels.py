@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import DecoderError, Encoder, FFmpegWarning, render
-from penstock.ffmpeg import AudioInput, Tuning
-from penstock.ffmpeg.plan.labels import Labels
-from penstock.media import probe
+from penstock import DecoderError, Encoder, FFmpegWarning, probe, render
+from penstock._ffmpeg.plan.labels import Labels
+from penstock.video import AudioTrack, Tuning
 
 TITLES = ["Intro", "a=b; #1 \\ and\na second line", "Ende, ünïcödé 🎬"]
 CHAPTERS = list(zip((0.0, 0.3, 0.7), TITLES, strict=True))
@@ -74,13 +73,13 @@ def test_labels_beside_sound_and_times(tmp_path: Path, ffmpeg: str, timed: bool)
         "chapters": [(0, "One"), (0.5, "Two")],
         "subtitles": tmp_path / "a.srt",
     }
-    arguments = labels | {"audio": AudioInput(48_000, 1), "size": (64, 48)}
+    arguments = labels | {"audio": AudioTrack(48_000, 1), "size": (64, 48)}
     path = tmp_path / "a.mp4"
     if timed:
         with Encoder(path, fps=None, tuning=Tuning(ffmpeg=ffmpeg), **arguments) as encoder:
             encoder.write_audio(np.zeros((48_000, 1), np.float32))
             for index in range(20):
-                encoder.write(np.zeros((48, 64, 3), np.uint8), pts=0.25 + index / 40)
+                encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=0.25 + index / 40)
     else:
         encoder = written(path, ffmpeg, samples=48_000, **arguments)
     assert encoder.report is not None and encoder.report.warnings == ()
@@ -97,7 +96,7 @@ def test_a_file_s_own_labels_stay_with_it(tmp_path: Path, ffmpeg: str) -> None:
         sound,
         ffmpeg,
         samples=48_000,
-        audio=AudioInput(48_000, 1),
+        audio=AudioTrack(48_000, 1),
         metadata={"title": "x"},
         chapters=[(0.1, "One")],
         subtitles=tmp_path / "a.srt",
@@ -206,7 +205,7 @@ def drawn(index: int, _time_s: float, view: Any) -> None:
 def test_a_render_has_metadata_and_chapters(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     labels = {"metadata": {"title": "x"}, "chapters": [(0.0, "begin"), (0.25, "end")]}
-    render(drawn, output=path, frames=12, fps=24, size=(64, 48), workers=1, encoder=labels)
+    render(drawn, output=path, frames=12, fps=24, size=(64, 48), workers=1, encoder_options=labels)
     media = probe(path)
     assert media.tags["title"] == "x"
     assert [(chapter.start_s, chapter.title) for chapter in media.chapters] == labels["chapters"]

@@ -17,10 +17,9 @@ import pytest
 from support.cases import needs
 from support.clips import clip
 
-from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video
-from penstock.ffmpeg import AudioFile, Colors, Tuning
-from penstock.ffmpeg.command.colors import holds_hdr_metadata
-from penstock.media import ContentLight, MasteringDisplay, probe
+from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video, probe
+from penstock._ffmpeg.command.colors import holds_hdr_metadata
+from penstock.video import AudioFile, Colors, ContentLight, MasteringDisplay, Tuning
 
 TIMES_S = [0.0, 0.1, 0.15, 0.5, 0.52, 1.7, 1.8, 4.0]
 
@@ -31,7 +30,7 @@ def changed(source: Path, output: Path, *, decoder: Any = None, **arguments: Any
         Encoder.like(frames, output, **arguments) as encoder,
     ):
         for frame in frames:
-            encoder.write(frame // 2, pts=frame.time_s)
+            encoder.write(frame // 2, time_s=frame.time_s)
 
 
 def made(path: Path, *arguments: str) -> Path:
@@ -45,7 +44,7 @@ def test_times_stay_what_they_are(tmp_path: Path, suffix: str) -> None:
     source = tmp_path / "source.mp4"
     with Encoder(source, fps=None) as encoder:
         for time_s in TIMES_S:
-            encoder.write(np.full((48, 64, 3), 100, np.uint8), pts=0.3 + time_s)
+            encoder.write(np.full((48, 64, 3), 100, np.uint8), time_s=0.3 + time_s)
     changed(source, tmp_path / f"a{suffix}")
     with Decoder(tmp_path / f"a{suffix}") as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx([0.3 + one for one in TIMES_S], abs=0.001)
@@ -55,7 +54,7 @@ def test_times_that_have_no_place_are_missed(tmp_path: Path) -> None:
     source = tmp_path / "source.mp4"
     with Encoder(source, fps=None) as encoder:
         for time_s in TIMES_S:
-            encoder.write(np.full((48, 64, 3), 100, np.uint8), pts=0.3 + time_s)
+            encoder.write(np.full((48, 64, 3), 100, np.uint8), time_s=0.3 + time_s)
     with pytest.warns(FFmpegWarning) as told:
         changed(source, tmp_path / "a.avi")
     missed = [str(one.message) for one in told]
@@ -115,14 +114,14 @@ def test_one_loop_keeps_the_times_of_every_video(
     source = tmp_path / f"a{suffix}"
     with Encoder(source, fps=rate) as encoder:
         for index, time_s in enumerate(TIMES_S):
-            encoder.write(np.full((48, 64, 3), 100, np.uint8), pts=index / rate if rate else time_s)
+            encoder.write(np.full((48, 64, 3), 100, np.uint8), time_s=index / rate if rate else time_s)
     with (
         Decoder(source, start=start_s) as decoder,
         Encoder.like(decoder, tmp_path / f"b{suffix}") as encoder,
     ):
         times_s = []
         for frame in decoder:
-            encoder.write(np.array(frame), pts=frame.time_s)
+            encoder.write(np.array(frame), time_s=frame.time_s)
             times_s.append(frame.time_s)
     # A part at a constant rate begins at 0.
     begins_s = times_s[0] if rate and start_s else 0
@@ -136,11 +135,11 @@ def test_a_frame_without_its_time_is_refused_where_times_vary(tmp_path: Path) ->
     source = tmp_path / "a.mp4"
     with Encoder(source, fps=None) as encoder:
         for time_s in TIMES_S:
-            encoder.write(np.full((48, 64, 3), 100, np.uint8), pts=time_s)
+            encoder.write(np.full((48, 64, 3), 100, np.uint8), time_s=time_s)
     with Decoder(source) as decoder:
         encoder = Encoder.like(decoder, tmp_path / "b.mp4")
         for changed in (255 - decoder[0], np.array(decoder[0])):
-            with pytest.raises(ValueError, match=r"write\(changed, pts=frame\.time_s\)") as caught:
+            with pytest.raises(ValueError, match=r"write\(changed, time_s=frame\.time_s\)") as caught:
                 encoder.write(changed)
             assert "fps" not in str(caught.value)
         encoder.abort()
@@ -155,12 +154,12 @@ def test_frames_that_are_left_out_are_missed_whether_they_come_with_times_or_not
             pytest.raises(ValueError, match=r"0\.080000"),
         ):
             for frame in decoder[::2]:
-                encoder.write(255 - frame, pts=frame.time_s)
+                encoder.write(255 - frame, time_s=frame.time_s)
         with pytest.warns(FFmpegWarning, match=r"lasts 1\.000 s, and its source 2\.000 s"):  # noqa: SIM117
             with Encoder.like(decoder, tmp_path / "c.mp4") as encoder:
                 for frame in decoder[::2]:
                     encoder.write(255 - frame)
-        assert any("pts=frame.time_s" in one for one in encoder.report.warnings)
+        assert any("time_s=frame.time_s" in one for one in encoder.report.warnings)
     with Decoder(source, count=10) as decoder, Encoder.like(decoder, tmp_path / "d.mp4") as encoder:
         for frame in decoder:
             encoder.write(255 - frame)
@@ -179,7 +178,7 @@ def test_how_far_frames_move_is_told_where_the_container_has_no_times(tmp_path: 
     with Decoder(source) as decoder, pytest.warns(FFmpegWarning, match=r"up to 0\.480 s away"):  # noqa: SIM117
         with Encoder.like(decoder, tmp_path / "b.avi") as encoder:
             for frame in decoder[::2]:
-                encoder.write(255 - frame, pts=frame.time_s)
+                encoder.write(255 - frame, time_s=frame.time_s)
 
 
 def test_a_frame_that_found_no_room_is_written_again(tmp_path: Path) -> None:
@@ -307,7 +306,7 @@ def test_lossless_takes_what_it_takes_without_a_source(
             encoder.write(frame)
     mapped = tmp_path / f"c.{suffix}"
     lossless = {"quality": "lossless", "codec": codec}
-    map_video(None, source, mapped, workers=1, pixel_format=pixel_format, encoder=lossless)
+    map_video(None, source, mapped, workers=1, pixel_format=pixel_format, encoder_options=lossless)
     for path in (output, mapped):
         with Decoder(path, pixel_format=pixel_format) as decoder:
             assert np.array_equal(list(decoder), frames)

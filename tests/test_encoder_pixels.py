@@ -13,7 +13,7 @@ from support.cases import a_few
 from support.media import COLOURS, decode, described, needs_ffprobe, picture, probed
 
 from penstock import Decoder, Encoder, EncoderError
-from penstock.ffmpeg import Colors, Tuning
+from penstock.video import Colors, Tuning
 
 LOSSLESS = {"codec": "ffv1", "options": {"f": "matroska"}}
 RAW = {"codec": "rawvideo", "options": {"f": "rawvideo"}}
@@ -97,7 +97,7 @@ def test_colours_are_those_of_the_definition(
         ("rgb24", "gbrp", "ffmpeg"),
         ("yuv420p", "yuv444p", "ffmpeg"),
         ("yuv420p", "yuv420p", None),
-        ("rgb24", "any", None),
+        ("rgb24", "ffmpeg", None),
     ],
 )
 def test_auto_takes_who_can(
@@ -198,7 +198,7 @@ def test_a_player_sees_the_colours_that_went_in(tmp_path: Path, convert: str) ->
 
 
 @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-@pytest.mark.parametrize("output_pixel_format", ["yuv420p", "rgb24", "any"])
+@pytest.mark.parametrize("output_pixel_format", ["yuv420p", "rgb24", "ffmpeg"])
 def test_a_frame_whose_first_row_is_the_lowest(
     tmp_path: Path, convert: str, output_pixel_format: str
 ) -> None:
@@ -286,7 +286,7 @@ def test_leased_frames_arrive_whole_and_are_used_again(tmp_path: Path, output_pi
         with Encoder(output, size=SIZE, fps=30, tuning=Tuning(queue_items=4), **formats, **RAW) as encoder:
             for frame in numbered(200):
                 if leased:
-                    with encoder.frame() as view:
+                    with encoder.lease() as view:
                         assert view.shape == (48, 64, 3) and view.dtype == np.uint8 and view.flags.writeable
                         addresses.add(view.ctypes.data)
                         view[:] = frame
@@ -303,7 +303,7 @@ def test_a_leased_frame_turns_read_only_and_stays_as_it_is_while_somebody_looks(
     with Encoder(tmp_path / "video.mp4", size=SIZE, fps=30) as encoder:
         kept = []
         for index in range(20):
-            with encoder.frame() as view:
+            with encoder.lease() as view:
                 view[:] = index
             kept.append(view)
             with pytest.raises(ValueError, match="read-only"):
@@ -332,7 +332,7 @@ def test_a_part_that_is_kept_does_not_change_the_queued_frame(
         os.kill(encoder.pid, signal.SIGSTOP)
         kept = []
         for _ in range(8):
-            with encoder.frame() as view:
+            with encoder.lease() as view:
                 view[:] = 50
                 kept.append(keep(view))
             del view
@@ -345,9 +345,9 @@ def test_a_part_that_is_kept_does_not_change_the_queued_frame(
 
 def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
     with Encoder(tmp_path / "video.mp4", size=SIZE, fps=30) as encoder:
-        with pytest.raises(ZeroDivisionError), encoder.frame():
+        with pytest.raises(ZeroDivisionError), encoder.lease():
             raise ZeroDivisionError
-        with encoder.frame() as view:
+        with encoder.lease() as view:
             view[:] = 9
     assert encoder.close().frames_encoded == 1
 
@@ -360,7 +360,7 @@ def test_the_shape_of_a_leased_frame(
     tmp_path: Path, pixel_format: str, shape: tuple[int, ...], dtype: str
 ) -> None:
     made = Encoder(tmp_path / "video.mp4", size=SIZE, fps=30, pixel_format=pixel_format, **YUV)
-    with made as encoder, encoder.frame() as view:
+    with made as encoder, encoder.lease() as view:
         assert (view.shape, view.dtype.str[1:]) == (shape, dtype)
         view[:] = 7
 

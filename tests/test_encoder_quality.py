@@ -11,9 +11,9 @@ from support.cases import needs
 
 from benchmarks.harness.content import Film
 from penstock import Decoder, Encoder
-from penstock.ffmpeg import Tuning
-from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.encoders import _LEVELS
+from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.encoders import _LEVELS
+from penstock.video import Tuning
 
 FRAMES = 6
 #: How far from libx264, in dB, the mean SSIM of a level may be.

@@ -15,7 +15,8 @@ import pytest
 from support.cases import eventually
 
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
-from penstock.ffmpeg import AudioEncoder, AudioInput, Tuning
+from penstock._ffmpeg.encoder import AudioEncoder
+from penstock.video import AudioTrack, Tuning
 
 SIZE = (64, 48)
 MATROSKA = {"f": "matroska"}
@@ -84,16 +85,16 @@ def test_the_object_has_the_video(kind: Any, ffmpeg: str) -> None:
 def test_fragments_and_sound_and_files(tmp_path: Path) -> None:
     sink = io.BytesIO()
     with Encoder(
-        sink, fps=20, options={"f": "mp4", "movflags": "frag_keyframe+empty_moov"}, audio=AudioInput(8_000, 1)
+        sink, fps=20, options={"f": "mp4", "movflags": "frag_keyframe+empty_moov"}, audio=AudioTrack(8_000, 1)
     ) as encoder:
         for index in range(20):
             encoder.write(frame(index))
         encoder.write_audio(np.zeros((8_000, 1), np.float32))
     with Decoder(sink.getvalue()) as decoder:
-        assert len(list(decoder)) == 20 and decoder.media.audio
+        assert len(list(decoder)) == 20 and decoder.file.audio
     with (
         (tmp_path / "a.ogg").open("wb") as file,
-        AudioEncoder(file, AudioInput(8_000, 1), options={"f": "ogg"}) as sound,
+        AudioEncoder(file, AudioTrack(8_000, 1), options={"f": "ogg"}) as sound,
     ):
         sound.write(np.zeros((8_000, 1), np.float32))
     assert (tmp_path / "a.ogg").read_bytes()[:4] == b"OggS"
@@ -193,7 +194,7 @@ def test_a_header_that_is_completed_at_the_end_is_for_files(tmp_path: Path, cont
     os.mkfifo(fifo)
     for output, options in ((io.BytesIO(), {"f": container}), ("-", {"f": container}), (fifo, {})):
         with pytest.raises(ValueError, match=f"{container} has a header that is completed at the end"):
-            AudioEncoder(output, AudioInput(8000, 1), options=options)
+            AudioEncoder(output, AudioTrack(8000, 1), options=options)
 
 
 def test_close_waits_for_the_object() -> None:

@@ -27,16 +27,16 @@ from support.processes import run_script, succeeded
 
 import penstock
 from benchmarks.harness.accounts import children
-from penstock import Encoder
+from penstock import AudioDecoder, Encoder, probe
+from penstock._ffmpeg.encoder import AudioEncoder
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
-from penstock.ffmpeg import AudioEncoder, AudioFile, AudioInput, Tuning, find_ffmpeg
-from penstock.media import AudioDecoder, probe
+from penstock.video import AudioFile, AudioTrack, Tuning, find_ffmpeg
 
 SIZE = (64, 48)
 FPS = 25
 SAMPLE_RATE = 48_000
 PER_FRAME = SAMPLE_RATE // FPS
-INPUT = AudioInput(SAMPLE_RATE, 2)
+INPUT = AudioTrack(SAMPLE_RATE, 2)
 # Loud enough to be found after every codec, and longer than any frame of one.
 CLAP_S = 0.05
 LOUD = 0.1
@@ -56,14 +56,14 @@ def picture(index: int) -> npt.NDArray[np.uint8]:
 
 def make(
     output: Path, *, frames: int = 3 * FPS, audio: Any = INPUT, **options: Any
-) -> penstock.results.EncodeReport:
+) -> penstock.video.EncodeReport:
     """A video with `frames` pictures. Samples are written in step with them."""
     settings = {"size": SIZE, "fps": FPS, "preset": "ultrafast"} | options
     with Encoder(output, audio=audio, **settings) as encoder:
         sound = claps(frames / FPS)
         for index in range(frames):
             encoder.write(picture(index))
-            if isinstance(audio, AudioInput):
+            if isinstance(audio, AudioTrack):
                 encoder.write_audio(sound[index * PER_FRAME : (index + 1) * PER_FRAME])
     assert encoder.report is not None
     return encoder.report
@@ -142,7 +142,7 @@ def test_neither_waits_for_the_other(tmp_path: Path, order: str) -> None:
 
 @pytest.mark.parametrize("fps", [Fraction(30_000, 1001), 12.5, 1, 240])
 def test_pictures_are_as_without_sound(tmp_path: Path, fps: float) -> None:
-    for name, audio in (("a.mkv", None), ("b.mkv", AudioInput(SAMPLE_RATE, 1, codec="flac"))):
+    for name, audio in (("a.mkv", None), ("b.mkv", AudioTrack(SAMPLE_RATE, 1, codec="flac"))):
         with Encoder(tmp_path / name, size=SIZE, fps=fps, codec="ffv1", audio=audio) as encoder:
             for index in range(20):
                 encoder.write(np.full((48, 64, 3), 10 * index, np.uint8))
@@ -165,7 +165,7 @@ def test_times_of_frames_go_with_sound(tmp_path: Path) -> None:
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=None, audio=INPUT, preset="ultrafast") as encoder:
         encoder.write_audio(claps(4))
         for time_s in times_s:
-            encoder.write(picture(0 if time_s == int(time_s) else 1), pts=time_s)
+            encoder.write(picture(0 if time_s == int(time_s) else 1), time_s=time_s)
     assert seen_s(tmp_path / "a.mp4") == pytest.approx([0, 1, 2], abs=1e-6)
     assert heard_s(tmp_path / "a.mp4")[0] == pytest.approx([0, 1, 2, 3], abs=0.002)
 
@@ -179,7 +179,7 @@ def test_samples_stay_as_they_are_in_wav(tmp_path: Path, dtype: Any, channels: i
         if dtype == "float32"
         else random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (30_000, channels), dtype)
     )
-    sound = AudioInput(44_100, channels, dtype)
+    sound = AudioTrack(44_100, channels, dtype)
     with AudioEncoder(tmp_path / "a.wav", sound) as encoder:
         encoder.write(samples[:1])
         encoder.write(samples[1:10_000])
@@ -196,7 +196,7 @@ def test_samples_stay_as_they_are_in_wav(tmp_path: Path, dtype: Any, channels: i
     "name, codec, found", [("a.flac", None, "flac"), ("a.m4a", None, "aac"), ("a.opus", "libopus", "opus")]
 )
 def test_sound_alone(tmp_path: Path, name: str, codec: str | None, found: str) -> None:
-    sound = AudioInput(SAMPLE_RATE, 2, codec=codec, language="deu", title="Klatschen")
+    sound = AudioTrack(SAMPLE_RATE, 2, codec=codec, language="deu", title="Klatschen")
     with AudioEncoder(tmp_path / name, sound) as encoder:
         for start in range(0, 3 * SAMPLE_RATE, 1000):
             encoder.write(claps(3)[start : start + 1000])
@@ -207,7 +207,7 @@ def test_sound_alone(tmp_path: Path, name: str, codec: str | None, found: str) -
 
 
 def test_the_bytes_are_ours_when_the_call_returns(tmp_path: Path) -> None:
-    sound = AudioInput(SAMPLE_RATE, 1, "int16")
+    sound = AudioTrack(SAMPLE_RATE, 1, "int16")
     with AudioEncoder(tmp_path / "a.wav", sound) as encoder:
         block = np.empty((4800, 1), np.int16)
         for index in range(50):
@@ -238,7 +238,7 @@ def test_threads_and_tasks_write_sound_beside_frames(tmp_path: Path) -> None:
         writer = threading.Thread(target=lambda: [encoder.write_audio(claps(1)) for _ in range(4)])
         writer.start()
         for index in range(4 * FPS):
-            with encoder.frame() as view:
+            with encoder.lease() as view:
                 view[:] = picture(index)
         writer.join()
     assert_in_step(tmp_path / "b.mp4", 4)
@@ -301,13 +301,13 @@ def test_floats_of_any_size_are_taken(tmp_path: Path, dtype: Any) -> None:
 def test_samples_in_place_of_a_declaration_are_told_where_to_go(tmp_path: Path) -> None:
     tone = np.zeros((SAMPLE_RATE, 2))
     for wrong in (
-        lambda: AudioInput(tone, SAMPLE_RATE),  # type: ignore[arg-type]
-        lambda: AudioInput(SAMPLE_RATE, tone),  # type: ignore[arg-type]
-        lambda: AudioInput([0.0] * 999, SAMPLE_RATE),  # type: ignore[arg-type]
+        lambda: AudioTrack(tone, SAMPLE_RATE),  # type: ignore[arg-type]
+        lambda: AudioTrack(SAMPLE_RATE, tone),  # type: ignore[arg-type]
+        lambda: AudioTrack([0.0] * 999, SAMPLE_RATE),  # type: ignore[arg-type]
         lambda: Encoder(tmp_path / "a.mp4", fps=FPS, audio=tone),  # type: ignore[arg-type]
         lambda: Encoder(tmp_path / "a.mp4", fps=FPS, audio=(tone, SAMPLE_RATE)),  # type: ignore[arg-type]
     ):
-        with pytest.raises(TypeError, match=r"AudioInput\(48000, 2\).*write_audio\(samples\)") as caught:
+        with pytest.raises(TypeError, match=r"AudioTrack\(48000, 2\).*write_audio\(samples\)") as caught:
             wrong()
         assert len(str(caught.value)) < 200
 
@@ -316,21 +316,21 @@ def test_samples_in_place_of_a_declaration_are_told_where_to_go(tmp_path: Path) 
     ("codec", "found"), [("mp3", "mp3"), ("opus", "opus"), ("vorbis", "vorbis"), ("AAC", "aac")]
 )
 def test_the_name_of_a_format_is_a_codec_of_sound(tmp_path: Path, codec: str, found: str) -> None:
-    with AudioEncoder(tmp_path / "a.mkv", AudioInput(SAMPLE_RATE, 2, codec=codec)) as encoder:
+    with AudioEncoder(tmp_path / "a.mkv", AudioTrack(SAMPLE_RATE, 2, codec=codec)) as encoder:
         encoder.write(claps(0.1))
     assert probe(tmp_path / "a.mkv").audio[0].codec == found
 
 
 def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS) as encoder:
-        with pytest.raises(ValueError, match="no AudioInput"):
+        with pytest.raises(ValueError, match="no AudioTrack"):
             encoder.write_audio(claps(1))
         encoder.write(picture(0))
     with pytest.raises(ClosedError):
         encoder.write_audio(claps(1))
     with AudioEncoder(tmp_path / "a.wav", INPUT) as encoder:
         encoder.write(claps(0.1))
-        with pytest.raises(ValueError, match="the AudioInput has"):
+        with pytest.raises(ValueError, match="the AudioTrack has"):
             encoder.write(picture(0))
     with pytest.raises(TypeError, match="AudioEncoder is for sound alone"):
         Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT)  # type: ignore[arg-type]
@@ -344,10 +344,10 @@ def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
     "options, error, message",
     [
         ({"audio": 3}, TypeError, "audio is a path"),
-        ({"audio": [INPUT, INPUT]}, ValueError, "one AudioInput"),
-        ({"audio": AudioInput(8000, 1, codec="copy")}, ValueError, "for files"),
-        ({"audio": AudioInput(8000, 1, codec="aacc")}, EncoderError, "'aac'"),
-        ({"audio": [AudioInput(8000, 1, codec="aac")], "fps": 1000}, ValueError, "fps=1000"),
+        ({"audio": [INPUT, INPUT]}, ValueError, "one AudioTrack"),
+        ({"audio": AudioTrack(8000, 1, codec="copy")}, ValueError, "for files"),
+        ({"audio": AudioTrack(8000, 1, codec="aacc")}, EncoderError, "'aac'"),
+        ({"audio": [AudioTrack(8000, 1, codec="aac")], "fps": 1000}, ValueError, "fps=1000"),
         ({"audio": "missing.wav"}, FileNotFoundError, "missing.wav"),
         ({"options": {"an": None}}, ValueError, "leaves the sound out"),
         ({"pixel_format": "p010le", "codec": "libx265"}, ValueError, "times"),
@@ -364,10 +364,10 @@ def test_impossible_sounds_are_refused_at_the_call(
 
 def test_impossible_sounds_alone_are_refused_at_the_call(tmp_path: Path) -> None:
     output = tmp_path / "a.wav"
-    with pytest.raises(TypeError, match="AudioInput"):
+    with pytest.raises(TypeError, match="AudioTrack"):
         AudioEncoder(output, "music.wav")  # type: ignore[arg-type]
     with pytest.raises(EncoderError, match="'aac'"):
-        AudioEncoder(output, AudioInput(8000, 1, codec="aacc"))
+        AudioEncoder(output, AudioTrack(8000, 1, codec="aacc"))
     with pytest.raises(ValueError, match="container"):
         AudioEncoder(output, INPUT, options={"f": 3})
     with pytest.raises(ValueError, match=r"Tuning\(convert="):
@@ -378,18 +378,18 @@ def test_impossible_sounds_alone_are_refused_at_the_call(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "name, sound, options, warned",
     [
-        ("a.mp3", AudioInput(48_000, 6), {}, "the sound has 6 channels, and the file's mp3 has 2"),
-        ("a.mp3", AudioInput(96_000, 2), {}, "96000 samples per second, and the file's mp3 has 48000"),
-        ("a.mp3", AudioInput(96_000, 6), {"ac": 2, "ar": 48_000}, None),
-        ("a.opus", AudioInput(44_100, 2), {}, None),
-        ("a.flac", AudioInput(96_000, 6), {}, None),
-        ("a.voc", AudioInput(48_000, 2), {"f": "voc"}, "the float32 samples become 16 bits in pcm_s16le"),
-        ("a.voc", AudioInput(48_000, 2, codec="pcm_s16le"), {"f": "voc"}, None),
-        ("a.voc", AudioInput(48_000, 2, dtype="int16"), {"f": "voc"}, None),
+        ("a.mp3", AudioTrack(48_000, 6), {}, "the sound has 6 channels, and the file's mp3 has 2"),
+        ("a.mp3", AudioTrack(96_000, 2), {}, "96000 samples per second, and the file's mp3 has 48000"),
+        ("a.mp3", AudioTrack(96_000, 6), {"ac": 2, "ar": 48_000}, None),
+        ("a.opus", AudioTrack(44_100, 2), {}, None),
+        ("a.flac", AudioTrack(96_000, 6), {}, None),
+        ("a.voc", AudioTrack(48_000, 2), {"f": "voc"}, "the float32 samples become 16 bits in pcm_s16le"),
+        ("a.voc", AudioTrack(48_000, 2, codec="pcm_s16le"), {"f": "voc"}, None),
+        ("a.voc", AudioTrack(48_000, 2, dtype="int16"), {"f": "voc"}, None),
     ],
 )
 def test_what_the_file_does_not_hold_of_the_sound(
-    tmp_path: Path, name: str, sound: AudioInput, options: dict[str, object], warned: str | None
+    tmp_path: Path, name: str, sound: AudioTrack, options: dict[str, object], warned: str | None
 ) -> None:
     with (
         warnings.catch_warnings(record=True) as caught,
@@ -404,7 +404,7 @@ def test_what_the_file_does_not_hold_of_the_sound(
 
 
 def test_a_sound_beside_the_picture_that_is_mixed_down(tmp_path: Path) -> None:
-    with AudioEncoder(tmp_path / "six.flac", AudioInput(SAMPLE_RATE, 6)) as encoder:
+    with AudioEncoder(tmp_path / "six.flac", AudioTrack(SAMPLE_RATE, 6)) as encoder:
         encoder.write(claps(3, 6))
     audio = AudioFile(tmp_path / "six.flac", codec="libmp3lame")
     with pytest.warns(FFmpegWarning, match="has 6 channels, and the file's mp3 has 2"):
@@ -420,7 +420,7 @@ def test_samples_as_they_are(tmp_path: Path, name: str, dtype: Any) -> None:
     if dtype != "float32":
         given = given * np.iinfo(dtype).max
     given = given.astype(dtype)
-    with AudioEncoder(tmp_path / name, AudioInput(48_000, 1, dtype)) as encoder:
+    with AudioEncoder(tmp_path / name, AudioTrack(48_000, 1, dtype)) as encoder:
         encoder.write(given)
     with AudioDecoder(tmp_path / name, dtype=dtype) as decoder:
         assert np.array_equal(np.concatenate(list(decoder)), given)
@@ -568,7 +568,7 @@ def test_several_sounds_with_their_names(tmp_path: Path) -> None:
     second = sounded(tmp_path / "second.wav", "pcm_s16le", 3, 44_100)
     sounds = [
         AudioFile(first, language="deu", title="Deutsch"),
-        AudioInput(SAMPLE_RATE, 1, codec="flac", language="eng"),
+        AudioTrack(SAMPLE_RATE, 1, codec="flac", language="eng"),
         AudioFile(second, codec="libopus"),
     ]
     with Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=sounds, preset="ultrafast") as encoder:
@@ -602,7 +602,7 @@ def test_several_sounds_with_their_names(tmp_path: Path) -> None:
 def test_names_of_a_sound_that_the_container_does_not_keep(
     tmp_path: Path, name: str, language: str, lost: list[str]
 ) -> None:
-    sound = AudioInput(SAMPLE_RATE, 1, language=language, title="Deutsch")
+    sound = AudioTrack(SAMPLE_RATE, 1, language=language, title="Deutsch")
     encoder = Encoder(tmp_path / name, size=SIZE, fps=FPS, audio=sound, preset="ultrafast")
     encoder.write(picture(0))
     encoder.write_audio(claps(1, 1)[:PER_FRAME])
@@ -634,7 +634,7 @@ def test_the_sound_of_a_video_is_kept(tmp_path: Path) -> None:
     make(tmp_path / "in.mp4")
     with (
         penstock.Decoder(tmp_path / "in.mp4") as decoder,
-        Encoder(tmp_path / "a.mkv", fps=decoder.info.frame_rate, audio=tmp_path / "in.mp4") as encoder,
+        Encoder(tmp_path / "a.mkv", fps=decoder.stream.frame_rate, audio=tmp_path / "in.mp4") as encoder,
     ):
         for frame in decoder:
             encoder.write(frame)
@@ -679,7 +679,7 @@ def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, code
         Encoder(out, fps=None, audio=AudioFile(late, codec=codec), preset="ultrafast") as encoder,
     ):
         for frame in decoder:
-            encoder.write(frame, pts=frame.time_s)
+            encoder.write(frame, time_s=frame.time_s)
     first_s = 0 if ending == "ts" else 2
     # FFmpeg 9 puts the picture of MPEG-TS 10 ms and two ticks of 1/90,000 s later.
     assert seen_s(out)[0] == pytest.approx(first_s, abs=0.0101)
@@ -705,7 +705,7 @@ def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, code
 )
 def test_wrong_fields_of_a_sound(wrong: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match=next(iter(wrong)).replace("_", "|")):
-        AudioInput(**{"sample_rate": 8000, "channels": 1} | wrong)
+        AudioTrack(**{"sample_rate": 8000, "channels": 1} | wrong)
 
 
 @pytest.mark.parametrize("codec", ["aac", "pcm_s16le"])
@@ -803,7 +803,7 @@ def test_a_fan_out_drops_no_frames_that_go_with_sound(tmp_path: Path) -> None:
 def test_one_late_frame_does_not_prolong_the_sound(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=None, audio=source, preset="ultrafast") as encoder:
-        encoder.write(picture(0), pts=5)
+        encoder.write(picture(0), time_s=5)
     assert heard_s(tmp_path / "a.mp4")[1] == pytest.approx(5, abs=0.1)
 
 
@@ -831,8 +831,8 @@ def test_ctrl_c_leaves_a_file_that_plays_with_both(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     script = """
     import os, signal, sys, numpy as np, penstock
-    from penstock.ffmpeg import AudioInput
-    sounds = [sys.argv[2], AudioInput(48_000, 2)]
+    from penstock.video import AudioTrack
+    sounds = [sys.argv[2], AudioTrack(48_000, 2)]
     with penstock.Encoder(sys.argv[1], size=(64, 48), fps=25, audio=sounds, preset="ultrafast") as encoder:
         for index in range(500):
             encoder.write(np.full((48, 64, 3), 255 if index % 25 == 0 else 0, np.uint8))
@@ -914,7 +914,7 @@ def test_a_full_disk_is_told_with_sound(tmp_path: Path) -> None:
 def test_a_stalled_ffmpeg_is_told_and_nothing_is_torn(tmp_path: Path) -> None:
     samples = np.arange(1_000_000, dtype=np.int32)[:, np.newaxis]
     tuning = Tuning(queue_bytes=1 << 16, stall_timeout=None)
-    sound = AudioInput(SAMPLE_RATE, 1, "int32")
+    sound = AudioTrack(SAMPLE_RATE, 1, "int32")
     with AudioEncoder(tmp_path / "a.wav", sound, tuning=tuning) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         written = 0
@@ -950,11 +950,12 @@ def test_a_sound_file_that_stalls_ends_there(tmp_path: Path) -> None:
 
 def test_exceptions_of_signal_handlers_tear_nothing(tmp_path: Path) -> None:
     samples = np.random.default_rng(1).integers(-(2**15), 2**15, (60 * 8000, 1), np.int16)
-    with AudioEncoder(tmp_path / "in.wav", AudioInput(8000, 1, "int16")) as encoder:
+    with AudioEncoder(tmp_path / "in.wav", AudioTrack(8000, 1, "int16")) as encoder:
         encoder.write(samples)
     script = """
     import numpy as np
-    from penstock.ffmpeg import AudioFile, AudioInput, Encoder
+    from penstock.video import AudioFile, AudioTrack
+    from penstock import Encoder
 
     class Tick(Exception):
         pass
@@ -968,7 +969,7 @@ def test_exceptions_of_signal_handlers_tear_nothing(tmp_path: Path) -> None:
             raise Tick
 
     signal.signal(signal.SIGALRM, tick)
-    sounds = [AudioFile(sys.argv[2], codec="copy"), AudioInput(8000, 1, "int16", codec="pcm_s16le")]
+    sounds = [AudioFile(sys.argv[2], codec="copy"), AudioTrack(8000, 1, "int16", codec="pcm_s16le")]
     with Encoder(sys.argv[1], size=(64, 48), fps=25, codec="ffv1", pixel_format="gray", audio=sounds) as encoder:
         signal.setitimer(signal.ITIMER_REAL, 0.01, 0.0007)
         ticks = 0
@@ -1019,7 +1020,7 @@ def test_timeouts_hold_while_a_sound_file_stalls(tmp_path: Path) -> None:
 @examples(30)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5000)), max_size=12), st.sampled_from([1, 3]))
 def test_any_order_and_any_sizes(writes: list[tuple[bool, int]], channels: int) -> None:
-    sound = AudioInput(8000, channels, "int16", codec="pcm_s16le")
+    sound = AudioTrack(8000, channels, "int16", codec="pcm_s16le")
     blocks = [np.zeros((1, channels), np.int16)]
     writes = [*writes, (True, 7)]  # a picture without a frame is an error
     with tempfile.TemporaryDirectory() as folder:
@@ -1048,7 +1049,7 @@ def test_sound_and_picture_agree_after_ten_minutes(tmp_path: Path, name: str) ->
     codec: dict[str, Any] = {"preset": "ultrafast"}
     if name.endswith("webm"):
         codec = {"codec": "libvpx", "options": {"deadline": "realtime", "cpu-used": 8}}
-    sound, done, flashes_s = AudioInput(sample_rate, 1), 0, []
+    sound, done, flashes_s = AudioTrack(sample_rate, 1), 0, []
     with Encoder(tmp_path / name, size=SIZE, fps=fps, audio=sound, **codec) as encoder:
         for index in range(int(seconds * fps)):
             time_s = index / fps
@@ -1104,7 +1105,7 @@ def test_sound_that_begins_at_another_time_than_the_picture(
     out = tmp_path / f"out.{'mkv' if made == 'mkv' else 'mov'}"
     if made.startswith("m"):
         encoder = {"preset": "ultrafast", "tuning": tuning}
-        penstock.map_video(None, source, out, workers=1, encoder=encoder)
+        penstock.map_video(None, source, out, workers=1, encoder_options=encoder)
         first_s = 0.0
     else:
         audio = AudioFile(source, codec=made)
@@ -1113,7 +1114,7 @@ def test_sound_that_begins_at_another_time_than_the_picture(
             Encoder(out, fps=None, audio=audio, preset="ultrafast", tuning=tuning) as encoder,
         ):
             for frame in decoder:
-                encoder.write(frame, pts=frame.time_s)
+                encoder.write(frame, time_s=frame.time_s)
         first_s = max(-later_s, 0.0)
     heard, _ = heard_s(out)
     wanted = [at for at in (first_s + later_s + n + 0.5 for n in range(3)) if at > 0]

@@ -9,8 +9,8 @@ import pytest
 from support.media import decode, flat, make
 
 from penstock import Encoder, EncoderError, FFmpegWarning
-from penstock.ffmpeg import Tuning
-from penstock.ffmpeg.command import endpoints
+from penstock._ffmpeg.command import endpoints
+from penstock.video import Tuning
 
 FRAMES = 20
 

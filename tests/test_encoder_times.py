@@ -1,4 +1,4 @@
-"""Frames with their times: `Encoder(fps=None)` and `write(pts=)`."""
+"""Frames with their times: `Encoder(fps=None)` and `write(time_s=)`."""
 
 import asyncio
 import contextlib
@@ -13,8 +13,8 @@ import pytest
 from support.cases import a_few
 
 import penstock
-from penstock.ffmpeg import AudioInput, find_ffmpeg
-from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock.video import AudioTrack, find_ffmpeg
 
 SIZE = (64, 48)
 # Irregular, with the smallest step and a long one.
@@ -76,7 +76,7 @@ def test_encoders_that_take_the_unit_of_times_for_a_rate_want_a_quality(tmp_path
             path := tmp_path / f"{fps}.mkv", size=(128, 96), fps=fps, codec=codec, options=options
         ) as encoder:
             for index, frame in enumerate(noise):
-                encoder.write(frame, **({} if fps else {"pts": index / 25}))
+                encoder.write(frame, **({} if fps else {"time_s": index / 25}))
         assert sum(1 for _ in penstock.Decoder(path)) == len(noise)
         sizes.append(path.stat().st_size)
     assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
@@ -95,7 +95,7 @@ def test_encoders_that_take_the_unit_of_times_for_a_rate_want_a_quality(tmp_path
 def test_times_are_carried_exactly_to_the_unit_of_the_container(tmp_path, name, codec):
     with penstock.Encoder(tmp_path / name, size=SIZE, fps=None, codec=codec) as encoder:
         for index, time_us in enumerate(TIMES_US):
-            encoder.write(picture(index), pts=Fraction(time_us, 1_000_000))
+            encoder.write(picture(index), time_s=Fraction(time_us, 1_000_000))
     found, unit = times_s(tmp_path / name)
     assert found == [round(Fraction(time_us, 1_000_000) / unit) * unit for time_us in TIMES_US]
     assert unit == (Fraction(1, 90_000) if name.endswith(("mp4", "mov")) else Fraction(1, 1000))
@@ -122,9 +122,9 @@ def test_samples_of_all_common_formats_stay_as_they_are(tmp_path, pixel_format):
         )
         return
     with encoder:
-        encoder.write(frame.tobytes(), pts=0.5)
-        encoder.write(frame.tobytes(), pts=1)
-    with penstock.Decoder(output, pixel_format=None) as decoder:
+        encoder.write(frame.tobytes(), time_s=0.5)
+        encoder.write(frame.tobytes(), time_s=1)
+    with penstock.Decoder(output, pixel_format="source") as decoder:
         frames = [np.array(one) for one in decoder]
     assert [one.tobytes() for one in frames] == [frame.tobytes()] * 2
 
@@ -134,12 +134,12 @@ def test_a_decoder_hands_its_times_on(tmp_path, ending):
     first, second = tmp_path / f"first.{ending}", tmp_path / f"second.{ending}"
     with penstock.Encoder(first, size=SIZE, fps=None) as encoder:
         for index, time_us in enumerate(TIMES_US):
-            with encoder.frame(pts=time_us / 1e6) as view:
+            with encoder.lease(time_s=time_us / 1e6) as view:
                 view[:] = picture(index)
     with penstock.Decoder(first) as decoder, penstock.Encoder(second, fps=None) as encoder:
         for frame, time_us in zip(decoder, TIMES_US, strict=True):
             assert frame.time_s == pytest.approx(time_us / 1e6, abs=0.0005)
-            encoder.write(frame, pts=frame.time_s)
+            encoder.write(frame, time_s=frame.time_s)
     assert times_s(second) == times_s(first)
 
 
@@ -147,20 +147,20 @@ def test_awrite_takes_a_time(tmp_path):
     async def main():
         async with penstock.Encoder(tmp_path / "a.mkv", size=SIZE, fps=None, codec="ffv1") as encoder:
             for index in range(40):
-                await encoder.awrite(picture(index % 9), pts=index * index / 100)
+                await encoder.awrite(picture(index % 9), time_s=index * index / 100)
 
     asyncio.run(main())
     assert times_s(tmp_path / "a.mkv")[0] == [Fraction(index * index, 100) for index in range(40)]
 
 
-@pytest.mark.parametrize("fps, audio", [(None, None), (10, AudioInput(8000, 1))])
+@pytest.mark.parametrize("fps, audio", [(None, None), (10, AudioTrack(8000, 1))])
 def test_submit_takes_what_write_takes_and_frees_the_memory_by_its_ticket(tmp_path, fps, audio):
     frame = np.empty((48, 64, 3), np.uint8)
     output = tmp_path / "a.mkv"
     with penstock.Encoder(output, size=SIZE, fps=fps, audio=audio, quality="lossless") as encoder:
         for index in range(5):
             frame[...] = picture(index)
-            ticket = encoder.submit(frame, pts=None if fps else index / 4)
+            ticket = encoder.submit(frame, time_s=None if fps else index / 4)
             if audio is not None:
                 encoder.write_audio(np.zeros(800, np.float32))
             ticket.wait()
@@ -172,28 +172,28 @@ def test_submit_takes_what_write_takes_and_frees_the_memory_by_its_ticket(tmp_pa
     assert times_s == pytest.approx([index / (fps or 4) for index in range(5)], abs=0.001)
 
 
-@pytest.mark.parametrize("pts", [-0.1, float("nan"), float("inf"), 1e30])
-def test_a_time_that_is_none_is_a_value_error_at_the_call(tmp_path, pts):
+@pytest.mark.parametrize("time_s", [-0.1, float("nan"), float("inf"), 1e30])
+def test_a_time_that_is_none_is_a_value_error_at_the_call(tmp_path, time_s):
     with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
-        encoder.write(picture(0), pts=0)
+        encoder.write(picture(0), time_s=0)
         with pytest.raises(ValueError, match="time in seconds"):
-            encoder.write(picture(1), pts=pts)
+            encoder.write(picture(1), time_s=time_s)
     assert encoder.report.frames_encoded == 1
 
 
 def test_wrong_uses_of_times_are_errors_at_the_call_and_lose_nothing(tmp_path):
     with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
-        encoder.write(picture(0), pts=1)
-        for pts in (1, 0.5, 1.0000004):
-            with pytest.raises(ValueError, match="pts must grow"):
-                encoder.write(picture(1), pts=pts)
-        with pytest.raises(ValueError, match="pts=seconds"):
+        encoder.write(picture(0), time_s=1)
+        for time_s in (1, 0.5, 1.0000004):
+            with pytest.raises(ValueError, match="time_s must grow"):
+                encoder.write(picture(1), time_s=time_s)
+        with pytest.raises(ValueError, match="time_s=seconds"):
             encoder.write(picture(1))
-        with pytest.raises(ValueError, match="pts=seconds"):
+        with pytest.raises(ValueError, match="time_s=seconds"):
             encoder.submit(picture(1))
         with pytest.raises(TypeError, match="a number"):
-            encoder.write(picture(1), pts="1")
-        encoder.write(picture(1), pts=2)
+            encoder.write(picture(1), time_s="1")
+        encoder.write(picture(1), time_s=2)
     assert encoder.report.frames_submitted == encoder.report.frames_encoded == 2
     assert times_s(tmp_path / "a.mp4")[0] == [1, 2]
     for output, options in (("a.avi", {}), ("a.bin", {"f": "rawvideo"}), ("a.y4m", {})):
@@ -207,21 +207,21 @@ def test_stats_count_frames_and_not_what_carries_their_times(tmp_path):
     ) as encoder:
         assert encoder.stats.frames_submitted == encoder.stats.frames_written == 0
         for index in range(5):
-            encoder.write(picture(index, (48, 64)), pts=index).wait()
+            encoder.write(picture(index, (48, 64)), time_s=index).wait()
     assert encoder.stats.frames_submitted == encoder.stats.frames_written == encoder.stats.frames_encoded == 5
     assert encoder.report.bytes_submitted == 5 * encoder.frame_bytes
     assert encoder.stats.speed > 0
 
 
 @pytest.mark.parametrize(
-    "options", [{"fps": None}, {"fps": 900, "audio": penstock.ffmpeg.AudioInput(8000, 1)}]
+    "options", [{"fps": None}, {"fps": 900, "audio": penstock.video.AudioTrack(8000, 1)}]
 )
 def test_a_signal_handler_that_writes_inside_a_write_loses_nothing(tmp_path, options):
     told = []
 
     def write(index):
-        pts = {"pts": index / 1000} if options["fps"] is None else {}
-        encoder.write(picture(index % 9), **pts)
+        time_s = {"time_s": index / 1000} if options["fps"] is None else {}
+        encoder.write(picture(index % 9), **time_s)
         told.append(index)
 
     def handler(_signal, _frame):
@@ -256,7 +256,7 @@ def test_a_signal_handler_that_writes_inside_a_write_loses_nothing(tmp_path, opt
 def test_pauses_lose_no_frame(tmp_path, name, times):
     with penstock.Encoder(tmp_path / name, size=SIZE, fps=None) as encoder:
         for index, time in enumerate(times):
-            encoder.write(picture(index % 9), pts=time)
+            encoder.write(picture(index % 9), time_s=time)
     with penstock.Decoder(tmp_path / name) as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx(list(times))
     command = (
@@ -277,11 +277,11 @@ def test_pauses_lose_no_frame(tmp_path, name, times):
 
 def test_times_that_the_container_does_not_hold_are_an_error_at_the_call(tmp_path):
     with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
-        encoder.write(picture(0), pts=1)
-        for pts in (1.000001, 1.000005, 1 + 2**28 / 90_000):
+        encoder.write(picture(0), time_s=1)
+        for time_s in (1.000001, 1.000005, 1 + 2**28 / 90_000):
             with pytest.raises(ValueError, match=r"cannot store frames at 1\.000000"):
-                encoder.write(picture(1), pts=pts)
-        encoder.write(picture(1), pts=1.00002)
+                encoder.write(picture(1), time_s=time_s)
+        encoder.write(picture(1), time_s=1.00002)
     assert encoder.report.frames_encoded == 2
 
 
@@ -290,9 +290,9 @@ def test_a_pause_that_the_container_does_not_hold_is_an_error(tmp_path, name, lo
     times_s = [0, 0.04, 0.08, 0.08 + longest_s, 0.12 + longest_s]
     with penstock.Encoder(tmp_path / name, size=SIZE, fps=None) as encoder:
         for index, time_s in enumerate(times_s):
-            encoder.write(picture(index), pts=time_s)
+            encoder.write(picture(index), time_s=time_s)
         with pytest.raises(ValueError, match="its steps are from"):
-            encoder.write(picture(9), pts=times_s[-1] + longest_s + 0.05)
+            encoder.write(picture(9), time_s=times_s[-1] + longest_s + 0.05)
     if name != "a.gif":  # of which Pillow reads a last delay that FFmpeg has made up
         image = pytest.importorskip("PIL.Image")
         with image.open(tmp_path / name) as opened:
@@ -308,7 +308,7 @@ def test_times_in_flv_may_be_far_apart(tmp_path):
     times_s = [0, 0.04, 0.08, 800, 1600, 2400, 2400.04, 20_000, 20_000.04]
     with penstock.Encoder(tmp_path / "a.flv", size=SIZE, fps=None) as encoder:
         for index, time_s in enumerate(times_s):
-            encoder.write(picture(index), pts=time_s)
+            encoder.write(picture(index), time_s=time_s)
     with penstock.Decoder(tmp_path / "a.flv") as decoder:
         found_s = [frame.time_s for frame in decoder]
     assert np.diff(found_s) == pytest.approx(np.diff(times_s), abs=0.0015)
@@ -318,23 +318,23 @@ def test_times_of_numpy(tmp_path):
     times_s = [np.float32(0.5), np.float64(0.75), np.int64(1), Fraction(5, 4)]
     with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
         for index, time_s in enumerate(times_s):
-            encoder.write(picture(index), pts=time_s)
-        with pytest.raises(ValueError, match="pts is in seconds"):
-            encoder.write(picture(9), pts=40_000)
+            encoder.write(picture(index), time_s=time_s)
+        with pytest.raises(ValueError, match="time_s is in seconds"):
+            encoder.write(picture(9), time_s=40_000)
     with penstock.Decoder(tmp_path / "a.mp4") as decoder:
         assert [frame.time_s for frame in decoder] == [0.5, 0.75, 1, 1.25]
 
 
 @pytest.mark.parametrize("call", ["write", "awrite", "submit", "frame"])
 def test_a_constant_rate_checks_the_time_of_a_frame(tmp_path, call):
-    def write(encoder, pts):
+    def write(encoder, time_s):
         if call == "frame":
-            with encoder.frame(pts=pts) as view:
+            with encoder.lease(time_s=time_s) as view:
                 view[...] = 9
         elif call == "awrite":
-            asyncio.run(encoder.awrite(picture(0), pts=pts))
+            asyncio.run(encoder.awrite(picture(0), time_s=time_s))
         else:
-            getattr(encoder, call)(picture(0), pts=pts)
+            getattr(encoder, call)(picture(0), time_s=time_s)
 
     with penstock.Encoder(tmp_path / "a.mkv", size=SIZE, fps=Fraction(30000, 1001)) as encoder:
         write(encoder, 0)
@@ -343,7 +343,7 @@ def test_a_constant_rate_checks_the_time_of_a_frame(tmp_path, call):
             with pytest.raises(ValueError, match=r"is shown at 0\.066733 s.*fps=None"):
                 write(encoder, wrong)
         for wrong, error in ((-1, ValueError), (float("nan"), ValueError), ("1", TypeError)):
-            with pytest.raises(error, match="pts is a time in seconds"):
+            with pytest.raises(error, match="time_s is a time in seconds"):
                 write(encoder, wrong)
         write(encoder, np.float32(1001 / 15000))
         write(encoder, None)
@@ -358,7 +358,7 @@ def test_a_constant_rate_checks_the_time_of_a_frame(tmp_path, call):
 def test_decoded_frames_at_another_rate_are_warned_of_once(tmp_path):
     with penstock.Encoder(tmp_path / "a.mp4", fps=None) as encoder:
         for time_s in (0, 0.1, 0.2, 0.5, 0.6):
-            encoder.write(picture(0), pts=time_s)
+            encoder.write(picture(0), time_s=time_s)
 
     def warned(frames, fps=10):
         with penstock.Encoder(tmp_path / "b.mp4", fps=fps) as encoder:

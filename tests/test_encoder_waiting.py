@@ -23,8 +23,7 @@ from support.processes import has_ended
 from support.this_process import are_asleep
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError, ThreadPolicy
-from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.results import EncoderStats
+from penstock.video import EncoderStats, Tuning, find_ffmpeg
 
 # More than the queue, the pipe and FFmpeg hold.
 MANY = 400
@@ -75,7 +74,7 @@ def test_a_fifo_that_nobody_reads_is_told_at_once_and_in_the_error(
 
 
 def test_leaving_a_block_says_that_nobody_reads_the_fifo(fifo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.ffmpeg.session.encode_session.STUCK_S", 0.1)
+    monkeypatch.setattr("penstock._ffmpeg.session.encode_session.STUCK_S", 0.1)
     with pytest.raises(RuntimeError) as caught, make(fifo, **TO_FIFO) as encoder:
         encoder.write(flat(0))
         raise RuntimeError
@@ -339,7 +338,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from penstock import Encoder
-from penstock.ffmpeg import Tuning
+from penstock.video import Tuning
 
 import os, signal
 with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, tuning=Tuning(queue_items=40)) as encoder:
@@ -411,7 +410,7 @@ def test_a_live_stream_is_an_output(tmp_path: Path) -> None:
 def test_a_closed_encoder_leases_nothing(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
         encoder.write(np.zeros((48, 64, 3), np.uint8))
-    with pytest.raises(ClosedError), encoder.frame():
+    with pytest.raises(ClosedError), encoder.lease():
         pass
 
 

@@ -12,7 +12,7 @@ from support.clips import clip
 from support.media import decode, ffmpeg, no_opengl, no_wgpu
 
 import penstock
-from penstock.media import AudioDecoder, probe
+from penstock import AudioDecoder, probe
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SIZE = (160, 120)

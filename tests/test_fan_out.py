@@ -23,7 +23,7 @@ from support.streams import ReaderThread, read_exactly
 import penstock
 from penstock import Decoder, Encoder, FanOut, Writer
 from penstock._fan_out import WhenFull
-from penstock.ffmpeg import Tuning
+from penstock.video import Tuning
 
 FRAME_BYTES = SIZE[0] * SIZE[1] * 3
 
@@ -120,15 +120,15 @@ def test_frames_with_times(tmp_path: Path) -> None:
     times = [Fraction(number * number, 100) for number in range(20)]
     timed = [lossless(tmp_path / f"{name}.mkv", fps=None, size=None) for name in "ab"]
     with FanOut(timed) as fan_out:
-        for number, pts in enumerate(times):
-            fan_out.write(flat(number), pts=pts)
-        for pts, words in ((times[-1], "must grow"), (None, "pts=seconds")):
+        for number, time_s in enumerate(times):
+            fan_out.write(flat(number), time_s=time_s)
+        for time_s, words in ((times[-1], "must grow"), (None, "time_s=seconds")):
             with pytest.raises(ValueError, match=words):
-                fan_out.write(flat(0), pts=pts)
+                fan_out.write(flat(0), time_s=time_s)
     assert [report.frames_taken for report in fan_out.reports] == [20, 20]
     for encoder in timed:
         with penstock.Decoder(encoder.report.output) as decoder:
-            assert [round(frame.time_s, 3) for frame in decoder] == [float(pts) for pts in times]
+            assert [round(frame.time_s, 3) for frame in decoder] == [float(time_s) for time_s in times]
 
 
 def test_a_constant_rate_checks_the_times_beside_outputs_that_show_them(tmp_path: Path) -> None:
@@ -136,15 +136,15 @@ def test_a_constant_rate_checks_the_times_beside_outputs_that_show_them(tmp_path
     consumer, _ = raw()
     with FanOut([*outputs, consumer]) as fan_out:
         for number in range(3):
-            fan_out.write(flat(number), pts=Fraction(number, 30))
+            fan_out.write(flat(number), time_s=Fraction(number, 30))
         with pytest.raises(ValueError, match="fps=None") as caught:
-            fan_out.write(flat(3), pts=0.2)
+            fan_out.write(flat(3), time_s=0.2)
         assert caught.value.__notes__ == [f"for {outputs[1]!r}"]
-        fan_out.write(flat(3), pts=0.1)
+        fan_out.write(flat(3), time_s=0.1)
     assert [report.frames_taken for report in fan_out.reports] == [4, 4, 4]
     writer, _ = raw()
-    with FanOut([writer]) as fan_out, pytest.raises(ValueError, match="pts"):
-        fan_out.write(flat(0), pts=0)
+    with FanOut([writer]) as fan_out, pytest.raises(ValueError, match="time_s"):
+        fan_out.write(flat(0), time_s=0)
 
 
 def test_writers_alone_take_any_buffer() -> None:
@@ -322,7 +322,7 @@ def test_the_end_of_a_program_repeats_frames_as_well(tmp_path: Path, when_full: 
     code = f"""
         import numpy as np
         from penstock import Encoder, FanOut
-        from penstock.ffmpeg import Tuning
+        from penstock.video import Tuning
         tuning = Tuning(queue_items=2, capacity_bytes=4096)
         encoder = Encoder({str(tmp_path / "a.mkv")!r}, size=(64, 48), fps=120, codec="ffv1", tuning=tuning)
         fan_out = FanOut()
@@ -341,7 +341,7 @@ def test_the_newest_frame_keeps_its_time(tmp_path: Path) -> None:
         fan_out.add(preview, when_full="replace")
         os.kill(preview.pid, signal.SIGSTOP)
         for number, frame in enumerate(frames):
-            fan_out.write(frame, pts=number / 10)
+            fan_out.write(frame, time_s=number / 10)
         os.kill(preview.pid, signal.SIGCONT)
         [report] = fan_out.close()
     assert report.frames_taken == 30 - report.frames_dropped < 30 and report.frames_repeated == 0

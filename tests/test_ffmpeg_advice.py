@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from support.cases import needs
 
-from penstock.ffmpeg import Tuning
-from penstock.ffmpeg.command.arguments import input_arguments, output_arguments
-from penstock.ffmpeg.command.endpoints import Output
-from penstock.ffmpeg.command.pixel_formats import frame_layout
-from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.session.advice import explain
+from penstock._ffmpeg.command.arguments import input_arguments, output_arguments
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.pixel_formats import frame_layout
+from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.session.advice import explain
+from penstock.video import Tuning
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
 FRAMES = bytes(10 * LAYOUT.frame_bytes)

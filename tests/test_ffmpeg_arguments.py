@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.ffmpeg import Colors
-from penstock.ffmpeg.command import colors
-from penstock.ffmpeg.command.arguments import (
+from penstock._ffmpeg.command import colors
+from penstock._ffmpeg.command.arguments import (
     conversion_filters,
     input_arguments,
     option_arguments,
@@ -21,10 +20,11 @@ from penstock.ffmpeg.command.arguments import (
     output_size,
     with_filters,
 )
-from penstock.ffmpeg.command.colors import VideoColors
-from penstock.ffmpeg.command.endpoints import Output
-from penstock.ffmpeg.command.pixel_formats import frame_layout
-from penstock.ffmpeg.program import capabilities
+from penstock._ffmpeg.command.colors import VideoColors
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.pixel_formats import frame_layout
+from penstock._ffmpeg.program import capabilities
+from penstock.video import Colors
 
 SIZE = WIDTH, HEIGHT = (64, 48)
 # Weights of red and of blue in luma (ITU-R BT.601, BT.709, BT.2020).

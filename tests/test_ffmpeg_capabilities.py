@@ -12,10 +12,10 @@ from support.clips import clip
 from support.processes import script
 
 from penstock import Decoder, Encoder
+from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS
+from penstock._ffmpeg.program import capabilities
 from penstock.errors import DecoderError, EncoderError
-from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.ffmpeg.command.pixel_formats import PIXEL_FORMATS
-from penstock.ffmpeg.program import capabilities
+from penstock.video import Tuning, find_ffmpeg
 
 
 def test_smoke(ffmpeg: str) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from support.processes import run_script, succeeded
 
-from penstock.ffmpeg.command import endpoints
-from penstock.ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.endpoints import Output
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_place_that_may_not_be_written_to(open_folder: Path, what: str) -> Non
         output.chmod(0o444)
     open_folder.chmod(0o555)
     code = """
-    from penstock.ffmpeg.command import endpoints
+    from penstock._ffmpeg.command import endpoints
     if os.geteuid() == 0:  # whom no mode keeps out
         os.setuid(65534)
     try:

@@ -15,11 +15,11 @@ from support.media import needs_ffprobe, picture, probed
 
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
-from penstock.ffmpeg import Colors, Tuning
-from penstock.ffmpeg.command.pixel_formats import frame_layout, pixel_format_of
-from penstock.ffmpeg.plan import output_pixel_format
-from penstock.ffmpeg.plan.output_pixel_format import asked_format, output_format
-from penstock.ffmpeg.program import capabilities
+from penstock._ffmpeg.command.pixel_formats import frame_layout, pixel_format_of
+from penstock._ffmpeg.plan import output_pixel_format
+from penstock._ffmpeg.plan.output_pixel_format import asked_format, output_format
+from penstock._ffmpeg.program import capabilities
+from penstock.video import Colors, Tuning
 
 SIZE = (96, 64)
 ENDINGS = {
@@ -357,7 +357,7 @@ def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
     [
         ("libx264rgb", "rgb24", "auto", Colors(matrix="bt709", range="limited"), ["matrix", "range"]),
         ("libx264rgb", "rgb24", "auto", Colors(range="full"), []),
-        ("libx264", "rgb24", "any", Colors(matrix="bt709", range="full"), ["matrix", "range"]),
+        ("libx264", "rgb24", "ffmpeg", Colors(matrix="bt709", range="full"), ["matrix", "range"]),
         ("ffv1", "rgb24", "gray", Colors(matrix="bt709", range="limited"), ["range"]),
         ("mjpeg", "rgb24", "auto", Colors(matrix="bt601", range="limited"), ["range"]),
         ("libx264rgb", "yuv420p", "auto", Colors(matrix="bt709", range="limited"), []),
@@ -423,7 +423,7 @@ def test_none_drops_only_what_is_said(tmp_path: Path, ffmpeg: str, codec: str, p
     needs(ffmpeg, codec)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FFmpegWarning)
-        output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format, output_pixel_format="any")
+        output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format, output_pixel_format="ffmpeg")
     source, stream = pixel_format_of(pixel_format), probed(output)
     got = pixel_format_of(stream["pix_fmt"])
     assert source is not None and got is not None and encoder.report is not None

@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 from support.processes import script
 
-from penstock.errors import EncoderError
-from penstock.ffmpeg import find_ffmpeg
-from penstock.ffmpeg.command.pixel_formats import (
+from penstock._ffmpeg.command.pixel_formats import (
     PIXEL_FORMATS,
     divides_evenly,
     frame_layout,
@@ -23,7 +21,9 @@ from penstock.ffmpeg.command.pixel_formats import (
     is_rgb,
     subsampling,
 )
-from penstock.ffmpeg.program import capabilities
+from penstock._ffmpeg.program import capabilities
+from penstock.errors import EncoderError
+from penstock.video import find_ffmpeg
 
 ODD = (7, 5)
 SIZES = ((64, 48), ODD, (1, 1))

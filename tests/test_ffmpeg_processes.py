@@ -23,16 +23,15 @@ from support.processes import run_script, succeeded
 from support.this_process import open_fds
 
 from benchmarks.harness.accounts import children
-from penstock import Decoder, Encoder
-from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.ffmpeg.program.child import Lines
-from penstock.media import AudioDecoder, probe
+from penstock import AudioDecoder, Decoder, Encoder, probe
+from penstock._ffmpeg.program.child import Lines
+from penstock.video import Tuning, find_ffmpeg
 
 PACKAGE = str(Path(sys.modules["penstock"].__file__ or "").parent)
 
 ENCODE = """
 from penstock import Encoder, EncoderError
-from penstock.ffmpeg import Tuning, find_ffmpeg
+from penstock.video import Tuning, find_ffmpeg
 
 def encode(path, frames=5, **options):
     encoder = Encoder(path, size=(64, 48), fps=25, **options)
@@ -116,8 +115,8 @@ class TestAStatusThatOthersReap:
         failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
         code = """
         from penstock import Decoder, DecoderError
-        from penstock.ffmpeg import Tuning
-        from penstock.media import AudioDecoder
+        from penstock.video import Tuning
+        from penstock import AudioDecoder
         source, ffmpeg = sys.argv[1:]
         for kind in (Decoder, AudioDecoder):
             try:
@@ -135,7 +134,7 @@ class TestAStatusThatOthersReap:
     def test_of_a_listing(self, tmp_path: Path, reaper: str) -> None:
         failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
         code = """
-        from penstock.ffmpeg.program import capabilities
+        from penstock._ffmpeg.program import capabilities
         print(capabilities.stdout_of(sys.argv[1], "-pix_fmts") == "")
         """
         assert host(reaper + textwrap.dedent(code), failing).splitlines() == ["True"]
@@ -282,8 +281,8 @@ class TestDescriptors:
         """The host's are closed, and what it prints to them goes nowhere."""
         code = """
         from penstock import Decoder
-        from penstock.media import AudioDecoder
-        from penstock.media import probe
+        from penstock import AudioDecoder
+        from penstock import probe
         said = open(sys.argv[1], "w")
         before = {number for number in range(3) if str(number) not in sys.argv[4]}
         for number in sys.argv[4]:

@@ -8,7 +8,7 @@ import pytest
 from support.cases import eventually
 from support.processes import has_ended, script
 
-from penstock.ffmpeg.program.child import FailedError, NotStartedError, TimedOutError, run
+from penstock._ffmpeg.program.child import FailedError, NotStartedError, TimedOutError, run
 
 
 def test_smoke(tmp_path: Path) -> None:

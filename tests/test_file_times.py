@@ -10,8 +10,7 @@ import pytest
 from support.media import ffmpeg
 
 import penstock
-from penstock import Decoder, DecoderError, Encoder
-from penstock.media import AudioDecoder, probe
+from penstock import AudioDecoder, Decoder, DecoderError, Encoder, probe
 
 READING = 'mended by "Reading"'
 PICTURE = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=1")
@@ -63,7 +62,7 @@ def long_last(path: Path) -> Path:
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=READING)
 def test_a_time_in_joined_streams_is_one_of_the_first(joined: Path) -> None:
     with Decoder(joined) as decoder:
-        assert decoder.at(0.5).index == 12
+        assert decoder.frame_at(0.5).index == 12
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=READING)
@@ -111,7 +110,7 @@ def test_an_encoder_like_a_video_keeps_how_long_the_last_frame_is_shown(tmp_path
     source, out = long_last(tmp_path / "in.mp4"), tmp_path / "out.mp4"
     with Decoder(source) as decoder, Encoder.like(decoder, out) as encoder:
         for frame in decoder:
-            encoder.write(frame, pts=frame.time_s)
+            encoder.write(frame, time_s=frame.time_s)
     with AudioDecoder(out) as audio:
         assert len(audio.read_all()) == pytest.approx((0.96 + LAST_S) * audio.sample_rate, rel=0.02)
 

@@ -94,10 +94,10 @@ def test_times(context: Any, tmp_path: Path) -> None:
     with lossless(tmp_path / "a.mkv", fps=None) as encoder, Capture(framebuffer, encoder) as capture:
         for number in range(6):
             draw(framebuffer, number)
-            capture.take(pts=number * number / 10)
-            for pts in (None, 0, number * number / 10, -1):  # at the call, and not when it is handed over
-                with pytest.raises(ValueError, match="pts"):
-                    capture.take(pts=pts)
+            capture.take(time_s=number * number / 10)
+            for time_s in (None, 0, number * number / 10, -1):  # at the call, and not when it is handed over
+                with pytest.raises(ValueError, match="time_s"):
+                    capture.take(time_s=time_s)
     with penstock.Decoder(tmp_path / "a.mkv") as decoder:
         assert [round(frame.time_s, 3) for frame in decoder] == [n * n / 10 for n in range(6)]
 
@@ -108,8 +108,8 @@ def test_a_constant_rate_checks_the_times_of_pictures_in_flight(context: Any, tm
         for number in range(6):
             draw(framebuffer, number)
             with pytest.raises(ValueError, match="fps=None"):
-                capture.take(pts=number / 25 + 0.04)
-            capture.take(pts=number / 25)
+                capture.take(time_s=number / 25 + 0.04)
+            capture.take(time_s=number / 25)
     assert_drawn(tmp_path / "a.mkv", range(6))
 
 
@@ -128,7 +128,7 @@ def test_wrong_uses_are_errors_at_the_call(context: Any, tmp_path: Path) -> None
                 Capture(framebuffer, encoder)
             draw(framebuffer, 0)
             with pytest.raises(ValueError, match="fps=None"):
-                capture.take(pts=1)
+                capture.take(time_s=1)
             capture.take()
         with pytest.raises(penstock.ClosedError, match="the capture is closed"):
             capture.take()

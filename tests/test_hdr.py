@@ -13,10 +13,10 @@ import pytest
 from support.cases import needs
 from support.command_line import run
 
-from penstock import Decoder, Encoder, FFmpegWarning
-from penstock.ffmpeg import Colors, Tuning, find_ffmpeg, hlg_from_nits, pq_from_nits
-from penstock.ffmpeg.program import capabilities
-from penstock.media import ContentLight, MasteringDisplay, probe
+from penstock import Decoder, Encoder, FFmpegWarning, probe
+from penstock._ffmpeg.command.colors import hlg_from_nits, pq_from_nits
+from penstock._ffmpeg.program import capabilities
+from penstock.video import Colors, ContentLight, MasteringDisplay, Tuning, find_ffmpeg
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "hdr.md"
 SIZE = (64, 64)
@@ -115,7 +115,7 @@ def test_a_light_of_other_codecs_needs_ffmpeg_9(
             Encoder(tmp_path / name, tuning=Tuning(ffmpeg=ffmpeg), **given)
         return
     with Encoder(tmp_path / name, tuning=Tuning(ffmpeg=ffmpeg), **given) as encoder:
-        encoder.write(np.zeros((*reversed(SIZE), 3), np.uint8), pts=None if given["fps"] else 0.5)
+        encoder.write(np.zeros((*reversed(SIZE), 3), np.uint8), time_s=None if given["fps"] else 0.5)
     assert encoder.report.warnings == ()
     video = probe(tmp_path / name).video[0]
     assert {"mastering_display": video.mastering_display, "content_light": video.content_light} == LIGHT
@@ -183,5 +183,5 @@ def test_the_command_line_tells_it_by_its_own_option(tmp_path: Path) -> None:
     frames = tmp_path / "frames.rgb"
     told = run("decode", path, frames).stderr.decode()
     assert told.count("Warning: ") == 1 and "is HDR (PQ)" in told and "give --pixel-format rgb48le" in told
-    for options in (["--quiet"], ["--pixel-format", "rgb48le"], ["--pixel-format", "same"]):
+    for options in (["--quiet"], ["--pixel-format", "rgb48le"], ["--pixel-format", "source"]):
         assert "Warning" not in run("decode", path, frames, *options).stderr.decode()

@@ -12,10 +12,9 @@ import pytest
 from support.clips import clip
 from support.command_line import run
 
-from penstock import Decoder, DecoderError
-from penstock.ffmpeg import Tuning
-from penstock.ffmpeg.command import endpoints
-from penstock.media import AudioDecoder, probe
+from penstock import AudioDecoder, Decoder, DecoderError, probe
+from penstock._ffmpeg.command import endpoints
+from penstock.video import Tuning
 
 HLS = "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{url}\n#EXT-X-ENDLIST\n"
 DASH = (

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from support.cases import examples
 from support.clips import clip
 
-from penstock import DecoderError
-from penstock.ffmpeg.program.messages import StderrLog, damage_reports
-from penstock.ffmpeg.program.process import FFmpegProcess
-from penstock.media import MediaInfo, probe
+from penstock import DecoderError, probe
+from penstock._ffmpeg.program.messages import StderrLog, damage_reports
+from penstock._ffmpeg.program.process import FFmpegProcess
+from penstock.video import MediaInfo
 
 FUZZ_S = int(os.environ.get("PENSTOCK_FUZZ_S", "0"))
 # Measured: a hundred take some seconds on a busy machine.

@@ -20,8 +20,8 @@ from support.media import SIZE, flat, is_flat
 from support.processes import script, started
 
 from penstock import DecoderError, FFmpegWarning, StalledError, images
-from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.images import ImageReader, find_images, image_encoder
+from penstock.video import Tuning, find_ffmpeg
 
 WIDTH, HEIGHT = SIZE
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import examples
 
-from penstock.ffmpeg import hlg_from_nits, pq_from_nits
+from penstock._ffmpeg.command.colors import hlg_from_nits, pq_from_nits
 
 # Linear light of three samples, dark ones as often as bright ones.
 NITS = st.tuples(*[st.one_of(st.just(0.0), st.floats(-5, 4).map(lambda power: 10.0**power))] * 3)

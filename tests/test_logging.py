@@ -21,7 +21,7 @@ from support.streams import ReaderThread, noise
 
 import penstock
 from penstock import Tee
-from penstock.ffmpeg import Tuning
+from penstock.video import Tuning
 
 DATA = noise(300_000)
 ROOM_BYTES = 1 << 30

@@ -26,9 +26,8 @@ from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, succeeded
 from support.this_process import open_fds
 
-from penstock import Decoder, DecoderError
-from penstock.ffmpeg import find_ffmpeg
-from penstock.media import AudioDecoder, prefetch, probe
+from penstock import AudioDecoder, Decoder, DecoderError, probe
+from penstock.video import find_ffmpeg, prefetch
 
 
 def in_temporary_file(path: Path) -> Any:
@@ -62,7 +61,7 @@ def test_frames_and_facts_are_those_of_the_file(kind: str, name: str) -> None:
     if hasattr(given, "seek"):
         given.seek(7)
     with Decoder(clip(name)) as from_path, Decoder(given) as decoder:
-        assert replace(decoder.media, path=from_path.media.path) == from_path.media
+        assert replace(decoder.file, path=from_path.file.path) == from_path.file
         expected = list(from_path)
         assert all(np.array_equal(*pair) for pair in zip(decoder, expected, strict=True))
         assert np.array_equal(decoder[-1], expected[-1])
@@ -85,7 +84,7 @@ def test_a_path_of_a_descriptor_is_ours_and_not_that_of_ffmpeg() -> None:
         path = f"/dev/fd/{file.fileno()}"
         with Decoder(path) as decoder, Decoder(clip("audio_aac")) as expected, AudioDecoder(path) as sound:
             assert all(np.array_equal(*pair) for pair in zip(decoder, expected, strict=True))
-            assert decoder.media.path == path
+            assert decoder.file.path == path
             assert len(sound.read_all())
 
 

@@ -16,8 +16,8 @@ from support.streams import ReaderThread, noise
 
 import penstock
 from penstock._native import _copy
-from penstock.ffmpeg import Tuning
 from penstock.gl import _PixelBuffer
+from penstock.video import Tuning
 
 moderngl = pytest.importorskip("moderngl")
 
@@ -203,7 +203,7 @@ def test_a_framebuffer_is_read_into_a_leased_frame(
         for _ in range(10):
             context.clear(1.0, 0.0, 0.0, viewport=(0, 0, 64, 24))
             context.clear(0.0, 0.0, 1.0, viewport=(0, 24, 64, 24))
-            with encoder.frame() as view:
+            with encoder.lease() as view:
                 framebuffer.read_into(view, alignment=1)
     framebuffer.release()
     frames = decode(output)

@@ -14,9 +14,8 @@ from support.clips import VIDEOS, clip
 from support.media import ffmpeg
 
 import penstock
-from penstock import Decoder
-from penstock.media import probe
-from penstock.results import EncodeReport
+from penstock import Decoder, probe
+from penstock.video import EncodeReport
 
 FORMATS = {  # and where red, green, blue, alpha are in them
     "rgb24": [0, 1, 2],
@@ -171,7 +170,7 @@ def test_a_frame_is_a_picture(video: Path, pixel_format: str) -> None:
         frame = decoder[3]
     picture = frame._repr_png_()
     assert picture is not None
-    with Decoder(picture, pixel_format=None) as decoder:
+    with Decoder(picture, pixel_format="source") as decoder:
         [seen] = decoder
     channels = FORMATS[pixel_format]
     samples = np.stack(frame.planes, axis=-1) if pixel_format.startswith("gbr") else np.asarray(frame)
@@ -198,7 +197,7 @@ def test_frames_of_odd_sizes_are_pictures(video: Path, size: tuple[int, int]) ->
 
 
 def test_what_is_no_frame_is_no_picture(video: Path) -> None:
-    with Decoder(video, pixel_format=None) as decoder:
+    with Decoder(video, pixel_format="source") as decoder:
         assert decoder.read()._repr_png_() is None  # the matrix is not known
     with Decoder(video) as decoder:
         frame = decoder.read()

@@ -18,11 +18,11 @@ from support.media import ffmpeg
 from support.processes import run_script, script
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
+from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout, is_gray
+from penstock._ffmpeg.encoder import AudioEncoder
+from penstock._ffmpeg.program import capabilities
 from penstock.errors import DecoderError
-from penstock.ffmpeg import AudioEncoder, AudioInput, Colors, Tuning, find_ffmpeg
-from penstock.ffmpeg.command.pixel_formats import FrameLayout, frame_layout, is_gray
-from penstock.ffmpeg.program import capabilities
-from penstock.media import ContentLight
+from penstock.video import AudioTrack, Colors, ContentLight, Tuning, find_ffmpeg
 
 # BT.709 by default. Most codecs take no less than 32 columns.
 SIZE = (32, 720)
@@ -56,7 +56,7 @@ def written(
             return None
         try:
             for number, frame in enumerate(frames):
-                encoder.write(frame, pts=None if fps else 2 + Fraction(number, 10))
+                encoder.write(frame, time_s=None if fps else 2 + Fraction(number, 10))
             encoder.close()
         except EncoderError:
             return None
@@ -176,7 +176,7 @@ def test_whatever_is_asked(
         except ValueError:
             assume(False)
         for number, frame in enumerate(frames):
-            encoder.write(frame, pts=None if fps else Fraction(number, 7))
+            encoder.write(frame, time_s=None if fps else Fraction(number, 7))
         encoder.close()
         if any(one.category is FFmpegWarning for one in caught):
             return
@@ -206,7 +206,7 @@ def test_a_sound_that_ends_the_picture_is_told(tmp_path: Path) -> None:
         size=(64, 48),
         fps=25,
         codec="mpeg2video",
-        audio=AudioInput(48_000, 1, "int16"),
+        audio=AudioTrack(48_000, 1, "int16"),
     )
     for _ in range(75):
         encoder.write(bytes(64 * 48 * 3))
@@ -351,7 +351,7 @@ def test_a_few_frames_that_begin_late(tmp_path: Path, suffix: str, times_s: list
     """Of frames that an encoder may have reordered, libav does not tell the first time where there are few."""
     with Encoder(tmp_path / f"v.{suffix}", size=(64, 48), fps=None) as encoder:
         for time_s in times_s:
-            encoder.write(np.zeros((48, 64, 3), np.uint8), pts=time_s)
+            encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=time_s)
     assert encoder.report is not None and encoder.report.warnings == ()
     with Decoder(tmp_path / f"v.{suffix}") as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx(times_s, abs=0.001)
@@ -404,10 +404,10 @@ def test_ogg_has_no_times(tmp_path: Path, name: str, options: dict[str, Any]) ->
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 def test_steps_that_gif_cannot_hold(tmp_path: Path) -> None:
     with Encoder(tmp_path / "v.gif", size=(64, 48), fps=None, codec="gif") as encoder:
-        encoder.write(np.zeros((48, 64, 3), np.uint8), pts=0)
-        for pts in (0.004, 656):
+        encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=0)
+        for time_s in (0.004, 656):
             with pytest.raises(ValueError, match=r"steps are from 1/100 to 655\.35 s"):
-                encoder.write(np.zeros((48, 64, 3), np.uint8), pts=pts)
+                encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=time_s)
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_times_in_asf(tmp_path: Path) -> None:
     times_s = [0, 0.5, 0.6, 2, 2.1, 3.3]
     with Encoder(tmp_path / "v.wmv", size=SIZE, fps=None) as encoder:
         for number, time_s in enumerate(times_s):
-            encoder.write(np.full((SIZE[1], SIZE[0], 3), 40 * number, np.uint8), pts=time_s)
+            encoder.write(np.full((SIZE[1], SIZE[0], 3), 40 * number, np.uint8), time_s=time_s)
     assert [frame.time_s for frame in Decoder(tmp_path / "v.wmv")] == pytest.approx(times_s)
 
 
@@ -475,7 +475,7 @@ def test_samples_beyond_what_the_sizes_of_a_file_count(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with AudioEncoder(
-            file, AudioInput(8000, 1), options=options, tuning=Tuning(ffmpeg=program)
+            file, AudioTrack(8000, 1), options=options, tuning=Tuning(ffmpeg=program)
         ) as encoder:
             encoder.write(np.zeros(8000, np.float32))
     assert len(caught) == len(said)
@@ -485,7 +485,7 @@ def test_samples_beyond_what_the_sizes_of_a_file_count(
 @pytest.mark.parametrize("option", ["frames:a", "aframes"])
 def test_sound_beside_frames_is_not_shortened(tmp_path: Path, option: str) -> None:
     with pytest.raises(ValueError, match="leaves samples out"):
-        Encoder(tmp_path / "v.mp4", size=SIZE, fps=25, audio=AudioInput(48_000, 1), options={option: 1})
+        Encoder(tmp_path / "v.mp4", size=SIZE, fps=25, audio=AudioTrack(48_000, 1), options={option: 1})
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")

@@ -23,8 +23,8 @@ from support.this_process import open_fds, workers
 import penstock
 from penstock import Encoder, Tee, ThreadPolicy, Writer, cpu
 from penstock._types import Priority
-from penstock.ffmpeg import Tuning
 from penstock.pipeline import Pipeline, checksum
+from penstock.video import Tuning
 
 NICE = {
     "background": 19,

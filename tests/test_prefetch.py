@@ -16,8 +16,7 @@ from support.processes import script
 
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, DecoderError
-from penstock.ffmpeg import Tuning, find_ffmpeg
-from penstock.media import prefetch
+from penstock.video import Tuning, find_ffmpeg, prefetch
 
 NAMES = ["h264", "h264_large", "vp9", "h264_mkv", "h264_ts", "h264"]
 
@@ -28,7 +27,7 @@ def test_files_come_in_order_and_are_closed_one_after_another() -> None:
     for decoder in prefetch([clip(name) for name in NAMES]):
         assert last is None or last.closed
         assert not decoder.closed and len(list(decoder)) == (
-            decoder.info.frames or len(list(Decoder(clip(NAMES[len(sizes)]))))
+            decoder.stream.frames or len(list(Decoder(clip(NAMES[len(sizes)]))))
         )
         sizes.append(decoder.size)
         last = decoder

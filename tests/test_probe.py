@@ -20,10 +20,17 @@ from support.cases import PATIENCE_S, a_few, eventually
 from support.clips import ALPHA_CLIPS, CLIPS, DAMAGED, NO_MEDIA, VIDEOS, WITHOUT_VIDEO, ZERO_FRAMES, clip
 from support.media import ffmpeg, holdings
 
-from penstock import Encoder
+from penstock import Encoder, probe
 from penstock.errors import DecoderError, PenstockError, StalledError
-from penstock.ffmpeg import find_ffmpeg
-from penstock.media import AudioInfo, Chapter, ContentLight, MasteringDisplay, MediaInfo, VideoInfo, probe
+from penstock.video import (
+    AudioInfo,
+    Chapter,
+    ContentLight,
+    MasteringDisplay,
+    MediaInfo,
+    VideoInfo,
+    find_ffmpeg,
+)
 
 DECODABLE = (
     VIDEOS | ALPHA_CLIPS | {"fragmented": ZERO_FRAMES["fragmented"], "fast_start": DAMAGED["fast_start"]}
@@ -305,9 +312,7 @@ class TestFiles:
         """PyAV 18 ended the process."""
         command = (find_ffmpeg(), "-v", "error", "-f", "f32le", "-ar", "8000", "-ac", "6", "-i", "/dev/zero")
         subprocess.run([*command, "-t", "0.1", tmp_path / "v.aiff"], check=True)
-        program = (
-            "import sys\nfrom penstock.media import probe\nfor _ in range(500): info = probe(sys.argv[1])"
-        )
+        program = "import sys\nfrom penstock import probe\nfor _ in range(500): info = probe(sys.argv[1])"
         counted = f"{program}\nprint(info.audio[0].channels)"
         run = [sys.executable, "-c", counted, tmp_path / "v.aiff"]
         assert subprocess.run(run, check=True, capture_output=True).stdout == b"6\n"
@@ -451,7 +456,7 @@ class TestStalled:
 
     def test_a_stuck_source_does_not_hold_the_interpreter(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
-        code = f"from penstock.media import probe; probe({str(tmp_path / 'fifo')!r}, timeout=0.2)"
+        code = f"from penstock import probe; probe({str(tmp_path / 'fifo')!r}, timeout=0.2)"
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, timeout=PATIENCE_S, check=False
         )

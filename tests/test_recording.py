@@ -18,9 +18,9 @@ from support.cases import a_few, eventually, ffmpegs
 from support.media import make
 from support.processes import has_ended, start_script
 
+from penstock import Decoder
 from penstock.errors import DecoderError
-from penstock.ffmpeg import Tuning
-from penstock.media import Decoder
+from penstock.video import Tuning
 from scripts import run_page
 
 FPS = 30
@@ -60,12 +60,12 @@ def numbered(number: int) -> np.ndarray:
 RECORD = f"""
 import json
 import numpy as np
-from penstock.ffmpeg import AudioInput, Tuning
+from penstock.video import AudioTrack, Tuning
 
 {inspect.getsource(numbered)}
 
 path, program, settings, with_sound = *sys.argv[1:3], *map(json.loads, sys.argv[3:])
-audio = AudioInput(48_000, 1) if with_sound else None
+audio = AudioTrack(48_000, 1) if with_sound else None
 tuning = Tuning(ffmpeg=program)
 with penstock.Encoder(path, size=(64, 48), audio=audio, tuning=tuning, **settings) as encoder:
     print(encoder.pid, flush=True)
@@ -73,7 +73,7 @@ with penstock.Encoder(path, size=(64, 48), audio=audio, tuning=tuning, **setting
     number = 0
     while True:
         time.sleep(max(0, started_s + number / {FPS} - time.monotonic()))
-        encoder.write(numbered(number), pts=None if settings["fps"] else time.monotonic() - started_s)
+        encoder.write(numbered(number), time_s=None if settings["fps"] else time.monotonic() - started_s)
         if with_sound:
             encoder.write_audio(np.zeros(48_000 // {FPS}, np.float32))
         number += 1
@@ -179,7 +179,7 @@ def test_each_file_is_whole_and_joined_they_are_the_recording(
     settings = {"fps": None if is_timed else FPS, "tuning": Tuning(ffmpeg=ffmpeg)}
     with make(tmp_path / "camera-%05d.mkv", options=options, **settings) as encoder:
         for number, time_s in enumerate(times_s):
-            encoder.write(numbered(number), pts=time_s if is_timed else None)
+            encoder.write(numbered(number), time_s=time_s if is_timed else None)
     assert encoder.report.frames_encoded == 75 and encoder.report.warnings == ()
     parts = sorted(tmp_path.iterdir())
     assert numbers(parts) == list(range(75))

@@ -24,10 +24,17 @@ def test_a_render_has_the_frames_of_one_encoder(tmp_path, codec, suffix):
     alone, together = tmp_path / f"alone.{suffix}", tmp_path / f"together.{suffix}"
     with penstock.Encoder(alone, size=SIZE, fps=30, **encoder) as one:
         for index in range(100):
-            with one.frame() as view:
+            with one.lease() as view:
                 scene(index, index / 30, view)
     report = penstock.render(
-        scene, frames=100, size=SIZE, fps=30, output=together, workers=2, chunk_frames=30, encoder=encoder
+        scene,
+        frames=100,
+        size=SIZE,
+        fps=30,
+        output=together,
+        workers=2,
+        chunk_frames=30,
+        encoder_options=encoder,
     )
     assert (report.frames, report.resumed, report.retries) == (100, 0, 0)
     assert sum(worker.frames for worker in report.workers) == 100
@@ -57,10 +64,10 @@ def test_map_video_keeps_the_times_of_a_variable_rate(tmp_path, suffix, codec):
     with penstock.Encoder(source, size=SIZE, fps=None, codec="libx264", crf=0) as encoder:
         for index in range(60):
             times_us.append(time_us)
-            encoder.write(np.full((48, 64, 3), index, np.uint8), pts=Fraction(time_us, 1_000_000))
+            encoder.write(np.full((48, 64, 3), index, np.uint8), time_s=Fraction(time_us, 1_000_000))
             time_us += steps_us[index % 6]
     report = penstock.map_video(
-        inverted, source, output, chunk_frames=15, workers=2, encoder={"codec": codec}
+        inverted, source, output, chunk_frames=15, workers=2, encoder_options={"codec": codec}
     )
     assert report.chunks >= 4
     with penstock.Decoder(source) as wanted, penstock.Decoder(output) as got:
@@ -71,8 +78,10 @@ def test_map_video_keeps_the_times_of_a_variable_rate(tmp_path, suffix, codec):
 
 
 def test_an_unknown_argument_of_the_encoder_is_named(tmp_path):
-    with pytest.raises(TypeError, match=r"encoder=.*'presett'.*Did you mean 'preset'") as caught:
-        penstock.render(scene, tmp_path / "v.mp4", fps=30, frames=3, size=SIZE, encoder={"presett": "fast"})
+    with pytest.raises(TypeError, match=r"encoder_options=.*'presett'.*Did you mean 'preset'") as caught:
+        penstock.render(
+            scene, tmp_path / "v.mp4", fps=30, frames=3, size=SIZE, encoder_options={"presett": "fast"}
+        )
     assert "EncodeSettings" not in str(caught.value)
 
 

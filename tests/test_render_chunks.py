@@ -20,9 +20,9 @@ from support.renders import FAST, SIZE, SLOW, chunks, count, is_whole, scene, se
 
 import penstock
 from penstock.errors import EncoderError, RenderError
-from penstock.ffmpeg import find_ffmpeg
 from penstock.rendering import Plan, assemble, plan, render_chunk
 from penstock.rendering.storage import storage_of
+from penstock.video import find_ffmpeg
 
 
 def test_plans_that_are_refused(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_another_ffmpeg_than_the_plans(tmp_path: Path) -> None:
         f'exec {find_ffmpeg()} "$@"',
     )
     (tmp_path / "version").write_text("7.9.1")
-    given = settings(tmp_path, encoder=FAST | {"tuning": penstock.ffmpeg.Tuning(ffmpeg=program)})
+    given = settings(tmp_path, encoder_options=FAST | {"tuning": penstock.video.Tuning(ffmpeg=program)})
     planned = plan(scene, **given)
     assert planned.ffmpeg == "7.9.1"
     forget_versions()
@@ -74,7 +74,7 @@ def test_an_encoder_that_is_killed_leaves_nothing_in_the_storage(tmp_path: Path)
 
 
 def forget_versions() -> None:
-    from penstock.ffmpeg.program import capabilities
+    from penstock._ffmpeg.program import capabilities
 
     capabilities._stdout_of.cache_clear()
 
@@ -129,8 +129,8 @@ def test_a_missing_report_is_a_missing_chunk(tmp_path: Path) -> None:
 def test_chunks_with_other_parameters_are_not_joined(tmp_path: Path, other: dict[str, Any]) -> None:
     planned = made(tmp_path)
     if "colors" in other:
-        other = {"colors": penstock.ffmpeg.Colors(**other["colors"])}
-    forged = made(tmp_path, storage=tmp_path / "forged", encoder={"preset": "medium"} | other)
+        other = {"colors": penstock.video.Colors(**other["colors"])}
+    forged = made(tmp_path, storage=tmp_path / "forged", encoder_options={"preset": "medium"} | other)
     [folder] = tmp_path.glob("video.mp4.chunks/*")
     for name in ("00001.mov", "00001.mov.json"):
         next(tmp_path.glob(f"forged/*/{name}")).replace(folder / name)
@@ -228,7 +228,7 @@ def test_frames_with_a_step(tmp_path: Path) -> None:
         {"codec": "libvpx-vp9", "pixel_format": "rgba", "output_pixel_format": "yuva420p"},
         {"options": {"f": "hls"}},
         {"fps": 60},
-        {"tuning": penstock.ffmpeg.Tuning(policy=penstock.ThreadPolicy(nice=3))},
+        {"tuning": penstock.video.Tuning(policy=penstock.ThreadPolicy(nice=3))},
     ],
 )
 def test_what_cannot_be_joined_is_refused_before_anything_is_rendered(
@@ -237,7 +237,8 @@ def test_what_cannot_be_joined_is_refused_before_anything_is_rendered(
     output = tmp_path / ("video.webm" if encoder.get("codec") == "libvpx-vp9" else "video.mp4")
     with pytest.raises(ValueError):
         penstock.render(
-            "nosuchmodule:scene" if False else scene, **settings(tmp_path, output=output, encoder=encoder)
+            "nosuchmodule:scene" if False else scene,
+            **settings(tmp_path, output=output, encoder_options=encoder),
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -253,7 +254,14 @@ def scene(index, time_s, view):
 def grown(chunks):
     encoder = {"codec": "mpeg4"}
     penstock.render(
-        scene, frames=3 * chunks, size=(32, 32), fps=30, output=sys.argv[1], workers=2, chunk_frames=3, encoder=encoder
+        scene,
+        sys.argv[1],
+        frames=3 * chunks,
+        size=(32, 32),
+        fps=30,
+        workers=2,
+        chunk_frames=3,
+        encoder_options=encoder,
     )
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

@@ -22,8 +22,8 @@ from support.renders import SLOW, chunks, is_whole, scene, settings
 
 import penstock
 from penstock.errors import EncoderError, RenderError
-from penstock.ffmpeg import find_ffmpeg
-from penstock.results import RenderProgress
+from penstock.rendering import RenderProgress
+from penstock.video import find_ffmpeg
 
 
 def test_a_scene_that_raises_ends_the_render_and_the_next_call_goes_on(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def slowly(index, time_s, view):
 def go(output, **others):
     penstock.render(
         slowly, frames=32, size=(64, 48), fps=30, output=output, workers=2, chunk_frames=4,
-        encoder={"preset": "ultrafast"}, **others
+        encoder_options={"preset": "ultrafast"}, **others
     )
 """
 
@@ -323,13 +323,13 @@ def test_ctrl_c_in_the_join_ends_its_ffmpeg(tmp_path: Path) -> None:
     video = tmp_path / "video.mp4"
     video.write_bytes(b"the old one")
     code = """
-from penstock.ffmpeg import Tuning
+from penstock.video import Tuning
 
 def flat(index, time_s, view):
     view[:] = 4 * index % 256
 
 encoder = {"tuning": Tuning(ffmpeg=sys.argv[2])}
-penstock.render(flat, frames=32, size=(64, 48), fps=30, output=sys.argv[1], workers=2, encoder=encoder)
+penstock.render(flat, frames=32, size=(64, 48), fps=30, output=sys.argv[1], workers=2, encoder_options=encoder)
 """
     with start_script(code, video, stuck) as process:
         assert eventually(lambda: any(b"copy" in command for command in started().values()))
@@ -379,7 +379,7 @@ def test_a_full_disk_at_a_chunk(tmp_path: Path) -> None:
         view[:] = np.random.default_rng(index).integers(0, 256, view.shape, np.uint8)
 
     with small_disk(tmp_path / "small") as storage:
-        given = settings(tmp_path, size=(320, 240), storage=storage, encoder={"codec": "ffv1"})
+        given = settings(tmp_path, size=(320, 240), storage=storage, encoder_options={"codec": "ffv1"})
         given["output"] = tmp_path / "video.mkv"
         given["output"].write_bytes(b"the old one")
         with pytest.raises(RenderError, match=f"(?s)failed 3 times: .*{os.strerror(28)}"):
@@ -395,7 +395,9 @@ def test_a_full_disk_at_the_join(tmp_path: Path) -> None:
         view[:] = np.random.default_rng(index).integers(0, 256, view.shape, np.uint8)
 
     with small_disk(tmp_path / "small") as small:
-        given = settings(tmp_path, size=(320, 240), storage=tmp_path / "chunks", encoder={"codec": "ffv1"})
+        given = settings(
+            tmp_path, size=(320, 240), storage=tmp_path / "chunks", encoder_options={"codec": "ffv1"}
+        )
         given["output"] = small / "video.mkv"
         given["output"].write_bytes(b"the old one")
         with pytest.raises((EncoderError, OSError), match=os.strerror(28)) as failed:

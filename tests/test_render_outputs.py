@@ -11,10 +11,10 @@ import pytest
 from support.media import COLOURS, decode, ffmpeg
 
 import penstock
-from penstock.ffmpeg import Colors, find_ffmpeg
-from penstock.ffmpeg.program import capabilities
-from penstock.media import probe
+from penstock import probe
+from penstock._ffmpeg.program import capabilities
 from penstock.rendering.planning import lengths_of
+from penstock.video import Colors, find_ffmpeg
 
 SIZE = (64, 64)
 SLOW = pytest.mark.slow
@@ -46,7 +46,7 @@ def rendered(output: Path, count: int, fps: Any, *, chunk_frames: int | None = 1
         output=output,
         workers=2,
         chunk_frames=chunk_frames,
-        encoder=encoder,
+        encoder_options=encoder,
     )
     return output
 
@@ -54,7 +54,7 @@ def rendered(output: Path, count: int, fps: Any, *, chunk_frames: int | None = 1
 def encoded(output: Path, count: int, fps: Any, **encoder: Any) -> Path:
     with penstock.Encoder(output, size=SIZE, fps=fps, **encoder) as one:
         for index in range(count):
-            with one.frame() as view:
+            with one.lease() as view:
                 scene(index, 0.0, view)
     return output
 

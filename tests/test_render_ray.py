@@ -101,7 +101,7 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[float, str]]:
     path = tmp_path_factory.mktemp("wanted") / "alone.mkv"
     with penstock.Encoder(path, size=SIZE, fps=30, **LOSSLESS) as encoder:
         for index in range(FRAMES):
-            with encoder.frame() as view:
+            with encoder.lease() as view:
                 scene(index, 0, view)
     return frames(path)
 
@@ -156,7 +156,7 @@ def test_a_video_is_mapped(cluster: Any, tmp_path: Path, wanted: Any) -> None:
         tmp_path / "out.mkv",
         engine="ray",
         chunk_frames=10,
-        encoder=LOSSLESS,
+        encoder_options=LOSSLESS,
     )
     assert report.frames == FRAMES
     with penstock.Decoder(source) as before, penstock.Decoder(tmp_path / "out.mkv") as after:
@@ -443,7 +443,7 @@ def studio(tmp_path: Path) -> Path:
 
         report = penstock.render(
             scene, frames=60, chunk_frames=5, size=(64, 48), fps=30, output=sys.argv[1], engine="ray",
-            encoder={"codec": "ffv1", "output_pixel_format": "yuv444p"},
+            encoder_options={"codec": "ffv1", "output_pixel_format": "yuv444p"},
         )
         print(report.resumed, report.retries)
     """

@@ -15,12 +15,11 @@ from support.clips import clip
 from support.media import decode, ffmpeg
 
 import penstock
-from penstock import rendering
+from penstock import probe, rendering
+from penstock._ffmpeg.command.colors import holds_hdr_metadata
+from penstock._ffmpeg.program import capabilities
 from penstock.errors import DecoderError, RenderError
-from penstock.ffmpeg import find_ffmpeg
-from penstock.ffmpeg.command.colors import holds_hdr_metadata
-from penstock.ffmpeg.program import capabilities
-from penstock.media import probe
+from penstock.video import find_ffmpeg
 
 SIZE = (64, 48)
 SLOW = pytest.mark.slow
@@ -221,7 +220,7 @@ def test_sound_begins_at_the_time_of_the_first_frame(
         output=output,
         workers=2,
         audio=audio,
-        encoder=encoder,
+        encoder_options=encoder,
     )
     made = probe(output)
     assert kept is None or made.audio[0].codec == kept
@@ -248,7 +247,7 @@ def test_a_sources_sound_stays_at_its_frames(tmp_path: Path) -> None:
     audio, source = clicks(tmp_path / "sound.wav", 3.0), tmp_path / "source.mkv"
     picture = "color=gray:size=64x48:rate=24:duration=2"
     ffmpeg("-i", audio, "-itsoffset", "0.5", "-f", "lavfi", "-i", picture, "-map", "1", "-map", "0", source)
-    output = mapped(None, source, tmp_path / "mapped.mkv", encoder={"preset": "ultrafast"})
+    output = mapped(None, source, tmp_path / "mapped.mkv", encoder_options={"preset": "ultrafast"})
     found, _ = heard(output)
     assert [round(at, 1) for at in found] == [0.5, 1.5]
 
@@ -278,8 +277,10 @@ def test_a_file_in_fragments_is_refused_at_the_call(tmp_path: Path, flags: str) 
     given: dict[str, Any] = {"frames": 9, "size": SIZE, "fps": 24, "output": tmp_path / "video.mp4"}
     for options in ({"movflags": flags}, {"frag_duration": 100000}):
         with pytest.raises(ValueError, match="writes fragments"):
-            penstock.render(scene, **given, encoder={"options": options})
-    penstock.rendering.plan(scene, **given, encoder={"options": {"movflags": "+faststart-frag_keyframe"}})
+            penstock.render(scene, **given, encoder_options={"options": options})
+    penstock.rendering.plan(
+        scene, **given, encoder_options={"options": {"movflags": "+faststart-frag_keyframe"}}
+    )
 
 
 HDR = (
@@ -293,7 +294,9 @@ HDR = (
 def test_colours_and_shape_stay_those_of_the_source(tmp_path: Path, codec: str) -> None:
     ffmpeg(*HDR, tmp_path / "hdr.mp4")
     suffix = "mov" if codec == "prores_ks" else "mp4"
-    output = mapped(None, tmp_path / "hdr.mp4", tmp_path / f"mapped.{suffix}", encoder={"codec": codec})
+    output = mapped(
+        None, tmp_path / "hdr.mp4", tmp_path / f"mapped.{suffix}", encoder_options={"codec": codec}
+    )
     video, source = probe(output).video[0], probe(tmp_path / "hdr.mp4").video[0]
     assert (video.color_matrix, video.color_primaries, video.color_transfer) == (
         "bt2020",
@@ -311,13 +314,13 @@ def test_the_display_and_the_light_stay_or_are_missed(tmp_path: Path) -> None:
         "mastering-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,50):cll=1000,400"
     )
     ffmpeg(*HDR, "-x264-params", light, tmp_path / "hdr.mp4")
-    mapped(None, tmp_path / "hdr.mp4", tmp_path / "mapped.mp4", encoder={})
+    mapped(None, tmp_path / "hdr.mp4", tmp_path / "mapped.mp4", encoder_options={})
     video, source = probe(tmp_path / "mapped.mp4").video[0], probe(tmp_path / "hdr.mp4").video[0]
     assert source.content_light is not None
     assert (video.mastering_display, video.content_light) == (source.mastering_display, source.content_light)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        mapped(None, tmp_path / "hdr.mp4", tmp_path / "mapped.mov", encoder={"codec": "prores_ks"})
+        mapped(None, tmp_path / "hdr.mp4", tmp_path / "mapped.mov", encoder_options={"codec": "prores_ks"})
     is_missed = any("does not have its values of the HDR display" in str(one.message) for one in told)
     video = probe(tmp_path / "mapped.mov").video[0]
     assert video.content_light == (None if is_missed else source.content_light)
@@ -336,7 +339,7 @@ def test_another_order_of_the_arguments_is_told(tmp_path: Path) -> None:
 def test_what_a_result_lacks_of_its_source_is_told(tmp_path: Path) -> None:
     ffmpeg(*HDR, tmp_path / "hdr.mp4")
     with pytest.warns(penstock.FFmpegWarning, match="does not have its shape of a pixel"):
-        mapped(half, tmp_path / "hdr.mp4", tmp_path / "half.mp4", size=(32, 24), encoder={})
+        mapped(half, tmp_path / "hdr.mp4", tmp_path / "half.mp4", size=(32, 24), encoder_options={})
     with pytest.warns(penstock.FFmpegWarning, match="does not have its interlacing"):
         mapped(None, clip("interlaced"), tmp_path / "interlaced.mkv")
 
@@ -358,7 +361,7 @@ def test_a_mapped_video_keeps_the_tags_and_chapters_that_like_keeps(
 ) -> None:
     source, output = tmp_path / f"source.{suffix}", tmp_path / f"mapped.{suffix}"
     tags = {"title": "Waves", "artist": "Ada"}
-    tone = penstock.ffmpeg.AudioInput(8000, 1) if has_sound else None
+    tone = penstock.video.AudioTrack(8000, 1) if has_sound else None
     with penstock.Encoder(source, fps=10, audio=tone, metadata=tags, chapters=CHAPTERS) as encoder:
         for _ in range(8):
             encoder.write(np.zeros((48, 64, 3), np.uint8))
@@ -368,15 +371,17 @@ def test_a_mapped_video_keeps_the_tags_and_chapters_that_like_keeps(
     assert labels_of(output) == (tags, CHAPTERS) and report.warnings == ()
     assert len(probe(output).audio) == has_sound
     mine = {"metadata": {"title": "Mine"}, "chapters": None}
-    penstock.map_video(None, source, output, workers=1, encoder=mine)
+    penstock.map_video(None, source, output, workers=1, encoder_options=mine)
     assert labels_of(output) == ({"title": "Mine"}, [])
-    penstock.map_video(None, source, output, workers=1, encoder={"options": {"metadata": "title=Option"}})
+    penstock.map_video(
+        None, source, output, workers=1, encoder_options={"options": {"metadata": "title=Option"}}
+    )
     assert labels_of(output) == ({"title": "Option", "artist": "Ada"}, CHAPTERS)
 
 
 def test_a_plan_has_labels(tmp_path: Path) -> None:
     given = {"metadata": {"title": "Waves"}, "chapters": CHAPTERS}
     made = rendering.plan(
-        scene, tmp_path / "a.mp4", frames=3, size=(64, 48), fps=10, encoder=given, workers=1
+        scene, tmp_path / "a.mp4", frames=3, size=(64, 48), fps=10, encoder_options=given, workers=1
     )
     assert made.labels.chapters == tuple(CHAPTERS) and rendering.Plan.from_json(made.to_json()) == made

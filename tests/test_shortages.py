@@ -17,9 +17,9 @@ from av.error import err_check
 from support.clips import clip
 from support.processes import run_script, succeeded
 
-from penstock import Decoder, DecoderError, Encoder, EncoderError
-from penstock.ffmpeg.program import capabilities
-from penstock.media import AudioDecoder, completeness, probe
+from penstock import AudioDecoder, Decoder, DecoderError, Encoder, EncoderError, probe
+from penstock._ffmpeg.program import capabilities
+from penstock._media import completeness
 
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
@@ -66,7 +66,7 @@ def test_no_descriptor_is_left(source: Path) -> None:
     code = """
     import errno, resource
     from penstock import Decoder
-    from penstock.media import AudioDecoder, probe
+    from penstock import AudioDecoder, probe
 
     source = sys.argv[1]
     next(Decoder(source)), Decoder(source)[0]  # imports all that it takes
@@ -100,7 +100,7 @@ def test_no_thread_is_left_for_a_decoder_of_libav(source: Path) -> None:
     code = """
     import resource
     from penstock import Decoder
-    from penstock.ffmpeg import Tuning
+    from penstock.video import Tuning
 
     if os.getuid() == 0:  # whom the limit does not hold for
         os.setuid(54321)

@@ -10,7 +10,7 @@ import pytest
 from support.command_line import printed, run_on_terminal, run_process
 from support.processes import run_script, succeeded
 
-from penstock.media import probe
+from penstock import probe
 
 FRAMES = bytes(48 * 32 * 3) * 10
 RAW = ("--size", "48x32", "--fps", "30000/1001", "--crf", "18.5", "--preset", "ultrafast")
@@ -37,7 +37,7 @@ def test_decimal_commas(locales: Path, tmp_path: Path) -> None:
         for _ in range(30):
             encoder.write(bytes(48 * 32 * 3))
     with penstock.Decoder(path, start=0.5) as decoder:
-        assert float(decoder.info.frame_rate) == 29.97
+        assert float(decoder.stream.frame_rate) == 29.97
         assert next(decoder).time_s >= 0.5
     """
     environment = os.environ | {"LOCPATH": str(locales), "LC_ALL": "de_DE.UTF-8"}

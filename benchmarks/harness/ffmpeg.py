@@ -10,8 +10,8 @@ from typing import IO, Any
 import click
 
 from benchmarks.harness.results import OUTPUT_CHARACTERS
+from penstock._ffmpeg.program.capabilities import find_ffmpeg
 from penstock.errors import PenstockError
-from penstock.ffmpeg.program.capabilities import find_ffmpeg
 
 QUIET = ("-hide_banner", "-loglevel", "error", "-nostats")
 

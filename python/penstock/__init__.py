@@ -22,11 +22,11 @@ streams assets through native decompressors and other stages, each on threads of
 into buffers. Every native thread takes a `ThreadPolicy`, the priority and CPUs to request; ``cpu`` has the same for
 the calling thread, and the machine's topology.
 
-`Encoder` starts an FFmpeg and writes frames to it with a `Writer`; it is in ``ffmpeg``. `Decoder` reads frames from an
-FFmpeg with a `Reader`; it is in ``media``, with the decoder of sound and ``probe``. `FanOut` shares each frame among
-several encoders and writers, and ``gl`` captures what OpenGL draws. ``images`` reads and writes image files. `render`
-and `map_video` divide a video into chunks for many processes or machines; ``rendering`` has their steps.
-``penstock.turbopipe`` is a drop-in for TurboPipe.
+`Encoder` starts an FFmpeg and writes frames to it with a `Writer`. `Decoder` reads frames from an FFmpeg with a
+`Reader`, and `AudioDecoder` the sound; `probe` says what is in a file. `FanOut` shares each frame among several
+encoders and writers, and ``gl`` captures what OpenGL draws. ``video`` has the settings and results of all these.
+``images`` reads and writes image files. `render` and `map_video` divide a video into chunks for many processes or
+machines; ``rendering`` has their steps. ``penstock.turbopipe`` is a drop-in for TurboPipe.
 """
 
 from typing import TYPE_CHECKING
@@ -52,22 +52,25 @@ from penstock.errors import (
 
 if TYPE_CHECKING:
     from penstock import cpu as cpu
-    from penstock import ffmpeg as ffmpeg
     from penstock import fifo as fifo
     from penstock import gl as gl
     from penstock import images as images
-    from penstock import media as media
     from penstock import pipeline as pipeline
     from penstock import pipes as pipes
     from penstock import rendering as rendering
     from penstock import results as results
+    from penstock import turbopipe as turbopipe
+    from penstock import video as video
     from penstock._fan_out import FanOut
-    from penstock.ffmpeg import Encoder
-    from penstock.media import Decoder
+    from penstock._ffmpeg.encoder import Encoder
+    from penstock._media.audio import AudioDecoder
+    from penstock._media.decoder import Decoder
+    from penstock._media.probing import probe
     from penstock.pipes import make_pipe
-    from penstock.rendering import map_video, render
+    from penstock.rendering.api import map_video, render
 
 __all__ = [
+    "AudioDecoder",
     "BrokenStreamError",
     "ClosedError",
     "Decoder",
@@ -91,6 +94,7 @@ __all__ = [
     "make_pipe",
     "map_video",
     "pipe",
+    "probe",
     "relay",
     "render",
     "start_relay",
@@ -99,15 +103,15 @@ __all__ = [
 
 _LAZY_MODULES = (
     "cpu",
-    "ffmpeg",
     "fifo",
     "gl",
     "images",
-    "media",
     "pipeline",
     "pipes",
     "rendering",
     "results",
+    "turbopipe",
+    "video",
 )
 
 if not TYPE_CHECKING:  # which would take every name for one of ours
@@ -115,11 +119,13 @@ if not TYPE_CHECKING:  # which would take every name for one of ours
         __name__,
         _LAZY_MODULES,
         {
-            "Decoder": "media",
-            "Encoder": "ffmpeg",
+            "AudioDecoder": "_media.audio",
+            "Decoder": "_media.decoder",
+            "Encoder": "_ffmpeg.encoder",
             "FanOut": "_fan_out",
             "make_pipe": "pipes",
-            "map_video": "rendering",
-            "render": "rendering",
+            "map_video": "rendering.api",
+            "probe": "_media.probing",
+            "render": "rendering.api",
         },
     )

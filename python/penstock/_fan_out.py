@@ -13,16 +13,16 @@ from typing import Literal, Self, get_args
 from penstock import _exit
 from penstock._deadline import Deadline
 from penstock._fan_out_outputs import UNCONVERTED, EncoderOutput, Form, Output, WriterOutput
+from penstock._ffmpeg.command.settings import check_choice
+from penstock._ffmpeg.encoder import Encoder
+from penstock._ffmpeg.plan.frame_check import buffer_and_size
+from penstock._ffmpeg.program.process import check_owner
+from penstock._ffmpeg.session.encode_session import Push
 from penstock._messages import argument
 from penstock._native import Writer, _Slot, _SlotPool
+from penstock._reports import OutputReport
 from penstock._types import FrameData
 from penstock.errors import ClosedError, StalledError
-from penstock.ffmpeg.command.settings import check_choice
-from penstock.ffmpeg.encoder import Encoder
-from penstock.ffmpeg.plan.frame_check import buffer_and_size
-from penstock.ffmpeg.program.process import check_owner
-from penstock.ffmpeg.session.encode_session import Push
-from penstock.results import OutputReport
 
 WhenFull = Literal["block", "drop", "replace"]
 
@@ -49,7 +49,7 @@ class FanOut:
     the ``with`` block closes it, and raises the error of the first output that failed; call `close` in the block for
     reports instead. If an exception leaves the block, all outputs are finished as without the fan-out.
 
-    There is no `frame` or `submit`, because all outputs share one copy, and no `awrite`: use ``asyncio.to_thread``.
+    There is no `lease` or `submit`, because all outputs share one copy, and no `awrite`: use ``asyncio.to_thread``.
     Sound goes to each encoder's own `write_audio`.
 
     Calls from several threads are served one after another. After a ``fork``, the fan-out is closed in the child and
@@ -105,11 +105,11 @@ class FanOut:
         output = EncoderOutput(target, when_full)
         self._check_same_frames(output.settings.pixel_format)
         if when_full != "block" and output.settings.sounds and not output.is_timed:
-            raise ValueError("an Encoder with sound can drop frames only with fps=None, and pts for write")
+            raise ValueError("an Encoder with sound can drop frames only with fps=None, and time_s for write")
         self._outputs.append(output)
 
     def write(
-        self, frame: FrameData, *, pts: float | Fraction | None = None, timeout: float | None = None
+        self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
     ) -> None:
         """Takes one frame for all outputs. You can reuse the frame's memory when the call returns.
 
@@ -118,12 +118,12 @@ class FanOut:
         Args:
             frame: as for `Encoder.write`. It must suit every encoder: the same pixel format and size. Without encoders,
                 any buffer.
-            pts: the time of the frame in seconds, for encoders, as for `Encoder.write`. Writers do not use it.
+            time_s: the time of the frame in seconds, for encoders, as for `Encoder.write`. Writers do not use it.
             timeout: seconds to wait; None waits as long as it takes. A frame that was taken reaches every output: if it
                 still waits for one after this time, the call returns, and the next call waits first.
 
         Raises:
-            ValueError, TypeError: the frame does not suit an encoder, or `pts` is wrong, as for `Encoder.write`. No
+            ValueError, TypeError: the frame does not suit an encoder, or `time_s` is wrong, as for `Encoder.write`. No
                 output has the frame.
             StalledError: an output still has no room for the frame before. No output has this one.
             EncoderError, BrokenStreamError, OSError: the last output has failed; this is the error of the first.
@@ -135,7 +135,7 @@ class FanOut:
         try:
             self._check_open()
             self._settle(deadline)
-            pushes, before = self._pushes(frame, pts), self._waiting
+            pushes, before = self._pushes(frame, time_s), self._waiting
             # While an output gets repeats, keep its waiting frame, or an encoder that is always slow gets no new one.
             kept = {output: push for output, push in before.items() if output.is_catching_up}
             # In one step: what a signal handler interrupts here is continued by the next call.
@@ -256,14 +256,14 @@ class FanOut:
             raise ClosedError("the fan-out has no outputs yet: add encoders or writers")
         return alive
 
-    def _pushes(self, frame: FrameData, pts: float | Fraction | None) -> dict[Output, Push]:
+    def _pushes(self, frame: FrameData, time_s: float | Fraction | None) -> dict[Output, Push]:
         """Copies a frame. Returns the function that queues it, for each output."""
-        if pts is not None and not any(isinstance(output, EncoderOutput) for output in self._outputs):
-            raise ValueError("pts is for encoders, and all outputs are writers: leave it out")
+        if time_s is not None and not any(isinstance(output, EncoderOutput) for output in self._outputs):
+            raise ValueError("time_s is for encoders, and all outputs are writers: leave it out")
         alive = self._alive()
         # First those that know their size: a frame that does not suit them starts no others.
         for output in sorted(alive, key=lambda output: not output.is_started):
-            output.start(frame, pts)
+            output.start(frame, time_s)
         buffer, nbytes = buffer_and_size(frame)
         forms = {output: output.form() for output in self._alive()}
         uses, pushes = Counter(forms.values()), dict[Output, Push]()

@@ -8,14 +8,15 @@ from functools import partial
 
 from penstock import _exit
 from penstock._deadline import Deadline
+from penstock._ffmpeg.encoder import Encoder
+from penstock._ffmpeg.plan.frame_check import frame_buffer
+from penstock._ffmpeg.session.encode_session import FULL, EncodeSession, Push
 from penstock._log import logger
 from penstock._native import Writer, _Conversion, _Slot
+from penstock._reports import EncodeReport, OutputReport
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
-from penstock.ffmpeg.encoder import Encoder
-from penstock.ffmpeg.plan.frame_check import frame_buffer
-from penstock.ffmpeg.session.encode_session import FULL, EncodeSession, Push
-from penstock.results import EncodeReport, OutputReport, WriterStats
+from penstock.results import WriterStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,11 @@ class Output:
             self.error,
         )
 
-    def start(self, frame: FrameData, pts: float | Fraction | None) -> None:
+    def start(self, frame: FrameData, time_s: float | Fraction | None) -> None:
         """Makes sure that it can take `frame`, at that time. It may fail.
 
         Raises:
-            ValueError, TypeError: `frame` or `pts` does not suit it.
+            ValueError, TypeError: `frame` or `time_s` does not suit it.
         """
 
     def form(self) -> Form:
@@ -236,14 +237,14 @@ class EncoderOutput(Output):
     def result(self) -> EncodeReport | None:
         return self.target.report
 
-    def start(self, frame: FrameData, pts: float | Fraction | None) -> None:
+    def start(self, frame: FrameData, time_s: float | Fraction | None) -> None:
         try:
             self._session = self.target._session_for(frame)
             self._session.check_open()
             number = self._accepted_before + self.offered
             frame_buffer(frame, self._session.plan.frames, number)
             # At a constant rate, a frame is repeated for each one that is dropped.
-            self._tick = self._session.tick_of(pts, frame, number=number)
+            self._tick = self._session.tick_of(time_s, frame, number=number)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn, TextColumn, TimeRemainingColumn
 
-    from penstock.results import EncoderStats, RenderProgress
+    from penstock._reports import EncoderStats
+    from penstock.rendering.reports import RenderProgress
 
 # How often an encoder's progress is reported: as often as FFmpeg tells it.
 _PERIOD_S = 0.5

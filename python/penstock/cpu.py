@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from _typeshed import StrOrBytesPath
 
 __all__ = [
+    "AppliedPolicy",
     "CacheDomain",
     "Core",
     "LogicalProcessor",
@@ -266,7 +267,7 @@ class policy:
         print(applied.nice, applied.cpus, applied.notes)
     ```
 
-    The block gets the `penstock.results.AppliedPolicy`. Its ``notes`` also say what cannot be restored: on Linux,
+    The block gets the `penstock.cpu.AppliedPolicy`. Its ``notes`` also say what cannot be restored: on Linux,
     raising a priority takes a privilege, and lowering it does not. The end of the block restores what the thread had
     before, as far as the system allows.
 

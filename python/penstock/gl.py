@@ -12,12 +12,12 @@ from collections import deque
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from penstock._ffmpeg.command.pixel_formats import FrameLayout
+from penstock._ffmpeg.encoder import Encoder
 from penstock._messages import in_short
 from penstock._native import _copy, _count
 from penstock._types import PictureRead, PictureSource
 from penstock.errors import ClosedError
-from penstock.ffmpeg import Encoder
-from penstock.ffmpeg.command.pixel_formats import FrameLayout
 
 if TYPE_CHECKING:
     import moderngl
@@ -50,7 +50,7 @@ class Capture:
     Args:
         source: a ``moderngl.Framebuffer`` of the encoder's size; or an object whose ``start_read()`` begins to read the
             picture that was drawn last, and returns an object whose ``read_into(view)`` waits for that picture and
-            copies it into `view`, an array as `Encoder.frame` yields it.
+            copies it into `view`, an array as `Encoder.lease` yields it.
         encoder: with a ``size``. OpenGL's first row is the bottom of the picture: give the encoder ``vflip=True``,
             unless the shader flips. Of a framebuffer, its ``pixel_format`` is rgb24, rgba, rgb0 or gray.
         buffers: pictures that may be in flight. A picture is handed over when so many newer ones were taken. One buffer
@@ -89,17 +89,17 @@ class Capture:
         """Pictures that were taken, and that the encoder does not have yet."""
         return len(self._in_flight)
 
-    def take(self, *, pts: float | Fraction | None = None, timeout: float | None = None) -> None:
+    def take(self, *, time_s: float | Fraction | None = None, timeout: float | None = None) -> None:
         """Takes the picture that was drawn last. Call it after each drawn frame, before the next is drawn.
 
-        When all buffers are in flight, it first hands the oldest picture to the encoder, as `Encoder.frame` does.
+        When all buffers are in flight, it first hands the oldest picture to the encoder, as `Encoder.lease` does.
 
         Args:
-            pts: the time of the picture in seconds, as for `Encoder.write`.
+            time_s: the time of the picture in seconds, as for `Encoder.write`.
             timeout: seconds to wait for room in the encoder's queue; None waits as long as it takes.
 
         Raises:
-            ValueError: `pts` is wrong, as for `Encoder.write`.
+            ValueError: `time_s` is wrong, as for `Encoder.write`.
             RuntimeError: this is another thread than the capture's.
             StalledError: no room within `timeout`. The picture was not taken.
             EncoderError: FFmpeg has failed.
@@ -110,14 +110,14 @@ class Capture:
         if self._is_closed:
             raise ClosedError("the capture is closed")
         self._session.check_open()
-        tick = self._session.tick_of(pts, number=self._session.submitted + len(self._in_flight))
+        tick = self._session.tick_of(time_s, number=self._session.submitted + len(self._in_flight))
         if tick is not None and tick <= self._last_tick:
             raise ValueError(
-                f"pts must grow from frame to frame: a picture of {pts} s or later was taken before"
+                f"time_s must grow from frame to frame: a picture of {time_s} s or later was taken before"
             )
         if len(self._in_flight) >= self._buffers:
             self._hand_over(timeout)
-        self._in_flight.append((self._source.start_read(), pts))
+        self._in_flight.append((self._source.start_read(), time_s))
         self._last_tick = -1 if tick is None else tick
 
     def close(self) -> None:
@@ -169,8 +169,8 @@ class Capture:
 
     def _hand_over(self, timeout: float | None) -> None:
         """Hands the oldest picture to the encoder. If that raises, the picture is still in flight."""
-        read, pts = self._in_flight[0]
-        with self._encoder.frame(pts=pts, timeout=timeout) as view:
+        read, time_s = self._in_flight[0]
+        with self._encoder.lease(time_s=time_s, timeout=timeout) as view:
             read.read_into(view)
         self._in_flight.popleft()
 

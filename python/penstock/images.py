@@ -21,17 +21,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
+from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
+from penstock._ffmpeg.command.settings import DEFAULT_TUNING, Tuning
+from penstock._ffmpeg.encoder import Encoder
+from penstock._ffmpeg.plan.encoders import IMAGE_ENCODERS
+from penstock._ffmpeg.plan.output_pixel_format import output_format
+from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg, find_ffmpeg
+from penstock._ffmpeg.program.child import NotStartedError, TimedOutError, run
+from penstock._ffmpeg.program.messages import without_components
+from penstock._media.decode_session import DecodeSession
 from penstock._messages import show_name, warn
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
-from penstock.ffmpeg import Encoder, Tuning
-from penstock.ffmpeg.command.pixel_formats import is_gray, is_rgb
-from penstock.ffmpeg.command.settings import DEFAULT_TUNING
-from penstock.ffmpeg.plan.encoders import IMAGE_ENCODERS
-from penstock.ffmpeg.plan.output_pixel_format import output_format
-from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg, find_ffmpeg
-from penstock.ffmpeg.program.child import NotStartedError, TimedOutError, run
-from penstock.ffmpeg.program.messages import without_components
-from penstock.media.decode_session import DecodeSession
 
 if TYPE_CHECKING:
     from _typeshed import StrPath, WriteableBuffer
@@ -162,7 +162,7 @@ class ImageReader:
 
     Args:
         paths: the image files, at least one.
-        ffmpeg: the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`).
+        ffmpeg: the program; None finds one (see `penstock.video.find_ffmpeg`).
 
     Attributes:
         size: width and height of each image, in pixels.
@@ -394,7 +394,7 @@ def image_encoder(
         pixel_format: FFmpeg's name for the layout of the frames' samples; RGB or gray.
         start_number: the number of the first image.
         options: FFmpeg's options for the images, without their dashes.
-        ffmpeg: the program; None finds one (see `penstock.ffmpeg.find_ffmpeg`).
+        ffmpeg: the program; None finds one (see `penstock.video.find_ffmpeg`).
 
     Raises:
         ValueError: the path does not end in the suffix of an image that can be written, has several numbers, or its
@@ -435,7 +435,7 @@ def image_encoder(
             pixel_format=pixel_format,
             codec=codec,
             # 4:4:4: subsampled chroma would require even sizes.
-            output_pixel_format="yuv444p" if is_jpeg else "any",
+            output_pixel_format="yuv444p" if is_jpeg else "ffmpeg",
             options={"f": "image2", **(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
             tuning=Tuning(queue_items=QUEUE_FRAMES, ffmpeg=program),
         )

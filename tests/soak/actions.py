@@ -28,8 +28,8 @@ from holdings import Holdings
 
 import penstock
 from penstock import Decoder, DecoderError, Encoder, EncoderError, PenstockError, fifo
-from penstock.ffmpeg import Tuning, find_ffmpeg
 from penstock.pipeline import Pipeline, checksum, decompress, fd, file, files, into
+from penstock.video import Tuning, find_ffmpeg
 
 ACTIONS: dict[str, Callable[[random.Random], None]] = {}
 ALONE: set[str] = set()

@@ -12,7 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from penstock.ffmpeg.program import capabilities
+from penstock._ffmpeg.program import capabilities
 
 IS_THOROUGH = "PENSTOCK_THOROUGH" in os.environ
 """Whether property tests try many examples, as in make test-all."""

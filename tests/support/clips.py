@@ -20,7 +20,7 @@ from pathlib import Path
 import av
 import pytest
 
-from penstock.ffmpeg.program import capabilities
+from penstock._ffmpeg.program import capabilities
 from support.cases import ffmpegs
 
 # Now, for tests may set another one later.

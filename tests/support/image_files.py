@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.ffmpeg import find_ffmpeg
+from penstock.video import find_ffmpeg
 from support.media import flat
 
 NUMBERS = (8, 9, 10, 11, 12)

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.harness.accounts import children as children
 from penstock import Encoder
-from penstock.ffmpeg import find_ffmpeg
+from penstock.video import find_ffmpeg
 from support.cases import eventually, ffmpegs
 from support.this_process import open_fds, workers
 

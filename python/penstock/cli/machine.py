@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from penstock import cpu
+from penstock._ffmpeg.plan.encode_plan import plan_encode
+from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.encoders import AUTO_CODECS
+from penstock._ffmpeg.program.capabilities import entries, find_ffmpeg
+from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._native import Tee, Writer, __version__
 from penstock._relay import relay
 from penstock.errors import EncoderError
-from penstock.ffmpeg.plan.encode_plan import plan_encode
-from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.encoders import AUTO_CODECS
-from penstock.ffmpeg.program.capabilities import entries, find_ffmpeg
-from penstock.ffmpeg.program.child import ProgramError, run
 from penstock.pipes import make_pipe
 
 SCHEMA = 1
@@ -179,7 +179,7 @@ def _chosen_encoder(codec: str, names: Container[str]) -> dict[str, Any]:
     settings = EncodeSettings.of("-", fps=30, codec=codec, options={"f": "null"})
     plan = plan_encode(settings, _USUAL_SIZE)
     encoder = plan.settings.codec
-    return {"encoder": encoder if encoder in names else None, "passed_over": list(plan.passed_over)}
+    return {"encoder": encoder if encoder in names else None, "skipped_encoders": list(plan.skipped_encoders)}
 
 
 def gl() -> dict[str, Any]:

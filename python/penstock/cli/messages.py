@@ -9,9 +9,9 @@ from functools import partial
 
 import click
 
+from penstock._ffmpeg.program.messages import without_components
 from penstock._messages import argument_format, show_name
 from penstock.errors import FFmpegError, PenstockError
-from penstock.ffmpeg.program.messages import without_components
 
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
 MOST_LINES = 3

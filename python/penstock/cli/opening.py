@@ -20,9 +20,9 @@ import click
 
 from penstock import fifo
 from penstock._deadline import Deadline
+from penstock._ffmpeg.command.endpoints import own_descriptor
 from penstock._messages import show_name
 from penstock.errors import StalledError
-from penstock.ffmpeg.command.endpoints import own_descriptor
 from penstock.pipes import PipeReader, PipeWriter
 
 STANDARD = "-"

@@ -26,7 +26,7 @@ Parsed = TypeVar("Parsed")
 
 def grouped(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of an Encoder or a Decoder, with our options for colours and tuning in their objects."""
-    from penstock.ffmpeg.command.settings import Colors, Tuning
+    from penstock._ffmpeg.command.settings import Colors, Tuning
 
     colors = {"color_matrix": "matrix", "color_range": "range"}
     tuning = ("ffmpeg", "convert")
@@ -216,7 +216,7 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
 def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for an Encoder, whose arguments `encoder_settings` makes of them."""
     # Commands without FFmpeg start faster without it.
-    from penstock.ffmpeg.plan.output_pixel_format import ANY, AUTO
+    from penstock._ffmpeg.plan.output_pixel_format import ANY, AUTO
 
     options = (
         click.option(

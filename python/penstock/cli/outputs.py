@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import click
 
+from penstock._ffmpeg.encoder import Encoder
+from penstock._ffmpeg.session.encode_session import STUCK_S
 from penstock._messages import show_name
 from penstock._native import Writer
 from penstock.cli.messages import in_one_line
@@ -16,8 +18,6 @@ from penstock.cli.opening import Endpoint
 from penstock.cli.progress import CANCEL_S
 from penstock.cli.signals import Stopped
 from penstock.errors import PenstockError
-from penstock.ffmpeg import Encoder
-from penstock.ffmpeg.session.encode_session import STUCK_S
 from penstock.images import QUEUE_FRAMES
 
 

@@ -8,22 +8,22 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Literal, get_args
 
+from penstock._ffmpeg.command.arguments import checked_size
+from penstock._ffmpeg.command.settings import check_choice
+from penstock._media.frame_times import FrameTimes
+from penstock._media.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
+from penstock._media.probing import probe
 from penstock._messages import argument, warn
 from penstock._native import _count, _seconds
-from penstock.ffmpeg.command.arguments import checked_size
-from penstock.ffmpeg.command.settings import check_choice
-from penstock.media import probe
-from penstock.media.frame_times import FrameTimes
-from penstock.media.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
 from penstock.rendering import planning
 from penstock.rendering.code import Code
 from penstock.rendering.engines import Engine
 from penstock.rendering.engines.processes import Processes, cpus
 from penstock.rendering.job import Job
 from penstock.rendering.planning import Plan
+from penstock.rendering.reports import RenderProgress, RenderReport
 from penstock.rendering.source import Source
 from penstock.rendering.storage import locked
-from penstock.results import RenderProgress, RenderReport
 
 #: A function that draws a frame, a class of such functions, or where one is: ``MODULE:NAME``, ``FILE.py:NAME``.
 Scene = Callable[..., object] | str
@@ -42,7 +42,7 @@ def plan(
     chunk_frames: int | None = None,
     audio: str | os.PathLike[str] | None = None,
     storage: str | os.PathLike[str] | None = None,
-    encoder: Mapping[str, object] | None = None,
+    encoder_options: Mapping[str, object] | None = None,
     version: str | None = None,
 ) -> Plan:
     """Plans a render, for `render_chunk` and `assemble`. The arguments are those of `render`.
@@ -62,7 +62,7 @@ def plan(
         fps=fps,
         workers=_workers(workers),
         chunk_frames=chunk_frames,
-        encoder=encoder,
+        encoder_options=encoder_options,
         code=Code.of(scene, version),
         source=None,
         audio=None if audio is None else os.fspath(audio),
@@ -80,7 +80,7 @@ def plan_video(
     workers: int | None = None,
     chunk_frames: int | None = None,
     storage: str | os.PathLike[str] | None = None,
-    encoder: Mapping[str, object] | None = None,
+    encoder_options: Mapping[str, object] | None = None,
     version: str | None = None,
 ) -> Plan:
     """Plans a `map_video`, whose arguments these are, for `render_chunk` and `assemble`.
@@ -96,7 +96,7 @@ def plan_video(
     frames = FrameTimes.of(media)
     frames.check_distinct(media.path)
     lengths = planning.lengths_of(len(frames.times_s), chunk_frames, workers)
-    given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder or {})})
+    given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder_options or {})})
     arguments, lost = arguments_like_picture(frames.video, size, given)
     arguments = arguments_like_labels(media, arguments) | arguments
     for what in lost:
@@ -108,7 +108,7 @@ def plan_video(
         fps=frames.rate,
         workers=workers,
         chunk_frames=chunk_frames,
-        encoder=arguments,
+        encoder_options=arguments,
         code=None if function is None else Code.of(function, version),
         source=Source.of(media.path, pixel_format, frames, lengths),
         audio=os.fspath(source) if media.audio else None,
@@ -132,7 +132,7 @@ def render(
     version: str | None = None,
     progress: Progress = False,
     frame_timeout: float | None = None,
-    encoder: Mapping[str, object] | None = None,
+    encoder_options: Mapping[str, object] | None = None,
     ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
     """Renders a scene on many processes, or on the machines of a Ray cluster.
@@ -150,7 +150,7 @@ def render(
 
     Args:
         scene: a function ``(index, time_s, view) -> None`` that draws frame `index`, at ``index / fps`` seconds, into
-            `view`, an array as of `Encoder.frame`. Or a class: each worker makes one object of it, without arguments,
+            `view`, an array as of `Encoder.lease`. Or a class: each worker makes one object of it, without arguments,
             and calls that. Or the name of one of these, ``MODULE:NAME`` or ``FILE.py:NAME``. Any worker may draw any
             frame. The scene is pickled for the workers by cloudpickle.
         output: the path of the video. It takes this name when it is complete.
@@ -172,11 +172,11 @@ def render(
             compared: name it in `version`, or give `resume=False`. Sets of objects (not of text, numbers, and tuples of
             them) may have another order in each process, so that such a scene is rendered anew.
         version: text by which the scene is compared in place of all that: change it with the scene.
-        progress: True draws a bar on standard error; a callable is called with a `penstock.results.RenderProgress`
+        progress: True draws a bar on standard error; a callable is called with a `penstock.rendering.RenderProgress`
             about twice a second. On Ray, it takes a process of its own.
         frame_timeout: seconds after which a worker that has finished no frame ends, and its chunk counts as failed;
             None waits for ever. The first frame includes the making of the scene.
-        encoder: more arguments of the chunks' `Encoder`, such as ``{"codec": "libx265", "crf": 20}``.
+        encoder_options: more arguments of the chunks' `Encoder`, such as ``{"codec": "libx265", "crf": 20}``.
         ray: options of the tasks on Ray: ``num_cpus``, ``num_gpus``, ``resources``, ``memory``, ``accelerator_type``,
             ``label_selector``, ``scheduling_strategy``, ``runtime_env``. If this process is not connected to a cluster,
             Ray connects it to the one that it finds, or starts one here, which stays until ``ray.shutdown()``.
@@ -201,7 +201,7 @@ def render(
         chunk_frames=chunk_frames,
         audio=audio,
         storage=storage,
-        encoder=encoder,
+        encoder_options=encoder_options,
         version=version,
     )
     return _run(planned, engine, workers, resume, progress, frame_timeout, ray)
@@ -222,12 +222,13 @@ def map_video(
     version: str | None = None,
     progress: Progress = False,
     frame_timeout: float | None = None,
-    encoder: Mapping[str, object] | None = None,
+    encoder_options: Mapping[str, object] | None = None,
     ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
     """Applies a function to each frame of a video, on many processes or machines. The sound is copied once.
 
-    The result has the source's colours, tags and chapters, unless `encoder` names others (``{"metadata": None}``).
+    The result has the source's colours, tags and chapters, unless `encoder_options` names others
+    (``{"metadata": None}``).
 
     Each worker decodes its own range of frames, calls the function, and encodes. A variable rate stays: each frame
     keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.
@@ -238,8 +239,8 @@ def map_video(
         source: the path of the video, which all workers reach.
         output: as for `render`.
         size: width and height of what `function` returns, in pixels; None is the size of the source.
-        pixel_format: that of the frames that the function gets and returns. ``encoder={"pixel_format": …}`` has another
-            one for what it returns.
+        pixel_format: that of the frames that the function gets and returns. ``{"pixel_format": …}`` among the
+            `encoder_options` is another one for what it returns.
 
     Raises:
         ValueError, TypeError, RenderError, EncoderError, OSError: as `render`.
@@ -254,7 +255,7 @@ def map_video(
         workers=_planned_workers(engine, workers, ray),
         chunk_frames=chunk_frames,
         storage=storage,
-        encoder=encoder,
+        encoder_options=encoder_options,
         version=version,
     )
     return _run(planned, engine, workers, resume, progress, frame_timeout, ray)

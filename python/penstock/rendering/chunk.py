@@ -14,13 +14,14 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
+from penstock._ffmpeg.command.settings import Tuning
+from penstock._ffmpeg.encoder import Encoder
+from penstock._media.decoder import Decoder
+from penstock._media.frame_times import ROUNDED_S
 from penstock.errors import PenstockError, RenderError
-from penstock.ffmpeg import Encoder, Tuning
-from penstock.media import Decoder
-from penstock.media.frame_times import ROUNDED_S
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage, encoder_arguments
+from penstock.rendering.reports import ChunkReport
 from penstock.rendering.storage import Storage, storage_of
-from penstock.results import ChunkReport
 
 _OURS = str(Path(__file__).parents[1])
 # All chunks are this much later than they are in the video, so that no decoding time is below 0, where the muxer would
@@ -133,7 +134,7 @@ class Renderer:
         fps = self._plan.fps
         assert fps is not None
         for index in chunk.frames:
-            with self._naming_failures(f"frame {index}"), encoder.frame() as view:
+            with self._naming_failures(f"frame {index}"), encoder.lease() as view:
                 returned = self._code(index, float(index / fps), view)
                 if returned is not None:
                     raise TypeError(
@@ -160,7 +161,7 @@ class Renderer:
                             f"{source.path} has it at {frame.time_s} s, which is not its packet's time"
                         )
                     changed = frame if self._code is None else self._code(frame)
-                    encoder.write(changed, pts=time_s - begins_s)
+                    encoder.write(changed, time_s=time_s - begins_s)
                 yield
             if (found := decoder.stats.frames_delivered) != count:
                 raise RenderError(

@@ -14,8 +14,8 @@ from penstock.rendering.chunk import data_name, folder_of, remove_chunks, stored
 from penstock.rendering.engines import ATTEMPTS, Done, Engine, Failed, FramesDone
 from penstock.rendering.join import join_chunks
 from penstock.rendering.planning import Plan, chunk_of_number, stored_plans
+from penstock.rendering.reports import ChunkReport, RenderProgress, RenderReport, WorkerReport
 from penstock.rendering.storage import storage_of
-from penstock.results import ChunkReport, RenderProgress, RenderReport, WorkerReport
 
 # Chosen: how often the progress is shown while nothing happens.
 _PERIOD_S = 0.5

@@ -19,20 +19,20 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock._ffmpeg.command.arguments import option_arguments
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
+from penstock._ffmpeg.plan.encode_plan import plan_encode
+from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.sound import plan_sounds
+from penstock._ffmpeg.program.messages import framecrc_unit_s
+from penstock._ffmpeg.program.process import FFmpegProcess, Session
+from penstock._media.info import VideoInfo
+from penstock._media.opening import demux, open_media
+from penstock._media.output_check import missing_labels
+from penstock._media.probing import probe
 from penstock._relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
-from penstock.ffmpeg.command.arguments import option_arguments
-from penstock.ffmpeg.command.endpoints import Output
-from penstock.ffmpeg.command.pixel_formats import is_gray, is_rgb
-from penstock.ffmpeg.plan.encode_plan import plan_encode
-from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.sound import plan_sounds
-from penstock.ffmpeg.program.messages import framecrc_unit_s
-from penstock.ffmpeg.program.process import FFmpegProcess, Session
-from penstock.media import probe
-from penstock.media.info import VideoInfo
-from penstock.media.opening import demux, open_media
-from penstock.media.output_check import missing_labels
 from penstock.rendering.chunk import container_of, data_name, remove_chunks, stored_report
 from penstock.rendering.planning import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, locked, storage_of
@@ -56,7 +56,7 @@ _EQUAL_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinReport:
     """What a join delivered.
 
     Attributes:
@@ -74,7 +74,7 @@ class Joined:
     warnings: tuple[str, ...]
 
 
-def assemble(plan: Plan) -> Joined:
+def assemble(plan: Plan) -> JoinReport:
     """Joins the chunks of a plan, adds its sound, verifies the video, and removes the chunks.
 
     The chunks' bytes are not encoded again. The output takes its name when it is complete; until then a file of that
@@ -98,7 +98,7 @@ def assemble(plan: Plan) -> Joined:
         return join_chunks(plan, storage)
 
 
-def join_chunks(plan: Plan, storage: Storage) -> Joined:
+def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
     """Joins chunks that are known to be whole."""
     started_s = time.monotonic()
     output = Path(plan.output)
@@ -124,7 +124,7 @@ def join_chunks(plan: Plan, storage: Storage) -> Joined:
         )
         warnings += (f"{left}: remove it if you do not want to go on with them",)
     frames, nbytes = len(plan.frames), output.stat().st_size
-    return Joined(plan.output, frames, nbytes, time.monotonic() - started_s, warnings)
+    return JoinReport(plan.output, frames, nbytes, time.monotonic() - started_s, warnings)
 
 
 def _join(plan: Plan, storage: Storage, part: Path) -> tuple[str, ...]:

@@ -13,19 +13,19 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import checked_size, frame_rate
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.settings import Colors, ContentLight, MasteringDisplay, Tuning
+from penstock._ffmpeg.plan.encode_plan import plan_encode
+from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.labels import NO_LABELS, Labels
+from penstock._ffmpeg.plan.nut import TICK_S
+from penstock._ffmpeg.program.capabilities import did_you_mean, find_ffmpeg, muxer_options, version
+from penstock._media.like import with_codec
 from penstock._messages import argument
 from penstock._native import _count
 from penstock.errors import EncoderError
-from penstock.ffmpeg.command import endpoints
-from penstock.ffmpeg.command.arguments import checked_size, frame_rate
-from penstock.ffmpeg.command.endpoints import Output
-from penstock.ffmpeg.command.settings import Colors, ContentLight, MasteringDisplay, Tuning
-from penstock.ffmpeg.plan.encode_plan import plan_encode
-from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.labels import NO_LABELS, Labels
-from penstock.ffmpeg.plan.nut import TICK_S
-from penstock.ffmpeg.program.capabilities import did_you_mean, find_ffmpeg, muxer_options, version
-from penstock.media.like import with_codec
 from penstock.rendering.code import Code
 from penstock.rendering.source import Source
 
@@ -93,7 +93,7 @@ class Plan:
         size: width and height in pixels.
         fps: frames per second; None for the variable rate of the source.
         lengths: the number of frames of each chunk.
-        encoder: the arguments of each chunk's `Encoder`, as JSON has them.
+        encoder_options: the arguments of each chunk's `Encoder`, as JSON has them.
         file_options: FFmpeg's options for the video's file, such as ``movflags``.
         labels: the video's metadata and chapters.
         code: the scene, or the function of `map_video`; None for a transcode.
@@ -109,7 +109,7 @@ class Plan:
     size: tuple[int, int]
     fps: Fraction | None
     lengths: tuple[int, ...]
-    encoder: Mapping[str, object]
+    encoder_options: Mapping[str, object]
     file_options: Mapping[str, object]
     code: Code | None
     source: Source | None
@@ -134,7 +134,7 @@ class Plan:
     @property
     def codec(self) -> str:
         """FFmpeg's name of the video encoder."""
-        return str(self.encoder["codec"])
+        return str(self.encoder_options["codec"])
 
     @property
     def program(self) -> str:
@@ -225,7 +225,7 @@ class Plan:
 
 def encoder_arguments(plan: Plan) -> dict[str, Any]:
     """The arguments of each chunk's `Encoder`, but for its output, size and rate."""
-    return _from_json_values(plan.encoder)
+    return _from_json_values(plan.encoder_options)
 
 
 def _from_json_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def make_plan(
     fps: int | float | Fraction | None,
     workers: int,
     chunk_frames: int | None,
-    encoder: Mapping[str, Any] | None,
+    encoder_options: Mapping[str, Any] | None,
     code: Code | None,
     source: Source | None,
     audio: Path | str | None,
@@ -289,7 +289,7 @@ def make_plan(
         raise ValueError(
             f"the output is a file, because it takes its name when it is complete; got {output!r}"
         )
-    arguments, file_options, labels = _split_options(Path(output), with_codec(output, encoder or {}))
+    arguments, file_options, labels = _split_options(Path(output), with_codec(output, encoder_options or {}))
     if fps is None and source is None:
         raise TypeError(
             "fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got None"
@@ -304,7 +304,7 @@ def make_plan(
         size=size,
         fps=rate,
         lengths=lengths_of(len(frames), chunk_frames, workers),
-        encoder=_as_json(arguments),
+        encoder_options=_as_json(arguments),
         file_options=_as_json(file_options),
         code=code,
         source=source,
@@ -325,12 +325,12 @@ def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, A
     own = [name for name in _OWN_ARGUMENTS if name in arguments]
     if own:
         raise ValueError(
-            f"encoder has {', '.join(own)}, which are arguments of their own, or not possible here"
+            f"encoder_options has {', '.join(own)}, which are arguments of their own, or not possible here"
         )
     known = signature(EncodeSettings.of).parameters
     for name in arguments:
         if name not in known:
-            given = f"encoder={{{name!r}: …}}"
+            given = f"encoder_options={{{name!r}: …}}"
             raise TypeError(f"{given}: an Encoder has no argument {name!r}.{did_you_mean(name, known)}")
     options = dict(arguments.get("options", {}))
     metadata, chapters = (arguments.pop(name, None) for name in ("metadata", "chapters"))

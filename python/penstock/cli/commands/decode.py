@@ -20,6 +20,11 @@ from click.core import ParameterSource
 from rich.filesize import decimal
 
 from penstock import images
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
+from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
+from penstock._media.decoder import Decoder
+from penstock._media.video_frame import VideoFrame
 from penstock._messages import show_name
 from penstock._progress import VideoBar
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, name_options_in_messages
@@ -50,14 +55,8 @@ from penstock.cli.outputs import ImageOutput, Output, RawOutput, TimestampOutput
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
-from penstock.ffmpeg.command import endpoints
-from penstock.ffmpeg.command.pixel_formats import DEFAULT_FORMAT
-from penstock.ffmpeg.program.capabilities import find_decoding_ffmpeg
-from penstock.media import Decoder
-from penstock.media.video_frame import VideoFrame
 
 #: As a pixel format: leave the pixels as they are in the file.
-SAME = "same"
 
 
 def moment(text: str) -> float:
@@ -137,7 +136,7 @@ class Selection:
             yield from islice(decoder, 0, None, self.every)
             return
         for time_s in self.at:
-            frame = decoder.at(time_s)
+            frame = decoder.frame_at(time_s)
             shown_s = frame.time_s
             is_long = not is_quiet and shown_s is not None and time_s > shown_s + _LONG_S
             if is_long and decoder[-1].time_s == shown_s:
@@ -172,7 +171,7 @@ def is_file_name(name: str) -> bool:
     default=str(DEFAULT_FORMAT),
     show_default=True,
     help="The pixel format of the frames: rgb24, bgra, gray, rgb48le, yuv420p, or any other that `ffmpeg -pix_fmts` "
-    f"lists; '{SAME}' for that of the file.",
+    f"lists; '{SOURCE}' for that of the file.",
 )
 @click.option(
     "--size",
@@ -381,8 +380,6 @@ def _decoder(source: str, settings: dict[str, Any]) -> Decoder:
         given = grouped({name: value for name, value in settings.items() if value is not None})
         if click.get_current_context().get_parameter_source("pixel_format") is ParameterSource.DEFAULT:
             given["pixel_format"] = DEFAULT_FORMAT
-        elif settings["pixel_format"] == SAME:
-            given["pixel_format"] = None
         return Decoder(source, **given)
 
 
@@ -439,7 +436,7 @@ def _progress(decoder: Decoder, selection: Selection, began_s: float, *, wanted:
         yield Progress(None, began_s)
         return
     total, is_estimate = _expected_frames(decoder, selection)
-    rate = decoder.info.frame_rate
+    rate = decoder.stream.frame_rate
     with VideoBar(total, None if rate is None else float(rate), is_estimate=is_estimate) as bar:
         yield Progress(bar, began_s)
 
@@ -448,7 +445,7 @@ def _expected_frames(decoder: Decoder, selection: Selection) -> tuple[int | None
     """How many frames will come, None if that is not known, and whether it is an estimate."""
     if selection.at is not None:
         return len(selection.at), False
-    info, start, count = decoder.info, selection.start, selection.count
+    info, start, count = decoder.stream, selection.start, selection.count
     frames, is_estimate = info.frames, False
     if frames is None and info.duration_s and info.frame_rate:
         frames, is_estimate = round(info.duration_s * info.frame_rate), True

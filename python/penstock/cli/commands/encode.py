@@ -17,6 +17,13 @@ import click
 from rich.filesize import decimal
 
 from penstock import images
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.pixel_formats import FrameLayout
+from penstock._ffmpeg.command.settings import Colors
+from penstock._ffmpeg.encoder import Encoder
+from penstock._ffmpeg.plan.encode_plan import plan_encode
+from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.output_pixel_format import AUTO
 from penstock._messages import show_name
 from penstock.cli.messages import InputError, as_click_errors, in_one_line, name_options_in_messages
 from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, as_path, opened, refuse_same
@@ -35,13 +42,6 @@ from penstock.cli.options import (
 from penstock.cli.progress import expected_bytes, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, PenstockError
-from penstock.ffmpeg import Encoder
-from penstock.ffmpeg.command import endpoints
-from penstock.ffmpeg.command.pixel_formats import FrameLayout
-from penstock.ffmpeg.command.settings import Colors
-from penstock.ffmpeg.plan.encode_plan import plan_encode
-from penstock.ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.ffmpeg.plan.output_pixel_format import AUTO
 
 
 @dataclass(frozen=True)
@@ -239,8 +239,8 @@ def _like(
     name: str, output: str, size: tuple[int, int] | None, settings: dict[str, Any]
 ) -> tuple[tuple[int, int], dict[str, Any], Sequence[str]]:
     """The size and the settings by which the output is like a video, and warnings of what it is not."""
-    from penstock.media import probe  # libav, which others do without
-    from penstock.media.like import arguments_like_file
+    from penstock._media.like import arguments_like_file
+    from penstock._media.probing import probe  # libav, which others do without
 
     defaults = {"colors": Colors(), "output_pixel_format": AUTO, "audio": (), "metadata": {}}
     given = {key: value for key, value in settings.items() if key not in defaults or value != defaults[key]}
@@ -387,7 +387,7 @@ def _feed(encoder: Encoder, source: Source) -> int:
     """Submit frames until the source ends. Return the bytes of a last one that is not whole."""
     try:
         while True:
-            with encoder.frame() as frame, memoryview(cast(Any, frame)) as view, view.cast("B") as flat:
+            with encoder.lease() as frame, memoryview(cast(Any, frame)) as view, view.cast("B") as flat:
                 nbytes = source.fill(flat)
                 if nbytes < flat.nbytes:
                     raise _NoFrame(nbytes)

@@ -134,7 +134,7 @@ def _ffmpeg_lines(ffmpeg: dict[str, Any]) -> Iterable[str]:
         of_codec = [name for name in names["video"] if any(part in name for part in parts)]
         yield f"{codec}: {', '.join(of_codec) or 'none'}"
     for codec, chosen in ffmpeg["auto"].items():
-        yield f"{codec}: {'; '.join([chosen['encoder'] or 'none', *chosen['passed_over']])}"
+        yield f"{codec}: {'; '.join([chosen['encoder'] or 'none', *chosen['skipped_encoders']])}"
     yield "hardware encoders (nvenc, qsv, vaapi, v4l2m2m, vulkan) are listed even if the hardware is missing"
 
 

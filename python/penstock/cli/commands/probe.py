@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock._media.info import MediaInfo, clock, facts_of_file, facts_of_streams, ratio
+from penstock._media.probing import PATIENCE_S
+from penstock._media.probing import probe as probe_media
 from penstock._messages import show_name
 from penstock.cli.options import file_names, follow_playlists_option, json_option, parsed, seconds
 from penstock.errors import PenstockError
-from penstock.media.info import MediaInfo, clock, facts_of_file, facts_of_streams, ratio
-from penstock.media.probing import PATIENCE_S
-from penstock.media.probing import probe as probe_media
 
 #: The width of an output that is no terminal. Programs such as grep want whole lines.
 UNWRAPPED_COLUMNS = 1000

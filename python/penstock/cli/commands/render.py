@@ -36,12 +36,11 @@ from penstock.cli.options import (
 from penstock.cli.progress import is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import FFmpegWarning, PenstockError
-from penstock.rendering import Plan
 from penstock.rendering.api import EngineName
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.code import add_cwd_to_sys_path
-from penstock.rendering.planning import chunk_of_number
-from penstock.results import RenderReport
+from penstock.rendering.planning import Plan, chunk_of_number
+from penstock.rendering.reports import RenderReport
 
 _STANDARD = "-"
 # What `plan` takes of the options. `render` takes the others as well.
@@ -331,13 +330,17 @@ def render(
     with _failures():
         if plan_file is not None:
             with _stdout_reserved_for(plan_file == _STANDARD):
-                planned = rendering.plan(scene, **{name: given[name] for name in _OF_PLAN}, encoder=encoder)
+                planned = rendering.plan(
+                    scene, **{name: given[name] for name in _OF_PLAN}, encoder_options=encoder
+                )
             with click.open_file(plan_file, "w") as file:  # which takes - for standard output
                 file.write(planned.to_json())
             return
         others = {name: given[name] for name in _OF_RENDER}
         with _stdout_reserved_for(as_json):
-            report = rendering.render(scene, **others, resume=not no_resume, progress=wanted, encoder=encoder)
+            report = render_scene(
+                scene, **others, resume=not no_resume, progress=wanted, encoder_options=encoder
+            )
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
     _show_warnings(report.warnings, quiet=quiet)

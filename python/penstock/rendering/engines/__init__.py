@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.results import ChunkReport
+from penstock.rendering.reports import ChunkReport
 
 #: Chosen: seconds that a worker process has to end by itself before it is killed.
 ENDING_S = 2.0

@@ -1,0 +1,225 @@
+"""FFmpeg's command line: the arguments for its inputs, outputs, filters and options."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from numbers import Rational
+
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.colors import VideoColors, conversion_filter
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.pixel_formats import (
+    FrameLayout,
+    canonical,
+    divides_evenly,
+    has_alpha,
+    is_rgb,
+    subsampling,
+)
+from penstock._messages import argument
+
+# FFmpeg warns that these may apply to audio, too.
+_VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
+#: To FFmpeg these are one option, and the last one counts.
+FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
+#: The pixel format of pictures whose samples are indices of 256 colours.
+PALETTE = "pal8"
+#: Filters that choose colours for each frame. For colours that suit all of them, FFmpeg would hold the whole video.
+PALETTE_FILTERS = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
+#: FFmpeg's names of samples, by NumPy's.
+SAMPLES = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
+_RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
+# FFmpeg refuses frames of 2 GiB (av_image_check_size2 in libavutil/imgutils.c): of 1 bit a pixel, that many pixels.
+_MOST_PIXELS = 1 << 34
+
+
+def checked_size(size: tuple[int, int]) -> tuple[int, int]:
+    """Returns `size` as two positive ints. Raises if FFmpeg does not take that many pixels."""
+    try:
+        lengths = [operator.index(length) for length in size]
+    except TypeError:
+        raise TypeError(f"size is width and height in pixels, two integers; got {size!r}") from None
+    if len(lengths) != 2:
+        raise ValueError(f"size is (width, height) in pixels, for an array frame.shape[1::-1]; got {size!r}")
+    width, height = lengths
+    if width <= 0 or height <= 0:
+        raise ValueError(f"size is width and height in pixels, both more than 0; got {size!r}")
+    if width * height >= _MOST_PIXELS:
+        raise ValueError(
+            f"size is width and height in pixels, and FFmpeg takes no frame of 2 GiB; got {size!r}"
+        )
+    return width, height
+
+
+def frame_rate(fps: int | float | Fraction) -> Fraction:
+    """`fps` as a fraction for FFmpeg, checked to be finite and more than 0."""
+    try:
+        if isinstance(fps, bytes | bytearray):
+            raise TypeError  # which `float` would parse
+        # Fraction does not take NumPy's float32. The limit makes 30000/1001 of its float, and keeps both numbers small
+        # enough for FFmpeg.
+        rate = Fraction(fps if isinstance(fps, Rational | str) else float(fps)).limit_denominator(1_000_000)
+    except (ValueError, OverflowError):  # nan, inf
+        rate = Fraction(0)
+    except TypeError:
+        raise TypeError(
+            f"fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got {fps!r}"
+        ) from None
+    if rate <= 0:
+        raise ValueError(f"fps is frames per second, more than 0; got {fps!r}")
+    return rate
+
+
+def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Mapping[str, object]) -> None:
+    """Checks that the size of `layout` suits `output_pixel_format`, unless an option resizes the frames."""
+    if output_pixel_format is None or any(name in options for name in _RESIZING_OPTIONS):
+        return
+    if divides_evenly(output_pixel_format, layout.width, layout.height):
+        return
+    raise ValueError(
+        f"{output_pixel_format} video cannot have {layout.width}x{layout.height} pixels, because one colour sample "
+        f"covers several of them: render an even size, or give {argument('odd_size', 'pad')} (or crop), or "
+        f"{argument('output_pixel_format', 'yuv444p')}, which fewer players know"
+    )
+
+
+def conversion_filters(
+    layout: FrameLayout,
+    output_pixel_format: str | None,
+    colors: VideoColors,
+    *,
+    odd_size: str = "error",
+    vflip: bool = False,
+) -> list[str]:
+    """FFmpeg's filters that do the same as the native conversion: flip, make the size even, convert.
+
+    If `output_pixel_format` is None, FFmpeg chooses it, and converts by its own defaults.
+    """
+    filters = ["vflip"] if vflip else []
+    if output_pixel_format is None:
+        return filters
+    even = _even_filters(layout, output_pixel_format, odd_size)
+    if even and not divides_evenly(layout.pixel_format, layout.width, layout.height):
+        # FFmpeg's filters would leave out the last column or row, which has a chroma sample of its own.
+        alpha, depth = "a" * has_alpha(layout.pixel_format), "" if layout.sample_bytes == 1 else "16le"
+        filters.insert(0, f"format=yuv{alpha}444p{depth}")
+    filters += even
+    if canonical(output_pixel_format) != layout.pixel_format and not is_rgb(output_pixel_format):
+        filters.append(conversion_filter(layout.pixel_format, output_pixel_format, colors))
+    return filters
+
+
+def output_size(width: int, height: int, output_pixel_format: str | None, odd_size: str) -> tuple[int, int]:
+    """The size of the video that frames of `width` by `height` pixels become, checked to have pixels."""
+    columns, rows = subsampling(output_pixel_format or "")
+    if odd_size == "pad":
+        return -(-width // columns) * columns, -(-height // rows) * rows
+    if odd_size == "crop":
+        width, height = width // columns * columns, height // rows * rows
+    if not width or not height:
+        raise ValueError(
+            f"{argument('odd_size', 'crop')} leaves {width}x{height} pixels of {output_pixel_format} video"
+        )
+    return width, height
+
+
+def with_filters(options: Mapping[str, object], filters: Sequence[str]) -> dict[str, object]:
+    """`options` with `filters` before the user's own filters, whose input they make."""
+    if not filters:
+        return dict(options)
+    own = [str(options[name]) for name in FILTER_OPTIONS if name in options]
+    others = {name: value for name, value in options.items() if name not in FILTER_OPTIONS}
+    return {"filter:v": ",".join([*filters, *own]), **others}
+
+
+def input_arguments(
+    layout: FrameLayout, rate: Fraction, colors: Sequence[str] = (), source: str = "pipe:0"
+) -> list[str]:
+    """FFmpeg's arguments for raw frames, which come on its standard input."""
+    return [
+        # If we are killed inside a frame, drop that frame: otherwise -xerror makes FFmpeg 5.1 exit without an index.
+        *("-fflags", "+discardcorrupt"),
+        *("-f", "rawvideo"),
+        *("-pixel_format", layout.pixel_format),
+        *("-video_size", f"{layout.width}x{layout.height}"),
+        *("-framerate", f"{rate.numerator}/{rate.denominator}"),
+        # Above 100 frames per second, FFmpeg would guess another rate from the first times.
+        *("-fpsprobesize", "0"),
+        *colors,
+        *("-i", source),
+    ]
+
+
+def stream_arguments(offset_s: int, colors: Sequence[str] = ()) -> list[str]:
+    """FFmpeg's arguments for frames with times, or with sound, on its standard input: see `nut`.
+
+    FFmpeg keeps the times, minus `offset_s`, and does not guess a rate from them.
+    """
+    offset = ("-itsoffset", str(-offset_s)) if offset_s else ()
+    return ["-copyts", "-fpsprobesize", "0", *offset, "-f", "nut", *colors, "-i", "pipe:0"]
+
+
+def output_arguments(
+    output: Output,
+    codec: str | None,
+    pixel_format: str | None,
+    options: Mapping[str, object],
+    colors: Sequence[str] = (),
+    sound: Sequence[str] = (),
+) -> list[str]:
+    """FFmpeg's arguments for one output, which it overwrites. `options` come last and so override the others."""
+    arguments = [] if codec is None else ["-c:v", codec]
+    if pixel_format is not None:
+        arguments += ["-pix_fmt", pixel_format]
+    arguments += [*colors, *sound]
+    arguments += option_arguments({_VIDEO_OPTIONS.get(name, name): value for name, value in options.items()})
+    if output.container_format is not None:
+        arguments += ["-f", output.container_format]
+    return [*arguments, "-y", output.target]
+
+
+def read_arguments(source: str, container: str) -> list[str]:
+    """FFmpeg's arguments to read `source`, a file of that `container` by FFmpeg's names.
+
+    In a QuickTime or MP4 file that was cut off, the last packet is discarded. Otherwise an FFmpeg that stops at errors
+    stops there, before its decoder has output the frames that it holds back. In other containers, packets in the
+    middle may be marked as corrupt, too. Discarding those would hide that frames are missing.
+    """
+    cut_only_at_the_end = container.startswith("mov,")
+    return [
+        *(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()),
+        *(endpoints.literal_arguments(source) if container == "image2" else ()),
+        *("-i", source),
+    ]
+
+
+def option_arguments(options: Mapping[str, object]) -> list[str]:
+    """FFmpeg's arguments for `options`, whose names have no dash.
+
+    None stands for an option without a value. A list or a tuple repeats the option for each of its values.
+    """
+    arguments: list[str] = []
+    for name, values in options.items():
+        for value in values if isinstance(values, list | tuple) else (values,):
+            arguments += [f"-{name}"] if value is None else [f"-{name}", str(value)]
+    return arguments
+
+
+def format_seconds(seconds: float) -> str:
+    """A time for FFmpeg, in microseconds, rounded down so that a frame at exactly that time is included."""
+    return f"{math.floor(seconds * 1_000_000) / 1_000_000:.6f}"
+
+
+def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) -> list[str]:
+    width, height = output_size(layout.width, layout.height, output_pixel_format, odd_size)
+    right, bottom = width - layout.width, height - layout.height
+    if right > 0 or bottom > 0:
+        # Repeats the last column and row, where `pad` alone would draw a dark line.
+        borders = f"fillborders=right={right}:bottom={bottom}:mode=smear"
+        return [f"pad={width}:{height}:0:0", borders]
+    if right < 0 or bottom < 0:
+        return [f"crop={width}:{height}:0:0"]
+    return []

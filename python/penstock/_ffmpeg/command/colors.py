@@ -1,0 +1,473 @@
+"""Colours: matrices, ranges, and the filters that convert between them; light as samples of HDR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb, subsampling
+from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, Colors, MasteringDisplay
+from penstock._ffmpeg.program import capabilities
+from penstock._messages import argument
+
+# Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
+# and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
+_CODE_POINTS = {
+    "bt601": ("smpte170m", "smpte170m", "smpte170m"),
+    "bt709": ("bt709", "bt709", "bt709"),
+    "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
+}
+MATRICES = tuple(_CODE_POINTS)
+#: Our names of the matrices that FFmpeg prints. bt470bg is BT.601 with 625 lines.
+MATRIX_NAMES = {space: name for name, (space, _, _) in _CODE_POINTS.items()} | {"bt470bg": "bt601"}
+# Aliases of our names in FFmpeg's options, and in the parameters of x264 and x265.
+_OTHER_WORDS = {
+    "matrix": MATRIX_NAMES
+    | {"1": "bt709", "5": "bt601", "6": "bt601", "9": "bt2020", "bt2020_ncl": "bt2020"},
+    "range": dict.fromkeys(("tv", "mpeg", "1", "off"), "limited")
+    | dict.fromkeys(("pc", "jpeg", "2", "on"), "full"),
+    "primaries": {str(code): name for code, name in PRIMARIES.items()}
+    | {"smpte428_1": "smpte428", "jedec-p22": "ebu3213"},
+    "transfer": {str(code): name for code, name in TRANSFERS.items()}
+    | {
+        "gamma22": "bt470m",
+        "gamma28": "bt470bg",
+        "log": "log100",
+        "log_sqrt": "log316",
+        "iec61966_2_4": "iec61966-2-4",
+        "bt1361": "bt1361e",
+        "iec61966_2_1": "iec61966-2-1",
+        "bt2020_10bit": "bt2020-10",
+        "bt2020_12bit": "bt2020-12",
+        "smpte428_1": "smpte428",
+    },
+}
+#: Words for the matrices by which we convert.
+MATRIX_WORDS = frozenset(_OTHER_WORDS["matrix"]) | frozenset(_CODE_POINTS)
+# FFmpeg's options with colours, and those of x264 and x265 among their own, by the attribute of `Colors`.
+_OPTIONS = {
+    "colorspace": "matrix",
+    "color_range": "range",
+    "color_primaries": "primaries",
+    "color_trc": "transfer",
+}
+_CODEC_OPTIONS = ("x264-params", "x264opts", "x265-params")
+_CODEC_WORDS = {
+    "colormatrix": "matrix",
+    "range": "range",
+    "fullrange": "range",
+    "colorprim": "primaries",
+    "transfer": "transfer",
+}
+
+
+class _HdrParameters(NamedTuple):
+    """How an encoder takes HDR metadata: FFmpeg's option for its parameters, and the names of the parameters."""
+
+    option: str
+    mastering_display: str
+    content_light: str
+    has_whole_numbers: bool
+
+
+#: Those of the encoders that have them.
+HDR_PARAMETERS = {
+    "libx264": _HdrParameters("x264-params", "mastering-display", "cll", True),
+    "libx265": _HdrParameters("x265-params", "master-display", "max-cll", True),
+    "libsvtav1": _HdrParameters("svtav1-params", "mastering-display", "content-light", False),
+}
+#: FFmpeg's names of the ranges.
+RANGES = {"limited": "tv", "full": "pc"}
+# Weights of red, green and blue in luma (ITU-R BT.601, BT.709, BT.2020).
+_WEIGHTS = {"bt601": "0.299:0.587:0.114", "bt709": "0.2126:0.7152:0.0722", "bt2020": "0.2627:0.678:0.0593"}
+_CENTRED = ("-chroma_sample_location", "center")
+# Pictures with at least as many lines are HD, whose default is BT.709.
+_HD_LINES = 720
+
+
+@dataclass(frozen=True, slots=True)
+class VideoColors:
+    """The colours of a YUV video, with each "auto" resolved.
+
+    Attributes:
+        matrix: "bt601", "bt709" or "bt2020".
+        range: "limited" or "full".
+        primaries, transfer: by FFmpeg's names; None for those that are usual with the matrix.
+    """
+
+    matrix: str
+    range: str
+    primaries: str | None = None
+    transfer: str | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        """FFmpeg's arguments for the colours of a YUV input or output.
+
+        Both need them: FFmpeg converts nothing if input and output have the same, and it writes those of the output to
+        the file.
+        """
+        space, primaries, transfer = self._names
+        return [
+            *("-color_range", RANGES[self.range]),
+            *("-colorspace", space),
+            *("-color_primaries", primaries),
+            *("-color_trc", _GAMMAS.get(transfer, transfer)),
+        ]
+
+    @property
+    def asked_arguments(self) -> list[str]:
+        """FFmpeg's arguments for the primaries and the transfer characteristics that are not the usual ones."""
+        asked = {
+            "-color_primaries": self.primaries,
+            "-color_trc": self.transfer and _GAMMAS.get(self.transfer, self.transfer),
+        }
+        return [word for name, value in asked.items() if value is not None for word in (name, value)]
+
+    @property
+    def filter(self) -> str:
+        """FFmpeg's filter that tags frames."""
+        space, primaries, transfer = self._names
+        tags = f"colorspace={space}:color_primaries={primaries}:color_trc={transfer}"
+        return f"setparams=range={RANGES[self.range]}:{tags}"
+
+    @property
+    def _names(self) -> tuple[str, str, str]:
+        space, primaries, transfer = _CODE_POINTS[self.matrix]
+        return space, self.primaries or primaries, self.transfer or transfer
+
+
+#: The colours that readers, also FFmpeg and our `Decoder`, assume for a video without tags.
+UNTAGGED = VideoColors("bt601", "limited")
+# The names of these transfers in FFmpeg's options, by those in its filters.
+_GAMMAS = {"bt470m": "gamma22", "bt470bg": "gamma28"}
+# Encoders whose video has no place for a matrix, or for a range, in any container (seen with FFmpeg 5.1 to 9; VP8: RFC
+# 6386, 9.2).
+_NO_MATRIX = (
+    *("flv", "libtheora", "libvpx", "libwebp", "libwebp_anim"),
+    *("msmpeg4", "msmpeg4v2", "wmv1", "wmv2"),
+)
+_NO_RANGE = (*_NO_MATRIX, "mpeg1video", "mpeg2video", "prores", "prores_aw", "prores_ks")
+
+
+def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
+    """The colours of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02).
+
+    A matrix "auto" is bt709 from 720 lines on, and bt601 below, and for a codec without a place for it.
+
+    Raises:
+        ValueError: the codec has no place for what is given.
+    """
+    for name, codecs in (("matrix", _NO_MATRIX), ("range", _NO_RANGE)):
+        asked, held = getattr(colors, name), getattr(UNTAGGED, name)
+        if codec in codecs and asked not in ("auto", held):
+            raise ValueError(
+                f"{argument(f'colors.{name}', asked)} has no place in {codec} video, which readers take for {held!r}"
+            )
+    tags = {
+        name: None if getattr(colors, name) == "auto" else getattr(colors, name)
+        for name in ("primaries", "transfer")
+    }
+    if not _is_jpeg(codec):
+        is_hd = height >= _HD_LINES and codec not in _NO_MATRIX
+        matrix = ("bt709" if is_hd else "bt601") if colors.matrix == "auto" else colors.matrix
+        return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
+    if colors.matrix not in ("auto", "bt601"):
+        raise ValueError(
+            f"{codec} video is JPEG, for which players always use the matrix 'bt601'; got {colors.matrix!r}"
+        )
+    return VideoColors("bt601", "full", **tags)
+
+
+def with_colors_of_options(
+    colors: Colors, options: Mapping[str, object], *pixel_formats: str | None
+) -> tuple[Colors, dict[str, object]]:
+    """Returns `colors` with the colours that `options` and pixel formats (yuvj420p) set, and the other options.
+
+    Raises:
+        ValueError: they contradict `colors`, or each other.
+    """
+    others = dict(options)
+    for given, attribute, word in colors_in(options):
+        known = {one: one for one in _OTHER_WORDS[attribute].values()} | _OTHER_WORDS[attribute]
+        if (value := known.get(word.lower())) is None:
+            continue
+        colors = _with_color(colors, attribute, value, argument(f"options.{given}", options[given]))
+        if given.partition(":")[0] in _OPTIONS:
+            others.pop(given, None)
+    for name in pixel_formats:
+        if name is not None and name.startswith("yuvj"):
+            colors = _with_color(colors, "range", "full", name)
+    return colors, others
+
+
+def holds_hdr_metadata(program: str, codec: str) -> bool:
+    """Whether FFmpeg can tag `codec`, or its input, with the mastering display and the light levels."""
+    return codec in HDR_PARAMETERS or "mastering_display" in capabilities.global_options(program)
+
+
+def with_hdr_metadata(
+    program: str, codec: str, colors: Colors, options: Mapping[str, object]
+) -> dict[str, object]:
+    """`options` with the encoder's parameters for the mastering display and the light levels of `colors`.
+
+    Raises:
+        ValueError: FFmpeg cannot tag `codec` with them, `options` set them, too, or a value is missing or not possible.
+    """
+    parameters = HDR_PARAMETERS.get(codec)
+    given = _hdr_values(colors, whole=parameters is None or parameters.has_whole_numbers)
+    if not given:
+        return dict(options)
+    if parameters is None:
+        if holds_hdr_metadata(program, codec):
+            return dict(options)  # these are for `hdr_arguments`
+        raise ValueError(
+            f"{argument(f'colors.{next(iter(given))}')} has no place in {codec} video as this FFmpeg writes it: take "
+            f"{', '.join(HDR_PARAMETERS)}, or FFmpeg 9"
+        )
+    # x264's parameters may be in two options. FFmpeg reads x264-params last.
+    names = ("x264opts", parameters.option) if codec == "libx264" else (parameters.option,)
+    own = str(options.get(parameters.option, ""))
+    words = [own] if own else []
+    for name, value in given.items():
+        key = getattr(parameters, name)
+        for option in names:
+            if not any(
+                word.partition("=")[0].strip() == key for word in str(options.get(option, "")).split(":")
+            ):
+                continue
+            also = argument(f"options.{option}", options[option])
+            raise ValueError(f"{argument(f'colors.{name}')} and {also} exclude each other: give one")
+        words.append(f"{key}={value}")
+    return {**options, parameters.option: ":".join(words)}
+
+
+def hdr_arguments(codec: str, colors: Colors) -> list[str]:
+    """FFmpeg's arguments for an input with this display and light, where the encoder has no parameters for them.
+
+    FFmpeg 9 has these options, and its muxers of MP4, QuickTime, Matroska and WebM write what they say.
+    """
+    given = {} if codec in HDR_PARAMETERS else _hdr_values(colors, whole=True)
+    return [word for name, value in given.items() for word in (f"-{name}:v", value)]
+
+
+def _hdr_values(colors: Colors, *, whole: bool) -> dict[str, str]:
+    """The display and the light of `colors`, by their attributes, as encoders read them."""
+    words, light = {}, colors.content_light
+    if colors.mastering_display is not None:
+        words["mastering_display"] = _display(colors.mastering_display, whole=whole)
+    if light is not None:
+        words["content_light"] = f"{_level(light.max_cll)},{_level(light.max_fall)}"
+    return words
+
+
+def _level(light: int) -> int:
+    if isinstance(light, bool) or not isinstance(light, int) or not 0 <= light < 1 << 16:
+        raise ValueError(f"a content light is a whole number of cd/m² from 0 to 65535; got {light!r}")
+    return light
+
+
+def _display(display: MasteringDisplay, *, whole: bool) -> str:
+    """A mastering display as encoders read it: in units of 0.00002 and of 0.0001 cd/m² if they take whole numbers."""
+    if not display.is_complete:
+        raise ValueError(
+            "a mastering display has x and y from 0 to 1 of red, green, blue and white, and the luminance, the least "
+            f"first, in cd/m²; got {display!r}"
+        )
+    lengths, lights = (50_000, 10_000) if whole else (1, 1)
+    values = {
+        "G": (display.green, lengths),
+        "B": (display.blue, lengths),
+        "R": (display.red, lengths),
+        "WP": (display.white, lengths),
+        "L": (display.luminance and display.luminance[::-1], lights),
+    }
+    return "".join(
+        f"{name}({','.join(str(round(one * unit) if whole else one) for one in pair or ())})"
+        for name, (pair, unit) in values.items()
+    )
+
+
+def colors_in(options: Mapping[str, object]) -> Iterable[tuple[str, str, str]]:
+    """The options that tell colours: their name, the attribute of `Colors`, and the word for it."""
+    for name, value in options.items():
+        kind = name.partition(":")[0]  # the rest is a stream
+        if kind in _OPTIONS and value is not None:
+            yield name, _OPTIONS[kind], str(value)
+        elif kind in _CODEC_OPTIONS:
+            for one in str(value).split(":"):
+                key, _, word = one.partition("=")
+                if key.strip() in _CODEC_WORDS:
+                    yield name, _CODEC_WORDS[key.strip()], word.strip()
+
+
+def _with_color(colors: Colors, attribute: str, value: str, by: str) -> Colors:
+    asked = getattr(colors, attribute)
+    if asked not in ("auto", value):
+        raise ValueError(f"{argument(f'colors.{attribute}', asked)} and {by} exclude each other: give one")
+    changed: dict[str, Any] = {attribute: value}
+    return replace(colors, **changed)
+
+
+def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
+    """The name of `pixel_format` for `codec`: JPEG encoders call yuv420p ``yuvj420p``.
+
+    FFmpeg 5.1 converts frames that come with the other name.
+    """
+    is_yuv = pixel_format in ("yuv420p", "yuv422p", "yuv444p")
+    return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
+
+
+def input_color_arguments(pixel_format: str, colors: VideoColors, *, centred: bool = False) -> list[str]:
+    """FFmpeg's arguments for input frames of `pixel_format`. RGB and gray have the full range.
+
+    Args:
+        centred: as for `output_color_arguments`. FFmpeg 7.1 takes the chroma location from the frames, and 9 from the
+            output's arguments if it converts: both get it.
+    """
+    centre = _CENTRED if centred else ()
+    if is_rgb(pixel_format) or is_gray(pixel_format):
+        return ["-color_range", RANGES["full"], *centre]
+    return [*colors.arguments, *centre]
+
+
+def output_color_arguments(
+    pixel_format: str | None, colors: VideoColors, *, centred: bool = False
+) -> list[str]:
+    """FFmpeg's arguments for output video of `pixel_format`; none for None. RGB has no matrix.
+
+    Gray has the full range: FFmpeg 7 and later write and read no other.
+
+    Args:
+        centred: whether a chroma sample lies in the middle of its pixels, and not in their left column (see
+            `is_centred`).
+    """
+    if pixel_format is None:
+        return []
+    if is_rgb(pixel_format):
+        return colors.asked_arguments
+    if is_gray(pixel_format):
+        colors = replace(colors, range="full")
+    return [*colors.arguments, *(_CENTRED if centred else ())]
+
+
+def is_centred(frames: str, output_pixel_format: str | None) -> bool:
+    """Whether a chroma sample lies in the middle of its pixels in a video of `output_pixel_format`.
+
+    The native conversion and `conversion_filters` put it there for RGB and gray `frames`. For the caller's own YUV the
+    location is not known.
+    """
+    return (is_rgb(frames) or is_gray(frames)) and subsampling(output_pixel_format or "") != (1, 1)
+
+
+def conversion_filter(frames: str, output_pixel_format: str, colors: VideoColors) -> str:
+    if not is_gray(output_pixel_format):
+        return _scale_filter(colors, output_pixel_format)
+    return (
+        _full_gray(output_pixel_format)
+        if is_gray(frames)
+        else _gray_filter(output_pixel_format, colors.matrix)
+    )
+
+
+def _scale_filter(colors: VideoColors, pixel_format: str) -> str:
+    """FFmpeg's filters that convert to `pixel_format` with these colours, and tag the frames with them.
+
+    By default, FFmpeg 5.1 uses BT.601 for every size, whatever tags the file gets. ``area`` makes a chroma sample the
+    mean of its pixels. Without ``format``, FFmpeg 9 may convert in a filter of its own, with other flags.
+    """
+    out = f"out_color_matrix={colors.matrix}:out_range={RANGES[colors.range]}"
+    return f"scale={out}:flags=accurate_rnd+full_chroma_inp+area,format={pixel_format},{colors.filter}"
+
+
+def _gray_filter(pixel_format: str, matrix: str) -> str:
+    """FFmpeg's filters that convert colours to gray `pixel_format` of the full range, with this matrix.
+
+    By default, FFmpeg 7 and 9 use BT.601 whatever matrix they get. The mixer makes red, green and blue equal, which
+    every matrix converts to the same gray. It works on 16 bits because it rounds each product.
+    """
+    weights = _WEIGHTS[matrix]
+    mixer = f"format=rgba64,colorchannelmixer={weights}:0:{weights}:0:{weights}"
+    return f"{mixer},{_full_gray(pixel_format)}"
+
+
+def _full_gray(pixel_format: str) -> str:
+    return f"scale=out_range=full:flags=accurate_rnd,format={pixel_format}"
+
+
+def _is_jpeg(codec: str) -> bool:
+    return codec.startswith(("mjpeg", "ljpeg"))
+
+
+# The most that PQ can say, in cd/m², and its constants (table 4).
+_PQ_PEAK = 10_000
+_M1, _M2 = 2610 / 16384, 2523 / 4096 * 128
+_C1, _C3 = 3424 / 4096, 2392 / 4096 * 32
+# HLG's constants, its nominal display and the gamma of that, and the weights of red, green and blue in luminance
+# (table 5).
+_A = 0.17883277
+_B, _C = 1 - 4 * _A, 0.5 - _A * np.log(4 * _A)
+_HLG_PEAK, _GAMMA = 1_000, 1.2
+_LUMINANCE = np.array((0.2627, 0.6780, 0.0593), np.float32)
+
+
+def pq_from_nits(nits: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """Samples of PQ (the transfer "smpte2084") from light in nits: the inverse EOTF of ITU-R BT.2100-2, table 4.
+
+    ```python
+    frame = np.rint(pq_from_nits(picture) * 65535).astype(np.uint16)  # for an Encoder of rgb48
+    ```
+
+    Args:
+        nits: linear light that the display is to show, in cd/m², in an array of any shape: each sample becomes one.
+            Less than 0 becomes 0, and more than 10,000 becomes 10,000.
+
+    Returns:
+        The samples as float32 from 0 to 1, in the shape of `nits`. They are at most 1e-6 off the exact value.
+
+    Raises:
+        ValueError: there is a NaN.
+    """
+    curved = _relative(nits, _PQ_PEAK) ** np.float32(_M1)
+    # (c1 + c2 y) / (1 + c3 y), as 1 minus the rest: a rounded ratio of float32, raised to the power of 79, is wrong by
+    # a code of 16 bits, and this is wrong by 1/80 of one.
+    missing = np.float32(1 - _C1) * (1 - curved) / (1 + np.float32(_C3) * curved)
+    return np.asarray(np.exp(np.float32(_M2) * np.log1p(-missing)), np.float32)
+
+
+def hlg_from_nits(nits: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """Samples of HLG ("arib-std-b67") from light in nits: the inverse OOTF and the OETF of ITU-R BT.2100-2, table 5.
+
+    HLG says how bright a pixel is relative to the display. `nits` are those of the Recommendation's nominal one, with a
+    peak of 1,000 cd/m² and a gamma of 1.2. Others show the picture brighter or darker.
+
+    Args:
+        nits: linear light that this display is to show, in cd/m², in an array of … × 3: red, green and blue of BT.2020.
+            Less than 0 becomes 0, and more than 1,000 becomes 1,000.
+
+    Returns:
+        The samples as float32 from 0 to 1, in the shape of `nits`. Saturated colours near the peak, which need more
+        than 1, become 1.
+
+    Raises:
+        ValueError: the last axis does not have length 3, or there is a NaN.
+    """
+    shown = _relative(nits, _HLG_PEAK)
+    if shown.shape[-1:] != (3,):
+        raise ValueError(f"nits are an array of … × 3: red, green and blue; got the shape {shown.shape}")
+    luminance = np.maximum(shown @ _LUMINANCE, np.finfo(np.float32).tiny)[..., np.newaxis]
+    scene = np.minimum(shown * luminance ** np.float32(1 / _GAMMA - 1), 1)
+    bright = np.float32(_A) * np.log(np.maximum(12 * scene, 1) - np.float32(_B)) + np.float32(_C)
+    return np.asarray(np.where(scene > np.float32(1 / 12), bright, np.sqrt(3 * scene)))
+
+
+def _relative(nits: npt.ArrayLike, peak: float) -> npt.NDArray[np.float32]:
+    """Light in units of `peak`, from 0 to 1."""
+    light = np.asarray(nits, np.float32)
+    if np.isnan(light).any():
+        raise ValueError("nits are numbers; got NaN")
+    return np.asarray(np.clip(light, 0, peak) / np.float32(peak))

@@ -1,0 +1,233 @@
+"""Settings that `Encoder`, `Decoder` and `AudioDecoder` share: colours, and what few programs need to set."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from penstock._messages import argument
+from penstock._native import ThreadPolicy, _Conversion, _count, _seconds, _thread_policy
+from penstock._types import Mode, Priority
+
+#: FFmpeg's names of the primaries and transfer characteristics in ITU-T H.273, tables 2 and 3, by their code points.
+PRIMARIES = {
+    1: "bt709",
+    4: "bt470m",
+    5: "bt470bg",
+    6: "smpte170m",
+    7: "smpte240m",
+    8: "film",
+    9: "bt2020",
+    10: "smpte428",
+    11: "smpte431",
+    12: "smpte432",
+    22: "ebu3213",
+}
+TRANSFERS = {
+    1: "bt709",
+    4: "bt470m",
+    5: "bt470bg",
+    6: "smpte170m",
+    7: "smpte240m",
+    8: "linear",
+    9: "log100",
+    10: "log316",
+    11: "iec61966-2-4",
+    12: "bt1361e",
+    13: "iec61966-2-1",
+    14: "bt2020-10",
+    15: "bt2020-12",
+    16: "smpte2084",
+    17: "smpte428",
+    18: "arib-std-b67",
+}
+# In cd/m²: what 32 bits hold in units of 0.0001 (ITU-T H.265, D.3.28).
+_MOST_LIGHT = (2**32 - 1) / 10_000
+
+
+def _is_pair(value: object, most: float) -> bool:
+    """Whether a value is two numbers from 0 to `most`."""
+    return (
+        isinstance(value, tuple | list)
+        and len(value) == 2
+        and all(isinstance(one, int | float) and 0 <= one <= most for one in value)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MasteringDisplay:
+    """The display on which a video was graded (SMPTE ST 2086).
+
+    Attributes:
+        red, green, blue, white: the chromaticities x and y of its primaries and white (CIE 1931); None if not told.
+        luminance: the least and the most, in cd/m²; None if not told.
+    """
+
+    red: tuple[float, float] | None
+    green: tuple[float, float] | None
+    blue: tuple[float, float] | None
+    white: tuple[float, float] | None
+    luminance: tuple[float, float] | None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every value is present and within its range."""
+        chromaticities = (self.red, self.green, self.blue, self.white)
+        if not all(_is_pair(one, 1) for one in chromaticities) or not _is_pair(self.luminance, _MOST_LIGHT):
+            return False
+        least, most = self.luminance or (0, 0)
+        return least < most
+
+
+@dataclass(frozen=True, slots=True)
+class ContentLight:
+    """How bright a video is (CTA-861.3).
+
+    Attributes:
+        max_cll: of the brightest pixel, in cd/m²; 0 if not told.
+        max_fall: of the brightest frame on average, in cd/m²; 0 if not told.
+    """
+
+    max_cll: int
+    max_fall: int
+
+
+Convert = Literal["auto", "native", "ffmpeg"]
+ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
+ColorRange = Literal["auto", "limited", "full"]
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Checks that `value` is one of the `choices` for the argument `name`."""
+    if value not in choices:
+        raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def native_conversion(convert: Convert, make: Callable[[], _Conversion]) -> _Conversion | None:
+    """Returns `make()`, or None if FFmpeg converts. A `ValueError` of `make` is raised only for convert="native"."""
+    if convert == "ffmpeg":
+        return None
+    try:
+        return make()
+    except ValueError as error:
+        if convert == "native":
+            raise ValueError(f"{argument('convert', 'native')} is not possible: {error}") from None
+        return None
+
+
+def check_place(name: str, seconds: float | Fraction | None) -> None:
+    """Checks an argument that is a time within a file: None, or a finite number of seconds."""
+    if _seconds(name, seconds) == math.inf:
+        raise ValueError(f"{name} must be None or a finite number of seconds, not {seconds}")
+
+
+@dataclass(frozen=True, slots=True)
+class Colors:
+    """How YUV samples encode RGB, and which colours the RGB values mean.
+
+    Attributes:
+        matrix: "bt601", "bt709", "bt2020" or "auto". In an `Encoder`, "auto" is BT.709 from 720 lines on and BT.601
+            below. In a `Decoder`, it is the file's tag, and BT.601 without a tag.
+        range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto". In an `Encoder`, "auto" is limited,
+            but Motion JPEG always has "full". In a `Decoder`, it is the file's tag, and limited without a tag.
+        primaries: the colour primaries, by FFmpeg's names (ITU-T H.273, table 2), such as "bt2020"; "auto" is the usual
+            one for the matrix. This and the following are tags: no sample changes. `Encoder` only.
+        transfer: the transfer characteristics, by FFmpeg's names (table 3), such as "smpte2084" (PQ) or "arib-std-b67"
+            (HLG). `Encoder` only. `pq_from_nits` and `hlg_from_nits` make such samples.
+        mastering_display: HDR metadata: the display on which the video was graded, with all values of a
+            `penstock.video.MasteringDisplay`. `Encoder` only, with libx264, libx265 or libsvtav1; with FFmpeg 9, any
+            codec in MP4, QuickTime, Matroska and WebM.
+        content_light: HDR metadata: how bright the video is. Works with the same encoders as `mastering_display`.
+
+    Raises:
+        ValueError: an unknown name.
+        TypeError: `mastering_display` or `content_light` has another type.
+    """
+
+    matrix: ColorMatrix = "auto"
+    range: ColorRange = "auto"
+    primaries: str = "auto"
+    transfer: str = "auto"
+    mastering_display: MasteringDisplay | None = None
+    content_light: ContentLight | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("matrix", self.matrix, get_args(ColorMatrix))
+        check_choice("range", self.range, get_args(ColorRange))
+        check_choice("primaries", self.primaries, ("auto", *PRIMARIES.values()))
+        check_choice("transfer", self.transfer, ("auto", *TRANSFERS.values()))
+        for name, kind in (("mastering_display", MasteringDisplay), ("content_light", ContentLight)):
+            if not isinstance(value := getattr(self, name), kind | None):
+                raise TypeError(f"{name} is a penstock.video.{kind.__name__} or None; got {value!r}")
+
+    def check_unused(self, user: str, *names: str) -> None:
+        """Checks that settings which `user` ignores have their defaults."""
+        for name in names:
+            if (value := getattr(self, name)) != getattr(DEFAULT_COLORS, name):
+                raise ValueError(f"{argument(f'colors.{name}', value)} has no effect on {user}: leave it out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """What few programs need to set.
+
+    Attributes:
+        mode: the transport to FFmpeg, as for `penstock.Writer`. `Encoder` only.
+        queue_items: frames that may wait for FFmpeg before ``write`` does, or frames or blocks that a decoder reads
+            ahead. None is 16 for an `Encoder`, and 4 for the decoders.
+        queue_bytes: bytes of the frames that may wait for FFmpeg, in the format that FFmpeg gets. None is 24 MiB, or
+            four frames if they are more. `Encoder` only.
+        capacity_bytes: capacity of the pipe, as for `penstock.Writer` and `penstock.Reader`.
+        policy: priority and CPUs of the native thread: a `penstock.ThreadPolicy`, or a level like ``"below-normal"``.
+        ffmpeg: path or name of the program; None finds one (see `penstock.video.find_ffmpeg`). An `Encoder` needs one
+            that calls ``read`` on its standard input: a program that splices it onward, as ``pv`` does, must not get
+            zero-copy writes.
+        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads. With ``near=threading.get_native_id()`` here and
+            in `policy`, FFmpeg and the native thread share the L3 cache of the calling thread.
+        threads: threads of a `Decoder`, in FFmpeg and for frames by number. None is one for each CPU, 16 at
+            most. Processes that decode beside others want fewer.
+        stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
+            call raises `StalledError`. None waits forever.
+        convert: who converts pixels: "native", the native thread while it copies; "ffmpeg"; or "auto", the native
+            thread where it can and, in a `Decoder`, where its result is within 2 code values of FFmpeg's.
+
+    Raises:
+        ValueError, TypeError: a value is not possible.
+    """
+
+    mode: Mode = "auto"
+    queue_items: int | None = None
+    queue_bytes: int | None = None
+    capacity_bytes: int | None = None
+    policy: ThreadPolicy | Priority | None = None
+    ffmpeg: str | os.PathLike[str] | None = None
+    ffmpeg_policy: ThreadPolicy | Priority | None = None
+    threads: int | None = None
+    stall_timeout: float | None = 60.0
+    convert: Convert = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice("mode", self.mode, get_args(Mode))
+        check_choice("convert", self.convert, get_args(Convert))
+        for name in ("queue_items", "queue_bytes", "capacity_bytes", "threads"):
+            if (count := getattr(self, name)) is not None:
+                _count(name, count)
+        for name in ("policy", "ffmpeg_policy"):
+            if (policy := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _thread_policy(policy))
+        if _seconds("stall_timeout", self.stall_timeout) == 0:
+            raise ValueError("stall_timeout must be None or more than 0 seconds, not 0")
+
+    def check_unused(self, user: str, *names: str) -> None:
+        """Checks that settings which `user` cannot follow have their defaults."""
+        for name in names:
+            if getattr(self, name) != getattr(DEFAULT_TUNING, name):
+                raise ValueError(f"Tuning({name}=...) has no effect on {user}: leave it out")
+
+
+DEFAULT_COLORS = Colors()
+DEFAULT_TUNING = Tuning()

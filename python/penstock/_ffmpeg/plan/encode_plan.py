@@ -1,0 +1,228 @@
+"""Plans an encode of pictures of one size: who converts pixels, and FFmpeg's arguments."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+
+from penstock._ffmpeg.command.arguments import (
+    PALETTE,
+    PALETTE_FILTERS,
+    check_even,
+    checked_size,
+    conversion_filters,
+    input_arguments,
+    output_arguments,
+    stream_arguments,
+    with_filters,
+)
+from penstock._ffmpeg.command.colors import (
+    VideoColors,
+    colors_for,
+    hdr_arguments,
+    input_color_arguments,
+    is_centred,
+    jpeg_pixel_format,
+    output_color_arguments,
+)
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.pixel_formats import (
+    FrameLayout,
+    canonical,
+    divides_evenly,
+    frame_layout,
+    is_gray,
+    is_rgb,
+)
+from penstock._ffmpeg.command.settings import native_conversion
+from penstock._ffmpeg.plan import encoders, sound
+from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.labels import NO_LABELS
+from penstock._ffmpeg.plan.nut import NutStream
+from penstock._ffmpeg.plan.sound import AudioTrack
+from penstock._log import logger
+from penstock._native import _Conversion
+
+# Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
+_conversion = lru_cache(maxsize=16)(_Conversion)
+
+# Codecs whose frames have a palette each. (QuickTime and APNG have one for the whole video.)
+_PALETTES_BY_FRAME = ("gif", "png")
+# Each frame is encoded once, at its own time.
+_TIMED_OPTIONS = {"fps_mode": "passthrough"}
+_TIME_BASE = "enc_time_base:v"
+# The rate of a trial encode, whose frame has no time: FFmpeg's default.
+_TRIAL_RATE = Fraction(25)
+# Options that a trial leaves out: those of sound and subtitles (``b:a``), and `map`, which names streams.
+_CONCERNS_OTHERS = re.compile(r"map|[^:]+:[as]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodePlan:
+    """What is done with each frame, and by whom.
+
+    Attributes:
+        settings: what was asked for.
+        arguments: FFmpeg's arguments for its input and its output, whose name comes last.
+        stream: the NUT stream that FFmpeg reads; None if it reads raw frames at a constant rate, or raw samples.
+        layout: layout of the frames that the caller writes; None for sound alone.
+        ffmpeg_layout: layout of the frames that FFmpeg gets; None for sound alone.
+        conversion: the native conversion; None if FFmpeg gets the frames as they are.
+        color_arguments: those of the `arguments` that tag the video with its colours.
+        colors: the colours of a YUV video; None for other videos, and if filters may change them.
+        skipped_encoders: why the encoders of hardware before this one were not taken, in sentences.
+    """
+
+    settings: EncodeSettings
+    arguments: list[str]
+    stream: NutStream | None
+    layout: FrameLayout | None = None
+    ffmpeg_layout: FrameLayout | None = None
+    conversion: _Conversion | None = None
+    color_arguments: tuple[str, ...] = ()
+    colors: VideoColors | None = None
+    skipped_encoders: tuple[str, ...] = ()
+
+    @property
+    def frames(self) -> FrameLayout:
+        """`layout`, of an encode with pictures."""
+        assert self.layout is not None, "an AudioEncoder takes no frames"
+        return self.layout
+
+    @property
+    def converted_by(self) -> str | None:
+        """Who converts pixels: "penstock", "ffmpeg", or None if they stay what they are."""
+        if self.settings.output_pixel_format in (None, self.settings.pixel_format):
+            return None
+        return "ffmpeg" if self.conversion is None else "penstock"
+
+
+def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
+    """Plans an encode of pictures of `size`, width and height in pixels, by the first encoder that works."""
+    if not settings.hardware:
+        return _plan(settings, size)
+    skipped_encoders: list[str] = []
+    for one in settings.hardware:
+        tried = _try_encoder(one, size)
+        if isinstance(tried, EncodeSettings):
+            settings = tried
+            break
+        skipped_encoders.append(tried)
+    logger.info("the encoder is %s", "; ".join([settings.encoder, *skipped_encoders]))
+    return replace(_plan(settings, size), skipped_encoders=tuple(skipped_encoders))
+
+
+def _try_encoder(settings: EncodeSettings | str, size: tuple[int, int]) -> EncodeSettings | str:
+    """The settings, if their encoder encodes a frame of `size`, or else why it does not, in a sentence."""
+    if isinstance(settings, str):
+        return settings
+    rate = settings.rate or _TRIAL_RATE
+    options = {name: value for name, value in settings.options.items() if not _CONCERNS_OTHERS.match(name)}
+    trial = replace(
+        settings,
+        output=Output("-", "null"),
+        options={**options, "frames:v": 1},
+        sounds=(),
+        labels=NO_LABELS,
+        rate=rate,
+    )
+    arguments = ("file:/dev/zero" if one == "pipe:0" else one for one in _plan(trial, size).arguments)
+    trial_failure = encoders.trial_failure(settings.program, "-t", f"{float(1 / rate):f}", *arguments)
+    return settings if trial_failure is None else f"{settings.codec}: {trial_failure}"
+
+
+def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
+    program, codec, options, rate = settings.program, settings.codec, settings.options, settings.rate
+    assert codec is not None, "sound alone has no size"
+    width, height = checked_size(size)
+    layout = frame_layout(settings.pixel_format, width, height, program)
+    output, tags = settings.output_pixel_format, colors_for(codec, settings.colors, height)
+    if not settings.holds_reordered_frames:
+        options = {"bf": 0, **options}
+    if rate is None:
+        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / settings.time_unit_s}", **options}
+    if settings.odd_size == "error":
+        check_even(layout, output, options)
+    conversion = _native(layout, tags, settings)
+    named = None if output is None else jpeg_pixel_format(codec, output)
+    filters: list[str] = []
+    if conversion is None:
+        fed = frame_layout(jpeg_pixel_format(codec, layout.pixel_format), width, height, program)
+        filters = conversion_filters(fed, named, tags, odd_size=settings.odd_size, vflip=settings.vflip)
+        if named == PALETTE != layout.pixel_format and codec in _PALETTES_BY_FRAME:
+            filters.append(PALETTE_FILTERS)
+    else:
+        fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
+    centred = is_centred(layout.pixel_format, named)
+    stream = sound.nut_stream(program, fed, rate, settings.sounds)
+    colors_in = [
+        *input_color_arguments(fed.pixel_format, tags, centred=centred),
+        *hdr_arguments(codec, settings.colors),
+    ]
+    if stream is not None:
+        reading = stream_arguments(stream.offset_s, colors_in)
+    else:
+        assert rate is not None
+        reading = input_arguments(fed, rate, colors_in)
+    colors_out = output_color_arguments(named, tags, centred=centred)
+    has_inputs = bool(settings.sounds) or settings.labels != NO_LABELS
+    is_mapped = bool(settings.sounds) or "map" in options
+    labels = settings.labels.output_arguments(options, is_mapped=is_mapped) if has_inputs else []
+    arguments = [
+        *reading,
+        *settings.labels.input_arguments(),
+        *output_arguments(
+            settings.output,
+            codec,
+            named,
+            with_filters(options, filters),
+            colors_out,
+            [*sound.output_arguments(settings.sounds, options), *labels],
+        ),
+    ]
+    has_yuv = named is not None and not (is_rgb(named) or is_gray(named))
+    return EncodePlan(
+        settings=settings,
+        arguments=arguments,
+        stream=stream,
+        layout=layout,
+        ffmpeg_layout=fed,
+        conversion=conversion,
+        color_arguments=tuple(colors_out),
+        colors=tags if has_yuv and not settings.is_filtered else None,
+    )
+
+
+def plan_sound(settings: EncodeSettings) -> EncodePlan:
+    """Plans an encode of an `AudioTrack` without video."""
+    [made] = settings.sounds
+    assert isinstance(made.audio, AudioTrack)
+    sounds = sound.output_arguments(settings.sounds, settings.options)
+    arguments = [
+        *sound.input_arguments(made.audio, "pipe:0"),
+        *output_arguments(settings.output, None, None, settings.options, sound=sounds),
+    ]
+    return EncodePlan(settings=settings, arguments=arguments, stream=None)
+
+
+def _native(layout: FrameLayout, colors: VideoColors, settings: EncodeSettings) -> _Conversion | None:
+    """The native conversion; None if there is nothing to convert, or no native code for it."""
+    output = canonical(settings.output_pixel_format or layout.pixel_format)
+    odd_size, vflip = settings.odd_size, settings.vflip
+    is_fitted = odd_size != "error" and not divides_evenly(output, layout.width, layout.height)
+    if output == layout.pixel_format and not (is_fitted or vflip):
+        return None
+    make = partial(
+        _conversion,
+        layout.pixel_format,
+        output,
+        layout.width,
+        layout.height,
+        matrix=colors.matrix,
+        range=colors.range,
+        vflip=vflip,
+        odd_size=odd_size if is_fitted else "keep",
+    )
+    return native_conversion(settings.tuning.convert, make)

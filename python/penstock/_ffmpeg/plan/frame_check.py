@@ -1,0 +1,386 @@
+"""Checks the shape and dtype of frames for an `Encoder`. Errors say what to write instead."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout, is_packed
+
+# NumPy's kinds of types, by the format characters of the buffer protocol (those of `struct`).
+_KINDS = {
+    **dict.fromkeys("BHILQN", "uint"),
+    **dict.fromkeys("bhilqn", "int"),
+    **dict.fromkeys("efdg", "float"),
+    "?": "bool",
+}
+# Modes of PIL images whose samples are gray, RGB or RGBA.
+_PIL_MODES = ("L", "RGB", "RGBA", "RGBX", "I;16", "F")
+# Pixel formats for 1, 3 and 4 channels, by the bytes of a sample.
+_BY_CHANNELS = {
+    1: {1: "gray", 3: "rgb24", 4: "rgba"},
+    2: {1: "gray16le", 3: "rgb48le", 4: "rgba64le"},
+    4: {1: "grayf32le"},
+}
+# The same for floats. FFmpeg has no packed RGB of floats: the planes are green, blue, red and alpha.
+_BY_CHANNELS_OF_FLOATS = {1: "grayf32le", 3: "gbrpf32le", 4: "gbrapf32le"}
+_KEEPS_16_BITS = " (codec='ffv1' keeps all 16 bits)"
+
+
+def frame_size(frame: Any, pixel_format: str) -> tuple[int, int]:
+    """Width and height of `frame` by its shape."""
+    _check_is_memory(frame)
+    remedy = "give the Encoder size=(width, height)"
+    if not is_packed(pixel_format):
+        raise ValueError(f"the shape of a {pixel_format} frame does not tell its size: {remedy}")
+    pixel = frame_layout(pixel_format, 1, 1)
+    samples = None if hasattr(frame, "mglo") else _samples(frame, pixel)[1]
+    if samples is None or len(samples.shape) < 2 or 0 in samples.shape:
+        wanted = " × ".join(("height", "width", *map(str, pixel.planes[0][2:])))
+        got = "bytes" if samples is None or len(samples.shape) < 2 else samples.shape
+        raise ValueError(
+            f"the first frame of an encoder without size has the shape {wanted}; got {got}: {remedy}"
+        )
+    height, width = _rows_and_columns(samples.shape)
+    _check_shape(samples, frame_layout(pixel_format, width, height), 0)
+    return width, height
+
+
+def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0) -> Any:
+    """`frame` as an object with the buffer protocol, contiguous or not.
+
+    If the buffer has more than one dimension, its shape and dtype must be those of the layout; axes of length 1 are
+    ignored. The planes of planar formats may lie in rows as wide as the picture, as in OpenCV. If it has one dimension,
+    only its size is checked, and the byte order if the dtype tells it.
+
+    Args:
+        frame: a buffer (bytes, a NumPy array, a memoryview), a tensor in the CPU's memory, a PIL image, a ModernGL
+            buffer.
+        number: of frames that came before. With one, `layout` is also that of the first frame.
+
+    Raises:
+        ValueError: it is not a frame of the layout. The message shows both, and what to write.
+        TypeError: it is not a buffer.
+    """
+    _check_is_memory(frame)
+    if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
+        _check_size(_Contents("bytes", frame.size, (frame.size,), "uint", 1, False), layout, number)
+        return frame
+    _check_layout(frame, layout)
+    buffer, samples = _samples(frame, layout)
+    if len(samples.shape) > 1 and layout.pixel_format in PIXEL_FORMATS:
+        _check_shape(samples, layout, number)
+        _check_dtype(samples, layout, number)
+    _check_size(samples, layout, number)
+    _check_byte_order(samples, layout)
+    return buffer
+
+
+def buffer_and_size(frame: Any) -> tuple[Any, int]:
+    """`frame` as an object with the buffer protocol, contiguous or not, and its size in bytes.
+
+    Raises:
+        TypeError: it is not a buffer.
+    """
+    if hasattr(frame, "mglo"):
+        return frame, frame.size
+    buffer = _buffer_of(frame)
+    with memoryview(buffer) as view:
+        return buffer, view.nbytes
+
+
+def _check_is_memory(frame: Any) -> None:
+    """Refuses ModernGL's objects that are no buffers."""
+    if not hasattr(frame, "read_into"):
+        return
+    if hasattr(frame, "viewport"):
+        raise TypeError(
+            "a framebuffer is no frame: use penstock.gl.Capture(framebuffer, encoder), or framebuffer.read_into(view) "
+            "with encoder.lease() as view"
+        )
+    if hasattr(frame, "mglo") and not isinstance(frame.size, int):
+        raise TypeError("a texture is no frame: use texture.read_into(view) with encoder.lease() as view")
+
+
+def _check_layout(frame: Any, layout: FrameLayout) -> None:
+    """Refuses a decoded frame of another planar format with the same size in bytes, such as nv12 for yuv420p."""
+    own = getattr(frame, "_layout", None)
+    if isinstance(own, FrameLayout) and len(own.planes) > 1 and own.pixel_format != layout.pixel_format:
+        raise ValueError(
+            f"the frame is {own.pixel_format}, and the encoder takes {layout.pixel_format}: give "
+            f"pixel_format={own.pixel_format!r}"
+        )
+
+
+def _check_mode(frame: Any, layout: FrameLayout) -> None:
+    """Refuses PIL images with the right number of samples but other colours: YCbCr, a palette, RGB for BGR."""
+    mode = getattr(frame, "mode", None)
+    if not hasattr(frame, "convert") or not isinstance(mode, str):
+        return
+    remedy = ""
+    if mode.startswith("RGB") and re.match("bgr|[a0](?:rgb|bgr)", layout.pixel_format):
+        remedy = f": give pixel_format={'rgb24' if mode == 'RGB' else 'rgba'!r}"
+    elif mode in _PIL_MODES:
+        return
+    elif wanted := _pil_mode(layout):
+        remedy = f": pass frame.convert({wanted!r})"
+    raise ValueError(f"a PIL image of mode {mode!r} is no frame of {layout.pixel_format}{remedy}")
+
+
+def _pil_mode(layout: FrameLayout) -> str | None:
+    """The PIL mode for frames of the layout; None if there is none."""
+    if layout.pixel_format not in PIXEL_FORMATS:
+        return None
+    channels = (*layout.planes[0], 1)[2] if len(layout.planes) == 1 else 0
+    modes = {1: {1: "L", 3: "RGB", 4: "RGBA"}, 2: {1: "I;16"}, 4: {1: "F"}}
+    return modes[layout.sample_bytes].get(channels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """The contents of a buffer. `owner` is the library whose methods it has: numpy, torch, PIL, memoryview."""
+
+    owner: str
+    nbytes: int
+    shape: tuple[int, ...]
+    kind: str
+    sample_bytes: int
+    is_big_endian: bool
+
+    @property
+    def dtype(self) -> str:
+        return (
+            self.kind if self.kind in ("bool", "unknown samples") else f"{self.kind}{8 * self.sample_bytes}"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.shape} of {self.dtype}" if len(self.shape) > 1 else f"{self.nbytes} bytes"
+
+
+def _buffer_of(frame: Any) -> Any:
+    if hasattr(frame, "filled") and frame.mask.any():
+        raise ValueError("a masked array has no values where it is masked: pass frame.filled(0), for example")
+    try:
+        memoryview(frame).release()
+        return frame
+    except TypeError:
+        pass
+    if hasattr(frame, "numpy"):  # a tensor: of PyTorch one that has a gradient must be detached from it
+        return (frame.detach() if hasattr(frame, "detach") else frame).numpy()
+    if hasattr(frame, "__array_interface__") or hasattr(frame, "__array__"):
+        import numpy as np
+
+        return np.asarray(frame)
+    if isinstance(frame, list | tuple):
+        raise TypeError(
+            f"a frame is one buffer, such as a NumPy array, and not a {type(frame).__name__}: pass "
+            "numpy.asarray(frame, numpy.uint8), or write the frames one by one"
+        )
+    raise TypeError(
+        f"a frame is a buffer of pixels, such as a NumPy array, a tensor or bytes, and not {type(frame).__name__}"
+    )
+
+
+def _library_of(frame: Any) -> str:
+    if hasattr(frame, "permute"):
+        return "torch"
+    if hasattr(frame, "convert"):
+        return "PIL"
+    return "memoryview" if isinstance(frame, memoryview) else "numpy"
+
+
+def _samples(frame: Any, layout: FrameLayout) -> tuple[Any, _Contents]:
+    """`frame` as a buffer, and what is in it."""
+    _check_mode(frame, layout)
+    buffer = _buffer_of(frame)
+    with memoryview(buffer) as view:
+        kind = _KINDS.get(view.format.lstrip("@=<>!"), "unknown samples")
+        is_big_endian = view.format[0] in ">!"
+        return buffer, _Contents(
+            _library_of(frame), view.nbytes, view.shape or (), kind, view.itemsize, is_big_endian
+        )
+
+
+def _check_size(samples: _Contents, layout: FrameLayout, number: int) -> None:
+    if samples.nbytes != layout.frame_bytes:
+        channels, rest = divmod(prod(samples.shape), layout.width * layout.height)
+        is_known = (
+            not rest and samples.kind == "uint" and samples.sample_bytes <= 2 and len(layout.planes) == 1
+        )
+        remedy = _other_format(samples, channels, layout, number) if is_known else None
+        raise _wrong("wrong size of frame", samples, layout, number, remedy)
+
+
+def _check_shape(samples: _Contents, layout: FrameLayout, number: int) -> None:
+    if not _fits(samples.shape, layout):
+        raise _wrong("wrong shape of frame", samples, layout, number, _remedy(samples, layout, number))
+
+
+def _wrong(what: str, samples: _Contents, layout: FrameLayout, number: int, remedy: str | None) -> ValueError:
+    """The error of a frame whose size, shape or dtype is wrong."""
+    size = f"{layout.width}x{layout.height}"
+    wanted = f"a {layout.pixel_format} frame of {size} pixels (width x height) is {layout}"
+    which = ""
+    if number:
+        which, wanted = f" {number}", f"the first frame had {size} pixels, and {wanted}"
+    return ValueError(f"{what}{which}: got {samples}; {wanted}{f': {remedy}' if remedy else ''}")
+
+
+def _fits(shape: tuple[int, ...], layout: FrameLayout) -> bool:
+    samples = layout.frame_bytes // layout.sample_bytes
+    if len(layout.planes) > 1:
+        in_rows = (samples // layout.width, layout.width)
+        one_by_one = (len(layout.planes), *layout.planes[0])
+        return prod(shape) == samples and _squeezed(shape) in (_squeezed(in_rows), _squeezed(one_by_one))
+    rows, *row = layout.planes[0]
+    return _squeezed(shape) in (_squeezed((rows, *row)), _squeezed((rows, prod(row))))
+
+
+def _rows_and_columns(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Height and width of an array that is a frame, has its channels first, or is a batch of frames."""
+    channels = (1, 2, 3, 4)
+    is_behind = len(shape) > 3 or (len(shape) == 3 and shape[0] in channels and shape[2] not in channels)
+    height, width = shape[is_behind : is_behind + 2]
+    return height, width
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(length for length in shape if length != 1)
+
+
+def _remedy(samples: _Contents, layout: FrameLayout, number: int) -> str | None:
+    """What to write for a frame of the wrong shape, so that its dtype is right, too; None if unknown."""
+    shape = _squeezed(samples.shape)
+    if shape[:2] == (layout.height, layout.width) and len(shape) < 4:
+        return _other_format(samples, shape[2] if len(shape) > 2 else 1, layout, number)
+    remedy = _reshape(samples, layout, number) if len(layout.planes) == 1 else None
+    if remedy is None or _has_dtype(samples, layout):
+        return remedy
+    return f"{remedy}, and {_dtype_remedy(samples, layout, number)}"
+
+
+def _other_format(samples: _Contents, channels: int, layout: FrameLayout, number: int) -> str | None:
+    """What to write for a frame with other channels than those of `layout`; None if unknown."""
+    if number:
+        mode = _pil_mode(layout) if samples.owner == "PIL" else None
+        return "convert it to the channels of the others" if mode is None else f"pass frame.convert({mode!r})"
+    if samples.kind == _kind(layout) == "float":
+        return _float_format(samples, channels, layout)
+    is_known = samples.kind == "uint" and samples.sample_bytes <= 2
+    sample_bytes = samples.sample_bytes if is_known else 1
+    found = _BY_CHANNELS[sample_bytes].get(channels)
+    if found is None:
+        return None
+    if samples.owner == "PIL" and (mode := _pil_mode(layout)):
+        return f"pass frame.convert({mode!r}), or give pixel_format={found!r}"
+    remedy = f"give pixel_format={found!r}"
+    if channels > 1:
+        remedy += f" (or {found.replace('rgb', 'bgr')!r})"
+    if len(layout.planes) > 1:
+        remedy += f", and output_pixel_format={layout.pixel_format!r}"
+    elif sample_bytes == 2:
+        remedy += _KEEPS_16_BITS
+    if not is_known:
+        remedy += f", and {_dtype_remedy(samples, frame_layout(found, layout.width, layout.height), number)}"
+    return remedy
+
+
+def _float_format(samples: _Contents, channels: int, layout: FrameLayout) -> str | None:
+    """What to write for packed floats, which no scaling to whole numbers keeps; None if unknown."""
+    if (found := _BY_CHANNELS_OF_FLOATS.get(channels)) is None:
+        return None
+    remedies = [] if layout.pixel_format == found else [f"give pixel_format={found!r}"]
+    if channels > 1:
+        planes = ", ".join(f"frame[..., {place}]" for place in (1, 2, 0, 3)[:channels])
+        library = "torch" if samples.owner == "torch" else "np"
+        remedies.append(f"pass {library}.stack([{planes}])")
+    if samples.sample_bytes != layout.sample_bytes:
+        remedies.append(_cast(samples, layout))
+    return ", and ".join(remedies)
+
+
+def _reshape(samples: _Contents, layout: FrameLayout, number: int) -> str | None:
+    """What to write to get the shape of a packed format; None if unknown."""
+    shape, width, height = _squeezed(samples.shape), layout.width, layout.height
+    channels = layout.planes[0][2:]
+    if shape == (width, height, *channels):
+        transposed = f"pass {_transpose_call(samples, '1, 0, 2' if channels else '1, 0')}"
+        given = f"size is (width, height), so give size={(height, width)} if that is the picture's, else "
+        return transposed if number else f"{given}{transposed}"
+    for place, axes in (((*channels, height, width), "1, 2, 0"), ((*channels, width, height), "2, 1, 0")):
+        if channels and shape == place:
+            return f"pass {_transpose_call(samples, axes)}"
+    if len(shape) == len(layout.planes[0]) + 1 and shape[1:] == layout.planes[0]:
+        return f"write its {shape[0]} frames one by one"
+    if shape[2:] == channels and len(shape) > 1:
+        return "scale it" if number else f"scale it, or give size={(shape[1], shape[0])}"
+    return None
+
+
+def _transpose_call(samples: _Contents, axes: str) -> str:
+    if samples.owner in ("PIL", "memoryview"):
+        return f"np.asarray(frame).transpose({axes})"
+    return f"frame.{'permute' if samples.owner == 'torch' else 'transpose'}({axes})"
+
+
+def _check_dtype(samples: _Contents, layout: FrameLayout, number: int) -> None:
+    if not _has_dtype(samples, layout):
+        raise _wrong("wrong dtype of frame", samples, layout, number, _dtype_remedy(samples, layout, number))
+
+
+def _has_dtype(samples: _Contents, layout: FrameLayout) -> bool:
+    return (samples.kind, samples.sample_bytes) == (_kind(layout), layout.sample_bytes)
+
+
+def _kind(layout: FrameLayout) -> str:
+    return "float" if layout.dtype[1] == "f" else "uint"
+
+
+def _dtype_remedy(samples: _Contents, layout: FrameLayout, number: int) -> str:
+    """What to write to get the right dtype."""
+    cast = _cast(samples, layout)
+    if _kind(layout) == "float":
+        return f"pass frame{cast}, scaled to 0…1"
+    most = 256**layout.sample_bytes - 1
+    if samples.kind == "float":
+        return f"scale to 0…{most} and {cast}"
+    if samples.kind == "bool":
+        return f"pass frame{cast} * {most}"
+    is_known = samples.kind == "uint" and samples.sample_bytes in (1, 2)
+    if is_known and number:
+        return f"scale to 0…{most} and {cast}"
+    if is_known and (other := _sibling(samples, layout)):
+        keeps = _KEEPS_16_BITS if samples.sample_bytes == 2 else ""
+        return f"give pixel_format={other!r}{keeps}, or scale to 0…{most} and {cast}"
+    return f"pass frame{cast} if its values are 0…{most}"
+
+
+def _cast(samples: _Contents, layout: FrameLayout) -> str:
+    """The call that converts to the dtype of the layout."""
+    name = f"{_kind(layout)}{8 * layout.sample_bytes}"
+    return f".to(torch.{name})" if samples.owner == "torch" else f".astype(np.{name})"
+
+
+def _sibling(samples: _Contents, layout: FrameLayout) -> str | None:
+    """The pixel format that differs only in the bytes of a sample."""
+    if len(layout.planes) > 1:
+        return None
+    return _BY_CHANNELS[samples.sample_bytes].get((*layout.planes[0], 1)[2])
+
+
+def _check_byte_order(samples: _Contents, layout: FrameLayout) -> None:
+    """Refuses samples whose dtype tells the other byte order: their bytes would be read as other colours."""
+    if samples.is_big_endian and layout.sample_bytes > 1:
+        code = layout.dtype
+        raise ValueError(
+            f"the frame's samples are big-endian, and {layout.pixel_format} has the other byte order: "
+            f"pass frame.astype({code!r})"
+        )
+    if layout.pixel_format.endswith("be") and samples.sample_bytes > 1 and not samples.is_big_endian:
+        code = f">{'f' if samples.kind == 'float' else 'u'}{samples.sample_bytes}"
+        raise ValueError(
+            f"the frame's samples are little-endian, and {layout.pixel_format} has the other byte order: give "
+            f"pixel_format={layout.pixel_format[:-2] + 'le'!r}, or pass frame.astype({code!r})"
+        )

@@ -1,0 +1,400 @@
+"""Finds the FFmpeg program, and tells what it supports, from its own listings: encoders, containers, options.
+
+Each listing is read once per program, when it is needed: it takes 0.08 s with Debian's FFmpeg 5.1, most of it for
+loading libraries. If a program prints no listing, the listing is empty, nothing is refused because of that, and the
+next call asks again.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
+
+from penstock._ffmpeg.program.child import ProgramError, run
+from penstock._messages import argument
+from penstock.errors import DecoderError, EncoderError
+
+_VARIABLE = "PENSTOCK_FFMPEG"
+_REMEDY = (
+    "run `pip install 'penstock-io[ffmpeg]'`, which brings one (or install your system's, on Debian: "
+    "apt-get install ffmpeg; or set PENSTOCK_FFMPEG to the path of the program)"
+)
+
+
+def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
+    """The path of the FFmpeg to run: the one that you name, or else the best that is installed.
+
+    In this order: `ffmpeg` (a path, or a name on ``PATH``), the environment variable ``PENSTOCK_FFMPEG``, ``ffmpeg``
+    on ``PATH``, and the program in the ``imageio_ffmpeg`` wheel. If a program that you name is missing, that is an
+    error; no other program replaces it.
+
+    Raises:
+        EncoderError: there is no FFmpeg; the message says how to get one.
+    """
+    named = os.environ.get(_VARIABLE) or None if ffmpeg is None else os.fspath(ffmpeg)
+    found = shutil.which("ffmpeg") or _from_wheel() if named is None else shutil.which(named)
+    if found is None:
+        named_by = _VARIABLE if ffmpeg is None else "the argument `ffmpeg`"
+        reason = "no FFmpeg was found on PATH, and no imageio-ffmpeg wheel"
+        if named is not None:
+            reason = f"{named_by} names {named!r}, which is no program that can be run"
+        raise EncoderError(f"{reason}: {_REMEDY}", reason=reason, advice=_REMEDY)
+    return found
+
+
+def find_decoding_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
+    """The same as `find_ffmpeg`, but raises a `DecoderError`."""
+    try:
+        return find_ffmpeg(ffmpeg)
+    except EncoderError as error:
+        raise DecoderError(str(error), reason=error.reason, advice=error.advice) from None
+
+
+def _from_wheel() -> str | None:
+    try:
+        return str(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())
+    except (ImportError, RuntimeError):  # no wheel, or one without a program for this machine
+        return None
+
+
+Kind = Literal["video", "sound"]
+# As in FFmpeg's listings.
+_LETTERS: Mapping[Kind, str] = {"video": "V", "sound": "A"}
+
+#: Guessed: how long to wait for a listing. FFmpeg answers within 0.1 s, unless caches are cold or the machine is busy.
+PATIENCE_S = 5.0
+
+#: Codecs that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
+#: An FFmpeg without one fails, and `penstock._ffmpeg.session.advice` names what it has.
+COMMON_CODECS = (
+    *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),
+    *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "h264_vaapi", "hevc_vaapi"),
+    *("mpeg4", "mjpeg", "prores_ks", "ffv1", "rawvideo", "png", "gif"),
+)
+
+#: The oldest FFmpeg that the tests are run with.
+OLDEST = (5, 1)
+
+# The first FFmpeg that crops as a container says (its Changelog).
+_CROPPING = (7, 1)
+
+#: Sound encoders that are not looked up either.
+COMMON_AUDIO_CODECS = (
+    *("aac", "libopus", "flac", "libmp3lame", "libvorbis", "alac", "ac3"),
+    *("pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le"),
+)
+
+# Encoders that have these options, for which the `Encoder` has arguments. Their options are not looked up.
+_HAVE_OPTION = {
+    "crf": ("libx264", "libx264rgb", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
+    "preset": ("libx264", "libx264rgb", "libx265", "libsvtav1", "h264_nvenc", "hevc_nvenc", "av1_nvenc"),
+}
+# Options of other encoders with the same purpose: quality, or the effort for it.
+_INSTEAD = {"crf": ("cq", "qp", "quality"), "preset": ("deadline", "cpu-used", "speed", "compression_level")}
+
+# Other names of formats, and FFmpeg's.
+_FORMAT_NAMES = {
+    **dict.fromkeys(("avc", "avc1", "h.264", "x264"), "h264"),
+    **dict.fromkeys(("h.265", "h265", "hev1", "hvc1", "x265"), "hevc"),
+    "av01": "av1",
+    "mp4v": "mpeg4",
+    "vp08": "vp8",
+    "vp09": "vp9",
+}
+#: What users probably mean by a name that this FFmpeg does not have.
+_MEANT = {
+    "libx264": ("libopenh264",),
+    "acc": ("aac",),
+    "yuv420": ("yuv420p",),
+    "rgb": ("rgb24",),
+    "bgr": ("bgr24",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of an encoder or a container.
+
+    Attributes:
+        kind: FFmpeg's name of its type: ``int``, ``float``, ``string``, ``flags``.
+        limits: ``from -1 to 51``; empty if FFmpeg does not say.
+        values: the named values.
+    """
+
+    kind: str = ""
+    limits: str = ""
+    values: tuple[str, ...] = ()
+
+
+def encoders(program: str, kind: Kind = "video", *, with_experimental: bool = True) -> tuple[str, ...]:
+    """The names of the encoders of `program`, of video or of sound."""
+    return tuple(
+        name
+        for flags, name in _listed(program, "-encoders")
+        if flags[0] == _LETTERS[kind] and (with_experimental or flags[3] != "X")
+    )
+
+
+def decoders(program: str) -> tuple[str, ...]:
+    """The names of the video decoders of `program`."""
+    return tuple(name for flags, name in _listed(program, "-decoders") if flags.startswith("V"))
+
+
+def codecs(program: str, kind: Kind = "video") -> Mapping[str, Sequence[str]]:
+    """The formats of video or sound that `program` encodes, such as h264, and its encoders, the preferred one first."""
+    found: dict[str, Sequence[str]] = {}
+    for flags, name, description in entries(stdout_of(program, "-codecs")):
+        if flags[1:3] == f"E{_LETTERS[kind]}":
+            named = re.search(r"\(encoders: (.*?) *\)", description)
+            found[name] = named[1].split() if named else (name,)
+    return found
+
+
+def named_encoder(
+    program: str,
+    name: str,
+    kind: Kind = "video",
+    preferred: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> str:
+    """The encoder that a name means: that of this name, or one of the format of this name (h264, H.265, mp3).
+
+    As for FFmpeg itself, but an experimental encoder, which FFmpeg refuses, makes room for another one of its format.
+
+    Args:
+        name: of an encoder or a format. One that FFmpeg does not know is returned as it is.
+        preferred: for formats, the encoders to take rather than those that FFmpeg prefers.
+    """
+    common = COMMON_CODECS if kind == "video" else COMMON_AUDIO_CODECS
+    if name in (*common, "copy") or name in (usable := encoders(program, kind, with_experimental=False)):
+        return name
+    lower = name.lower()
+    form = _FORMAT_NAMES.get(lower, lower)
+    ours, theirs = preferred.get(form, ()), codecs(program, kind).get(form, ())
+    found = [one for one in (*ours, *theirs, lower) if one in usable]
+    return next(iter((*found, *ours)), name)
+
+
+def muxers(program: str) -> tuple[str, ...]:
+    """The names of the containers that `program` can write."""
+    listed = _listed(program, "-muxers")
+    return tuple(name for flags, names in listed if "E" in flags for name in names.split(","))
+
+
+def filters(program: str) -> tuple[str, ...]:
+    """The names of the filters of `program`."""
+    return tuple(re.findall(r"^ [T.][S.]\S* (\w+) +\S+->", stdout_of(program, "-filters"), re.MULTILINE))
+
+
+def pixel_formats(program: str) -> Mapping[str, bool]:
+    """The pixel formats of `program`, and whether each stands for memory of a device, which has no bytes to write."""
+    lines = re.findall(r"^[I.][O.]([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE)
+    return {name: flag == "H" for flag, name in lines}
+
+
+def encoder_options(program: str, codec: str) -> Mapping[str, Option]:
+    """The options of an encoder by name, without the dash."""
+    return _options(stdout_of(program, "-h", f"encoder={codec}"))
+
+
+def encoder_pixel_formats(program: str, codec: str) -> tuple[str, ...]:
+    """The pixel formats that an encoder takes; none if it takes any.
+
+    Raises:
+        EncoderError: there is no such encoder, or `program` did not answer in time.
+    """
+    listing = stdout_of(program, "-h", f"encoder={codec}")
+    if not listing:
+        check_codec(program, codec)
+        raise EncoderError(
+            f"{program} did not list the pixel formats of {codec} within {PATIENCE_S:g} s, by which that of the video "
+            f"is chosen: try again, or give {argument('output_pixel_format', 'yuv420p')}"
+        )
+    found = re.search(r"Supported pixel formats: (.*)", listing)
+    return tuple(found[1].split()) if found else ()
+
+
+def is_lossless(program: str, codec: str) -> bool:
+    """Whether an encoder, or a kind of video, is lossless whatever its options are.
+
+    Raises:
+        EncoderError: `program` did not tell.
+    """
+    lines = re.findall(r"^ .EV.([.L])S (\w+)(.*)", stdout_of(program, "-codecs"), re.MULTILINE)
+    if not lines:
+        raise EncoderError(
+            f"{program} did not list its codecs within {PATIENCE_S:g} s, by which the pixel format of the video is "
+            f"chosen: try again, or give {argument('output_pixel_format', 'yuv420p')}"
+        )
+    return any(
+        lossy == "." and codec in (kind, *re.sub(r".*\(encoders: (.*?)\).*|.*", r"\1", rest).split())
+        for lossy, kind, rest in lines
+    )
+
+
+def muxer_options(program: str, container_format: str) -> Mapping[str, Option]:
+    """The options of a container by name, without the dash."""
+    return _options(stdout_of(program, "-h", f"muxer={container_format}"))
+
+
+def filter_options(program: str, name: str) -> tuple[str, ...]:
+    """The names of the options of a filter."""
+    return tuple(
+        re.findall(r"^ {2,3}-?(\w+) +<\w+> ", stdout_of(program, "-h", f"filter={name}"), re.MULTILINE)
+    )
+
+
+def global_options(program: str) -> Mapping[str, Option]:
+    """The options of FFmpeg itself, and of every encoder and output, by name, without the dash."""
+    own, *sections = re.split(r"^(?=\S.* AVOptions:$)", stdout_of(program, "-h", "full"), flags=re.MULTILINE)
+    # The other sections describe single codecs, containers, filters and protocols.
+    shared = [text for text in sections if text.startswith(("AVCodecContext ", "AVFormatContext "))]
+    # The help omits these short forms.
+    names = ["c", "codec", "f", "filter", *re.findall(r"^-(\w+)", own, re.MULTILINE)]
+    return dict.fromkeys(names, Option()) | _options("\n".join(shared))
+
+
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """The three names of `names` that are most like `name`, the likeliest first."""
+    names = list(dict.fromkeys(names))
+    alike = sorted(names, key=lambda known: _likeness(name, known), reverse=True)
+    close = [known for known in alike if _likeness(name, known)[0] >= 0.7]
+    # Short names such as "x264", "vp9" and "nvenc" resemble no full name, but are parts of some.
+    parts = sorted((known for known in names if len(name) > 2 and name.lower() in known.lower()), key=len)
+    meant = [known for known in _MEANT.get(name.lower(), ()) if known in names]
+    return list(dict.fromkeys([*meant, *close, *parts]))[:3]
+
+
+def _likeness(name: str, known: str) -> tuple[float, int]:
+    """How alike two names are. Among equals, the one with the same letters is nearer: libx264 to libx246."""
+    import difflib  # only for messages
+
+    name, known = name.lower(), known.lower()
+    return difflib.SequenceMatcher(None, name, known).ratio(), (Counter(name) & Counter(known)).total()
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The question "Did you mean …?" after a space, with the nearest names; empty if none is near."""
+    found = nearest(name, names)
+    return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def check_codec(program: str, codec: str) -> None:
+    """Checks that `program` has the video encoder `codec`, which is looked up unless it is one of `COMMON_CODECS`."""
+    if codec in COMMON_CODECS or not encoders(program):
+        return
+    if codec not in (*encoders(program), *codecs(program), "copy"):
+        raise EncoderError(unknown_codec(program, codec))
+
+
+def audio_encoder(program: str, codec: str) -> str:
+    """The sound encoder that `codec` names. It is looked up unless it is a common one."""
+    found = named_encoder(program, codec, "sound")
+    if found not in COMMON_AUDIO_CODECS and (known := encoders(program, "sound")) and found not in known:
+        raise EncoderError(unknown_codec(program, codec, "sound"))
+    return found
+
+
+def check_option(program: str, codec: str, name: str) -> None:
+    """Checks that `codec` has the option `name`, which is "crf" or "preset"."""
+    if codec in _HAVE_OPTION[name] or not stdout_of(program, "-h", f"encoder={codec}"):
+        return
+    if name in (options := encoder_options(program, codec)):
+        return
+    instead = [other for other in _INSTEAD[name] if other in options] or ["q:v"] * (name == "crf")
+    hint = f": use {argument(f'options.{instead[0]}')} instead" if instead else ""
+    raise ValueError(f"{codec} has no {name}{hint}")
+
+
+def unknown_codec(program: str, codec: str, kind: Kind = "video") -> str:
+    """The message that `program` has no encoder `codec` of that kind, with the nearest names."""
+    of_video = kind == "video"
+    common: tuple[str, ...] = COMMON_CODECS if of_video else COMMON_AUDIO_CODECS
+    known = (*encoders(program, kind), *codecs(program, kind))
+    near = did_you_mean(codec, known)
+    names = ", ".join(name for name in software(common) if name in known)
+    has = f" It has {names}." if names else ""
+    lacks = "has no video encoder" if of_video else "has no sound encoder"
+    return f"{program} {lacks} {codec!r}.{near}{has} `ffmpeg -encoders` lists all that it has"
+
+
+def software(names: Iterable[str]) -> list[str]:
+    """The `names` that need no GPU: FFmpeg lists encoders of GPUs even where there is no GPU."""
+    return [name for name in names if not name.endswith(("_nvenc", "_vaapi"))]
+
+
+def version(program: str) -> str:
+    """The version of `program`, such as ``7.1.1-1+deb13u1``; empty if it does not say."""
+    found = re.match(r"ffmpeg version (\S+)", stdout_of(program, "-version"))
+    return found[1] if found else ""
+
+
+def crops_by_container(program: str) -> bool:
+    """Whether `program` crops pictures as their container says; False for a build without a version."""
+    return version_numbers(program) >= _CROPPING
+
+
+def version_numbers(program: str) -> tuple[int, ...]:
+    """The first two numbers of the version; none for a build without a version."""
+    found = re.match(r"n?(\d+)\.(\d+)", version(program))
+    return (int(found[1]), int(found[2])) if found else ()
+
+
+def too_old(program: str) -> str | None:
+    """What to do about a `program` older than `OLDEST`; None if it is not, or is a build without a version."""
+    found = version_numbers(program)
+    if not found or found >= OLDEST:
+        return None
+    found_version, oldest = version(program).removeprefix("n"), ".".join(map(str, OLDEST))
+    return (
+        f"{program} is FFmpeg {found_version}, and Penstock needs FFmpeg {oldest} or newer: install one, "
+        "or name one in PENSTOCK_FFMPEG"
+    )
+
+
+def stdout_of(program: str, *arguments: str) -> str:
+    """FFmpeg's standard output, cached; empty if FFmpeg cannot be run, fails, or does not end in time."""
+    try:
+        return _stdout_of(program, *arguments)
+    except ProgramError:
+        return ""
+
+
+@functools.lru_cache(maxsize=64)
+def _stdout_of(program: str, *arguments: str) -> str:
+    """The same, but raises failures, which are not cached: the next call may be in time."""
+    return run((program, "-hide_banner", "-loglevel", "error", *arguments), PATIENCE_S).text
+
+
+def entries(listing: str) -> list[tuple[str, str, str]]:
+    """The flags, names and descriptions in a listing of FFmpeg, after its legend, which ends with dashes."""
+    _, _, lines = re.sub(r"(?m)^ -+$", "\0", listing, count=1).partition("\0")
+    return re.findall(r"^ ([A-Za-z. ]+?) +(\S+) +(.*?) *$", lines, re.MULTILINE)
+
+
+def _listed(program: str, listing: str) -> list[tuple[str, str]]:
+    """The flags and names in a listing of FFmpeg."""
+    return [(flags, name) for flags, name, _ in entries(stdout_of(program, listing))]
+
+
+def _options(text: str) -> dict[str, Option]:
+    """The options in FFmpeg's help on a codec or a container: one line each, and one for each named value."""
+    found: dict[str, Option] = {}
+    name = ""
+    for line in text.splitlines():
+        if option := re.match(r"  -(\S+) +<(\w+)> +E", line):
+            name = option[1]
+            limits = re.search(r"\((from \S+ to \S+)\)", line)
+            found[name] = Option(option[2], limits[1] if limits else "")
+        elif (value := re.match(r"     (\S+) +(?:-?\d+ +)?E", line)) and name:
+            found[name] = replace(found[name], values=(*found[name].values, value[1]))
+        else:
+            name = ""
+    return found

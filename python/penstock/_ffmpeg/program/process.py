@@ -1,0 +1,472 @@
+"""A running FFmpeg: its start, progress and signs of life, whether it succeeded, and its end at exit and in a fork."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from errno import ENXIO
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from penstock import _exit
+from penstock._deadline import Deadline
+from penstock._ffmpeg.program import capabilities
+from penstock._ffmpeg.program.child import Child, Flag, Lines, NotStartedError
+from penstock._ffmpeg.program.messages import StderrLog
+from penstock._log import logger
+from penstock._native import ThreadPolicy
+from penstock._types import Priority
+from penstock.errors import ClosedError, FFmpegError, StalledError
+
+if TYPE_CHECKING:
+    from penstock._asyncio import Watchable
+
+# Guessed: longer lines are cut, so that what is kept stays bounded.
+_LINE_BYTES = 4096
+UNATTENDED_CHECK_INTERVAL_S = 0.1
+# AV_LOG_INFO in libavutil.
+_INFORMATION = 32
+
+
+class FFmpegProcess(Child):
+    """An FFmpeg that we write frames to, or read frames from.
+
+    The child's thread reads its standard error, because FFmpeg blocks when that pipe is full, and its progress report.
+
+    Args:
+        program: path of FFmpeg.
+        arguments: its arguments, without those for logging and progress; or a function that returns them, given the
+            descriptor of an additional pipe that FFmpeg writes to and whose other end is `side`.
+        policy: the priority and CPUs to start it with.
+        is_fed: whether we write to its standard input, `stdin`. Otherwise it reads /dev/null: it must not inherit our
+            standard input, from which it would take commands.
+        is_strict: whether it exits at the first error (``-xerror``) instead of going on.
+        stdout: its standard output: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None to inherit ours.
+        fifo: the FIFO that it writes to; None if it writes to none.
+        with_warnings: whether `log` has warnings, too. Otherwise it has what decoders conceal, unless FFREPORT is set.
+        error: the class to raise if it cannot be started.
+
+    Attributes:
+        frames: encoded frames, from FFmpeg's progress report, which comes twice a second.
+        output_bytes: written bytes, from the same report; None if it does not say.
+        is_complete: whether FFmpeg has reported ``progress=end``.
+        waiting: what `waits_for` returned when it was started.
+        log: what it wrote to its standard error.
+        stdin, stdout, side: our ends of these pipes. Use their descriptors only, not their ``read`` and ``write``.
+    """
+
+    stdin: FileIO
+    stdout: FileIO
+    side: FileIO
+
+    def __init__(
+        self,
+        program: str,
+        arguments: Sequence[str] | Callable[[int], Sequence[str]],
+        policy: ThreadPolicy | Priority | None = None,
+        *,
+        is_fed: bool = False,
+        is_strict: bool,
+        stdout: int | None,
+        with_warnings: bool = False,
+        fifo: Path | None = None,
+        error: type[FFmpegError],
+    ) -> None:
+        super().__init__()
+        self._program = program
+        self._arguments = arguments
+        self._policy = policy
+        self._is_fed = is_fed
+        self._is_strict = is_strict
+        self._stdout_of_child = stdout
+        # "repeat" has FFmpeg write a line again instead of how often it was repeated.
+        self._loglevel = "repeat+level+warning" if with_warnings else "error"
+        self._with_warnings = with_warnings
+        self._fifo = fifo
+        self._error = error
+        self.frames = 0
+        self.output_bytes: int | None = None
+        self.is_complete = False
+        self.waiting: str | None = None
+        self._is_done = Flag()
+        self.log = StderrLog()
+
+    def start(self) -> None:
+        """Starts FFmpeg. Call it in a ``try`` that calls `end`, as for `Child.start`."""
+        try:
+            super().start()
+        except NotStartedError as failure:
+            raise self._error(f"could not start FFmpeg: {failure}", command=self.command) from failure
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        self.waiting = self.waits_for()
+        with ExitStack() as child_ends:
+            progress = child_ends.enter_context(self.captured_pipe(Lines(self._take_progress, _LINE_BYTES)))
+            stderr = child_ends.enter_context(self.captured_pipe(Lines(self.log.take, _LINE_BYTES)))
+            stdin: int | FileIO = subprocess.DEVNULL
+            stdout: int | FileIO | None = self._stdout_of_child
+            pass_fds = [progress.fileno()]
+            environment = _environment()
+            if not self._with_warnings and "FFREPORT" not in environment:
+                report = child_ends.enter_context(
+                    self.captured_pipe(Lines(self.log.take_report, _LINE_BYTES))
+                )
+                pass_fds.append(report.fileno())
+                environment["FFREPORT"] = f"file=/dev/fd/{report.fileno()}:level={_INFORMATION}"
+            if self._is_fed:
+                self.stdin, stdin = self.pipe_to()
+                child_ends.enter_context(stdin)
+            if stdout == subprocess.PIPE:
+                self.stdout, stdout = self.pipe_from()
+                child_ends.enter_context(stdout)
+            elif stdout is None:
+                os.fstat(1)  # if it is closed, its number would go to the first file that FFmpeg opens
+            if callable(self._arguments):
+                self.side, child_side = self.pipe_from()
+                pass_fds.append(child_ends.enter_context(child_side).fileno())
+                arguments = self._arguments(child_side.fileno())
+            else:
+                arguments = self._arguments
+            # Without -xerror, FFmpeg 5.1 exits with 0 if the disk is full at the end of the file.
+            strict = ["-xerror"] if self._is_strict else []
+            self.command = (
+                *(self._program, "-hide_banner", "-nostats", "-loglevel", self._loglevel),
+                *("-progress", f"pipe:{progress.fileno()}", *strict, *arguments),
+            )
+            return self.popen(
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=pass_fds,
+                env=environment,
+                policy=self._policy,
+            )
+
+    def wait_until_done(self, timeout_s: float) -> bool:
+        """Waits until FFmpeg has written everything, or has ended. Returns whether that is so.
+
+        The unloading of its libraries takes milliseconds more: 6 with Debian's FFmpeg 5.1, 2 with a static 9
+        (2-core x86-64 VM, 2026-11-26).
+        """
+        return self._is_done.wait(timeout_s)
+
+    def _live(self) -> None:
+        try:
+            super()._live()
+        finally:
+            self._is_done.set()
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether its exit status is 0 and its report is complete. An unknown status is no success."""
+        return self.returncode == 0 and self.is_complete
+
+    @property
+    def ending(self) -> str:
+        """How it ended, as the end of a sentence."""
+        unreported = self.has_ended and self.returncode == 0 and not self.is_complete
+        return f"{super().ending}{', and did not report that it was done' * unreported}"
+
+    def wait_unless_stuck(self, stuck_s: float) -> None:
+        """Waits for FFmpeg to end, and kills it after `stuck_s` seconds without a sign of life."""
+        watch = Watch(self)
+        while not self.wait(UNATTENDED_CHECK_INTERVAL_S):
+            if watch.idle_s() >= stuck_s:
+                self.kill()
+
+    def waits_for(self) -> str | None:
+        """What FFmpeg waits for that is not ours to give, in a sentence; None if that is nothing that we know."""
+        if self._fifo is None:
+            return None
+        try:
+            # It stays open: FFmpeg may not have opened it yet, and the reader sees the end when the last writer goes.
+            self.keep_open(os.open(self._fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:  # FFmpeg reports others
+            if error.errno == ENXIO:
+                return f"nobody has opened the FIFO {self._fifo} for reading"
+        return None
+
+    def signs_of_life(self) -> tuple[int, int]:
+        """Encoded frames and CPU time. While FFmpeg works, at least one of them grows.
+
+        The CPU time tells a slow codec, some of which take many seconds for a frame, from a stuck one.
+        """
+        return self.frames, _cpu_ticks(self.pid)
+
+    def _take_progress(self, line: bytes) -> None:
+        if line.rstrip() == b"progress=end":
+            self.is_complete = True
+            self._is_done.set()
+        key, _, value = line.partition(b"=")
+        if re.fullmatch(rb"\s*\d{1,19}\s*", value):
+            if key == b"frame":
+                self.frames = int(value)
+            elif key == b"total_size":
+                self.output_bytes = int(value)
+
+
+class Watch:
+    """Watches an FFmpeg for signs of life."""
+
+    def __init__(self, process: FFmpegProcess) -> None:
+        self._process = process
+        self._signs = process.signs_of_life()
+        self._since_s = time.monotonic()
+
+    def idle_s(self) -> float:
+        """Seconds since the last sign of life that a call of this method has seen."""
+        now_s = time.monotonic()
+        signs = self._process.signs_of_life()
+        if signs != self._signs:
+            self._signs, self._since_s = signs, now_s
+        return now_s - self._since_s
+
+
+# Of glibc's malloc, for FFmpeg, which allocates a packet for each raw frame, often on one thread, and frees it on
+# another. With huge pages, one arena, and no memory given back between frames, there are fewer page faults: 11 instead
+# of 772 a frame (rgb24 of 1080p, FFmpeg 7.1). Measured on 2026-11-22, 2-core x86-64 VM, Linux 6.18, against huge pages
+# alone: an `Encoder` of raw frames into ``-f null`` is 1.13 (FFmpeg 5.1, 1080p), 1.63 (7.1, 1080p) and 1.16 times (9,
+# 2160p) as fast, a `Decoder` of 1080p to yuv420p 1.06 to 1.08 times. x264 and decoding to RGB are equal within the
+# spread, as is peak memory. mallopt(3) allows no larger mmap_threshold.
+_TUNABLES = {"hugetlb": 1, "arena_max": 1, "mmap_threshold": 32 << 20, "trim_threshold": 256 << 20}
+
+
+def _environment() -> dict[str, str]:
+    """Our environment, without colours, and with our tunables of malloc unless the user tunes it or glibc himself."""
+    ours = {}
+    if not any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ):
+        ours["GLIBC_TUNABLES"] = ":".join(f"glibc.malloc.{name}={value}" for name, value in _TUNABLES.items())
+    # Colours would come before the levels of FFmpeg's messages.
+    return {**os.environ, **ours, "AV_LOG_FORCE_NOCOLOR": "1"}
+
+
+def _cpu_ticks(pid: int) -> int:
+    """User and system time of a process in clock ticks (proc_pid_stat(5)); 0 if the process is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    # The name before it may contain spaces, and be cut inside a character.
+    fields = stat.rpartition(b")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+R = TypeVar("R")
+
+# How often a wait checks FFmpeg's signs of life. Chosen: much shorter than any `stall_timeout`.
+CHECK_INTERVAL_S = 0.5
+
+
+class Session:
+    """A running FFmpeg and the native worker at its pipe. `title` is the ``repr`` of the owner.
+
+    Attributes:
+        is_open: it was started, and neither closed nor aborted.
+        new_file: the one new file that FFmpeg writes under its own name, without links; None if there is none.
+    """
+
+    #: What the owner is, for messages.
+    kind: ClassVar[str]
+    error: ClassVar[type[FFmpegError]]
+
+    def __init__(self, process: FFmpegProcess, title: str, stall_timeout: float | None) -> None:
+        self.process = process
+        self.title = title
+        self.is_open = False
+        self.new_file: Path | None = None
+        self._stall_timeout = stall_timeout
+        self._forks = _exit.forks
+
+    def start(self) -> None:
+        """Starts FFmpeg and the worker. Nothing is left running if this raises."""
+        try:
+            self.process.start()
+            if self.process.waiting is not None:
+                logger.warning("%s waits: %s", self.title, self.process.waiting)
+            self.connect()
+            self.is_open = True
+            _open_sessions.add(self)
+            # Before writers are drained: a session waits for a slow FFmpeg, and a writer gives up on a stalled pipe.
+            _exit.at_exit(_end_all, 2)
+        except BaseException:  # for example of a signal handler
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Kills FFmpeg and drops everything."""
+        self.mark_closed()
+        self.process.end()
+        self.disconnect()
+
+    def connect(self) -> None:
+        """Creates the native worker. Called once FFmpeg runs."""
+        raise NotImplementedError
+
+    def disconnect(self) -> None:
+        """Ends the native worker, if there is one, without waiting for FFmpeg."""
+        raise NotImplementedError
+
+    def end_at_exit(self) -> None:
+        """Called when the interpreter exits and the session is still open."""
+        raise NotImplementedError
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether a fork copied the session into this process. FFmpeg belongs to the parent."""
+        return self._forks != _exit.forks
+
+    def mark_closed(self) -> None:
+        """Marks the session as closed: it is no longer ended at exit."""
+        self.is_open = False
+        _open_sessions.discard(self)
+
+    def check_owner(self) -> None:
+        """Checks that this process started the session."""
+        check_owner(self.kind, self._forks)
+
+    def wait_for(self, step: Callable[[float], R], deadline: Deadline, late: str) -> R:
+        """Waits for `step` as long as FFmpeg shows signs of life.
+
+        Args:
+            step: waits for so many seconds at most, and raises `StalledError` if that was too short.
+            deadline: until when.
+            late: what the error says after that.
+
+        Raises:
+            StalledError: after `deadline`, or without a sign of life for ``stall_timeout``.
+        """
+        watch: Watch | None = None
+        while True:
+            try:
+                return step(deadline.at_most(CHECK_INTERVAL_S))
+            except StalledError as stalled:
+                if deadline.is_over():
+                    raise deadline.late(self.process.waits_for() or late, stalled.bytes_pending) from None
+                watch = watch or Watch(self.process)
+                self._check_alive(watch, stalled)
+
+    async def wait_for_async(
+        self,
+        step: Callable[[float], R],
+        event: Callable[[], Watchable | None],
+    ) -> R:
+        """`wait_for` for asyncio: the event loop goes on while this waits. A cancellation takes no step.
+
+        Args:
+            event: returns what to wait for before the next `step`; None to try it at once.
+        """
+        watch: Watch | None = None
+        while True:
+            try:
+                return step(0.0)
+            except StalledError as error:
+                stalled = error
+            watch = watch or Watch(self.process)
+            await _until(event(), CHECK_INTERVAL_S)
+            self._check_alive(watch, stalled)
+
+    @contextmanager
+    def logged_stalls(self) -> Iterator[None]:
+        """Logs the `StalledError` that a caller gets, unless its timeout was 0."""
+        try:
+            yield
+        except StalledError as stalled:
+            if stalled.seconds > 0:
+                logger.warning("%s stalled: %s", self.title, str(stalled))
+            raise
+
+    def failure(self, reason: str, frames: int, advice: str | None = None) -> FFmpegError:
+        """The error of an FFmpeg that failed. The message has what to do first, then `reason` and FFmpeg's words."""
+        process = self.process
+        with suppress(OSError):  # a shortage, which must not hide the failure
+            advice = capabilities.too_old(process.command[0]) or advice
+        lines = [advice, f"{reason}{self._said()}"]
+        lines += (f"FFmpeg warned: {line}" for line in process.log.warnings)
+        return self.error(
+            "\n".join(filter(None, lines)),
+            reason=reason,
+            returncode=process.returncode,
+            command=process.command,
+            stderr=process.log.text,
+            frames=frames,
+            advice=advice,
+        )
+
+    def progress(self) -> str:
+        """How far FFmpeg is, for the error about a stall."""
+        raise NotImplementedError
+
+    def _check_alive(self, watch: Watch, stalled: StalledError) -> None:
+        idle_s = watch.idle_s()
+        if self._stall_timeout is None or idle_s < self._stall_timeout:
+            return
+        late = f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{self._said()}"
+        if (waiting := self.process.waits_for()) is not None:
+            late = f"{waiting}, and FFmpeg waited for {idle_s:.1f} s"
+        raise StalledError(late, idle_s, stalled.bytes_pending)
+
+    def _said(self) -> str:
+        """FFmpeg's last lines, each once, as the end of a message."""
+        said = "\n".join(dict.fromkeys(self.process.log.text.splitlines()))
+        return said and f"\nFFmpeg said: {said}"
+
+
+def check_owner(kind: str, forks: int) -> None:
+    """Checks that no fork lies between this process and the one in which ``_exit.forks`` was `forks`."""
+    if forks != _exit.forks:
+        raise ClosedError(f"this process is a fork, and the {kind} belongs to the process that made it")
+
+
+def warn_unclosed(session: Session) -> None:
+    """Warns that the owner of `session` was never closed."""
+    warnings.warn(f"{session.title} was never closed", ResourceWarning, source=session, stacklevel=3)
+
+
+async def _until(event: Watchable | None, timeout_s: float) -> None:
+    import asyncio  # slow to import; a program that uses asyncio has done so
+
+    from penstock._asyncio import until_done
+
+    if event is None:
+        await asyncio.sleep(0)
+        return
+    # Not asyncio.wait_for, which before Python 3.12 may swallow a cancellation.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await until_done(event)
+
+
+_open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def is_unfinished(path: str) -> bool:
+    """Whether an open session makes the file at `path`, and FFmpeg is not done with it."""
+    real = Path(os.path.realpath(path))
+    return any(
+        session.new_file == real and not session.process.is_complete for session in list(_open_sessions)
+    )
+
+
+def _end_all() -> None:
+    """Ends all sessions. One that raises, by Ctrl-C or a warning that is an error, is discarded; the others go on."""
+    failures: list[BaseException] = []
+    for session in list(_open_sessions):
+        if not session.is_inherited:
+            try:
+                session.end_at_exit()
+            except BaseException as failure:
+                failures.append(failure)
+                is_cut_off = session.is_open
+                session.discard()
+                if is_cut_off:
+                    _exit.report_loss(f"{session.title} was cut off: {failure!r}")
+    for raised in failures:
+        sys.excepthook(type(raised), raised, raised.__traceback__)

@@ -1,0 +1,287 @@
+"""Where the result of an encode goes: a file, which may take the place of an old one in the end, or a Python object."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import shutil
+import threading
+from contextlib import suppress
+from errno import EEXIST
+from io import FileIO, RawIOBase
+from pathlib import Path
+from typing import Any
+
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.endpoints import Output
+
+# Size, offset and file name of a segment that is a part of a file, in an HLS playlist.
+_PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
+_SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
+# Of a WebP: bytes before its first chunk, where the flags are in the chunk of a frame, and one of them.
+_RIFF_HEADER_BYTES, _ANMF_FLAGS, _DO_NOT_BLEND = 12, 15, 2
+# Chosen: with what is added, the name is short enough for every file system.
+_KEPT_LETTERS = 60
+# Chosen: nobody has so many, and the search for a free name ends.
+_MOST_PARTS = 1000
+
+
+class ReplacedError(Exception):
+    """The new file did not take its place. The message says where it is."""
+
+
+class OutputFile:
+    """The one file that FFmpeg writes, and what becomes of it: see `take_place`, `leave` and `discard`.
+
+    A new file has its final name from the start, so that FFmpeg finishes it there if Python is killed. If there is a
+    file with content, it stays until the new one is whole, which is written beside it as ``out.part.mp4``
+    (``out.part2.mp4`` if there is one of that name).
+
+    Attributes:
+        path: where the result belongs, without links.
+        written: where FFmpeg writes it, and what it has written is in the end; None if nothing is left.
+        warning: why an old file is overwritten in place; None if it is not.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.written: Path | None = path
+        self.warning: str | None = None
+        self._is_new = self._is_settled = False
+        self._replaced: os.stat_result | None = None
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            self._is_new = True
+            return
+        except OSError:  # FFmpeg reports it
+            return
+        if status.st_size:
+            self._write_beside(status)
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether it is written beside an old file."""
+        return self._replaced is not None
+
+    def take_place(self, *, is_expected: bool) -> None:
+        """Puts the file, which is whole, in its place.
+
+        Args:
+            is_expected: FFmpeg says that it has written something.
+
+        Raises:
+            ReplacedError: another program, or another encoder, has put something else there, or the system refuses it.
+        """
+        self._is_settled = True
+        part = self.written
+        assert part is not None, "nothing was left or removed before"
+        if self._replaced is None:
+            if is_expected and not part.exists():
+                raise ReplacedError(f"{part} was removed, or given another name, while it was written")
+            return
+        try:
+            if not os.path.samestat(self.path.stat(), self._replaced):
+                raise ReplacedError(f"{self.path} was replaced meanwhile: the new video is {part}")
+            _sync(part)
+            part.replace(self.path)
+            self.written = self.path
+            _sync(self.path.parent)
+        except OSError as error:
+            raise ReplacedError(
+                f"{self.path} could not be replaced ({error.strerror}): the new video is {part}"
+            ) from error
+
+    def leave(self, *, is_finished: bool) -> None:
+        """Leaves what FFmpeg has written, which is not all that it was to be, and any old file as it was.
+
+        A new file that FFmpeg has not finished gets the name ``out.part.mp4``. Does nothing after the first call.
+        """
+        if self._is_settled or self.written is None:
+            return
+        with suppress(OSError):  # then it stays where it is
+            if not self.written.stat().st_size:
+                self.discard()
+            elif self._is_new and not is_finished:
+                part = _make_beside(self.path)
+                self.written = self.path.replace(part)
+        self._is_settled = True
+
+    def discard(self) -> None:
+        """Removes what FFmpeg has written, unless that is in the place of a file that was there before."""
+        if self._is_settled or self.written is None:
+            return
+        self._is_settled = True
+        if self._is_new or self.is_beside:
+            with suppress(OSError):
+                self.written.unlink(missing_ok=True)
+            self.written = None
+
+    def _write_beside(self, status: os.stat_result) -> None:
+        """Prepares to write beside the file with that status. If that is not possible, it is overwritten in place."""
+        reason = "it has several hard links" if status.st_nlink > 1 else None
+        if _is_mounted(self.path):
+            reason = "it is mounted"
+        if reason is None:
+            try:
+                self.written = _make_like(self.path, status)
+                self._replaced = status
+                return
+            except OSError as error:
+                reason = f"no such file can be made beside it: {error.strerror}"
+        lost = "the old content is lost even if the encode fails"
+        self.warning = f"{self.path} is overwritten in place ({reason}): {lost}"
+
+
+def _make_beside(path: Path) -> Path:
+    """Makes an empty file beside `path`, of a name that is free and says that it is a part."""
+    ending = endpoints.ending_of(path.name)
+    stem = path.name.removesuffix(ending)[:_KEPT_LETTERS]
+    for number in ("", *map(str, range(2, _MOST_PARTS))):
+        part = path.with_name(f"{stem}.part{number}{ending}")
+        with suppress(FileExistsError):
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            return part
+    raise FileExistsError(EEXIST, "too many parts are there", str(path))
+
+
+def _make_like(path: Path, status: os.stat_result) -> Path:
+    """Makes an empty file beside `path`, with the owner and mode of its status."""
+    part = _make_beside(path)
+    try:
+        own = part.stat()
+        if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
+            os.chown(part, status.st_uid, status.st_gid)
+        shutil.copystat(path, part)
+    except BaseException:
+        part.unlink()
+        raise
+    return part
+
+
+def ordinary_path(output: Output) -> Path | None:
+    """The path of an output, without links, if it is an ordinary file or will be one."""
+    if not endpoints.is_path(output.target):
+        return None
+    try:
+        # Not Path.resolve, which treats a loop of links differently by version of Python. Here a link is left.
+        path = Path(os.path.realpath(output.path))
+        return None if path.is_symlink() or (path.exists() and not path.is_file()) else path
+    except OSError:  # of a file:// URL, which is not checked at the start: FFmpeg reports it
+        return None
+
+
+def disable_blending(path: str) -> None:
+    """Sets "do not blend" on each frame of a WebP: FFmpeg writes whole pictures, and blending shows with alpha.
+
+    See "Animation" in https://developers.google.com/speed/webp/docs/riff_container for the chunks.
+    """
+    with Path(path).open("r+b") as file:
+        at = _RIFF_HEADER_BYTES
+        while file.seek(at) == at and len(head := file.read(8)) == 8:
+            if head[:4] == b"ANMF":
+                file.seek(at + 8 + _ANMF_FLAGS)
+                flags = file.read(1)[0] | _DO_NOT_BLEND
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes((flags,)))
+            nbytes = int.from_bytes(head[4:], "little")
+            at += 8 + nbytes + nbytes % 2
+
+
+def lost_segments(output: Output, since_s: float) -> list[str]:
+    """What an HLS or DASH output lacks, in sentences: FFmpeg succeeds although the disk is full.
+
+    Args:
+        since_s: when the output was begun, in seconds since 1970. Older files beside the playlist are left out.
+    """
+    if not endpoints.is_path(output.target) or output.container not in ("dash", "hls"):
+        return []
+    playlist = output.path
+    segments = [
+        one for one in playlist.parent.iterdir() if one.suffix in _SEGMENT_ENDINGS and one != playlist
+    ]
+    sizes = {one: one.stat().st_size for one in segments if one.stat().st_mtime >= since_s}
+    is_there = playlist.is_file()  # to read a FIFO would wait
+    listed = playlist.read_text(errors="replace") if is_there else ""
+    is_empty = is_there and not listed
+    empty = [playlist.name] * is_empty + sorted(one.name for one, size in sizes.items() if not size)
+    parts = {playlist.parent / one[3]: int(one[1]) + int(one[2]) for one in _PART.finditer(listed)}
+    cut = [one.name for one, end in parts.items() if sizes.get(one, end) < end]
+    return [
+        f"these files are {what}: {', '.join(names)}; is the disk full?"
+        for what, names in (("empty", empty), ("shorter than the playlist says", cut))
+        if names
+    ]
+
+
+def _is_mounted(path: Path) -> bool:
+    """Whether the file itself is a mount point, which cannot be renamed (proc_pid_mountinfo(5))."""
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+            point = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), line.split(b" ")[4])
+            if point == os.fsencode(path):
+                return True
+    return False
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# What a pipe holds at most by default: pipe(7).
+_READ_BYTES = 64 << 10
+
+
+class Sink:
+    """Writes what FFmpeg puts out to a binary object, on a thread of its own. FFmpeg waits while ``write`` does.
+
+    Attributes:
+        failure: what ``write`` has raised; None if nothing. FFmpeg then finds its pipe closed.
+        nbytes: how many bytes it has taken.
+    """
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+        self.failure: BaseException | None = None
+        self.nbytes = 0
+        self._thread: threading.Thread | None = None
+
+    def start(self, pipe: FileIO) -> None:
+        """Starts to read `pipe`, which is closed at its end."""
+        self._thread = threading.Thread(target=self._copy, args=(pipe,), name="penstock-sink", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits for the end of the pipe. Returns whether it has come, and all has been written."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return self._thread is None or not self._thread.is_alive()
+
+    def _copy(self, pipe: FileIO) -> None:
+        with pipe:
+            while data := pipe.read(_READ_BYTES):
+                try:
+                    self._write(data)
+                except BaseException as failure:  # on this thread, nobody else hears of it
+                    self.failure = failure
+                    return
+                self.nbytes += len(data)
+
+    def _write(self, data: bytes) -> None:
+        """Writes all of `data`: ``write`` of an unbuffered file may take a part, and returns its size."""
+        while data:
+            taken = self._target.write(data)
+            if taken is None and not isinstance(self._target, RawIOBase):
+                return
+            try:
+                count = 0 if isinstance(taken, bool) else operator.index(taken)
+            except TypeError:
+                count = 0
+            if not 0 < count <= len(data):
+                raise OSError(f"its write took {taken!r} of {len(data)} bytes")
+            data = data[count:]

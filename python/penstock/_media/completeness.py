@@ -1,0 +1,347 @@
+"""Tells whether FFmpeg delivered all frames of a file: by its packets, and by the length in its header."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import av
+import numpy as np
+from av.error import FFmpegError as LibavError
+
+from penstock._ffmpeg.command import endpoints
+from penstock._media.index import Index, Packets, expected_frames, packets_of
+from penstock._media.info import AudioInfo, MediaInfo, Track, VideoInfo
+from penstock._media.opening import demux, open_media
+from penstock._shortage import raise_shortage
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+
+# Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Y4M) or
+# guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
+_TELLING = ("mov", "matroska", "flv", "mxf")
+# Guessed: a file that was cut off lacks more than this share. A whole file may lack less: it was trimmed between two
+# frames, or its last frame is shown for long, whose duration Matroska and FLV do not store.
+_MISSING_SHARE = 1 / 3
+#: Guessed: all packets of a file of this size are read in 0.3 s, a small part of the time that its decode took.
+CHEAP_BYTES = 256 << 20
+# Guessed: of a larger file, a keyframe is within this time before the end.
+_SEEK_BACK_S = 20.0
+# More than one frame, with times that Matroska and FLV round to 1 ms.
+_FRAMES_APART = 1.5
+# The last bytes of these files. GIF: the trailer (GIF89a, 27). APNG: the chunk IEND (PNG, 11.2.5).
+_LAST_BYTES = {"gif": b";", "apng": b"IEND\xaeB`\x82"}
+# Bytes of an Ogg page at most, and of its header without the table of segments (RFC 3533, 6).
+_OGG_PAGE_BYTES, _OGG_HEADER_BYTES = 65_307, 27
+# Containers of sound whose header tells the length, and whose cut FFmpeg does not notice in each case.
+_TELLING_SOUND = ("aiff", "au", "caf", "flac", "flv", "mp3", "tta", "wv")
+# What the first frame of an MP3 file has that counts the frames.
+_MP3_COUNTS = (b"Xing", b"Info", b"VBRI")
+# Chosen: more than two packets of any codec.
+_SOUND_APART_S = 0.25
+# Room for zeros behind the end, with which some programs fill up a block.
+_TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What FFmpeg delivered of a video.
+
+    Attributes:
+        frames: number of frames; None if those before a time were left out.
+        last_s: time of the last one, by the file's own clock.
+        longest_s: longest time between two of them.
+    """
+
+    frames: int | None
+    last_s: float
+    longest_s: float
+
+
+def other_codecs(media: MediaInfo, index: int) -> set[str]:
+    """The codecs of the streams of `media` except that of `index`, for `messages.damage_reports`."""
+    streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
+    codecs = {stream.index: stream.codec for stream in streams}
+    own = codecs.get(index)
+    return {codec for codec in codecs.values() if codec != own}
+
+
+def begins_inside_group(track: Track) -> bool:
+    """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
+    if endpoints.identity(track.source) is None:
+        return False
+    with suppress(DecoderError, LibavError), open_media(track.source, (track.media.container,)) as file:
+        first = next((one for one in demux(file, file.streams[track.video.index]) if one.size), None)
+        return first is not None and not first.is_keyframe
+    return False
+
+
+def why_incomplete(
+    track: Track, delivered: Delivered, read: tuple[InputContainer, Packets] | None = None
+) -> str | None:
+    """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
+
+    Args:
+        read: the file, if it is open, and all packets of `video`.
+    """
+    source, media, video = track.source, track.media, track.video
+    identity = endpoints.identity(source)
+    if identity is None or video.is_attached_picture:
+        return None
+    try:
+        if _lacks_its_end(Path(endpoints.without_protocol(source)), media.container):
+            return "the file was cut off: its end is missing"
+        with nullcontext(read[0]) if read else open_media(source, (media.container,)) as file:
+            stream = cast("VideoStream", file.streams[video.index])
+            if _is_indexed(stream, media.container):
+                return _early_by_index(stream, video, identity.size_bytes, delivered)
+            is_cheap = identity.size_bytes <= CHEAP_BYTES
+            from_s = None if is_cheap else delivered.last_s - _SEEK_BACK_S
+            packets = read[1] if read else _packets(file, stream, from_s)
+            if is_cheap and (missing := _missing(stream, packets, track, delivered)):
+                return missing
+            return _early_by_length(file, stream, packets, track, delivered)
+    except (DecoderError, LibavError, OSError) as error:
+        raise_shortage(error)
+        return None  # the file was readable when the decode began; whether it was whole is now unknown
+
+
+def _lacks_its_end(path: Path, container: str) -> bool:
+    """Whether the file lacks the bytes with which its format ends."""
+    if container == "ogg":
+        return not _ends_with_ogg_page(path)
+    if (end := _LAST_BYTES.get(container)) is None:
+        return False
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return not file.read().rstrip(b"\0").endswith(end)
+
+
+def _ends_with_ogg_page(path: Path) -> bool:
+    """Whether the file ends with a whole page that is marked as the last one of its stream."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _OGG_PAGE_BYTES))
+        data = file.read()
+    page = data.rfind(b"OggS")
+    while page >= 0:  # a page may hold these letters, too
+        header = data[page : page + _OGG_HEADER_BYTES]
+        if len(header) == _OGG_HEADER_BYTES:
+            segments = data[page + _OGG_HEADER_BYTES :][: header[26]]
+            after = page + _OGG_HEADER_BYTES + len(segments) + sum(segments)
+            if after <= len(data) and not data[after:].strip(b"\0"):
+                return bool(header[5] & 4)
+        page = data.rfind(b"OggS", 0, page)
+    return False
+
+
+def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
+    """Why the end of the sound `audio` seems to be cut off; None if nothing shows that."""
+    if endpoints.identity(source) is None:
+        return None
+    try:
+        path = Path(endpoints.without_protocol(source))
+        if _lacks_its_end(path, media.container):
+            return "the file was cut off: its end is missing"
+        if media.container not in _TELLING_SOUND or media.duration_s is None:
+            return None
+        with open_media(source, (media.container,)) as file:
+            stream = cast("Any", file.streams[audio.index])
+            own_s = _own_duration_s(file, stream, media.duration_s)
+            packets = packets_of(demux(file, stream))
+        times = packets.pts[packets.has_pts]
+        if (back := np.flatnonzero(np.diff(times) < 0)).size:  # FFmpeg 5.1 leaves out frames of FLAC there
+            at_s = float(times[back[0]] * audio.time_base)
+            return f"the times of the sound go back after {at_s:.3f} s, as where files were joined"
+        if own_s is None or not packets.size.any() or not _counts_frames(path, media, packets):
+            return None
+        ends_s = float((packets.pts + packets.duration)[packets.has_pts].max(initial=0) * audio.time_base)
+        if ends_s < own_s - _SOUND_APART_S:
+            return f"the sound is {own_s:.3f} s long by its container, and ends at {ends_s:.3f} s"
+    except (DecoderError, LibavError, OSError) as error:
+        raise_shortage(error)
+    return None
+
+
+def _counts_frames(path: Path, media: MediaInfo, packets: Packets) -> bool:
+    """Whether the header tells the length; for other MP3 files FFmpeg guesses it from the first frames."""
+    if media.container != "mp3":
+        return True
+    begins = max(0, int(packets.position[0]))
+    with path.open("rb") as file:
+        file.seek(max(0, begins - _TAIL_BYTES))
+        before = file.read(min(begins, _TAIL_BYTES))
+    return any(word in before for word in _MP3_COUNTS)
+
+
+def _is_indexed(stream: VideoStream, container: str) -> bool:
+    """Whether an index in the header has all packets (MP4 and QuickTime that are not in fragments)."""
+    return container == endpoints.QUICKTIME and 0 < stream.frames <= len(stream.index_entries)
+
+
+def _early_by_index(
+    stream: VideoStream, video: VideoInfo, size_bytes: int, delivered: Delivered
+) -> str | None:
+    # Behind the last frame there may be sound, which does not matter.
+    has_less = delivered.frames is None or delivered.frames < stream.frames
+    if has_less and max(one.pos + one.size for one in stream.index_entries) > size_bytes:
+        return "the file was cut off: its end is missing"
+    return _too_few(delivered, expected_frames(video.codec, _shown_by_index(stream)))
+
+
+def _shown_by_index(stream: VideoStream) -> int:
+    """How many packets the index has that an edit list does not hide."""
+    return sum(one.size > 0 and not one.is_discard for one in stream.index_entries)
+
+
+def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) -> Packets:
+    """The packets of a stream, those from about a time on if one is given."""
+    if from_s is not None:
+        file.seek(round(max(0.0, from_s) / (stream.time_base or 1)), stream=stream)
+    return packets_of(one for one in demux(file, stream) if one.size or one.dts is not None)
+
+
+def _missing(stream: VideoStream, packets: Packets, track: Track, delivered: Delivered) -> str | None:
+    media, video = track.media, track.video
+    # A reader passes over a packet whose head is damaged. AVI has an index of its own.
+    indexed = sum(one.size > 0 for one in stream.index_entries)
+    shown = max(indexed, int(((packets.size > 0) & ~packets.is_hidden).sum()))
+    index = Index.by_times(packets, media.container, video.codec)
+    if index is None or video.field_order not in (None, "progressive"):  # a packet may be a field
+        return _too_few(delivered, expected_frames(video.codec, shown))
+    return _too_few(delivered, len(index))
+
+
+def _too_few(delivered: Delivered, expected: int | None) -> str | None:
+    if expected is None or delivered.frames is None or delivered.frames >= expected:
+        return None
+    return f"the video has {expected} frames, and FFmpeg gave {delivered.frames}"
+
+
+def _early_by_length(
+    file: InputContainer, stream: VideoStream, packets: Packets, track: Track, delivered: Delivered
+) -> str | None:
+    """Why the video ends before its container says, or has later packets."""
+    media, video = track.media, track.video
+    frame_s = max(delivered.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
+    time_base = float(video.time_base)
+    times_s = packets.pts[packets.has_pts] * time_base
+    if not frame_s:
+        return None
+    is_shown = ((packets.size > 0) & ~packets.is_hidden)[packets.has_pts]
+    later = int((is_shown & (times_s > delivered.last_s + frame_s / 2)).sum())
+    is_telling = media.container.partition(",")[0] in _TELLING
+    if not is_telling or media.duration_s is None or video.duration_s is None:
+        return None
+    if not _is_early(delivered.last_s, video.duration_s, video.start_s, frame_s):
+        return None
+    own_s = _own_duration_s(file, stream, media.duration_s)
+    ends_s = (times_s + packets.duration[packets.has_pts] * time_base).max(initial=delivered.last_s)
+    if own_s is None:
+        return _whole_ends_early(file, media, delivered, ends_s)
+    if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
+        return None
+    if later:
+        return f"FFmpeg gave no frame for the last {later} packets of the video"
+    if not _is_early(ends_s + own_s * _MISSING_SHARE - frame_s, own_s, video.start_s, frame_s):
+        return None
+    return (
+        f"the video is {own_s:.3f} s long by its container, and its last frame is at {delivered.last_s:.3f} s"
+    )
+
+
+def _whole_ends_early(
+    file: InputContainer, media: MediaInfo, delivered: Delivered, ends_s: float
+) -> str | None:
+    """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
+    whole_s = media.duration_s or 0.0
+    file.seek(round(max(0.0, delivered.last_s - _SEEK_BACK_S) * av.time_base))
+    for packet in demux(file):
+        if packet.pts is not None:
+            ends_s = max(ends_s, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+    if ends_s + whole_s * _MISSING_SHARE >= min(media.start_s or 0.0, 0.0) + whole_s:
+        return None
+    return f"the file is {whole_s:.3f} s long by its container, and its streams end at {ends_s:.3f} s"
+
+
+def shown_pts(track: Track) -> Sequence[int] | None:
+    """The times of all frames, in order, by the packets of a regular file; None if they do not tell."""
+    source, media, video = track.source, track.media, track.video
+    if endpoints.identity(source) is None or video.is_attached_picture:
+        return None
+    try:
+        with open_media(source, (media.container,)) as file:
+            packets = _packets(file, cast("VideoStream", file.streams[video.index]), None)
+    except (DecoderError, LibavError):
+        return None
+    index = Index.by_times(packets, media.container, video.codec)
+    return None if index is None else index.pts
+
+
+def known_frames(track: Track) -> int | None:
+    """The number of frames that the container claims to show; None if it claims none, or if that is unknown."""
+    source, media, video = track.source, track.media, track.video
+    if video.is_attached_picture or not media.container.startswith("mov,"):
+        return None
+    if endpoints.identity(source) is not None:
+        with suppress(DecoderError, LibavError, IndexError), open_media(source, (media.container,)) as file:
+            stream = cast("VideoStream", file.streams[video.index])
+            # Otherwise it is another file by now.
+            if stream.frames == video.frames and _is_indexed(stream, media.container):
+                return _shown_by_index(stream)
+    # Half a frame is more than any rounding, and less than one that is hidden.
+    return None if _hides_a_part(video, 0.5) else video.frames
+
+
+def _hides_a_part(video: VideoInfo, frames: float) -> bool:
+    """Whether the container claims more than so many `frames` that it does not show (edit lists)."""
+    if video.frames is None or not video.frame_rate or video.duration_s is None:
+        return False
+    claimed_s = video.frames / video.frame_rate
+    return abs(claimed_s - Fraction(video.duration_s)) > Fraction(frames) / video.frame_rate
+
+
+def wrong_count(track: Track, delivered: Delivered) -> str | None:
+    """How the header's number of frames differs from the delivered one; None if it does not.
+
+    If the container hides a part of the video (edit lists), its number includes that part.
+    """
+    media, video = track.media, track.video
+    claimed = video.frames
+    if claimed is None or delivered.frames in (None, claimed) or video.is_attached_picture:
+        return None
+    if media.container == "avi":
+        is_wrong = abs(claimed - delivered.frames) > 1  # FFmpeg writes one more where there is sound
+    else:
+        is_wrong = (
+            media.container.startswith("mov,")
+            and not _hides_a_part(video, _FRAMES_APART)
+            and known_frames(track) != delivered.frames
+        )
+    return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
+
+
+def _is_early(last_s: float, duration_s: float, start_s: float | None, frame_s: float) -> bool:
+    """Whether a frame of `frame_s` seconds at `last_s` ends clearly before the end of a video of `duration_s`.
+
+    Some containers count the duration from 0, and some from the first frame: reaching one of the two ends is enough.
+    """
+    return min(start_s or 0.0, 0.0) + duration_s - last_s > _FRAMES_APART * frame_s
+
+
+def _own_duration_s(file: InputContainer, stream: VideoStream | AudioStream, whole_s: float) -> float | None:
+    """The container's duration for this stream alone; None if it has only one for several streams."""
+    if stream.duration is not None:
+        return float(stream.duration * (stream.time_base or 0))
+    # FFmpeg and mkvmerge write it to Matroska as a tag: 00:00:02.000000000
+    if clock := re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", "")):
+        return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3])
+    return whole_s if len(file.streams) == 1 else None

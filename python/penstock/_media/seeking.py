@@ -1,0 +1,271 @@
+"""Where a decode begins: its first timestamp, FFmpeg's arguments to get there, and whether they lead there."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+from itertools import islice
+from numbers import Rational
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from av import BitStreamFilterContext
+from av.error import FFmpegError as LibavError
+
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import format_seconds
+from penstock._media.completeness import CHEAP_BYTES
+from penstock._media.info import AudioInfo, MediaInfo, Track, VideoInfo, exact_zero
+from penstock._media.opening import demux, open_media, times_may_jump
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from av.packet import Packet as AnyPacket
+    from av.video.stream import VideoStream
+
+# In these containers FFmpeg finds a keyframe before the place by an index.
+_WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
+# In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
+_WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
+#: Frames that come later than their packets at most: as many as H.264 and H.265 may hold back.
+REORDERED = 16
+# Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
+_SEEK_MARGIN_S = 10.0
+# Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
+_ROUNDED_S = Fraction(1, 1_000_000)
+# The unit of Matroska's times. Chosen as a bound: nobody sees such a difference, and in AVI a unit lasts a frame.
+_MOST_ROUNDED_S = Fraction(1, 1000)
+# Times that go back by more than this begin again to FFmpeg (ts_discontinuity_detect in fftools/ffmpeg_demux.c).
+_JUMP_S = 0.1
+# Seconds, of which no pause has so many. FFmpeg would take a pause of 10 s or more out of the times.
+_ANY_PAUSE = "1000000000"
+# The bytes of an Ogg page that this module looks at, and how many of the file it reads at a time.
+_OGG_FLAGS_BYTES, _PIECE_BYTES = 6, 1 << 20
+# By so much FFmpeg goes further back for a video with B-frames (open_input_file in fftools/ffmpeg_opt.c).
+_SEEK_BACK_S = 3 / 23
+# Units of H.264 (ITU-T H.264, table 7-1): slices of a picture, and messages.
+_SLICES, _MESSAGES = range(1, 6), 6
+# The message of a picture from which on a decoder can begin (D.1.8).
+_RECOVERY_POINT = 6
+
+
+def seek_arguments(
+    start: float | None, source: str, media: MediaInfo, video: VideoInfo, *, may_seek: bool = True
+) -> tuple[list[str], list[str]]:
+    """FFmpeg's options and filters to begin a video exactly at `start`. The filters need ``-copyts``.
+
+    Args:
+        start: seconds from the beginning, as `MediaInfo.zero_s` has it; None for all of the file.
+        source: what FFmpeg reads, from `endpoints.source`.
+        video: the stream that is decoded.
+        may_seek: whether FFmpeg need not read from the beginning.
+    """
+    if start is None:
+        return [], []
+    sooner_s = _seek_s(start, source, media, is_audio=False) if may_seek else None
+    # In seconds, the filter would take the nearest timestamp.
+    trim = [f"settb={video.time_base}", f"trim=start_pts={first_pts(start, media, video)}"]
+    return _place(sooner_s), trim
+
+
+def audio_arguments(
+    start: float | None, source: str, media: MediaInfo, audio: AudioInfo
+) -> tuple[list[str], float]:
+    """FFmpeg's options to begin a sound at `start` or sooner, and the time of the file that becomes 0.
+
+    From the beginning of a file whose times may jump, FFmpeg has them go on where they go back, as they do between the
+    parts of a chained Ogg file (before FFmpeg 8) and of joined transport streams.
+    """
+    sooner_s = None if start is None else _seek_s(start, source, media, is_audio=True)
+    # In Ogg, FFmpeg 5.1 counts from the file's beginning, also if the sound begins later.
+    is_unsure = audio.start_s is None or (media.container == "ogg" and audio.start_s > (media.start_s or 0.0))
+    if audio.start_s is None or is_unsure or not times_may_jump(media.container):
+        return ["-copyts", *_place(sooner_s)], 0.0
+    if sooner_s is None or _times_restart(source, media, audio):
+        return ["-dts_delta_threshold", _ANY_PAUSE], audio.start_s
+    return ["-copyts", *_place(sooner_s)], 0.0
+
+
+def _place(seek_s: float | None) -> list[str]:
+    """FFmpeg's options to seek, so that an audio frame is decoded with the one before it, without which it fades in."""
+    # By the file's timestamps: FFmpeg and libav may differ on which is the first.
+    place = [] if seek_s is None else ["-ss", format_seconds(seek_s)]
+    return ["-seek_timestamp", "1", "-noaccurate_seek", *place] if place else []
+
+
+def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
+    """Whether the times of a sound begin again, so that a seek may lead anywhere. Reads all of the file."""
+    identity = endpoints.identity(source)
+    if identity is None or identity.size_bytes > CHEAP_BYTES:
+        return False
+    try:
+        if media.container == "ogg":
+            return _is_chained(Path(endpoints.without_protocol(source)))
+        with open_media(source, (media.container,)) as file:
+            packets = demux(file, file.streams[audio.index])
+            pts = np.array([packet.pts for packet in packets if packet.pts is not None])
+        return bool((np.diff(pts) < -_JUMP_S / audio.time_base).any())
+    except (DecoderError, LibavError, OSError):  # FFmpeg will say what is wrong
+        return True
+
+
+def _is_chained(path: Path) -> bool:
+    """Whether streams begin behind the beginning of an Ogg file. Not by their packets: libav 62 changes the times."""
+    is_behind, data = False, b""
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            data = data[-_OGG_FLAGS_BYTES + 1 :] + piece
+            for page in re.finditer(rb"OggS\0(.)", data, re.DOTALL):  # RFC 3533, 6
+                begins = page[1][0] & 2
+                if begins and is_behind:
+                    return True
+                is_behind |= not begins
+    return False
+
+
+def may_seek(codec: str, pixel_format: str | None) -> bool:
+    """Whether a decoder that begins with a keyframe behind the first one makes the same pictures."""
+    # FFmpeg's decoder of Dirac makes others. QuickTime and AVI tell the palette of raw video and SMC only once.
+    return codec not in ("dirac", "smc") and (codec, pixel_format) != ("rawvideo", "pal8")
+
+
+def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
+    """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning."""
+    may_seek = is_audio or media.container in (*_WITH_INDEX, *_WITHOUT_INDEX)
+    may_seek &= not endpoints.is_sequential(source)
+    margin_s = _margin_s(media) if media.container in _WITH_INDEX and not is_audio else _SEEK_MARGIN_S
+    sooner_s = start + media.zero_s - margin_s
+    return sooner_s if may_seek and sooner_s > (media.start_s or 0.0) else None
+
+
+def misses_frames(start: float | None, track: Track) -> bool:
+    """Whether FFmpeg may lose the first frames from `start` on if it seeks there.
+
+    Either no keyframe comes before them, or the keyframe is not a full picture: with x264's intra-refresh, pictures are
+    complete only some frames later, and FFmpeg drops the others. For a regular file, this function reads the packets
+    from the seek position to the first keyframe to find out. It returns False for other sources.
+    """
+    source, media, video = track.source, track.media, track.video
+    if start is None or video.is_attached_picture or endpoints.identity(source) is None:
+        return False
+    sooner_s = _seek_s(start, source, media, is_audio=False)
+    if sooner_s is None:
+        return False
+    with (
+        suppress(DecoderError, LibavError, IndexError, OverflowError),
+        open_media(source, (media.container,)) as file,
+    ):
+        stream = cast("VideoStream", file.streams[video.index])
+        if media.container == "flv":
+            # A seek would read all that is before. FFmpeg's leads to a keyframe, and the second is as the later ones.
+            keyframes = (packet for packet in demux(file, stream) if packet.is_keyframe)
+            return any(_recovers_later(packet, stream) for packet in islice(keyframes, 2))
+        file.seek(round((sooner_s - _SEEK_BACK_S) * 1_000_000))
+        return _begins_late(
+            demux(file, stream),
+            stream,
+            seek_pts=math.ceil(Fraction(sooner_s) / video.time_base),
+            wanted_pts=first_pts(start, media, video),
+        )
+    return False
+
+
+def _begins_late(
+    packets: Iterator[AnyPacket[VideoStream]], stream: VideoStream, *, seek_pts: int, wanted_pts: int
+) -> bool:
+    """Whether a decoder that begins with a keyframe at `seek_pts` may miss frames from `wanted_pts` on."""
+    has_keyframe = has_wanted = False
+    for packet in packets:
+        decoded = packet.pts if packet.dts is None else packet.dts
+        if not packet.size or decoded is None:
+            continue
+        shown = decoded if packet.pts is None else packet.pts
+        has_wanted |= shown >= wanted_pts
+        if packet.is_keyframe:
+            has_keyframe |= shown <= wanted_pts
+            if _recovers_later(packet, stream):
+                return True
+        if decoded > (seek_pts if has_keyframe else wanted_pts):
+            break
+    return has_wanted and not has_keyframe
+
+
+def _recovers_later(packet: AnyPacket[VideoStream], stream: VideoStream) -> bool:
+    """Whether the video is H.264, and its frames from this keyframe on are whole only after some of them."""
+    if stream.codec_context.codec.canonical_name != "h264":
+        return False
+    units = BitStreamFilterContext("h264_mp4toannexb", stream).filter(packet)
+    for unit in b"".join(map(bytes, units)).split(b"\0\0\1"):
+        kind = unit[0] & 31 if unit else 0
+        if kind in _SLICES:
+            return False
+        if kind == _MESSAGES and (told := _recovery_point(unit[1:].replace(b"\0\0\3", b"\0\0"))):
+            return told[0] < 0x80  # the number of frames until then is 0 if its first bit is set
+    return False
+
+
+def _recovery_point(messages: bytes) -> bytes | None:
+    """What the messages of a unit say of the recovery point; None if nothing."""
+    rest = iter(messages)
+    while True:
+        kind, size = _number(rest), _number(rest)
+        message = bytes(islice(rest, size))
+        if not message or kind == _RECOVERY_POINT:
+            return message or None
+
+
+def _number(rest: Iterator[int]) -> int:
+    """A number as the sum of bytes, of which only the last is not 255 (7.3.2.3.1)."""
+    total = 0
+    for byte in rest:
+        total += byte
+        if byte != 255:
+            break
+    return total
+
+
+def _margin_s(media: MediaInfo) -> float:
+    """How many seconds before `start` to seek in a container with an index.
+
+    The index of MP4 and QuickTime is in decoding order. FFmpeg may therefore begin at a keyframe that is followed by
+    frames which are shown before it, and which it cannot decode.
+    """
+    if media.container != endpoints.QUICKTIME:
+        return 0.0
+    rates = [float(video.frame_rate) for video in media.video if video.frame_rate]
+    return REORDERED / min(rates) if rates else _SEEK_MARGIN_S
+
+
+def first_pts(start: float, media: MediaInfo, video: VideoInfo) -> int:
+    """The first timestamp at or after `start`, which is as for `seek_arguments`; or before, by what was rounded."""
+    return math.ceil((exact_zero(media) + exact(start) - _rounded_s(video)) / video.time_base)
+
+
+def last_pts(time_s: float | Fraction, media: MediaInfo, video: VideoInfo) -> int:
+    """The last timestamp at or before a time, which is as `start` in `first_pts`; or after, by what was rounded."""
+    return math.floor((exact_zero(media) + exact(time_s) + _rounded_s(video)) / video.time_base)
+
+
+def _rounded_s(video: VideoInfo) -> Fraction:
+    """How far the time of a frame in the file may be from the time that was meant.
+
+    Times are rounded to the file's unit if that does not divide a frame's duration: to 1 ms in Matroska, for instance.
+    The time of the first frame, from which we count, is rounded, too.
+    """
+    unit_s, rate = video.time_base, video.frame_rate
+    is_exact = not rate or (1 / (rate * unit_s)).denominator == 1
+    return _ROUNDED_S if is_exact else max(_ROUNDED_S, min(unit_s, _MOST_ROUNDED_S) - _ROUNDED_S)
+
+
+def time_of(pts: int, media: MediaInfo, time_base: Fraction) -> float:
+    """`VideoFrame.time_s` of a frame: rounded once, so that it leads back to the frame."""
+    return float(pts * time_base - exact_zero(media))
+
+
+def exact(seconds: float | Fraction) -> Fraction:
+    """A number that a caller gave, which may be a float of NumPy's, an int or a Fraction."""
+    return Fraction(seconds if isinstance(seconds, Rational) else float(seconds))

@@ -1,0 +1,136 @@
+"""Video frames as NumPy arrays with their index and timestamp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, has_alpha, is_gray, is_rgb
+from penstock._native import Frame, _Slot
+
+# A larger picture is made smaller for a notebook, which keeps what it shows, as text.
+_MOST_SIDE = 1024
+
+
+class Planes(tuple[npt.NDArray[Any], ...]):
+    """The planes of a frame, in their order, and by name.
+
+    The names are ``y``, ``u``, ``v`` and ``a``; ``y`` and ``uv`` of nv12 and the like; ``g``, ``b``, ``r`` and ``a`` of
+    planar RGB. The plane of packed formats has none.
+    """
+
+    def __new__(cls, planes: Iterable[npt.NDArray[Any]], names: Sequence[str]) -> Planes:
+        made = super().__new__(cls, planes)
+        made.__dict__.update(zip(names, made, strict=False))
+        return made
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        raise AttributeError(f"the frame has no plane {name}, but {', '.join(self.__dict__) or 'one'}")
+
+
+class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
+    """A frame: a writable array of height × width × channels, or height × width if there is one channel.
+
+    Planar pixel formats (yuv420p) have their samples in one dimension, plane after plane; `planes` gives each plane in
+    its shape, also by its name. The memory is recycled once you drop the last array on it. Slices, copies and pickles
+    of a frame keep its `index`, `pts` and `time_s`. Results of arithmetic, such as ``255 - frame``, are plain arrays,
+    as those of OpenCV: pass their time, ``encoder.write(changed, time_s=frame.time_s)``. What you write into a frame
+    leaves it a frame.
+
+    Attributes:
+        index: its number among the delivered frames, from 0.
+        pts: its presentation timestamp in units of the stream's ``time_base``; None if the file has none.
+        time_s: the same in seconds since `MediaInfo.zero_s`: in MP4, QuickTime, Matroska and WebM the time that was
+            written.
+    """
+
+    index: int
+    pts: int | None
+    time_s: float | None
+    _layout: FrameLayout | None
+
+    def _repr_png_(self) -> bytes | None:
+        """The picture that notebooks show; None for a part of a frame, and for YUV."""
+        return None if self._layout is None else _png(self, self._layout)
+
+    def __array_finalize__(self, source: npt.NDArray[Any] | None) -> None:
+        self.index = getattr(source, "index", -1)
+        self.pts = getattr(source, "pts", None)
+        self.time_s = getattr(source, "time_s", None)
+        self._layout = None  # of the whole frame only
+
+    def __array_wrap__(
+        self, array: npt.NDArray[Any], context: Any = None, return_scalar: bool = False, /
+    ) -> Any:
+        if array is self:  # the output of ``frame //= 2``
+            return array
+        # NumPy turns arrays without dimensions into scalars, but not those of subclasses.
+        return array[()] if array.ndim == 0 else array.view(np.ndarray)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, arguments, state = cast("tuple[Any, ...]", super().__reduce__())
+        return rebuild, arguments, (state, self.index, self.pts, self.time_s, self._layout)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        samples, self.index, self.pts, self.time_s, self._layout = state
+        super().__setstate__(samples)
+
+    @property
+    def planes(self) -> Planes:
+        """The planes: rows × columns, or rows × columns × channels each. ``planes.y`` and the like name one.
+
+        Raises:
+            ValueError: this is a part of a frame, or was computed from one.
+        """
+        if self._layout is None:
+            raise ValueError("only a whole frame from the decoder has planes")
+        flat, planes, start = self.reshape(-1).view(np.ndarray), [], 0
+        for shape in self._layout.planes:
+            planes.append(flat[start : start + prod(shape)].reshape(shape))
+            start += prod(shape)
+        return Planes(planes, _plane_names(self._layout))
+
+
+def _plane_names(layout: FrameLayout) -> Sequence[str]:
+    match len(layout.planes):
+        case 1:
+            return ()
+        case 2:
+            return ("y", "vu" if layout.pixel_format in ("nv21", "nv42") else "uv")
+    return "gbra" if is_rgb(layout.pixel_format) else "yuva"
+
+
+def frame_of(
+    memory: Frame | _Slot, layout: FrameLayout, *, index: int, pts: int | None, time_s: float | None
+) -> VideoFrame:
+    """A frame on `memory`, which it keeps alive."""
+    frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
+    frame.index, frame.pts, frame.time_s, frame._layout = index, pts, time_s, layout
+    return frame
+
+
+def _png(frame: VideoFrame, layout: FrameLayout) -> bytes | None:
+    """A frame in PNG, at most 1024 pixels wide and high; None for YUV, of which a frame does not know the matrix."""
+    from fractions import Fraction
+
+    import av  # only in notebooks
+
+    name = layout.pixel_format
+    if name not in PIXEL_FORMATS or not (is_rgb(name) or is_gray(name)):
+        return None
+    whole: Any = av.VideoFrame(layout.width, layout.height, name)
+    for memory, samples in zip(whole.planes, frame.planes, strict=True):
+        rows = np.frombuffer(memory, np.uint8).reshape(memory.height, memory.line_size)
+        data = samples.reshape(layout.height, -1).view(np.uint8)
+        rows[:, : data.shape[1]] = data
+    size = layout.width, layout.height
+    width, height = (max(1, round(side * min(1, _MOST_SIDE / max(size)))) for side in size)
+    color = "rgba" if has_alpha(name) else "gray" if is_gray(name) else "rgb24"
+    encoder: Any = av.CodecContext.create("png", "w")
+    encoder.width, encoder.height, encoder.pix_fmt, encoder.time_base = width, height, color, Fraction(1)
+    packets = [*encoder.encode(whole.reformat(width, height, color)), *encoder.encode(None)]
+    return b"".join(map(bytes, packets))

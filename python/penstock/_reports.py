@@ -1,0 +1,172 @@
+"""What `Encoder`, `Decoder` and `FanOut` report; public in ``penstock.video``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock._native import ReaderStats, WriterStats
+from penstock._notebook import HtmlTable, HtmlVideo
+
+# With a smaller share of the time than this, `bottleneck` names nobody.
+_CLEAR_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeReport(HtmlVideo):
+    """What an `Encoder` delivered.
+
+    Attributes:
+        output: the absolute path of the file, or the URL, that FFmpeg wrote to; ``<TYPE>`` for an object. After an
+            exception, it is that of the file beside an old one.
+        frames_submitted: frames that ``write``, ``frame`` and ``submit`` accepted.
+        frames_encoded: frames that FFmpeg reported as encoded; equal to `frames_submitted`.
+        samples_submitted: samples of each channel that ``write_audio`` accepted.
+        bytes_submitted: bytes of the submitted frames.
+        output_bytes: size of the file at the end, or bytes written to an object; None for other outputs.
+        elapsed_s: seconds from the start of FFmpeg to its end.
+        fps: frames encoded per second of that time.
+        warnings: what the video lost of the frames, and FFmpeg's own errors and warnings, such as an unused option.
+        codec: FFmpeg's name of the picture's encoder; empty for sound alone.
+        skipped_encoders: why ``codec="auto-h264"`` and the like did not take encoders that they prefer, a sentence for
+            each.
+    """
+
+    output: str
+    frames_submitted: int
+    frames_encoded: int
+    samples_submitted: int
+    bytes_submitted: int
+    output_bytes: int | None
+    elapsed_s: float
+    fps: float
+    warnings: tuple[str, ...] = ()
+    codec: str = ""
+    skipped_encoders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderStats:
+    """What an `Encoder` has done so far: a snapshot.
+
+    Attributes:
+        frames_submitted: frames that ``write``, ``frame`` and ``submit`` accepted.
+        frames_written: frames that FFmpeg has read.
+        frames_encoded: frames that FFmpeg has encoded. FFmpeg reports this twice a second.
+        bytes_written: bytes that FFmpeg has read. A converted frame may have fewer bytes than the submitted one.
+        output_bytes: size of the video so far, from the same report; None if FFmpeg does not report it.
+        elapsed_s: seconds since the start of FFmpeg, until its end.
+        fps: frames encoded per second of that time.
+        speed: `fps` divided by the video's frame rate: 1 is real time.
+        caller_wait_s: seconds that calls spent on queueing frames, including the wait for room; without ``awrite``.
+        output_wait_s: seconds that the worker waited for FFmpeg to read.
+        input_wait_s: seconds until ``close`` in which the worker had no frame and no call was taking one.
+        converting_s: seconds spent on copying frames in and converting them, in ``write`` on the caller's thread and in
+            the worker. Part of it overlaps with waiting for FFmpeg.
+        writer: what the native writer did: the transport and its reason, bytes accepted and delivered; None before
+            FFmpeg has started.
+    """
+
+    frames_submitted: int = 0
+    frames_written: int = 0
+    frames_encoded: int = 0
+    bytes_written: int = 0
+    output_bytes: int | None = None
+    elapsed_s: float = 0.0
+    fps: float = 0.0
+    speed: float = 0.0
+    caller_wait_s: float = 0.0
+    output_wait_s: float = 0.0
+    input_wait_s: float = 0.0
+    converting_s: float = 0.0
+    writer: WriterStats | None = None
+
+    @property
+    def bottleneck(self) -> str:
+        """The slowest party, in words: the caller, the conversion or FFmpeg."""
+        return self.slowest()
+
+    def slowest(self, caller: str = "the caller") -> str:
+        """`bottleneck` with other words for the caller, for a program in which that is the input or the output."""
+        if self.frames_submitted == 0:
+            return "nothing was submitted yet"
+        return _slowest(
+            self.elapsed_s,
+            (self.output_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to take frames"),
+            (self.input_wait_s, f"{caller}: there was no frame to encode {{:.0%}} of the time"),
+            (self.converting_s, "the conversion: it took {:.0%} of the time"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputReport(HtmlTable):
+    """What became of one output of a `FanOut`.
+
+    Attributes:
+        target: the encoder or writer, the object that was added.
+        frames_taken: frames that it accepted.
+        frames_dropped: frames that were left out because it was full.
+        frames_repeated: how often an encoder got the frame before again for a dropped one: at a constant rate, this
+            keeps the times of later frames.
+        result: the encoder's report, which is None before its end and if it failed; or the writer's statistics.
+        error: why it failed; None if it did not. Before the fan-out is closed, this may be a `BrokenStreamError`; after
+            that, an encoder has an `EncoderError` with FFmpeg's output.
+    """
+
+    target: object
+    frames_taken: int
+    frames_dropped: int
+    frames_repeated: int
+    result: EncodeReport | WriterStats | None
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderStats:
+    """What a `Decoder` has done so far: a snapshot.
+
+    Attributes:
+        frames_read: whole frames that were read from FFmpeg.
+        frames_delivered: frames that the caller received.
+        bytes_read: bytes that FFmpeg wrote. A natively converted frame has fewer bytes there than the delivered one.
+        elapsed_s: seconds since the start of FFmpeg, until its end.
+        fps: frames read per second of that time.
+        caller_wait_s: seconds that calls waited for frames; without ``async for``.
+        input_wait_s: seconds that the worker waited for FFmpeg to write.
+        output_wait_s: seconds that the worker waited with a full queue.
+        converting_s: seconds that the worker spent on converting frames.
+        reader: what the native reader did; None before the first read.
+    """
+
+    frames_read: int = 0
+    frames_delivered: int = 0
+    bytes_read: int = 0
+    elapsed_s: float = 0.0
+    fps: float = 0.0
+    caller_wait_s: float = 0.0
+    input_wait_s: float = 0.0
+    output_wait_s: float = 0.0
+    converting_s: float = 0.0
+    reader: ReaderStats | None = None
+
+    @property
+    def bottleneck(self) -> str:
+        """The slowest party, in words: the caller, the conversion or FFmpeg."""
+        return self.slowest()
+
+    def slowest(self, caller: str = "the caller") -> str:
+        """`bottleneck` with other words for the caller, for a program in which that is the input or the output."""
+        if self.frames_read == 0:
+            return "nothing was read yet"
+        return _slowest(
+            self.elapsed_s,
+            (self.input_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to decode"),
+            (self.output_wait_s, f"{caller}: frames were waiting for it {{:.0%}} of the time"),
+            (self.converting_s, "the conversion: the worker spent {:.0%} of the time on it"),
+        )
+
+
+def _slowest(elapsed_s: float, *parts: tuple[float, str]) -> str:
+    """The text of the part with the most seconds, filled in with its share of `elapsed_s`."""
+    part_s, text = max(parts)
+    share = part_s / elapsed_s if elapsed_s else 0.0
+    return text.format(min(share, 1.0)) if share >= _CLEAR_SHARE else "nobody clearly"
