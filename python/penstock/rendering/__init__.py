@@ -2,8 +2,8 @@
 
 `penstock.render` draws a scene and `penstock.map_video` changes a video. Both make a `Plan`, have its chunks rendered
 by an engine, each by an `Encoder` of its own, and join them without encoding again. `plan`, `render_chunk` and
-`assemble` are the same steps for those who schedule by themselves. A chunk begins with a keyframe and needs no other one; any
-worker may render any chunk, so that what a frame needs comes from its index.
+`assemble` are the same steps for those who schedule by themselves. A chunk begins with a keyframe and needs no other
+one; any worker may render any chunk, so that what a frame needs comes from its index.
 
 ``planning`` says what is to be done, with the user's ``code`` and the ``source`` of a video; ``chunk`` renders one
 chunk into the ``storage``; ``engines`` have many rendered, by ``processes`` or ``ray``; ``job`` runs a plan with one of

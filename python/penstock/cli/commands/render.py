@@ -37,6 +37,7 @@ from penstock.cli.progress import is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import FFmpegWarning, PenstockError
 from penstock.rendering.api import EngineName
+from penstock.rendering.api import render as render_scene
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.code import add_cwd_to_sys_path
 from penstock.rendering.planning import Plan, chunk_of_number
