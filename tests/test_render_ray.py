@@ -294,11 +294,6 @@ def raising(index: int, _time_s: float, _view: np.ndarray) -> None:
         raise LookupError("no such tree")
 
 
-def hanging(index: int, _time_s: float, _view: np.ndarray) -> None:
-    if index == 13:
-        time.sleep(PATIENCE_S * 4)
-
-
 def misshapen(index: int, _time_s: float, view: np.ndarray) -> None:
     view[:] = np.zeros((7, 7, 3))
 
@@ -307,11 +302,6 @@ def misshapen(index: int, _time_s: float, view: np.ndarray) -> None:
     ("what", "options", "words"),
     [
         (raising, {}, [r"chunk 1 \(frames 10 to 19\)", "raising, frame 13: LookupError: no such tree"]),
-        (
-            hanging,
-            {"frame_timeout": 3},
-            [r"chunk 1 \(frames 10 to 19\)", "frame_timeout=3 s ends the worker"],
-        ),
         (misshapen, {}, ["frame 0: ValueError: could not broadcast"]),
         (scene, {"encoder": {"options": {"preset": "nosuch"}}}, ["preset", "nosuch"]),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -14,7 +13,7 @@ from penstock._media.frame_times import FrameTimes
 from penstock._media.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
 from penstock._media.probing import probe
 from penstock._messages import argument, warn
-from penstock._native import _count, _seconds
+from penstock._native import _count
 from penstock.rendering import planning
 from penstock.rendering.code import Code
 from penstock.rendering.engines import Engine
@@ -131,7 +130,6 @@ def render(
     resume: bool = True,
     version: str | None = None,
     progress: Progress = False,
-    frame_timeout: float | None = None,
     encoder_options: Mapping[str, object] | None = None,
     ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
@@ -174,8 +172,6 @@ def render(
         version: text by which the scene is compared in place of all that: change it with the scene.
         progress: True draws a bar on standard error; a callable is called with a `penstock.rendering.RenderProgress`
             about twice a second. On Ray, it takes a process of its own.
-        frame_timeout: seconds after which a worker that has finished no frame ends, and its chunk counts as failed;
-            None waits for ever. The first frame includes the making of the scene.
         encoder_options: more arguments of the chunks' `Encoder`, such as ``{"codec": "libx265", "crf": 20}``.
         ray: options of the tasks on Ray: ``num_cpus``, ``num_gpus``, ``resources``, ``memory``, ``accelerator_type``,
             ``label_selector``, ``scheduling_strategy``, ``runtime_env``. If this process is not connected to a cluster,
@@ -204,7 +200,7 @@ def render(
         encoder_options=encoder_options,
         version=version,
     )
-    return _run(planned, engine, workers, resume, progress, frame_timeout, ray)
+    return _run(planned, engine, workers, resume, progress, ray)
 
 
 def map_video(
@@ -221,7 +217,6 @@ def map_video(
     resume: bool = True,
     version: str | None = None,
     progress: Progress = False,
-    frame_timeout: float | None = None,
     encoder_options: Mapping[str, object] | None = None,
     ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
@@ -258,7 +253,7 @@ def map_video(
         encoder_options=encoder_options,
         version=version,
     )
-    return _run(planned, engine, workers, resume, progress, frame_timeout, ray)
+    return _run(planned, engine, workers, resume, progress, ray)
 
 
 def _run(
@@ -267,18 +262,14 @@ def _run(
     workers: int | None,
     resume: bool,
     progress: Progress,
-    frame_timeout: float | None,
     ray: Mapping[str, object] | None,
 ) -> RenderReport:
-    timeout_s = _seconds("frame_timeout", frame_timeout)
-    timeout_s = None if timeout_s == math.inf else timeout_s
-
     def start(planned: Plan) -> Engine:
         if engine == "processes":
-            return Processes(planned, _workers(workers), timeout_s)
+            return Processes(planned, _workers(workers))
         from penstock.rendering.engines.ray import RayTasks
 
-        return RayTasks(planned, workers, timeout_s, ray or {}, progress=progress is not False)
+        return RayTasks(planned, workers, ray or {}, progress=progress is not False)
 
     with locked(planned.output):
         return Job(planned, resume=resume).run(start, progress)

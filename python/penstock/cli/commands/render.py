@@ -31,7 +31,6 @@ from penstock.cli.options import (
     picture_size,
     progress_option,
     quiet_option,
-    seconds,
 )
 from penstock.cli.progress import is_wanted
 from penstock.cli.signals import Stopped
@@ -46,7 +45,7 @@ from penstock.rendering.reports import RenderReport
 _STANDARD = "-"
 # What `plan` takes of the options. `render` takes the others as well.
 _OF_PLAN = ("frames", "size", "fps", "output", "workers", "chunk_frames", "audio", "storage")
-_OF_RENDER = (*_OF_PLAN, "engine", "frame_timeout", "ray")
+_OF_RENDER = (*_OF_PLAN, "engine", "ray")
 
 
 class WithSteps(click.Command):
@@ -274,12 +273,6 @@ def _read_plan(name: str) -> Plan:
 )
 @click.option(
     "--no-resume", is_flag=True, help="Render everything anew, and not what an earlier call has left over."
-)
-@click.option(
-    "--frame-timeout",
-    metavar="S",
-    callback=parsed(seconds),
-    help="End a worker that finishes no frame for S seconds, and try its chunk again. The default is to wait for ever.",
 )
 @click.option(
     "--plan-only",

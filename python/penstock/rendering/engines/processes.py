@@ -38,11 +38,10 @@ class Processes:
     script needs no ``if __name__ == "__main__"``.
     """
 
-    def __init__(self, plan: Plan, count: int, frame_timeout: float | None) -> None:
+    def __init__(self, plan: Plan, count: int) -> None:
         self._count = count
-        self._frame_timeout = frame_timeout
         # What a worker needs to begin: the plan, where Python finds modules, and its share of the CPUs.
-        self._setup = plan.to_json(), list(sys.path), max(1, cpus() // count), frame_timeout
+        self._setup = plan.to_json(), list(sys.path), max(1, cpus() // count)
         self._workers: list[_Worker] = []
 
     def has_room(self) -> bool:
@@ -105,10 +104,4 @@ class Processes:
         worker.connection.close()
         if worker.number is not None:
             how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
-            hint = (
-                f"; a frame that takes longer than frame_timeout={self._frame_timeout:g} s ends it, "
-                "and its stack is on standard error"
-                if self._frame_timeout is not None and status == 1
-                else ""
-            )
-            yield Failed(worker.number, f"the worker {worker.process.pid} {how}{hint}")
+            yield Failed(worker.number, f"the worker {worker.process.pid} {how}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import importlib
 import itertools
 import logging
@@ -22,7 +21,7 @@ from penstock._log import logger
 from penstock.errors import FFmpegWarning, RenderError
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.engines import ATTEMPTS, Done, Event, Failed, FramesDone
-from penstock.rendering.engines.worker import PERIOD_S, frame_watchdog
+from penstock.rendering.engines.worker import PERIOD_S, at_times
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number
 
 try:
@@ -102,7 +101,6 @@ class RayTasks:
         self,
         plan: Plan,
         workers: int | None,
-        frame_timeout: float | None,
         options: Mapping[str, Any],
         *,
         progress: bool,
@@ -111,7 +109,6 @@ class RayTasks:
         self._plan = plan
         self._workers = workers
         self._options = options
-        self._frame_timeout = frame_timeout
         self._threads = max(1, math.floor(_cpus(options)))
         self._setup = ray.put((plan.to_json(), [str(Path(path).absolute()) for path in sys.path]))
         # The dashboard groups tasks by name. One for each chunk would cost the driver 12 KB each: Ray's metrics keep
@@ -134,8 +131,7 @@ class RayTasks:
         key = next(self._keys)
         # All workers together send no more messages than the actor can read.
         every = math.ceil(len(self._tasks) / (_MESSAGES_PER_S * PERIOD_S)) or 1
-        settings = self._threads, self._frame_timeout, every
-        task = self._task.remote(self._setup, self._setup.hex(), chunk, key, *settings)
+        task = self._task.remote(self._setup, self._setup.hex(), chunk, key, self._threads, every)
         self._tasks[task] = _Task(key, number)
 
     def events(self, timeout_s: float) -> Iterator[Event]:
@@ -193,18 +189,10 @@ class RayTasks:
         try:
             event: Event = ray.get(reference)
         except _LOST as error:
-            event = Failed(task.number, f"{type(error).__name__}: {error}{self._hint()}", attempts=ATTEMPTS)
+            event = Failed(task.number, f"{type(error).__name__}: {error}", attempts=ATTEMPTS)
         except ray.exceptions.RayError as error:
             event = Failed.of(task.number, error)
         return event
-
-    def _hint(self) -> str:
-        if self._frame_timeout is None:
-            return ""
-        return (
-            f" A frame that takes longer than frame_timeout={self._frame_timeout:g} s ends the worker, "
-            "and its stack is in the worker's log."
-        )
 
     def _taken(self) -> dict[int, int]:
         """What tasks have told since the last answer. Without the actor, the render goes on."""
@@ -316,7 +304,6 @@ def _render(
     chunk: RenderChunk,
     key: int,
     threads: int,
-    frame_timeout: float | None,
     every: int,
 ) -> Event:
     """The task: renders a chunk."""
@@ -327,13 +314,10 @@ def _render(
     tell = _ProgressSender(setup_id, key, every)
     try:
         tell(0)
-        on_frame = frame_watchdog(frame_timeout, tell, len(chunk.frames))
-        on_frame(0)
+        renderer = _renderer(setup, setup_id, threads)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
-            return Done(chunk.number, _renderer(setup, setup_id, threads).render(chunk, on_frame), attempt)
+            return Done(chunk.number, renderer.render(chunk, at_times(tell)), attempt)
     except Exception as error:
         where = f"on {socket.gethostname()}, process {os.getpid()}: "
         return Failed.of(chunk.number, error, where=where, attempts=attempt)
-    finally:
-        faulthandler.cancel_dump_traceback_later()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
 import signal
 import sys
@@ -25,22 +24,12 @@ from penstock.rendering.planning import Plan, chunk_of_number
 PERIOD_S = 0.5
 
 
-def frame_watchdog(
-    frame_timeout: float | None, tell: Callable[[int], object], frames: int | None = None
-) -> Callable[[int], None]:
-    """Returns a function to call after each frame with the number of frames so far, which it passes to `tell` at times.
-
-    If the next call does not come within `frame_timeout` seconds, the process prints its stack and exits. After the
-    last of `frames` frames there is no limit, because FFmpeg may still have to encode.
-    """
+def at_times(tell: Callable[[int], object]) -> Callable[[int], None]:
+    """Returns a function to call with the number of frames so far after each one. It calls `tell` twice a second."""
     told_s = time.monotonic()
 
     def on_frame(done: int) -> None:
         nonlocal told_s
-        if done == frames:
-            faulthandler.cancel_dump_traceback_later()
-        elif frame_timeout is not None:
-            faulthandler.dump_traceback_later(frame_timeout, exit=True)
         if time.monotonic() >= told_s + PERIOD_S:
             told_s = time.monotonic()
             tell(done)
@@ -55,7 +44,7 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        text, paths, threads, frame_timeout = orders.get()
+        text, paths, threads = orders.get()
         sys.path[:] = paths
         warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
         plan: Plan | None = None
@@ -66,14 +55,10 @@ def main(descriptor: int) -> None:
                 plan = plan or Plan.from_json(text)
                 chunk = chunk_of_number(plan, number)
                 tell = partial(_tell, connection, number)
-                on_frame = frame_watchdog(frame_timeout, tell, len(chunk.frames))
-                on_frame(0)
                 renderer = renderer or Renderer(plan, threads)
-                event: Event = Done(number, renderer.render(chunk, on_frame))
+                event: Event = Done(number, renderer.render(chunk, at_times(tell)))
             except Exception as error:
                 event = Failed.of(number, error)
-            finally:
-                faulthandler.cancel_dump_traceback_later()
             connection.send(event)
 
 
