@@ -78,7 +78,7 @@ def slow_scene() -> Callable[..., object]:
 
 
 def render(output: Path, what: Any = scene, **options: Any) -> Any:
-    options = {"frames": FRAMES, "chunk_frames": 10, "encoder": LOSSLESS, "engine": "ray"} | options
+    options = {"frames": FRAMES, "chunk_frames": 10, "encoder_options": LOSSLESS, "engine": "ray"} | options
     return penstock.render(what, size=SIZE, fps=30, output=output, **options)
 
 
@@ -134,7 +134,7 @@ def test_the_frames_are_those_of_one_process(cluster: Any, tmp_path: Path, wante
 
 
 def test_the_packets_are_those_of_processes(cluster: Any, tmp_path: Path) -> None:
-    options = {"frames": 120, "chunk_frames": 40, "workers": 2, "encoder": {"options": {"threads": 1}}}
+    options = {"frames": 120, "chunk_frames": 40, "workers": 2, "encoder_options": {"options": {"threads": 1}}}
     render(a := tmp_path / "a.mp4", **options)
     render(b := tmp_path / "b.mp4", engine="processes", **options)
     assert len(packets(a)) == 120
@@ -303,12 +303,12 @@ def misshapen(index: int, _time_s: float, view: np.ndarray) -> None:
     [
         (raising, {}, [r"chunk 1 \(frames 10 to 19\)", "raising, frame 13: LookupError: no such tree"]),
         (misshapen, {}, ["frame 0: ValueError: could not broadcast"]),
-        (scene, {"encoder": {"options": {"preset": "nosuch"}}}, ["preset", "nosuch"]),
+        (scene, {"encoder_options": {"options": {"preset": "nosuch"}}}, ["preset", "nosuch"]),
     ],
 )
 def test_a_chunk_fails(cluster: Any, tmp_path: Path, what: Any, options: Any, words: list[str]) -> None:
     with pytest.raises(penstock.RenderError, match="failed 3 times") as caught:
-        render(tmp_path / "out.mp4", what, **{"encoder": {}, "workers": 1, **options})
+        render(tmp_path / "out.mp4", what, **{"encoder_options": {}, "workers": 1, **options})
     for word in words:
         caught.match(word)
     if list(tmp_path.rglob("0*.json")):

@@ -36,7 +36,7 @@ def half(frame: penstock.VideoFrame) -> np.ndarray:
 
 
 def mapped(function: Any, source: Path, output: Path, **others: Any) -> Path:
-    given = {"workers": 2, "chunk_frames": 7, "encoder": LOSSLESS} | others
+    given = {"workers": 2, "chunk_frames": 7, "encoder_options": LOSSLESS} | others
     penstock.map_video(function, source, output, **given)
     return output
 

@@ -29,7 +29,7 @@ def settings(folder: Path, **others: Any) -> dict[str, Any]:
         "workers": 2,
         "chunk_frames": 8,
     }
-    return given | {"encoder": FAST} | others
+    return given | {"encoder_options": FAST} | others
 
 
 def chunks(folder: Path) -> list[str]:
