@@ -64,9 +64,6 @@ class TestForPeople:
     def test_what_is_not_usual_is_told(self, name: str, words: str) -> None:
         assert words in shown(clip(name))
 
-    def test_frames_are_counted_when_asked(self) -> None:
-        assert "30 frames," in shown(clip("h264_mkv"), "--count-frames")
-
     def test_several_files(self) -> None:
         text = shown(clip("h264"), clip("audio_only"))
         assert text.index(str(clip("h264"))) < text.index("h264 (High)") < text.index("pcm_s16le")

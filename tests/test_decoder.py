@@ -818,7 +818,7 @@ def test_the_length_is_known_by_the_packets(name: str, options: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("gif", {}, "count_frames=True"),
+        ("gif", {}, r"sum\(1 for _ in decoder\)"),
         ("h264", {"filters": "fps=10"}, "`filters` or `input_options` change it"),
         ("h264", {"input_options": {"r": 50}}, "`filters` or `input_options` change it"),
     ],

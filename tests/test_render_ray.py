@@ -134,7 +134,12 @@ def test_the_frames_are_those_of_one_process(cluster: Any, tmp_path: Path, wante
 
 
 def test_the_packets_are_those_of_processes(cluster: Any, tmp_path: Path) -> None:
-    options = {"frames": 120, "chunk_frames": 40, "workers": 2, "encoder_options": {"options": {"threads": 1}}}
+    options = {
+        "frames": 120,
+        "chunk_frames": 40,
+        "workers": 2,
+        "encoder_options": {"options": {"threads": 1}},
+    }
     render(a := tmp_path / "a.mp4", **options)
     render(b := tmp_path / "b.mp4", engine="processes", **options)
     assert len(packets(a)) == 120

@@ -410,7 +410,7 @@ class Decoder(DecoderBase):
             pts = completeness.shown_pts(self._track)
             if pts is None:
                 raise TypeError(
-                    f"{unknown}: the file does not tell it; penstock.probe(source, count_frames=True) counts"
+                    f"{unknown}: the file does not tell it. Iterate to count them: sum(1 for _ in decoder)"
                 )
             first = 0
             if options.start is not None:

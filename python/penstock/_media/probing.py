@@ -53,7 +53,6 @@ _FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 def probe(
     source: MediaSource,
     *,
-    count_frames: bool = False,
     timeout: float | None = PATIENCE_S,
     follow_playlists: bool = False,
 ) -> MediaInfo:
@@ -64,9 +63,8 @@ def probe(
 
     Args:
         source: as for `Decoder`.
-        count_frames: decode all videos to count their frames, on one thread.
-        timeout: how long a URL, a FIFO, or the counting may take, in seconds; None waits for ever. Otherwise a regular
-            file takes as long as it takes.
+        timeout: how long a URL or a FIFO may take, in seconds; None waits for ever. A regular file takes as long as it
+            takes.
         follow_playlists: accept playlists (HLS, DASH, ffconcat), whatever the file's name is, and let libav open the
             local files that they name. Without it, a playlist is an error.
 
@@ -81,7 +79,7 @@ def probe(
     """
     deadline = Deadline(timeout)
     opened = Source.of(source)
-    read = partial(_read, opened, deadline, count_frames, follow_playlists=follow_playlists)
+    read = partial(_read, opened, follow_playlists=follow_playlists)
     try:
         return (
             run_with_timeout(opened.path, read, deadline)
@@ -97,30 +95,17 @@ def probe(
             opened.stop_feeding()
 
 
-def _read(source: Source, deadline: Deadline, count_frames: bool, *, follow_playlists: bool) -> MediaInfo:
-    if count_frames and source.single_pass is not None:
-        raise ValueError(f"{source.path} is no regular file: what is read to count its frames would be lost")
-    open_source = partial(
-        open_media,
+def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
+    with open_media(
         source.url,
         single_pass=source.single_pass,
         path=source.path,
         follow_playlists=follow_playlists,
-    )
-    with open_source() as media:
-        info = partial(_media, source, media, _beginnings(media))
-        if not count_frames:
-            return info({})
-        with open_source() as again:
-            return info(_counted(again, deadline))
+    ) as media:
+        return _media(source, media, _beginnings(media))
 
 
-def _media(
-    source: Source,
-    media: InputContainer,
-    first: dict[int, _Beginning],
-    counted: dict[int, int],
-) -> MediaInfo:
+def _media(source: Source, media: InputContainer, first: dict[int, _Beginning]) -> MediaInfo:
     audio = [stream for stream in media.streams.audio if stream.codec_context is not None]
     whole_s = _seconds(media.duration, Fraction(1, av.time_base))
     return MediaInfo(
@@ -134,7 +119,7 @@ def _media(
         if endpoints.is_path(source.url)
         else max(media.size, 0) or None,
         video=tuple(
-            _video(stream, whole_s, first.get(stream.index) or _beginning(stream), counted.get(stream.index))
+            _video(stream, whole_s, first.get(stream.index) or _beginning(stream))
             for stream in _videos(media)
         ),
         audio=tuple(_audio(stream, whole_s) for stream in audio),
@@ -175,7 +160,7 @@ def _readable(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counted: int | None) -> VideoInfo:
+def _video(stream: VideoStream, whole_s: float | None, first: _Beginning) -> VideoInfo:
     codec = stream.codec_context
     rotation, is_mirrored = _orientation(first.frame)
     is_sideways = rotation in (90, 270)
@@ -200,7 +185,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: _Beginning, counte
         sample_aspect_ratio=1 / aspect if aspect and is_sideways else aspect,
         frame_rate=None if is_cover else rate,
         is_variable_frame_rate=is_variable and not is_cover,
-        frames=counted if counted is not None else stream.frames or None,
+        frames=stream.frames or None,
         color_matrix=matrix_name(codec.colorspace),
         color_range=RANGES.get(codec.color_range),
         color_primaries=PRIMARIES.get(codec.color_primaries),
@@ -299,30 +284,6 @@ def _only_frame(codec: VideoCodecContext, packet: Any) -> VideoFrame | None:
         frames = []
     codec.flush_buffers()
     return frames[0] if frames else None
-
-
-def _counted(media: InputContainer, deadline: Deadline) -> dict[int, int]:
-    """The number of frames of each video, decoded without threads, which lose frames beside damaged ones."""
-    counts = {stream.index: 0 for stream in _videos(media)}
-    for stream in _videos(media):
-        stream.thread_type = ThreadType.NONE
-    try:
-        for packet in demux(media, _videos(media)) if counts else ():
-            if deadline.is_over():
-                raise TimeoutError
-            # Of the empty packets at the end, `stream_index` is wrong.
-            if packet.stream.index in counts and (packet.size or packet.dts is None):
-                counts[packet.stream.index] += _frames_by(packet)
-    except LibavError:
-        pass  # the file ends there
-    return counts
-
-
-def _frames_by(packet: Any) -> int:
-    try:
-        return len(decode(packet.stream, packet))
-    except (LibavError, EOFError, ValueError):
-        return 0
 
 
 def _rate(

@@ -28,28 +28,24 @@ UNWRAPPED_COLUMNS = 1000
     epilog="\b\n"
     "Examples:\n"
     "  penstock probe holiday.mp4\n"
-    "  penstock probe *.mkv --count-frames\n"
+    "  penstock probe *.mkv\n"
     "  penstock probe clip.mov --json | jq .video[0].frame_rate"
 )
 @click.argument("files", metavar="FILE...", shell_complete=file_names, nargs=-1, required=True)
 @click.option(
-    "--count-frames",
-    is_flag=True,
-    help="Decode everything to count the frames. Without this, the number is what the file says.",
-)
-@click.option(
     "--timeout",
     "timeout",
     metavar="SECONDS",
+    default=f"{PATIENCE_S:g}",
+    show_default=True,
     callback=parsed(seconds),
-    help=f"How long to wait for each FILE. The default is {PATIENCE_S:g}, and for ever with --count-frames.",
+    help="How long to wait for each FILE.",
 )
 @follow_playlists_option
 @json_option("Print everything for programs: a list if there are several FILEs.")
 def probe(
     files: tuple[str, ...],
-    count_frames: bool,
-    timeout: float | None,
+    timeout: float,
     follow_playlists: bool,
     as_json: bool,
 ) -> None:
@@ -60,14 +56,11 @@ def probe(
 
     Exit status: 0 if all FILEs could be read; 1 if one could not, after all others were shown; 2 for wrong usage.
     """
-    if timeout is None and not count_frames:
-        timeout = PATIENCE_S
     found: list[MediaInfo] = []
     for name in files:
         with _reported_failures():
             info = probe_media(
                 name,
-                count_frames=count_frames,
                 timeout=timeout,
                 follow_playlists=follow_playlists,
             )
