@@ -74,7 +74,7 @@ def video() -> Path:
 @pytest.mark.parametrize(
     "options",
     [
-        {"pixel_format": None, "size": (48, 32)},
+        {"pixel_format": "source", "size": (48, 32)},
         {"pixel_format": "gray", "size": (48, 32)},
         {"pixel_format": "yuv444p"},
         {"size": (48, 32)},
@@ -114,16 +114,16 @@ def test_a_start_behind_a_keyframe_that_comes_first_in_the_file(tmp_path: Path, 
             assert [frame.time_s for frame in decoder] == times[number : number + 20]
 
 
-@pytest.mark.parametrize("pixel_format", ["rgb24", None])
+@pytest.mark.parametrize("pixel_format", ["rgb24", "source"])
 @pytest.mark.parametrize("name", a_few(sorted(VIDEOS)))
-def test_frames_are_those_in_sequence(name: str, pixel_format: str | None) -> None:
+def test_frames_are_those_in_sequence(name: str, pixel_format: str) -> None:
     with Decoder(clip(name), pixel_format=pixel_format) as decoder:
         check(decoder)
 
 
-@pytest.mark.parametrize("pixel_format", ["rgba", None])
+@pytest.mark.parametrize("pixel_format", ["rgba", "source"])
 @pytest.mark.parametrize("name", sorted(ALPHA_CLIPS))
-def test_alpha_is_that_in_sequence(name: str, pixel_format: str | None) -> None:
+def test_alpha_is_that_in_sequence(name: str, pixel_format: str) -> None:
     with Decoder(clip(name), pixel_format=pixel_format) as decoder:
         check(decoder)
 
@@ -234,8 +234,8 @@ def test_an_edit_list_hides_frames(tmp_path: Path, start: float) -> None:
 
 
 @pytest.mark.parametrize("size", [(32, 24), (100, None), (640, 480)])
-@pytest.mark.parametrize("pixel_format", ["rgb24", "gray", "yuv444p", None])
-def test_scaled(video: Path, size: tuple[int | None, int | None], pixel_format: str | None) -> None:
+@pytest.mark.parametrize("pixel_format", ["rgb24", "gray", "yuv444p", "source"])
+def test_scaled(video: Path, size: tuple[int | None, int | None], pixel_format: str) -> None:
     with Decoder(video, size=size, pixel_format=pixel_format, count=30) as decoder:
         check(decoder)
 

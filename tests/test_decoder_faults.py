@@ -228,7 +228,7 @@ def test_an_ffmpeg_that_cannot_decode_alpha(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_text(f'#!/bin/sh\n{find_ffmpeg()} "$@" | sed "s/ libvpx-vp9 / nothing /"\n')
     program.chmod(0o755)
-    for pixel_format in ("rgba", None):
+    for pixel_format in ("rgba", "source"):
         with pytest.raises(DecoderError, match=r"has alpha, which only .*libvpx-vp9 reads, and .*'rgb24'"):
             Decoder(
                 clip("vp9_alpha"),
@@ -565,7 +565,7 @@ def test_a_forked_child_closes_it_while_a_thread_of_the_parent_reads(way: str) -
 def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None:
     code = f"""
     sys.modules["imageio_ffmpeg"] = None
-    from penstock.video import {kind}
+    from penstock import {kind}
     try:
         {kind}(sys.argv[1])
     except penstock.DecoderError as error:

@@ -159,7 +159,7 @@ def test_what_cameras_and_films_have_is_not_warned_of(tmp_path: Path, stored: st
 
 @pytest.mark.parametrize(
     "options",
-    [{"pixel_format": "rgb24"}, {"pixel_format": "gray"}, {"pixel_format": None}, {"size": (32, 24)}],
+    [{"pixel_format": "rgb24"}, {"pixel_format": "gray"}, {"pixel_format": "source"}, {"size": (32, 24)}],
 )
 def test_bits_that_a_caller_gives_up_are_not_warned_of(tmp_path: Path, options: dict[str, Any]) -> None:
     assert said_of(ffv1(tmp_path, "gray16le"), **options) == []

@@ -27,9 +27,9 @@ from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
+from penstock._ffmpeg import encoder as encoder_module
 from penstock._ffmpeg.plan.encode_plan import EncodePlan
 from penstock.video import EncoderStats, Tuning
-from penstock.video import encoder as encoder_module
 
 WIDTH, HEIGHT = SIZE
 # Frames come out as they went in: without a conversion of any kind.

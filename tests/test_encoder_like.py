@@ -362,7 +362,12 @@ def test_the_format_that_keeps_all_is_named(tmp_path: Path) -> None:
         with pytest.warns(FFmpegWarning) as caught:
             changed(source, tmp_path / "b.mkv", decoder={"pixel_format": read_as}, codec="ffv1")
             map_video(
-                None, source, tmp_path / "c.mkv", workers=1, pixel_format=read_as, encoder={"codec": "ffv1"}
+                None,
+                source,
+                tmp_path / "c.mkv",
+                workers=1,
+                pixel_format=read_as,
+                encoder_options={"codec": "ffv1"},
             )
             warnings.warn("one", FFmpegWarning, stacklevel=1)
         told = [str(one.message).partition("does not have ")[2] for one in caught]

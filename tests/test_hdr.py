@@ -147,7 +147,7 @@ def test_hdr_in_8_bits_is_told_once(tmp_path: Path, transfer: str, name: str, pi
 @pytest.mark.filterwarnings("error")
 def test_what_keeps_hdr_or_is_none_is_not_told(tmp_path: Path) -> None:
     hdr = plain(tmp_path / "hdr.mkv", "smpte2084", (203, 203, 203))
-    for pixel_format in ("rgb48le", "gray16le", "gbrpf32le", "yuv420p10le", "yuv420p", None):
+    for pixel_format in ("rgb48le", "gray16le", "gbrpf32le", "yuv420p10le", "yuv420p", "source"):
         with Decoder(hdr, pixel_format=pixel_format) as decoder:
             assert len(list(decoder)) == 1
     with Decoder(plain(tmp_path / "sdr.mkv", "bt2020-10", (203, 203, 203))) as decoder:

@@ -140,6 +140,10 @@ class Decoder(DecoderBase):
         check_place("start", start)
         if count is not None:
             _count("count", count)
+        if not isinstance(pixel_format, str):
+            raise TypeError(
+                f"pixel_format is a str, and {SOURCE!r} stands for that of the file; got {pixel_format!r}"
+            )
         self._opened = Source.of(source)
         self._options = DecodeOptions(
             pixel_format=pixel_format,
