@@ -422,17 +422,16 @@ class TestOptions:
         [turned] = decode(video)
         assert (is_flat(turned[:16], 0), is_flat(turned[-16:], 1)) == (True, True)
 
-    @pytest.mark.parametrize(("policy", "size"), [("pad", "64x48"), ("crop", "62x46")])
-    def test_odd_sizes(self, video: Path, policy: str, size: str) -> None:
-        odd = ("--size", "63x47", "--fps", "30", "--odd-size", policy)
+    def test_odd_sizes(self, video: Path) -> None:
+        odd = ("--size", "63x47", "--fps", "30", "--odd-size", "pad")
         printed(run("encode", video, *odd, data=flat(0, (63, 47)).tobytes()))
-        assert f", {size}" in described(video)
+        assert ", 64x48" in described(video)
 
     def test_an_odd_size_without_a_policy_says_what_to_do(self, video: Path) -> None:
         said = failed(
             run("encode", video, "--size", "63x47", "--fps", "30", data=bytes(63 * 47 * 3)), status=2
         )
-        assert "give --odd-size pad (or crop), or --output-pixel-format yuv444p" in said
+        assert "give --odd-size pad, or --output-pixel-format yuv444p" in said
 
     @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
     def test_colours(self, video: Path, convert: str) -> None:
@@ -544,7 +543,7 @@ class TestFailures:
             ),
             (
                 ["o.avi", "--size", "63x47", "--fps", "1", "--codec", "rawvideo"],
-                "give --odd-size pad (or crop)",
+                "give --odd-size pad, or",
             ),
             (["-", *RAW], "give --format"),
             (["-", "--json", "--format", "nut", *RAW], "cannot both go to standard output"),

@@ -218,21 +218,16 @@ def test_a_frame_whose_first_row_is_the_lowest(
 
 
 @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-@pytest.mark.parametrize(
-    ("odd_size", "size", "even"),
-    [("pad", (63, 47), (64, 48)), ("crop", (63, 47), (62, 46)), ("pad", (64, 47), (64, 48))],
-)
-def test_odd_sizes(
-    tmp_path: Path, convert: str, odd_size: str, size: tuple[int, int], even: tuple[int, int]
-) -> None:
-    rgb = picture(size)
+@pytest.mark.parametrize("size", [(63, 47), (64, 47)])
+def test_odd_sizes(tmp_path: Path, convert: str, size: tuple[int, int]) -> None:
+    rgb, even = picture(size), (64, 48)
     rows, columns = (
         np.minimum(np.arange(length), limit - 1) for length, limit in zip(even[::-1], size[::-1], strict=True)
     )
     expected = reference(rgb[rows][:, columns], "bt601", "limited")
     output = tmp_path / "video.yuv"
     with Encoder(
-        output, size=size, fps=30, odd_size=odd_size, tuning=Tuning(convert=convert), **RAW, **YUV
+        output, size=size, fps=30, odd_size="pad", tuning=Tuning(convert=convert), **RAW, **YUV
     ) as encoder:
         for _ in range(3):
             encoder.write(rgb)

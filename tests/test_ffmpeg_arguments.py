@@ -353,25 +353,11 @@ def test_odd_sizes_are_padded_with_their_last_column_and_row(
     assert raw(ffmpeg, rgb, "rgb24", odd_size="pad", vflip=vflip) == raw(ffmpeg, even, "rgb24")
 
 
-@pytest.mark.parametrize("size", [(63, 48), (64, 47), (63, 47)])
-def test_odd_sizes_are_cropped(ffmpeg: str, size: tuple[int, int]) -> None:
-    width, height = size
-    rgb = np.ascontiguousarray(pictures()["noise"][:height, :width])
-    even = np.ascontiguousarray(rgb[: height // 2 * 2, : width // 2 * 2])
-    assert output_size(width, height, "yuv420p", "crop") == (even.shape[1], even.shape[0])
-    assert raw(ffmpeg, rgb, "rgb24", odd_size="crop") == raw(ffmpeg, even, "rgb24")
-
-
 def test_only_what_the_output_shares_is_made_even() -> None:
     assert output_size(7, 5, "yuv422p", "pad") == (8, 5)
-    assert output_size(7, 5, "yuv444p", "crop") == (7, 5)
+    assert output_size(7, 5, "yuv444p", "pad") == (7, 5)
     assert output_size(7, 5, None, "pad") == (7, 5)
     assert output_size(7, 5, "yuv420p", "error") == (7, 5)
-
-
-def test_a_crop_that_leaves_nothing() -> None:
-    with pytest.raises(ValueError, match="leaves 0x4"):
-        output_size(1, 5, "yuv420p", "crop")
 
 
 def test_the_users_filters_come_after(ffmpeg: str) -> None:

@@ -84,8 +84,8 @@ class Encoder(EncoderBase):
         pixel_format: layout of the frames handed to ``write``: FFmpeg's name of any raw format
             (``ffmpeg -pix_fmts``).
         vflip: the first row in memory is the bottom of the picture, as in OpenGL.
-        odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", "pad" (repeat the
-            last column or row) or "crop" (drop it).
+        odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", or "pad" (repeat
+            the last column or row).
         codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``), or of a format: "h264" (or "H.264", "x264"),
             "hevc", "av1", "vp9" and others mean the encoder that FFmpeg prefers for it, and libsvtav1 for AV1. "auto"
             follows the name of the output: VP9 for .webm, AV1 for .avif, H.264 for .mp4, .mkv and .mov; .gif, .webp,

@@ -271,9 +271,9 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--odd-size",
-            type=click.Choice(["error", "pad", "crop"]),
-            help="What to do with a width or height that the video cannot have: fail (error, the default), repeat the "
-            "last column or row (pad), or drop it (crop).",
+            type=click.Choice(["error", "pad"]),
+            help="What to do with a width or height that the video cannot have: fail (error, the default), or repeat "
+            "the last column or row (pad).",
         ),
         click.option(
             "--vflip", is_flag=True, help="Flip the frames: their first row is the lowest, as in OpenGL."

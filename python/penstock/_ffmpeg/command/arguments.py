@@ -81,7 +81,7 @@ def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Ma
         return
     raise ValueError(
         f"{output_pixel_format} video cannot have {layout.width}x{layout.height} pixels, because one colour sample "
-        f"covers several of them: render an even size, or give {argument('odd_size', 'pad')} (or crop), or "
+        f"covers several of them: render an even size, or give {argument('odd_size', 'pad')}, or "
         f"{argument('output_pixel_format', 'yuv444p')}, which fewer players know"
     )
 
@@ -113,16 +113,10 @@ def conversion_filters(
 
 
 def output_size(width: int, height: int, output_pixel_format: str | None, odd_size: str) -> tuple[int, int]:
-    """The size of the video that frames of `width` by `height` pixels become, checked to have pixels."""
+    """The size of the video that frames of `width` by `height` pixels become."""
     columns, rows = subsampling(output_pixel_format or "")
     if odd_size == "pad":
         return -(-width // columns) * columns, -(-height // rows) * rows
-    if odd_size == "crop":
-        width, height = width // columns * columns, height // rows * rows
-    if not width or not height:
-        raise ValueError(
-            f"{argument('odd_size', 'crop')} leaves {width}x{height} pixels of {output_pixel_format} video"
-        )
     return width, height
 
 
@@ -220,6 +214,4 @@ def _even_filters(layout: FrameLayout, output_pixel_format: str, odd_size: str) 
         # Repeats the last column and row, where `pad` alone would draw a dark line.
         borders = f"fillborders=right={right}:bottom={bottom}:mode=smear"
         return [f"pad={width}:{height}:0:0", borders]
-    if right < 0 or bottom < 0:
-        return [f"crop={width}:{height}:0:0"]
     return []

@@ -47,7 +47,7 @@ from penstock._ffmpeg.program.capabilities import check_codec, check_option, enc
 from penstock._messages import argument
 from penstock.errors import EncoderError
 
-OddSize = Literal["error", "pad", "crop"]
+OddSize = Literal["error", "pad"]
 
 # The unit of times in MP4 and QuickTime, in seconds: that of MPEG-2 systems, in which all common frame rates are exact.
 # In units of 1 µs, FFmpeg 5.1 lost frames after a pause of 5 minutes, and a pause of 36 minutes broke the file.

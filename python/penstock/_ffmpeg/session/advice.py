@@ -150,7 +150,7 @@ def _frame_count(settings: EncodeSettings, found: re.Match[str]) -> str | None:
 
 def _odd_size(settings: EncodeSettings, found: re.Match[str]) -> str:
     return (
-        f"{settings.encoder} takes even sizes only: give {argument('odd_size', 'pad')} (or crop), or "
+        f"{settings.encoder} takes even sizes only: give {argument('odd_size', 'pad')}, or "
         f"{argument('output_pixel_format', 'yuv444p')}"
     )
 
