@@ -23,7 +23,7 @@ from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError, probe
-from penstock._media.audio import SampleType
+from penstock._media.audio import _BLOCK_SAMPLES, SampleType
 from penstock.video import Tuning, find_ffmpeg
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")
@@ -286,7 +286,7 @@ def test_a_sound_that_begins_later_has_silence_before(
     late: Path, start: float | None, dtype: SampleType
 ) -> None:
     with Decoder(late, start=start) as video:
-        blocks = list(video.audio(dtype=dtype, block_samples=1000))
+        blocks = list(video.audio(dtype=dtype))
         assert np.array_equal(asyncio.run(collected(video.audio(dtype=dtype))), np.concatenate(blocks))
     samples, begins_s = np.concatenate(blocks), start or 0.0
     silence = 128 if dtype == "uint8" else 0
@@ -294,8 +294,8 @@ def test_a_sound_that_begins_later_has_silence_before(
     assert len(samples) == round((2 - begins_s) * RATE)
     assert (samples[:missing] == silence).all() and (samples[missing:, 1] > silence).all()
     assert np.argmax(samples[:, 0]) == round((1 - begins_s) * RATE)
-    shorter = [number for number, block in enumerate(blocks[:-1]) if len(block) < 1000]
-    assert shorter in ([], [missing // 1000])
+    shorter = [number for number, block in enumerate(blocks[:-1]) if len(block) < _BLOCK_SAMPLES]
+    assert shorter in ([], [missing // _BLOCK_SAMPLES])
     with AudioDecoder(late, dtype=dtype) as audio:
         assert np.array_equal(audio.read_all(), samples[missing:]) or begins_s > 0.5
 
@@ -335,15 +335,14 @@ def test_silence_of_a_closed_decoder(late: Path) -> None:
         audio.read()
 
 
-@pytest.mark.parametrize("block_samples", [1, 1000, 1024, 1 << 20])
-def test_blocks_follow_without_a_gap_and_the_last_may_be_shorter(block_samples: int) -> None:
-    expected = raw(clip("audio_only"), 2)[:3500]
-    seconds = len(expected) / 44_100
-    with AudioDecoder(clip("audio_only"), block_samples=block_samples, duration=seconds) as audio:
+@pytest.mark.parametrize("samples", [1, 3 * _BLOCK_SAMPLES, 3 * _BLOCK_SAMPLES + 1])
+def test_blocks_follow_without_a_gap_and_the_last_may_be_shorter(folder: Path, samples: int) -> None:
+    path, full = sweep(folder, "wav")
+    with AudioDecoder(path, duration=samples / RATE) as audio:
         blocks = list(audio)
-    assert [len(block) for block in blocks[:-1]] == [block_samples] * (len(blocks) - 1)
-    assert 1 <= len(blocks[-1]) <= block_samples
-    assert np.array_equal(np.concatenate(blocks), expected)
+    assert {len(block) for block in blocks[:-1]} <= {_BLOCK_SAMPLES}
+    assert 1 <= len(blocks[-1]) <= _BLOCK_SAMPLES
+    assert np.array_equal(np.concatenate(blocks), full[:samples])
 
 
 class SlowRest:
@@ -371,7 +370,7 @@ class SlowRest:
 
 def test_two_threads_at_the_end_get_the_last_block() -> None:
     expected = raw(clip("audio_only"), 2)[:3500]
-    with AudioDecoder(clip("audio_only"), block_samples=1 << 20, duration=3500 / 44_100) as audio:
+    with AudioDecoder(clip("audio_only"), duration=3500 / 44_100) as audio:
         audio._session.reader = SlowRest(audio._session.reader)  # type: ignore[assignment]
         blocks: list[np.ndarray] = []
         threads = [threading.Thread(target=lambda: blocks.extend(audio)) for _ in range(2)]
@@ -382,8 +381,8 @@ def test_two_threads_at_the_end_get_the_last_block() -> None:
     assert len(blocks) == 1 and np.array_equal(blocks[0], expected)
 
 
-def test_a_block_is_the_callers() -> None:
-    with AudioDecoder(clip("audio_only"), block_samples=1000) as audio:
+def test_a_block_is_the_callers(folder: Path) -> None:
+    with AudioDecoder(sweep(folder, "wav")[0]) as audio:
         kept = [(block, block.copy()) for block in audio]
     for block, copy in kept:
         assert np.array_equal(block, copy)
@@ -410,18 +409,18 @@ def test_the_sound_of_a_decoder_comes_from_its_programs(tmp_path: Path) -> None:
 
 def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
     path, full = sweep(folder, "wav")
-    with AudioDecoder(path, block_samples=100) as audio:
+    with AudioDecoder(path) as audio:
         block, pid = next(audio), audio.pid
         assert not audio.closed
     assert audio.closed and not Path(f"/proc/{pid}").exists()
-    assert np.array_equal(block, full[:100])
+    assert np.array_equal(block, full[:_BLOCK_SAMPLES])
     with pytest.raises(ClosedError):
         audio.read()
     audio.close()
 
 
 def test_one_that_nobody_has_any_more_is_ended_and_told_of(folder: Path) -> None:
-    audio = AudioDecoder(sweep(folder, "wav")[0], block_samples=100)
+    audio = AudioDecoder(sweep(folder, "wav")[0])
     next(audio)
     pid = audio.pid
     with pytest.warns(ResourceWarning, match=r"sweep\.wav.*was never closed"):
@@ -432,7 +431,7 @@ def test_one_that_nobody_has_any_more_is_ended_and_told_of(folder: Path) -> None
 
 def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost(folder: Path) -> None:
     path, full = sweep(folder, "flac")
-    with AudioDecoder(path, block_samples=500, tuning=Tuning(stall_timeout=0.6)) as audio:
+    with AudioDecoder(path, tuning=Tuning(stall_timeout=0.6)) as audio:
         blocks = [next(audio)]
         os.kill(audio.pid, signal.SIGSTOP)
         with pytest.raises(StalledError, match="no sign of life"):
@@ -479,7 +478,6 @@ def test_a_file_without_sound(stream: int | None) -> None:
         ({"dtype": "int24"}, "dtype is .*'int16'.*; got 'int24'"),
         ({"sample_rate": 0}, "sample_rate must be at least 1"),
         ({"channels": -1}, "channels must be at least 1"),
-        ({"block_samples": 0}, "block_samples must be at least 1"),
         ({"start": -1}, "start must be None or at least 0 seconds"),
         ({"duration": float("nan")}, "duration must be None or at least 0 seconds"),
         ({"stream": 1}, "has 1 stream of audio, counted from 0; got 1"),
@@ -502,13 +500,15 @@ def test_repr(name: str) -> None:
             assert str(clip(name)) in repr(audio) and f"{audio.sample_rate} Hz" in repr(audio)
 
 
-def test_blocks_in_asyncio_are_those_of_iteration() -> None:
+def test_blocks_in_asyncio_are_those_of_iteration(folder: Path) -> None:
+    path, _ = sweep(folder, "wav")
+
     async def blocks() -> list[np.ndarray]:
-        async with AudioDecoder(clip("audio_aac"), block_samples=1000) as audio:
+        async with AudioDecoder(path) as audio:
             return [block async for block in audio]
 
-    with AudioDecoder(clip("audio_aac"), block_samples=1000) as audio:
+    with AudioDecoder(path) as audio:
         expected = list(audio)
     got = asyncio.run(blocks())
-    assert len(expected) > 2 and len(expected[-1]) < 1000
+    assert len(expected) > 2 and len(expected[-1]) < _BLOCK_SAMPLES
     assert all(np.array_equal(*pair) for pair in zip(got, expected, strict=True))

@@ -631,8 +631,14 @@ def test_a_pixel_format_in_the_options_is_given_once(tmp_path: Path) -> None:
     assert encoder.report is not None and encoder.report.warnings == ()
 
 
-@pytest.mark.parametrize("crf", [20, 20.5, "20"])
-def test_crf_is_a_number_or_its_text(tmp_path: Path, crf: float | str) -> None:
+def test_crf_is_a_number(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="'20'"):
+        Encoder(tmp_path / "v.mp4", size=(32, 16), fps=30, crf="20")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("crf", [20, 20.5])
+def test_crf_and_an_option_of_it_exclude_each_other(tmp_path: Path, crf: float) -> None:
     with Encoder(tmp_path / "v.mp4", size=(32, 16), fps=30, crf=crf) as encoder:
         encoder.write(np.zeros((16, 32, 3), np.uint8))
     with pytest.raises(ValueError, match=r"crf=.*20.* and options=\{'crf:v': 20\} exclude each other"):

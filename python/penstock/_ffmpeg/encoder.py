@@ -152,7 +152,7 @@ class Encoder(EncoderBase):
         odd_size: OddSize = "error",
         codec: str = AUTO,
         quality: Quality | None = None,
-        crf: float | str | None = None,
+        crf: float | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
         output_pixel_format: str = AUTO,

@@ -23,6 +23,9 @@ from penstock._media.source import MediaSource, Source
 from penstock._native import Frame, _count, _seconds
 from penstock.errors import DecoderError
 
+# Chosen: samples of each channel in a block, 0.3 s of most sounds. The last block, and the last of silence, may have
+# fewer.
+_BLOCK_SAMPLES = 1 << 14
 # Guessed: the first sample comes so much later than its packet at most. For Vorbis, it is half of a block.
 _LATEST_S = 0.1
 
@@ -38,7 +41,6 @@ class AudioOptions(TypedDict, total=False):
     dtype: SampleType
     start: float | None
     duration: float | None
-    block_samples: int
     conceal_errors: bool
     follow_playlists: bool
     tuning: Tuning
@@ -67,7 +69,6 @@ class AudioDecoder(DecoderBase):
             milliseconds, and WMA is up to 0.1 s off. Chained Ogg and joined MPEG-TS, whose times start again at each
             join, are counted on there, and may be 0.2 s off. None begins with the file's first sample.
         duration: seconds to decode at most.
-        block_samples: samples of each channel in a block; the last block, and the last of silence, may have fewer.
         conceal_errors: as for `Decoder`.
         follow_playlists: as for `Decoder`.
         tuning: as for `Decoder`.
@@ -89,7 +90,6 @@ class AudioDecoder(DecoderBase):
         dtype: SampleType = "float32",
         start: float | None = None,
         duration: float | None = None,
-        block_samples: int = 1 << 14,
         conceal_errors: bool = False,
         follow_playlists: bool = False,
         tuning: Tuning = DEFAULT_TUNING,
@@ -111,7 +111,6 @@ class AudioDecoder(DecoderBase):
         container, stored = SAMPLES[dtype], np.dtype(dtype).newbyteorder("<")
         self._dtype, self._sample_bytes = stored.str, self.channels * stored.itemsize
         seek, zero_s = audio_arguments(start, self._source, self._media, self._audio)
-        self._block_samples = _count("block_samples", block_samples)
         filters = self._filters(start, duration, zero_s)
         layout = unusual_layout(self._audio) if self.channels == self._audio.channels else None
         if layout is not None:
@@ -137,7 +136,7 @@ class AudioDecoder(DecoderBase):
             path=self._opened.path,
             title=repr(self),
             tuning=tuning,
-            frame_bytes=self._block_samples * self._sample_bytes,
+            frame_bytes=_BLOCK_SAMPLES * self._sample_bytes,
             is_strict=not conceal_errors,
             other_codecs=other_codecs(self._media, self._audio.index),
             check_end=lambda: opened.failure or (why_sound_incomplete(*place) if duration is None else None),
@@ -232,7 +231,7 @@ class AudioDecoder(DecoderBase):
             return None
         self._check_open()
         with self._lock:
-            samples = min(self._silent, self._block_samples)
+            samples = min(self._silent, _BLOCK_SAMPLES)
             self._silent -= samples
         zero = 128 if self._dtype.endswith("u1") else 0
         return np.full((samples, self.channels), zero, self._dtype) if samples else None

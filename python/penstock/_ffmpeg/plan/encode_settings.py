@@ -151,7 +151,7 @@ class EncodeSettings:
         odd_size: OddSize = "error",
         codec: str = AUTO,
         quality: Quality | None = None,
-        crf: float | str | None = None,
+        crf: float | None = None,
         preset: str | None = None,
         options: Mapping[str, object] | None = None,
         output_pixel_format: str = AUTO,
@@ -210,7 +210,7 @@ class EncodeSettings:
         self,
         codec: str,
         quality: Quality | None,
-        crf: float | str | None,
+        crf: float | None,
         preset: str | None,
         output_pixel_format: str,
     ) -> Self:
@@ -348,9 +348,11 @@ def holds_times(output: Output) -> bool:
 
 
 def _with_quality(
-    program: str, codec: str, options: Mapping[str, object], crf: float | str | None, preset: str | None
+    program: str, codec: str, options: Mapping[str, object], crf: float | None, preset: str | None
 ) -> dict[str, object]:
     """FFmpeg's options with the arguments `crf` and `preset`."""
+    if crf is not None and not isinstance(crf, Real):
+        raise TypeError(f"crf must be a number; got {crf!r}. Pass crf=20, for example.")
     own = {name: value for name, value in (("crf", crf), ("preset", preset)) if value is not None}
     for name, value in own.items():
         if (
