@@ -498,7 +498,7 @@ class TestFailures:
                 ["VIDEO", "o", "--at", "1", "--count", "2", "--filters", "vflip"],
                 "--at and --count, --filters exclude",
             ),
-            (["VIDEO", "o", "--stream", "1"], "stream of video"),
+            (["VIDEO", "o", "--stream", "1"], "1 video stream"),
             (["VIDEO", "o", "-p", "rgb25"], "Did you mean 'rgb24'?"),
             (["VIDEO", "o", "--convert", "magic"], "'magic' is not one of"),
             (["VIDEO", "o", "--quiet", "--progress"], "exclude each other"),

@@ -223,7 +223,9 @@ def test_a_scene_with_a_syntax_error_is_told_in_one_line(folder: Path) -> None:
 
 def test_a_chunk_that_the_plan_has_not(folder: Path) -> None:
     assert printed(render_(folder, "scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "plan.json")) == ""
-    assert "the plan has chunks 0 to" in failed(render_(folder, "chunk", "plan.json", "0-99"), 2)
+    assert "chunk number 99 is out of range: the plan has" in failed(
+        render_(folder, "chunk", "plan.json", "0-99"), 2
+    )
 
 
 def test_numbers() -> None:

@@ -19,6 +19,11 @@ def show_name(name: object) -> str:
     return text if text.isprintable() and text else repr(text)
 
 
+def plural(count: int, what: str) -> str:
+    """``1 frame``, ``2 frames``."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def in_short(failure: Exception) -> str:
     """One line about a failure, for a note of another exception, below which FFmpeg's words would hide that."""
     said = failure.advice or failure.reason if isinstance(failure, FFmpegError) else str(failure)

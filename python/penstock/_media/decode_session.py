@@ -28,7 +28,7 @@ from penstock._ffmpeg.program.messages import damage_reports, has_no_frames
 from penstock._ffmpeg.program.process import FFmpegProcess, Session, check_owner, warn_unclosed
 from penstock._media.source import Source
 from penstock._media.timestamps import Timestamps
-from penstock._messages import argument
+from penstock._messages import argument, plural
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion
 from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
 
@@ -386,6 +386,6 @@ def start(decoder: DecoderBase) -> None:
 def numbered_stream(path: str, kind: str, streams: Sequence[Stream], number: int) -> Stream:
     """The stream with that number. `kind` is "video" or "audio"."""
     if not 0 <= operator.index(number) < len(streams):
-        count = f"{len(streams)} stream{'s' if len(streams) > 1 else ''} of {kind}"
-        raise ValueError(f"{path} has {count}, counted from 0; got {number}")
+        has = plural(len(streams), f"{kind} stream")
+        raise ValueError(f"stream number {number} is out of range: {path} has {has}, numbered from 0")
     return streams[number]

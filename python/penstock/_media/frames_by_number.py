@@ -22,7 +22,7 @@ from penstock._media.info import RANGES, matrix_name
 from penstock._media.random_access import RandomAccess
 from penstock._media.seeking import first_pts, last_pts, time_of
 from penstock._media.video_frame import VideoFrame, frame_of
-from penstock._messages import argument
+from penstock._messages import argument, plural
 from penstock._native import _Slot, _SlotPool
 from penstock._shortage import raise_shortage
 from penstock.errors import ClosedError, DecoderError
@@ -139,7 +139,9 @@ class FramesByNumber:
         """The number that an index from either end stands for."""
         count, number = len(self._frame_places()), operator.index(index)
         if not -count <= number < count:
-            raise IndexError(f"frame {number} of {count}")
+            whole = self._plan.options.start is None and self._plan.options.count is None
+            what = "the video" if whole else "the part of the video that `start` and `count` select"
+            raise IndexError(f"frame index {number} is out of range: {what} has {plural(count, 'frame')}")
         return number % count
 
     def _frame_places(self) -> range:

@@ -23,7 +23,7 @@ from penstock._ffmpeg.plan.labels import NO_LABELS, Labels
 from penstock._ffmpeg.plan.nut import TICK_S
 from penstock._ffmpeg.program.capabilities import did_you_mean, find_ffmpeg, muxer_options, version
 from penstock._media.like import with_codec
-from penstock._messages import argument
+from penstock._messages import argument, plural
 from penstock._native import _count
 from penstock.errors import EncoderError
 from penstock.rendering.code import Code
@@ -405,7 +405,8 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
 def chunk_of_number(plan: Plan, number: int) -> RenderChunk:
     """The chunk of that number."""
     if not 0 <= number < len(plan.lengths):
-        raise ValueError(f"the plan has chunks 0 to {len(plan.lengths) - 1}; got {number}")
+        has = plural(len(plan.lengths), "chunk")
+        raise ValueError(f"chunk number {number} is out of range: the plan has {has}, numbered from 0")
     first = sum(plan.lengths[:number])
     return RenderChunk(number, first, plan.frames[first : first + plan.lengths[number]])
 

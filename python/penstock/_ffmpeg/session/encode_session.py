@@ -38,7 +38,7 @@ from penstock._ffmpeg.session.output import (
 )
 from penstock._ffmpeg.session.timing import Origin
 from penstock._log import logger
-from penstock._messages import in_short, warn
+from penstock._messages import in_short, plural, warn
 from penstock._native import Ticket, Writer, _Slot, _SlotPool
 from penstock._progress import Reporter
 from penstock._reports import EncodeReport, EncoderStats
@@ -453,7 +453,7 @@ class EncodeSession(Session):
     def whereabouts(self) -> str:
         """Where the frames of a video are that was cut short, in a sentence."""
         count, what = (self._samples, "sample") if self.plan.layout is None else (self.submitted, "frame")
-        written = f"the {count} {what}{'s' * (count != 1)} written before"
+        written = f"the {plural(count, what)} written before"
         if self._file is not None and self._keeps_old_file:
             verb = "is" if count == 1 else "are"
             return f"{self._file.path} is still the old file: {written} {verb} in {self._file.written}"
