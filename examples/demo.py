@@ -79,7 +79,7 @@ def summary(options: argparse.Namespace, encoder: Encoder) -> str:
         f"  delivered  {report.frames_submitted} frames submitted, {report.frames_encoded} encoded, "
         f"{megabytes(report.bytes_submitted)} of pixels\n"
         f"  transport  {stats.writer.transport}: {stats.writer.reason}\n"
-        f"  bottleneck {stats.bottleneck}\n"
+        f"  bottleneck {stats.bottleneck or 'nobody clearly'}\n"
         f"  took       {report.elapsed_s:.1f} s, {report.fps:.1f} frames per second"
     )
 

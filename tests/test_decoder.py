@@ -788,7 +788,7 @@ def test_statistics() -> None:
     assert stats.elapsed_s > 0
     assert stats.fps == pytest.approx(600 / stats.elapsed_s)
     assert stats.converting_s > 0
-    assert stats.bottleneck
+    assert stats.bottleneck in ("caller", "conversion", "ffmpeg", None)
 
 
 def test_the_length_is_known_where_the_file_tells_it() -> None:

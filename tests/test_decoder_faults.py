@@ -319,7 +319,7 @@ def test_what_a_decoder_tells_before_the_first_read_starts_nothing(
         for _ in range(2):
             assert decoder.pid is None and decoder.ffmpeg_policy is None
             if isinstance(decoder, Decoder):
-                assert decoder.stats == DecoderStats() and decoder.bottleneck == "nothing was read yet"
+                assert decoder.stats == DecoderStats() and decoder.bottleneck is None
             decoder.close()
 
 

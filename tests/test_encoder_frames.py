@@ -183,7 +183,7 @@ def test_facts_of_an_encoder_that_has_not_started(tmp_path: Path) -> None:
         return [encoder.pid, encoder.frame_bytes, encoder.converted_by, encoder.ffmpeg_policy, encoder.report]
 
     encoder = make(tmp_path / "v.mp4", size=None)
-    assert facts(encoder) == [None] * 5 and encoder.bottleneck == "nothing was submitted yet"
+    assert facts(encoder) == [None] * 5 and encoder.bottleneck is None
     assert encoder.stats == EncoderStats() and encoder.stats.writer is None
     encoder.abort()
     assert facts(encoder) == [None] * 5 and encoder.stats == EncoderStats()

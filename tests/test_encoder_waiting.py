@@ -153,7 +153,7 @@ def test_a_timeout_of_the_callers_is_the_callers(tmp_path: Path) -> None:
 
 def test_statistics_and_the_bottleneck(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
-        assert encoder.bottleneck == "nothing was submitted yet"
+        assert encoder.bottleneck is None
         for index in range(20):
             encoder.write(flat(index))
         assert eventually(lambda: encoder.stats.frames_written == 20)
@@ -170,7 +170,7 @@ def test_a_caller_that_is_slow_is_named(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
         encoder.write(flat(0))
         time.sleep(1.0)
-        assert encoder.bottleneck.startswith("the caller: ")
+        assert encoder.bottleneck == "caller"
         assert encoder.stats.input_wait_s > 0.5
 
 
@@ -182,7 +182,7 @@ def test_an_ffmpeg_that_is_slow_is_named(tmp_path: Path) -> None:
         for _ in range(20):
             encoder.write(bytes(640 * 480 * 3))
         timer.join()
-        assert encoder.bottleneck.startswith("FFmpeg: ")
+        assert encoder.bottleneck == "ffmpeg"
         assert encoder.stats.caller_wait_s > 0.5 and encoder.stats.output_wait_s > 0.5
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from penstock._native import ReaderStats, WriterStats
 from penstock._notebook import HtmlTable, HtmlVideo
 
-# With a smaller share of the time than this, `bottleneck` names nobody.
+#: Who may be the slowest: the program that calls, the conversion of pixels, or FFmpeg.
+Bottleneck = Literal["caller", "conversion", "ffmpeg"]
+
+# With a smaller share of the time than this, `bottleneck` names nobody. Chosen.
 _CLEAR_SHARE = 0.2
 
 
@@ -81,19 +85,15 @@ class EncoderStats:
     writer: WriterStats | None = None
 
     @property
-    def bottleneck(self) -> str:
-        """The slowest party, in words: the caller, the conversion or FFmpeg."""
-        return self.slowest()
+    def bottleneck(self) -> Bottleneck | None:
+        """Who is the slowest: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
 
-    def slowest(self, caller: str = "the caller") -> str:
-        """`bottleneck` with other words for the caller, for a program in which that is the input or the output."""
+        None if nobody clearly is, and before the first frame.
+        """
         if self.frames_submitted == 0:
-            return "nothing was submitted yet"
+            return None
         return _slowest(
-            self.elapsed_s,
-            (self.output_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to take frames"),
-            (self.input_wait_s, f"{caller}: there was no frame to encode {{:.0%}} of the time"),
-            (self.converting_s, "the conversion: it took {:.0%} of the time"),
+            self.elapsed_s, caller=self.input_wait_s, conversion=self.converting_s, ffmpeg=self.output_wait_s
         )
 
 
@@ -149,24 +149,20 @@ class DecoderStats:
     reader: ReaderStats | None = None
 
     @property
-    def bottleneck(self) -> str:
-        """The slowest party, in words: the caller, the conversion or FFmpeg."""
-        return self.slowest()
+    def bottleneck(self) -> Bottleneck | None:
+        """Who is the slowest: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
 
-    def slowest(self, caller: str = "the caller") -> str:
-        """`bottleneck` with other words for the caller, for a program in which that is the input or the output."""
+        None if nobody clearly is, and before the first frame.
+        """
         if self.frames_read == 0:
-            return "nothing was read yet"
+            return None
         return _slowest(
-            self.elapsed_s,
-            (self.input_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to decode"),
-            (self.output_wait_s, f"{caller}: frames were waiting for it {{:.0%}} of the time"),
-            (self.converting_s, "the conversion: the worker spent {:.0%} of the time on it"),
+            self.elapsed_s, caller=self.output_wait_s, conversion=self.converting_s, ffmpeg=self.input_wait_s
         )
 
 
-def _slowest(elapsed_s: float, *parts: tuple[float, str]) -> str:
-    """The text of the part with the most seconds, filled in with its share of `elapsed_s`."""
-    part_s, text = max(parts)
-    share = part_s / elapsed_s if elapsed_s else 0.0
-    return text.format(min(share, 1.0)) if share >= _CLEAR_SHARE else "nobody clearly"
+def _slowest(elapsed_s: float, *, caller: float, conversion: float, ffmpeg: float) -> Bottleneck | None:
+    """The name with the most seconds; None if they are a small share of `elapsed_s`."""
+    seconds: dict[Bottleneck, float] = {"caller": caller, "conversion": conversion, "ffmpeg": ffmpeg}
+    slowest = max(seconds, key=seconds.__getitem__)
+    return slowest if elapsed_s and seconds[slowest] / elapsed_s >= _CLEAR_SHARE else None

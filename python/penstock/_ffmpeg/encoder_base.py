@@ -15,7 +15,7 @@ from penstock._ffmpeg.session.timing import Origin
 from penstock._messages import warn
 from penstock._native import AppliedPolicy
 from penstock._progress import Reporter
-from penstock._reports import EncodeReport, EncoderStats
+from penstock._reports import Bottleneck, EncodeReport, EncoderStats
 from penstock.errors import ClosedError, EncoderError
 
 if TYPE_CHECKING:
@@ -47,8 +47,11 @@ class EncoderBase:
         return EncoderStats() if self._started is None else self._started.stats
 
     @property
-    def bottleneck(self) -> str:
-        """The slowest party so far, in words: the caller, the conversion or FFmpeg."""
+    def bottleneck(self) -> Bottleneck | None:
+        """Who is the slowest so far: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
+
+        None if nobody clearly is, and before the first frame.
+        """
         return self.stats.bottleneck
 
     @property

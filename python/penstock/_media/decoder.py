@@ -27,7 +27,7 @@ from penstock._media.source import MediaSource, Source
 from penstock._media.video_frame import VideoFrame, frame_of
 from penstock._messages import warn
 from penstock._native import Frame, _count
-from penstock._reports import DecoderStats
+from penstock._reports import Bottleneck, DecoderStats
 from penstock._types import WritableData
 from penstock.errors import DecoderError
 
@@ -255,8 +255,11 @@ class Decoder(DecoderBase):
         )
 
     @property
-    def bottleneck(self) -> str:
-        """The slowest party so far, in words: the caller, the conversion or FFmpeg."""
+    def bottleneck(self) -> Bottleneck | None:
+        """Who is the slowest so far: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
+
+        None if nobody clearly is, and before the first frame.
+        """
         return self.stats.bottleneck
 
     def read(self, timeout: float | None = None) -> VideoFrame | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
@@ -11,6 +11,7 @@ import click
 
 from penstock._ffmpeg.program.messages import without_components
 from penstock._messages import argument_format, show_name
+from penstock._reports import DecoderStats, EncoderStats
 from penstock.errors import FFmpegError, PenstockError
 
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
@@ -43,6 +44,14 @@ def in_one_line(error: object) -> str:
     if error.stderr and error.reason != str(error):
         parts.append(f"FFmpeg said: {'; '.join([*dict.fromkeys(error.stderr.splitlines())][:MOST_LINES])}")
     return without_components("; ".join(parts))
+
+
+def held_up_by(stats: EncoderStats | DecoderStats, texts: Mapping[str, tuple[float, str]]) -> str:
+    """Who held up the others. For each name that `bottleneck` may have, `texts` are its seconds and its words."""
+    if stats.bottleneck is None:
+        return "held up by nobody clearly"
+    seconds, text = texts[stats.bottleneck]
+    return f"held up by {text}".format(min(seconds / stats.elapsed_s, 1.0))
 
 
 def name_options_in_messages() -> None:

@@ -27,7 +27,14 @@ from penstock._media.decoder import Decoder
 from penstock._media.video_frame import VideoFrame
 from penstock._messages import show_name
 from penstock._progress import VideoBar
-from penstock.cli.messages import InputError, as_click_errors, in_one_line, name_options_in_messages
+from penstock._reports import DecoderStats
+from penstock.cli.messages import (
+    InputError,
+    as_click_errors,
+    held_up_by,
+    in_one_line,
+    name_options_in_messages,
+)
 from penstock.cli.opening import (
     FIFO_PREFIX,
     MEDIA_SUFFIXES,
@@ -518,8 +525,17 @@ def _report(
 def _summary(decoder: Decoder, selection: Selection, output: Output, seconds: float) -> str:
     size = "" if output.output_bytes is None else f", {decimal(output.output_bytes)}"
     # Frames at times come without the FFmpeg that has statistics.
-    held_up = f"; held up by {decoder.stats.slowest('the output')}" if selection.at is None else ""
+    held_up = f"; {_held_up_by(decoder.stats)}" if selection.at is None else ""
     return (
         f"frames delivered: {output.frames} in {seconds:.2f} s, {output.frames / seconds:.1f} frames/s; "
         f"{output.title}{size}{held_up}"
     )
+
+
+def _held_up_by(stats: DecoderStats) -> str:
+    texts = {
+        "ffmpeg": (stats.input_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to decode"),
+        "caller": (stats.output_wait_s, "the output: frames were waiting for it {:.0%} of the time"),
+        "conversion": (stats.converting_s, "the conversion: the worker spent {:.0%} of the time on it"),
+    }
+    return held_up_by(stats, texts)

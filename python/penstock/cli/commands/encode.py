@@ -25,7 +25,14 @@ from penstock._ffmpeg.plan.encode_plan import plan_encode
 from penstock._ffmpeg.plan.encode_settings import EncodeSettings
 from penstock._ffmpeg.plan.output_pixel_format import AUTO
 from penstock._messages import show_name
-from penstock.cli.messages import InputError, as_click_errors, in_one_line, name_options_in_messages
+from penstock._reports import EncoderStats
+from penstock.cli.messages import (
+    InputError,
+    as_click_errors,
+    held_up_by,
+    in_one_line,
+    name_options_in_messages,
+)
 from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, as_path, opened, refuse_same
 from penstock.cli.options import (
     encoder_options,
@@ -408,5 +415,14 @@ def _summary(encoder: Encoder) -> str:
     size = "" if report.output_bytes is None else f", {decimal(report.output_bytes)}"
     return (
         f"frames encoded: {report.frames_encoded} in {report.elapsed_s:.2f} s, {report.fps:.1f} frames/s; "
-        f"{show_name(report.output)}{size}; held up by {encoder.stats.slowest('the input')}"
+        f"{show_name(report.output)}{size}; {_held_up_by(encoder.stats)}"
     )
+
+
+def _held_up_by(stats: EncoderStats) -> str:
+    texts = {
+        "ffmpeg": (stats.output_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to take frames"),
+        "caller": (stats.input_wait_s, "the input: there was no frame to encode {:.0%} of the time"),
+        "conversion": (stats.converting_s, "the conversion: it took {:.0%} of the time"),
+    }
+    return held_up_by(stats, texts)
