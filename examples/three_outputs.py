@@ -49,7 +49,7 @@ def main() -> None:
             fan_out.write(frame)
     consumer.wait()
     for report in fan_out.reports:
-        print(f"{report.target}: {report.frames_taken} frames, {report.frames_dropped} dropped")
+        print(f"{report.output}: {report.frames_taken} frames, {len(report.dropped)} dropped")
 
 
 def parse_options() -> argparse.Namespace:

@@ -793,13 +793,6 @@ def test_outputs_of_tee_that_take_different_sounds(tmp_path: Path) -> None:
         assert_in_step(tmp_path / name, 3)
 
 
-def test_a_fan_out_drops_no_frames_that_go_with_sound(tmp_path: Path) -> None:
-    encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT)
-    with pytest.raises(ValueError, match="an Encoder with sound can drop frames only with fps=None"):
-        penstock.FanOut().add(encoder, "drop")
-    encoder.abort()
-
-
 def test_one_late_frame_does_not_prolong_the_sound(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=None, audio=source, preset="ultrafast") as encoder:

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -22,8 +21,7 @@ from support.streams import ReaderThread, read_exactly
 
 import penstock
 from penstock import Decoder, Encoder, FanOut, Writer
-from penstock._fan_out import WhenFull
-from penstock.video import Tuning
+from penstock.video import DroppedFrame, Tuning
 
 FRAME_BYTES = SIZE[0] * SIZE[1] * 3
 
@@ -67,10 +65,13 @@ def test_an_archive_a_preview_and_a_raw_consumer(tmp_path: Path) -> None:
     preview, previewed = raw(gate, queue_items=2, capacity_bytes=4096)
     with FanOut([archive, consumer]) as fan_out:
         fan_out.add(preview, when_full="drop")
-        memory = np.empty_like(frames[0])
+        memory, shown = np.empty_like(frames[0]), []
         for number, frame in enumerate(frames):
             memory[:] = frame  # which is free again after each call
-            fan_out.write(memory)
+            *others, is_shown = fan_out.write(memory)
+            assert others == [True, True]
+            if is_shown:
+                shown.append(number)
             if number == 40:
                 gate.set()
                 assert eventually(lambda: preview.stats.items_pending == 0)
@@ -83,13 +84,12 @@ def test_an_archive_a_preview_and_a_raw_consumer(tmp_path: Path) -> None:
     hashes = [ffmpeg("-i", tmp_path / name, "-f", "framemd5", "-") for name in ("archive.mkv", "alone.mkv")]
     assert hashes[0] == hashes[1] and hashes[0].count(b"\n0,") == 60
     whole, kept, thinned = fan_out.reports
-    assert (whole.target, whole.frames_taken, whole.frames_dropped, whole.error) == (archive, 60, 0, None)
+    assert (whole.output, whole.frames_taken, whole.dropped, whole.error) == (archive, 60, (), None)
     assert whole.result == archive.report and archive.report.frames_encoded == 60
     assert (kept.frames_taken, kept.result.bytes_accepted) == (60, 60 * FRAME_BYTES)
-    seen = [sent.index(frame) for frame in frames_of(previewed.result())]
-    assert seen == sorted(set(seen)) and seen[0] == 0 and seen[-1] > 40, "whole frames, in order"
-    assert (thinned.frames_taken, thinned.frames_dropped) == (len(seen), 60 - len(seen))
-    assert thinned.frames_dropped > 20
+    assert [sent.index(frame) for frame in frames_of(previewed.result())] == shown
+    assert shown[0] == 0 and shown[-1] > 40 and thinned.frames_taken == len(shown) < 40
+    assert [dropped.index for dropped in thinned.dropped] == sorted({*range(60)} - {*shown})
 
 
 @pytest.mark.slow
@@ -192,7 +192,8 @@ def test_a_reader_that_goes_away(tmp_path: Path, caplog: pytest.LogCaptureFixtur
             if number == 5:
                 read_exactly(reader, 5 * FRAME_BYTES)
                 os.close(reader)
-            fan_out.write(frame)
+            taken = fan_out.write(frame)
+        assert taken == (False, True, True)
         assert isinstance(fan_out.reports[0].error, penstock.BrokenStreamError)
     assert "failed, and the other outputs go on" in caplog.text
     assert consumed.result() == b"".join(frame.tobytes() for frame in frames)
@@ -231,7 +232,7 @@ def test_a_reader_that_takes_nothing(tmp_path: Path) -> None:
     with FanOut([stuck, consumer, lossless(tmp_path / "a.mkv")]) as fan_out:
         for frame in frames:
             try:
-                fan_out.write(frame, timeout=0.05)
+                assert fan_out.write(frame, timeout=0.05) == (True,) * 3
             except penstock.StalledError as stalled:
                 assert "had no room" in str(stalled) and stalled.seconds == 0.05
             else:
@@ -263,121 +264,107 @@ def shown_numbers(path: Path, frames: list[np.ndarray]) -> list[int]:
     return [number_of[frame.tobytes()] for frame in decode(path)]
 
 
-@pytest.mark.parametrize("when_full", ["drop", "replace"])
-def test_frames_that_are_left_out_at_a_constant_rate_move_no_others(
-    tmp_path: Path, when_full: WhenFull
-) -> None:
-    tuning = Tuning(queue_items=2, capacity_bytes=4096)
-    preview, archive = lossless(tmp_path / "preview.mkv", tuning=tuning), lossless(tmp_path / "a.mkv")
-    frames = noise(60)
+def timed_frames(path: Path) -> list[tuple[bytes, float]]:
+    with Decoder(path) as decoder:
+        return [(frame.tobytes(), round(frame.time_s, 3)) for frame in decoder]
+
+
+def stopped(encoder: Encoder) -> None:
+    """Stops FFmpeg until `go_on`."""
+    assert encoder.pid is not None
+    os.kill(encoder.pid, signal.SIGSTOP)
+
+
+def go_on(encoder: Encoder) -> None:
+    assert encoder.pid is not None
+    os.kill(encoder.pid, signal.SIGCONT)
+
+
+SHORT = Tuning(queue_items=2, capacity_bytes=4096)
+
+
+def test_rows_for_the_frames_that_were_taken_agree_with_the_file(tmp_path: Path) -> None:
+    slow, archive = (lossless(tmp_path / name, fps=None, tuning=SHORT) for name in ("slow.mkv", "a.mkv"))
+    frames, rows = noise(60), []
     with FanOut([archive]) as fan_out:
-        fan_out.add(preview, when_full=when_full)
+        fan_out.add(slow, when_full="drop")
         for number, frame in enumerate(frames):
             if number in (5, 40):
-                os.kill(preview.pid, signal.SIGSTOP)
-            fan_out.write(frame)
-            if number in (12, 59):
-                os.kill(preview.pid, signal.SIGCONT)
-            if 40 <= number < 44:
-                time.sleep(0.05)  # until the worker has taken what it can
-            assert not 12 <= number < 40 or eventually(lambda: preview.stats.writer.items_pending == 0)
-    kept, thinned = fan_out.reports
-    assert kept.frames_taken == 60 and (decode(tmp_path / "a.mkv") == frames).all()
-    shown = shown_numbers(tmp_path / "preview.mkv", frames)
-    assert len(shown) == 60 and thinned.error is None
-    taken = [number for number, is_shown in enumerate(shown) if is_shown == number]
-    assert shown == [max(one for one in taken if one <= number) for number in range(60)]
-    left_out = 60 - len(taken)
-    assert (thinned.frames_taken, thinned.frames_dropped) == (len(taken), left_out)
-    assert thinned.frames_repeated == left_out > 20
-    # The newest of those that came while there was no room.
-    assert (59 in taken) == (when_full == "replace")
-    assert {*range(30, 40)} <= {*taken}
+                stopped(slow)
+            is_archived, is_taken = fan_out.write(frame, time_s=Fraction(number, 50))
+            assert is_archived
+            if is_taken:
+                rows.append(number)
+            if number in (12, 50):
+                go_on(slow)
+            if 12 <= number < 40 or number >= 50:
+                assert eventually(lambda: slow.stats.writer.items_pending == 0)
+        kept, thinned = fan_out.close()
+    sent = [(frame.tobytes(), number / 50) for number, frame in enumerate(frames)]
+    assert timed_frames(tmp_path / "a.mkv") == sent and (kept.frames_taken, kept.dropped) == (60, ())
+    assert timed_frames(tmp_path / "slow.mkv") == [sent[number] for number in rows]
+    left_out = [number for number in range(60) if number not in rows]
+    assert thinned.dropped == tuple(DroppedFrame(number, number / 50) for number in left_out)
+    assert thinned.frames_taken == len(rows) == thinned.result.frames_encoded
+    assert len(left_out) > 5 and {0, *range(13, 40), 59} <= {*rows}
 
 
-@pytest.mark.parametrize("when_full", ["drop", "replace"])
-def test_an_encoder_that_is_always_too_slow_gets_new_frames(tmp_path: Path, when_full: WhenFull) -> None:
-    tuning = Tuning(queue_items=2, capacity_bytes=4096)
-    slow = lossless(tmp_path / "a.mkv", fps=120, options={"vf": "realtime=speed=0.65"}, tuning=tuning)
-    frames = noise(240)
-    with FanOut() as fan_out:
-        fan_out.add(slow, when_full=when_full)
-        started_s = time.monotonic()
-        for number, frame in enumerate(frames):
-            time.sleep(max(0, started_s + number / 120 - time.monotonic()))
-            fan_out.write(frame)
+def test_an_index_counts_from_the_add_and_without_frames_that_were_refused(tmp_path: Path) -> None:
+    preview, reader = unread(queue_items=1, capacity_bytes=4096)
+    with FanOut([lossless(tmp_path / "a.mkv")]) as fan_out:
+        fan_out.write(flat(0))
+        fan_out.add(preview, when_full="drop")
+        with pytest.raises(ValueError, match="frame"):
+            fan_out.write(flat(0)[1:])
+        taken = [fan_out.write(flat(number)) for number in range(6)]
+        [_, report] = fan_out.reports
+        assert [is_taken for _, is_taken in taken] == [True] + [False] * 5
+        assert report.dropped == tuple(DroppedFrame(index, None) for index in range(1, 6))
+        read_exactly(reader, FRAME_BYTES)
+    assert report.frames_taken == 1
+    os.close(reader)
+
+
+def test_a_dropped_frame_of_a_decoder_has_its_time(tmp_path: Path) -> None:
+    with lossless(tmp_path / "in.mkv") as source:
+        for number in range(12):
+            source.write(flat(number))
+    slow = lossless(tmp_path / "out.mkv", fps=None, tuning=SHORT)
+    with Decoder(tmp_path / "in.mkv") as decoder, FanOut() as fan_out:
+        fan_out.add(slow, when_full="drop")
+        stopped(slow)
+        taken = [fan_out.write(frame)[0] for frame in decoder]
+        go_on(slow)
         [report] = fan_out.close()
-    shown = shown_numbers(tmp_path / "a.mkv", frames)
-    taken = [number for number, is_shown in enumerate(shown) if is_shown == number]
-    assert len(shown) == 240 and shown == [
-        max(one for one in taken if one <= number) for number in range(240)
-    ]
-    assert (report.frames_taken, report.frames_repeated) == (len(taken), 240 - len(taken))
-    # Neither those at the beginning, which had room, nor the newest one at the end.
-    assert any(80 < number < 230 for number in taken)
-
-
-@pytest.mark.parametrize("when_full", ["drop", "replace"])
-def test_the_end_of_a_program_repeats_frames_as_well(tmp_path: Path, when_full: str) -> None:
-    code = f"""
-        import numpy as np
-        from penstock import Encoder, FanOut
-        from penstock.video import Tuning
-        tuning = Tuning(queue_items=2, capacity_bytes=4096)
-        encoder = Encoder({str(tmp_path / "a.mkv")!r}, size=(64, 48), fps=120, codec="ffv1", tuning=tuning)
-        fan_out = FanOut()
-        fan_out.add(encoder, when_full={when_full!r})
-        for number in range(40):
-            fan_out.write(np.full((48, 64, 3), number, np.uint8))
-        """
-    run_script(code)
-    assert len(decode(tmp_path / "a.mkv")) == 40
-
-
-def test_the_newest_frame_keeps_its_time(tmp_path: Path) -> None:
-    preview = lossless(tmp_path / "a.mkv", fps=None, tuning=Tuning(queue_items=2, capacity_bytes=4096))
-    frames = noise(30)
-    with FanOut() as fan_out:
-        fan_out.add(preview, when_full="replace")
-        os.kill(preview.pid, signal.SIGSTOP)
-        for number, frame in enumerate(frames):
-            fan_out.write(frame, time_s=number / 10)
-        os.kill(preview.pid, signal.SIGCONT)
-        [report] = fan_out.close()
-    assert report.frames_taken == 30 - report.frames_dropped < 30 and report.frames_repeated == 0
-    with Decoder(tmp_path / "a.mkv") as decoder:
-        *_, last = decoder
-    assert last.time_s == pytest.approx(2.9) and last.index == report.frames_taken - 1
-    assert shown_numbers(tmp_path / "a.mkv", frames)[-1] == 29
-
-
-def test_a_writer_gets_the_newest_frame() -> None:
-    gate = threading.Event()
-    viewer, seen = raw(gate, queue_items=1, capacity_bytes=4096)
-    frames = noise(20)
-    with FanOut() as fan_out:
-        fan_out.add(viewer, when_full="replace")
-        for frame in frames:
-            fan_out.write(frame)
-        gate.set()
-        [report] = fan_out.close()
-    got = frames_of(seen.result())
-    assert (
-        got[-1] == frames[-1].tobytes() and report.frames_taken == len(got) == 20 - report.frames_dropped < 20
+    assert 0 < sum(taken) == report.frames_taken < 12
+    assert [dropped.time_s for dropped in report.dropped] == pytest.approx(
+        [number / 30 for number in range(12) if not taken[number]], abs=1e-3
     )
 
 
-@pytest.mark.slow
-def test_a_viewer_that_takes_nothing_does_not_keep_the_newest_frame_from_closing() -> None:
-    viewer, reader = unread(queue_items=1, capacity_bytes=4096)
+def test_an_encoder_that_may_drop_frames_needs_their_times(tmp_path: Path) -> None:
+    encoder = lossless(tmp_path / "a.mkv", fps=30)
     with FanOut() as fan_out:
-        fan_out.add(viewer, when_full="replace")
-        for frame in noise(5):
-            fan_out.write(frame)
-        [report] = fan_out.close()
-    assert isinstance(report.error, penstock.StalledError) and viewer.closed
-    assert report.frames_taken + report.frames_dropped == 5
-    os.close(reader)
+        with pytest.raises(ValueError, match="fps=None"):
+            fan_out.add(encoder, when_full="drop")
+        fan_out.add(encoder)
+        assert fan_out.write(flat(0)) == (True,)
+    assert len(decode(tmp_path / "a.mkv")) == 1
+
+
+def test_an_encoder_alone_says_by_an_error_that_it_left_a_frame_out(tmp_path: Path) -> None:
+    frames, rows = noise(30), []
+    with lossless(tmp_path / "a.mkv", fps=None, tuning=SHORT) as encoder:
+        stopped(encoder)
+        for number, frame in enumerate(frames):
+            try:
+                encoder.write(frame, time_s=number / 10, timeout=0)
+            except penstock.StalledError:
+                continue
+            rows.append(number)
+        go_on(encoder)
+    sent = [(frame.tobytes(), number / 10) for number, frame in enumerate(frames)]
+    assert 0 < len(rows) < 30 and timed_frames(tmp_path / "a.mkv") == [sent[number] for number in rows]
 
 
 @pytest.mark.slow
@@ -387,7 +374,7 @@ def test_a_preview_that_nobody_reads_does_not_keep_the_rest_from_closing(tmp_pat
         fan_out.add(preview, when_full="drop")
         for number in range(200):
             fan_out.write(flat(number))
-    assert preview.closed and fan_out.reports[1].frames_dropped > 0
+    assert preview.closed and len(fan_out.reports[1].dropped) > 0
     assert len(decode(tmp_path / "a.mkv")) == 200
     os.close(reader)
 
@@ -400,7 +387,7 @@ def test_wrong_uses(tmp_path: Path) -> None:
             fan_out.add(encoder)
         with pytest.raises(TypeError, match="not str"):
             fan_out.add("b.mkv")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="'block', 'drop', 'replace'"):
+        with pytest.raises(ValueError, match="'block', 'drop'"):
             fan_out.add(consumer, when_full="wait")  # type: ignore[arg-type]
         fan_out.add(consumer)
         fan_out.add(unstarted := make(tmp_path / "b.mkv", size=None))
@@ -549,6 +536,8 @@ def test_ctrl_c_while_an_output_waits_loses_no_frame(tmp_path: Path) -> None:
     assert counts == {len(frames_of(out))} == {len(decode(tmp_path / "a.mkv"))}
 
 
+HAND_OVER = ("_settle", "_hand", "queue", "_push", "drop", "takes")
+
 UNSETTLED = """
 import subprocess
 reader, end = os.pipe()
@@ -576,18 +565,20 @@ def test_the_end_of_the_program_delivers_a_frame_that_waited() -> None:
 def test_an_interrupted_hand_over_gives_each_output_the_frame_once() -> None:
     """A signal handler raises at every line of the hand-over in turn; the next call continues."""
     outputs = [raw() for _ in range(3)]
+    full, reader = unread(queue_items=3, capacity_bytes=4096)
     sent = []
 
     class Interrupt(BaseException):
         pass
 
     with FanOut(writer for writer, _ in outputs) as fan_out:
-        for line in range(60):
+        fan_out.add(full, when_full="drop")
+        for line in range(80):
             count = 0
 
             def trace(frame: Any, event: str, _argument: Any, line: int = line) -> Callable[..., Any]:
                 nonlocal count
-                if event == "line" and frame.f_code.co_name in ("_settle", "_hand", "queue", "_push"):
+                if event == "line" and frame.f_code.co_name in HAND_OVER:
                     if count == line:
                         sys.settrace(None)
                         raise Interrupt
@@ -602,9 +593,15 @@ def test_an_interrupted_hand_over_gives_each_output_the_frame_once() -> None:
                 pass
             finally:
                 sys.settrace(None)
-            fan_out.write(b"-")
+            fan_out.write(b"\xff")
             sent.append(data)
+        read_exactly(reader, 1000)
+        os.close(reader)
+        *_, thinned = fan_out.reports
+        full.abort()
     first, *others = [reader.result() for _, reader in outputs]
     assert others == [first] * 2
-    found = [piece for piece in first.split(b"-") if piece]
-    assert all(piece in sent for piece in found) and len(found) == len(set(found)) > 40
+    found = [piece for piece in first.split(b"\xff") if piece]
+    assert all(piece in sent for piece in found) and len(found) == len(set(found)) > 60
+    left_out = [dropped.index for dropped in thinned.dropped]
+    assert left_out == sorted(set(left_out)) and len(left_out) + thinned.frames_taken == len(found) + 80

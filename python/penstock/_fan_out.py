@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Literal, Self, get_args
+from typing import Literal, NamedTuple, Self, get_args
 
 from penstock import _exit
 from penstock._deadline import Deadline
@@ -24,12 +24,28 @@ from penstock._reports import OutputReport
 from penstock._types import FrameData
 from penstock.errors import ClosedError, StalledError
 
-WhenFull = Literal["block", "drop", "replace"]
+WhenFull = Literal["block", "drop"]
 
 # Unused frames that are kept for reuse, of each size. Guessed: one is filled while slower outputs hold others.
 KEPT_SLOTS = 4
 # Sizes of frames whose memory is kept. A caller of writers alone may write any sizes.
 KEPT_SIZES = 8
+
+_NOW = Deadline(0.0)
+
+
+class Taken(NamedTuple):
+    """A frame that a fan-out has taken.
+
+    Attributes:
+        number: how many frames it took before.
+        time_s: the frame's time; None if it came without one.
+        waiting: queues the frame, for each output that does not have it yet.
+    """
+
+    number: int
+    time_s: float | None
+    waiting: dict[Output, Push]
 
 
 class FanOut:
@@ -56,71 +72,68 @@ class FanOut:
     continues in the parent.
 
     Args:
-        targets: encoders and writers that never miss a frame; `add` takes others.
+        outputs: encoders and writers that never miss a frame; `add` takes others.
 
     Raises:
         TypeError, ValueError: as for `add`.
     """
 
-    def __init__(self, targets: Iterable[Encoder | Writer] = ()) -> None:
+    def __init__(self, outputs: Iterable[Encoder | Writer] = ()) -> None:
         self._outputs: list[Output] = []
         self._pool_of = lru_cache(KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
-        # The frame that was taken last, for the outputs that do not have it yet.
-        self._waiting: dict[Output, Push] = {}
+        self._newest = Taken(-1, None, {})
         self._lock = threading.Lock()
         self._forks = _exit.forks
         self._is_closed = False
-        for target in targets:
-            self.add(target)
+        for output in outputs:
+            self.add(output)
 
-    def add(self, target: Encoder | Writer, when_full: WhenFull = "block") -> None:
+    def add(self, output: Encoder | Writer, when_full: WhenFull = "block") -> None:
         """Adds an output. It gets the frames that are written from now on.
 
         Args:
-            target: an `Encoder`, whose frames are those that `write` takes; or a `Writer`, which gets their bytes as
+            output: an `Encoder`, whose frames are those that `write` takes; or a `Writer`, which gets their bytes as
                 they are, in C order.
             when_full: "block" makes `write` wait while the output's queue is full. "drop" leaves the frame out of this
-                output. "replace" keeps only the newest frame waiting beside the queue. Dropped frames are counted. At a
-                constant rate, an encoder gets the frame before again for each dropped one, so that later frames keep
-                their times. The size of the queue is the target's: ``queue_items`` of a `Writer`, and of `Tuning` for
-                an `Encoder`.
+                output. An encoder that may drop frames needs ``fps=None``: then the others keep their times. The size
+                of the queue is the output's: ``queue_items`` of a `Writer`, and of `Tuning` for an `Encoder`.
 
         Raises:
-            TypeError: `target` is neither an encoder nor a writer.
+            TypeError: `output` is neither an encoder nor a writer.
             ValueError: it is an output of this fan-out already; it takes another pixel format than the encoders before;
-                `when_full` is unknown; or frames with sound, at a constant rate, would be left out.
-            ClosedError: `target` or the fan-out is closed.
+                `when_full` is unknown; or it is "drop", and the encoder has a constant rate.
+            ClosedError: `output` or the fan-out is closed.
         """
         check_choice("when_full", when_full, get_args(WhenFull))
-        if not isinstance(target, Encoder | Writer):
-            raise TypeError(f"a target is an Encoder or a Writer, and not {type(target).__name__}")
+        if not isinstance(output, Encoder | Writer):
+            raise TypeError(f"an output is an Encoder or a Writer, and not {type(output).__name__}")
         self._check_open()
-        if any(output.target is target for output in self._outputs):
-            raise ValueError(f"{target!r} is an output of this fan-out already")
-        if target.closed:
-            raise ClosedError(f"{target!r} is closed")
-        if isinstance(target, Writer):
-            self._outputs.append(WriterOutput(target, when_full))
-            return
-        output = EncoderOutput(target, when_full)
-        self._check_same_frames(output.settings.pixel_format)
-        if when_full != "block" and output.settings.sounds and not output.is_timed:
-            raise ValueError("an Encoder with sound can drop frames only with fps=None, and time_s for write")
-        self._outputs.append(output)
+        with self._lock:
+            self._check_open()
+            if any(added.target is output for added in self._outputs):
+                raise ValueError(f"{output!r} is an output of this fan-out already")
+            if output.closed:
+                raise ClosedError(f"{output!r} is closed")
+            self._outputs.append(self._output_of(output, when_full))
 
     def write(
         self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
-    ) -> None:
+    ) -> tuple[bool, ...]:
         """Takes one frame for all outputs. You can reuse the frame's memory when the call returns.
 
         Waits while the queue of an output with ``when_full="block"`` is full, without the GIL and awake to Ctrl-C.
+        Outputs with ``when_full="drop"`` hold it up only for the copy.
 
         Args:
             frame: as for `Encoder.write`. It must suit every encoder: the same pixel format and size. Without encoders,
                 any buffer.
             time_s: the time of the frame in seconds, for encoders, as for `Encoder.write`. Writers do not use it.
-            timeout: seconds to wait; None waits as long as it takes. A frame that was taken reaches every output: if it
-                still waits for one after this time, the call returns, and the next call waits first.
+            timeout: seconds to wait; None waits as long as it takes. A frame that was taken reaches every output that
+                blocks: if it still waits for one after this time, the call returns, and the next call waits first.
+
+        Returns:
+            Whether each output took the frame, in the order of `add`: False if it was full and dropped the frame, or
+            has failed.
 
         Raises:
             ValueError, TypeError: the frame does not suit an encoder, or `time_s` is wrong, as for `Encoder.write`. No
@@ -135,26 +148,23 @@ class FanOut:
         try:
             self._check_open()
             self._settle(deadline)
-            pushes, before = self._pushes(frame, time_s), self._waiting
-            # While an output gets repeats, keep its waiting frame, or an encoder that is always slow gets no new one.
-            kept = {output: push for output, push in before.items() if output.is_catching_up}
-            # In one step: what a signal handler interrupts here is continued by the next call.
-            self._waiting = pushes | kept
-            for output in pushes:
-                output.offered += 1
-                # Either the waiting frame is replaced, or this one is not taken.
-                output.dropped += output in before
-                output.due = output.due if output in kept else output.offered
+            pushes, number = self._pushes(frame, time_s), self._newest.number + 1
             _unsettled.add(self)
             _exit.at_exit(_settle_all, 3)  # before encoders are closed
+            # In one step: the next call continues what a signal handler interrupts from here on.
+            self._newest = Taken(number, _time_of(frame, time_s), pushes)
             with suppress(StalledError):
                 self._settle(deadline)
+            return tuple(output.takes(number) for output in self._outputs)
         finally:
             self._lock.release()
 
     @property
     def reports(self) -> tuple[OutputReport, ...]:
-        """A report for each output, in the order of `add`: what became of it so far."""
+        """A report for each output, in the order of `add`: what became of it so far.
+
+        Dropped frames take 16 bytes each until the end, and each call lists all of them.
+        """
         return tuple(output.report for output in self._outputs)
 
     @property
@@ -180,7 +190,7 @@ class FanOut:
             deadline = Deadline(timeout)
             deadline.acquire(self._lock)
             try:
-                self._settle(deadline, is_last=True)
+                self._settle(deadline)
                 for output in self._outputs:
                     output.note_last()
                 for output in self._encoders_first():
@@ -200,7 +210,7 @@ class FanOut:
         if self.closed:
             return []
         self._is_closed = True
-        self._waiting = {}
+        self._newest.waiting.clear()
         _unsettled.discard(self)
         return self._outputs
 
@@ -228,9 +238,27 @@ class FanOut:
         if self._is_closed:
             raise ClosedError("the fan-out is closed")
 
-    def _check_same_frames(self, pixel_format: str) -> None:
+    def _output_of(self, target: Encoder | Writer, when_full: WhenFull) -> Output:
+        """The output that is added. Raises a `ValueError` if the encoder does not suit."""
+        first = self._newest.number + 1
+        if isinstance(target, Writer):
+            return WriterOutput(target, when_full, first)
+        output = EncoderOutput(target, when_full, first)
+        self._check_same_frames(output)
+        if when_full == "drop" and not output.settings.is_timed:
+            raise ValueError(
+                f"an Encoder that may drop frames must show each frame at its time, and {target!r} has a constant "
+                "rate. Make it with Encoder(..., fps=None), and pass the time: fan_out.write(frame, time_s=seconds)"
+            )
+        return output
+
+    def _check_same_frames(self, new: EncoderOutput) -> None:
+        """Checks that the frames of `new` are those of the encoders before."""
         for output in self._outputs:
-            if isinstance(output, EncoderOutput) and output.settings.pixel_format != pixel_format:
+            if (
+                isinstance(output, EncoderOutput)
+                and output.settings.pixel_format != new.settings.pixel_format
+            ):
                 given = argument("pixel_format", output.settings.pixel_format)
                 raise ValueError(
                     f"all encoders get the same frames, as {output.target!r} does: give the new one {given}"
@@ -277,46 +305,32 @@ class FanOut:
             pushes[output] = output.push_of(slots[used], used)
         return pushes
 
-    def _settle(self, deadline: Deadline, *, is_last: bool = False) -> None:
-        """Hands the frame that was taken last to the outputs that do not have it.
+    def _settle(self, deadline: Deadline) -> None:
+        """Hands the newest frame to the outputs that do not have it.
 
         Raises:
-            StalledError: an output has no room until the deadline.
+            StalledError: an output that blocks has no room until the deadline.
         """
-        now = Deadline(0.0)
-        for output in list(self._waiting):
-            is_dropped = not self._hand(output, now) and output.when_full == "drop"
-            if is_dropped and not output.is_catching_up:
-                output.dropped += 1
-                self._waiting.pop(output, None)
-        late = [output for output in self._waiting if output.when_full == "block"]
-        for output in self._outputs if is_last else late:
-            own = output.closing_deadline(deadline) if is_last else deadline
-            if self._hand(output, own) and output.catch_up(output.offered, own):
-                continue
-            if deadline.is_over():
-                raise deadline.late(f"{output.target!r} had no room")
-            output.dropped += 1
-            self._waiting.pop(output, None)
-        if not self._waiting and not any(output.is_behind for output in self._outputs):
-            _unsettled.discard(self)
+        # First without a wait: no output holds up another.
+        late = [output for output in [*self._newest.waiting] if not self._hand(output, _NOW)]
+        late = [output for output in late if not self._hand(output, deadline)]
+        if late:
+            raise deadline.late(f"{late[0].target!r} had no room")
+        _unsettled.discard(self)
 
     def _hand(self, output: Output, deadline: Deadline) -> bool:
-        """Hands an output the frame that waits for it. Returns False if it has no room until the deadline."""
-        push = self._waiting.get(output)
-        if push is not None and not output.catch_up(output.due - 1, deadline):
-            return False
-        before = output.accepted
+        """Hands an output the newest frame, or drops it. Returns False if it waits for room at the deadline."""
+        newest, before = self._newest, output.settled
+        push = newest.waiting.get(output)  # None after another thread's `abort`
         try:
-            if push is not None and output.error is None:
-                if not output.queue(push, deadline):
+            if push is not None and not output.queue(push, deadline):
+                if output.when_full == "block":
                     return False
-                output.last, output.is_catching_up = push if output.repeats else None, False
-            # With a default: another thread's `abort` may have removed it already.
-            self._waiting.pop(output, None)
-        except BaseException:  # a signal handler's; it may come when the frame is queued already
-            if output.accepted > before:
-                self._waiting.pop(output, None)
+                output.drop(newest.number, newest.time_s)
+            newest.waiting.pop(output, None)
+        except BaseException:  # a signal handler's; it may come when the frame is queued or dropped already
+            if output.settled > before:
+                newest.waiting.pop(output, None)
             raise
         return True
 
@@ -333,13 +347,19 @@ class FanOut:
     def _finish_during(self, error: BaseException) -> None:
         """Finishes all outputs while `error` propagates. Failures become notes of `error`."""
         try:
-            self._settle(Deadline(_exit.STALL_S), is_last=True)
+            self._settle(Deadline(_exit.STALL_S))
         except StalledError as stalled:
             error.add_note(f"and a frame was lost: {stalled}")
         for output in self._encoders_first():
             output.finish_during(error)
         self._is_closed = True
         _unsettled.discard(self)
+
+
+def _time_of(frame: FrameData, time_s: float | Fraction | None) -> float | None:
+    """The time that a frame was written with, or else that of a decoded frame."""
+    time_s = getattr(frame, "time_s", None) if time_s is None else time_s
+    return None if time_s is None else float(time_s)
 
 
 # Fan-outs whose last frame waits for an output.
@@ -350,6 +370,6 @@ def _settle_all() -> None:
     for fan_out in list(_unsettled):
         if not fan_out.closed:
             try:
-                fan_out._settle(Deadline(_exit.STALL_S), is_last=True)
+                fan_out._settle(Deadline(_exit.STALL_S))
             except StalledError as stalled:
                 _exit.report_loss(f"a frame was lost: {stalled}")

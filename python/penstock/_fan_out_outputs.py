@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from math import isnan, nan
 
 from penstock import _exit
 from penstock._deadline import Deadline
@@ -13,7 +15,7 @@ from penstock._ffmpeg.plan.frame_check import frame_buffer
 from penstock._ffmpeg.session.encode_session import FULL, EncodeSession, Push
 from penstock._log import logger
 from penstock._native import Writer, _Conversion, _Slot
-from penstock._reports import EncodeReport, OutputReport
+from penstock._reports import DroppedFrame, EncodeReport, OutputReport
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.results import WriterStats
@@ -45,34 +47,21 @@ UNCONVERTED = Form()
 class Output:
     """A target of a `FanOut`, and what became of it.
 
+    Args:
+        first: the number of the first frame that is written for it.
+
     Attributes:
         error: why it failed; None as long as it has not.
-        offered: frames that were written for it.
-        due: the number of the offered frame that waits for room in its queue.
-        is_catching_up: whether it was given repeats for dropped frames since its last new frame.
-        dropped: frames that were left out because it was full.
-        repeated: how often a frame was repeated in place of dropped ones.
-        last: queues its last frame again; None before the first frame, and if it `repeats` none.
     """
 
-    def __init__(self, target: Encoder | Writer, when_full: str) -> None:
+    def __init__(self, target: Encoder | Writer, when_full: str, first: int) -> None:
         self.target = target
         self.when_full = when_full
         self.error: Exception | None = None
-        self.offered = self.due = self.dropped = self.repeated = 0
-        self.is_catching_up = False
-        self.last: Push | None = None
+        self._first = first
         self._accepted_before = self.accepted
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether each frame comes with its time."""
-        return False
-
-    @property
-    def repeats(self) -> bool:
-        """Whether each dropped frame is replaced by a repeat of the one before: later frames keep their times."""
-        return False
+        # The index and the time, or NaN, of each dropped frame: 16 bytes a frame, because a preview may run for weeks.
+        self._dropped = array("d")
 
     @property
     def is_started(self) -> bool:
@@ -90,21 +79,32 @@ class Output:
         raise NotImplementedError
 
     @property
-    def _accepted_here(self) -> int:
-        """Frames that it has accepted as an output."""
-        return self.accepted - self._accepted_before
+    def settled(self) -> int:
+        """How many frames it has accepted or dropped. Grows in the step that does so."""
+        return self.accepted + len(self._dropped) // 2
 
     @property
     def report(self) -> OutputReport:
         """What became of it so far."""
         return OutputReport(
-            self.target,
-            self._accepted_here - self.repeated,
-            self.dropped,
-            self.repeated,
-            self.result,
-            self.error,
+            self.target, self.accepted - self._accepted_before, self._dropped_frames, self.result, self.error
         )
+
+    @property
+    def _dropped_frames(self) -> tuple[DroppedFrame, ...]:
+        values = iter(self._dropped[:])  # another thread may write
+        return tuple(
+            DroppedFrame(int(index), None if isnan(time_s) else time_s)
+            for index, time_s in zip(values, values, strict=True)
+        )
+
+    def drop(self, number: int, time_s: float | None) -> None:
+        """Notes that frame `number` of the fan-out is left out, for want of room."""
+        self._dropped.extend((number - self._first, nan if time_s is None else time_s))
+
+    def takes(self, number: int) -> bool:
+        """Whether it has the newest frame, or waits for it."""
+        return self.error is None and self._dropped[-2:-1] != array("d", [number - self._first])
 
     def start(self, frame: FrameData, time_s: float | Fraction | None) -> None:
         """Makes sure that it can take `frame`, at that time. It may fail.
@@ -124,7 +124,8 @@ class Output:
     def queue(self, push: Push, deadline: Deadline) -> bool:
         """Queues a frame. Returns False if there is no room until the deadline. If it fails, the frame is gone."""
         try:
-            self._push(push, deadline)
+            if self.error is None:
+                self._push(push, deadline)
         except StalledError as stalled:
             if deadline.is_over():
                 return False
@@ -132,28 +133,6 @@ class Output:
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         return True
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether it is to get the last frame once more, for one that was left out."""
-        return self.last is not None and self.error is None and self._accepted_here < self.offered
-
-    def catch_up(self, frames: int, deadline: Deadline) -> bool:
-        """Repeats the last frame for those that were left out, until it has had so many `frames`.
-
-        Returns:
-            False if there is no room until the deadline.
-        """
-        while self.last is not None and self.error is None and self._accepted_here < frames:
-            if not self.queue(self.last, deadline):
-                return False
-            self.repeated += 1
-            self.is_catching_up = True
-        return True
-
-    def closing_deadline(self, deadline: Deadline) -> Deadline:
-        """The deadline for its last frames, when the fan-out is closed: a stuck writer is given up earlier."""
-        return deadline
 
     def close(self, deadline: Deadline) -> None:
         """Delivers what is queued, and closes the target. It may fail.
@@ -213,17 +192,9 @@ class EncoderOutput(Output):
     _session: EncodeSession
     _tick: int | None
 
-    def __init__(self, target: Encoder, when_full: str) -> None:
-        super().__init__(target, when_full)
+    def __init__(self, target: Encoder, when_full: str, first: int) -> None:
+        super().__init__(target, when_full, first)
         self.settings = target._settings
-
-    @property
-    def is_timed(self) -> bool:
-        return self.settings.is_timed
-
-    @property
-    def repeats(self) -> bool:
-        return self.when_full != "block" and not self.is_timed
 
     @property
     def is_started(self) -> bool:
@@ -241,10 +212,8 @@ class EncoderOutput(Output):
         try:
             self._session = self.target._session_for(frame)
             self._session.check_open()
-            number = self._accepted_before + self.offered
-            frame_buffer(frame, self._session.plan.frames, number)
-            # At a constant rate, a frame is repeated for each one that is dropped.
-            self._tick = self._session.tick_of(time_s, frame, number=number)
+            frame_buffer(frame, self._session.plan.frames, self.accepted)
+            self._tick = self._session.tick_of(time_s, frame)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
@@ -301,9 +270,6 @@ class WriterOutput(Output):
 
     def push_of(self, slot: _Slot, form: Form) -> Push:
         return partial(self.target.write, slot)
-
-    def closing_deadline(self, deadline: Deadline) -> Deadline:
-        return deadline if self.when_full == "block" else Deadline(deadline.at_most(_exit.STALL_S))
 
     def _push(self, push: Push, deadline: Deadline) -> None:
         push(timeout=deadline.left_s())

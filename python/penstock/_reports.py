@@ -98,24 +98,37 @@ class EncoderStats:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedFrame:
+    """A frame that one output of a `FanOut` does not have, because its queue was full.
+
+    Attributes:
+        index: how many frames the fan-out had taken before, since this output was added. A call of ``write`` that
+            raised because the frame was wrong, or because there was no room for the frame before, does not count.
+        time_s: the time that the frame was written with, in seconds; None if it came without one.
+    """
+
+    index: int
+    time_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class OutputReport(HtmlTable):
     """What became of one output of a `FanOut`.
 
     Attributes:
-        target: the encoder or writer, the object that was added.
-        frames_taken: frames that it accepted.
-        frames_dropped: frames that were left out because it was full.
-        frames_repeated: how often an encoder got the frame before again for a dropped one: at a constant rate, this
-            keeps the times of later frames.
+        output: the encoder or writer, the object that was added.
+        frames_taken: frames that it accepted. In the order of the calls, they are the frames that an encoder's file
+            has.
+        dropped: the frames that were left out because it was full, by their index. Every other frame that the fan-out
+            took since `add`, until a failure of this output, is one of `frames_taken`, or waits for room.
         result: the encoder's report, which is None before its end and if it failed; or the writer's statistics.
         error: why it failed; None if it did not. Before the fan-out is closed, this may be a `BrokenStreamError`; after
             that, an encoder has an `EncoderError` with FFmpeg's output.
     """
 
-    target: object
+    output: object
     frames_taken: int
-    frames_dropped: int
-    frames_repeated: int
+    dropped: tuple[DroppedFrame, ...]
     result: EncodeReport | WriterStats | None
     error: Exception | None
 

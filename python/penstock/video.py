@@ -3,7 +3,7 @@
 - Settings: `Colors` with `MasteringDisplay` and `ContentLight`, `AudioFile` and `AudioTrack`, `Tuning`.
 - Facts of a file, as `penstock.probe` returns them: `MediaInfo` with `VideoInfo`, `AudioInfo`, `SubtitleInfo` and
   `Chapter`.
-- Results: `VideoFrame`, `EncodeReport`, `EncoderStats`, `DecoderStats`, `OutputReport`.
+- Results: `VideoFrame`, `EncodeReport`, `EncoderStats`, `DecoderStats`, `OutputReport` with `DroppedFrame`.
 - `prefetch` opens decoders ahead, and `find_ffmpeg` says which program Penstock runs.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock._media.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
     from penstock._media.prefetching import prefetch
     from penstock._media.video_frame import VideoFrame
-    from penstock._reports import DecoderStats, EncodeReport, EncoderStats, OutputReport
+    from penstock._reports import DecoderStats, DroppedFrame, EncodeReport, EncoderStats, OutputReport
 
 __all__ = [
     "AudioFile",
@@ -28,6 +28,7 @@ __all__ = [
     "Colors",
     "ContentLight",
     "DecoderStats",
+    "DroppedFrame",
     "EncodeReport",
     "EncoderStats",
     "MasteringDisplay",
@@ -55,6 +56,8 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
             ),
             "prefetch": "_media.prefetching",
             "VideoFrame": "_media.video_frame",
-            **dict.fromkeys(("DecoderStats", "EncodeReport", "EncoderStats", "OutputReport"), "_reports"),
+            **dict.fromkeys(
+                ("DecoderStats", "DroppedFrame", "EncodeReport", "EncoderStats", "OutputReport"), "_reports"
+            ),
         },
     )
