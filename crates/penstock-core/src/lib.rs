@@ -145,6 +145,8 @@ pub mod process {
 #[cfg(not(loom))]
 pub mod engine {
     pub use crate::counter::{Counter, Stopwatch};
+    #[cfg(feature = "pixels")]
+    pub use crate::memory::float_frame::FloatFrame;
     pub use crate::memory::strided::Strided;
     pub use crate::runtime::fork::PerProcess;
     pub use crate::runtime::fork_fd::ForkFd;

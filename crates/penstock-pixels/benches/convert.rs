@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use penstock_pixels::{Conversion, ConversionOptions, PixelFormat};
+use penstock_pixels::{Conversion, ConversionOptions, Float, PixelFormat, Quantizer};
 use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
 
 use PixelFormat::{
@@ -136,5 +136,44 @@ fn copies(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, whole, strips, parts, copies);
+/// Floats to whole samples, packed and with each channel in a plane of its own, row by row.
+fn floats(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("floats");
+    for (float, bits) in [(Float::F16, 8), (Float::F32, 8), (Float::F64, 8), (Float::F32, 16)] {
+        let quantizer = Quantizer::new(float, (0.0, 1.0), bits).expect("there is a scale");
+        let (row_bytes, made_bytes) = (WIDTH * 3 * float.bytes(), WIDTH * 3 * quantizer.sample_bytes());
+        let frame: Vec<u8> = (0..WIDTH * HEIGHT * 3)
+            .flat_map(|index| {
+                let value = index.wrapping_mul(0x9E37_79B9) as u16;
+                match float {
+                    Float::F16 => (value % 0x3C01).to_le_bytes().to_vec(), // 0x3C00 is 1
+                    Float::F32 => (f32::from(value) / 65535.0).to_le_bytes().to_vec(),
+                    Float::F64 => (f64::from(value) / 65535.0).to_le_bytes().to_vec(),
+                }
+            })
+            .collect();
+        let mut made = vec![0; made_bytes * HEIGHT];
+        group.throughput(Throughput::Bytes(frame.len() as u64));
+        group.bench_function(format!("{float:?} to {bits} bits, packed"), |bencher| {
+            bencher.iter(|| {
+                for (row, made) in frame.chunks_exact(row_bytes).zip(made.chunks_exact_mut(made_bytes)) {
+                    black_box(quantizer.convert(black_box(row), made));
+                }
+            });
+        });
+        let planes = frame.as_chunks::<3>().0.len();
+        group.bench_function(format!("{float:?} to {bits} bits, planar"), |bencher| {
+            bencher.iter(|| {
+                for (row, made) in made.chunks_exact_mut(made_bytes).enumerate() {
+                    let channel =
+                        |plane: usize| &frame[plane * planes..][row * row_bytes / 3..][..row_bytes / 3];
+                    black_box(quantizer.interleave(&[channel(0), channel(1), channel(2)], made));
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, whole, strips, parts, copies, floats);
 criterion_main!(benches);

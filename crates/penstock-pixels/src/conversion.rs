@@ -1,5 +1,7 @@
 //! Conversions of whole frames, in strips.
 
+use std::ops::Range;
+
 use super::method::Method;
 use super::options::{ConversionOptions, OddSize, Unsupported};
 use super::strip::Frames;
@@ -79,6 +81,14 @@ impl Conversion {
     #[must_use]
     pub fn strips(&self) -> usize {
         self.frames.output_height.div_ceil(self.strip_rows)
+    }
+
+    /// The rows of the input, in their order in memory, that a strip is made of.
+    #[must_use]
+    pub fn input_rows(&self, strip: usize) -> Range<usize> {
+        let (first, height) = (strip * self.strip_rows, self.frames.options.height);
+        let last = (first + self.strip_rows).min(height);
+        if self.frames.options.vertical_flip { height - last..height - first } else { first..last }
     }
 
     /// Converts one strip.

@@ -3,13 +3,14 @@
 //! # Overview
 //!
 //! A [`Conversion`] is made from [`ConversionOptions`]. Frames have their planes one after another, as in FFmpeg's `rawvideo`.
-//! The arithmetic to YUV is that of the crate `yuv`; the arithmetic to RGB is here.
+//! The arithmetic to YUV is that of the crate `yuv`; the arithmetic to RGB is here. A [`Quantizer`] makes whole samples of floats.
 
 mod channel;
 mod conversion;
 mod format;
 mod method;
 mod options;
+mod quantizer;
 mod scale;
 mod strip;
 mod to_rgb;
@@ -18,3 +19,4 @@ mod to_yuv;
 pub use conversion::Conversion;
 pub use format::PixelFormat;
 pub use options::{ConversionOptions, Matrix, OddSize, Range, Unsupported};
+pub use quantizer::{Float, Outside, Quantizer};

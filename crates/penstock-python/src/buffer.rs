@@ -139,11 +139,19 @@ impl<'py> BorrowedBuffer<'py> {
         Some(unsafe { slice::from_raw_parts(view.buf.cast_const().cast(), view.len as usize) })
     }
 
-    /// The layout of a buffer that is not contiguous.
+    /// The layout of the elements; without axes if the exporter does not tell their strides, as for a single one.
     pub(crate) fn strided(&self) -> Strided<'_> {
         let view = self.parcel.view();
-        let axes = view.ndim as usize;
-        // SAFETY: of what is not contiguous `PyBUF_STRIDED_RO` fills as many entries of both; lengths are never negative, and have the size of a usize.
+        let axes = if view.shape.is_null() || view.strides.is_null() { 0 } else { view.ndim as usize };
+        if axes == 0 {
+            return Strided {
+                start: view.buf.cast_const().cast(),
+                shape: &[],
+                strides: &[],
+                item_bytes: view.itemsize as usize,
+            };
+        }
+        // SAFETY: both have as many entries; lengths are never negative, and have the size of a usize.
         let (shape, strides) = unsafe {
             (slice::from_raw_parts(view.shape.cast(), axes), slice::from_raw_parts(view.strides, axes))
         };

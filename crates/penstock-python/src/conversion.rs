@@ -22,7 +22,7 @@ use crate::arguments;
 /// Raises:
 ///     ValueError: this conversion, or this size of a frame, is not supported.
 #[pyclass(frozen, name = "_Conversion", module = "penstock._native")]
-pub(crate) struct Conversion(Arc<penstock_pixels::Conversion>);
+pub(crate) struct Conversion(pub(crate) Arc<penstock_pixels::Conversion>);
 
 impl Conversion {
     pub(crate) fn transform(&self) -> Arc<dyn Transform> {

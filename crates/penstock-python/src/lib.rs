@@ -22,6 +22,7 @@ mod relay;
 mod slot;
 mod tee;
 mod ticket;
+mod value_range;
 mod waiting;
 mod writer;
 
@@ -62,6 +63,8 @@ mod _native {
     use crate::tee::{Tee, TeeOutlet, TeeReport};
     #[pymodule_export]
     use crate::ticket::{LoopWaker, Ticket, Watch};
+    #[pymodule_export]
+    use crate::value_range::ValueRange;
     #[pymodule_export]
     use crate::writer::{Writer, WriterStats};
 

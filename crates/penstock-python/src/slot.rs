@@ -3,14 +3,16 @@
 use std::ffi::c_int;
 use std::time::Instant;
 
-use penstock_core::engine::Stopwatch;
-use penstock_core::{Buffer, Error, Pool, Transform};
+use penstock_core::engine::{FloatFrame, Stopwatch};
+use penstock_core::{Buffer, Error, Pool};
+use penstock_pixels::Outside;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::buffer::{BorrowedBuffer, fill_view};
 use crate::conversion::Conversion;
+use crate::value_range::{ValueRange, clipped};
 
 /// Of a frame behind a prefix, for the conversions: any vector register's width.
 const ALIGNMENT: usize = 64;
@@ -44,20 +46,25 @@ impl SlotPool {
     /// A slot with the elements of ``data`` in C order, strided or not, or with their conversion. ``data`` is not
     /// needed afterwards. The bytes of ``prefix`` come before them.
     ///
+    /// With ``value_range``, ``data`` is rows × columns × channels, or rows × columns, of float16, float32 or float64.
+    /// They become whole samples, of which all of the above holds.
+    ///
     /// Raises:
-    ///     ValueError: the size of ``data`` is not that of the slot, or of the conversion's input.
-    ///     TypeError: ``data`` has no buffer.
-    #[pyo3(signature = (data, conversion=None, prefix=None))]
+    ///     ValueError: the size of ``data`` is not that of the slot, or of the conversion's input; or samples are NaN.
+    ///     TypeError: ``data`` has no buffer, or not of floats where ``value_range`` is given.
+    #[pyo3(signature = (data, conversion=None, prefix=None, value_range=None))]
     fn filled(
         &self,
         data: &Bound<'_, PyAny>,
         conversion: Option<&Conversion>,
         prefix: Option<&[u8]>,
+        value_range: Option<&ValueRange>,
     ) -> PyResult<Slot> {
-        let borrowed = BorrowedBuffer::of(data)?;
-        let transform = conversion.map(Conversion::transform);
-        let wanted = transform.as_ref().map_or(self.slot_bytes, |transform| transform.input_bytes());
-        let got = borrowed.bytes();
+        let (py, borrowed) = (data.py(), BorrowedBuffer::of(data)?);
+        let conversion = conversion.map(|conversion| &*conversion.0);
+        let floats = value_range.map(|range| range.frame(&borrowed)).transpose()?;
+        let wanted = conversion.map_or(self.slot_bytes, penstock_pixels::Conversion::input_bytes);
+        let got = floats.as_ref().map_or(borrowed.bytes(), FloatFrame::made_bytes);
         if got != wanted {
             let message = format!("the buffer has {got} bytes, not {wanted}");
             return Err(PyValueError::new_err(message));
@@ -67,15 +74,10 @@ impl SlotPool {
         let mut slot = self.slot(prefix.len())?;
         let (before, frame) = slot.buffer.split_at_mut(prefix.len().next_multiple_of(ALIGNMENT));
         before[slot.start..].copy_from_slice(prefix);
-        match (borrowed.contiguous(), transform) {
-            (Some(bytes), transform) => data.py().detach(|| make(transform.as_deref(), bytes, frame)),
-            (None, None) => gather(data.py(), &borrowed, frame),
-            (None, transform) => {
-                let mut looks = self.scratch.take(wanted).map_err(no_memory)?;
-                gather(data.py(), &borrowed, &mut looks);
-                data.py().detach(|| make(transform.as_deref(), &looks, frame));
-            }
-        }
+        slot.clipped = match floats {
+            Some(floats) => clipped(self.quantize(py, &floats, conversion, frame)?)?,
+            None => self.copy(py, &borrowed, conversion, frame).map(|()| 0)?,
+        };
         self.filling.add(start.elapsed());
         Ok(slot)
     }
@@ -92,14 +94,39 @@ impl SlotPool {
     fn slot(&self, prefix_bytes: usize) -> PyResult<Slot> {
         let before = prefix_bytes.next_multiple_of(ALIGNMENT);
         let buffer = self.pool.take(before + self.slot_bytes).map_err(no_memory)?;
-        Ok(Slot { buffer, start: before - prefix_bytes })
+        Ok(Slot { buffer, start: before - prefix_bytes, clipped: 0 })
     }
-}
 
-fn make(transform: Option<&dyn Transform>, input: &[u8], output: &mut [u8]) {
-    match transform {
-        Some(transform) => transform.apply_all(input, output),
-        None => output.copy_from_slice(input),
+    fn copy(
+        &self,
+        py: Python<'_>,
+        borrowed: &BorrowedBuffer<'_>,
+        conversion: Option<&penstock_pixels::Conversion>,
+        frame: &mut [u8],
+    ) -> PyResult<()> {
+        match (borrowed.contiguous(), conversion) {
+            (Some(bytes), None) => py.detach(|| frame.copy_from_slice(bytes)),
+            (Some(bytes), Some(conversion)) => py.detach(|| conversion.convert(bytes, frame)),
+            (None, None) => gather(py, borrowed, frame),
+            (None, Some(conversion)) => {
+                let mut looks = self.scratch.take(conversion.input_bytes()).map_err(no_memory)?;
+                gather(py, borrowed, &mut looks);
+                py.detach(|| conversion.convert(&looks, frame));
+            }
+        }
+        Ok(())
+    }
+
+    fn quantize(
+        &self,
+        py: Python<'_>,
+        floats: &FloatFrame<'_>,
+        conversion: Option<&penstock_pixels::Conversion>,
+        frame: &mut [u8],
+    ) -> PyResult<Outside> {
+        let Some(conversion) = conversion else { return Ok(py.detach(|| floats.make(frame))) };
+        let mut whole = self.scratch.take(conversion.input_bytes()).map_err(no_memory)?;
+        Ok(py.detach(|| floats.convert(conversion, &mut whole, frame)))
     }
 }
 
@@ -119,17 +146,24 @@ pub(crate) struct Slot {
     buffer: Buffer,
     /// Where its bytes begin.
     start: usize,
+    clipped: usize,
 }
 
 #[pymethods]
 impl Slot {
+    /// Samples that were outside of the range of values when it was filled.
+    #[getter]
+    fn clipped_samples(&self) -> usize {
+        self.clipped
+    }
+
     /// Fills a view of the bytes.
     ///
     /// # Safety
     ///
     /// The view is one that the interpreter wants to have filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let Slot { buffer, start } = slf.get();
+        let Slot { buffer, start, .. } = slf.get();
         // SAFETY: the memory stays where it is while the slot lives, and this type forms no reference into it. The start
         // lies inside.
         unsafe { fill_view(slf, (buffer.start().add(*start), buffer.len() - start), false, view, flags) }

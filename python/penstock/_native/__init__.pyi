@@ -1,6 +1,6 @@
 """The types of the native module, by subject. At runtime it is one module, without submodules."""
 
-from penstock._native.conversion import _Conversion, _Slot, _SlotPool
+from penstock._native.conversion import _Conversion, _Slot, _SlotPool, _ValueRange
 from penstock._native.cpu import (
     AppliedPolicy,
     ThreadPolicy,
@@ -54,6 +54,7 @@ __all__ = [
     "_SlotPool",
     "_Source",
     "_Stage",
+    "_ValueRange",
     "_Watch",
     "__version__",
     "_after_fork_in_child",

@@ -20,7 +20,53 @@ unsafe impl Send for Strided<'_> {}
 // SAFETY: as above; nothing changes in it.
 unsafe impl Sync for Strided<'_> {}
 
-impl Strided<'_> {
+impl<'a> Strided<'a> {
+    /// The part at an index of the outermost axis.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such index.
+    #[must_use]
+    pub fn at(&self, index: usize) -> Self {
+        assert!(index < self.shape[0]);
+        let start = self.start.wrapping_offset(index as isize * self.strides[0]);
+        Self { start, shape: &self.shape[1..], strides: &self.strides[1..], ..*self }
+    }
+
+    /// The part at an index of the innermost axis.
+    ///
+    /// # Panics
+    ///
+    /// As for [`at`](Self::at).
+    #[must_use]
+    pub fn at_innermost(&self, index: usize) -> Self {
+        let last = self.shape.len() - 1;
+        assert!(index < self.shape[last]);
+        let start = self.start.wrapping_offset(index as isize * self.strides[last]);
+        Self { start, shape: &self.shape[..last], strides: &self.strides[..last], ..*self }
+    }
+
+    /// The elements as they lie in memory; none if they do not follow each other in C order.
+    ///
+    /// # Safety
+    ///
+    /// Every element is readable, and nobody writes to it, as long as the slice is in use.
+    #[must_use]
+    pub unsafe fn contiguous(&self) -> Option<&'a [u8]> {
+        let mut next = self.item_bytes as isize;
+        for (&length, &stride) in self.shape.iter().zip(self.strides).rev() {
+            if length > 1 && stride != next {
+                return None;
+            }
+            next = next.checked_mul(length as isize)?;
+        }
+        if next == 0 {
+            return Some(&[]); // whose address may be null
+        }
+        // SAFETY: from the first element on, they follow each other without gaps; the caller sees to the rest.
+        Some(unsafe { std::slice::from_raw_parts(self.start, next as usize) })
+    }
+
     /// The size of all elements; `usize::MAX`, which no slice has, if it is larger than that.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -114,6 +160,8 @@ unsafe fn gather_plane(axes: [Axis; 2], item_bytes: usize, from: *const u8, to: 
             (1, 4) => gather_pixels::<1, 4>(pixels, channels.stride, from, to),
             (2, 3) => gather_pixels::<2, 3>(pixels, channels.stride, from, to),
             (2, 4) => gather_pixels::<2, 4>(pixels, channels.stride, from, to),
+            (4, 3) => gather_pixels::<4, 3>(pixels, channels.stride, from, to),
+            (4, 4) => gather_pixels::<4, 4>(pixels, channels.stride, from, to),
             (1, _) => gather_rows::<1>(axes, from, to),
             (2, _) => gather_rows::<2>(axes, from, to),
             (4, _) => gather_items::<4>(axes, from, to),
@@ -181,6 +229,10 @@ unsafe fn gather_pixels<const ITEM: usize, const CHANNELS: usize>(
     let channels = Axis { length: CHANNELS, stride };
     // SAFETY: the known strides are those of the two axes.
     unsafe {
+        if CHANNELS > 1 && pixels.stride == ITEM as isize {
+            gather_planes::<ITEM, CHANNELS>(pixels.length, stride, from, to);
+            return to.add(pixels.length * CHANNELS * ITEM);
+        }
         let Some(gather) = gather else { return gather_items::<ITEM>([pixels, channels], from, to) };
         gather(pixels.length, from, to);
         to.add(pixels.length * CHANNELS * ITEM)
@@ -252,6 +304,71 @@ unsafe fn gather_by_strides<
                 let item = from.offset(place * ITEM as isize).cast::<[u8; ITEM]>().read();
                 to.add((pixel * CHANNELS + channel) * ITEM).cast::<[u8; ITEM]>().write(item);
             }
+        }
+    }
+}
+
+/// Pixels of which each channel is a plane of its own.
+///
+/// # Safety
+///
+/// As for [`gather_outer`], of so many pixels, whose channels are `stride` bytes apart.
+unsafe fn gather_planes<const ITEM: usize, const CHANNELS: usize>(
+    pixels: usize,
+    stride: isize,
+    from: *const u8,
+    to: *mut u8,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, and the memory is that of this call.
+        return unsafe { gather_planes_by_avx2::<ITEM, CHANNELS>(pixels, stride, from, to) };
+    }
+    // SAFETY: it has the contract of this function, and gets the same memory.
+    unsafe { gather_planes_inline::<ITEM, CHANNELS>(pixels, stride, from, to) };
+}
+
+/// [`gather_planes_inline`], compiled for AVX2.
+///
+/// # Safety
+///
+/// As for [`gather_planes`], and the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn gather_planes_by_avx2<const ITEM: usize, const CHANNELS: usize>(
+    pixels: usize,
+    stride: isize,
+    from: *const u8,
+    to: *mut u8,
+) {
+    // SAFETY: it has the contract of this function, and gets the same memory.
+    unsafe { gather_planes_inline::<ITEM, CHANNELS>(pixels, stride, from, to) };
+}
+
+/// Channels known to the compiler, and slices, which it knows not to overlap: so it vectorizes the loop.
+///
+/// # Safety
+///
+/// As for [`gather_planes`].
+#[inline(always)]
+unsafe fn gather_planes_inline<const ITEM: usize, const CHANNELS: usize>(
+    pixels: usize,
+    stride: isize,
+    from: *const u8,
+    to: *mut u8,
+) {
+    // SAFETY: a channel's items follow one another from its first on, and the output has room for all of them.
+    let (planes, made) = unsafe {
+        let plane = |channel| {
+            let first = from.offset(channel as isize * stride);
+            std::slice::from_raw_parts(first.cast::<[u8; ITEM]>(), pixels)
+        };
+        let planes: [_; CHANNELS] = std::array::from_fn(plane);
+        (planes, std::slice::from_raw_parts_mut(to.cast::<[[u8; ITEM]; CHANNELS]>(), pixels))
+    };
+    for (index, pixel) in made.iter_mut().enumerate() {
+        for (item, plane) in pixel.iter_mut().zip(&planes) {
+            *item = plane[index];
         }
     }
 }
@@ -359,6 +476,38 @@ mod tests {
             // SAFETY: the vector holds all elements.
             unsafe { array.gather(&mut output) };
             assert_eq!(output, naive(&memory, origin as usize, &array), "{array:?}");
+        }
+    }
+
+    #[test]
+    fn planes_come_out_as_pixels() {
+        for (item_bytes, channels, width) in [1usize, 2, 4]
+            .into_iter()
+            .flat_map(|item| [2, 3, 4, 5].map(|channels: usize| (item, channels)))
+            .flat_map(|(item, channels)| [1, 31, 64, 101].map(|width: usize| (item, channels, width)))
+        {
+            let (rows, item) = (3, item_bytes as isize);
+            let memory: Vec<u8> =
+                (0..channels * rows * width * item_bytes).map(|byte| (byte * 7) as u8).collect();
+            let (shape, width) = ([rows, width, channels], width as isize);
+            for (origin, strides) in [
+                (0, [width * item, item, rows as isize * width * item]),
+                (
+                    (channels - 1) * rows * width as usize * item_bytes,
+                    [width * item, item, -(rows as isize) * width * item],
+                ),
+            ] {
+                let array = Strided {
+                    start: memory[origin..].as_ptr(),
+                    shape: &shape,
+                    strides: &strides,
+                    item_bytes,
+                };
+                let mut output = vec![0; array.bytes()];
+                // SAFETY: the vector holds all elements.
+                unsafe { array.gather(&mut output) };
+                assert_eq!(output, naive(&memory, origin, &array), "{array:?}");
+            }
         }
     }
 

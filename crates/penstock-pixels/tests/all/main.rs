@@ -2,4 +2,5 @@
 
 mod common;
 mod convert;
+mod quantizer;
 mod to_rgb;
