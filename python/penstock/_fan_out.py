@@ -12,13 +12,12 @@ from typing import Literal, NamedTuple, Self, get_args
 
 from penstock import _exit
 from penstock._deadline import Deadline
-from penstock._fan_out_outputs import UNCONVERTED, EncoderOutput, Form, Output, WriterOutput
+from penstock._fan_out_outputs import EncoderOutput, Form, Output, WriterOutput
 from penstock._ffmpeg.command.settings import check_choice
 from penstock._ffmpeg.encoder import Encoder
-from penstock._ffmpeg.plan.frame_check import buffer_and_size
+from penstock._ffmpeg.plan.encode_settings import EncodeSettings
 from penstock._ffmpeg.program.process import check_owner
 from penstock._ffmpeg.session.encode_session import Push
-from penstock._messages import argument
 from penstock._native import Writer, _Slot, _SlotPool
 from penstock._reports import OutputReport
 from penstock._types import FrameData
@@ -100,8 +99,9 @@ class FanOut:
 
         Raises:
             TypeError: `output` is neither an encoder nor a writer.
-            ValueError: it is an output of this fan-out already; it takes another pixel format than the encoders before;
-                `when_full` is unknown; or it is "drop", and the encoder has a constant rate.
+            ValueError: it is an output of this fan-out already; it takes other frames than the encoders before, by its
+                `pixel_format`, `value_range` or `channels_first`; `when_full` is unknown; or it is "drop", and the
+                encoder has a constant rate.
             ClosedError: `output` or the fan-out is closed.
         """
         check_choice("when_full", when_full, get_args(WhenFull))
@@ -126,7 +126,7 @@ class FanOut:
 
         Args:
             frame: as for `Encoder.write`. It must suit every encoder: the same pixel format and size. Without encoders,
-                any buffer.
+                any buffer. Writers get floats as floats, and channels first if they are.
             time_s: the time of the frame in seconds, for encoders, as for `Encoder.write`. Writers do not use it.
             timeout: seconds to wait; None waits as long as it takes. A frame that was taken reaches every output that
                 blocks: if it still waits for one after this time, the call returns, and the next call waits first.
@@ -244,7 +244,7 @@ class FanOut:
         if isinstance(target, Writer):
             return WriterOutput(target, when_full, first)
         output = EncoderOutput(target, when_full, first)
-        self._check_same_frames(output)
+        self._check_same_frames(output.settings)
         if when_full == "drop" and not output.settings.is_timed:
             raise ValueError(
                 f"an Encoder that may drop frames must show each frame at its time, and {target!r} has a constant "
@@ -252,14 +252,10 @@ class FanOut:
             )
         return output
 
-    def _check_same_frames(self, new: EncoderOutput) -> None:
-        """Checks that the frames of `new` are those of the encoders before."""
+    def _check_same_frames(self, settings: EncodeSettings) -> None:
+        """Checks that the frames of an encoder with these `settings` are those of the encoders before."""
         for output in self._outputs:
-            if (
-                isinstance(output, EncoderOutput)
-                and output.settings.pixel_format != new.settings.pixel_format
-            ):
-                given = argument("pixel_format", output.settings.pixel_format)
+            if isinstance(output, EncoderOutput) and (given := output.settings.other_frames(settings)):
                 raise ValueError(
                     f"all encoders get the same frames, as {output.target!r} does: give the new one {given}"
                 )
@@ -292,16 +288,14 @@ class FanOut:
         # First those that know their size: a frame that does not suit them starts no others.
         for output in sorted(alive, key=lambda output: not output.is_started):
             output.start(frame, time_s)
-        buffer, nbytes = buffer_and_size(frame)
         forms = {output: output.form() for output in self._alive()}
         uses, pushes = Counter(forms.values()), dict[Output, Push]()
         slots: dict[Form, _Slot] = {}
         for output, form in forms.items():
             # A conversion that only one output needs is left to its thread.
-            used = form if form.prefix is not None or uses[form] > 1 else UNCONVERTED
+            used = form if form.prefix is not None or uses[form] > 1 else form.unconverted
             if used not in slots:
-                pool = self._pool_of(nbytes if used == UNCONVERTED else used.nbytes)
-                slots[used] = pool.filled(buffer, used.conversion, used.prefix)
+                slots[used] = output.filled(frame, used, self._pool_of)
             pushes[output] = output.push_of(slots[used], used)
         return pushes
 

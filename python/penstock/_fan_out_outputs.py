@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -11,10 +12,11 @@ from math import isnan, nan
 from penstock import _exit
 from penstock._deadline import Deadline
 from penstock._ffmpeg.encoder import Encoder
-from penstock._ffmpeg.plan.frame_check import frame_buffer
+from penstock._ffmpeg.plan.frame_check import buffer_and_size, frame_buffer
+from penstock._ffmpeg.plan.frame_form import PLAIN, FrameForm
 from penstock._ffmpeg.session.encode_session import FULL, EncodeSession, Push
 from penstock._log import logger
-from penstock._native import Writer, _Conversion, _Slot
+from penstock._native import Writer, _Conversion, _Slot, _SlotPool
 from penstock._reports import DroppedFrame, EncodeReport, OutputReport
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
@@ -26,6 +28,8 @@ class Form:
     """What an output gets of a frame. Equal forms share memory.
 
     Attributes:
+        frames: how the frames differ from the pixel format of the encoders; plain for writers, which get the bytes as
+            they are.
         conversion: of the pixels; None leaves them as they are.
         nbytes: bytes of the converted frame.
         tick: the time of a frame with ``fps=None``.
@@ -33,15 +37,17 @@ class Form:
         output: set if the memory cannot be shared: at a constant rate, the output writes its own prefix into it.
     """
 
+    frames: FrameForm = PLAIN
     conversion: _Conversion | None = None
     nbytes: int = 0
     tick: int | None = None
     prefix: bytes | None = None
     output: Output | None = None
 
-
-#: The frame without conversion and prefix.
-UNCONVERTED = Form()
+    @property
+    def unconverted(self) -> Form:
+        """The same without conversion and prefix."""
+        return Form(self.frames)
 
 
 class Output:
@@ -115,7 +121,19 @@ class Output:
 
     def form(self) -> Form:
         """What it gets of the frame that `start` got."""
-        return UNCONVERTED
+        return Form()
+
+    def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
+        """Memory with the frame that `start` got, in that form.
+
+        Args:
+            pool_of: the pool of slots of so many bytes.
+
+        Raises:
+            ValueError: the frame has NaN.
+        """
+        buffer, nbytes = buffer_and_size(frame)
+        return pool_of(nbytes).filled(buffer)
 
     def push_of(self, slot: _Slot, form: Form) -> Push:
         """Returns a function that queues `slot`, which holds the frame in that form."""
@@ -190,6 +208,7 @@ class EncoderOutput(Output):
     target: Encoder
     # Set by `start`.
     _session: EncodeSession
+    _number: int
     _tick: int | None
 
     def __init__(self, target: Encoder, when_full: str, first: int) -> None:
@@ -212,7 +231,8 @@ class EncoderOutput(Output):
         try:
             self._session = self.target._session_for(frame)
             self._session.check_open()
-            frame_buffer(frame, self._session.plan.frames, self.accepted)
+            self._number = self.accepted
+            frame_buffer(frame, self._session.plan.frames, self._number, self.settings.form)
             self._tick = self._session.tick_of(time_s, frame)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
@@ -221,21 +241,24 @@ class EncoderOutput(Output):
             raise
 
     def form(self) -> Form:
-        plan = self._session.plan
+        plan, frames = self._session.plan, self.settings.form
         assert plan.ffmpeg_layout is not None  # `start` has checked that there is a picture
+        nbytes = plan.ffmpeg_layout.frame_bytes
         if plan.stream is not None:
             tick = self._tick
             prefix = self._session.prefix_of(tick)
-            return Form(
-                plan.conversion, plan.ffmpeg_layout.frame_bytes, tick, prefix, self if tick is None else None
-            )
-        return (
-            UNCONVERTED if plan.conversion is None else Form(plan.conversion, plan.ffmpeg_layout.frame_bytes)
-        )
+            return Form(frames, plan.conversion, nbytes, tick, prefix, self if tick is None else None)
+        return Form(frames) if plan.conversion is None else Form(frames, plan.conversion, nbytes)
+
+    def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
+        layout, number = self._session.plan.frames, self._number
+        buffer = frame_buffer(frame, layout, number, form.frames)
+        pool = pool_of(layout.frame_bytes if form == form.unconverted else form.nbytes)
+        return form.frames.fill(pool, buffer, number, form.conversion, form.prefix)
 
     def push_of(self, slot: _Slot, form: Form) -> Push:
-        if form == UNCONVERTED and self._session.plan.conversion is not None:
-            return self._session.push_of_borrowed(slot)
+        if form == form.unconverted and self._session.plan.conversion is not None:
+            return self._session.push_of_slot(slot)
         return self._session.push_of_fed(slot, form.tick)
 
     def _push(self, push: Push, deadline: Deadline) -> None:

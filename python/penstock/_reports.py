@@ -33,6 +33,8 @@ class EncodeReport(HtmlVideo):
         codec: FFmpeg's name of the picture's encoder; empty for sound alone.
         skipped_encoders: why ``codec="auto-h264"`` and the like did not take encoders that they prefer, a sentence for
             each.
+        clipped_samples: samples of the frames that were outside of `Encoder`'s `value_range`, infinities among them.
+            If they are 1 % of all samples or more, a warning says so.
     """
 
     output: str
@@ -46,6 +48,7 @@ class EncodeReport(HtmlVideo):
     warnings: tuple[str, ...] = ()
     codec: str = ""
     skipped_encoders: tuple[str, ...] = ()
+    clipped_samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class EncoderStats:
             the worker. Part of it overlaps with waiting for FFmpeg.
         writer: what the native writer did: the transport and its reason, bytes accepted and delivered; None before
             FFmpeg has started.
+        clipped_samples: samples of the frames that were outside of `value_range`.
     """
 
     frames_submitted: int = 0
@@ -83,6 +87,7 @@ class EncoderStats:
     input_wait_s: float = 0.0
     converting_s: float = 0.0
     writer: WriterStats | None = None
+    clipped_samples: int = 0
 
     @property
     def bottleneck(self) -> Bottleneck | None:

@@ -53,6 +53,6 @@ impl ValueRange {
 pub(crate) fn clipped(outside: Outside) -> PyResult<usize> {
     match outside.nan {
         0 => Ok(outside.clipped),
-        nan => Err(PyValueError::new_err(format!("{nan} of its samples are NaN"))),
+        nan => Err(PyValueError::new_err(format!("NaN in {nan} of its samples"))),
     }
 }

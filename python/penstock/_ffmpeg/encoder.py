@@ -21,6 +21,7 @@ from penstock._ffmpeg.plan.encode_plan import plan_encode, plan_sound
 from penstock._ffmpeg.plan.encode_settings import EncodeSettings, OddSize
 from penstock._ffmpeg.plan.encoders import Quality
 from penstock._ffmpeg.plan.frame_check import frame_buffer, frame_size
+from penstock._ffmpeg.plan.frame_form import PLAIN
 from penstock._ffmpeg.plan.output_pixel_format import AUTO
 from penstock._ffmpeg.plan.sound import Audio, AudioTrack
 from penstock._ffmpeg.program.process import check_owner
@@ -83,6 +84,12 @@ class Encoder(EncoderBase):
             or gray. FFmpeg starts with that frame.
         pixel_format: layout of the frames handed to ``write``: FFmpeg's name of any raw format
             (``ffmpeg -pix_fmts``).
+        value_range: two finite numbers, ``(0.0, 1.0)`` or ``(-1.0, 1.0)``, for frames that are float16, float32 or
+            float64: the first becomes 0, the second the most that a sample of `pixel_format` holds, 255 or 65535, and
+            those between the nearest whole sample. Samples outside are clipped and counted in the report; NaN makes
+            ``write`` raise. For packed RGB and gray.
+        channels_first: frames are channels × height × width, as in PyTorch, 1 × height × width for gray. For packed RGB
+            and gray.
         vflip: the first row in memory is the bottom of the picture, as in OpenGL.
         odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", or "pad" (repeat
             the last column or row).
@@ -128,10 +135,11 @@ class Encoder(EncoderBase):
             gray to yuv420p, yuv422p, yuv444p (8 or 10 bits) and nv12.
 
     Raises:
-        ValueError: `size`, `fps` or `pixel_format` is not possible; `codec` begins with "auto-" and is none of these;
-            the size is odd and `output_pixel_format` needs an even one; the codec lacks `output_pixel_format`, `crf` or
-            `preset`; one of these is in `options`, too; nothing tells the container; a sound cannot be copied; a sound
-            or `subtitles` is the output's file; or the container has no place for `subtitles`.
+        ValueError: `size`, `fps` or `pixel_format` is not possible; `value_range` or `channels_first` is not, or not
+            with this `pixel_format`; `codec` begins with "auto-" and is none of these; the size is odd and
+            `output_pixel_format` needs an even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of
+            these is in `options`, too; nothing tells the container; a sound cannot be copied; a sound or `subtitles` is
+            the output's file; or the container has no place for `subtitles`.
         TypeError: `output` is neither a `str`, a path nor an object with ``write``; or another argument has a wrong
             type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
@@ -148,6 +156,8 @@ class Encoder(EncoderBase):
         fps: int | float | Fraction | None,
         size: tuple[int, int] | None = None,
         pixel_format: str = "rgb24",
+        value_range: tuple[float, float] | None = None,
+        channels_first: bool = False,
         vflip: bool = False,
         odd_size: OddSize = "error",
         codec: str = AUTO,
@@ -169,6 +179,8 @@ class Encoder(EncoderBase):
             output,
             fps=fps,
             pixel_format=pixel_format,
+            value_range=value_range,
+            channels_first=channels_first,
             vflip=vflip,
             odd_size=odd_size,
             codec=codec,
@@ -270,8 +282,10 @@ class Encoder(EncoderBase):
             frame: a NumPy array, or any buffer, a tensor in the CPU's memory, a PIL image, a ``moderngl.Buffer``.
                 Its shape is height × width × channels for packed pixel formats, height × width for gray, and the
                 planes one after another for planar ones; its dtype is uint8, uint16 for formats of more than 8 bits,
-                or float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected.
-                Bytes and flat arrays are checked by their size only, ``frame_bytes``.
+                or float32. With `value_range` it is float16, float32 or float64, and with `channels_first` the
+                channels come before the height. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]``
+                work as expected. Bytes and flat arrays are checked by their size only, ``frame_bytes``, and are no
+                frames with `value_range` or `channels_first`.
             time_s: the time of the frame in seconds from 0 on. An encoder with ``fps=None`` needs it, or a frame from a
                 `Decoder`, which carries its ``time_s``. It is rounded to 1 µs, and by the container to its own unit:
                 1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM. At a constant rate, it must be the time at
@@ -283,8 +297,9 @@ class Encoder(EncoderBase):
             A ticket, done when FFmpeg has the frame. It may be ignored; ``await`` works.
 
         Raises:
-            ValueError: the frame has another shape, dtype, size or byte order; or `time_s` is not later than that of
-                the frame before, is missing with ``fps=None``, or is not the frame's time at the constant rate.
+            ValueError: the frame has another shape, dtype, size or byte order, or has NaN; or `time_s` is not later
+                than that of the frame before, is missing with ``fps=None``, or is not the frame's time at the constant
+                rate.
             TypeError: it is not a buffer.
             StalledError: no room within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``; the frame is
                 not queued.
@@ -318,14 +333,14 @@ class Encoder(EncoderBase):
         For programs that rotate several buffers and wait for each one's ticket before they draw into it again. An
         earlier change makes a wrong frame, which nothing detects: if in doubt, use `write` or `lease`. The bytes of a
         ``moderngl.Buffer`` are copied at the call, and so is every frame with ``fps=None`` or `audio`, because FFmpeg
-        gets a header before each. Arguments and errors are those of `write`, but a frame that is not copied must be
-        C-contiguous.
+        gets a header before each, and with `value_range` or `channels_first`, because it is converted. Arguments and
+        errors are those of `write`, but a frame that is not copied must be C-contiguous.
 
         Returns:
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
         """
         session = self._session_for(frame)
-        if session.plan.stream is not None:
+        if session.plan.stream is not None or self._settings.form != PLAIN:
             return self.write(frame, time_s=time_s, timeout=timeout)
         session.check_open()
         buffer = frame_buffer(frame, session.plan.frames, session.submitted)
@@ -352,7 +367,8 @@ class Encoder(EncoderBase):
 
         Yields:
             A writable NumPy array, page-aligned: height × width × channels of uint8 or uint16 for packed pixel
-            formats, height × width for gray, and all samples in one dimension for planar ones.
+            formats, height × width for gray, and all samples in one dimension for planar ones. `value_range` and
+            `channels_first` are for frames that you hand in, and change nothing here.
 
         Raises:
             ValueError: also if the encoder has no size yet.
@@ -400,16 +416,20 @@ class Encoder(EncoderBase):
             with self._starting:
                 if self._started is None:
                     self._check_unstarted()
-                    plan = plan_encode(self._settings, frame_size(frame, self._settings.pixel_format))
-                    frame_buffer(frame, plan.frames)  # before FFmpeg overwrites the output
+                    settings = self._settings
+                    plan = plan_encode(settings, frame_size(frame, settings.pixel_format, settings.form))
+                    frame_buffer(
+                        frame, plan.frames, form=settings.form
+                    )  # before FFmpeg overwrites the output
                     self._start(plan)
         return self._session
 
     def _copied(self, frame: FrameData, time_s: float | Fraction | None) -> Push:
         session = self._session
         session.check_open()
-        buffer = frame_buffer(frame, session.plan.frames, session.submitted)
-        return session.push_of_copy(buffer, session.tick_of(time_s, frame))
+        form = self._settings.form
+        buffer = frame_buffer(frame, session.plan.frames, session.submitted, form)
+        return session.push_of_copy(buffer, session.tick_of(time_s, frame), form)
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

@@ -289,6 +289,11 @@ def make_plan(
         raise ValueError(
             f"the output is a file, because it takes its name when it is complete; got {output!r}"
         )
+    if code is None or source is None:
+        _check_plain_frames(
+            encoder_options or {},
+            "a scene draws into memory" if source is None else "no function makes floats",
+        )
     arguments, file_options, labels = _split_options(Path(output), with_codec(output, encoder_options or {}))
     if fps is None and source is None:
         raise TypeError(
@@ -313,6 +318,16 @@ def make_plan(
         ffmpeg=version(find_ffmpeg(arguments.get("tuning", Tuning()).ffmpeg)),
         labels=labels,
     )
+
+
+def _check_plain_frames(arguments: Mapping[str, Any], why: str) -> None:
+    """Checks that frames are what the pixel format says, where nobody hands in others."""
+    for name in ("value_range", "channels_first"):
+        if arguments.get(name):
+            given = f"encoder_options={{{name!r}: …}}"
+            raise ValueError(
+                f"{given} is for frames that a function of map_video returns, and {why}. Leave it out"
+            )
 
 
 def default_storage(output: str) -> str:

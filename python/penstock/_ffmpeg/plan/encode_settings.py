@@ -33,6 +33,7 @@ from penstock._ffmpeg.plan.encoders import (
     quality_options,
     with_loop,
 )
+from penstock._ffmpeg.plan.frame_form import PLAIN, FrameForm
 from penstock._ffmpeg.plan.labels import NO_LABELS, Chapters, Labels
 from penstock._ffmpeg.plan.nut import TICK_S
 from penstock._ffmpeg.plan.output_pixel_format import (
@@ -116,6 +117,7 @@ class EncodeSettings:
         codec: FFmpeg's name of the video encoder; None for sound alone.
         rate: frames per second; None if each frame comes with its time, or there is none.
         pixel_format: that of the frames that the caller writes.
+        form: how these frames differ from it.
         vflip, odd_size: the `Encoder`'s.
         output_pixel_format: of the video; None if FFmpeg is to choose it.
         colors: the `Encoder`'s, with those that its options tell.
@@ -132,6 +134,7 @@ class EncodeSettings:
     codec: str | None = None
     rate: Fraction | None = None
     pixel_format: str = ""
+    form: FrameForm = PLAIN
     vflip: bool = False
     odd_size: OddSize = "error"
     output_pixel_format: str | None = None
@@ -147,6 +150,8 @@ class EncodeSettings:
         *,
         fps: int | float | Fraction | None,
         pixel_format: str = "rgb24",
+        value_range: tuple[float, float] | None = None,
+        channels_first: bool = False,
         vflip: bool = False,
         odd_size: OddSize = "error",
         codec: str = AUTO,
@@ -182,6 +187,7 @@ class EncodeSettings:
             tuning=tuning,
             rate=None if fps is None else frame_rate(fps),
             pixel_format=pixel_format,
+            form=FrameForm.of(pixel_format, value_range, channels_first),
             vflip=vflip,
             odd_size=odd_size,
             colors=colors,
@@ -289,6 +295,16 @@ class EncodeSettings:
         """The sound that the program makes; None if it makes none."""
         made = (sound.audio for sound in self.sounds)
         return next((one for one in made if isinstance(one, AudioTrack)), None)
+
+    def other_frames(self, other: EncodeSettings) -> str | None:
+        """The argument by which these settings take other frames than `other`, for messages; None if they do not."""
+        wanted = {
+            "pixel_format": (self.pixel_format, other.pixel_format),
+            "value_range": (self.form.value_range, other.form.value_range),
+            "channels_first": (self.form.channels_first, other.form.channels_first),
+        }
+        different = (argument(name, own) for name, (own, others) in wanted.items() if own != others)
+        return next(different, None)
 
     @property
     def fps(self) -> str:

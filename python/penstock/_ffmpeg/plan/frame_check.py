@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout, is_packed
+from penstock._ffmpeg.plan.frame_form import FLOAT_BYTES, PLAIN, FrameForm
 
 # NumPy's kinds of types, by the format characters of the buffer protocol (those of `struct`).
 _KINDS = {
@@ -29,7 +32,7 @@ _BY_CHANNELS_OF_FLOATS = {1: "grayf32le", 3: "gbrpf32le", 4: "gbrapf32le"}
 _KEEPS_16_BITS = " (codec='ffv1' keeps all 16 bits)"
 
 
-def frame_size(frame: Any, pixel_format: str) -> tuple[int, int]:
+def frame_size(frame: Any, pixel_format: str, form: FrameForm = PLAIN) -> tuple[int, int]:
     """Width and height of `frame` by its shape."""
     _check_is_memory(frame)
     remedy = "give the Encoder size=(width, height)"
@@ -38,43 +41,52 @@ def frame_size(frame: Any, pixel_format: str) -> tuple[int, int]:
     pixel = frame_layout(pixel_format, 1, 1)
     samples = None if hasattr(frame, "mglo") else _samples(frame, pixel)[1]
     if samples is None or len(samples.shape) < 2 or 0 in samples.shape:
-        wanted = " × ".join(("height", "width", *map(str, pixel.planes[0][2:])))
+        channels = (*pixel.planes[0], 1)[2]
+        sizes = ("height", "width", *map(str, pixel.planes[0][2:]))
+        wanted = " × ".join((str(channels), *sizes[:2]) if form.channels_first else sizes)
         got = "bytes" if samples is None or len(samples.shape) < 2 else samples.shape
         raise ValueError(
             f"the first frame of an encoder without size has the shape {wanted}; got {got}: {remedy}"
         )
-    height, width = _rows_and_columns(samples.shape)
-    _check_shape(samples, frame_layout(pixel_format, width, height), 0)
+    height, width = samples.shape[-2:] if form.channels_first else _rows_and_columns(samples.shape)
+    _check_shape(samples, _Wanted(frame_layout(pixel_format, width, height), 0, form))
     return width, height
 
 
-def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0) -> Any:
-    """`frame` as an object with the buffer protocol, contiguous or not.
+def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0, form: FrameForm = PLAIN) -> Any:
+    """`frame` as an object with the buffer protocol, contiguous or not, rows first.
 
-    If the buffer has more than one dimension, its shape and dtype must be those of the layout; axes of length 1 are
-    ignored. The planes of planar formats may lie in rows as wide as the picture, as in OpenCV. If it has one dimension,
-    only its size is checked, and the byte order if the dtype tells it.
+    If the buffer has more than one dimension, its shape and dtype must be those of the layout and the form; axes of
+    length 1 are ignored. The planes of planar formats may lie in rows as wide as the picture, as in OpenCV. If it has
+    one dimension, only its size is checked, and the byte order if the dtype tells it; a form other than that of the
+    layout needs a shape.
 
     Args:
         frame: a buffer (bytes, a NumPy array, a memoryview), a tensor in the CPU's memory, a PIL image, a ModernGL
             buffer.
         number: of frames that came before. With one, `layout` is also that of the first frame.
+        form: floats or channels first, if frames differ from their layout.
 
     Raises:
         ValueError: it is not a frame of the layout. The message shows both, and what to write.
         TypeError: it is not a buffer.
     """
     _check_is_memory(frame)
+    wanted = _Wanted(layout, number, form)
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
-        _check_size(_Contents("bytes", frame.size, (frame.size,), "uint", 1, False), layout, number)
+        if form != PLAIN:
+            raise ValueError(f"a moderngl.Buffer has bytes, and the rows first. Leave {form.arguments} out")
+        _check_size(_Contents("bytes", frame.size, (frame.size,), "uint", 1, False), wanted)
         return frame
     _check_layout(frame, layout)
     buffer, samples = _samples(frame, layout)
+    if form != PLAIN:
+        return _rows_first(buffer, samples, wanted)
     if len(samples.shape) > 1 and layout.pixel_format in PIXEL_FORMATS:
-        _check_shape(samples, layout, number)
-        _check_dtype(samples, layout, number)
-    _check_size(samples, layout, number)
-    _check_byte_order(samples, layout)
+        _check_shape(samples, wanted)
+        _check_dtype(samples, wanted)
+    _check_size(samples, wanted)
+    _check_byte_order(samples, wanted)
     return buffer
 
 
@@ -159,6 +171,44 @@ class _Contents:
         return f"{self.shape} of {self.dtype}" if len(self.shape) > 1 else f"{self.nbytes} bytes"
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a frame must be.
+
+    Attributes:
+        number: of frames that came before.
+    """
+
+    layout: FrameLayout
+    number: int
+    form: FrameForm
+
+    @property
+    def kind(self) -> str:
+        """The kind of the samples."""
+        return "float" if self.form.value_range is not None or self.layout.dtype[1] == "f" else "uint"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a packed frame."""
+        rows, columns, *channels = self.layout.planes[0]
+        return (*(channels or [1]), rows, columns) if self.form.channels_first else self.layout.planes[0]
+
+    def has_dtype_of(self, samples: _Contents) -> bool:
+        """Whether a frame with these samples has the right dtype."""
+        is_scaled = self.form.value_range is not None
+        sizes = FLOAT_BYTES if is_scaled else (self.layout.sample_bytes,)
+        return samples.kind == self.kind and samples.sample_bytes in sizes
+
+    def __str__(self) -> str:
+        if self.form == PLAIN:
+            return str(self.layout)
+        whole = f"{self.kind}{8 * self.layout.sample_bytes}"
+        is_scaled = self.form.value_range is not None
+        samples = f"float16, float32 or float64 in {self.form.value_range}" if is_scaled else whole
+        return f"{self.shape} of {samples}"
+
+
 def _buffer_of(frame: Any) -> Any:
     if hasattr(frame, "filled") and frame.mask.any():
         raise ValueError("a masked array has no values where it is masked: pass frame.filled(0), for example")
@@ -170,8 +220,6 @@ def _buffer_of(frame: Any) -> Any:
     if hasattr(frame, "numpy"):  # a tensor: of PyTorch one that has a gradient must be detached from it
         return (frame.detach() if hasattr(frame, "detach") else frame).numpy()
     if hasattr(frame, "__array_interface__") or hasattr(frame, "__array__"):
-        import numpy as np
-
         return np.asarray(frame)
     if isinstance(frame, list | tuple):
         raise TypeError(
@@ -203,37 +251,53 @@ def _samples(frame: Any, layout: FrameLayout) -> tuple[Any, _Contents]:
         )
 
 
-def _check_size(samples: _Contents, layout: FrameLayout, number: int) -> None:
+def _rows_first(buffer: Any, samples: _Contents, wanted: _Wanted) -> Any:
+    """A frame of another form than its layout's as an array of rows."""
+    _check_shape(samples, wanted)
+    _check_dtype(samples, wanted)
+    _check_byte_order(samples, wanted)
+    array = np.asarray(buffer).reshape(wanted.shape)  # which only moves axes of length 1
+    if not wanted.form.channels_first:
+        return array
+    return array.transpose(1, 2, 0).reshape(wanted.layout.planes[0])
+
+
+def _check_size(samples: _Contents, wanted: _Wanted) -> None:
+    layout = wanted.layout
     if samples.nbytes != layout.frame_bytes:
         channels, rest = divmod(prod(samples.shape), layout.width * layout.height)
         is_known = (
             not rest and samples.kind == "uint" and samples.sample_bytes <= 2 and len(layout.planes) == 1
         )
-        remedy = _other_format(samples, channels, layout, number) if is_known else None
-        raise _wrong("wrong size of frame", samples, layout, number, remedy)
+        remedy = _other_format(samples, channels, wanted) if is_known else None
+        raise _wrong("wrong size of frame", samples, wanted, remedy)
 
 
-def _check_shape(samples: _Contents, layout: FrameLayout, number: int) -> None:
-    if not _fits(samples.shape, layout):
-        raise _wrong("wrong shape of frame", samples, layout, number, _remedy(samples, layout, number))
+def _check_shape(samples: _Contents, wanted: _Wanted) -> None:
+    if not _fits(samples.shape, wanted):
+        raise _wrong("wrong shape of frame", samples, wanted, _remedy(samples, wanted))
 
 
-def _wrong(what: str, samples: _Contents, layout: FrameLayout, number: int, remedy: str | None) -> ValueError:
+def _wrong(what: str, samples: _Contents, wanted: _Wanted, remedy: str | None) -> ValueError:
     """The error of a frame whose size, shape or dtype is wrong."""
+    layout = wanted.layout
     size = f"{layout.width}x{layout.height}"
-    wanted = f"a {layout.pixel_format} frame of {size} pixels (width x height) is {layout}"
+    needed = f"a {layout.pixel_format} frame of {size} pixels (width x height) is {wanted}"
     which = ""
-    if number:
-        which, wanted = f" {number}", f"the first frame had {size} pixels, and {wanted}"
-    return ValueError(f"{what}{which}: got {samples}; {wanted}{f': {remedy}' if remedy else ''}")
+    if wanted.number:
+        which, needed = f" {wanted.number}", f"the first frame had {size} pixels, and {needed}"
+    return ValueError(f"{what}{which}: got {samples}; {needed}{f': {remedy}' if remedy else ''}")
 
 
-def _fits(shape: tuple[int, ...], layout: FrameLayout) -> bool:
+def _fits(shape: tuple[int, ...], wanted: _Wanted) -> bool:
+    layout = wanted.layout
     samples = layout.frame_bytes // layout.sample_bytes
     if len(layout.planes) > 1:
         in_rows = (samples // layout.width, layout.width)
         one_by_one = (len(layout.planes), *layout.planes[0])
         return prod(shape) == samples and _squeezed(shape) in (_squeezed(in_rows), _squeezed(one_by_one))
+    if wanted.form != PLAIN:
+        return _squeezed(shape) == _squeezed(wanted.shape)
     rows, *row = layout.planes[0]
     return _squeezed(shape) in (_squeezed((rows, *row)), _squeezed((rows, prod(row))))
 
@@ -250,26 +314,35 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(length for length in shape if length != 1)
 
 
-def _remedy(samples: _Contents, layout: FrameLayout, number: int) -> str | None:
+def _remedy(samples: _Contents, wanted: _Wanted) -> str | None:
     """What to write for a frame of the wrong shape, so that its dtype is right, too; None if unknown."""
+    layout, shape = wanted.layout, samples.shape
+    if wanted.form.channels_first:
+        if shape == layout.planes[0]:
+            return "leave channels_first=True out"
+        if len(shape) > 2:  # the remedies below are for rows first
+            samples = replace(samples, shape=(*shape[:-3], *shape[-2:], shape[-3]))
     shape = _squeezed(samples.shape)
     if shape[:2] == (layout.height, layout.width) and len(shape) < 4:
-        return _other_format(samples, shape[2] if len(shape) > 2 else 1, layout, number)
-    remedy = _reshape(samples, layout, number) if len(layout.planes) == 1 else None
-    if remedy is None or _has_dtype(samples, layout):
+        return _other_format(samples, shape[2] if len(shape) > 2 else 1, wanted)
+    remedy = _reshape(samples, wanted) if len(layout.planes) == 1 else None
+    if remedy is None or wanted.has_dtype_of(samples):
         return remedy
-    return f"{remedy}, and {_dtype_remedy(samples, layout, number)}"
+    return f"{remedy}, and {_dtype_remedy(samples, wanted)}"
 
 
-def _other_format(samples: _Contents, channels: int, layout: FrameLayout, number: int) -> str | None:
+def _other_format(samples: _Contents, channels: int, wanted: _Wanted) -> str | None:
     """What to write for a frame with other channels than those of `layout`; None if unknown."""
-    if number:
+    layout = wanted.layout
+    if wanted.number:
         mode = _pil_mode(layout) if samples.owner == "PIL" else None
         return "convert it to the channels of the others" if mode is None else f"pass frame.convert({mode!r})"
-    if samples.kind == _kind(layout) == "float":
+    if samples.kind == "float" and layout.dtype[1] == "f":
         return _float_format(samples, channels, layout)
     is_known = samples.kind == "uint" and samples.sample_bytes <= 2
-    sample_bytes = samples.sample_bytes if is_known else 1
+    sample_bytes = (
+        samples.sample_bytes if is_known else layout.sample_bytes if layout.sample_bytes <= 2 else 1
+    )
     found = _BY_CHANNELS[sample_bytes].get(channels)
     if found is None:
         return None
@@ -282,8 +355,9 @@ def _other_format(samples: _Contents, channels: int, layout: FrameLayout, number
         remedy += f", and output_pixel_format={layout.pixel_format!r}"
     elif sample_bytes == 2:
         remedy += _KEEPS_16_BITS
-    if not is_known:
-        remedy += f", and {_dtype_remedy(samples, frame_layout(found, layout.width, layout.height), number)}"
+    other = replace(wanted, layout=frame_layout(found, layout.width, layout.height))
+    if not other.has_dtype_of(samples):
+        remedy += f", and {_dtype_remedy(samples, other)}"
     return remedy
 
 
@@ -297,25 +371,27 @@ def _float_format(samples: _Contents, channels: int, layout: FrameLayout) -> str
         library = "torch" if samples.owner == "torch" else "np"
         remedies.append(f"pass {library}.stack([{planes}])")
     if samples.sample_bytes != layout.sample_bytes:
-        remedies.append(_cast(samples, layout))
+        remedies.append(_cast(samples, "float", layout.sample_bytes))
     return ", and ".join(remedies)
 
 
-def _reshape(samples: _Contents, layout: FrameLayout, number: int) -> str | None:
+def _reshape(samples: _Contents, wanted: _Wanted) -> str | None:
     """What to write to get the shape of a packed format; None if unknown."""
+    layout, is_first = wanted.layout, not wanted.number
     shape, width, height = _squeezed(samples.shape), layout.width, layout.height
     channels = layout.planes[0][2:]
     if shape == (width, height, *channels):
         transposed = f"pass {_transpose_call(samples, '1, 0, 2' if channels else '1, 0')}"
         given = f"size is (width, height), so give size={(height, width)} if that is the picture's, else "
-        return transposed if number else f"{given}{transposed}"
-    for place, axes in (((*channels, height, width), "1, 2, 0"), ((*channels, width, height), "2, 1, 0")):
-        if channels and shape == place:
-            return f"pass {_transpose_call(samples, axes)}"
+        return f"{given}{transposed}" if is_first else transposed
+    if channels and shape == (*channels, height, width):
+        return "give channels_first=True" if is_first else f"pass {_transpose_call(samples, '1, 2, 0')}"
+    if channels and shape == (*channels, width, height):
+        return f"pass {_transpose_call(samples, '2, 1, 0')}"
     if len(shape) == len(layout.planes[0]) + 1 and shape[1:] == layout.planes[0]:
         return f"write its {shape[0]} frames one by one"
     if shape[2:] == channels and len(shape) > 1:
-        return "scale it" if number else f"scale it, or give size={(shape[1], shape[0])}"
+        return f"scale it, or give size={(shape[1], shape[0])}" if is_first else "scale it"
     return None
 
 
@@ -325,27 +401,25 @@ def _transpose_call(samples: _Contents, axes: str) -> str:
     return f"frame.{'permute' if samples.owner == 'torch' else 'transpose'}({axes})"
 
 
-def _check_dtype(samples: _Contents, layout: FrameLayout, number: int) -> None:
-    if not _has_dtype(samples, layout):
-        raise _wrong("wrong dtype of frame", samples, layout, number, _dtype_remedy(samples, layout, number))
+def _check_dtype(samples: _Contents, wanted: _Wanted) -> None:
+    if not wanted.has_dtype_of(samples):
+        raise _wrong("wrong dtype of frame", samples, wanted, _dtype_remedy(samples, wanted))
 
 
-def _has_dtype(samples: _Contents, layout: FrameLayout) -> bool:
-    return (samples.kind, samples.sample_bytes) == (_kind(layout), layout.sample_bytes)
-
-
-def _kind(layout: FrameLayout) -> str:
-    return "float" if layout.dtype[1] == "f" else "uint"
-
-
-def _dtype_remedy(samples: _Contents, layout: FrameLayout, number: int) -> str:
+def _dtype_remedy(samples: _Contents, wanted: _Wanted) -> str:
     """What to write to get the right dtype."""
-    cast = _cast(samples, layout)
-    if _kind(layout) == "float":
-        return f"pass frame{cast}, scaled to 0…1"
+    layout, number = wanted.layout, wanted.number
+    cast = _cast(samples, wanted.kind, layout.sample_bytes)
     most = 256**layout.sample_bytes - 1
+    if wanted.form.value_range is not None:
+        to_floats = f"pass frame{_cast(samples, 'float', 4)}"
+        is_whole = samples.kind == "uint" and samples.sample_bytes == layout.sample_bytes and not number
+        return f"leave value_range out, or {to_floats}" if is_whole else to_floats
+    if wanted.kind == "float":
+        return f"pass frame{cast}, scaled to 0…1"
     if samples.kind == "float":
-        return f"scale to 0…{most} and {cast}"
+        is_scalable = samples.sample_bytes in FLOAT_BYTES and len(layout.planes) == 1 and not number
+        return "give value_range=(0.0, 1.0)" if is_scalable else f"scale to 0…{most} and {cast}"
     if samples.kind == "bool":
         return f"pass frame{cast} * {most}"
     is_known = samples.kind == "uint" and samples.sample_bytes in (1, 2)
@@ -357,9 +431,9 @@ def _dtype_remedy(samples: _Contents, layout: FrameLayout, number: int) -> str:
     return f"pass frame{cast} if its values are 0…{most}"
 
 
-def _cast(samples: _Contents, layout: FrameLayout) -> str:
-    """The call that converts to the dtype of the layout."""
-    name = f"{_kind(layout)}{8 * layout.sample_bytes}"
+def _cast(samples: _Contents, kind: str, sample_bytes: int) -> str:
+    """The call that converts to that dtype."""
+    name = f"{kind}{8 * sample_bytes}"
     return f".to(torch.{name})" if samples.owner == "torch" else f".astype(np.{name})"
 
 
@@ -370,8 +444,12 @@ def _sibling(samples: _Contents, layout: FrameLayout) -> str | None:
     return _BY_CHANNELS[samples.sample_bytes].get((*layout.planes[0], 1)[2])
 
 
-def _check_byte_order(samples: _Contents, layout: FrameLayout) -> None:
-    """Refuses samples whose dtype tells the other byte order: their bytes would be read as other colours."""
+def _check_byte_order(samples: _Contents, wanted: _Wanted) -> None:
+    """Refuses samples whose dtype tells the other byte order: their bytes would be read as other colors."""
+    layout = wanted.layout
+    if samples.is_big_endian and wanted.form.value_range is not None:
+        code = f"<f{samples.sample_bytes}"
+        raise ValueError(f"the frame's floats are big-endian. Pass frame.astype({code!r})")
     if samples.is_big_endian and layout.sample_bytes > 1:
         code = layout.dtype
         raise ValueError(

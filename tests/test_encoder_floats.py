@@ -1,0 +1,335 @@
+"""Frames of floats, and frames with their channels first: what an encoder makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import Decoder, Encoder, FanOut, FFmpegWarning, Writer, map_video
+from penstock._native import _SlotPool, _ValueRange
+from penstock.rendering import plan
+
+Array = npt.NDArray[Any]
+
+W, H = 64, 48
+RANGES = [(0.0, 1.0), (-1.0, 1.0), (0.0, 255.0), (-3.5, 0.25)]
+# The layout of a frame in memory: each makes the same picture look the same.
+LAYOUTS: dict[str, Callable[[Array], Array]] = {
+    "as it is": lambda frame: frame,
+    "planes": lambda frame: np.ascontiguousarray(frame.transpose(2, 0, 1)).transpose(1, 2, 0),
+    "columns first": lambda frame: np.ascontiguousarray(frame.transpose(1, 0, 2)).transpose(1, 0, 2),
+    "upside down": lambda frame: np.ascontiguousarray(frame[::-1])[::-1],
+    "channels reversed": lambda frame: np.ascontiguousarray(frame[..., ::-1])[..., ::-1],
+    "every second": lambda frame: np.repeat(frame, 2, axis=1)[:, ::2],
+    "big": lambda frame: np.pad(frame, ((0, 0), (0, 3), (0, 1)))[:, :-3, :-1],
+}
+
+
+def floats(shape: tuple[int, ...], value_range: tuple[float, float], dtype: Any = np.float32) -> Array:
+    """Floats, of which some are outside of the range."""
+    low, high = value_range
+    values = np.random.default_rng(7).uniform(-0.002, 1.002, shape)
+    return (low + values * (high - low)).astype(dtype)
+
+
+def whole(frame: Array, value_range: tuple[float, float], most: int = 255) -> Array:
+    """The samples of a frame of floats, by NumPy in 64 bits."""
+    low, high = value_range
+    scaled = np.rint((frame.astype(np.float64) - low) * (most / (high - low)))
+    return np.clip(scaled, 0, most).astype(np.uint8 if most == 255 else "<u2")
+
+
+def outside(frame: Array, value_range: tuple[float, float]) -> int:
+    low, high = (frame.dtype.type(bound) for bound in value_range)
+    return int(((frame < low) | (frame > high)).sum())
+
+
+def lossless(output: Path, **arguments: Any) -> Encoder:
+    return Encoder(output, **{"fps": 30, "codec": "ffv1"} | arguments)
+
+
+def decoded(path: Path, pixel_format: str = "rgb24") -> list[Array]:
+    with Decoder(path, pixel_format=pixel_format) as decoder:
+        return [np.asarray(frame) for frame in decoder]
+
+
+@given(
+    size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    channels=st.integers(1, 5),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
+    value_range=st.sampled_from(RANGES),
+    bits=st.sampled_from([8, 10, 16]),
+    layout=st.sampled_from(sorted(LAYOUTS)),
+)
+def test_samples_are_those_of_numpy(
+    size: tuple[int, int], channels: int, dtype: Any, value_range: tuple[float, float], bits: int, layout: str
+) -> None:
+    most = 2**bits - 1
+    frame = LAYOUTS[layout](floats((*size, channels), value_range, dtype))
+    made_type = np.uint8 if bits == 8 else np.dtype("<u2")
+    pool = _SlotPool(frame.size * np.dtype(made_type).itemsize, 1)
+    slot = pool.filled(frame, None, None, _ValueRange(*value_range, bits))
+    made = np.frombuffer(memoryview(slot), made_type).reshape(frame.shape)
+    low, high = value_range
+    scaled = np.rint((frame.astype(np.float64) - low) * (most / (high - low)))
+    np.testing.assert_array_equal(made, np.clip(scaled, 0, most))
+    assert slot.clipped_samples == outside(frame, value_range)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("pixel_format", "shape", "most"),
+    [
+        ("rgb24", (H, W, 3), 255),
+        ("bgr24", (H, W, 3), 255),
+        ("rgba", (H, W, 4), 255),
+        ("gray", (H, W), 255),
+        ("gray10le", (H, W), 1023),
+        ("gray16le", (H, W), 65535),
+        ("rgb48le", (H, W, 3), 65535),
+        ("rgba64le", (H, W, 4), 65535),
+    ],
+)
+@pytest.mark.parametrize("channels_first", [False, True])
+def test_floats_are_scaled_to_the_samples_of_the_pixel_format(
+    tmp_path: Path, dtype: Any, pixel_format: str, shape: tuple[int, ...], most: int, channels_first: bool
+) -> None:
+    frame = floats(shape, (0.0, 1.0), dtype)
+    given_frame = np.moveaxis(frame.reshape(H, W, -1), -1, 0) if channels_first else frame
+    with lossless(
+        tmp_path / "v.mkv", pixel_format=pixel_format, value_range=(0.0, 1.0), channels_first=channels_first
+    ) as encoder:
+        encoder.write(given_frame)
+        encoder.write(np.ascontiguousarray(given_frame))
+    wanted = whole(frame, (0.0, 1.0), most)
+    for read in decoded(tmp_path / "v.mkv", pixel_format):
+        np.testing.assert_array_equal(read, wanted)
+    assert encoder.report is not None
+    assert encoder.report.clipped_samples == encoder.stats.clipped_samples == 2 * outside(frame, (0.0, 1.0))
+    assert encoder.report.warnings == ()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_channels_first_is_turned(tmp_path: Path, dtype: Any, layout: str) -> None:
+    pixel_format = "rgb24" if dtype is np.uint8 else "rgb48le"
+    frame = np.random.default_rng(1).integers(0, np.iinfo(dtype).max, (H, W, 3), dtype)
+    with lossless(tmp_path / "v.mkv", pixel_format=pixel_format, channels_first=True) as encoder:
+        encoder.write(LAYOUTS[layout](frame).transpose(2, 0, 1))
+        encoder.submit(np.ascontiguousarray(frame.transpose(2, 0, 1))).wait()
+    for read in decoded(tmp_path / "v.mkv", pixel_format):
+        np.testing.assert_array_equal(read, frame)
+
+
+@pytest.mark.parametrize("size", [(W, H), (W + 1, H + 1)])
+@pytest.mark.parametrize("vflip", [False, True])
+@pytest.mark.parametrize("fps", [30, None])
+def test_a_video_of_floats_is_that_of_their_samples(
+    tmp_path: Path, size: tuple[int, int], vflip: bool, fps: int | None
+) -> None:
+    """Through the conversion to YUV, by the worker, by the caller, and behind a header."""
+    given_range = (-1.0, 1.0)
+    frames = [np.roll(floats((*size[::-1], 3), given_range), index, 0) for index in range(5)]
+    shared: dict[str, Any] = {"fps": fps, "vflip": vflip, "odd_size": "pad", "codec": "ffv1"}
+    shared["output_pixel_format"] = "yuv420p"
+    for name, form, seen in [
+        (
+            "floats.mkv",
+            {"value_range": given_range, "channels_first": True},
+            lambda one: one.transpose(2, 0, 1),
+        ),
+        ("samples.mkv", {}, lambda one: whole(one, given_range)),
+    ]:
+        with Encoder(tmp_path / name, **shared, **form) as encoder:
+            for index, frame in enumerate(frames):
+                encoder.write(seen(frame), time_s=None if fps else Fraction(index, 30))
+        assert encoder.converted_by == "penstock"
+    for one, other in zip(
+        decoded(tmp_path / "floats.mkv", "yuv420p"), decoded(tmp_path / "samples.mkv", "yuv420p"), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_infinity_is_clipped_and_a_wrong_range_warned_of(tmp_path: Path) -> None:
+    frame = np.full((H, W, 3), 0.5, np.float32)
+    frame[0, 0] = np.inf, -np.inf, 2.0
+    with lossless(tmp_path / "v.mkv", value_range=(0.0, 1.0)) as encoder:
+        encoder.write(frame)
+    assert encoder.report is not None
+    assert (encoder.report.clipped_samples, encoder.report.warnings) == (3, ())
+    [read] = decoded(tmp_path / "v.mkv")
+    assert read[0, 0].tolist() == [255, 0, 255]
+    with (
+        pytest.warns(FFmpegWarning, match="value_range"),
+        lossless(tmp_path / "v.mkv", value_range=(0.0, 1.0)) as encoder,
+    ):
+        encoder.write(frame * 255)
+    assert encoder.report is not None
+    assert encoder.report.clipped_samples == frame.size
+    assert "100%" in encoder.report.warnings[0]
+
+
+def test_nan_is_refused_at_the_call_and_nothing_is_written(tmp_path: Path) -> None:
+    frame = floats((H, W, 3), (0.0, 1.0))
+    wrong = frame.copy()
+    wrong[7, 5, 1] = np.nan
+    with lossless(tmp_path / "v.mkv", value_range=(0.0, 1.0)) as encoder:
+        encoder.write(frame)
+        for call in (encoder.write, encoder.submit, lambda one: asyncio.run(encoder.awrite(one))):
+            with pytest.raises(ValueError, match="frame 1 has NaN in 1 of its samples"):
+                call(wrong)
+        assert encoder.frames_submitted == 1
+        encoder.write(np.nan_to_num(wrong, nan=0.0))
+    assert encoder.report is not None
+    assert encoder.report.frames_encoded == 2
+
+
+def test_leased_memory_has_the_samples_of_the_pixel_format(tmp_path: Path) -> None:
+    samples = np.random.default_rng(3).integers(0, 255, (H, W, 3), np.uint8)
+    form: dict[str, Any] = {"value_range": (0.0, 1.0), "channels_first": True}
+    with lossless(tmp_path / "v.mkv", size=(W, H), **form) as encoder, encoder.lease() as view:
+        assert (view.shape, view.dtype) == ((H, W, 3), np.uint8)
+        view[:] = samples
+    np.testing.assert_array_equal(decoded(tmp_path / "v.mkv"), [samples])
+
+
+FORMS: list[tuple[dict[str, Any], Any, str]] = [
+    ({"value_range": (0.0, 1.0)}, np.zeros((H, W, 3), np.uint8), r"leave value_range out, or pass frame\.astype\("),
+    ({"value_range": (0.0, 1.0)}, np.zeros((H, W, 3), np.int32), r"pass frame\.astype\(np\.float32\)$"),
+    ({"value_range": (0.0, 1.0)}, np.zeros((H, W, 3), ">f4"), r"big-endian.*astype\('<f4'\)"),
+    ({"value_range": (0.0, 1.0)}, np.zeros((H, W, 3), np.longdouble), r"pass frame\.astype\(np\.float32\)$"),
+    ({"value_range": (0.0, 1.0)}, np.zeros((3, H, W), np.float32), "give channels_first=True$"),
+    ({"value_range": (0.0, 1.0)}, np.zeros((H, W, 4), np.float32), r"give pixel_format='rgba' \(or 'bgra'\)$"),
+    ({"value_range": (0.0, 1.0)}, np.zeros((2, H, W, 3), np.float32), "write its 2 frames one by one$"),
+    ({"value_range": (0.0, 1.0)}, bytes(H * W * 3), "got 9216 bytes"),
+    ({"channels_first": True}, np.zeros((H, W, 3), np.uint8), "leave channels_first=True out$"),
+    ({"channels_first": True}, np.zeros((3, H, W), np.float32), r"give value_range=\(0\.0, 1\.0\)$"),
+    ({"channels_first": True}, np.zeros((4, H, W), np.uint8), "give pixel_format='rgba'"),
+    ({"channels_first": True}, np.zeros((5, 3, H, W), np.uint8), "write its 5 frames one by one$"),
+    ({"channels_first": True}, np.zeros((3, H - 1, W), np.uint8), "scale it"),
+    ({"channels_first": True}, bytes(H * W * 3), "got 9216 bytes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "frame", "words"), FORMS)
+def test_what_has_another_form_is_refused_with_advice(
+    tmp_path: Path, form: dict[str, Any], frame: Any, words: str
+) -> None:
+    with lossless(tmp_path / "v.mkv", size=(W, H), **form) as encoder:
+        with pytest.raises(ValueError, match=words):
+            encoder.write(frame)
+        with encoder.lease() as view:
+            view[:] = 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"value_range": (1.0, 1.0)}, ValueError, "the lower first"),
+        ({"value_range": (1.0, 0.0)}, ValueError, "the lower first"),
+        ({"value_range": (0.0, float("inf"))}, ValueError, "finite"),
+        ({"value_range": (-1.7e308, 1.7e308)}, ValueError, "not possible"),
+        ({"value_range": 1.0}, TypeError, "two numbers"),
+        ({"value_range": ("0", "1")}, TypeError, "two numbers"),
+        ({"value_range": (0.0, 1.0), "pixel_format": "grayf32le"}, ValueError, "keeps floats"),
+        ({"value_range": (0.0, 1.0), "pixel_format": "gbrpf32le"}, ValueError, "keeps floats"),
+        ({"value_range": (0.0, 1.0), "pixel_format": "yuv420p"}, ValueError, "pixel_format='rgb24'"),
+        ({"channels_first": True, "pixel_format": "yuv420p"}, ValueError, "pixel_format='rgb24'"),
+        ({"channels_first": 1}, TypeError, "True or False"),
+    ],
+)
+def test_forms_that_are_not_possible_are_refused(
+    tmp_path: Path, arguments: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        lossless(tmp_path / "v.mkv", size=(W, H), **arguments)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_fan_out_converts_floats_once_for_all_encoders(tmp_path: Path, is_shared: bool) -> None:
+    form: dict[str, Any] = {"value_range": (0.0, 1.0), "channels_first": True}
+    frame = floats((H, W, 3), (0.0, 1.0))
+    raw = np.ascontiguousarray(frame.transpose(2, 0, 1))
+    read_end, write_end = (tmp_path / "raw").open("wb"), tmp_path / "raw"
+    with FanOut([lossless(tmp_path / "a.mkv", **form), Writer(read_end)]) as fan_out:
+        if is_shared:
+            fan_out.add(lossless(tmp_path / "b.mkv", **form))
+            fan_out.add(lossless(tmp_path / "c.mkv", **form | {"fps": None}))
+        fan_out.write(raw, time_s=0)
+        wrong = raw.copy()
+        wrong[0, 0, 0] = np.nan
+        with pytest.raises(ValueError, match="frame 1 has NaN"):
+            fan_out.write(wrong, time_s=Fraction(1, 30))
+        fan_out.write(raw, time_s=Fraction(1, 30))
+        reports = fan_out.close()
+    read_end.close()
+    for report in reports:
+        assert report.error is None
+        if not isinstance(report.target, Writer):
+            assert report.result.clipped_samples == 2 * outside(frame, (0.0, 1.0))
+    for path in tmp_path.glob("*.mkv"):
+        np.testing.assert_array_equal(decoded(path), [whole(frame, (0.0, 1.0))] * 2)
+    assert write_end.read_bytes() == raw.tobytes() * 2, "a writer gets the bytes as they are"
+
+
+@pytest.mark.parametrize("given_form", [{"value_range": (0.0, 1.0)}, {"channels_first": True}])
+def test_a_fan_out_takes_one_form(tmp_path: Path, given_form: dict[str, Any]) -> None:
+    with (
+        FanOut([lossless(tmp_path / "a.mkv", **given_form)]) as fan_out,
+        lossless(tmp_path / "b.mkv") as other,
+    ):
+        with pytest.raises(ValueError, match=f"{next(iter(given_form))}="):
+            fan_out.add(other)
+        fan_out.abort()
+        other.abort()
+
+
+def test_an_encoder_like_a_video_takes_floats(tmp_path: Path) -> None:
+    frame = floats((H, W, 3), (0.0, 1.0))
+    with lossless(tmp_path / "a.mkv") as encoder:
+        encoder.write(whole(frame, (0.0, 1.0)))
+    form: dict[str, Any] = {"codec": "ffv1", "value_range": (0.0, 1.0)}
+    with Decoder(tmp_path / "a.mkv") as decoder, Encoder.like(decoder, tmp_path / "b.mkv", **form) as encoder:
+        for read in decoder:
+            encoder.write(read.astype(np.float32) / 255, time_s=read.time_s)
+    np.testing.assert_array_equal(decoded(tmp_path / "b.mkv"), decoded(tmp_path / "a.mkv"))
+
+
+def halved(frame: Array) -> Array:
+    return frame.astype(np.float32).transpose(2, 0, 1) / 510
+
+
+@pytest.mark.slow
+def test_map_video_takes_floats_that_the_function_returns(tmp_path: Path) -> None:
+    frames = np.random.default_rng(2).integers(0, 255, (6, H, W, 3), np.uint8)
+    with lossless(tmp_path / "a.mkv") as encoder:
+        for frame in frames:
+            encoder.write(frame)
+    options = {"codec": "ffv1", "value_range": (0.0, 1.0), "channels_first": True}
+    map_video(halved, tmp_path / "a.mkv", tmp_path / "b.mkv", workers=1, encoder_options=options)
+    wanted = [whole(frame.astype(np.float32) / 510, (0.0, 1.0)) for frame in frames]
+    np.testing.assert_array_equal(decoded(tmp_path / "b.mkv"), wanted)
+
+
+def drawn(index: int, time_s: float, view: Array) -> None:
+    view[:] = index
+
+
+def test_a_scene_draws_samples_of_the_pixel_format(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="value_range"):
+        plan(
+            drawn, tmp_path / "v.mp4", frames=3, size=(W, H), fps=30, encoder_options={"value_range": (0, 1)}
+        )
+    text = plan(drawn, tmp_path / "v.mp4", frames=3, size=(W, H), fps=30).to_json()
+    assert "value_range" not in json.loads(text)["encoder_options"]
