@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, Unpack
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from penstock._ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
 from penstock._ffmpeg.encoder_base import EncoderBase
+from penstock._ffmpeg.encoder_options import LikeOptions
 from penstock._ffmpeg.plan.encode_plan import plan_encode, plan_sound
 from penstock._ffmpeg.plan.encode_settings import EncodeSettings, OddSize
 from penstock._ffmpeg.plan.encoders import Quality
@@ -208,7 +209,10 @@ class Encoder(EncoderBase):
 
     @classmethod
     def like(
-        cls, source: Decoder | MediaInfo, output: str | os.PathLike[str] | BinaryIO, **arguments: object
+        cls,
+        source: Decoder | MediaInfo,
+        output: str | os.PathLike[str] | BinaryIO,
+        **options: Unpack[LikeOptions],
     ) -> Self:
         """Returns an encoder that keeps the properties of a source video.
 
@@ -230,7 +234,7 @@ class Encoder(EncoderBase):
         Args:
             source: a `Decoder` whose frames will be written, or the `penstock.video.MediaInfo` of a file.
             output: as for `Encoder`.
-            arguments: those of `Encoder`, which count more than the source: ``audio=None`` leaves the sound out.
+            options: those of `Encoder`, which count more than the source: ``audio=None`` leaves the sound out.
 
         Raises:
             DecoderError: the source has no video.
@@ -241,7 +245,7 @@ class Encoder(EncoderBase):
         """
         from penstock._media.like import arguments_like_file
 
-        found, origin = arguments_like_file(source, output, arguments)
+        found, origin = arguments_like_file(source, output, options)
         for sentence in origin.lost:
             warn(sentence)
         encoder = cls(output, **found)

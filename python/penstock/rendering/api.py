@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from penstock._ffmpeg.command.arguments import checked_size
 from penstock._ffmpeg.command.settings import check_choice
+from penstock._ffmpeg.encoder_options import EncoderOptions
 from penstock._media.frame_times import FrameTimes
 from penstock._media.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
 from penstock._media.probing import probe
@@ -41,7 +42,7 @@ def plan(
     chunk_frames: int | None = None,
     audio: str | os.PathLike[str] | None = None,
     storage: str | os.PathLike[str] | None = None,
-    encoder_options: Mapping[str, object] | None = None,
+    encoder_options: EncoderOptions | None = None,
     version: str | None = None,
 ) -> Plan:
     """Plans a render, for `render_chunk` and `assemble`. The arguments are those of `render`.
@@ -79,7 +80,7 @@ def plan_video(
     workers: int | None = None,
     chunk_frames: int | None = None,
     storage: str | os.PathLike[str] | None = None,
-    encoder_options: Mapping[str, object] | None = None,
+    encoder_options: EncoderOptions | None = None,
     version: str | None = None,
 ) -> Plan:
     """Plans a `map_video`, whose arguments these are, for `render_chunk` and `assemble`.
@@ -130,7 +131,7 @@ def render(
     resume: bool = True,
     version: str | None = None,
     progress: Progress = False,
-    encoder_options: Mapping[str, object] | None = None,
+    encoder_options: EncoderOptions | None = None,
     ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
     """Renders a scene on many processes, or on the machines of a Ray cluster.
@@ -217,7 +218,7 @@ def map_video(
     resume: bool = True,
     version: str | None = None,
     progress: Progress = False,
-    encoder_options: Mapping[str, object] | None = None,
+    encoder_options: EncoderOptions | None = None,
     ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
     """Applies a function to each frame of a video, on many processes or machines. The sound is copied once.

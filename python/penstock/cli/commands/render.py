@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 from rich.filesize import decimal
@@ -41,6 +41,9 @@ from penstock.rendering.chunk import Renderer
 from penstock.rendering.code import add_cwd_to_sys_path
 from penstock.rendering.planning import Plan, chunk_of_number
 from penstock.rendering.reports import RenderReport
+
+if TYPE_CHECKING:
+    from penstock._ffmpeg.encoder_options import EncoderOptions
 
 _STANDARD = "-"
 # What `plan` takes of the options. `render` takes the others as well.
@@ -320,7 +323,8 @@ def render(
     wanted = is_wanted(progress, quiet=quiet)
     if plan_file is not None and as_json:
         raise click.UsageError("--plan-only and --json exclude each other: the plan is JSON")
-    encoder = grouped(encoder_settings({name: given[name] for name in given if name not in _OF_RENDER}))
+    settings = grouped(encoder_settings({name: given[name] for name in given if name not in _OF_RENDER}))
+    encoder = cast("EncoderOptions", settings)
     with _failures():
         if plan_file is not None:
             with _stdout_reserved_for(plan_file == _STANDARD):

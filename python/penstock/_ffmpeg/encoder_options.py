@@ -1,0 +1,42 @@
+"""The options of `Encoder`, as types for the functions that pass them on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import TypedDict
+
+from penstock._ffmpeg.command.settings import Colors, Tuning
+from penstock._ffmpeg.plan.encode_settings import OddSize
+from penstock._ffmpeg.plan.encoders import Quality
+from penstock._ffmpeg.plan.sound import Audio
+from penstock._reports import EncoderStats
+
+
+class EncoderOptions(TypedDict, total=False):
+    """The options of `Encoder` but for `fps`, by the same names."""
+
+    size: tuple[int, int] | None
+    pixel_format: str
+    vflip: bool
+    odd_size: OddSize
+    codec: str
+    quality: Quality | None
+    crf: float | None
+    preset: str | None
+    options: Mapping[str, object] | None
+    output_pixel_format: str
+    colors: Colors
+    audio: Audio | Sequence[Audio] | None
+    metadata: Mapping[str, str] | None
+    chapters: Sequence[tuple[float, str]] | None
+    subtitles: str | os.PathLike[str] | None
+    progress: bool | int | Callable[[EncoderStats], object]
+    tuning: Tuning
+
+
+class LikeOptions(EncoderOptions, total=False):
+    """The options of `Encoder.like`."""
+
+    fps: int | float | Fraction | None
