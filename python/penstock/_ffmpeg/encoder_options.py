@@ -19,6 +19,8 @@ class EncoderOptions(TypedDict, total=False):
 
     size: tuple[int, int] | None
     pixel_format: str
+    value_range: tuple[float, float] | None
+    channels_first: bool
     vflip: bool
     odd_size: OddSize
     codec: str
