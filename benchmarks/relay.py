@@ -34,7 +34,7 @@ from benchmarks.harness.options import by_name, chosen, listed, parse_bytes
 from benchmarks.harness.results import Group, Measure, MisdeliveredError, Row, Run
 from penstock import Tee, relay
 from penstock.cli.options import UNITS
-from penstock.results import Relayed, TeeReport
+from penstock.results import RelayReport, TeeReport
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 #: Feeders write and drains read so much at once, as the fastest methods do.
@@ -320,7 +320,7 @@ def _connected(sink: str) -> tuple[int, int]:
 # not timed. Going back to the beginning of a file is part of each operation, in the way that is natural to the method.
 
 #: The number of bytes that were moved, or a result that has it.
-Outcome: TypeAlias = "int | Relayed | TeeReport"
+Outcome: TypeAlias = "int | RelayReport | TeeReport"
 Operation = Callable[[], Outcome]
 
 READ_WRITE, WRITE_ALL = "os.read+os.write", "read+write-to-all"
@@ -337,13 +337,13 @@ METHODS = Methods()
 def moved_bytes(outcome: Outcome) -> int:
     """How many bytes the method claims to have moved to each of its ends."""
     if isinstance(outcome, TeeReport):
-        return min(outlet.bytes_delivered for outlet in outcome.destinations)
-    return outcome.bytes if isinstance(outcome, Relayed) else outcome
+        return min(output.bytes_delivered for output in outcome.outputs)
+    return outcome.bytes if isinstance(outcome, RelayReport) else outcome
 
 
 def notes(outcome: Outcome) -> dict[str, str]:
     """What our methods report about how they moved the bytes."""
-    report = outcome.destinations[0] if isinstance(outcome, TeeReport) else outcome
+    report = outcome.outputs[0] if isinstance(outcome, TeeReport) else outcome
     return {} if isinstance(report, int) else {"method": report.method, "reason": report.reason}
 
 
@@ -359,7 +359,7 @@ def start_relay(ends: Ends) -> Operation:
     dst = ends.dsts[0]
     offset = 0 if ends.way.source == "file" else None
 
-    def operate() -> Any:  # a Relayed, because it waits
+    def operate() -> Any:  # a RelayReport, because it waits
         _rewind_sink(ends)
         return relay(ends.src, dst, ends.nbytes, offset=offset)
 

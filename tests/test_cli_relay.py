@@ -452,7 +452,7 @@ class TestProgress:
     ("arguments", "complaint"),
     [
         (["relay", "-"], "Missing argument 'DST'"),
-        (["tee", "-"], "Missing argument 'DST...'"),
+        (["tee", "-"], "Missing argument 'OUTPUT...'"),
         (["relay", "-", "-", "--count", "much"], "'much' is not a number of bytes"),
         (["relay", "-", "-", "--count", "-1"], "'-1' is not a number of bytes"),
         (["relay", "-", "-", "--count", "1.5"], "'1.5' is not a number of bytes"),

@@ -100,7 +100,7 @@ def test_one_that_is_evicted_sees_its_end_while_the_others_go_on(
     assert (tmp_path / "a").read_bytes() == data + b"more"
 
 
-def test_without_a_destination_left_it_ends(fifo: Path) -> None:
+def test_without_an_output_left_it_ends(fifo: Path) -> None:
     with start("tee", "/dev/zero", fifo) as process:
         reader = os.open(fifo, os.O_RDONLY)
         os.read(reader, 1)
@@ -117,7 +117,7 @@ def test_the_same_twice_is_refused_unharmed(big: Path, repeated: list[str]) -> N
     assert big.stat().st_size == 3 << 20
 
 
-def test_a_destination_that_cannot_be_opened_harms_no_other(big: Path, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_opened_harms_no_other(big: Path, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"kept")
     failed(run("tee", big, tmp_path / "a", tmp_path))
     assert (tmp_path / "a").read_bytes() == b"kept"

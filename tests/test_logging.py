@@ -111,8 +111,8 @@ def test_a_destination_that_was_evicted(pair: tuple[int, int], caplog: pytest.Lo
     os.close(source)
     sending.join()
     os.close(feed)
-    [outlet] = report.destinations
-    bytes_ = f"{outlet.bytes_delivered} bytes delivered, {outlet.bytes_lost} lost"
+    [output] = report.outputs
+    bytes_ = f"{output.bytes_delivered} bytes delivered, {output.bytes_lost} lost"
     words = f"a tee evicted fd {pair[1]}, which took nothing for 0.1 s: {bytes_}"
     assert logged(caplog) == [("WARNING", words)]
 

@@ -84,7 +84,7 @@ def through_cat(fd):
         with penstock.Tee(cat.stdout, fd, copy) as tee:
             report = tee.wait()
         feeder.join()
-    return report.destinations
+    return report.outputs
 os.ftruncate(copy.fileno(), 0)
 copy.seek(0)
 pipe, regular = drained(through_cat)

@@ -50,7 +50,7 @@ class TestABlockingCall:
         assert reading.result() == DATA
         assert (relayed.bytes, relayed.method, relayed.source_ended) == (len(DATA), "splice", True)
         assert relayed.reason == "there is a pipe at one end"
-        assert repr(relayed).startswith("<Relayed 3000001 bytes by splice")
+        assert repr(relayed).startswith("<RelayReport 3000001 bytes by splice")
 
     def test_moves_so_many(self, file: int, tmp_path: Path) -> None:
         with (tmp_path / "copy").open("wb") as copy:

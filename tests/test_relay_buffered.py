@@ -25,7 +25,7 @@ from support.this_process import open_fds
 
 import penstock
 from penstock import BrokenStreamError, StalledError
-from penstock.results import Relayed
+from penstock.results import RelayReport
 
 DATA = noise(3 << 20)
 """More than any pipe holds."""
@@ -254,7 +254,7 @@ class TestStream:
             said, got = relayed(src)
             assert got == DATA[10:]
             assert (said.bytes, said.source_ended) == (len(DATA) - 10, True)
-            assert type(said) is Relayed
+            assert type(said) is RelayReport
             assert src.read() == b""
 
     @every_kind

@@ -53,7 +53,7 @@ def awaited(src: Any, dst: Any, **options: Any) -> int:
 def tee(src: Any, dst: Any) -> int:
     report = Tee(src, dst).wait(PATIENCE_S)
     report.check()
-    return report.destinations[0].bytes_delivered
+    return report.outputs[0].bytes_delivered
 
 
 RELAYS = [blocking, ticket, awaited]
@@ -141,7 +141,7 @@ def test_a_tee_ends_although_a_child_that_is_about_to_exec_had_copies_of_its_pip
     copier = Tee(source, writer)
     os.close(writer)
     os.write(producer, b"frame")
-    assert eventually(lambda: copier.report.destinations[0].bytes_delivered == 5)
+    assert eventually(lambda: copier.report.outputs[0].bytes_delivered == 5)
     # In place of the source's writer, so that the source ends; then it waits at the gate.
     child = pool.submit(spawn, {producer: (arrival, os.O_WRONLY), 0: (gate, os.O_RDONLY)})
     try:
@@ -152,7 +152,7 @@ def test_a_tee_ends_although_a_child_that_is_about_to_exec_had_copies_of_its_pip
     finally:
         os.close(os.open(gate, os.O_WRONLY))
     child.result(PATIENCE_S)
-    assert copier.wait(PATIENCE_S).destinations[0].ended == "source-ended"
+    assert copier.wait(PATIENCE_S).outputs[0].ended == "source-ended"
     assert arrived() == b"frame"
     os.close(source)
     os.close(watch)
@@ -176,7 +176,7 @@ def test_tees_end_while_other_threads_start_programs() -> None:
             copier = Tee(source, ours)
             os.close(producer)
             with ours, theirs:
-                assert copier.wait(PATIENCE_S).destinations[0].bytes_delivered == 5
+                assert copier.wait(PATIENCE_S).outputs[0].bytes_delivered == 5
                 assert theirs.recv(10) == b"frame"
             os.close(source)
     finally:
@@ -520,13 +520,13 @@ def test_a_tee_needs_no_descriptor_later() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (source + 1, limits[1]))  # all below are taken
         os.close(full_reader)
         deadline_s = time.monotonic() + 30
-        while tee.report.destinations[1].ended is None:
+        while tee.report.outputs[1].ended is None:
             assert time.monotonic() < deadline_s
         os.write(producer, b"2" * 1000); os.close(producer)
         report = tee.wait(30)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert os.read(reader, 2000) == b"2" * 1000 and os.read(reader, 1) == b""
-        print(report.bytes, *(outlet.ended for outlet in report.destinations))
+        print(report.bytes, *(output.ended for output in report.outputs))
         """
     )
     assert succeeded(done) == b"2000 source-ended broken\n"
@@ -595,17 +595,17 @@ os.write(producer, b"frame")
 assert os.read(reader, 10) == b"frame"
 os.close(full_reader)
 deadline_s = time.monotonic() + 30
-while tee.report.destinations[1].ended is None:
+while tee.report.outputs[1].ended is None:
     assert time.monotonic() < deadline_s
 time.sleep(0.3)  # it is about to fail
-outlet = tee.add(late)
+output = tee.add(late)
 try:
     tee.wait(5)
 except penstock.StalledError:
     sys.exit("nothing had to be thrown away")
 except OSError as failure:
     print(failure.strerror)
-print(*(outlet.ended for outlet in tee.report.destinations))
+print(*(output.ended for output in tee.report.outputs))
 os.close(late)
 print(os.read(late_reader, 1))
 """
@@ -757,8 +757,8 @@ class TestInEveryWay:
         os.close(writer)
         os.close(source)
         assert reading.result() == DATA
-        assert [outlet.ended for outlet in report.destinations] == ["failed", "source-ended"]
-        error = report.destinations[0].error
+        assert [output.ended for output in report.outputs] == ["failed", "source-ended"]
+        error = report.outputs[0].error
         assert isinstance(error, OSError) and error.errno == errno.ENOSPC
 
     @every_way
@@ -780,7 +780,7 @@ class TestInEveryWay:
     def test_onto_itself(self, way: Way, path: Path, pair: tuple[int, int]) -> None:
         with path.open("r+b", buffering=0) as one, path.open("r+b", buffering=0) as other:
             for ends, kind in (((one, one), "file"), ((one, other), "file"), (pair, "pipe")):
-                said = "the destination is the source" if way is tee else f"same {kind}"
+                said = "the output is the source" if way is tee else f"same {kind}"
                 with pytest.raises(ValueError, match=said):
                     way(*ends)
         assert path.read_bytes() == DATA
@@ -900,7 +900,7 @@ def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
         os.close(pair[1])
         report = copier.wait(2 * PATIENCE_S)
         assert drained.wait(PATIENCE_S).bytes == report.bytes == size
-    assert [outlet.bytes_delivered for outlet in report.destinations] == [size, size]
+    assert [output.bytes_delivered for output in report.outputs] == [size, size]
 
 
 def socket_ends() -> tuple[int, int]:

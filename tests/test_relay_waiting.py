@@ -136,7 +136,7 @@ def test_an_eviction_ends_it_and_the_others_go_on(sink: int, file: int) -> None:
         while piece := mine.read(1 << 20):
             taken += len(piece)
     assert taken == 64 << 20
-    assert [outlet.ended for outlet in tee.wait(PATIENCE_S).destinations] == ["evicted", "source-ended"]
+    assert [output.ended for output in tee.wait(PATIENCE_S).outputs] == ["evicted", "source-ended"]
 
 
 def test_a_reader_that_takes_of_what_is_in_a_socket_does_not_stand_still() -> None:

@@ -256,7 +256,7 @@ class TestDestinations:
     @pytest.mark.parametrize("kind", DESTINATIONS)
     def test_no_wrapper_is_bypassed(self, tmp_path: Path, kind: str, write: Callable[[Any], None]) -> None:
         with wrapped_destinations(tmp_path / "out")[kind]() as dst:
-            with pytest.raises(TypeError, match=r"(fd|dst) is a \w+.*shutil\.copyfileobj"):
+            with pytest.raises(TypeError, match=r"(fd|dst|output) is a \w+.*shutil\.copyfileobj"):
                 write(dst)
             dst.write("plain" if kind in ("gzip text", "codecs") else b"plain")
         modules: dict[str, Any] = {"gzip": gzip, "bz2": bz2, "lzma": lzma}

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import socket
 import threading
@@ -72,13 +73,13 @@ def test_everybody_gets_everything(number: int) -> None:
     readers.close()
     report = tee.wait(PATIENCE_S)
     assert readers.results() == [DATA] * number
-    assert (report.bytes, report.source_ended, len(report.destinations)) == (len(DATA), True, number)
-    for outlet, fd in zip(report.destinations, readers.writers, strict=True):
-        assert (outlet.fd, outlet.ended, outlet.error) == (fd, "source-ended", None)
-        assert (outlet.bytes_delivered, outlet.bytes_lost, outlet.start_bytes) == (len(DATA), 0, 0)
-        assert (outlet.method, outlet.reason, outlet.when_full) == (
+    assert (report.bytes, report.source_ended, len(report.outputs)) == (len(DATA), True, number)
+    for output, fd in zip(report.outputs, readers.writers, strict=True):
+        assert (output.fd, output.ended, output.error) == (fd, "source-ended", None)
+        assert (output.bytes_delivered, output.bytes_lost, output.start_bytes) == (len(DATA), 0, 0)
+        assert (output.method, output.reason, output.when_full) == (
             "tee",
-            "the destination is a pipe",
+            "the output is a pipe",
             "block",
         )
     report.check()
@@ -86,7 +87,7 @@ def test_everybody_gets_everything(number: int) -> None:
     assert "source-ended" in repr(report)
 
 
-def test_any_kind_of_source_and_destination(tmp_path: Path) -> None:
+def test_any_kind_of_source_and_output(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(DATA)
     (tmp_path / "appended").write_bytes(b"before ")
     ours, theirs = socket.socketpair()
@@ -105,9 +106,9 @@ def test_any_kind_of_source_and_destination(tmp_path: Path) -> None:
     assert (tmp_path / "appended").read_bytes() == b"before " + DATA
     assert received.result() == DATA
     assert readers.results() == [DATA]
-    methods = [outlet.method for outlet in report.destinations]
+    methods = [output.method for output in report.outputs]
     assert methods == ["tee, splice", "tee, read-write", "tee, splice", "tee, splice", "tee"]
-    assert "append mode" in report.destinations[1].reason
+    assert "append mode" in report.outputs[1].reason
 
 
 class TestPolicies:
@@ -141,7 +142,7 @@ class TestPolicies:
 
 
 class TestComingAndGoing:
-    @pytest.mark.parametrize("by", ["outlet", "descriptor"])
+    @pytest.mark.parametrize("by", ["output", "descriptor"])
     def test_who_is_removed_gets_no_more(self, by: str) -> None:
         source, readers = Source(), Readers(2)
         tee = Tee(source.fd, start=False)
@@ -149,7 +150,7 @@ class TestComingAndGoing:
         tee.start()
         source.write(b"both")
         assert eventually(lambda: goes.bytes_delivered == 4)
-        tee.remove(goes if by == "outlet" else readers.writers[1])
+        tee.remove(goes if by == "output" else readers.writers[1])
         assert eventually(lambda: goes.ended == "removed")
         source.write(b", one")
         source.close()
@@ -166,14 +167,14 @@ class TestComingAndGoing:
         first = None
         for batch in range(11):
             pipes = [os.pipe() for _ in range(100)]
-            outlets = [tee.add(writer) for _, writer in pipes]
-            first = first or outlets[0]
+            outputs = [tee.add(writer) for _, writer in pipes]
+            first = first or outputs[0]
             failing = pipes[:3] if batch == 0 else []
             for reader, _ in failing:
                 os.close(reader)
-            for outlet in outlets[len(failing) :]:
-                tee.remove(outlet)
-            assert eventually(lambda outlets=outlets: all(outlet.ended for outlet in outlets))
+            for output in outputs[len(failing) :]:
+                tee.remove(output)
+            assert eventually(lambda outputs=outputs: all(output.ended for output in outputs))
             for reader, writer in pipes:
                 os.close(writer)
                 if (reader, writer) not in failing:
@@ -184,14 +185,14 @@ class TestComingAndGoing:
                 os.write(writer, bytes(1 << 20))
                 evicted = tee.add(writer, when_full="evict", stall_timeout=0.05)
                 source.write(b"some ")
-                assert eventually(lambda outlet=evicted: outlet.ended == "evicted")
+                assert eventually(lambda output=evicted: output.ended == "evicted")
                 os.close(reader)
                 os.close(writer)
         tee.add(null := os.open(os.devnull, os.O_WRONLY))
         os.close(null)
         report = tee.report
-        assert len(report.destinations) == 1002
-        assert report.destinations[0].fd == readers.writers[0]
+        assert len(report.outputs) == 1002
+        assert report.outputs[0].fd == readers.writers[0]
         assert (report.forgotten, report.forgotten_failures, report.forgotten_bytes_lost) == (101, 4, 0)
         assert first is not None
         tee.remove(first)  # it has ended, and nothing is done
@@ -200,9 +201,9 @@ class TestComingAndGoing:
         readers.close()
         with pytest.raises(BrokenStreamError) as broken:
             tee.wait(PATIENCE_S).check()
-        assert broken.value.__notes__ == ["3 more destinations failed, which are forgotten"]
+        assert broken.value.__notes__ == ["3 more outputs failed, which are forgotten"]
         assert readers.results() == [b"some data"]
-        assert caplog.messages == ["a tee evicted destinations that its report forgot: 1"]
+        assert caplog.messages == ["a tee evicted outputs that its report forgot: 1"]
 
     def test_strangers_are_not_removed(self) -> None:
         source, readers = Source(), Readers(1)
@@ -210,7 +211,7 @@ class TestComingAndGoing:
         other = Tee(source.fd, start=False)
         stranger = other.add(1)
         for unknown in (stranger, 1):
-            with pytest.raises(ValueError, match="no destination of this tee"):
+            with pytest.raises(ValueError, match="no output of this tee"):
                 tee.remove(unknown)
         source.close()
         readers.close()
@@ -229,7 +230,7 @@ class TestComingAndGoing:
         source, readers = Source(), Readers(1)
         with pytest.raises(ValueError, match="already"):
             Tee(source.fd, readers.writers[0], readers.writers[0])
-        with pytest.raises(ValueError, match="the destination is the source"):
+        with pytest.raises(ValueError, match="the output is the source"):
             Tee(source.fd, source.writer)
         source.close()
         readers.close()
@@ -255,8 +256,10 @@ class TestEnds:
         with pytest.raises(OSError, match=rf"src \(descriptor {writer}\)") as caught:
             Tee(writer, os.open(os.devnull, os.O_WRONLY))
         assert caught.value.errno == errno.EBADF
-        with pytest.raises(OSError, match=rf"dst \(descriptor {reader}\)"):
+        with pytest.raises(OSError, match=rf"output \(descriptor {reader}\)"):
             Tee(reader, os.open(os.devnull, os.O_WRONLY), reader)
+        with pytest.raises(TypeError, match="output is a BytesIO"):
+            Tee(reader, io.BytesIO())
 
     def test_with_a_block_that_raises(self) -> None:
         source, readers = Source(), Readers(1)
@@ -265,7 +268,7 @@ class TestEnds:
         with pytest.raises(ClosedError):
             tee.wait(PATIENCE_S)
         readers.close()
-        assert tee.report.destinations[0].ended == "cancelled"
+        assert tee.report.outputs[0].ended == "cancelled"
         source.close()
 
     def test_with_a_source_that_fails(self, tmp_path: Path) -> None:
@@ -277,7 +280,7 @@ class TestEnds:
         with pytest.raises(OSError) as caught:
             tee.wait(PATIENCE_S)
         assert caught.value.errno == errno.EIO
-        assert tee.report.destinations[0].ended == "source-failed"
+        assert tee.report.outputs[0].ended == "source-failed"
         assert readers.results() == [b""]
         os.close(memory)
 
@@ -443,7 +446,7 @@ def _send(to: socket.socket, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
-def test_a_destination_that_was_removed_can_be_added_again(kind: str) -> None:
+def test_an_output_that_was_removed_can_be_added_again(kind: str) -> None:
     source = Source()
     if kind == "pipe":
         reader, writer = os.pipe()
@@ -454,20 +457,20 @@ def test_a_destination_that_was_removed_can_be_added_again(kind: str) -> None:
     tee.add(keeper)
     os.close(keeper)
     tee.start()
-    outlets = []
+    outputs = []
     whole, mine = ReaderThread(keeper_reader), ReaderThread(reader)
     for number in range(200):
-        outlets.append(tee.add(writer))
+        outputs.append(tee.add(writer))
         source.write(number.to_bytes(4, "big") * 100)
-        tee.remove(outlets[-1])
+        tee.remove(outputs[-1])
     source.close()
     os.close(writer)
     assert tee.wait(PATIENCE_S).source_ended
     os.close(source.fd)
-    assert [outlet.ended for outlet in outlets] == ["removed"] * 200
+    assert [output.ended for output in outputs] == ["removed"] * 200
     # Each part is the one that its report names.
     data = whole.result()
-    parts = [(outlet.start_bytes, outlet.start_bytes + outlet.bytes_delivered) for outlet in outlets]
+    parts = [(output.start_bytes, output.start_bytes + output.bytes_delivered) for output in outputs]
     assert mine.result() == b"".join(data[start:end] for start, end in parts)
 
 

@@ -14,7 +14,7 @@ from penstock._native import _LoopWaker
 from penstock.errors import StalledError
 
 if TYPE_CHECKING:
-    from penstock._native import Frame, Reader, Relayed, RelayTicket, Tee, Ticket, Writer, _Watch
+    from penstock._native import Frame, Reader, RelayReport, RelayTicket, Tee, Ticket, Writer, _Watch
 
 Entered = TypeVar("Entered")
 Result_co = TypeVar("Result_co", covariant=True)
@@ -58,7 +58,7 @@ async def ended_or_cancelled(ticket: Cancellable[Result_co]) -> Result_co:
     return ticket.wait(None)
 
 
-async def relayed(ticket: RelayTicket) -> Relayed:
+async def relayed(ticket: RelayTicket) -> RelayReport:
     """Wait as ``ended_or_cancelled`` does, and set the byte counts of the relay on a cancellation."""
     try:
         return await ended_or_cancelled(ticket)

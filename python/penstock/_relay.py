@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock import _native, _streams
 
 if TYPE_CHECKING:
-    from penstock._native import Relayed, RelayTicket, ThreadPolicy
+    from penstock._native import RelayReport, RelayTicket, ThreadPolicy
     from penstock._types import HasFileno, Priority, RelayMethod
 
 
@@ -19,7 +19,7 @@ def relay(
     offset: int | None = None,
     timeout: float | None = None,
     method: RelayMethod = "auto",
-) -> Relayed:
+) -> RelayReport:
     """Move bytes from one descriptor to another by the best method that the pair allows, in the kernel where possible.
 
     The ends can be any pair of file, pipe, FIFO, socket and character device, blocking or not. The relay ends when it
@@ -67,7 +67,7 @@ def relay(
     try:
         prepared = _native._Relay(src, dst, count, offset, timeout, method, ahead)
     except OSError as error:
-        _streams.name_end(error, src, (dst,))
+        _streams.name_end(error, src, (dst,), "dst")
         raise
     try:
         return prepared.run(stream)
@@ -116,7 +116,7 @@ def start_relay(
     try:
         return _native._start_relay(src, dst, count, offset, timeout, method, policy)
     except OSError as error:
-        _streams.name_end(error, src, (dst,))
+        _streams.name_end(error, src, (dst,), "dst")
         raise
 
 

@@ -75,10 +75,10 @@ def check_destination(dst: Any, name: str) -> None:
     _check_faithful(getattr(dst, "buffer", dst) if isinstance(dst, io.TextIOBase) else dst, name)
 
 
-def name_end(error: BaseException, src: Any, dsts: Sequence[Any]) -> None:
+def name_end(error: BaseException, src: Any, outputs: Sequence[Any], name: str) -> None:
     """Have an EBADF say which end of a relay or a tee it means, and why."""
     if isinstance(error, OSError) and error.errno == errno.EBADF:
-        ends = [("src", src, "reading"), *(("dst", dst, "writing") for dst in dsts)]
+        ends = [("src", src, "reading"), *((name, output, "writing") for output in outputs)]
         wrong = filter(None, (_wrong_about(*end) for end in ends))
         if (first := next(wrong, None)) is not None:
             say_where(error, first)

@@ -24,7 +24,7 @@ from penstock.errors import BrokenStreamError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from penstock._native import Relayed
+    from penstock._native import RelayReport
     from penstock._types import HasFileno, RelayOptions
 
 __all__ = ["PipeReader", "PipeWriter", "make_pipe", "set_staging_budget"]
@@ -97,7 +97,7 @@ class PipeReader(_PipeEnd):
 
     def write_to(
         self, dst: int | HasFileno, count: int | None = None, **options: Unpack[RelayOptions]
-    ) -> Relayed:
+    ) -> RelayReport:
         """Relay from the pipe: ``penstock.relay(self, dst, count, **options)``."""
         return relay(self, dst, count, **options)
 
@@ -140,7 +140,7 @@ class PipeWriter(_PipeEnd):
         *,
         offset: int | None = None,
         **options: Unpack[RelayOptions],
-    ) -> Relayed:
+    ) -> RelayReport:
         """Relay into the pipe: ``penstock.relay(src, self, count, **options)``."""
         return relay(src, self, count, offset=offset, **options)
 

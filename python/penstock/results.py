@@ -3,9 +3,9 @@
 from penstock._native import (
     Frame,
     ReaderStats,
-    Relayed,
+    RelayReport,
     RelayTicket,
-    TeeOutlet,
+    TeeOutput,
     TeeReport,
     Ticket,
     WriterStats,
@@ -14,9 +14,9 @@ from penstock._native import (
 __all__ = [
     "Frame",
     "ReaderStats",
+    "RelayReport",
     "RelayTicket",
-    "Relayed",
-    "TeeOutlet",
+    "TeeOutput",
     "TeeReport",
     "Ticket",
     "WriterStats",

@@ -437,10 +437,10 @@ def tee(choose: random.Random) -> None:
     report = own.wait(PATIENCE_S)
     joined(feed)
     del own
-    for drain, leave, outlet in zip(drains, leaves, report.destinations, strict=True):
+    for drain, leave, output in zip(drains, leaves, report.outputs, strict=True):
         got = drain.result()
         assert data.startswith(got)
-        assert leave is not None or got == data, f"{len(got)} of {len(data)} bytes, {outlet}"
+        assert leave is not None or got == data, f"{len(got)} of {len(data)} bytes, {output}"
 
 
 @action

@@ -19,10 +19,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         tee.add(file, TeePolicy::Evict { after: Duration::from_secs(2) })?;
     }
     let report = tee.wait()?;
-    for (path, outlet) in paths.iter().zip(report.outlets) {
-        let outlet = outlet.report();
-        let end = outlet.end.map_or("running", TeeEnd::name);
-        eprintln!("{}: {} bytes by {}, {end}", path.display(), outlet.bytes_delivered, outlet.method());
+    for (path, output) in paths.iter().zip(report.outputs) {
+        let output = output.report();
+        let end = output.end.map_or("running", TeeEnd::name);
+        eprintln!("{}: {} bytes by {}, {end}", path.display(), output.bytes_delivered, output.method());
     }
     Ok(())
 }

@@ -32,7 +32,7 @@
 //! | `runtime` | threads and how to wake them, forks, the exit of the program |
 //! | `pipe` | pipes and FIFOs, and their sizes |
 //! | [`writer`](Writer), [`reader`](Reader), [`relay`](relay()) | memory to descriptor, descriptor to memory, descriptor to descriptor |
-//! | [`tee`](Tee) | one relay to many destinations |
+//! | [`tee`](Tee) | one relay to many outputs |
 //! | [`conformance`] | tests for the caller's kinds of memory |
 
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom))))]
@@ -105,12 +105,12 @@ pub use {
     relay::{
         background::{RelayTicket, relay_in_background},
         handle::{Relay, relay},
-        report::{Method, MethodReason, RelayError, RelayMode, RelayOptions, Relayed},
+        report::{Method, MethodReason, RelayError, RelayMode, RelayOptions, RelayReport},
     },
     tee::{
         handle::{Tee, TeeReport},
-        outlets::{Forgotten, TeeOutlet},
-        report::{OutletReason, OutletReport, TeeEnd, TeePolicy},
+        outputs::{Forgotten, TeeOutput},
+        report::{OutputReason, OutputReport, TeeEnd, TeePolicy},
     },
     writer::{
         byte_writer::ByteWriter,

@@ -77,18 +77,18 @@ pub(crate) fn tee_source<'py>(src: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
 }
 
 /// A descriptor to write to, flushed. Refuses streams whose bytes are not their descriptor's.
-pub(crate) fn destination(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>> {
+pub(crate) fn destination(fd: &Bound<'_, PyAny>, name: &str) -> PyResult<BorrowedFd<'static>> {
     if !fd.is_instance_of::<PyInt>() {
-        streams(fd)?.call_method1(intern!(fd.py(), "check_destination"), (fd, "fd"))?;
+        streams(fd)?.call_method1(intern!(fd.py(), "check_destination"), (fd, name))?;
     }
     descriptor(fd)
 }
 
-/// The exception for a call with several ends: of an EBADF, it says which end is meant.
-pub(crate) fn name_end(src: &Bound<'_, PyAny>, dsts: &Bound<'_, PyTuple>, raised: PyErr) -> PyErr {
-    let value = raised.value(src.py()).clone();
-    let named = streams(src)
-        .and_then(|streams| streams.call_method1(intern!(src.py(), "name_end"), (value, src, dsts)));
+/// The exception of a tee: of an EBADF, it says which end is meant.
+pub(crate) fn name_end(src: &Bound<'_, PyAny>, outputs: &Bound<'_, PyTuple>, raised: PyErr) -> PyErr {
+    let arguments = (raised.value(src.py()).clone(), src, outputs, "output");
+    let named =
+        streams(src).and_then(|streams| streams.call_method1(intern!(src.py(), "name_end"), arguments));
     named.err().unwrap_or(raised)
 }
 

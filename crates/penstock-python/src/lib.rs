@@ -56,11 +56,11 @@ mod _native {
     #[pymodule_export]
     use crate::reader::{Frame, Reader, ReaderStats};
     #[pymodule_export]
-    use crate::relay::{_start_relay, Relay, RelayTicket, Relayed};
+    use crate::relay::{_start_relay, Relay, RelayReport, RelayTicket};
     #[pymodule_export]
     use crate::slot::{Slot, SlotPool};
     #[pymodule_export]
-    use crate::tee::{Tee, TeeOutlet, TeeReport};
+    use crate::tee::{Tee, TeeOutput, TeeReport};
     #[pymodule_export]
     use crate::ticket::{LoopWaker, Ticket, Watch};
     #[pymodule_export]

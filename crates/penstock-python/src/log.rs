@@ -3,7 +3,7 @@
 //! The core knows no Python: facts are read and logged when a call returns or a stream closes, never for a single write or frame.
 
 use penstock_core::{
-    Error, MethodReason, Reason, RelayError, Relayed, TeeEnd, TeePolicy, TeeReport, WriterStats,
+    Error, MethodReason, Reason, RelayError, RelayReport, TeeEnd, TeePolicy, TeeReport, WriterStats,
 };
 use pyo3::prelude::*;
 
@@ -38,7 +38,7 @@ pub(crate) fn smaller_pipe(
 }
 
 /// A relay that has ended: a method that fell back, or a stall.
-pub(crate) fn relay_ended(py: Python<'_>, outcome: Result<&Relayed, &RelayError>) -> PyResult<()> {
+pub(crate) fn relay_ended(py: Python<'_>, outcome: Result<&RelayReport, &RelayError>) -> PyResult<()> {
     match outcome {
         Ok(relayed) if matches!(relayed.reason, MethodReason::Refused { .. }) => {
             let (method, reason) = (relayed.method.name(), relayed.reason);
@@ -51,19 +51,19 @@ pub(crate) fn relay_ended(py: Python<'_>, outcome: Result<&Relayed, &RelayError>
     }
 }
 
-/// A tee that has ended or was cancelled: the destinations that it evicted.
+/// A tee that has ended or was cancelled: the outputs that it evicted.
 pub(crate) fn tee_evicted(py: Python<'_>, report: &TeeReport) -> PyResult<()> {
-    for outlet in &report.outlets {
-        let (of, policy) = (outlet.report(), outlet.policy());
+    for output in &report.outputs {
+        let (of, policy) = (output.report(), output.policy());
         if let (Some(TeeEnd::Evicted), TeePolicy::Evict { after }) = (of.end, policy) {
-            let (fd, s) = (outlet.number(), after.as_secs_f64());
+            let (fd, s) = (output.number(), after.as_secs_f64());
             let bytes = format!("{} bytes delivered, {} lost", of.bytes_delivered, of.bytes_lost);
             log(py, "warning", format!("a tee evicted fd {fd}, which took nothing for {s} s: {bytes}"))?;
         }
     }
     match report.forgotten.evictions {
         0 => Ok(()),
-        count => log(py, "warning", format!("a tee evicted destinations that its report forgot: {count}")),
+        count => log(py, "warning", format!("a tee evicted outputs that its report forgot: {count}")),
     }
 }
 

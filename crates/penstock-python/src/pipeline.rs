@@ -223,7 +223,7 @@ impl Sink {
         (options.queue_items, options.queue_bytes) = (queue_items, queue_bytes);
         options.policy = policy.clone();
         let py = fd.py();
-        let fd = arguments::destination(fd)?;
+        let fd = arguments::destination(fd, "fd")?;
         let writer = py.detach(|| Writer::new(fd, &options)).or_raise(py)?;
         Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy), None)))
     }

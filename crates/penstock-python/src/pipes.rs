@@ -38,7 +38,7 @@ use crate::waiting::{Attempt, until};
 pub(crate) fn pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) -> PyResult<Ticket> {
     let mode = arguments::mode(mode)?;
     arm_exit(fd.py())?;
-    let destination = arguments::destination(fd)?;
+    let destination = arguments::destination(fd, "fd")?;
     let mut target = None;
     queue(data, None, |region, slice| {
         if target.is_none() {

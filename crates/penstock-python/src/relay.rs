@@ -50,7 +50,7 @@ impl Relay {
     }
 
     /// Move the bytes, then set the stream of the source, if given, behind those that were delivered.
-    fn run(&mut self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Relayed> {
+    fn run(&mut self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<RelayReport> {
         let spent = || PyValueError::new_err("this relay has ended");
         let mut relay = Some(self.relay.take().ok_or_else(spent)?);
         let mut moved_bytes = 0;
@@ -76,7 +76,7 @@ impl Relay {
         let outcome = outcome?.or_raise(py)?;
         log::relay_ended(py, outcome.as_ref())?;
         let relayed = outcome.map_err(|failure| errors::to_python(py, &failure.error))?;
-        left.map(|()| Relayed(relayed))
+        left.map(|()| RelayReport(relayed))
     }
 
     /// Set the byte counts on the exception that ended the relay.
@@ -165,10 +165,10 @@ fn tell(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) {
 /// How many bytes a relay has moved, and by which method.
 #[pyclass(frozen, eq, module = "penstock.results")]
 #[derive(PartialEq)]
-pub(crate) struct Relayed(penstock_core::Relayed);
+pub(crate) struct RelayReport(penstock_core::RelayReport);
 
 #[pymethods]
-impl Relayed {
+impl RelayReport {
     /// Bytes that the destination has taken.
     #[getter]
     fn bytes(&self) -> u64 {
@@ -196,7 +196,7 @@ impl Relayed {
 
     fn __repr__(&self) -> String {
         let end = if self.0.source_ended { ", to the source's end" } else { "" };
-        format!("<Relayed {} bytes by {} ({}){end}>", self.0.bytes, self.method(), self.0.reason)
+        format!("<RelayReport {} bytes by {} ({}){end}>", self.0.bytes, self.method(), self.0.reason)
     }
 }
 
@@ -216,7 +216,7 @@ impl RelayTicket {
         &self,
         py: Python<'_>,
         timeout: Option<Timeout>,
-    ) -> PyResult<Result<penstock_core::Relayed, PyErr>> {
+    ) -> PyResult<Result<penstock_core::RelayReport, PyErr>> {
         let ended = until(py, timeout, |slice| self.ticket.wait_for(Some(slice)).map(Ok).into())?;
         let outcome = ended.map_err(|error| {
             let exception = errors::to_python(py, &error);
@@ -247,8 +247,8 @@ impl RelayTicket {
     ///     ClosedError: the relay was cancelled.
     ///     BrokenStreamError, OSError: as for ``relay``.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Relayed> {
-        self.ended_within(py, timeout)?.map(Relayed)
+    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<RelayReport> {
+        self.ended_within(py, timeout)?.map(RelayReport)
     }
 
     /// Wait as ``wait`` does and return the exception of a relay that failed; None if it succeeded.
@@ -271,8 +271,8 @@ impl RelayTicket {
 
     /// The progress so far.
     #[getter]
-    fn relayed(&self) -> Relayed {
-        Relayed(self.ticket.relayed())
+    fn relayed(&self) -> RelayReport {
+        RelayReport(self.ticket.relayed())
     }
 
     /// The policy that was applied to the thread; None if none was asked for, or before the thread starts.

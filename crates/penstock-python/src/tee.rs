@@ -16,32 +16,32 @@ use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::{awaited, coroutine, until};
 
-/// Copies one stream to many destinations on a native thread, by tee(2) and splice(2).
+/// Copies one stream to many outputs on a native thread, by tee(2) and splice(2).
 ///
 /// If all ends are pipes, no byte passes through user space; for other ends the tee puts a pipe of its own in
-/// between. If one destination fails, the others still receive everything. The tee ends when the source ends, or
-/// when no destination is left; then what the source holds stays there. The tee duplicates all descriptors: the
-/// reader of a destination gets its end of file once the caller has closed the descriptor, too.
+/// between. If one output fails, the others still receive everything. The tee ends when the source ends, or
+/// when no output is left; then what the source holds stays there. The tee duplicates all descriptors: the
+/// reader of an output gets its end of file once the caller has closed the descriptor, too.
 ///
 /// ``with`` and ``async with`` start the tee, wait for it at the end of the block, and raise the error of the first
-/// destination that failed; if the block raises, they cancel the tee. ``await tee`` returns the report; cancelling
+/// output that failed; if the block raises, they cancel the tee. ``await tee`` returns the report; cancelling
 /// the task that awaits it cancels the tee.
 ///
 /// Args:
 ///     src: an int or an object with ``fileno()``, open for reading. A buffered file is read from the stream's
 ///         position.
-///     dsts: destinations, open for writing. Bytes that a Python stream has buffered for one are flushed first.
-///     when_full: what happens when one of ``dsts`` takes nothing: with ``"block"`` all others wait for it, with
-///         ``"evict"`` it is removed after ``stall_timeout``. A slow destination stays.
+///     outputs: the same, open for writing. Bytes that a Python stream has buffered for one are flushed first.
+///     when_full: what happens when one of ``outputs`` takes nothing: with ``"block"`` all others wait for it, with
+///         ``"evict"`` it is removed after ``stall_timeout``. A slow output stays.
 ///     stall_timeout: seconds without a single byte taken, although bytes were ready, before an eviction.
 ///     policy: priority and CPUs of the thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
-///     start: False delays the start until ``start()``, so that ``add`` can add destinations that miss nothing.
+///     start: False delays the start until ``start()``, so that ``add`` can add outputs that miss nothing.
 ///
 /// Raises:
 ///     OSError: EBADF if a descriptor is closed or open for something else; or another failure of the system.
 ///     TypeError: a descriptor does not carry the bytes that its object reads or writes, as with a text source, a
 ///         compressed file or a TLS socket; or an object has no descriptor.
-///     ValueError: a destination is the source, or is given twice; the source is a pipe or socket of which a Python
+///     ValueError: an output is the source, or is given twice; the source is a pipe or socket of which a Python
 ///         stream has read ahead; or an argument has a wrong value.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Tee {
@@ -53,19 +53,19 @@ pub(crate) struct Tee {
 #[pymethods]
 impl Tee {
     #[new]
-    #[pyo3(signature = (src, *dsts, when_full="block", stall_timeout=5.0, policy=None, start=true))]
+    #[pyo3(signature = (src, *outputs, when_full="block", stall_timeout=5.0, policy=None, start=true))]
     fn new(
         py: Python<'_>,
         src: &Bound<'_, PyAny>,
-        dsts: &Bound<'_, PyTuple>,
+        outputs: &Bound<'_, PyTuple>,
         when_full: &str,
         #[pyo3(from_py_with = arguments::stall_timeout)] stall_timeout: f64,
         policy: Option<ThreadPolicy>,
         start: bool,
     ) -> PyResult<Self> {
         let when_full = tee_policy(when_full, stall_timeout)?;
-        let tee = between(py, src, dsts, when_full, policy)
-            .map_err(|raised| arguments::name_end(src, dsts, raised))?;
+        let tee = between(py, src, outputs, when_full, policy)
+            .map_err(|raised| arguments::name_end(src, outputs, raised))?;
         let tee = Self { tee, is_logged: AtomicBool::new(false) };
         if start {
             tee.start(py)?;
@@ -83,57 +83,56 @@ impl Tee {
         py.detach(|| self.tee.start()).or_raise(py)
     }
 
-    /// Add a destination. Before the start it gets the whole stream, later the bytes from now on.
+    /// Add an output. Before the start it gets the whole stream, later the bytes from now on.
     ///
     /// Args:
-    ///     dst: an int or an object with ``fileno()``, open for writing.
-    ///     when_full: as for the constructor's ``dsts``.
-    ///     stall_timeout: as for the constructor's ``dsts``.
+    ///     output: an int or an object with ``fileno()``, open for writing.
+    ///     when_full: as for the constructor's ``outputs``.
+    ///     stall_timeout: as for the constructor's ``outputs``.
     ///
     /// Raises:
     ///     ClosedError: the tee has ended.
     ///     OSError, TypeError, ValueError: as for the constructor.
-    #[pyo3(signature = (dst, *, when_full="block", stall_timeout=5.0))]
+    #[pyo3(signature = (output, *, when_full="block", stall_timeout=5.0))]
     fn add(
         &self,
         py: Python<'_>,
-        dst: &Bound<'_, PyAny>,
+        output: &Bound<'_, PyAny>,
         when_full: &str,
         #[pyo3(from_py_with = arguments::stall_timeout)] stall_timeout: f64,
-    ) -> PyResult<TeeOutlet> {
+    ) -> PyResult<TeeOutput> {
         let policy = tee_policy(when_full, stall_timeout)?;
-        let dst = arguments::destination(dst)?;
-        let outlet = py.detach(|| self.tee.add(dst, policy));
-        outlet.map(TeeOutlet).or_raise(py)
+        let output = arguments::destination(output, "output")?;
+        py.detach(|| self.tee.add(output, policy)).map(TeeOutput).or_raise(py)
     }
 
-    /// Remove a destination. Bytes that were taken for it are still delivered. Does nothing if it has ended.
+    /// Remove an output. Bytes that were taken for it are still delivered. Does nothing if it has ended.
     ///
     /// Args:
-    ///     dst: the ``TeeOutlet`` that ``add`` returned, or a descriptor of the destination.
+    ///     output: the ``TeeOutput`` that ``add`` returned, or a descriptor of the output.
     ///
     /// Raises:
-    ///     ValueError: it is not a destination of this tee.
-    fn remove(&self, dst: &Bound<'_, PyAny>) -> PyResult<()> {
-        let unknown = || PyValueError::new_err("it is no destination of this tee");
-        let outlet = match dst.cast::<TeeOutlet>() {
-            Ok(outlet) => outlet.get().0.clone(),
+    ///     ValueError: it is not an output of this tee.
+    fn remove(&self, output: &Bound<'_, PyAny>) -> PyResult<()> {
+        let unknown = || PyValueError::new_err("it is no output of this tee");
+        let output = match output.cast::<TeeOutput>() {
+            Ok(output) => output.get().0.clone(),
             Err(_) => {
-                let fd = arguments::descriptor(dst)?;
-                dst.py().detach(|| self.tee.find(fd)).ok_or_else(unknown)?
+                let fd = arguments::descriptor(output)?;
+                output.py().detach(|| self.tee.find(fd)).ok_or_else(unknown)?
             }
         };
         // One that has ended may not be listed any more.
-        if outlet.report().end.is_none() {
-            self.tee.report().outlets.iter().find(|other| other.is(&outlet)).ok_or_else(unknown)?;
-            self.tee.remove(&outlet);
+        if output.report().end.is_none() {
+            self.tee.report().outputs.iter().find(|other| other.is(&output)).ok_or_else(unknown)?;
+            self.tee.remove(&output);
         }
         Ok(())
     }
 
     /// Start the tee if necessary, wait for its end and return its report. Releases the GIL; Ctrl-C interrupts it.
     ///
-    /// Failures of destinations do not raise here: see ``TeeReport.check``.
+    /// Failures of outputs do not raise here: see ``TeeReport.check``.
     ///
     /// Args:
     ///     timeout: seconds; None waits without limit.
@@ -235,16 +234,19 @@ impl Tee {
 fn between(
     py: Python<'_>,
     src: &Bound<'_, PyAny>,
-    dsts: &Bound<'_, PyTuple>,
+    outputs: &Bound<'_, PyTuple>,
     when_full: TeePolicy,
     policy: Option<ThreadPolicy>,
 ) -> PyResult<penstock_core::Tee> {
     let source = arguments::descriptor(&arguments::tee_source(src)?)?;
-    let destinations = dsts.iter().map(|dst| arguments::destination(&dst)).collect::<PyResult<Vec<_>>>()?;
+    let outputs = outputs
+        .iter()
+        .map(|output| arguments::destination(&output, "output"))
+        .collect::<PyResult<Vec<_>>>()?;
     let policy = policy.map(|policy| policy.0);
     let made = py.detach(|| {
         let tee = penstock_core::Tee::new(source, policy)?;
-        destinations.into_iter().try_for_each(|dst| tee.add(dst, when_full).map(drop))?;
+        outputs.into_iter().try_for_each(|output| tee.add(output, when_full).map(drop))?;
         Ok(tee)
     });
     made.or_raise(py)
@@ -255,19 +257,19 @@ fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
     match name {
         "block" => Ok(TeePolicy::Block),
         "evict" if after.is_some_and(|after| after.is_zero()) => Err(PyValueError::new_err(
-            "stall_timeout must be more than 0 seconds: 0 would evict destinations that are only slow",
+            "stall_timeout must be more than 0 seconds: 0 would evict outputs that are only slow",
         )),
         "evict" => Ok(TeePolicy::Evict { after: after.unwrap_or(Duration::MAX) }),
         _ => Err(PyValueError::new_err(format!("when_full must be 'block' or 'evict', not {name:?}"))),
     }
 }
 
-/// One destination of a tee. Its properties are live while the tee runs.
+/// One output of a tee. Its properties are live while the tee runs.
 #[pyclass(frozen, module = "penstock.results")]
-pub(crate) struct TeeOutlet(penstock_core::TeeOutlet);
+pub(crate) struct TeeOutput(penstock_core::TeeOutput);
 
 #[pymethods]
-impl TeeOutlet {
+impl TeeOutput {
     /// The number of the descriptor that it was added with.
     #[getter]
     fn fd(&self) -> i32 {
@@ -331,7 +333,7 @@ impl TeeOutlet {
     fn __repr__(&self) -> String {
         let report = self.0.report();
         format!(
-            "<TeeOutlet fd={} {}, {} bytes delivered, {} lost>",
+            "<TeeOutput fd={} {}, {} bytes delivered, {} lost>",
             self.0.number(),
             report.end.map_or("running", TeeEnd::name),
             report.bytes_delivered,
@@ -340,7 +342,7 @@ impl TeeOutlet {
     }
 }
 
-/// The outcome of a tee and of each of its destinations.
+/// The outcome of a tee and of each of its outputs.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct TeeReport(penstock_core::TeeReport);
 
@@ -352,7 +354,7 @@ impl TeeReport {
         self.0.bytes
     }
 
-    /// Bytes that were read from a source that is neither a pipe nor a file and that no destination got, because
+    /// Bytes that were read from a source that is neither a pipe nor a file and that no output got, because
     /// all were gone.
     #[getter]
     fn bytes_lost(&self) -> u64 {
@@ -365,39 +367,39 @@ impl TeeReport {
         self.0.source_ended
     }
 
-    /// The destinations, in the order in which they were added: all that run, and the last thousand that ended.
+    /// The outputs, in the order in which they were added: all that run, and the last thousand that ended.
     #[getter]
-    fn destinations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.0.outlets.iter().cloned().map(TeeOutlet))
+    fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.outputs.iter().cloned().map(TeeOutput))
     }
 
-    /// The number of destinations that ended earlier and are not listed any more.
+    /// The number of outputs that ended earlier and are not listed any more.
     #[getter]
     fn forgotten(&self) -> u64 {
-        self.0.forgotten.outlets
+        self.0.forgotten.outputs
     }
 
-    /// How many of the forgotten destinations failed. ``check`` raises the failure of the first.
+    /// How many of the forgotten outputs failed. ``check`` raises the failure of the first.
     #[getter]
     fn forgotten_failures(&self) -> u64 {
         self.0.forgotten.failures
     }
 
-    /// Bytes that were taken from the source for forgotten destinations and did not arrive.
+    /// Bytes that were taken from the source for forgotten outputs and did not arrive.
     #[getter]
     fn forgotten_bytes_lost(&self) -> u64 {
         self.0.forgotten.bytes_lost
     }
 
-    /// Raise the first failure of a destination, with the others as notes. Does nothing if none failed.
+    /// Raise the first failure of an output, with the others as notes. Does nothing if none failed.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        let listed = self.0.outlets.iter().filter_map(|outlet| {
-            outlet
+        let listed = self.0.outputs.iter().filter_map(|output| {
+            output
                 .report()
                 .error
-                .map(|error| (format!("the destination with descriptor {}", outlet.number()), error))
+                .map(|error| (format!("the output with descriptor {}", output.number()), error))
         });
-        let forgotten = self.0.forgotten.first_error.clone().map(|error| ("a destination".into(), error));
+        let forgotten = self.0.forgotten.first_error.clone().map(|error| ("an output".into(), error));
         let failures: Vec<(String, _)> = forgotten.into_iter().chain(listed).collect();
         let Some(((place, first), others)) = failures.split_first() else { return Ok(()) };
         let raised = errors::to_python(py, first);
@@ -406,17 +408,16 @@ impl TeeReport {
             raised.value(py).call_method1("add_note", (format!("{place} failed as well: {other}"),))?;
         }
         if self.forgotten_failures() > 1 {
-            let note =
-                format!("{} more destinations failed, which are forgotten", self.forgotten_failures() - 1);
+            let note = format!("{} more outputs failed, which are forgotten", self.forgotten_failures() - 1);
             raised.value(py).call_method1("add_note", (note,))?;
         }
         Err(raised)
     }
 
     fn __repr__(&self) -> String {
-        let outlets: Vec<_> =
-            self.0.outlets.iter().map(|outlet| TeeOutlet(outlet.clone()).__repr__()).collect();
+        let outputs: Vec<_> =
+            self.0.outputs.iter().map(|output| TeeOutput(output.clone()).__repr__()).collect();
         let end = if self.0.source_ended { ", to the source's end" } else { "" };
-        format!("<TeeReport {} bytes{end}: {}>", self.0.bytes, outlets.join(", "))
+        format!("<TeeReport {} bytes{end}: {}>", self.0.bytes, outputs.join(", "))
     }
 }

@@ -93,7 +93,7 @@ impl Writer {
         options.transform = conversion.map(Conversion::transform);
         let py = fd.py();
         arm_exit(py)?;
-        let fd = arguments::destination(fd)?;
+        let fd = arguments::destination(fd, "fd")?;
         let writer = py.detach(|| penstock_core::Writer::new(fd, &options)).or_raise(py)?;
         Ok(Self { writer, asked_bytes: capacity_bytes })
     }

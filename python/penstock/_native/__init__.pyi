@@ -13,7 +13,7 @@ from penstock._native.cpu import (
 from penstock._native.fifo import _fifo_open, _fifo_open_async, _FifoTicket, _make_pipe
 from penstock._native.pipeline import Chunk, _Pipeline, _Sink, _Source, _Stage
 from penstock._native.reader import Frame, Reader, ReaderStats
-from penstock._native.relay import Relayed, RelayTicket, _Relay, _start_relay
+from penstock._native.relay import RelayReport, RelayTicket, _Relay, _start_relay
 from penstock._native.runtime import (
     _after_fork_in_child,
     _after_fork_in_parent,
@@ -23,7 +23,7 @@ from penstock._native.runtime import (
     _drain,
     _seconds,
 )
-from penstock._native.tee import Tee, TeeOutlet, TeeReport
+from penstock._native.tee import Tee, TeeOutput, TeeReport
 from penstock._native.ticket import Ticket, _LoopWaker, _Watch
 from penstock._native.writer import Writer, WriterStats, _set_staging_budget, close, pipe, sync
 
@@ -35,10 +35,10 @@ __all__ = [
     "Frame",
     "Reader",
     "ReaderStats",
+    "RelayReport",
     "RelayTicket",
-    "Relayed",
     "Tee",
-    "TeeOutlet",
+    "TeeOutput",
     "TeeReport",
     "ThreadPolicy",
     "Ticket",

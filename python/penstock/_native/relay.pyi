@@ -1,4 +1,4 @@
-"""`Relayed`, the tickets of relays, and how to start one."""
+"""`RelayReport`, the tickets of relays, and how to start one."""
 
 from collections.abc import Generator
 from io import BufferedRandom, BufferedReader
@@ -9,7 +9,7 @@ from penstock._native.ticket import _LoopWaker, _Watch
 from penstock._types import HasFileno, Priority, RelayMethod
 
 @final
-class Relayed:
+class RelayReport:
     """How many bytes a relay has moved, and by which method."""
     @property
     def bytes(self) -> int:
@@ -35,7 +35,7 @@ class RelayTicket:
     """
     def done(self) -> bool:
         """Whether the relay has ended, successfully or not."""
-    def wait(self, timeout: float | None = None) -> Relayed:
+    def wait(self, timeout: float | None = None) -> RelayReport:
         """Wait until the relay has ended and return its result. Releases the GIL; Ctrl-C interrupts it.
 
         Args:
@@ -55,12 +55,12 @@ class RelayTicket:
     def cancel(self) -> None:
         """Stop the relay. Bytes that were moved stay moved. Does nothing after its end."""
     @property
-    def relayed(self) -> Relayed:
+    def relayed(self) -> RelayReport:
         """The progress so far."""
     @property
     def policy(self) -> AppliedPolicy | None:
         """The policy that was applied to the thread; None if none was asked for, or before the thread starts."""
-    def __await__(self) -> Generator[Any, Any, Relayed]: ...
+    def __await__(self) -> Generator[Any, Any, RelayReport]: ...
     def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
         """Tell the waker that number when the relay ends."""
     def _tell(self, error: BaseException) -> None:
@@ -79,7 +79,7 @@ class _Relay:
         method: RelayMethod,
         ahead: bytes,
     ) -> Self: ...
-    def run(self, stream: BufferedReader | BufferedRandom | None) -> Relayed:
+    def run(self, stream: BufferedReader | BufferedRandom | None) -> RelayReport:
         """Move the bytes, then set the stream of the source, if given, behind those that were delivered."""
     def tell(self, exception: BaseException) -> None:
         """Set the byte counts on the exception that ended the relay."""

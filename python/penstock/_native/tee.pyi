@@ -1,4 +1,4 @@
-"""`Tee`, its destinations and its report."""
+"""`Tee`, its outputs and its report."""
 
 from collections.abc import Generator
 from types import TracebackType
@@ -10,38 +10,38 @@ from penstock._types import HasFileno, Priority, TeeWhenFull
 
 @final
 class Tee:
-    """Copies one stream to many destinations on a native thread, by tee(2) and splice(2).
+    """Copies one stream to many outputs on a native thread, by tee(2) and splice(2).
 
     If all ends are pipes, no byte passes through user space; for other ends the tee puts a pipe of its own in
-    between. If one destination fails, the others still receive everything. The tee ends when the source ends, or
-    when no destination is left; then what the source holds stays there. The tee duplicates all descriptors: the
-    reader of a destination gets its end of file once the caller has closed the descriptor, too.
+    between. If one output fails, the others still receive everything. The tee ends when the source ends, or
+    when no output is left; then what the source holds stays there. The tee duplicates all descriptors: the
+    reader of an output gets its end of file once the caller has closed the descriptor, too.
 
     ``with`` and ``async with`` start the tee, wait for it at the end of the block, and raise the error of the first
-    destination that failed; if the block raises, they cancel the tee. ``await tee`` returns the report; cancelling
+    output that failed; if the block raises, they cancel the tee. ``await tee`` returns the report; cancelling
     the task that awaits it cancels the tee.
 
     Args:
         src: an int or an object with ``fileno()``, open for reading. A buffered file is read from the stream's
             position.
-        dsts: destinations, open for writing. Bytes that a Python stream has buffered for one are flushed first.
-        when_full: what happens when one of ``dsts`` takes nothing: with ``"block"`` all others wait for it, with
-            ``"evict"`` it is removed after ``stall_timeout``. A slow destination stays.
+        outputs: the same, open for writing. Bytes that a Python stream has buffered for one are flushed first.
+        when_full: what happens when one of ``outputs`` takes nothing: with ``"block"`` all others wait for it, with
+            ``"evict"`` it is removed after ``stall_timeout``. A slow output stays.
         stall_timeout: seconds without a single byte taken, although bytes were ready, before an eviction.
         policy: priority and CPUs of the thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
-        start: False delays the start until ``start()``, so that ``add`` can add destinations that miss nothing.
+        start: False delays the start until ``start()``, so that ``add`` can add outputs that miss nothing.
 
     Raises:
         OSError: EBADF if a descriptor is closed or open for something else; or another failure of the system.
         TypeError: a descriptor does not carry the bytes that its object reads or writes, as with a text source, a
             compressed file or a TLS socket; or an object has no descriptor.
-        ValueError: a destination is the source, or is given twice; the source is a pipe or socket of which a Python
+        ValueError: an output is the source, or is given twice; the source is a pipe or socket of which a Python
             stream has read ahead; or an argument has a wrong value.
     """
     def __new__(
         cls,
         src: int | HasFileno,
-        *dsts: int | HasFileno,
+        *outputs: int | HasFileno,
         when_full: TeeWhenFull = "block",
         stall_timeout: float = 5.0,
         policy: ThreadPolicy | Priority | None = None,
@@ -55,32 +55,32 @@ class Tee:
             ClosedError: the tee belongs to the parent process.
         """
     def add(
-        self, dst: int | HasFileno, *, when_full: TeeWhenFull = "block", stall_timeout: float = 5.0
-    ) -> TeeOutlet:
-        """Add a destination. Before the start it gets the whole stream, later the bytes from now on.
+        self, output: int | HasFileno, *, when_full: TeeWhenFull = "block", stall_timeout: float = 5.0
+    ) -> TeeOutput:
+        """Add an output. Before the start it gets the whole stream, later the bytes from now on.
 
         Args:
-            dst: an int or an object with ``fileno()``, open for writing.
-            when_full: as for the constructor's ``dsts``.
-            stall_timeout: as for the constructor's ``dsts``.
+            output: an int or an object with ``fileno()``, open for writing.
+            when_full: as for the constructor's ``outputs``.
+            stall_timeout: as for the constructor's ``outputs``.
 
         Raises:
             ClosedError: the tee has ended.
             OSError, TypeError, ValueError: as for the constructor.
         """
-    def remove(self, dst: TeeOutlet | int | HasFileno) -> None:
-        """Remove a destination. Bytes that were taken for it are still delivered. Does nothing if it has ended.
+    def remove(self, output: TeeOutput | int | HasFileno) -> None:
+        """Remove an output. Bytes that were taken for it are still delivered. Does nothing if it has ended.
 
         Args:
-            dst: the ``TeeOutlet`` that ``add`` returned, or a descriptor of the destination.
+            output: the ``TeeOutput`` that ``add`` returned, or a descriptor of the output.
 
         Raises:
-            ValueError: it is not a destination of this tee.
+            ValueError: it is not an output of this tee.
         """
     def wait(self, timeout: float | None = None) -> TeeReport:
         """Start the tee if necessary, wait for its end and return its report. Releases the GIL; Ctrl-C interrupts it.
 
-        Failures of destinations do not raise here: see ``TeeReport.check``.
+        Failures of outputs do not raise here: see ``TeeReport.check``.
 
         Args:
             timeout: seconds; None waits without limit.
@@ -114,8 +114,8 @@ class Tee:
     async def __aexit__(self, *exception: object) -> None: ...
 
 @final
-class TeeOutlet:
-    """One destination of a tee. Its properties are live while the tee runs."""
+class TeeOutput:
+    """One output of a tee. Its properties are live while the tee runs."""
     @property
     def fd(self) -> int:
         """The number of the descriptor that it was added with."""
@@ -151,29 +151,29 @@ class TeeOutlet:
 
 @final
 class TeeReport:
-    """The outcome of a tee and of each of its destinations."""
+    """The outcome of a tee and of each of its outputs."""
     @property
     def bytes(self) -> int:
         """Bytes that were taken from the source."""
     @property
     def bytes_lost(self) -> int:
-        """Bytes that were read from a source that is neither a pipe nor a file and that no destination got, because
+        """Bytes that were read from a source that is neither a pipe nor a file and that no output got, because
         all were gone.
         """
     @property
     def source_ended(self) -> bool:
         """Whether the source has ended."""
     @property
-    def destinations(self) -> tuple[TeeOutlet, ...]:
-        """The destinations, in the order in which they were added: all that run, and the last thousand that ended."""
+    def outputs(self) -> tuple[TeeOutput, ...]:
+        """The outputs, in the order in which they were added: all that run, and the last thousand that ended."""
     @property
     def forgotten(self) -> int:
-        """The number of destinations that ended earlier and are not listed any more."""
+        """The number of outputs that ended earlier and are not listed any more."""
     @property
     def forgotten_failures(self) -> int:
-        """How many of the forgotten destinations failed. ``check`` raises the failure of the first."""
+        """How many of the forgotten outputs failed. ``check`` raises the failure of the first."""
     @property
     def forgotten_bytes_lost(self) -> int:
-        """Bytes that were taken from the source for forgotten destinations and did not arrive."""
+        """Bytes that were taken from the source for forgotten outputs and did not arrive."""
     def check(self) -> None:
-        """Raise the first failure of a destination, with the others as notes. Does nothing if none failed."""
+        """Raise the first failure of an output, with the others as notes. Does nothing if none failed."""

@@ -142,7 +142,7 @@ def _teed() -> tuple[str, str]:
         with feed:
             feed.write(b"bytes")
         with Tee(source, writer, last) as tee:  # the last one gets its bytes by splice(2)
-            first, _ = tee.wait().destinations
+            first, _ = tee.wait().outputs
         return first.method, first.reason
 
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::Relay;
-use super::report::{RelayError, RelayOptions, Relayed};
+use super::report::{RelayError, RelayOptions, RelayReport};
 use super::transfer::Watch;
 use crate::error::Error;
 use crate::runtime::task::{self, AtExit, Control, Live, Task};
@@ -22,7 +22,7 @@ pub struct RelayTicket {
 /// How far a relay has come.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    relayed: Relayed,
+    relayed: RelayReport,
     /// Set when it has ended.
     bytes_held: u64,
 }
@@ -70,7 +70,7 @@ fn run(relay: &mut Relay, control: &Control, shared: &Live<Progress>) -> Result<
 impl RelayTicket {
     /// Waits for the end, at most for `timeout`; none if it has not come.
     #[must_use]
-    pub fn wait_for(&self, timeout: Option<Duration>) -> Option<Result<Relayed, RelayError>> {
+    pub fn wait_for(&self, timeout: Option<Duration>) -> Option<Result<RelayReport, RelayError>> {
         let outcome = self.task.ticket.wait_for(timeout)?;
         let Progress { relayed, bytes_held } = self.progress.get();
         Some(outcome.map(|()| relayed).map_err(|error| RelayError { error, relayed, bytes_held }))
@@ -81,13 +81,13 @@ impl RelayTicket {
     /// # Errors
     ///
     /// As [`relay`](super::handle::relay); [`Error::Aborted`] after [`cancel`](Self::cancel).
-    pub fn wait(&self) -> Result<Relayed, RelayError> {
+    pub fn wait(&self) -> Result<RelayReport, RelayError> {
         self.wait_for(None).expect("a wait without a limit ends with an outcome")
     }
 
     /// What has been moved so far.
     #[must_use]
-    pub fn relayed(&self) -> Relayed {
+    pub fn relayed(&self) -> RelayReport {
         self.progress.get().relayed
     }
 

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::report::{Method, RelayError, RelayOptions, Relayed};
+use super::report::{Method, RelayError, RelayOptions, RelayReport};
 use super::transfer::{Transfer, Watch};
 use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
@@ -37,7 +37,7 @@ pub fn relay(
     src: impl AsFd,
     dst: impl AsFd,
     options: &RelayOptions,
-) -> std::result::Result<Relayed, RelayError> {
+) -> std::result::Result<RelayReport, RelayError> {
     let (src, dst) = (src.as_fd(), dst.as_fd());
     let mut transfer =
         Transfer::plan(src, dst, options).map_err(|error| RelayError::before(error, options))?;
@@ -105,7 +105,7 @@ impl Relay {
     }
 
     /// Goes on for at most that long, or until a signal comes; none if it is not at its end then.
-    pub fn run(&mut self, at_most: Option<Duration>) -> Option<std::result::Result<Relayed, RelayError>> {
+    pub fn run(&mut self, at_most: Option<Duration>) -> Option<std::result::Result<RelayReport, RelayError>> {
         let quiet = WithoutWriteSignals::new();
         let outcome = self.run_watched(None, deadline_after(at_most));
         end_quiet(quiet, &self.transfer, matches!(outcome, Some(Err(_))));
@@ -114,7 +114,7 @@ impl Relay {
 
     /// What has been moved so far.
     #[must_use]
-    pub fn relayed(&self) -> Relayed {
+    pub fn relayed(&self) -> RelayReport {
         self.transfer.relayed()
     }
 
@@ -128,7 +128,7 @@ impl Relay {
         &mut self,
         watch: Option<&Watch<'_>>,
         deadline: Option<Instant>,
-    ) -> Option<std::result::Result<Relayed, RelayError>> {
+    ) -> Option<std::result::Result<RelayReport, RelayError>> {
         let Some([src, dst]) = &self.ends else { return Some(Ok(self.relayed())) };
         if src.is_inherited() {
             return Some(Err(self.transfer.ended_by(Error::Forked)));

@@ -117,7 +117,7 @@ impl fmt::Display for MethodReason {
 /// What a relay has moved, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Relayed {
+pub struct RelayReport {
     /// Bytes that the destination has taken.
     pub bytes: u64,
     /// How they were moved; the last method, if there was more than one.
@@ -135,7 +135,7 @@ pub struct RelayError {
     /// The failure.
     pub error: Error,
     /// What had been moved by then.
-    pub relayed: Relayed,
+    pub relayed: RelayReport,
     /// Bytes taken from the source that could not be put back and have not reached the destination.
     pub bytes_held: u64,
 }
@@ -191,7 +191,7 @@ impl From<RelayError> for io::Error {
 impl RelayError {
     pub(super) fn before(error: Error, options: &RelayOptions) -> Self {
         let method = if options.mode == RelayMode::ReadWrite { Method::ReadWrite } else { Method::Splice };
-        let relayed = Relayed { bytes: 0, method, reason: MethodReason::Asked, source_ended: false };
+        let relayed = RelayReport { bytes: 0, method, reason: MethodReason::Asked, source_ended: false };
         Self { error, relayed, bytes_held: 0 }
     }
 }

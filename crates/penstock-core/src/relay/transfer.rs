@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result};
 use super::ends::{Ends, Source, Step, check_different};
 use super::method::{Mover, choose};
 use super::read_write::CopyBuffer;
-use super::report::{MethodReason, RelayError, RelayOptions, Relayed};
+use super::report::{MethodReason, RelayError, RelayOptions, RelayReport};
 use crate::error::Error;
 use crate::pipe::budget;
 use crate::runtime::fork_fd::ForkFd;
@@ -23,7 +23,7 @@ use crate::sys::pipe;
 pub(crate) struct Watch<'a> {
     /// Its waker interrupts any wait.
     pub(crate) control: &'a Control,
-    pub(crate) on_progress: &'a dyn Fn(Relayed),
+    pub(crate) on_progress: &'a dyn Fn(RelayReport),
 }
 
 /// One relay.
@@ -157,8 +157,8 @@ impl Transfer {
         self.source.position.map(|position| position.saturating_sub(self.in_transit_bytes() as u64))
     }
 
-    pub(crate) fn relayed(&self) -> Relayed {
-        Relayed {
+    pub(crate) fn relayed(&self) -> RelayReport {
+        RelayReport {
             bytes: self.moved,
             method: self.mover.method(),
             reason: self.reason,
@@ -173,7 +173,7 @@ impl Transfer {
         dst: BorrowedFd<'_>,
         watch: Option<&Watch<'_>>,
         deadline: Option<Instant>,
-    ) -> Option<std::result::Result<Relayed, RelayError>> {
+    ) -> Option<std::result::Result<RelayReport, RelayError>> {
         let terminal = self.terminal.take();
         let dst = terminal.as_ref().map_or(dst, AsFd::as_fd);
         let outcome = self.advance(&Ends { src, dst, destination: self.destination }, watch, deadline);

@@ -1,4 +1,4 @@
-//! One destination, on the thread's side.
+//! One output, on the thread's side.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::outlets::{Outlet, TeeOutlet};
-use super::report::{OutletReport, TeeEnd, TeePolicy};
+use super::outputs::{Output, TeeOutput};
+use super::report::{OutputReport, TeeEnd, TeePolicy};
 use crate::error::Error;
 use crate::pipe::budget::{Reservation, WANTED_BYTES};
 use crate::pipe::private::PrivatePipe;
@@ -19,13 +19,13 @@ use crate::runtime::task::Live;
 use crate::sys::fd::{self, Kind, StreamId};
 use crate::sys::pipe;
 
-/// One destination, on the thread's side.
+/// One output, on the thread's side.
 #[derive(Debug)]
 pub(super) struct Branch {
-    pub(super) outlet: TeeOutlet,
+    pub(super) output: TeeOutput,
     pub(super) dst: ForkFd,
     kind: Kind,
-    /// For a destination that is no pipe.
+    /// For an output that is no pipe.
     pub(super) inner: Option<Inner>,
     /// Bytes at the front that it has taken already.
     pub(super) ahead: u64,
@@ -50,18 +50,18 @@ impl Branch {
         id: StreamId,
         kind: Kind,
         policy: TeePolicy,
-    ) -> std::result::Result<(Self, TeeOutlet), Error> {
+    ) -> std::result::Result<(Self, TeeOutput), Error> {
         let number = dst.as_raw_fd();
         let dst = ForkFd::make(|| fd::duplicate(dst)).map_err(Error::of_system)?;
         let inner = if kind == Kind::Pipe { None } else { Some(Inner::open(dst.as_fd())?) };
-        let report = Live::new(OutletReport {
+        let report = Live::new(OutputReport {
             through: inner.as_ref().map(|inner| inner.transfer.relayed()),
-            ..OutletReport::default()
+            ..OutputReport::default()
         });
         let leaves = AtomicBool::new(false);
-        let outlet = TeeOutlet(Arc::new(Outlet { number, id, policy, leaves, report }));
+        let output = TeeOutput(Arc::new(Output { number, id, policy, leaves, report }));
         let branch = Self {
-            outlet: outlet.clone(),
+            output: output.clone(),
             dst,
             kind,
             inner,
@@ -71,7 +71,7 @@ impl Branch {
             idle: None,
             is_removed: false,
         };
-        Ok((branch, outlet))
+        Ok((branch, output))
     }
 
     /// The pipe that takes its bytes; none when it takes no more.
@@ -83,9 +83,9 @@ impl Branch {
         }
     }
 
-    /// Whether its bytes come before those of `other`, a destination of the same stream that was added later.
+    /// Whether its bytes come before those of `other`, an output of the same stream that was added later.
     pub(super) fn precedes(&self, other: &Self) -> bool {
-        self.is_removed && self.outlet.0.id == other.outlet.0.id
+        self.is_removed && self.output.0.id == other.output.0.id
     }
 
     pub(super) fn is_behind(&self) -> bool {
@@ -115,7 +115,7 @@ impl Branch {
     }
 
     pub(super) fn note(&mut self, bytes: usize, refused: Option<Errno>) {
-        self.outlet.0.report.change(|report| report.refused = refused.map(Errno::raw_os_error));
+        self.output.0.report.change(|report| report.refused = refused.map(Errno::raw_os_error));
         self.taken += bytes as u64;
         self.idle = None;
         self.publish();
@@ -124,7 +124,7 @@ impl Branch {
     pub(super) fn publish(&self) {
         let through = self.inner.as_ref().map(|inner| inner.transfer.relayed());
         let delivered = through.map_or(self.taken, |through| through.bytes);
-        self.outlet.0.report.change(|report| {
+        self.output.0.report.change(|report| {
             report.bytes_delivered = delivered;
             report.through = through;
         });
@@ -137,9 +137,9 @@ impl Branch {
         let is_lost = self.kind.is_pipe() && end == TeeEnd::Broken;
         let unread = if is_lost { pipe::unread_bytes(self.dst.as_fd()).unwrap_or(0) } else { 0 };
         self.publish();
-        let Self { outlet, dst, .. } = self;
+        let Self { output, dst, .. } = self;
         let closed = dst.close();
-        outlet.0.report.change(|report| {
+        output.0.report.change(|report| {
             let unread = unread.min(report.bytes_delivered);
             report.bytes_delivered -= unread;
             report.bytes_lost = held + unread;
@@ -156,23 +156,23 @@ impl Branch {
             Error::Broken { .. } => TeeEnd::Broken,
             _ => TeeEnd::Failed,
         };
-        let outlet = self.outlet.clone();
+        let output = self.output.clone();
         self.end(end, None);
-        outlet.0.report.change(|report| {
+        output.0.report.change(|report| {
             report.error = Some(Error::of_stream(errno, report.bytes_delivered, report.bytes_lost));
         });
     }
 
     /// How long it has taken nothing, if that is longer than its policy allows.
     pub(super) fn overdue(&mut self) -> Option<Duration> {
-        let TeePolicy::Evict { after } = self.outlet.0.policy else { return None };
+        let TeePolicy::Evict { after } = self.output.0.policy else { return None };
         let untaken = self.untaken_bytes();
         let waited = self.idle.as_mut()?.go_on(untaken);
         (waited >= after).then_some(waited)
     }
 
     pub(super) fn eviction(&self) -> Option<Instant> {
-        let TeePolicy::Evict { after } = self.outlet.0.policy else { return None };
+        let TeePolicy::Evict { after } = self.output.0.policy else { return None };
         self.idle.and_then(|idle| idle.since.checked_add(after))
     }
 }

@@ -1,4 +1,4 @@
-//! The pipe whose front all destinations share.
+//! The pipe whose front all outputs share.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,11 +18,11 @@ use crate::sys::fd::{self, Kind, Reads};
 use crate::sys::pipe;
 use crate::sys::span::Span;
 
-/// The pipe whose front all destinations share.
+/// The pipe whose front all outputs share.
 #[derive(Debug)]
 pub(super) struct Front {
     pub(super) reader: ForkFd,
-    /// Where bytes go that all destinations have. Opened in advance: later no descriptor may be left.
+    /// Where bytes go that all outputs have. Opened in advance: later no descriptor may be left.
     pub(super) null: ForkFd,
     /// Fills the pipe from a source that is no pipe. Gone when the source has ended.
     filler: Option<Filler>,

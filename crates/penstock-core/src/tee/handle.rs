@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::branch::Branch;
 use super::front::Front;
-use super::outlets::{Forgotten, Outlets, TeeOutlet};
+use super::outputs::{Forgotten, Outputs, TeeOutput};
 use super::pump::{Order, Progress, Pump, Shared};
 use super::report::TeePolicy;
 use crate::error::Error;
@@ -25,21 +25,21 @@ use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 pub struct TeeReport {
     /// Bytes taken from the source.
     pub bytes: u64,
-    /// Bytes read ahead of a source that is neither pipe nor file, and delivered to nobody, because all destinations
+    /// Bytes read ahead of a source that is neither pipe nor file, and delivered to nobody, because all outputs
     /// were gone.
     pub bytes_lost: u64,
     /// Whether the source has ended.
     pub source_ended: bool,
-    /// The destinations in the order in which they were added: all that run, and the last thousand that have ended.
-    pub outlets: Vec<TeeOutlet>,
+    /// The outputs in the order in which they were added: all that run, and the last thousand that have ended.
+    pub outputs: Vec<TeeOutput>,
     /// A summary of those that ended before.
     pub forgotten: Forgotten,
 }
 
-/// Copies one stream to many destinations on a native thread. Where all are pipes, no byte passes through user space.
+/// Copies one stream to many outputs on a native thread. Where all are pipes, no byte passes through user space.
 ///
-/// If one destination fails, the others still receive everything. The tee ends when the source does, or when no
-/// destination is left; then the source keeps its content.
+/// If one output fails, the others still receive everything. The tee ends when the source does, or when no
+/// output is left; then the source keeps its content.
 #[derive(Debug)]
 pub struct Tee {
     /// Gone when the tee has ended.
@@ -77,55 +77,55 @@ impl Tee {
                 source,
                 orders: Mailbox::new(),
                 progress: Live::new(Progress::default()),
-                outlets: Live::new(Outlets::default()),
+                outputs: Live::new(Outputs::default()),
             }),
             unstarted: Mutex::new(Some(Start { control, front: Arc::new(Mutex::new(Some(front))), policy })),
             task: OnceLock::new(),
         })
     }
 
-    /// Adds a destination. Before the start it gets the whole stream, afterwards what comes from now on.
+    /// Adds an output. Before the start it gets the whole stream, afterwards what comes from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsuitable`]: it is the source, or a destination already. [`Error::Closed`]: the tee has ended.
+    /// [`Error::Unsuitable`]: it is the source, or an output already. [`Error::Closed`]: the tee has ended.
     /// [`Error::Forked`]: it is the parent's. [`Error::Io`]: it is not open for writing, or what the system reports.
-    pub fn add(&self, dst: impl AsFd, policy: TeePolicy) -> std::result::Result<TeeOutlet, Error> {
+    pub fn add(&self, dst: impl AsFd, policy: TeePolicy) -> std::result::Result<TeeOutput, Error> {
         let dst = dst.as_fd();
         fd::check_writable(dst)?;
         let (id, kind) = fd::identify(dst).map_err(Error::of_system)?;
         if id == self.shared.source && kind != Kind::Other && kind != Kind::StreamSocket {
-            return Err(Error::Unsuitable("the destination is the source".into()));
+            return Err(Error::Unsuitable("the output is the source".into()));
         }
         if self.is_inherited() {
             return Err(Error::Forked);
         }
-        let (branch, outlet) = Branch::open(dst, id, kind, policy)?;
+        let (branch, output) = Branch::open(dst, id, kind, policy)?;
         // Listed before the thread has it, which may be done with it at once.
-        if !self.shared.outlets.change(|outlets| outlets.add(&outlet, kind)) {
-            return Err(Error::Unsuitable("it is a destination already".into()));
+        if !self.shared.outputs.change(|outputs| outputs.add(&output, kind)) {
+            return Err(Error::Unsuitable("it is an output already".into()));
         }
         if self.order(Order::Add(Box::new(branch))).is_err() {
-            self.shared.outlets.change(|outlets| outlets.withdraw(&outlet));
+            self.shared.outputs.change(|outputs| outputs.withdraw(&output));
             return Err(Error::Closed);
         }
-        Ok(outlet)
+        Ok(output)
     }
 
-    /// Removes a destination. What it has taken is still delivered. Does nothing if it has ended.
-    pub fn remove(&self, outlet: &TeeOutlet) {
+    /// Removes an output. What it has taken is still delivered. Does nothing if it has ended.
+    pub fn remove(&self, output: &TeeOutput) {
         // After the end there is nothing to remove it from.
-        let _ = self.order(Order::Remove(outlet.clone()));
+        let _ = self.order(Order::Remove(output.clone()));
         // Relaxed: whoever adds it again does that after the removal, and the thread obeys in that order.
-        outlet.0.leaves.store(true, Ordering::Relaxed);
+        output.0.leaves.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the destination that the descriptor leads to, the last added if there are several; none if it is not
+    /// Returns the output that the descriptor leads to, the last added if there are several; none if it is not
     /// listed.
     #[must_use]
-    pub fn find(&self, fd: impl AsFd) -> Option<TeeOutlet> {
+    pub fn find(&self, fd: impl AsFd) -> Option<TeeOutput> {
         let (id, _) = fd::identify(fd.as_fd()).ok()?;
-        self.shared.outlets.get().find(id)
+        self.shared.outputs.get().find(id)
     }
 
     /// Whether it was made before a fork, by the parent. Its locks may be held by threads that do not exist here.
@@ -181,7 +181,7 @@ impl Tee {
     }
 
     /// Starts the tee if it was not, and waits for its end, at most for `timeout`; none if it has not ended. Failures
-    /// of destinations are in the report.
+    /// of outputs are in the report.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl Tee {
     #[must_use]
     pub fn report(&self) -> TeeReport {
         let Progress { taken, lost, source_ended } = self.shared.progress.get();
-        let (outlets, forgotten) = self.shared.outlets.get().report();
-        TeeReport { bytes: taken, bytes_lost: lost, source_ended, outlets, forgotten }
+        let (outputs, forgotten) = self.shared.outputs.get().report();
+        TeeReport { bytes: taken, bytes_lost: lost, source_ended, outputs, forgotten }
     }
 }

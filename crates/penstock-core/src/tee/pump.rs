@@ -1,4 +1,4 @@
-//! The thread of a tee: lets every destination take, and waits for those that cannot.
+//! The thread of a tee: lets every output take, and waits for those that cannot.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use rustix::io::{Errno, Result};
 
 use super::branch::Branch;
 use super::front::{Advance, Front, advance};
-use super::outlets::{Outlets, TeeOutlet};
+use super::outputs::{Outputs, TeeOutput};
 use super::report::TeeEnd;
 use crate::error::Error;
 use crate::pipe::budget;
@@ -25,13 +25,13 @@ pub(super) struct Shared {
     pub(super) source: StreamId,
     pub(super) orders: Mailbox<Order>,
     pub(super) progress: Live<Progress>,
-    pub(super) outlets: Live<Outlets>,
+    pub(super) outputs: Live<Outputs>,
 }
 
 #[derive(Debug)]
 pub(super) enum Order {
     Add(Box<Branch>),
-    Remove(TeeOutlet),
+    Remove(TeeOutput),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,24 +85,24 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Adds and removes destinations as ordered.
+    /// Adds and removes outputs as ordered.
     fn obey(&mut self) {
         for order in self.shared.orders.take() {
             match order {
                 Order::Add(branch) => self.admit(*branch),
-                Order::Remove(outlet) => self.close(TeeEnd::Removed, |branch| branch.outlet.is(&outlet)),
+                Order::Remove(output) => self.close(TeeEnd::Removed, |branch| branch.output.is(&output)),
             }
         }
     }
 
-    /// A destination that is added later begins where the furthest other one is.
+    /// An output that is added later begins where the furthest other one is.
     fn admit(&mut self, mut branch: Branch) {
         branch.ahead = self.furthest();
-        branch.outlet.0.report.change(|report| report.start = self.progress.taken + branch.ahead);
+        branch.output.0.report.change(|report| report.start = self.progress.taken + branch.ahead);
         self.branches.push(branch);
     }
 
-    /// Ends the intake of these destinations. A pipe is done then; others get what was taken for them first. One that takes no
+    /// Ends the intake of these outputs. A pipe is done then; others get what was taken for them first. One that takes no
     /// more already stays in its place, before one that was added after it.
     fn close(&mut self, end: TeeEnd, which: impl Fn(&Branch) -> bool) {
         let is_closed = |branch: &mut Branch| branch.entry().is_some() && which(branch);
@@ -130,7 +130,7 @@ impl<'a> Pump<'a> {
         self.front.failure.take().map_or(Ok(()), |failure| Err(failure.error))
     }
 
-    /// Ends all destinations, also those that were added meanwhile, and closes the mailbox. Returns the bytes that were lost.
+    /// Ends all outputs, also those that were added meanwhile, and closes the mailbox. Returns the bytes that were lost.
     fn end_all(&mut self, end: TeeEnd, error: Option<&Error>) -> u64 {
         let arrivals = self.shared.orders.close().into_iter().filter_map(|order| match order {
             Order::Add(branch) => Some(*branch),
@@ -139,9 +139,9 @@ impl<'a> Pump<'a> {
         self.progress.lost = self.front.put_back();
         let mut lost = self.progress.lost;
         for branch in std::mem::take(&mut self.branches).into_iter().chain(arrivals) {
-            let outlet = branch.outlet.clone();
+            let output = branch.output.clone();
             branch.end(end, error.cloned());
-            lost += outlet.report().bytes_lost;
+            lost += output.report().bytes_lost;
         }
         self.publish();
         lost
@@ -152,7 +152,7 @@ impl<'a> Pump<'a> {
         self.control.moved_bytes.set(self.progress.taken);
     }
 
-    /// Lets destinations that are no pipes take from their inner pipes. Returns whether any did.
+    /// Lets outputs that are no pipes take from their inner pipes. Returns whether any did.
     fn deliver(&mut self) -> bool {
         let mut progress = false;
         let mut index = 0;
@@ -195,7 +195,7 @@ impl<'a> Pump<'a> {
         advanced
     }
 
-    /// Whether it waits for a removed destination of the same stream that has not delivered everything yet.
+    /// Whether it waits for a removed output of the same stream that has not delivered everything yet.
     fn is_held_back(&self, index: usize) -> bool {
         self.branches[..index].iter().any(|other| other.precedes(&self.branches[index]))
     }
@@ -204,7 +204,7 @@ impl<'a> Pump<'a> {
         if self.front.failure.is_some() { TeeEnd::SourceFailed } else { TeeEnd::SourceEnded }
     }
 
-    /// Lets every destination that is behind take what is at the front, then removes what all have. Returns whether
+    /// Lets every output that is behind take what is at the front, then removes what all have. Returns whether
     /// anything moved.
     fn distribute(&mut self) -> std::result::Result<bool, Error> {
         let mut progress = self.take_off()?;
@@ -234,7 +234,7 @@ impl<'a> Pump<'a> {
         Ok(progress)
     }
 
-    /// Lets one destination take from the front: by splice(2) if all others have taken it, otherwise by tee(2).
+    /// Lets one output take from the front: by splice(2) if all others have taken it, otherwise by tee(2).
     fn take(&mut self, index: usize) -> Result<usize> {
         let window = match self.furthest() {
             0 => PIECE_BYTES as u64,
@@ -292,7 +292,7 @@ impl<'a> Pump<'a> {
         self.publish();
     }
 
-    /// Marks destinations that take nothing although there is something. Such a pipe may be too small: it is grown,
+    /// Marks outputs that take nothing although there is something. Such a pipe may be too small: it is grown,
     /// once.
     fn mark_stalled(&mut self, has_bytes: bool) {
         for index in 0..self.branches.len() {
@@ -308,12 +308,12 @@ impl<'a> Pump<'a> {
                 branch.idle = Some(Idle::begin(branch.untaken_bytes()));
             }
             if waits && std::mem::take(&mut branch.may_grow) {
-                budget::grow(branch.dst.as_fd(), branch.outlet.0.id);
+                budget::grow(branch.dst.as_fd(), branch.output.0.id);
             }
         }
     }
 
-    /// Waits until a destination can take something, comes, goes, or is overdue.
+    /// Waits until an output can take something, comes, goes, or is overdue.
     fn wait(&self, has_bytes: bool) {
         let mut fds = vec![PollFd::new(&self.control.waker, PollFlags::IN)];
         if !has_bytes && self.branches.iter().any(|branch| branch.entry().is_some()) {

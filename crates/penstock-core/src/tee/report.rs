@@ -1,4 +1,4 @@
-//! The options of a tee's destinations, and their reports.
+//! The options of a tee's outputs, and their reports.
 
 use std::fmt;
 use std::io;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::relay::report::{Method, MethodReason, Relayed};
+use crate::relay::report::{Method, MethodReason, RelayReport};
 
-/// What happens when a destination takes nothing.
+/// What happens when an output takes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TeePolicy {
     /// All others wait for it.
@@ -22,7 +22,7 @@ pub enum TeePolicy {
     },
 }
 
-/// Why a destination gets nothing more.
+/// Why an output gets nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TeeEnd {
@@ -58,18 +58,18 @@ impl TeeEnd {
     }
 }
 
-/// What became of one destination so far.
+/// What became of one output so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct OutletReport {
+pub struct OutputReport {
     /// Where in the stream it began: 0 unless it was added after the start.
     pub start: u64,
     /// Bytes that it has taken; if its reader is gone, those that the reader had taken.
     pub bytes_delivered: u64,
     /// Bytes taken for it that did not arrive.
     pub bytes_lost: u64,
-    /// How bytes leave for a destination that is no pipe; none for a pipe.
-    pub through: Option<Relayed>,
+    /// How bytes leave for an output that is no pipe; none for a pipe.
+    pub through: Option<RelayReport>,
     /// The error number by which the system refused tee(2), where bytes are read and written instead.
     pub refused: Option<i32>,
     /// Why it ended; none while it runs.
@@ -78,7 +78,7 @@ pub struct OutletReport {
     pub error: Option<Error>,
 }
 
-impl OutletReport {
+impl OutputReport {
     /// A file reported at its close that what it had accepted was not written: nobody knows which bytes arrived.
     pub(super) fn fail_at_close(&mut self, errno: Errno) {
         self.bytes_lost += std::mem::take(&mut self.bytes_delivered);
@@ -102,23 +102,23 @@ impl OutletReport {
 
     /// Why that method.
     #[must_use]
-    pub fn reason(&self) -> OutletReason {
+    pub fn reason(&self) -> OutputReason {
         match (self.refused, self.through.map(|through| through.reason)) {
-            (Some(os_error), _) => OutletReason::TeeRefused { os_error },
-            (None, None) => OutletReason::APipe,
-            (None, Some(MethodReason::APipe)) => OutletReason::NotAPipe,
-            (None, Some(through)) => OutletReason::Through(through),
+            (Some(os_error), _) => OutputReason::TeeRefused { os_error },
+            (None, None) => OutputReason::APipe,
+            (None, Some(MethodReason::APipe)) => OutputReason::NotAPipe,
+            (None, Some(through)) => OutputReason::Through(through),
         }
     }
 }
 
-/// Why a destination is served by its method.
+/// Why an output is served by its method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OutletReason {
-    /// The destination is a pipe.
+pub enum OutputReason {
+    /// The output is a pipe.
     APipe,
-    /// The destination is no pipe: its bytes go through one of the tee's.
+    /// The output is no pipe: its bytes go through one of the tee's.
     NotAPipe,
     /// The same, and why bytes leave that pipe as they do.
     Through(MethodReason),
@@ -129,11 +129,11 @@ pub enum OutletReason {
     },
 }
 
-impl fmt::Display for OutletReason {
+impl fmt::Display for OutputReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::APipe => f.write_str("the destination is a pipe"),
-            Self::NotAPipe => f.write_str("the destination is no pipe"),
+            Self::APipe => f.write_str("the output is a pipe"),
+            Self::NotAPipe => f.write_str("the output is no pipe"),
             Self::Through(reason) => reason.fmt(f),
             Self::TeeRefused { os_error } => {
                 write!(f, "the system refused tee(2): {}", io::Error::from_raw_os_error(*os_error))

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use penstock_core::{
-    Error, Method, MethodReason, Relay, RelayError, RelayMode, RelayOptions, Relayed, engine, make_pipe,
+    Error, Method, MethodReason, Relay, RelayError, RelayMode, RelayOptions, RelayReport, engine, make_pipe,
     relay, relay_in_background,
 };
 use penstock_cpu::{Priority, ThreadPolicy};
@@ -201,7 +201,7 @@ fn by_penstock(case: &Case) -> Outcome {
     })
 }
 
-fn in_slices(src: &OwnedFd, dst: &OwnedFd, options: &RelayOptions) -> Result<Relayed, RelayError> {
+fn in_slices(src: &OwnedFd, dst: &OwnedFd, options: &RelayOptions) -> Result<RelayReport, RelayError> {
     let mut relay = Relay::new(src, dst, options)?;
     loop {
         if let Some(outcome) = relay.run(Some(Duration::from_micros(50))) {

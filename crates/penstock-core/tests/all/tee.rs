@@ -1,4 +1,4 @@
-//! One stream to many: every destination has its own, whole, whatever the others do.
+//! One stream to many: every output has its own, whole, whatever the others do.
 
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Seek, Write, pipe};
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use penstock_core::{Error, OutletReason, Tee, TeeEnd, TeeOutlet, TeePolicy, make_pipe};
+use penstock_core::{Error, OutputReason, Tee, TeeEnd, TeeOutput, TeePolicy, make_pipe};
 use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn tee(src: impl AsFd) -> Tee {
     Tee::new(src, None).unwrap()
 }
 
-fn add(tee: &Tee, dst: impl AsFd) -> TeeOutlet {
+fn add(tee: &Tee, dst: impl AsFd) -> TeeOutput {
     tee.add(dst, TeePolicy::Block).unwrap()
 }
 
@@ -54,7 +54,7 @@ fn eventually(condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn smoke_all_destinations_have_all_bytes() {
+fn smoke_all_outputs_have_all_bytes() {
     let data = pattern(5_000_001, 1);
     let tee = tee(fed_pipe(&data, 70_000));
     let readers: Vec<_> = [Temper::Eager, Temper::Chunky(999), Temper::Slow, Temper::Chunky(70_001)]
@@ -66,11 +66,11 @@ fn smoke_all_destinations_have_all_bytes() {
         .into();
     let report = ended(&tee);
     assert_eq!((report.bytes, report.source_ended), (data.len() as u64, true));
-    for (reader, outlet) in readers.into_iter().zip(report.outlets) {
+    for (reader, output) in readers.into_iter().zip(report.outputs) {
         assert!(reader.join().unwrap() == data);
-        let outlet = outlet.report();
-        assert_eq!((outlet.end, outlet.bytes_delivered), (Some(TeeEnd::SourceEnded), data.len() as u64));
-        assert_eq!((outlet.bytes_lost, outlet.method(), outlet.reason()), (0, "tee", OutletReason::APipe));
+        let output = output.report();
+        assert_eq!((output.end, output.bytes_delivered), (Some(TeeEnd::SourceEnded), data.len() as u64));
+        assert_eq!((output.bytes_lost, output.method(), output.reason()), (0, "tee", OutputReason::APipe));
     }
 }
 
@@ -99,17 +99,17 @@ fn after_a_small_piece_come_large_ones() {
     filler.write_all(&pattern(64 << 10, 1)).unwrap();
     let tee = tee(source.0);
     add(&tee, &filler);
-    let idle_outlet = add(&tee, &idle.1);
+    let idle_output = add(&tee, &idle.1);
     tee.start().unwrap();
     feed.write_all(&pattern(1, 2)).unwrap();
-    eventually(|| idle_outlet.report().bytes_delivered == 1);
+    eventually(|| idle_output.report().bytes_delivered == 1);
     feed.write_all(&pattern(30_000, 3)).unwrap();
     drop((feed, filler));
     drain(busy.0, Temper::Eager);
-    eventually(|| idle_outlet.report().bytes_delivered == 30_001);
+    eventually(|| idle_output.report().bytes_delivered == 30_001);
 }
 
-/// What a destination is, in the random cases.
+/// What an output is, in the random cases.
 #[derive(Clone, Copy, Debug)]
 enum Taker {
     Pipe {
@@ -185,7 +185,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_destination_that_lives_has_the_whole_stream(
+    fn every_output_that_lives_has_the_whole_stream(
         bytes in prop_oneof![0usize..20_000, 60_000usize..600_000],
         fed in prop_oneof![300usize..5000, 60_000usize..300_000],
         is_file in any::<bool>(),
@@ -205,8 +205,8 @@ proptest! {
             (add(&tee, &dst), arrived)
         }).collect();
         ended(&tee);
-        for (taker, (outlet, arrived)) in takers.iter().zip(arrived) {
-            let report = outlet.report();
+        for (taker, (output, arrived)) in takers.iter().zip(arrived) {
+            let report = output.report();
             let got = match arrived {
                 Arrived::Later(reader) => reader.join().unwrap(),
                 Arrived::InFile(mut file) => {
@@ -283,8 +283,8 @@ fn who_takes_nothing_is_evicted_and_the_others_go_on() {
     ended(&tee);
     assert!(reader.join().unwrap() == data);
     assert_eq!(lives.report().end, Some(TeeEnd::SourceEnded));
-    for outlet in evicted {
-        let report = outlet.report();
+    for output in evicted {
+        let report = output.report();
         assert_eq!(report.end, Some(TeeEnd::Evicted));
         let Some(Error::Stalled { waited, bytes_pending }) = report.error else { panic!("{report:?}") };
         assert!(waited >= Duration::from_millis(50) && bytes_pending > 0, "{waited:?} {bytes_pending}");
@@ -368,19 +368,19 @@ fn comers_and_goers_have_whole_runs_of_the_stream() {
     while stays.report().end.is_none() && visitors.len() < 200 {
         let (writer, reader) = drained(Temper::Chunky(30_000));
         match tee.add(&writer, TeePolicy::Block) {
-            Ok(outlet) => visitors.push((outlet.clone(), reader)),
+            Ok(output) => visitors.push((output.clone(), reader)),
             Err(error) => assert_eq!(error, Error::Closed),
         }
         drop(writer);
         thread::sleep(Duration::from_micros(200));
-        if let Some((outlet, _)) = visitors.iter().rev().nth(2) {
-            tee.remove(outlet);
+        if let Some((output, _)) = visitors.iter().rev().nth(2) {
+            tee.remove(output);
         }
     }
     ended(&tee);
     assert!(reader.join().unwrap() == data);
-    for (outlet, reader) in visitors {
-        let report = outlet.report();
+    for (output, reader) in visitors {
+        let report = output.report();
         let got = reader.join().unwrap();
         assert!(matches!(report.end, Some(TeeEnd::Removed | TeeEnd::SourceEnded)), "{report:?}");
         assert_eq!(report.bytes_delivered, got.len() as u64);
@@ -410,11 +410,11 @@ fn who_is_removed_has_what_it_had_taken() {
     copy.rewind().unwrap();
     copy.read_to_string(&mut second).unwrap();
     assert_eq!((first.as_str(), second.as_str()), ("both", "both, one"));
-    assert_eq!((file.report().method(), file.report().reason()), ("tee, splice", OutletReason::NotAPipe));
+    assert_eq!((file.report().method(), file.report().reason()), ("tee, splice", OutputReason::NotAPipe));
 }
 
 #[test]
-fn a_full_disk_ends_one_destination_only() {
+fn a_full_disk_ends_one_output_only() {
     let data = pattern(1 << 20, 9);
     let tee = tee(fed_pipe(&data, 1 << 16));
     let (alive, reader) = drained(Temper::Eager);
@@ -436,7 +436,7 @@ fn a_tee_to_nobody_ends_at_once_and_takes_nothing() {
 }
 
 #[test]
-fn neither_the_source_nor_a_destination_is_added_twice() {
+fn neither_the_source_nor_an_output_is_added_twice() {
     let (reader, writer) = pipe().unwrap();
     let tee = tee(&reader);
     let refused = tee.add(&writer, TeePolicy::Block).unwrap_err();
@@ -452,12 +452,12 @@ fn a_cancelled_tee_is_over_and_says_so() {
     let (reader, _writer) = pipe().unwrap();
     let tee = tee(&reader);
     let (theirs, ours) = pipe().unwrap();
-    let outlet = add(&tee, &ours);
+    let output = add(&tee, &ours);
     tee.start().unwrap();
     tee.cancel();
     let failure = tee.wait_for(Some(PATIENCE)).expect("it ends").unwrap_err();
     assert_eq!(failure, Error::Aborted { bytes_lost: 0 });
-    assert_eq!(outlet.report().end, Some(TeeEnd::Cancelled));
+    assert_eq!(output.report().end, Some(TeeEnd::Cancelled));
     drop((ours, theirs));
 }
 

@@ -22,7 +22,7 @@ from penstock.cli.options import (
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, deferred
 from penstock.errors import BrokenStreamError, StalledError
-from penstock.results import Relayed, RelayTicket
+from penstock.results import RelayReport, RelayTicket
 
 #: Errors that only a destination can have: a full disk, a used-up quota, a limit on its size.
 DESTINATION_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -96,7 +96,7 @@ def _start(
         raise click.ClickException(_failure(error, source, destination)) from None
 
 
-def _finish(ticket: RelayTicket, source: Endpoint, destination: Endpoint, show: Show) -> Relayed:
+def _finish(ticket: RelayTicket, source: Endpoint, destination: Endpoint, show: Show) -> RelayReport:
     """Wait for the end, and show the progress."""
     while not ticket.done():
         show([(ticket.relayed.bytes, "")])
@@ -143,7 +143,7 @@ def _failure(error: Exception, source: Endpoint, destination: Endpoint) -> str:
     return f"{where}: {error.strerror}; {delivered}"
 
 
-def _summary(relayed: Relayed, took_s: float, count: int | None) -> str:
+def _summary(relayed: RelayReport, took_s: float, count: int | None) -> str:
     missing = 0 if count is None else count - relayed.bytes
     short = f"; the source ended {missing} bytes before the count" if missing else ""
     return f"{bytes_and_rate(relayed.bytes, took_s)} by {relayed.method} ({relayed.reason}){short}"

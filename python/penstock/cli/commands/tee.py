@@ -22,51 +22,51 @@ from penstock.results import TeeReport
 @click.command(epilog="Example: penstock tee --evict-after 2 - recording.h264 fifo:/run/preview")
 @click.argument("src", shell_complete=file_names)
 @click.argument(
-    "dsts", metavar="DST...", shell_complete=file_names, nargs=-1, required=True, callback=as_standard
+    "outputs", metavar="OUTPUT...", shell_complete=file_names, nargs=-1, required=True, callback=as_standard
 )
 @click.option(
     "--evict-after",
     metavar="S",
     callback=parsed(seconds),
-    help="Drop a DST that takes nothing for S seconds. The default is that all wait for the slowest. How long the "
+    help="Drop an OUTPUT that takes nothing for S seconds. The default is that all wait for the slowest. How long the "
     "other side of a FIFO takes to open is not limited.",
 )
 @append_option
 @progress_option
 def tee(
-    src: str, dsts: tuple[str, ...], evict_after: float | None, append: bool, progress: bool | None
+    src: str, outputs: tuple[str, ...], evict_after: float | None, append: bool, progress: bool | None
 ) -> None:
     """Copy bytes from one place to several.
 
-    The kernel copies them from SRC to every DST where it can. Each of these is - for the standard stream, fifo:PATH for
-    a FIFO that exists, or a path. All FIFOs are opened at once, and nothing moves until the other side of each is open.
-    Then a file as DST is emptied, or created. Files that are called - and fifo:x are ./- and ./fifo:x; -x is ./-x, or
-    comes after --.
+    The kernel copies them from SRC to every OUTPUT where it can. Each of these is - for the standard stream, fifo:PATH
+    for a FIFO that exists, or a path. All FIFOs are opened at once, and nothing moves until the other side of each is
+    open. Then a file as OUTPUT is emptied, or created. Files that are called - and fifo:x are ./- and ./fifo:x; -x is
+    ./-x, or comes after --.
 
-    If a DST fails or is dropped, the others still receive everything. Exit status: 0 when all is delivered to all; 1
-    after any failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
+    If an OUTPUT fails or is dropped, the others still receive everything. Exit status: 0 when all is delivered to all;
+    1 after any failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
     """
     running = None
     try:
-        with opened(src, dsts, append=append) as (source, destinations):
-            titles = [end.title for end in destinations]
+        with opened(src, outputs, append=append) as (source, ends):
+            titles = [end.title for end in ends]
             total = expected_bytes(source, None, None)
-            wanted = is_wanted(progress, destinations)
+            wanted = is_wanted(progress, ends)
             with rows(titles, total, wanted=wanted) as show:
                 began_s = time.monotonic()
                 with deferred():
-                    running = _start(source, destinations, evict_after)
+                    running = _start(source, ends, evict_after)
                 report = _finish(running, source, show)
             if wanted:
                 _show_summary(report, titles, time.monotonic() - began_s)
             _report_failures(report, titles)
     except Stopped as stopped:
-        stopped.progress = _cancel(running, dsts)
+        stopped.progress = _cancel(running, outputs)
         raise
 
 
-def _start(source: Endpoint, destinations: Sequence[Endpoint], evict_after: float | None) -> Tee:
-    fds = [end.fd for end in destinations]
+def _start(source: Endpoint, ends: Sequence[Endpoint], evict_after: float | None) -> Tee:
+    fds = [end.fd for end in ends]
     try:
         if evict_after is None:
             running = Tee(source.fd, *fds)
@@ -74,8 +74,8 @@ def _start(source: Endpoint, destinations: Sequence[Endpoint], evict_after: floa
             running = Tee(source.fd, *fds, when_full="evict", stall_timeout=evict_after)
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
-    for end in destinations:
-        # The tee has duplicates. The reader of a dropped destination sees the end at once if ours is closed. Files have
+    for end in ends:
+        # The tee has duplicates. The reader of a dropped output sees the end at once if ours is closed. Files have
         # no reader, and may report a failure at their last close.
         if not end.has_positions:
             end.close()
@@ -83,7 +83,7 @@ def _start(source: Endpoint, destinations: Sequence[Endpoint], evict_after: floa
 
 
 def _finish(running: Tee, source: Endpoint, show: Show) -> TeeReport:
-    """Wait for the end, and show the progress of each destination."""
+    """Wait for the end, and show the progress of each output."""
     while not running.done():
         show(_states(running.report))
         with suppress(OSError):  # it has not ended, or the source failed, which is raised again below
@@ -97,23 +97,23 @@ def _finish(running: Tee, source: Endpoint, show: Show) -> TeeReport:
 
 
 def _states(report: TeeReport) -> list[tuple[int, str]]:
-    return [(outlet.bytes_delivered, outlet.ended or "running") for outlet in report.destinations]
+    return [(output.bytes_delivered, output.ended or "running") for output in report.outputs]
 
 
 def _show_summary(report: TeeReport, titles: Sequence[str], took_s: float) -> None:
     ways = "; ".join(
-        f"{title}: {outlet.bytes_delivered} by {outlet.method} ({outlet.reason})"
-        for title, outlet in zip(titles, report.destinations, strict=True)
+        f"{title}: {output.bytes_delivered} by {output.method} ({output.reason})"
+        for title, output in zip(titles, report.outputs, strict=True)
     )
     click.echo(f"{bytes_and_rate(report.bytes, took_s)}; {ways}", err=True)
 
 
 def _report_failures(report: TeeReport, titles: Sequence[str]) -> None:
-    """Write a line for each destination that did not receive everything. Exit if there are any."""
+    """Write a line for each output that did not receive everything. Exit if there are any."""
     failures = [
-        f"{title}: {_failure(error)}; {outlet.bytes_delivered} bytes were delivered"
-        for title, outlet in zip(titles, report.destinations, strict=True)
-        if (error := outlet.error) is not None
+        f"{title}: {_failure(error)}; {output.bytes_delivered} bytes were delivered"
+        for title, output in zip(titles, report.outputs, strict=True)
+        if (error := output.error) is not None
     ]
     for failure in failures:
         click.echo(f"Error: {failure}", err=True)
@@ -138,10 +138,10 @@ def _cancel(running: Tee | None, names: Sequence[str]) -> str:
         running.wait(CANCEL_S)  # the counts are final once it has ended
     at_least = "" if running.done() else "at least "
     counts = (
-        f"{outlet.bytes_delivered} to {name}"
-        for name, outlet in zip(map(show_name, names), running.report.destinations, strict=True)
+        f"{output.bytes_delivered} to {name}"
+        for name, output in zip(map(show_name, names), running.report.outputs, strict=True)
     )
     report = running.report
-    lost = report.bytes_lost + sum(outlet.bytes_lost for outlet in report.destinations)
+    lost = report.bytes_lost + sum(output.bytes_lost for output in report.outputs)
     taken = f"; {lost} that were read are lost" if lost else ""
     return f"bytes delivered: {at_least}{', '.join(counts)}{taken}"

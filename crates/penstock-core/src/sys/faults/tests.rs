@@ -272,16 +272,16 @@ fn a_tee_delivers_or_reports() {
         let (src, _file) = source(from, &data);
         play(Some(script));
         let Ok(tee) = Tee::new(&src, None) else { return Ok(()) };
-        let mut outlets = Vec::new();
+        let mut outputs = Vec::new();
         for end in to {
             let (dst, got, file) = destination(end);
-            if let Ok(outlet) = tee.add(&dst, TeePolicy::Block) {
-                outlets.push((outlet, got, file));
+            if let Ok(output) = tee.add(&dst, TeePolicy::Block) {
+                outputs.push((output, got, file));
             }
         }
         let outcome = tee.wait_for(PATIENCE).expect("it comes to an end");
-        for (outlet, got, file) in outlets {
-            let report = outlet.report();
+        for (output, got, file) in outputs {
+            let report = output.report();
             let got = arrived(got, file);
             prop_assert!(got == data[..report.bytes_delivered as usize], "{} of {report:?}", got.len());
             let is_told = report.error.is_some() || outcome.is_err();
@@ -358,9 +358,9 @@ fn a_close_that_fails_is_a_failure_of_what_was_written() {
         producer.write_all(&[1; 300]).unwrap();
         drop(producer);
         let tee = Tee::new(&source, None).unwrap();
-        let outlet = tee.add(unnamed_file(), TeePolicy::Block).unwrap();
+        let output = tee.add(unnamed_file(), TeePolicy::Block).unwrap();
         tee.wait().unwrap();
-        let report = outlet.report();
+        let report = output.report();
         prop_assert_eq!((report.bytes_delivered, report.error), (0, Some(lost(300))));
         Ok(())
     });
