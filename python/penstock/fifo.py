@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
     ReadMode = Literal["r", "rb"]
     WriteMode = Literal["w", "wb"]
-    BothMode = Literal["r+", "r+b", "rb+"]
-    FifoMode = ReadMode | WriteMode | BothMode
+    FifoMode = ReadMode | WriteMode
 
-__all__ = ["FifoReader", "FifoReaderWriter", "FifoTicket", "create", "open", "open_async"]
+__all__ = ["FifoReader", "FifoTicket", "create", "open", "open_async"]
 
-_MODES = {"r": "r", "rb": "r", "w": "w", "wb": "w", "r+": "r+", "r+b": "r+", "rb+": "r+"}
+_MODES = {"r": "r", "rb": "r", "w": "w", "wb": "w"}
 
 
 def create(path: StrOrBytesPath, permissions: int = 0o666) -> None:
@@ -54,8 +53,6 @@ def create(path: StrOrBytesPath, permissions: int = 0o666) -> None:
 def open(path: StrOrBytesPath, mode: ReadMode = "r", *, timeout: float | None = None) -> FifoReader: ...
 @overload
 def open(path: StrOrBytesPath, mode: WriteMode, *, timeout: float | None = None) -> PipeWriter: ...
-@overload
-def open(path: StrOrBytesPath, mode: BothMode, *, timeout: float | None = None) -> FifoReaderWriter: ...
 def open(
     path: StrOrBytesPath, mode: FifoMode = "r", *, timeout: float | None = None
 ) -> PipeReader | PipeWriter:
@@ -63,8 +60,8 @@ def open(
 
     Args:
         path: the path of a FIFO.
-        mode: ``"r"`` opens at once, and the first read waits for a writer; ``"w"`` waits for a reader; ``"r+"`` opens
-            both sides at once. A ``b`` may be added: all are binary and unbuffered.
+        mode: ``"r"`` opens at once, and the first read waits for a writer; ``"w"`` waits for a reader. A ``b`` may be
+            added: both are binary and unbuffered.
         timeout: seconds to wait for a reader; None waits without limit.
 
     Raises:
@@ -81,8 +78,6 @@ def open(
 def open_async(path: StrOrBytesPath, mode: ReadMode = "r") -> FifoTicket[PipeReader]: ...
 @overload
 def open_async(path: StrOrBytesPath, mode: WriteMode) -> FifoTicket[PipeWriter]: ...
-@overload
-def open_async(path: StrOrBytesPath, mode: BothMode) -> FifoTicket[FifoReaderWriter]: ...
 def open_async(path: StrOrBytesPath, mode: FifoMode = "r") -> FifoTicket[Any]:
     """Open a FIFO on a native thread, and return a ticket that is done when the other side is open.
 
@@ -90,7 +85,7 @@ def open_async(path: StrOrBytesPath, mode: FifoMode = "r") -> FifoTicket[Any]:
 
     Args:
         path: the path of a FIFO.
-        mode: as for ``open``; ``"r"`` waits for a writer, ``"w"`` for a reader, ``"r+"`` does not wait.
+        mode: as for ``open``; ``"r"`` waits for a writer, ``"w"`` for a reader.
 
     Raises:
         ValueError: the path leads to something other than a FIFO, or the mode is wrong.
@@ -102,7 +97,7 @@ def open_async(path: StrOrBytesPath, mode: FifoMode = "r") -> FifoTicket[Any]:
 
 def _access(mode: str) -> str:
     if mode not in _MODES:
-        raise ValueError(f"mode must be 'r', 'w' or 'r+', with a 'b' or without, not {mode!r}")
+        raise ValueError(f"mode must be 'r' or 'w', with a 'b' or without, not {mode!r}")
     return _MODES[mode]
 
 
@@ -137,20 +132,7 @@ class FifoReader(PipeReader):
         return self._has_met_a_writer
 
 
-class FifoReaderWriter(PipeReader, PipeWriter):
-    """Both sides of a FIFO: bytes that are written can be read here, or by any other reader.
-
-    There is always a writer, so reads never reach the end of the file.
-    """
-
-    _MODE = "rb+"
-
-
-_STREAMS: dict[str, type[PipeReader] | type[PipeWriter]] = {
-    "r": PipeReader,
-    "w": PipeWriter,
-    "r+": FifoReaderWriter,
-}
+_STREAMS: dict[str, type[PipeReader] | type[PipeWriter]] = {"r": PipeReader, "w": PipeWriter}
 
 Stream = TypeVar("Stream", bound=PipeReader | PipeWriter)
 

@@ -30,7 +30,6 @@ pub(crate) fn _fifo_open(
     let fifo = fifo_at(path)?;
     let opened = match access {
         Access::Read => py.detach(|| fifo.reader()),
-        Access::Both => py.detach(|| fifo.both()),
         Access::Write => {
             let mut opening = fifo.opening(access);
             until(py, timeout, |slice| opening.wait_for(Some(slice)).into())?
@@ -50,8 +49,7 @@ pub(crate) fn _fifo_open_async(path: &Bound<'_, PyAny>, mode: &str) -> PyResult<
 }
 
 fn access(mode: &str) -> PyResult<Access> {
-    let choices = [("r", Access::Read), ("w", Access::Write), ("r+", Access::Both)];
-    arguments::choice("mode", mode, &choices)
+    arguments::choice("mode", mode, &[("r", Access::Read), ("w", Access::Write)])
 }
 
 fn fifo_at(path: &Bound<'_, PyAny>) -> PyResult<Fifo> {

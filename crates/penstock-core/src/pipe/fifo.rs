@@ -39,8 +39,6 @@ pub enum Access {
     Read,
     /// To write; the other side is a reader.
     Write,
-    /// Both sides as one descriptor, without waiting (Linux: fifo(7)).
-    Both,
 }
 
 impl Access {
@@ -48,7 +46,6 @@ impl Access {
         match self {
             Self::Read => OFlags::RDONLY,
             Self::Write => OFlags::WRONLY,
-            Self::Both => OFlags::RDWR,
         }
     }
 }
@@ -120,15 +117,6 @@ impl Fifo {
     /// What the system reports.
     pub fn reader(&self) -> Result<OwnedFd, Error> {
         self.open(Access::Read).map(ForkFd::release)
-    }
-
-    /// Opens both sides as one descriptor, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports.
-    pub fn both(&self) -> Result<OwnedFd, Error> {
-        self.open(Access::Both).map(ForkFd::release)
     }
 
     /// Opens it for writing, once there is a reader.
@@ -263,7 +251,6 @@ impl Opening {
     fn look(&mut self) -> Result<Option<ForkFd>, Error> {
         match self.access {
             Access::Read => self.look_for_a_writer(),
-            Access::Both => self.fifo.open(Access::Both).map(Some),
             Access::Write => match self.fifo.open(Access::Write) {
                 Err(Error::Io { os_error: libc::ENXIO, .. }) => Ok(None),
                 opened => opened.map(Some),

@@ -84,11 +84,6 @@ fn smoke() {
     let (_, fifo) = folder.fifo();
     let reader = fifo.reader().unwrap();
     pass("frame", fifo.writer(Some(PATIENCE)).unwrap(), reader);
-    let mut both = File::from(fifo.both().unwrap());
-    both.write_all(b"own").unwrap();
-    let mut got = [0; 3];
-    both.read_exact(&mut got).unwrap();
-    assert_eq!(&got, b"own");
 }
 
 #[test]
@@ -239,7 +234,7 @@ fn descriptors_block_and_are_closed_on_exec() {
     let (_, fifo) = folder.fifo();
     let reader = fifo.reader().unwrap();
     let writer = fifo.writer(Some(PATIENCE)).unwrap();
-    for fd in [reader, writer, fifo.both().unwrap()] {
+    for fd in [reader, writer] {
         let flags = |file: &str| {
             let info = fs::read_to_string(format!("/proc/self/fdinfo/{file}")).unwrap();
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
