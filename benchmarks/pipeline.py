@@ -40,7 +40,8 @@ from benchmarks.harness.command import Benchmark
 from benchmarks.harness.methods import Method, PlainJob
 from benchmarks.harness.options import by_name, counted, sized
 from benchmarks.harness.results import Group, Measure, MisdeliveredError, Row, Run
-from penstock import ThreadPolicy, cpu
+from penstock import cpu
+from penstock.cpu import ThreadPolicy
 from penstock.pipeline import Chunk, Pipeline, Source, checksum, decompress, files
 
 Kind = Literal["files", "simulated", "race"]

@@ -80,7 +80,7 @@ def numbers_of(path: str, target: Callable[..., Any]) -> Iterator[str]:
 
 
 def annotations_of(path: str, target: Callable[..., Any]) -> dict[str, str]:
-    stubbed = path.split(".", 2)[2] if path.startswith(RESULTS) else path.rpartition("penstock.")[2]
+    stubbed = re.sub(r"^penstock\.(cpu\.|results\.)?", "", path)
     node = FUNCTIONS.get(f"{stubbed}.__new__") or FUNCTIONS.get(stubbed)
     if node is not None:
         arguments = (*node.args.args, *node.args.kwonlyargs)
@@ -348,16 +348,16 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.Tee": make_tee,
     "penstock.Tee.add": add_to_tee,
     "penstock.Tee.wait": wait_for_tee,
-    "penstock.ThreadPolicy": penstock.ThreadPolicy,
+    "penstock.cpu.ThreadPolicy": penstock.cpu.ThreadPolicy,
     "penstock.Writer": make_writer,
     "penstock.Writer.close": partial(with_writer, "close"),
     "penstock.Writer.flush": partial(with_writer, "flush"),
     "penstock.Writer.write": partial(with_writer, "write", b"x"),
     "penstock.close": penstock.close,
-    "penstock.cpu.pin": lambda **given: penstock.ThreadPolicy(
+    "penstock.cpu.pin": lambda **given: penstock.cpu.ThreadPolicy(
         **given
     ),  # what it checks by, without being pinned
-    "penstock.cpu.policy": penstock.cpu.policy,
+    "penstock.cpu.applied": penstock.cpu.applied,
     "penstock.AudioDecoder": partial(make_decoder, AudioDecoder),
     "penstock.AudioDecoder.read": lambda **given: with_decoder(
         AudioDecoder(clip("audio_aac")), "read", **given

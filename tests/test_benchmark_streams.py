@@ -22,7 +22,7 @@ from benchmarks.harness.options import by_name
 from benchmarks.harness.results import MisdeliveredError, Row
 from benchmarks.harness.rounds import attempt
 from benchmarks.relay import Content, Ends
-from penstock import cpu
+from penstock import _native
 
 pytestmark = pytest.mark.slow
 
@@ -166,7 +166,7 @@ def test_the_background_burns_and_ends() -> None:
     with pipeline.background(2):
         burning = children()
         assert len(burning) == 2
-        tried = cpu.try_priorities()
+        tried = dict(_native._try_priorities())
         expected = sorted(tried[level].nice for level in ("normal", "below-normal"))
         assert sorted(int(stat(pid)[16]) for pid in burning) == expected
         before = {pid: int(stat(pid)[11]) for pid in burning}

@@ -14,7 +14,7 @@ from rich.console import Console
 from support.command_line import delivered, failed, printed, run, run_process
 
 import penstock
-from penstock import cpu
+from penstock import _native, cpu
 from penstock.cli import machine
 from penstock.cli.cpu_tree import as_ranges, cpu_tree, in_bytes, legend
 
@@ -46,7 +46,7 @@ def test_for_people_has_every_part() -> None:
     for package in topology.packages:
         assert f"package {package.id}: " in text
     words = " ".join(text.replace("(", " ").split())
-    granted = [level for level, applied in cpu.try_priorities().items() if applied.priority == level]
+    granted = [level for level, applied in _native._try_priorities() if applied.priority == level]
     assert f"granted: {', '.join(granted[:4])}" in words
     assert f"penstock {penstock.__version__}" in text
 
@@ -70,7 +70,7 @@ def test_json_has_the_cpus_that_python_has(found: dict[str, Any]) -> None:
 
 def test_json_has_the_priorities_that_are_granted(found: dict[str, Any]) -> None:
     levels = found["priorities"]["levels"]
-    tried = cpu.try_priorities()
+    tried = dict(_native._try_priorities())
     assert list(levels) == list(tried)
     for level, applied in tried.items():
         assert levels[level]["nice"] == applied.nice

@@ -55,7 +55,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_every_field(root: Path) -> None:
     core, package = "cpu_core/cpu_atom", 4
-    assert cpu.topology(root) == cpu.Topology(
+    assert cpu._topology_at(root) == cpu.Topology(
         model="A Model",
         packages=(cpu.Package(id=package, cores=(0, 1), logical_processors=(0, 1, 2)),),
         numa_nodes=(cpu.NumaNode(id=0, memory_bytes=4096, logical_processors=(0, 1, 2)),),
@@ -76,23 +76,15 @@ def test_every_field(root: Path) -> None:
     )
 
 
-def test_the_root_may_be_any_kind_of_path(root: Path) -> None:
-    expected = cpu.topology(root)
-    assert cpu.topology(str(root)) == cpu.topology(os.fsencode(root)) == cpu.topology(root=root) == expected
-    for wrong in (None, 3, [root]):
-        with pytest.raises(TypeError):
-            cpu.topology(wrong)
-
-
 def test_an_odd_machine_raises_nothing(root: Path) -> None:
-    nothing = cpu.topology(root / "nothing")
+    nothing = cpu._topology_at(root / "nothing")
     assert [processor.id for processor in nothing.logical_processors] == [0]
     assert any("one is assumed" in note for note in nothing.notes)
     name = os.fsdecode(b"\xff")
     (root / name).symlink_to(root)
-    assert cpu.topology(root / name) == cpu.topology(root)
+    assert cpu._topology_at(root / name) == cpu._topology_at(root)
     (root / "proc/cpuinfo").write_bytes(bytes(range(256)))
-    assert cpu.topology(root).model is None
+    assert cpu._topology_at(root).model is None
 
 
 def field_values(record: object) -> list[object]:
@@ -101,7 +93,7 @@ def field_values(record: object) -> list[object]:
 
 @pytest.mark.parametrize("where", ["here", "made up"])
 def test_fields_have_the_types_that_they_say(where: str, root: Path) -> None:
-    topology = cpu.topology("/" if where == "here" else root)
+    topology = cpu.topology() if where == "here" else cpu._topology_at(root)
     for many in field_values(topology)[1:]:
         assert type(many) is tuple
     for record in (*topology.cores, *topology.logical_processors):
@@ -115,7 +107,7 @@ def test_fields_have_the_types_that_they_say(where: str, root: Path) -> None:
 
 @pytest.mark.parametrize("kind", RECORDS)
 def test_records_are_frozen_and_documented(kind: type, root: Path) -> None:
-    topology = cpu.topology(root)
+    topology = cpu._topology_at(root)
     record = next(
         one
         for one in (topology, *(one for many in field_values(topology)[1:] for one in many))
@@ -130,7 +122,7 @@ def test_records_are_frozen_and_documented(kind: type, root: Path) -> None:
 
 
 def test_the_repr_is_short_however_large_the_machine(root: Path) -> None:
-    text = repr(cpu.topology(root))
+    text = repr(cpu._topology_at(root))
     assert text.startswith("<Topology 'A Model': 1 packages, 1 numa nodes, 2 cores, 4 logical processors, ")
     assert "\n" not in text
     assert len(text) < 250
@@ -138,9 +130,9 @@ def test_the_repr_is_short_however_large_the_machine(root: Path) -> None:
 
 def test_names() -> None:
     assert penstock.cpu is cpu
-    functions = {"pin", "policy", "set_priority", "topology", "try_priorities", "usable"}
-    assert {kind.__name__ for kind in RECORDS} | {"AppliedPolicy"} | functions == set(cpu.__all__)
-    assert inspect.signature(cpu.topology).parameters["root"].default == "/"
+    functions = {"applied", "pin", "set_priority", "topology", "usable"}
+    policies = {"AppliedPolicy", "ThreadPolicy"}
+    assert {kind.__name__ for kind in RECORDS} | policies | functions == set(cpu.__all__)
 
 
 # This machine

@@ -22,7 +22,8 @@ from support.processes import has_ended, run_script, script, start_script, succe
 from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
-from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError, ThreadPolicy
+from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
+from penstock.cpu import ThreadPolicy
 from penstock.video import DecoderStats, Tuning, find_ffmpeg
 
 # The clip, and what it was made of.

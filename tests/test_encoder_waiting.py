@@ -22,7 +22,8 @@ from support.media import SIZE, decode, flat, make
 from support.processes import has_ended
 from support.this_process import are_asleep
 
-from penstock import ClosedError, Encoder, EncoderError, StalledError, ThreadPolicy
+from penstock import ClosedError, Encoder, EncoderError, StalledError
+from penstock.cpu import ThreadPolicy
 from penstock.video import EncoderStats, Tuning, find_ffmpeg
 
 # More than the queue, the pipe and FFmpeg hold.

@@ -444,8 +444,8 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         (ValueError, lambda: Pipeline([], checksum(workers=0))),
         (ValueError, lambda: Pipeline(file(tmp_path, 0))),
         (ValueError, lambda: Pipeline(fd(reader), decompress(workers=2))),
-        (ValueError, lambda: Pipeline([], policies={"decompress": penstock.ThreadPolicy()})),
-        (ValueError, lambda: Pipeline([], policies={"writer": penstock.ThreadPolicy()})),
+        (ValueError, lambda: Pipeline([], policies={"decompress": penstock.cpu.ThreadPolicy()})),
+        (ValueError, lambda: Pipeline([], policies={"writer": penstock.cpu.ThreadPolicy()})),
         (TypeError, lambda: Pipeline([], policies="below-normal")),  # type: ignore[arg-type]
         (TypeError, lambda: Pipeline(b"bytes")),
         (TypeError, lambda: Pipeline(7)),  # type: ignore[arg-type]
@@ -797,7 +797,7 @@ def test_statistics_and_bottleneck() -> None:
 
 
 def test_policies_are_applied_by_name() -> None:
-    policy = penstock.ThreadPolicy(nice=15)
+    policy = penstock.cpu.ThreadPolicy(nice=15)
     policies = {"checksum": policy, "iterable": policy}
     with Pipeline([b"x"], checksum(workers=2), checksum(), policies=policies) as pipeline:
         next(pipeline)

@@ -21,8 +21,9 @@ from support.processes import run_script, succeeded
 from support.this_process import open_fds, workers
 
 import penstock
-from penstock import Encoder, Tee, ThreadPolicy, Writer, cpu
+from penstock import Encoder, Tee, Writer, _native, cpu
 from penstock._types import Priority
+from penstock.cpu import ThreadPolicy
 from penstock.pipeline import Pipeline, checksum
 from penstock.video import Tuning
 
@@ -38,7 +39,8 @@ NICE = {
 ALLOWED = sorted(os.sched_getaffinity(0))
 
 UNPRIVILEGED = """
-from penstock import cpu, ThreadPolicy
+from penstock import cpu
+from penstock.cpu import ThreadPolicy
 import resource
 if os.geteuid() == 0:
     os.setgroups([])
@@ -210,25 +212,22 @@ class TestPolicyBlocks:
 
         def run() -> None:
             before = seen()
-            block = cpu.policy(priority="background", cpus=ALLOWED[:1])
-            assert block.restored is None
-            with block as applied:
+            with cpu.applied(priority="background", cpus=ALLOWED[:1]) as applied:
                 assert seen() == (19, os.SCHED_IDLE, {ALLOWED[0]})
                 assert (applied.priority, applied.cpus, applied.notes) == ("background", (ALLOWED[0],), ())
             assert seen() == before
-            assert block.restored.notes == ()
 
         apart(run)
 
     def test_restore_when_the_block_raises(self) -> None:
         before = seen()
-        with pytest.raises(KeyError), cpu.policy(cpus=ALLOWED[:1]):
+        with pytest.raises(KeyError), cpu.applied(cpus=ALLOWED[:1]):
             raise KeyError
         assert seen() == before
 
     def test_nest_and_come_again(self) -> None:
         before = seen()
-        outer, inner = cpu.policy(cpus=ALLOWED), cpu.policy(ThreadPolicy(cpus=ALLOWED[:1]))
+        outer, inner = cpu.applied(cpus=ALLOWED), cpu.applied(ThreadPolicy(cpus=ALLOWED[:1]))
         for _ in range(2):
             with outer, inner:
                 assert os.sched_getaffinity(0) == {ALLOWED[0]}
@@ -236,31 +235,27 @@ class TestPolicyBlocks:
         with outer, pytest.raises(RuntimeError, match="begun already"):
             outer.__enter__()
 
-    def test_tell_what_they_could_not_restore(self) -> None:
-        asked, left = unprivileged("""
-            block = cpu.policy(nice=7, cpus=[min(os.sched_getaffinity(0))])
+    def test_tell_what_cannot_be_restored(self) -> None:
+        [asked] = unprivileged("""
             before = os.sched_getaffinity(0)
-            with block as applied:
+            with cpu.applied(nice=7, cpus=[min(before)]) as applied:
                 tell(applied)
-            tell(block.restored)
             assert os.sched_getaffinity(0) == before
         """)
-        assert asked[:3] == left[:3] == ["None", "other", "7"]
-        assert asked[3:] == [f"it cannot be undone: {note}" for note in left[3:]]
-        assert "nice 0 was refused: Permission denied" in left[3]
+        *fields, note = asked
+        assert fields == ["None", "other", "7"]
+        assert note.startswith("it cannot be undone: nice 0 was refused: Permission denied")
 
     def test_end_on_their_own_thread(self) -> None:
-        block = cpu.policy(cpus=ALLOWED[:1])
+        block = cpu.applied(cpus=ALLOWED[:1])
         apart(block.__enter__)
         with pytest.raises(RuntimeError, match="on the thread that began it"):
             block.__exit__(None, None, None)
-        with pytest.raises(RuntimeError, match="not been begun"):
-            cpu.policy(nice=1).__exit__(None, None, None)
 
     def test_in_the_child_of_a_fork(self) -> None:
         code = """
             before = os.sched_getaffinity(0)
-            with penstock.cpu.policy(cpus=[min(before)]):
+            with penstock.cpu.applied(cpus=[min(before)]):
                 child = os.fork()
             assert os.sched_getaffinity(0) == before
             if child:
@@ -270,14 +265,14 @@ class TestPolicyBlocks:
 
     def test_take_a_policy_or_its_fields(self) -> None:
         with pytest.raises(ValueError, match="not both"):
-            cpu.policy(ThreadPolicy(nice=1), nice=1)
+            cpu.applied(ThreadPolicy(nice=1), nice=1)
         for wrong in (3, {"nice": 1}):
             with pytest.raises(TypeError, match="must be a ThreadPolicy"):
-                cpu.policy(wrong)
+                cpu.applied(wrong)
         with pytest.raises(ValueError, match="not both"):
-            cpu.policy("lowest", nice=1)
+            cpu.applied("lowest", nice=1)
         with pytest.raises(ValueError):
-            cpu.policy(priority="high")
+            cpu.applied(priority="high")
 
 
 class TestNear:
@@ -292,7 +287,7 @@ class TestNear:
 
     def test_a_cpu(self) -> None:
         for number in ALLOWED:
-            applied = apart(lambda number=number: cpu.policy(near=("cpu", number)).__enter__())
+            applied = apart(lambda number=number: cpu.applied(near=("cpu", number)).__enter__())
             assert set(applied.cpus) == self.domain(number)
 
     def test_a_thread_that_is_pinned(self) -> None:
@@ -306,7 +301,7 @@ class TestNear:
         thread = threading.Thread(target=other)
         thread.start()
         pinned.wait()
-        applied = apart(lambda: cpu.policy(near=thread.native_id).__enter__())
+        applied = apart(lambda: cpu.applied(near=thread.native_id).__enter__())
         done.set()
         thread.join()
         assert set(applied.cpus) == self.domain(ALLOWED[-1])
@@ -314,14 +309,14 @@ class TestNear:
     def test_a_process(self) -> None:
         with subprocess.Popen(["sleep", "60"]) as other:
             os.sched_setaffinity(other.pid, ALLOWED[:1])
-            applied = apart(lambda: cpu.policy(near=other.pid).__enter__())
+            applied = apart(lambda: cpu.applied(near=other.pid).__enter__())
             other.kill()
         assert set(applied.cpus) == self.domain(ALLOWED[0])
 
     def test_what_is_gone_is_a_note(self) -> None:
         with subprocess.Popen(["true"]) as other:
             other.wait()
-        applied = apart(lambda: cpu.policy(near=other.pid).__enter__())
+        applied = apart(lambda: cpu.applied(near=other.pid).__enter__())
         assert applied.notes == (f"near thread {other.pid} was refused: No such process (os error 3)",)
         assert set(applied.cpus) == set(ALLOWED)
 
@@ -508,7 +503,7 @@ class TestWords:
 
     @staticmethod
     def by_a_block(pair: tuple[int, int], policy: Any) -> object:
-        block = cpu.policy(policy)
+        block = cpu.applied(policy)
         return apart(block.__enter__)
 
     WAYS = (relayed, written, read, teed, through_a_pipeline, by_a_block)
@@ -591,7 +586,7 @@ class TestFFmpeg:
 
 def test_what_levels_there_are_is_tried() -> None:
     before = seen()
-    tried = cpu.try_priorities()
+    tried = dict(_native._try_priorities())
     assert list(tried) == list(NICE)
     for level, applied in tried.items():
         assert (applied.priority == level) == (applied.notes == ())
@@ -601,6 +596,8 @@ def test_what_levels_there_are_is_tried() -> None:
 
 
 def test_what_levels_there_are_without_the_right() -> None:
-    answers = unprivileged("for applied in cpu.try_priorities().values(): tell(applied)")
+    answers = unprivileged(
+        "from penstock import _native\nfor _, applied in _native._try_priorities(): tell(applied)"
+    )
     assert [priority for priority, *_ in answers] == [*list(NICE)[:4], "normal", "normal", "normal"]
     assert [len(answer) for answer in answers] == [3, 3, 3, 3, 4, 4, 4]

@@ -403,7 +403,7 @@ def test_many_readers_at_once() -> None:
 
 
 def test_a_policy_is_applied(pair: tuple[int, int]) -> None:
-    policy = penstock.ThreadPolicy(priority="lowest")
+    policy = penstock.cpu.ThreadPolicy(priority="lowest")
     with penstock.Reader(pair[0], frame_bytes=4, policy=policy) as stream:
         assert eventually(lambda: stream.stats.policy is not None)
         assert stream.stats.policy.nice == 10

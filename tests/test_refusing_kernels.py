@@ -127,7 +127,7 @@ for name, method, needed in (
     assert found[name]["reason"]
 """,
     "cpu": """
-with penstock.cpu.policy(priority="below-normal", cpus=[min(os.sched_getaffinity(0))]) as applied:
+with penstock.cpu.applied(priority="below-normal", cpus=[min(os.sched_getaffinity(0))]) as applied:
     notes = str(applied.notes)
 if {"setpriority", "sched_setaffinity"} <= {*calls}:
     assert notes.count(why) == 2, notes

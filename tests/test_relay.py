@@ -119,7 +119,7 @@ class TestArguments:
             ((-1 << 70,), {}, ValueError),
             ((), {"offset": 1 << 70}, ValueError),
             ((1.5,), {}, TypeError),
-            ((), {"policy": penstock.ThreadPolicy(nice=1)}, TypeError),
+            ((), {"policy": penstock.cpu.ThreadPolicy(nice=1)}, TypeError),
         ],
     )
     def test_that_mean_nothing(

@@ -228,7 +228,7 @@ def test_frames_with_a_step(tmp_path: Path) -> None:
         {"codec": "libvpx-vp9", "pixel_format": "rgba", "output_pixel_format": "yuva420p"},
         {"options": {"f": "hls"}},
         {"fps": 60},
-        {"tuning": penstock.video.Tuning(policy=penstock.ThreadPolicy(nice=3))},
+        {"tuning": penstock.video.Tuning(policy=penstock.cpu.ThreadPolicy(nice=3))},
     ],
 )
 def test_what_cannot_be_joined_is_refused_before_anything_is_rendered(

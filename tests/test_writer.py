@@ -20,7 +20,8 @@ from support.streams import PIPE_BYTES, ReaderThread, capacity_bytes, noise, rea
 from support.this_process import are_asleep, workers
 
 import penstock
-from penstock import BrokenStreamError, ClosedError, StalledError, ThreadPolicy, Writer
+from penstock import BrokenStreamError, ClosedError, StalledError, Writer
+from penstock.cpu import ThreadPolicy
 
 FRAME = noise(3 << 20)
 """Larger than any pipe that we get: it stays in flight until somebody reads."""

@@ -19,8 +19,8 @@ it when the last view of a frame is dropped, and hands over whole ones only.
 copies one stream to many. A relay runs on its caller's thread; `start_relay` runs one on a native thread, as a
 tee does. ``pipes`` and ``fifo`` have pipes to put between them, and ``results`` has what calls give back. ``pipeline``
 streams assets through native decompressors and other stages, each on threads of its own, to Python, to a descriptor, or
-into buffers. Every native thread takes a `ThreadPolicy`, the priority and CPUs to request; ``cpu`` has the same for
-the calling thread, and the machine's topology.
+into buffers. Every native thread takes a `cpu.ThreadPolicy`, the priority and CPUs to request; ``cpu`` has the same
+for the calling thread, and the machine's topology.
 
 `Encoder` starts an FFmpeg and writes frames to it with a `Writer`. `Decoder` reads frames from an FFmpeg with a
 `Reader`, and `AudioDecoder` the sound; `probe` says what is in a file. `FanOut` shares each frame among several
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 # Now, and not at the first write: a fork in another thread during that import would leave its lock taken in the child.
 from penstock import _exit as _exit
 from penstock import _lazy
-from penstock._native import Reader, Tee, ThreadPolicy, Writer, __version__, close, pipe, sync
+from penstock._native import Reader, Tee, Writer, __version__, close, pipe, sync
 from penstock._relay import relay, start_relay
 from penstock.errors import (
     BrokenStreamError,
@@ -86,7 +86,6 @@ __all__ = [
     "RenderError",
     "StalledError",
     "Tee",
-    "ThreadPolicy",
     "TruncatedStreamError",
     "Writer",
     "__version__",

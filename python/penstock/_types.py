@@ -23,7 +23,7 @@ TeeWhenFull = Literal["block", "evict"]
 Priority = Literal[
     "background", "lowest", "below-normal", "normal", "above-normal", "highest", "time-critical"
 ]
-"""The importance of a thread; `penstock.ThreadPolicy` lists the niceness of each level."""
+"""The importance of a thread; `penstock.cpu.ThreadPolicy` lists the niceness of each level."""
 
 SchedulingClass = Literal["other", "batch", "idle", "fifo", "round-robin", "deadline", "unknown"]
 """The scheduling policies of sched(7)."""

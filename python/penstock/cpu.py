@@ -1,11 +1,11 @@
 """The CPUs of the machine, and the priority and CPUs of the calling thread.
 
 ```python
-with cpu.policy(priority="highest", near=os.getpid()) as applied:
+with cpu.applied(priority="highest", near=os.getpid()) as applied:
     print(applied.priority, applied.cpus, applied.notes)  # what was granted, and why not more
 ```
 
-`set_priority`, `pin` and `policy` are for the calling thread; worker threads and FFmpeg take a `penstock.ThreadPolicy`.
+`set_priority`, `pin` and `applied` are for the calling thread; worker threads and FFmpeg take a `ThreadPolicy`.
 Refusals of the system don't raise; the result shows what was applied.
 
 `topology` shows which processors share a core, a cache, a package and a memory node:
@@ -26,6 +26,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,12 +46,12 @@ __all__ = [
     "LogicalProcessor",
     "NumaNode",
     "Package",
+    "ThreadPolicy",
     "Topology",
+    "applied",
     "pin",
-    "policy",
     "set_priority",
     "topology",
-    "try_priorities",
     "usable",
 ]
 
@@ -185,18 +186,16 @@ class Topology(HtmlTable):
         return f"<Topology {self.model!r}: {counted}>"
 
 
-def topology(root: StrOrBytesPath = "/") -> Topology:
-    """Read the CPUs of this machine, or of a recorded one.
+def topology() -> Topology:
+    """Read the CPUs of this machine.
 
     Missing or malformed files don't raise: the result is the best that remains, and its ``notes`` say what is wrong.
-
-    Args:
-        root: the directory with ``sys`` and ``proc`` of the machine. For a recording, ``allowed`` is that of the
-            process that recorded it.
-
-    Raises:
-        TypeError: ``root`` is not a path.
     """
+    return _topology_at("/")
+
+
+def _topology_at(root: StrOrBytesPath) -> Topology:
+    """The CPUs of the machine whose ``sys`` and ``proc`` are in that directory, as in a recording."""
     found = _native._topology(os.fsdecode(root))
     kinds: dict[str, type[Any]] = dict.fromkeys(("l1d_domains", "l2_domains", "l3_domains"), CacheDomain)
     kinds |= {"packages": Package, "numa_nodes": NumaNode, "cores": Core}
@@ -222,7 +221,7 @@ def set_priority(level: Priority) -> AppliedPolicy:
     Threads and processes that it starts later inherit the priority.
 
     Args:
-        level: as for `penstock.ThreadPolicy`.
+        level: as for `ThreadPolicy`.
 
     Returns:
         The scheduling of the thread, read back from the system. Its ``notes`` say what was refused, why, and by which
@@ -259,67 +258,53 @@ def pin(cpus: Iterable[int]) -> AppliedPolicy:
     return _native._apply_policy(ThreadPolicy(cpus=cpus), try_undo=True)
 
 
-class policy:
+def applied(
+    policy: ThreadPolicy | Priority | None = None,
+    *,
+    priority: Priority | None = None,
+    nice: int | None = None,
+    cpus: Iterable[int] | None = None,
+    near: Near | None = None,
+) -> AbstractContextManager[AppliedPolicy]:
     """Apply a policy to the calling thread for the length of a ``with`` block.
 
     ```python
-    with cpu.policy(priority="below-normal", near=encoder.pid) as applied:
+    with cpu.applied(priority="below-normal", near=encoder.pid) as applied:
         print(applied.nice, applied.cpus, applied.notes)
     ```
 
-    The block gets the `penstock.cpu.AppliedPolicy`. Its ``notes`` also say what cannot be restored: on Linux,
-    raising a priority takes a privilege, and lowering it does not. The end of the block restores what the thread had
-    before, as far as the system allows.
+    The block gets the `AppliedPolicy`. Its ``notes`` also say what cannot be restored: on Linux, raising a priority
+    takes a privilege, and lowering it does not. The end of the block restores what the thread had before, as far as the
+    system allows.
 
     Args:
-        asked: the policy, or a level; or the fields of a policy by name, as for `penstock.ThreadPolicy`.
-
-    Attributes:
-        restored: the scheduling of the thread after the block, with ``notes`` on what was refused; None until then.
+        policy: the policy, or a level; or the fields of a policy by name, as for `ThreadPolicy`.
 
     Raises:
-        ValueError, TypeError: as for `penstock.ThreadPolicy`; or both a policy and fields are given.
+        ValueError, TypeError: as for `ThreadPolicy`; or both a policy and fields are given.
         RuntimeError: the block has started already, or ends on another thread than it started on.
     """
+    fields = ThreadPolicy(priority=priority, nice=nice, cpus=cpus, near=near)
+    if policy is not None and fields != ThreadPolicy():
+        raise ValueError("give a policy, or the fields of one, not both")
+    return _Block(fields if policy is None else _native._thread_policy(policy))
 
-    def __init__(
-        self,
-        asked: ThreadPolicy | Priority | None = None,
-        *,
-        priority: Priority | None = None,
-        nice: int | None = None,
-        cpus: Iterable[int] | None = None,
-        near: Near | None = None,
-    ) -> None:
-        fields = ThreadPolicy(priority=priority, nice=nice, cpus=cpus, near=near)
-        if asked is not None and fields != ThreadPolicy():
-            raise ValueError("give a policy, or the fields of one, not both")
-        self._asked = fields if asked is None else _native._thread_policy(asked)
+
+class _Block(AbstractContextManager[AppliedPolicy]):
+    def __init__(self, policy: ThreadPolicy) -> None:
+        self._policy = policy
         self._begun: tuple[int, AppliedPolicy] | None = None
-        self.restored: AppliedPolicy | None = None
 
     def __enter__(self) -> AppliedPolicy:
         if self._begun is not None:
             raise RuntimeError("this policy's block has been begun already")
         self._begun = (threading.get_ident(), _native._current_policy())
-        return _native._apply_policy(self._asked, try_undo=True)
+        return _native._apply_policy(self._policy, try_undo=True)
 
     def __exit__(self, *_: object) -> None:
-        if self._begun is None:
-            raise RuntimeError("this policy's block has not been begun")
+        assert self._begun is not None
         thread, before = self._begun
         if thread != threading.get_ident():  # the policy is that thread's
             raise RuntimeError("a policy's block must end on the thread that began it")
         self._begun = None
-        self.restored = before._restore()
-
-
-def try_priorities() -> dict[Priority, AppliedPolicy]:
-    """Try each priority level on a short-lived thread, from the lowest, and return what was applied.
-
-    A level is available if the ``priority`` of its result is that level; otherwise the ``notes`` say why not.
-
-    Raises:
-        OSError: no thread could be started.
-    """
-    return dict(_native._try_priorities())
+        before._restore()

@@ -36,7 +36,7 @@ use crate::arguments::number;
 ///     ValueError: an unknown level, both a level and a niceness, a niceness out of range, no CPU, or an impossible
 ///         number of a thread or CPU.
 ///     TypeError: an argument has the wrong type.
-#[pyclass(frozen, eq, hash, module = "penstock")]
+#[pyclass(frozen, eq, hash, module = "penstock.cpu")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadPolicy(pub(crate) penstock_cpu::ThreadPolicy);
 
@@ -181,7 +181,7 @@ fn neighbour(near: &Bound<'_, PyAny>) -> PyResult<Near> {
 }
 
 /// The scheduling of a thread, read back from the system after a policy was applied.
-#[pyclass(frozen, module = "penstock.results")]
+#[pyclass(frozen, module = "penstock.cpu")]
 #[derive(Clone)]
 pub(crate) struct AppliedPolicy(pub(crate) penstock_cpu::AppliedPolicy);
 

@@ -19,7 +19,7 @@ from penstock._ffmpeg.plan.encode_settings import EncodeSettings
 from penstock._ffmpeg.plan.encoders import AUTO_CODECS
 from penstock._ffmpeg.program.capabilities import entries, find_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
-from penstock._native import Tee, Writer, __version__
+from penstock._native import Tee, Writer, __version__, _try_priorities
 from penstock._relay import relay
 from penstock.errors import EncoderError
 from penstock.pipes import make_pipe
@@ -82,7 +82,7 @@ def priorities() -> dict[str, Any]:
             "scheduling_class": applied.scheduling_class,
             "notes": list(applied.notes),
         }
-        for level, applied in cpu.try_priorities().items()
+        for level, applied in _try_priorities()
     }
     return {
         "levels": levels,

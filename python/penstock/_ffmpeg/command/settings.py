@@ -182,7 +182,8 @@ class Tuning:
         queue_bytes: bytes of the frames that may wait for FFmpeg, in the format that FFmpeg gets. None is 24 MiB, or
             four frames if they are more. `Encoder` only.
         capacity_bytes: capacity of the pipe, as for `penstock.Writer` and `penstock.Reader`.
-        policy: priority and CPUs of the native thread: a `penstock.ThreadPolicy`, or a level like ``"below-normal"``.
+        policy: priority and CPUs of the native thread: a `penstock.cpu.ThreadPolicy`, or a level, such as
+            ``"below-normal"``.
         ffmpeg: path or name of the program; None finds one (see `penstock.video.find_ffmpeg`). An `Encoder` needs one
             that calls ``read`` on its standard input: a program that splices it onward, as ``pv`` does, must not get
             zero-copy writes.
