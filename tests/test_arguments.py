@@ -152,12 +152,12 @@ def make_relay(**options: object) -> None:
 
 def start_relay(**options: object) -> None:
     with ended_source() as source, ends() as (_, writer):
-        penstock.start_relay(source, writer, **options).wait(10)
+        penstock.pipes.start_relay(source, writer, **options).wait(10)
 
 
 def with_relay_ticket(method: str, **options: object) -> None:
     with ended_source() as source, ends() as (_, writer):
-        ticket = penstock.start_relay(source, writer)
+        ticket = penstock.pipes.start_relay(source, writer)
         ticket.wait(10)
         getattr(ticket, method)(**options)
 
@@ -391,7 +391,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.results.RelayTicket.wait": partial(with_relay_ticket, "wait"),
     "penstock.results.Ticket.exception": partial(with_ticket, "exception"),
     "penstock.results.Ticket.wait": partial(with_ticket, "wait"),
-    "penstock.start_relay": start_relay,
+    "penstock.pipes.start_relay": start_relay,
     "penstock.sync": penstock.sync,
 }
 

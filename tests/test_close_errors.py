@@ -46,7 +46,7 @@ def relay_in_background(fd: int) -> None:
     os.write(end, b"frame")
     os.close(end)
     try:
-        penstock.start_relay(source, fd).wait(PATIENCE_S)
+        penstock.pipes.start_relay(source, fd).wait(PATIENCE_S)
     finally:
         os.close(source)
 

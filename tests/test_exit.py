@@ -144,7 +144,7 @@ def test_a_daemon_thread_that_never_stops_writing_does_not_keep_the_program() ->
 def test_a_program_says_what_it_still_waits_for() -> None:
     code = """
     zeros, null = open("/dev/zero", "rb", buffering=0), open("/dev/null", "wb", buffering=0)
-    penstock.start_relay(zeros, null)
+    penstock.pipes.start_relay(zeros, null)
     """
     with start_script(textwrap.dedent(code)) as program:
         assert program.stderr is not None

@@ -465,7 +465,7 @@ def test_the_wrong_way_round(kind: str, pair: tuple[int, int]) -> None:
 
 def test_swapped_ends_of_a_relay_are_named(pair: tuple[int, int]) -> None:
     reader, writer = pair
-    for relay in (penstock.relay, penstock.start_relay):
+    for relay in (penstock.relay, penstock.pipes.start_relay):
         with pytest.raises(OSError, match=rf"src \(descriptor {writer}\) is not open for reading"):
             relay(writer, reader)
         with pytest.raises(OSError, match=rf"dst \(descriptor {reader}\) is not open for writing"):
@@ -619,7 +619,7 @@ def test_a_path_is_no_descriptor_and_the_error_says_what_to_write(call, path: ob
     "move",
     [
         penstock.relay,
-        penstock.start_relay,
+        penstock.pipes.start_relay,
         penstock.Tee,
         lambda source, closed: Pipeline(penstock.pipeline.fd(source), sink=closed).wait(),
         lambda source, closed: Pipeline(penstock.pipeline.fd(closed), sink=source).wait(),
@@ -652,7 +652,7 @@ OWNERS: dict[str, Callable[[int, int], object]] = {
     "Writer of a file": lambda reader, writer: penstock.Writer(SINK),
     "Reader": lambda reader, writer: penstock.Reader(reader, frame_bytes=10),
     "Tee": lambda reader, writer: penstock.Tee(reader, SINK, start=False),
-    "relay": lambda reader, writer: penstock.start_relay(reader, SINK),
+    "relay": lambda reader, writer: penstock.pipes.start_relay(reader, SINK),
     "Pipeline": lambda reader, writer: Pipeline(penstock.pipeline.fd(reader), sink=SINK),
 }
 

@@ -187,7 +187,7 @@ def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> N
     own = penstock.Writer(writer)
     own.flush(20)
     frames = penstock.Reader(idle_reader, frame_bytes=10)
-    relay = penstock.start_relay(idle_reader, writer)
+    relay = penstock.pipes.start_relay(idle_reader, writer)
     tee = penstock.Tee(idle_reader)
     chunks = Pipeline(fd(idle_reader))
     calls = [
@@ -242,7 +242,7 @@ def test_a_child_has_none_of_our_descriptors() -> None:
     busy.start()  # waits for room after 64
     while not are_asleep(lambda: {busy.native_id}): pass
     frames = penstock.Reader(mine[2], frame_bytes=10)
-    relay = penstock.start_relay(mine[2], writer)
+    relay = penstock.pipes.start_relay(mine[2], writer)
     tee = penstock.Tee(mine[2], writer)
     chunks = Pipeline(fd(mine[2]), sink=writer)
     pid = os.fork()

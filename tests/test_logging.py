@@ -75,7 +75,7 @@ def test_a_relay_that_fell_back(
     """Linux does not splice from an eventfd."""
     source = os.eventfd(1)
     relayed = (
-        penstock.start_relay(source, pair[1], 8).wait(10)
+        penstock.pipes.start_relay(source, pair[1], 8).wait(10)
         if starts
         else penstock.relay(source, pair[1], 8, timeout=10)
     )
@@ -87,7 +87,7 @@ def test_a_relay_that_fell_back(
 
 def test_a_relay_that_stalled(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     with open("/dev/null", "wb") as null:  # noqa: PTH123
-        ticket = penstock.start_relay(pair[0], null, timeout=0.05)
+        ticket = penstock.pipes.start_relay(pair[0], null, timeout=0.05)
         for _ in range(2):
             with pytest.raises(penstock.StalledError):
                 ticket.wait(10)

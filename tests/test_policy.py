@@ -425,7 +425,7 @@ class TestWorkers:
     def test_a_relays(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:
             before = workers()
-            ticket = penstock.start_relay(pair[0], out, policy=ThreadPolicy(priority="background"))
+            ticket = penstock.pipes.start_relay(pair[0], out, policy=ThreadPolicy(priority="background"))
             assert eventually(lambda: ticket.policy is not None and len(workers() - before) == 1)
             (worker,) = workers() - before
             assert os.sched_getscheduler(worker) == os.SCHED_IDLE
@@ -435,7 +435,7 @@ class TestWorkers:
 
     def test_a_relay_without_one(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:
-            ticket = penstock.start_relay(pair[0], out)
+            ticket = penstock.pipes.start_relay(pair[0], out)
             os.close(pair[1])
             ticket.wait(10)
             assert ticket.policy is None
@@ -443,7 +443,7 @@ class TestWorkers:
     def test_a_relays_of_asyncio(self, pair: tuple[int, int], tmp_path: Path) -> None:
         async def relay() -> str | None:
             with (tmp_path / "out").open("wb") as out:
-                ticket = penstock.start_relay(pair[0], out, policy=ThreadPolicy(priority="lowest"))
+                ticket = penstock.pipes.start_relay(pair[0], out, policy=ThreadPolicy(priority="lowest"))
                 os.close(pair[1])
                 await ticket
                 return ticket.policy.priority
@@ -467,7 +467,7 @@ class TestWords:
     def relayed(pair: tuple[int, int], policy: Any) -> object:
         with Path(os.devnull).open("wb") as out:
             os.write(pair[1], b"x")
-            ticket = penstock.start_relay(pair[0], out, 1, policy=policy)
+            ticket = penstock.pipes.start_relay(pair[0], out, 1, policy=policy)
             ticket.wait(10)
             return ticket.policy
 

@@ -96,7 +96,7 @@ class TestABlockingCall:
         gate = threading.Event()
         reading = ReaderThread(reader, gate=gate)
         before = capacity_bytes(writer)
-        ticket = penstock.start_relay(file, writer)
+        ticket = penstock.pipes.start_relay(file, writer)
         grown = eventually(lambda: capacity_bytes(writer) > before)
         gate.set()
         assert ticket.wait().bytes == len(DATA)
@@ -230,7 +230,7 @@ class TestInTheBackground:
     def test_is_watched_and_waited_for(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         source, producer = os.pipe()
-        ticket = penstock.start_relay(source, writer)
+        ticket = penstock.pipes.start_relay(source, writer)
         os.close(source)
         os.close(writer)
         os.write(producer, b"frame")
@@ -253,7 +253,7 @@ class TestInTheBackground:
 
     def test_is_cancelled(self, pair: tuple[int, int]) -> None:
         quiet, producer = os.pipe()
-        ticket = penstock.start_relay(quiet, pair[1])
+        ticket = penstock.pipes.start_relay(quiet, pair[1])
         ticket.cancel()
         with pytest.raises(ClosedError):
             ticket.wait(PATIENCE_S)
@@ -264,7 +264,7 @@ class TestInTheBackground:
 
     def test_is_cancelled_while_it_runs_flat_out(self) -> None:
         with Path("/dev/zero").open("rb", buffering=0) as zero, Path("/dev/null").open("wb") as null:
-            ticket = penstock.start_relay(zero, null)
+            ticket = penstock.pipes.start_relay(zero, null)
             assert eventually(lambda: ticket.relayed.bytes > 10_000_000)
             ticket.cancel()
             assert isinstance(ticket.exception(PATIENCE_S), ClosedError)
@@ -272,16 +272,16 @@ class TestInTheBackground:
     def test_fails_at_the_call_or_in_the_ticket(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
         with pytest.raises(OSError):
-            penstock.start_relay(writer, writer)
+            penstock.pipes.start_relay(writer, writer)
         os.close(reader)
-        ticket = penstock.start_relay(file, writer)
+        ticket = penstock.pipes.start_relay(file, writer)
         with pytest.raises(BrokenStreamError):
             ticket.wait(PATIENCE_S)
 
     def test_leaves_no_descriptor_to_those_who_keep_its_ticket(self) -> None:
         with Path("/dev/null").open("wb") as null:
             before = open_fds()
-            tickets = [penstock.start_relay(feed(b"frame"), null, 5) for _ in range(10)]
+            tickets = [penstock.pipes.start_relay(feed(b"frame"), null, 5) for _ in range(10)]
             for ticket in tickets:
                 ticket.wait(PATIENCE_S)
             ours = [fd for fd in set(open_fds()) - set(before) if "eventfd" in open_fds()[fd]]
@@ -289,7 +289,7 @@ class TestInTheBackground:
 
     def test_outlives_its_ticket(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
-        penstock.start_relay(file, writer)
+        penstock.pipes.start_relay(file, writer)
         os.close(writer)
         gc.collect()
         assert ReaderThread(os.dup(reader)).result() == DATA
@@ -298,7 +298,7 @@ class TestInTheBackground:
         done = run_script(
             """
             reader, writer = os.pipe()
-            penstock.start_relay(int(sys.argv[1]), 1)
+            penstock.pipes.start_relay(int(sys.argv[1]), 1)
             """,
             file,
             pass_fds=(file,),
@@ -311,7 +311,7 @@ class TestInTheBackground:
             import penstock._exit
             penstock._exit.STALL_S = 0.2
             quiet, kept_open = os.pipe()
-            penstock.start_relay(quiet, 1)
+            penstock.pipes.start_relay(quiet, 1)
             """
         )
         assert (done.returncode, done.stdout) == (0, b"")
@@ -322,7 +322,7 @@ class TestInAsyncio:
     def test_many_at_once(self) -> None:
         async def main() -> list[int]:
             with Path("/dev/null").open("wb") as null:
-                tickets = [penstock.start_relay(feed(DATA[: 1000 * i]), null) for i in range(20)]
+                tickets = [penstock.pipes.start_relay(feed(DATA[: 1000 * i]), null) for i in range(20)]
                 return [(await ticket).bytes for ticket in tickets]
 
         assert asyncio.run(main()) == [1000 * i for i in range(20)]
@@ -332,7 +332,7 @@ class TestInAsyncio:
         tickets = []
 
         async def main() -> None:
-            ticket = penstock.start_relay(quiet, pair[1])
+            ticket = penstock.pipes.start_relay(quiet, pair[1])
             tickets.append(ticket)
             await asyncio.wait_for(ticket, 0.05)
 

@@ -92,7 +92,7 @@ class TestFile:
 
     @pytest.mark.parametrize(
         ("relay", "offset"),
-        [(penstock.relay, 100), (penstock.start_relay, 100), (penstock.start_relay, None)],
+        [(penstock.relay, 100), (penstock.pipes.start_relay, 100), (penstock.pipes.start_relay, None)],
     )
     def test_with_an_offset_or_in_the_background_its_position_stays(
         self, path: Path, relay: Callable[..., Any], offset: int | None
@@ -100,7 +100,7 @@ class TestFile:
         with path.open("rb") as src, (path.parent / "out").open("wb") as dst:
             src.read(10)
             moved = relay(src, dst, 1000, offset=offset)
-            assert (moved.wait() if relay is penstock.start_relay else moved).bytes == 1000
+            assert (moved.wait() if relay is penstock.pipes.start_relay else moved).bytes == 1000
             begin = 10 if offset is None else offset
             assert (path.parent / "out").read_bytes() == DATA[begin : begin + 1000]
             assert src.tell() == 10
@@ -393,7 +393,7 @@ class TestStream:
         os.write(writer, b"0123")
         src.read(1)
         with pytest.raises(ValueError, match=r"src\.raw or src\.fileno\(\)"):
-            penstock.start_relay(src, pair[1])
+            penstock.pipes.start_relay(src, pair[1])
         assert penstock.relay(src, pair[1], 3).bytes == 3
 
     def test_an_offset_is_refused(self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]) -> None:

@@ -66,7 +66,7 @@ def by_keyboard_interrupt(src: int, dst: int, method: Any) -> BaseException:
 
 
 def by_cancel(src: int, dst: int, method: Any) -> BaseException:
-    ticket = penstock.start_relay(src, dst, method=method)
+    ticket = penstock.pipes.start_relay(src, dst, method=method)
     with pytest.raises(StalledError):
         ticket.wait(0.1)
     ticket.cancel()
@@ -77,13 +77,13 @@ def by_cancel(src: int, dst: int, method: Any) -> BaseException:
 
 def by_timeout_of_a_ticket(src: int, dst: int, method: Any) -> BaseException:
     with pytest.raises(StalledError) as ended:
-        penstock.start_relay(src, dst, timeout=0.05, method=method).wait()
+        penstock.pipes.start_relay(src, dst, timeout=0.05, method=method).wait()
     return ended.value
 
 
 def by_asyncio(src: int, dst: int, method: Any) -> BaseException:
     async def main() -> BaseException:
-        ticket = penstock.start_relay(src, dst, method=method)
+        ticket = penstock.pipes.start_relay(src, dst, method=method)
         with pytest.raises(TimeoutError) as late:
             async with asyncio.timeout(0.1):
                 await ticket

@@ -40,12 +40,12 @@ def by_read_and_write(src: Any, dst: Any) -> int:
 
 
 def ticket(src: Any, dst: Any, **options: Any) -> int:
-    return penstock.start_relay(src, dst, **options).wait(PATIENCE_S).bytes
+    return penstock.pipes.start_relay(src, dst, **options).wait(PATIENCE_S).bytes
 
 
 def awaited(src: Any, dst: Any, **options: Any) -> int:
     async def main() -> int:
-        return (await penstock.start_relay(src, dst, **options)).bytes
+        return (await penstock.pipes.start_relay(src, dst, **options)).bytes
 
     return asyncio.run(main())
 
@@ -267,7 +267,7 @@ def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
             reader, writer = os.pipe()
             os.write(writer, b"frame"); os.close(writer)
             with open("/dev/null", "wb") as null:
-                return penstock.start_relay(reader, null).wait(20).bytes
+                return penstock.pipes.start_relay(reader, null).wait(20).bytes
 
         def relay_first():
             relay()
@@ -337,7 +337,7 @@ reader, writer = os.pipe()
 if sys.argv[2] == "tee":
     mover = penstock.Tee(source, writer)
 else:
-    mover = penstock.start_relay(source, writer, method=sys.argv[2])
+    mover = penstock.pipes.start_relay(source, writer, method=sys.argv[2])
 time.sleep(0.3)  # now it is inside of its first look
 with open(fifo, "wb", buffering=0) as first:
     first.write(b"frame")
@@ -541,7 +541,7 @@ def test_without_descriptors_nothing_starts_and_nothing_is_lost_or_left() -> Non
         drain.setblocking(False)
         ways = [
             lambda: penstock.relay(ours, sink, 5).bytes,
-            lambda: penstock.start_relay(ours, sink, 5).wait(30).bytes,
+            lambda: penstock.pipes.start_relay(ours, sink, 5).wait(30).bytes,
             lambda: penstock.Tee(ours, sink).wait(30).bytes,
         ]
 
@@ -684,11 +684,11 @@ class TestInEveryWay:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
             async def awaited(src, dst):
-                await penstock.start_relay(src, dst)
+                await penstock.pipes.start_relay(src, dst)
 
             ways = [
                 penstock.relay,
-                lambda src, dst: penstock.start_relay(src, dst).wait(30),
+                lambda src, dst: penstock.pipes.start_relay(src, dst).wait(30),
                 lambda src, dst: asyncio.run(awaited(src, dst)),
                 lambda src, dst: penstock.Tee(src, dst).wait(30).check(),
             ]
@@ -880,7 +880,7 @@ class TestOnePositionOfTwo:
         """Each has the whole from where the position was when it began: no byte of one is missing in the other."""
         first = Stuck(ticket, tmp_path, pool)
         reader, writer = os.pipe()
-        second = penstock.start_relay(first.source, writer)
+        second = penstock.pipes.start_relay(first.source, writer)
         os.close(writer)
         assert eventually(lambda: unread_bytes(reader) > 0)
         reading = ReaderThread(reader)
@@ -895,7 +895,7 @@ def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
     size = (4 << 30) + 4321
     with tempfile.TemporaryFile() as sparse, Path("/dev/null").open("wb") as null:
         sparse.truncate(size)
-        drained = penstock.start_relay(pair[0], null)
+        drained = penstock.pipes.start_relay(pair[0], null)
         copier = Tee(sparse, null, pair[1])
         os.close(pair[1])
         report = copier.wait(2 * PATIENCE_S)

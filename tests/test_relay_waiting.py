@@ -119,7 +119,7 @@ def test_a_timeout_ends_a_relay(sink: int, file: int, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["auto", "read-write"])
 def test_a_cancellation_ends_a_relay(sink: int, file: int, method: str) -> None:
-    ticket = penstock.start_relay(file, sink, method=method)
+    ticket = penstock.pipes.start_relay(file, sink, method=method)
     assert eventually(lambda: ticket.relayed.bytes and are_asleep(workers))  # nothing more goes in
     ticket.cancel()
     assert isinstance(ends(ticket.wait), ClosedError)
@@ -228,7 +228,7 @@ def test_notices_in_a_sockets_error_queue_are_no_lost_reader() -> None:
         ours.send(b"hello")
         assert theirs.recv(5) == b"hello"
         source, fed = os.pipe()
-        ticket = penstock.start_relay(source, ours)
+        ticket = penstock.pipes.start_relay(source, ours)
         assert eventually(lambda: are_asleep(workers))
         os.write(fed, b"world")
         os.close(fed)
@@ -246,7 +246,7 @@ def test_a_source_that_is_reset_while_the_destination_takes_nothing(way: str) ->
     with contextlib.suppress(BlockingIOError):
         while True:
             os.write(writer, bytes(4096))
-    ticket = penstock.start_relay(theirs, writer) if way == "relay" else Tee(theirs, writer)
+    ticket = penstock.pipes.start_relay(theirs, writer) if way == "relay" else Tee(theirs, writer)
     ours.close()
     os.close(writer)
     drain = threading.Timer(0.2, lambda: [None for _ in iter(lambda: os.read(reader, 1 << 20), b"")])
@@ -340,7 +340,7 @@ class TestMessages:
             feeder.setsockopt(socket.SOL_SOCKET, 32, 4 << 20)  # SO_SNDBUFFORCE: for the privileged
             feeder.send(message)
             reader, writer = os.pipe()
-            ticket = penstock.start_relay(source, writer, len(message))
+            ticket = penstock.pipes.start_relay(source, writer, len(message))
             with os.fdopen(reader, "rb") as mine:
                 assert mine.read(len(message)) == message
             assert ticket.wait(PATIENCE_S).bytes == len(message)
@@ -354,7 +354,7 @@ class TestMessages:
         os.set_blocking(fed, False)
         sent = os.write(fed, data)
         os.close(fed)
-        ticket = penstock.start_relay(source, sink)
+        ticket = penstock.pipes.start_relay(source, sink)
         reader.settimeout(PATIENCE_S)
         with sink, reader:
             got = b""

@@ -51,7 +51,7 @@ def test_without_a_thread_nothing_else_starts_either() -> None:
     refused(lambda: writer.write(frame).wait(20))
     refused(writer.close)
     refused(lambda: penstock.Reader(reader, frame_bytes=10))
-    refused(lambda: penstock.start_relay(reader, spare[1][1]))
+    refused(lambda: penstock.pipes.start_relay(reader, spare[1][1]))
     refused(lambda: Pipeline(iter([frame]), lambda chunk: None))
     frame.clear()
     """

@@ -16,7 +16,7 @@ A `Reader` is the mirror: its worker reads frames of a fixed size ahead, into na
 it when the last view of a frame is dropped, and hands over whole ones only.
 
 `relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and `Tee`
-copies one stream to many. A relay runs on its caller's thread; `start_relay` runs one on a native thread, as a
+copies one stream to many. A relay runs on its caller's thread; `pipes.start_relay` runs one on a native thread, as a
 tee does. ``pipes`` and ``fifo`` have pipes to put between them, and ``results`` has what calls give back. ``pipeline``
 streams assets through native decompressors and other stages, each on threads of its own, to Python, to a descriptor, or
 into buffers. Every native thread takes a `cpu.ThreadPolicy`, the priority and CPUs to request; ``cpu`` has the same
@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from penstock import _exit as _exit
 from penstock import _lazy
 from penstock._native import Reader, Tee, Writer, __version__, close, pipe, sync
-from penstock._relay import relay, start_relay
+from penstock._relay import relay
 from penstock.errors import (
     BrokenStreamError,
     ClosedError,
@@ -96,7 +96,6 @@ __all__ = [
     "probe",
     "relay",
     "render",
-    "start_relay",
     "sync",
 ]
 

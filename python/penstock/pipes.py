@@ -6,6 +6,8 @@ reader, writer = penstock.make_pipe(capacity_bytes=1 << 20)
 
 Anything that takes a raw stream takes these: ``io.BufferedReader`` and ``io.BufferedWriter``, ``shutil.copyfileobj``,
 ``tarfile`` in its stream modes, ``gzip``.
+
+`start_relay` is `penstock.relay` on a native thread, between any two descriptors.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import termios
 from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from penstock import _native
-from penstock._relay import relay
+from penstock._relay import relay, start_relay
 from penstock.errors import BrokenStreamError
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from penstock._native import RelayReport
     from penstock._types import HasFileno, RelayOptions
 
-__all__ = ["PipeReader", "PipeWriter", "make_pipe", "set_staging_budget"]
+__all__ = ["PipeReader", "PipeWriter", "make_pipe", "set_staging_budget", "start_relay"]
 
 
 def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter]:

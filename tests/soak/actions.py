@@ -395,7 +395,7 @@ def interrupted_relay(choose: random.Random) -> None:
             if choose.random() < 0.5:
                 penstock.relay(taken, end, method=method, timeout=0.02)
             else:
-                ticket = penstock.start_relay(taken, end, method=method)
+                ticket = penstock.pipes.start_relay(taken, end, method=method)
                 time.sleep(choose.random() * 0.02)
                 ticket.cancel()
                 ticket.wait(PATIENCE_S)
@@ -803,7 +803,7 @@ def everything() -> Iterator[list[Callable[[], object]]]:
             lambda: penstock.pipe(b"x", own_end).wait(PATIENCE_S),
             lambda: penstock.Reader(reader, frame_bytes=10).close(),
             lambda: penstock.relay(reader, own_end, 10),
-            lambda: penstock.start_relay(reader, own_end, 10).wait(PATIENCE_S),
+            lambda: penstock.pipes.start_relay(reader, own_end, 10).wait(PATIENCE_S),
             lambda: penstock.Tee(reader, own_end).cancel(),
             lambda: Pipeline([b"x"], lambda chunk: None).close(),
             lambda: Pipeline([b"x"], sink=own_end).wait(PATIENCE_S),

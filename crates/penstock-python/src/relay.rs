@@ -97,9 +97,9 @@ impl Relay {
     }
 }
 
-/// Start a relay on a native thread. ``penstock.start_relay`` documents it.
+/// Start a relay on a native thread. ``penstock.pipes.start_relay`` documents it.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)] // those of `penstock.start_relay`
+#[allow(clippy::too_many_arguments)] // those of `penstock.pipes.start_relay`
 pub(crate) fn _start_relay(
     py: Python<'_>,
     src: &Bound<'_, PyAny>,

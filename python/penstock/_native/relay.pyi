@@ -93,4 +93,4 @@ def _start_relay(
     method: RelayMethod,
     policy: ThreadPolicy | Priority | None,
 ) -> RelayTicket:
-    """Start a relay on a native thread. ``penstock.start_relay`` documents it."""
+    """Start a relay on a native thread. ``penstock.pipes.start_relay`` documents it."""
