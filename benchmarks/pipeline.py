@@ -40,9 +40,9 @@ from benchmarks.harness.command import Benchmark
 from benchmarks.harness.methods import Method, PlainJob
 from benchmarks.harness.options import by_name, counted, sized
 from benchmarks.harness.results import Group, Measure, MisdeliveredError, Row, Run
-from penstock import cpu
+from penstock import Pipeline, cpu
 from penstock.cpu import ThreadPolicy
-from penstock.pipeline import Chunk, Pipeline, Source, checksum, decompress, files
+from penstock.pipeline import Chunk, Source, Stage
 
 Kind = Literal["files", "simulated", "race"]
 STREAMS: tuple[Kind, Kind] = "files", "simulated"
@@ -260,7 +260,7 @@ def run_once(stream: Settings, configuration: Configuration, assets: Assets) -> 
 
 def _run(stream: Settings, configuration: Configuration, assets: Assets) -> Run:
     policies = configuration.policies()
-    source: Any = files(assets.paths)
+    source: Any = Source.files(assets.paths)
     if stream.simulated:
         source = simulated_assets(stream.codec, stream.chunk_bytes, stream.chunks)
     name = source.name if isinstance(source, Source) else "iterable"
@@ -269,7 +269,7 @@ def _run(stream: Settings, configuration: Configuration, assets: Assets) -> Run:
     # The consumer is not measured, but must not delay the pipeline.
     refused = _apply(policies["processor"])
     timings, sums, nbytes = [], [], 0
-    stages = (decompress(stream.codec), checksum("crc32"))
+    stages = (Stage.decompress(stream.codec), Stage.checksum("crc32"))
     with Pipeline(source, *stages, queue_items=stream.depth, policies=wanted) as pipeline:
         for chunk in pipeline:
             timings.append(chunk.timings)
@@ -367,8 +367,8 @@ def background(workers: int) -> Iterator[None]:
 
 def by_pipeline(assets: Assets, stream: Settings) -> Iterator[Chunk | bytes]:
     """`penstock.Pipeline`."""
-    stage = decompress(stream.codec, workers=stream.workers)
-    with Pipeline(files(assets.paths), stage, queue_items=stream.depth) as pipeline:
+    stage = Stage.decompress(stream.codec, workers=stream.workers)
+    with Pipeline(Source.files(assets.paths), stage, queue_items=stream.depth) as pipeline:
         yield from pipeline
 
 

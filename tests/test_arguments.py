@@ -28,7 +28,8 @@ from support.clips import clip
 from support.stub import FUNCTIONS
 
 import penstock
-from penstock import AudioDecoder, Decoder, Encoder, fifo, pipeline, probe
+from penstock import AudioDecoder, Decoder, Encoder, Pipeline, fifo, probe
+from penstock.pipeline import Sink, Source, Stage
 from penstock.video import AudioTrack, Tuning, prefetch
 
 MODULES = (
@@ -49,7 +50,7 @@ NOT_COUNTED = {
 
 
 def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """What people call: functions, and classes that are no plain records, with their methods."""
+    """What people call: functions, classes that are no plain records, and the methods of all."""
     seen = set()
     for module in map(importlib.import_module, (*MODULES, RESULTS)):
         for name in module.__all__:
@@ -57,10 +58,11 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
             is_record = (dataclasses.is_dataclass(target) and target not in (AudioTrack, Tuning)) or (
                 inspect.isclass(target) and issubclass(target, BaseException)
             )
-            if not callable(target) or is_record or target in seen:
+            if not callable(target) or target in seen:
                 continue
             seen.add(target)
-            yield f"{module.__name__}.{name}", target
+            if not is_record:
+                yield f"{module.__name__}.{name}", target
             if inspect.isclass(target):
                 # With those of a base that several share, and that is not public itself.
                 owners = [base for base in target.__mro__ if base is target or base.__name__.endswith("Base")]
@@ -182,31 +184,31 @@ def wait_for_tee(**options: object) -> None:
 
 
 def run_pipeline(*parts: Any, **options: Any) -> None:
-    with pipeline.Pipeline(*parts, **options) as line:
+    with Pipeline(*parts, **options) as line:
         for _ in line:
             pass
 
 
 def with_pipeline(method: str, **options: object) -> None:
-    with ends() as (_, writer), pipeline.Pipeline([b"x"], sink=writer if method == "wait" else None) as line:
+    with ends() as (_, writer), Pipeline([b"x"], sink=Sink.fd(writer) if method == "wait" else None) as line:
         getattr(line, method)(**options)
 
 
-def with_stage(make: Callable[..., pipeline.Stage], **options: object) -> None:
+def with_stage(make: Callable[..., Stage], **options: object) -> None:
     run_pipeline([b"x"], make(**options))
 
 
 def read_file(**options: Any) -> None:
-    run_pipeline(pipeline.file(__file__, **options))
+    run_pipeline(Source.file(__file__, **options))
 
 
 def read_files(**options: Any) -> None:
-    run_pipeline(pipeline.files([__file__], **options))
+    run_pipeline(Source.files([__file__], **options))
 
 
 def read_fd(**options: Any) -> None:
     with ended_source() as source:
-        run_pipeline(pipeline.fd(source, **options))
+        run_pipeline(Source.fd(source, **options))
 
 
 def make_pipe(**options: Any) -> None:
@@ -373,15 +375,15 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.map_video": lambda **given: rendered(
         partial(penstock.map_video, None, clip("audio_aac")), **given
     ),
-    "penstock.pipeline.Pipeline": partial(run_pipeline, [b"x"]),
-    "penstock.pipeline.Pipeline.read": partial(with_pipeline, "read"),
-    "penstock.pipeline.Pipeline.wait": partial(with_pipeline, "wait"),
-    "penstock.pipeline.call": partial(with_stage, partial(pipeline.call, lambda chunk: None)),
-    "penstock.pipeline.checksum": partial(with_stage, pipeline.checksum),
-    "penstock.pipeline.decompress": partial(with_stage, pipeline.decompress),
-    "penstock.pipeline.fd": read_fd,
-    "penstock.pipeline.file": read_file,
-    "penstock.pipeline.files": read_files,
+    "penstock.Pipeline": partial(run_pipeline, [b"x"]),
+    "penstock.Pipeline.read": partial(with_pipeline, "read"),
+    "penstock.Pipeline.wait": partial(with_pipeline, "wait"),
+    "penstock.pipeline.Stage.call": partial(with_stage, partial(Stage.call, lambda chunk: None)),
+    "penstock.pipeline.Stage.checksum": partial(with_stage, Stage.checksum),
+    "penstock.pipeline.Stage.decompress": partial(with_stage, Stage.decompress),
+    "penstock.pipeline.Source.fd": read_fd,
+    "penstock.pipeline.Source.file": read_file,
+    "penstock.pipeline.Source.files": read_files,
     "penstock.pipes.PipeReader.write_to": partial(between_ends, "write_to"),
     "penstock.pipes.PipeWriter.read_from": partial(between_ends, "read_from"),
     "penstock.pipes.set_staging_budget": budget_for_once,
@@ -476,8 +478,8 @@ def test_a_number_for_ffmpeg_is_taken_or_refused(path: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: pipeline.decompress(workers=2**31), "workers must be at most 1024, not 2147483648"),
-        (lambda: pipeline.files([__file__], workers=0), "workers must be at least 1, not 0"),
+        (lambda: Stage.decompress(workers=2**31), "workers must be at most 1024, not 2147483648"),
+        (lambda: Source.files([__file__], workers=0), "workers must be at least 1, not 0"),
         (lambda: make_writer(queue_items=0), "queue_items must be at least 1, not 0"),
         (lambda: make_writer(queue_bytes=0), "queue_bytes must be at least 1, not 0"),
         (lambda: make_writer(capacity_bytes=0), "capacity_bytes must be at least 1, not 0"),

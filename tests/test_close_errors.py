@@ -90,7 +90,8 @@ penstock.sync()
 
 DROP = """
 from penstock import _native
-from penstock.pipeline import Pipeline, fd
+from penstock import Pipeline
+from penstock.pipeline import Sink, Source
 path, kind, *drains = sys.argv[1:]
 file = os.open(path, os.O_RDWR)
 a_pipe = os.pipe()
@@ -101,7 +102,7 @@ owner = {
     "tee": lambda: penstock.Tee(a_pipe[0], file, start=False),
     "source of a pipeline": lambda: _native._Source.fd(file, 4, None),
     "sink of a pipeline": lambda: _native._Sink.fd(file, None, None, None),
-    "pipeline": lambda: Pipeline(fd(a_pipe[0]), sink=file),
+    "pipeline": lambda: Pipeline(Source.fd(a_pipe[0]), sink=Sink.fd(file)),
 }[kind]()
 if kind == "writer":
     owner.write(b"frame").wait()

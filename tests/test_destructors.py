@@ -24,7 +24,8 @@ from support.streams import tcp_pair
 from support.this_process import open_fds, workers
 
 import penstock
-from penstock.pipeline import Chunk, Pipeline, call, fd, into
+from penstock import Pipeline
+from penstock.pipeline import Chunk, Sink, Source, Stage
 
 LINGER_S = 600
 """Longer than a test may take: one that waits for it fails."""
@@ -48,7 +49,7 @@ def lingering() -> Iterator[socket.socket]:
 
 def idle_into(sink: socket.socket) -> Pipeline:
     source = os.eventfd(0)
-    pipeline = Pipeline(fd(source), sink=sink)
+    pipeline = Pipeline(Source.fd(source), sink=Sink.fd(sink))
     os.close(source)
     return pipeline
 
@@ -56,8 +57,8 @@ def idle_into(sink: socket.socket) -> Pipeline:
 MAKERS: dict[str, Callable[[socket.socket], Any]] = {
     "reader": lambda ours: penstock.Reader(ours, frame_bytes=4),
     "writer": lambda ours: penstock.Writer(ours),
-    "source": lambda ours: Pipeline(fd(ours)),
-    "sink": lambda ours: Pipeline(endless(), sink=ours),
+    "source": lambda ours: Pipeline(Source.fd(ours)),
+    "sink": lambda ours: Pipeline(endless(), sink=Sink.fd(ours)),
     "idle sink": idle_into,
 }
 
@@ -65,7 +66,10 @@ MAKERS: dict[str, Callable[[socket.socket], Any]] = {
 def use_others() -> None:
     """What takes the locks of the tables that descriptors are in."""
     reader, writer = os.pipe()
-    with penstock.Reader(reader, frame_bytes=4) as frames, Pipeline([b"four"], sink=writer) as pipeline:
+    with (
+        penstock.Reader(reader, frame_bytes=4) as frames,
+        Pipeline([b"four"], sink=Sink.fd(writer)) as pipeline,
+    ):
         pipeline.wait()
         assert bytes(next(frames)) == b"four"
     penstock.pipe(b"more", writer).wait()
@@ -121,11 +125,11 @@ def endless() -> Iterator[bytes]:
 
 CYCLES: dict[str, Callable[[Owner], Pipeline]] = {
     "stage": lambda owner: Pipeline(endless(), owner.stage),
-    "stage of several threads": lambda owner: Pipeline(endless(), call(owner.stage, workers=3)),
+    "stage of several threads": lambda owner: Pipeline(endless(), Stage.call(owner.stage, workers=3)),
     "source": lambda owner: Pipeline(owner.feed()),
-    "sink": lambda owner: Pipeline(endless(), sink=into(owner.buffers())),
+    "sink": lambda owner: Pipeline(endless(), sink=Sink.into(owner.buffers())),
     "failure that was skipped": lambda owner: Pipeline(endless(), owner.touchy, on_error="skip"),
-    "failure before a descriptor": lambda owner: Pipeline([b"x"], owner.touchy, sink=1),
+    "failure before a descriptor": lambda owner: Pipeline([b"x"], owner.touchy, sink=Sink.fd(1)),
     "idle": lambda owner: Pipeline(iter([b"x"]), owner.stage),
 }
 
@@ -204,7 +208,7 @@ def test_a_source_whose_stream_has_it_is_collected() -> None:
 def test_a_program_ends_well_while_a_dropped_pipeline_is_in_a_call() -> None:
     body = """
     import itertools
-    from penstock.pipeline import Pipeline
+    from penstock import Pipeline
     def busy(chunk):
         end_s = time.monotonic() + 0.2
         while time.monotonic() < end_s:

@@ -157,7 +157,7 @@ def test_a_program_says_what_it_still_waits_for() -> None:
 BUSY = {
     "stage": "Pipeline([b'x'], lambda chunk: spin())",
     "source": "Pipeline(iter(spin, None))",
-    "sink": "Pipeline([b'x'], sink=into(iter(spin, None)))",
+    "sink": "Pipeline([b'x'], sink=Sink.into(iter(spin, None)))",
 }
 
 
@@ -165,8 +165,8 @@ BUSY = {
 def test_a_program_ends_while_a_pipeline_is_busy_in_python(part: str) -> None:
     code = f"""
     import atexit
-    import penstock.pipeline
-    from penstock.pipeline import Pipeline, into
+    from penstock import Pipeline, _pipeline
+    from penstock.pipeline import Sink
 
     began = threading.Event()
 
@@ -177,7 +177,7 @@ def test_a_program_ends_while_a_pipeline_is_busy_in_python(part: str) -> None:
 
     pipeline = {BUSY[part]}
     began.wait(20)
-    atexit.unregister(penstock.pipeline._end_all)  # which would wait for it for a while
+    atexit.unregister(_pipeline._end_all)  # which would wait for it for a while
     """
     succeeded(run_script(code))
 

@@ -24,8 +24,8 @@ from support.streams import ReaderThread, noise, read_exactly, tcp_pair
 from support.this_process import are_asleep, open_fds, workers
 
 import penstock
-from penstock import fifo
-from penstock.pipeline import Pipeline
+from penstock import Pipeline, fifo
+from penstock.pipeline import Sink, Source
 
 FRAME = noise(300_000)
 
@@ -621,8 +621,8 @@ def test_a_path_is_no_descriptor_and_the_error_says_what_to_write(call, path: ob
         penstock.relay,
         penstock.pipes.start_relay,
         penstock.Tee,
-        lambda source, closed: Pipeline(penstock.pipeline.fd(source), sink=closed).wait(),
-        lambda source, closed: Pipeline(penstock.pipeline.fd(closed), sink=source).wait(),
+        lambda source, closed: Pipeline(Source.fd(source), sink=Sink.fd(closed)).wait(),
+        lambda source, closed: Pipeline(Source.fd(closed), sink=Sink.fd(source)).wait(),
     ],
     ids=["relay", "start_relay", "Tee", "a pipeline's sink", "a pipeline's source"],
 )
@@ -653,7 +653,7 @@ OWNERS: dict[str, Callable[[int, int], object]] = {
     "Reader": lambda reader, writer: penstock.Reader(reader, frame_bytes=10),
     "Tee": lambda reader, writer: penstock.Tee(reader, SINK, start=False),
     "relay": lambda reader, writer: penstock.pipes.start_relay(reader, SINK),
-    "Pipeline": lambda reader, writer: Pipeline(penstock.pipeline.fd(reader), sink=SINK),
+    "Pipeline": lambda reader, writer: Pipeline(Source.fd(reader), sink=Sink.fd(SINK)),
 }
 
 

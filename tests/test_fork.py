@@ -180,7 +180,8 @@ def test_a_signal_handler_that_forks_in_the_middle_of_a_write_leaves_it_to_the_p
 
 def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> None:
     body = """
-    from penstock.pipeline import Pipeline, fd
+    from penstock import Pipeline
+    from penstock.pipeline import Source
 
     idle_reader, idle_writer = os.pipe()
     got = read_in_thread(reader)
@@ -189,7 +190,7 @@ def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> N
     frames = penstock.Reader(idle_reader, frame_bytes=10)
     relay = penstock.pipes.start_relay(idle_reader, writer)
     tee = penstock.Tee(idle_reader)
-    chunks = Pipeline(fd(idle_reader))
+    chunks = Pipeline(Source.fd(idle_reader))
     calls = [
         lambda: own.write(b"c"),
         lambda: own.flush(20),
@@ -229,7 +230,8 @@ def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> N
 def test_a_child_has_none_of_our_descriptors() -> None:
     body = """
     from pathlib import Path
-    from penstock.pipeline import Pipeline, fd
+    from penstock import Pipeline
+    from penstock.pipeline import Sink, Source
 
     def pipes():
         found = {entry.name: os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists()}
@@ -244,7 +246,7 @@ def test_a_child_has_none_of_our_descriptors() -> None:
     frames = penstock.Reader(mine[2], frame_bytes=10)
     relay = penstock.pipes.start_relay(mine[2], writer)
     tee = penstock.Tee(mine[2], writer)
-    chunks = Pipeline(fd(mine[2]), sink=writer)
+    chunks = Pipeline(Source.fd(mine[2]), sink=Sink.fd(writer))
     pid = os.fork()
     if pid == 0:
         left = [name for name in pipes() if int(name) > 2 and int(name) not in mine]
@@ -258,7 +260,8 @@ def test_a_child_has_none_of_our_descriptors() -> None:
 
 def test_a_child_has_no_file_that_a_pipeline_reads_and_no_eventfd_of_a_waiter(tmp_path: Path) -> None:
     body = """
-    from penstock.pipeline import Pipeline, file
+    from penstock import Pipeline
+    from penstock.pipeline import Source
 
     def descriptors():
         found = {}
@@ -273,7 +276,7 @@ def test_a_child_has_no_file_that_a_pipeline_reads_and_no_eventfd_of_a_waiter(tm
     before = descriptors()
     waker = penstock._native._LoopWaker()
     watch = ticket._notify(waker, 7)
-    pieces = iter(Pipeline(file(path, piece_bytes=1000)))
+    pieces = iter(Pipeline(Source.file(path, piece_bytes=1000)))
     next(pieces)
     more = [target for number, target in descriptors().items() if number not in before]
     assert path in more and sum("eventfd" in target for target in more) > 1, more
@@ -370,7 +373,8 @@ def test_a_multiprocessing_child_delivers_what_it_wrote() -> None:
 
 def test_a_child_that_ends_says_nothing_of_its_parents_pipeline() -> None:
     body = """
-    from penstock.pipeline import Pipeline
+    from penstock import Pipeline
+    from penstock.pipeline import Sink
 
     child_has_ended = threading.Event()
 
@@ -379,7 +383,7 @@ def test_a_child_that_ends_says_nothing_of_its_parents_pipeline() -> None:
         child_has_ended.wait(20)
 
     got = read_in_thread(reader)
-    with Pipeline(source(), sink=writer) as pipeline:
+    with Pipeline(source(), sink=Sink.fd(writer)) as pipeline:
         pid = os.fork()
         if pid == 0:
             sys.exit(0)
@@ -413,7 +417,7 @@ def test_a_child_that_lives_on_does_not_keep_ffmpeg_waiting(tmp_path: Path) -> N
 
 # Threads of the parent come to the interpreter, and leave it, at every moment of a fork.
 FORKS_BESIDE_PYTHON = """
-from penstock.pipeline import Pipeline
+from penstock import Pipeline
 
 def work():
     with Pipeline(iter([b"x" * 1000] * 5), lambda chunk: None) as pipeline:

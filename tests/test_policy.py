@@ -21,10 +21,10 @@ from support.processes import run_script, succeeded
 from support.this_process import open_fds, workers
 
 import penstock
-from penstock import Encoder, Tee, Writer, _native, cpu
+from penstock import Encoder, Pipeline, Tee, Writer, _native, cpu
 from penstock._types import Priority
 from penstock.cpu import ThreadPolicy
-from penstock.pipeline import Pipeline, checksum
+from penstock.pipeline import Stage
 from penstock.video import Tuning
 
 NICE = {
@@ -495,7 +495,9 @@ class TestWords:
 
     @staticmethod
     def through_a_pipeline(pair: tuple[int, int], policy: Any) -> object:
-        with Pipeline([b"x"], checksum(), policies={"iterable": policy, "checksum": policy}) as pipeline:
+        with Pipeline(
+            [b"x"], Stage.checksum(), policies={"iterable": policy, "checksum": policy}
+        ) as pipeline:
             pipeline.read(10)
             (applied,), (other,) = (stage.policies for stage in pipeline.stats.stages[:2])
         assert other.nice == applied.nice

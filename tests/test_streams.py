@@ -23,8 +23,8 @@ import pytest
 from support.streams import from_process, from_socket, noise, read_exactly, unread_bytes
 
 import penstock
-from penstock import Reader, Tee, Writer
-from penstock.pipeline import Pipeline, fd
+from penstock import Pipeline, Reader, Tee, Writer
+from penstock.pipeline import Sink, Source
 
 LINE = b"frames follow\n"
 FRAME_BYTES = 1000
@@ -48,7 +48,7 @@ def into_reused_buffer(src: Any) -> bytes:
 
 def pieces_of(src: Any) -> bytes:
     """What a pipeline gives."""
-    with Pipeline(fd(src, 777)) as pipeline:
+    with Pipeline(Source.fd(src, 777)) as pipeline:
         return b"".join(bytes(chunk) for chunk in pipeline)
 
 
@@ -127,7 +127,7 @@ def test_what_is_refused_takes_nothing(read: Callable[[Any], bytes]) -> None:
         with pytest.raises((ValueError, TypeError)):
             Reader(src, frame_bytes=0)
         with pytest.raises(ValueError, match="on_error"):
-            Pipeline(fd(src), on_error="ignore")  # type: ignore[arg-type]
+            Pipeline(Source.fd(src), on_error="ignore")  # type: ignore[arg-type]
         position = src.tell()
     source, feed = os.pipe()
     with os.fdopen(source, "rb") as pipe:
@@ -137,7 +137,7 @@ def test_what_is_refused_takes_nothing(read: Callable[[Any], bytes]) -> None:
         with pytest.raises(ValueError, match="frame_bytes"):
             Reader(pipe, frame_bytes=0)
         with pytest.raises(ValueError, match="on_error"):
-            Pipeline(fd(pipe), on_error="ignore")  # type: ignore[arg-type]
+            Pipeline(Source.fd(pipe), on_error="ignore")  # type: ignore[arg-type]
         assert read(pipe) == FRAMES[:FRAME_BYTES]
     assert position == 10
 
@@ -238,7 +238,7 @@ def write_to(dst: Any) -> None:
 
 
 def sink_to(dst: Any) -> None:
-    Pipeline([FRAMES], sink=dst).wait()
+    Pipeline([FRAMES], sink=Sink.fd(dst)).wait()
 
 
 def tee_to(dst: Any) -> None:

@@ -9,7 +9,7 @@ from support.processes import run_script, succeeded
 # The next thread finds no memory for its stack, whoever runs this: a limit on their number does not hold for root.
 NO_THREAD = """
 import errno, resource
-from penstock.pipeline import Pipeline
+from penstock import Pipeline
 
 reader, writer = os.pipe()
 spare = [os.pipe() for _ in range(2)]
@@ -76,7 +76,7 @@ def test_a_tee_that_found_no_thread_can_be_started_again() -> None:
 def test_children_of_a_stage_have_the_signal_mask_of_the_program() -> None:
     body = """
     import subprocess
-    from penstock.pipeline import Pipeline
+    from penstock import Pipeline
 
     def blocked():
         with open("/proc/thread-self/status") as status:

@@ -20,7 +20,8 @@ from support.streams import ReaderThread, noise, read_exactly, tcp_pair, unread_
 from support.this_process import are_asleep, threads, workers
 
 import penstock
-from penstock.pipeline import Pipeline, decompress
+from penstock import Pipeline
+from penstock.pipeline import Stage
 
 FRAME = noise(3 << 20)
 
@@ -275,7 +276,7 @@ def test_readers_encoders_decoders_and_pipelines_sleep_while_nobody_needs_them(
         encoder = stack.enter_context(penstock.Encoder(tmp_path / "other.mkv", **encoding))
         encoder.write(bytes(320 * 180 * 3))
         next(iter(stack.enter_context(penstock.Decoder(path))))
-        stack.enter_context(Pipeline(itertools.repeat(zlib.compress(FRAME)), decompress("zlib")))
+        stack.enter_context(Pipeline(itertools.repeat(zlib.compress(FRAME)), Stage.decompress("zlib")))
         stack.enter_context(penstock.Reader(pair[0], frame_bytes=10_000))
         assert eventually(lambda: are_asleep(lambda: threads() - others))
         os.close(pair[1])

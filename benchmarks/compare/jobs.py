@@ -28,7 +28,8 @@ from benchmarks.harness.isolated import run_isolated
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method
 from benchmarks.harness.results import Run
-from penstock.pipeline import Pipeline, decompress
+from penstock import Pipeline
+from penstock.pipeline import Stage
 
 WIDTH, HEIGHT, FRAMES_PER_S = 1280, 720, 30
 PIECE_BYTES = 2**16
@@ -112,7 +113,7 @@ def relay(case: Case) -> float:
 
 def pipeline(case: Case) -> float:
     """A chunk of 64 KiB that compresses well, to a consumer in Python."""
-    with Pipeline(itertools.repeat(zlib.compress(bytes(PIECE_BYTES))), decompress("zlib")) as chunks:
+    with Pipeline(itertools.repeat(zlib.compress(bytes(PIECE_BYTES))), Stage.decompress("zlib")) as chunks:
         return _repeated(partial(next, iter(chunks)), case.run_s)
 
 

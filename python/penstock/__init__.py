@@ -17,10 +17,10 @@ it when the last view of a frame is dropped, and hands over whole ones only.
 
 `relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and `Tee`
 copies one stream to many. A relay runs on its caller's thread; `pipes.start_relay` runs one on a native thread, as a
-tee does. ``pipes`` and ``fifo`` have pipes to put between them, and ``results`` has what calls give back. ``pipeline``
+tee does. ``pipes`` and ``fifo`` have pipes to put between them, and ``results`` has what calls give back. A `Pipeline`
 streams assets through native decompressors and other stages, each on threads of its own, to Python, to a descriptor, or
-into buffers. Every native thread takes a `cpu.ThreadPolicy`, the priority and CPUs to request; ``cpu`` has the same
-for the calling thread, and the machine's topology.
+into buffers; ``pipeline`` has its parts. Every native thread takes a `cpu.ThreadPolicy`, the priority and CPUs to
+request; ``cpu`` has the same for the calling thread, and the machine's topology.
 
 `Encoder` starts an FFmpeg and writes frames to it with a `Writer`. `Decoder` reads frames from an FFmpeg with a
 `Reader`, and `AudioDecoder` the sound; `probe` says what is in a file. `FanOut` shares each frame among several
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from penstock._media.audio import AudioDecoder
     from penstock._media.decoder import Decoder
     from penstock._media.probing import probe
+    from penstock._pipeline import Pipeline
     from penstock.pipes import make_pipe
     from penstock.rendering.api import map_video, render
 
@@ -81,6 +82,7 @@ __all__ = [
     "FFmpegWarning",
     "FanOut",
     "PenstockError",
+    "Pipeline",
     "PipelineError",
     "Reader",
     "RenderError",
@@ -121,6 +123,7 @@ if not TYPE_CHECKING:  # which would take every name for one of ours
             "Decoder": "_media.decoder",
             "Encoder": "_ffmpeg.encoder",
             "FanOut": "_fan_out",
+            "Pipeline": "_pipeline",
             "make_pipe": "pipes",
             "map_video": "rendering.api",
             "probe": "_media.probing",

@@ -1,76 +1,222 @@
-"""Pipelines: data from storage through native stages to Python, to a descriptor, or into buffers.
+"""The parts of a `penstock.Pipeline`: storage, native stages, and Python, a descriptor or buffers at the end.
 
-A `Pipeline` is a source, stages and a sink in a line, each on one native thread or several, with bounded queues
-in between. Chunks come out in order. When the consumer is slow, the source waits; ``queue_items`` bounds the memory,
-which is recycled. No native stage holds the GIL.
+A pipeline is a source, stages and a sink in a line, each on one native thread or several, with bounded queues in
+between. Chunks come out in order. When the consumer is slow, the source waits; ``queue_items`` bounds the memory, which
+is recycled. No native stage holds the GIL.
 
 ```python
-from penstock.pipeline import Pipeline, decompress, files
-with Pipeline(files("textures/*.zst"), decompress("zstd", workers=2)) as pipeline:
+from penstock.pipeline import Source, Stage
+with penstock.Pipeline(Source.files("textures/*.zst"), Stage.decompress("zstd", workers=2)) as pipeline:
     for chunk in pipeline:
         upload(chunk.name, numpy.asarray(chunk))  # its memory is recycled once the last view is gone
 print(pipeline.bottleneck)
 ```
 
-Sources are `files`, `file`, `fd`, and any iterable of buffers or of pairs of a name and a buffer.
-Stages are `decompress`, `checksum`, and callables (see `call`). Sinks are iteration, a descriptor,
-and `into`.
+The static methods of `Source`, `Stage` and `Sink` make the parts. An iterable of buffers, or of pairs of a name and a
+buffer, is a source as well, and a callable is a stage (see `Stage.call`). Without a sink, you iterate over the chunks.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import glob
 import os
-import time
-import weakref
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-from penstock import _asyncio
-from penstock._exit import CUT_OFF_REASON, STALL_S, at_exit, report_loss
-from penstock._native import AppliedPolicy, Chunk, ThreadPolicy, _Pipeline
-from penstock._pipeline_parts import (
-    Sink,
-    Source,
-    Stage,
-    by_name,
-    call,
-    checksum,
-    decompress,
-    fd,
-    file,
-    files,
-    into,
-    iterable,
-    native_sink,
-)
-from penstock.errors import ChunkDataError, ChunkReadError, PenstockError, PipelineError, StalledError
+from penstock._native import AppliedPolicy, Chunk, ThreadPolicy, _count, _Sink, _Source, _Stage
+from penstock.errors import ChunkDataError, ChunkReadError
 
 if TYPE_CHECKING:
-    from penstock._types import Data, HasFileno, OnError, Priority
+    from penstock._types import ChecksumName, CodecName, Data, HasFileno, Priority, WritableData
 
 __all__ = [
     "Chunk",
     "ChunkDataError",
     "ChunkReadError",
     "Latency",
-    "Pipeline",
-    "PipelineError",
     "PipelineStats",
     "Sink",
     "Source",
     "Stage",
     "StageStats",
-    "call",
-    "checksum",
-    "decompress",
-    "fd",
-    "file",
-    "files",
-    "into",
 ]
+
+_PIECE_BYTES = 1 << 20
+"""The default size of a piece of a stream: from here on, the cost of a piece no longer counts."""
+
+_Policy: TypeAlias = "ThreadPolicy | Priority | None"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of chunks. `files`, `file` and `fd` make them.
+
+    Attributes:
+        name: its name in ``policies`` and statistics.
+    """
+
+    name: str
+    _make: Callable[[_Policy], _Source] = field(repr=False)
+
+    @staticmethod
+    def files(
+        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, workers: int = 1
+    ) -> Source:
+        """Files, each as one chunk whose name is its path.
+
+        Args:
+            paths: the paths, in the order of the chunks; or one path; or, if there is no file of that name, a pattern
+                for ``glob.glob``, whose matches are sorted (``**`` matches any folders).
+            workers: the number of threads that read, each a file of its own, at most 1024. More than one pays where the
+                storage has a high latency, not for files in the page cache.
+
+        Raises:
+            ValueError, TypeError: ``workers`` is not such a number.
+            FileNotFoundError: nothing matches the pattern. A missing file is a ``ChunkReadError`` of its chunk.
+        """
+        names, workers = _paths(paths), _count("workers", workers)
+        return Source("files", lambda policy: _Source.files(names, workers, policy))
+
+    @staticmethod
+    def file(path: str | os.PathLike[str], piece_bytes: int = _PIECE_BYTES) -> Source:
+        """One file in pieces.
+
+        Args:
+            path: the file.
+            piece_bytes: the size of a piece in bytes; the last piece is as long as the rest.
+        """
+        name, piece_bytes = os.fspath(path), _count("piece_bytes", piece_bytes)
+        return Source("file", lambda policy: _Source.file(name, piece_bytes, policy))
+
+    @staticmethod
+    def fd(fd: int | HasFileno, piece_bytes: int = _PIECE_BYTES) -> Source:
+        """The bytes of a pipe, a stream socket or another descriptor, until its end.
+
+        Available bytes are passed on before the source waits for more. The pipeline duplicates the descriptor when it
+        is made; the caller's descriptor stays the caller's.
+
+        Args:
+            fd: an int or an object with ``fileno()``, open for reading. A buffered Python stream is read from the first
+                byte that the program has not taken. A stream whose descriptor carries other bytes (text, compressed
+                files, TLS sockets) is a TypeError when the pipeline is made, and a socket that keeps messages apart a
+                ValueError.
+            piece_bytes: the largest size of a piece in bytes.
+        """
+        piece_bytes = _count("piece_bytes", piece_bytes)
+        return Source("fd", lambda policy: _Source.fd(fd, piece_bytes, policy))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An operation on every chunk. `decompress`, `checksum` and `call` make them.
+
+    Attributes:
+        name: its name in ``policies``, statistics and errors.
+        workers: the number of its threads.
+    """
+
+    name: str
+    workers: int
+    _make: Callable[[str, int, _Policy], _Stage] = field(repr=False)
+
+    @staticmethod
+    def decompress(codec: CodecName = "auto", *, workers: int = 1, streamed: bool | None = None) -> Stage:
+        """Decompress chunks.
+
+        Each chunk of ``Source.files`` and of an iterable is an asset of its own. ``Source.file`` and ``Source.fd`` give
+        pieces of one stream; the stage then gives pieces of the decompressed stream, at most as large as those of the
+        source.
+
+        Further gzip members, zstd frames and lz4 frames are decompressed, too. Other bytes behind the first are ignored
+        for zlib and gzip, and are an error for zstd and lz4, as in the tools of these formats.
+
+        Args:
+            codec: ``"zlib"``, ``"gzip"``, ``"zstd"``, ``"lz4"`` (frames); or ``"auto"``, which looks at the first bytes
+                of each asset. A skippable frame at the beginning is taken for zstd's, and not for lz4's.
+            workers: the number of threads, each of which decompresses a chunk of its own; a stream takes one.
+            streamed: whether chunks are pieces of one stream; by default, what the source says.
+        """
+        make = partial(_Stage.decompress, codec, streamed)
+        return Stage("decompress", _count("workers", workers), make)
+
+    @staticmethod
+    def checksum(kind: ChecksumName = "xxh3", *, workers: int = 1) -> Stage:
+        """Compute a checksum of each chunk, which becomes its ``checksum``.
+
+        Args:
+            kind: ``"xxh3"`` (XXH3, 64 bits, seed 0) or ``"crc32"`` (as ``zlib.crc32``).
+            workers: the number of threads.
+        """
+        return Stage("checksum", _count("workers", workers), partial(_Stage.checksum, kind))
+
+    @staticmethod
+    def call(
+        function: Callable[[Chunk], Chunk | Data | None], *, workers: int = 1, name: str | None = None
+    ) -> Stage:
+        """Call a Python callable with each chunk, on a thread of the pipeline, with the GIL.
+
+        A callable among the stages of a pipeline is short for this. It returns the chunk, or None for the same; or a
+        buffer, whose bytes are copied and replace those of the chunk. An exception is the cause of the chunk's
+        ``PipelineError``. Statistics count its waits for the GIL separately.
+
+        Args:
+            function: gets a ``Chunk``, whose bytes are read-only.
+            workers: the number of threads that call it, in parallel where it releases the GIL.
+            name: the name of the stage; by default that of the callable.
+        """
+        named = name or str(getattr(function, "__name__", type(function).__name__))
+        return Stage(named, _count("workers", workers), partial(_Stage.call, function))
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A destination of chunks other than iteration. `fd` and `into` make them."""
+
+    _make: Callable[[int, int, _Policy], _Sink] = field(repr=False)
+    _writes: bool = field(default=False, repr=False)
+
+    @staticmethod
+    def fd(fd: int | HasFileno) -> Sink:
+        """Write chunks to a pipe, a file, a socket or another descriptor, from their own memory, through a ``Writer``.
+
+        ``policies`` calls this part ``"writer"``. The pipeline duplicates the descriptor when it is made; the caller's
+        descriptor stays the caller's.
+
+        Args:
+            fd: an int or an object with ``fileno()``, open for writing. Otherwise it is an OSError (EBADF) when the
+                pipeline is made.
+        """
+        return Sink(partial(_Sink.fd, fd), _writes=True)
+
+    @staticmethod
+    def into(buffers: Iterable[WritableData]) -> Sink:
+        """Copy chunks into buffers of the caller, the first into the first, on a native thread without the GIL.
+
+        Iteration then gives chunks whose memory is these buffers. The pipeline ends when there are no more buffers. A
+        chunk that is larger than its buffer is a ``ChunkDataError``.
+
+        Args:
+            buffers: writable, C-contiguous buffers. They are taken one by one, ``queue_items`` ahead of iteration, so a
+                generator can wait until one is free again. Do not touch a buffer from then until its chunk comes; it is
+                released when its chunk is dropped.
+        """
+        return Sink(lambda *_: _Sink.into(buffers))
+
+
+def _paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
+    if not isinstance(paths, str | os.PathLike):
+        return [os.fspath(path) for path in paths]
+    path = os.fspath(paths)
+    if not glob.has_magic(path) or Path(path).exists():
+        return [path]
+    # Not Path.glob, which refuses absolute patterns.
+    found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207
+    if not found:
+        raise FileNotFoundError(f"nothing matches {path!r}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -146,248 +292,3 @@ class PipelineStats:
     end_to_end: Latency
     elapsed_s: float
     pool_free_bytes: int
-
-
-def _stage_stats(record: dict[str, Any]) -> StageStats:
-    latencies = {name: Latency(**record[name]) for name in ("work", "queued", "gil")}
-    return StageStats(**(record | latencies))
-
-
-class Pipeline:
-    """A source, stages and a sink in a line. It begins to work when it is made.
-
-    Iterate over it with ``for`` or ``async for``; if the sink is a descriptor, ``wait`` for it or ``await`` it.
-    ``with`` and ``async with`` close it at the end of the block; if the sink is a descriptor and the block did not
-    raise, they first wait for its end. Several threads may take chunks from one pipeline; each chunk goes to one of
-    them.
-
-    At the end of the program, a pipeline whose sink is a descriptor continues for as long as bytes move. If it is cut
-    off, that is reported. ``close``, or dropping the pipeline, stops all threads wherever they wait. ``close`` waits
-    for the threads, but at most 5 seconds for a call of Python code that does not return. Dropping does not wait;
-    running calls end by themselves. In the child of a fork, a pipeline raises ``ClosedError``.
-
-    Args:
-        source: ``files``, ``file``, ``fd``; or an iterable of buffers, or of pairs of a name and a buffer. A thread of
-            the pipeline iterates over it and copies the bytes, so that the iterable may reuse its buffer.
-        stages: ``decompress``, ``checksum``, ``call``, or callables.
-        sink: None for iteration, ``into(buffers)``, or a descriptor: an int or an object with ``fileno()``, open for
-            writing. Chunks go there from their own memory, through a ``Writer``.
-        queue_items: the most chunks that wait between two parts; then the part in front waits.
-        queue_bytes: the most memory of those chunks; one chunk may always wait. At most as much is kept for reuse.
-        max_chunk_bytes: the most bytes of a chunk, read or decompressed. A larger one is a ``ChunkDataError``, and its
-            memory is not allocated. So is a zstd stream in pieces whose window is larger than this and than 8 MiB.
-        on_error: ``"raise"`` ends the pipeline at the first chunk that fails, after all chunks before it have come
-            out; ``"skip"`` continues, and lists the failures in ``skipped``. A decompressed stream and an iterable
-            that raises end in both cases.
-        policies: a ``ThreadPolicy``, or a level like ``"below-normal"``, for the threads of a part, by its name:
-            ``"files"``, ``"file"``, ``"fd"`` or ``"iterable"``; ``"decompress"``, ``"checksum"``, a callable's name
-            (the second of one name is ``"checksum 2"``); ``"writer"`` for a descriptor as the sink.
-
-    Raises:
-        ValueError: the parts do not fit together, or an argument has a wrong value.
-        TypeError: an argument has the wrong type.
-        OSError: EBADF if a descriptor is closed or open for something else; or no thread could be started.
-    """
-
-    def __init__(
-        self,
-        source: Source | Iterable[Data | tuple[str, Data]],
-        *stages: Stage | Callable[[Chunk], Chunk | Data | None],
-        sink: Sink | int | HasFileno | None = None,
-        queue_items: int = 16,
-        queue_bytes: int = 64 << 20,
-        max_chunk_bytes: int = 256 << 20,
-        on_error: OnError = "raise",
-        policies: Mapping[str, ThreadPolicy | Priority] | None = None,
-    ) -> None:
-        named = by_name(stage if isinstance(stage, Stage) else call(stage) for stage in stages)
-        origin = source if isinstance(source, Source) else iterable(source)
-        writes = not (sink is None or isinstance(sink, Sink))
-        if policies is not None and not isinstance(policies, Mapping):
-            raise TypeError(
-                f"policies has a policy for each part, by its name: {{'decompress': {policies!r}}}"
-            )
-        wanted = dict(policies or {})
-        known = [origin.name, *named, *(["writer"] if writes else [])]
-        if unknown := wanted.keys() - set(known):
-            raise ValueError(f"policies has {sorted(unknown)}, but the parts are {known}")
-        self._writes = writes
-        self._is_reported = False  # whether somebody waited, and got its failure
-        self._native = _Pipeline(
-            origin._make(wanted.get(origin.name)),
-            [stage._make(name, stage.workers, wanted.get(name)) for name, stage in named.items()],
-            native_sink(sink, queue_items, queue_bytes, wanted.get("writer")),
-            queue_items=queue_items,
-            queue_bytes=queue_bytes,
-            max_chunk_bytes=max_chunk_bytes,
-            on_error=on_error,
-        )
-        _open.add(self)
-        # Before the program ends, because its threads may need to run Python code.
-        at_exit(_end_all, 1)
-
-    def read(self, timeout: float | None = None) -> Chunk | None:
-        """The next chunk; None at the end. Releases the GIL; Ctrl-C interrupts it.
-
-        After the end, or an error other than StalledError, it returns or raises the same again, in every thread.
-
-        Args:
-            timeout: seconds; None waits without limit.
-
-        Raises:
-            PipelineError: the next chunk has failed, and with it the pipeline.
-            StalledError: no chunk came in time.
-            ClosedError: the pipeline was closed.
-        """
-        return self._native.next(timeout)
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until the sink, a descriptor, has everything.
-
-        Args:
-            timeout: seconds; None waits without limit.
-
-        Raises:
-            PipelineError: a chunk has failed; the chunks before it were written.
-            BrokenStreamError, OSError: the descriptor failed.
-            StalledError: the pipeline did not end in that time. It continues.
-            ClosedError: the pipeline was closed before its end.
-        """
-        try:
-            self._native.wait(timeout)
-        except StalledError:
-            raise
-        except Exception:
-            self._is_reported = True
-            raise
-
-    def close(self) -> None:
-        """Stop the pipeline, drop the chunks in it, and wait for its threads. Ctrl-C interrupts the wait.
-
-        A call of Python code that does not return is left behind after 5 seconds. Closing again only waits.
-        """
-        self._native.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the pipeline was closed."""
-        return self._native.closed
-
-    @property
-    def skipped(self) -> list[PipelineError]:
-        """With ``on_error="skip"``, the errors of the chunks that were skipped so far, in order."""
-        return self._native.skipped
-
-    @property
-    def stats(self) -> PipelineStats:
-        """What the pipeline has done so far, also after its end."""
-        record = self._native.stats()
-        record["stages"] = tuple(_stage_stats(stage) for stage in record["stages"])
-        record["end_to_end"] = Latency(**record["end_to_end"])
-        return PipelineStats(**record)
-
-    @property
-    def bottleneck(self) -> str:
-        """The slowest part, in one line, with the figures behind it."""
-        return self._native.bottleneck()
-
-    def __iter__(self) -> Iterator[Chunk]:
-        return self
-
-    def __next__(self) -> Chunk:
-        chunk = self._native.next(None)
-        if chunk is None:
-            raise StopIteration
-        return chunk
-
-    def __aiter__(self) -> AsyncIterator[Chunk]:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        chunk = await self._next()
-        if chunk is None:
-            raise StopAsyncIteration
-        return chunk
-
-    async def _next(self) -> Chunk | None:
-        while True:
-            await _asyncio.until_done(self._native)
-            try:
-                return self._native.next(0.0)
-            except StalledError:
-                pass  # another task took the chunk
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        self._is_reported = True
-        return self._ended().__await__()
-
-    async def _ended(self) -> None:  # its frame keeps the pipeline alive
-        await _asyncio.ended_or_cancelled(self._native)
-
-    def __del__(self) -> None:
-        # Stop before the garbage collector clears the objects of a cycle: no thread may call one that is half cleared.
-        if (native := getattr(self, "_native", None)) is not None:
-            native.cancel()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        try:
-            if self._writes and exc_type is None and not self.closed:
-                self.wait()
-        finally:
-            self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        try:
-            if self._writes and exc_type is None and not self.closed:
-                await self
-        finally:
-            if not self._native.cancel():
-                await asyncio.to_thread(self.close)
-
-
-_open: weakref.WeakSet[Pipeline] = weakref.WeakSet()
-_LOOK_S = 0.2
-"""How often an ending program checks whether a pipeline still moves."""
-
-
-def _disown_all_in_child() -> None:
-    global _open
-    _open = weakref.WeakSet()
-
-
-os.register_at_fork(after_in_child=_disown_all_in_child)
-
-
-def _end_all() -> None:
-    """Deliver what goes to a descriptor, for as long as anything moves, then stop all pipelines."""
-    for pipeline in list(_open):
-        if pipeline._writes and not pipeline.closed and (failure := _drain(pipeline)):
-            report_loss(f"a pipeline was cut off: {failure}")
-    for pipeline in list(_open):
-        pipeline._native.cancel()  # all of them first, so that their threads end at the same time
-    for pipeline in list(_open):
-        pipeline.close()
-
-
-def _drain(pipeline: Pipeline) -> str | None:
-    """Why the pipeline could not be finished; None if it could, or if its failure was reported already."""
-    seen, since_s = -1, time.monotonic()
-    try:
-        while time.monotonic() - since_s < STALL_S:
-            with contextlib.suppress(StalledError):
-                pipeline._native.wait(_LOOK_S)
-                return None
-            taken = sum(stage.bytes_in for stage in pipeline.stats.stages)
-            if taken != seen:
-                seen, since_s = taken, time.monotonic()
-    except KeyboardInterrupt:
-        pass
-    except (PenstockError, OSError) as error:
-        return None if pipeline._is_reported else str(error)
-    return CUT_OFF_REASON

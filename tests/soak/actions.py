@@ -27,8 +27,8 @@ from typing import Any
 from holdings import Holdings
 
 import penstock
-from penstock import Decoder, DecoderError, Encoder, EncoderError, PenstockError, fifo
-from penstock.pipeline import Pipeline, checksum, decompress, fd, file, files, into
+from penstock import Decoder, DecoderError, Encoder, EncoderError, PenstockError, Pipeline, fifo
+from penstock.pipeline import Sink, Source, Stage
 from penstock.video import Tuning, find_ffmpeg
 
 ACTIONS: dict[str, Callable[[random.Random], None]] = {}
@@ -484,10 +484,10 @@ def pipeline(choose: random.Random) -> None:
         bad = choose.randrange(len(paths)) if choose.random() < 0.3 else None
         if bad is not None:
             Path(paths[bad]).write_bytes(b"\x00broken")
-        stages: list[Any] = [decompress(codec, workers=choose.choice([1, 3]))]
-        stages += choose.choice([[], [checksum()], [lambda chunk: None], [lambda chunk: bytes(chunk)]])
+        stages: list[Any] = [Stage.decompress(codec, workers=choose.choice([1, 3]))]
+        stages += choose.choice([[], [Stage.checksum()], [lambda chunk: None], [lambda chunk: bytes(chunk)]])
         skips = choose.random() < 0.5
-        source = files(paths, workers=choose.choice([1, 2]))
+        source = Source.files(paths, workers=choose.choice([1, 2]))
         depth, on_error = choose.choice([1, 16]), "skip" if skips else "raise"
         with Pipeline(source, *stages, queue_items=depth, on_error=on_error) as line:
             got: list[bytes] = []
@@ -515,12 +515,12 @@ def pipeline_to_descriptor(choose: random.Random) -> None:
         packed.flush()
         feed = None
         if choose.random() < 0.5:
-            source: Any = file(packed.name, piece_bytes=choose.choice([1000, 1 << 20]))
-            line = Pipeline(source, decompress("zlib"), sink=end)
+            source: Any = Source.file(packed.name, piece_bytes=choose.choice([1000, 1 << 20]))
+            line = Pipeline(source, Stage.decompress("zlib"), sink=Sink.fd(end))
         else:
             taken, filled = os.pipe()
             feed = Feed(filled, data, choose)
-            line = Pipeline(fd(taken, piece_bytes=choose.choice([1000, 1 << 20])), sink=end)
+            line = Pipeline(Source.fd(taken, piece_bytes=choose.choice([1000, 1 << 20])), sink=Sink.fd(end))
             os.close(taken)
         os.close(end)
         failure = broken(lambda: line.wait(PATIENCE_S))
@@ -537,7 +537,7 @@ def pipeline_into_buffers(choose: random.Random) -> None:
     """Into the caller's memory, and out of it."""
     data = [noise(choose, 100_000) for _ in range(choose.randrange(1, 20))]
     areas = [bytearray(100_000) for _ in data]
-    with Pipeline(iter(data), sink=into(areas), queue_items=2) as line:
+    with Pipeline(iter(data), sink=Sink.into(areas), queue_items=2) as line:
         assert [bytes(chunk) for chunk in line] == data
 
 
@@ -806,7 +806,7 @@ def everything() -> Iterator[list[Callable[[], object]]]:
             lambda: penstock.pipes.start_relay(reader, own_end, 10).wait(PATIENCE_S),
             lambda: penstock.Tee(reader, own_end).cancel(),
             lambda: Pipeline([b"x"], lambda chunk: None).close(),
-            lambda: Pipeline([b"x"], sink=own_end).wait(PATIENCE_S),
+            lambda: Pipeline([b"x"], sink=Sink.fd(own_end)).wait(PATIENCE_S),
             lambda: [end.close() for end in penstock.make_pipe()],
             lambda: Encoder(f"{folder}/out.nut", size=(16, 16), fps=25, codec="rawvideo").abort(),
             lambda: Decoder(clip).close(),

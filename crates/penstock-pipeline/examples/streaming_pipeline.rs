@@ -29,6 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for error in pipeline.skipped() {
         eprintln!("{error}");
     }
-    eprintln!("{}", pipeline.stats()?.bottleneck());
+    if let Some(part) = pipeline.stats()?.bottleneck() {
+        eprintln!("the slowest part is {}: busy {:.0} % of its time", part.name, 100.0 * part.busy());
+    }
     Ok(())
 }

@@ -47,7 +47,7 @@ pub use {
     sink::Sink,
     source::{Fed, Feed, Source},
     stage::{ChecksumKind, Context, Map, Spaces, Stage},
-    stats::{Bottleneck, StageStats, Stats},
+    stats::{StageStats, Stats},
 };
 
 /// For `fuzz/` alone, which compiles with this cfg. Hidden, because it is not part of the interface.

@@ -1,8 +1,5 @@
 //! Statistics of a pipeline.
 
-use std::fmt;
-use std::ptr;
-
 use crate::latency::Latency;
 use penstock_cpu::AppliedPolicy;
 
@@ -74,49 +71,17 @@ fn total_ns(times: &Latency) -> f64 {
     times.mean_ns * times.count as f64
 }
 
-/// Which part is the slowest. As text, one sentence with its figures.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-#[non_exhaustive]
-pub enum Bottleneck<'a> {
-    /// Nothing has come through yet.
-    Unknown,
-    /// A part that has worked.
-    Part {
-        /// The one whose workers worked the longest.
-        slowest: &'a StageStats,
-        /// The others that have worked.
-        others: Vec<&'a StageStats>,
-    },
-}
+/// With a smaller share of the time than this, no part is the slowest. Chosen, as for encoders and decoders.
+const CLEAR_SHARE: f64 = 0.2;
 
 impl Stats {
-    /// Finds the slowest part.
-    pub fn bottleneck(&self) -> Bottleneck<'_> {
-        let at_work = || self.stages.iter().filter(|stage| stage.work.count > 0);
-        match at_work().max_by(|a, b| a.work_of_each_ns().total_cmp(&b.work_of_each_ns())) {
-            None => Bottleneck::Unknown,
-            Some(slowest) => {
-                let others = at_work().filter(|other| !ptr::eq(*other, slowest)).collect();
-                Bottleneck::Part { slowest, others }
-            }
-        }
-    }
-}
-
-impl fmt::Display for Bottleneck<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Part { slowest, others } = self else { return f.write_str("nothing has come through yet") };
-        write!(f, "{}: busy {:.0} % of its time", slowest.name, 100.0 * slowest.busy())?;
-        if slowest.workers != 1 {
-            write!(f, " on {} threads", slowest.workers)?;
-        }
-        write!(f, ", {:.1} µs a chunk (median)", slowest.work.p50_ns as f64 / 1000.0)?;
-        for (index, other) in others.iter().enumerate() {
-            let before = if index == 0 { ";" } else { "," };
-            write!(f, "{before} {} {:.0} %", other.name, 100.0 * other.busy())?;
-        }
-        Ok(())
+    /// The slowest part: the one whose workers worked the longest. None if that was hardly any of the time, as when all wait for a
+    /// source's descriptor.
+    #[must_use]
+    pub fn bottleneck(&self) -> Option<&StageStats> {
+        let slowest = |a: &&StageStats, b: &&StageStats| a.work_of_each_ns().total_cmp(&b.work_of_each_ns());
+        let clear_ns = CLEAR_SHARE * self.elapsed_ns as f64;
+        self.stages.iter().max_by(slowest).filter(|part| part.work_of_each_ns() > clear_ns)
     }
 }
 
@@ -150,10 +115,10 @@ mod tests {
         let slow = part("slow", 1, 5_000_000, 200_000);
         let on_two_threads = part("on two threads", 2, 6_000_000, 4_000_000);
         let stages = vec![done_at_once, slow, on_two_threads];
-        let stats =
+        let mut stats =
             Stats { stages, end_to_end: Latency::default(), elapsed_ns: 5_200_000, pool_free_bytes: 0 };
-        let said = stats.bottleneck().to_string();
-        assert!(said.starts_with("slow: busy 96 % of its time"), "{said}");
-        assert!(said.contains("source 100 %"), "{said}");
+        assert_eq!(stats.bottleneck().map(|part| &*part.name), Some("slow"));
+        stats.elapsed_ns *= 10;
+        assert!(stats.bottleneck().is_none(), "each waited for most of the time");
     }
 }

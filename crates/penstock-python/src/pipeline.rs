@@ -377,9 +377,9 @@ impl Pipeline {
         self.1.iter().for_each(|object| object.clear(py));
     }
 
-    /// The slowest part, in words.
-    fn bottleneck(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.read_stats(py)?.bottleneck().to_string())
+    /// The name of the slowest part; None if it is nobody clearly.
+    fn bottleneck(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(self.read_stats(py)?.bottleneck().map(|part| part.name.clone()))
     }
 }
 

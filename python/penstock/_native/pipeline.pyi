@@ -126,6 +126,6 @@ class _Pipeline:
     def stats(self) -> dict[str, Any]:
         """The statistics as dicts, which ``penstock.pipeline`` turns into records."""
     def bottleneck(self) -> str:
-        """The slowest part, in words."""
+        """The name of the slowest part; None if it is nobody clearly."""
     def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
         """Tell the waker that number when ``done`` becomes true."""

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crate::common::{cases, pattern};
 use penstock_core::{Error, Writer};
 use penstock_pipeline::{
-    Bottleneck, Cause, Checksum, ChecksumKind, Chunk, ChunkError, Codec, Context, Fed, Feed, Map, OnError,
-    Options, Pipeline, Sink, Source, Space, Spaces, Stage,
+    Cause, Checksum, ChecksumKind, Chunk, ChunkError, Codec, Context, Fed, Feed, Map, OnError, Options,
+    Pipeline, Sink, Source, Space, Spaces, Stage,
 };
 use proptest::prelude::*;
 
@@ -845,17 +845,7 @@ fn statistics_count_everything_and_name_who_is_slow() {
     assert!(slow.work.min_ns >= 1_900_000, "{slow:?}");
     assert_eq!(stats.end_to_end.count, 30);
     assert!(stats.end_to_end.max_ns >= slow.work.max_ns / 2);
-    let said = stats.bottleneck().to_string();
-    assert!(said.starts_with("slow: busy "), "{said}");
-    let Bottleneck::Part { slowest, others } = stats.bottleneck() else { panic!("{said}") };
-    assert_eq!((&*slowest.name, others.len()), ("slow", 4));
-    for other in others {
-        assert_eq!(
-            said.matches(&format!(" {} {:.0} %", other.name, 100.0 * other.busy())).count(),
-            1,
-            "{said}"
-        );
-    }
+    assert_eq!(stats.bottleneck().map(|part| &*part.name), Some("slow"));
     assert!(stats.stages[1].output_blocked_ns > stats.stages[2].output_blocked_ns, "the quick one waits");
 }
 

@@ -1,0 +1,292 @@
+"""`penstock.Pipeline`, whose parts are in `penstock.pipeline`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock import _asyncio
+from penstock._exit import CUT_OFF_REASON, STALL_S, at_exit, report_loss
+from penstock._native import Chunk, ThreadPolicy, _Pipeline, _Source
+from penstock.errors import PenstockError, PipelineError, StalledError
+from penstock.pipeline import Latency, PipelineStats, Sink, Source, Stage, StageStats
+
+if TYPE_CHECKING:
+    from penstock._types import Data, OnError, Priority
+
+
+def _iterable(buffers: Iterable[Data | tuple[str, Data]]) -> Source:
+    """The source that an iterable among the arguments of a pipeline becomes."""
+    if isinstance(buffers, str | bytes | bytearray | memoryview):
+        raise TypeError(
+            f"source must be a Source or an iterable of buffers, not {type(buffers).__name__}. Pass "
+            "Source.files(paths) or [data]"
+        )
+    return Source("iterable", lambda policy: _Source.iterable(buffers, policy))
+
+
+def _by_name(stages: Iterable[Stage]) -> dict[str, Stage]:
+    """The stages by their names; the second of one name gets a number."""
+    named: dict[str, Stage] = {}
+    for stage in stages:
+        name, number = stage.name, 2
+        while name in named:
+            name, number = f"{stage.name} {number}", number + 1
+        named[name] = stage
+    return named
+
+
+def _stage_stats(record: dict[str, Any]) -> StageStats:
+    latencies = {name: Latency(**record[name]) for name in ("work", "queued", "gil")}
+    return StageStats(**(record | latencies))
+
+
+class Pipeline:
+    """A source, stages and a sink in a line. It begins to work when it is made.
+
+    Iterate over it with ``for`` or ``async for``; if the sink is a descriptor, ``wait`` for it or ``await`` it.
+    ``with`` and ``async with`` close it at the end of the block; if the sink is a descriptor and the block did not
+    raise, they first wait for its end. Several threads may take chunks from one pipeline; each chunk goes to one of
+    them.
+
+    At the end of the program, a pipeline whose sink is a descriptor continues for as long as bytes move. If it is cut
+    off, that is reported. ``close``, or dropping the pipeline, stops all threads wherever they wait. ``close`` waits
+    for the threads, but at most 5 seconds for a call of Python code that does not return. Dropping does not wait;
+    running calls end by themselves. In the child of a fork, a pipeline raises ``ClosedError``.
+
+    Args:
+        source: a `pipeline.Source`; or an iterable of buffers, or of pairs of a name and a buffer. A thread of the
+            pipeline iterates over it and copies the bytes, so that the iterable may reuse its buffer.
+        stages: each a `pipeline.Stage`, or a callable, which is short for ``Stage.call``.
+        sink: a `pipeline.Sink`; None for iteration.
+        queue_items: the most chunks that wait between two parts; then the part in front waits.
+        queue_bytes: the most memory of those chunks; one chunk may always wait. At most as much is kept for reuse.
+        max_chunk_bytes: the most bytes of a chunk, read or decompressed. A larger one is a ``ChunkDataError``, and its
+            memory is not allocated. So is a zstd stream in pieces whose window is larger than this and than 8 MiB.
+        on_error: ``"raise"`` ends the pipeline at the first chunk that fails, after all chunks before it have come
+            out; ``"skip"`` continues, and lists the failures in ``skipped``. A decompressed stream and an iterable
+            that raises end in both cases.
+        policies: a ``ThreadPolicy``, or a level like ``"below-normal"``, for the threads of a part, by its name:
+            ``"files"``, ``"file"``, ``"fd"`` or ``"iterable"``; ``"decompress"``, ``"checksum"``, a callable's name
+            (the second of one name is ``"checksum 2"``); ``"writer"`` for ``Sink.fd``.
+
+    Raises:
+        ValueError: the parts do not fit together, or an argument has a wrong value.
+        TypeError: an argument has the wrong type.
+        OSError: EBADF if a descriptor is closed or open for something else; or no thread could be started.
+    """
+
+    def __init__(
+        self,
+        source: Source | Iterable[Data | tuple[str, Data]],
+        *stages: Stage | Callable[[Chunk], Chunk | Data | None],
+        sink: Sink | None = None,
+        queue_items: int = 16,
+        queue_bytes: int = 64 << 20,
+        max_chunk_bytes: int = 256 << 20,
+        on_error: OnError = "raise",
+        policies: Mapping[str, ThreadPolicy | Priority] | None = None,
+    ) -> None:
+        named = _by_name(stage if isinstance(stage, Stage) else Stage.call(stage) for stage in stages)
+        origin = source if isinstance(source, Source) else _iterable(source)
+        if not isinstance(sink, Sink | None):
+            raise TypeError(
+                f"sink must be a Sink or None, not {sink!r}. Pass Sink.fd(fd) or Sink.into(buffers)"
+            )
+        if policies is not None and not isinstance(policies, Mapping):
+            raise TypeError(
+                f"policies has a policy for each part, by its name: {{'decompress': {policies!r}}}"
+            )
+        wanted = dict(policies or {})
+        known = [origin.name, *named, *(["writer"] if sink and sink._writes else [])]
+        if unknown := wanted.keys() - set(known):
+            raise ValueError(f"policies has {sorted(unknown)}, but the parts are {known}")
+        self._writes = sink is not None and sink._writes
+        self._is_reported = False  # whether somebody waited, and got its failure
+        self._native = _Pipeline(
+            origin._make(wanted.get(origin.name)),
+            [stage._make(name, stage.workers, wanted.get(name)) for name, stage in named.items()],
+            None if sink is None else sink._make(queue_items, queue_bytes, wanted.get("writer")),
+            queue_items=queue_items,
+            queue_bytes=queue_bytes,
+            max_chunk_bytes=max_chunk_bytes,
+            on_error=on_error,
+        )
+        _open.add(self)
+        # Before the program ends, because its threads may need to run Python code.
+        at_exit(_end_all, 1)
+
+    def read(self, timeout: float | None = None) -> Chunk | None:
+        """The next chunk; None at the end. Releases the GIL; Ctrl-C interrupts it.
+
+        After the end, or an error other than StalledError, it returns or raises the same again, in every thread.
+
+        Args:
+            timeout: seconds; None waits without limit.
+
+        Raises:
+            PipelineError: the next chunk has failed, and with it the pipeline.
+            StalledError: no chunk came in time.
+            ClosedError: the pipeline was closed.
+        """
+        return self._native.next(timeout)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the sink, a descriptor, has everything.
+
+        Args:
+            timeout: seconds; None waits without limit.
+
+        Raises:
+            PipelineError: a chunk has failed; the chunks before it were written.
+            BrokenStreamError, OSError: the descriptor failed.
+            StalledError: the pipeline did not end in that time. It continues.
+            ClosedError: the pipeline was closed before its end.
+        """
+        try:
+            self._native.wait(timeout)
+        except StalledError:
+            raise
+        except Exception:
+            self._is_reported = True
+            raise
+
+    def close(self) -> None:
+        """Stop the pipeline, drop the chunks in it, and wait for its threads. Ctrl-C interrupts the wait.
+
+        A call of Python code that does not return is left behind after 5 seconds. Closing again only waits.
+        """
+        self._native.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the pipeline was closed."""
+        return self._native.closed
+
+    @property
+    def skipped(self) -> list[PipelineError]:
+        """With ``on_error="skip"``, the errors of the chunks that were skipped so far, in order."""
+        return self._native.skipped
+
+    @property
+    def stats(self) -> PipelineStats:
+        """What the pipeline has done so far, also after its end."""
+        record = self._native.stats()
+        record["stages"] = tuple(_stage_stats(stage) for stage in record["stages"])
+        record["end_to_end"] = Latency(**record["end_to_end"])
+        return PipelineStats(**record)
+
+    @property
+    def bottleneck(self) -> str | None:
+        """The name of the slowest part, as in `stats`; None while it is nobody clearly.
+
+        It is the part whose threads worked the longest, without waits, and for at least a fifth of the time. For
+        iteration, ``"consumer"``, that is your own code.
+        """
+        return self._native.bottleneck()
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        chunk = self._native.next(None)
+        if chunk is None:
+            raise StopIteration
+        return chunk
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        chunk = await self._next()
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+    async def _next(self) -> Chunk | None:
+        while True:
+            await _asyncio.until_done(self._native)
+            try:
+                return self._native.next(0.0)
+            except StalledError:
+                pass  # another task took the chunk
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        self._is_reported = True
+        return self._ended().__await__()
+
+    async def _ended(self) -> None:  # its frame keeps the pipeline alive
+        await _asyncio.ended_or_cancelled(self._native)
+
+    def __del__(self) -> None:
+        # Stop before the garbage collector clears the objects of a cycle: no thread may call one that is half cleared.
+        if (native := getattr(self, "_native", None)) is not None:
+            native.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        try:
+            if self._writes and exc_type is None and not self.closed:
+                self.wait()
+        finally:
+            self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        try:
+            if self._writes and exc_type is None and not self.closed:
+                await self
+        finally:
+            if not self._native.cancel():
+                await asyncio.to_thread(self.close)
+
+
+_open: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+_LOOK_S = 0.2
+"""How often an ending program checks whether a pipeline still moves."""
+
+
+def _disown_all_in_child() -> None:
+    global _open
+    _open = weakref.WeakSet()
+
+
+os.register_at_fork(after_in_child=_disown_all_in_child)
+
+
+def _end_all() -> None:
+    """Deliver what goes to a descriptor, for as long as anything moves, then stop all pipelines."""
+    for pipeline in list(_open):
+        if pipeline._writes and not pipeline.closed and (failure := _drain(pipeline)):
+            report_loss(f"a pipeline was cut off: {failure}")
+    for pipeline in list(_open):
+        pipeline._native.cancel()  # all of them first, so that their threads end at the same time
+    for pipeline in list(_open):
+        pipeline.close()
+
+
+def _drain(pipeline: Pipeline) -> str | None:
+    """Why the pipeline could not be finished; None if it could, or if its failure was reported already."""
+    seen, since_s = -1, time.monotonic()
+    try:
+        while time.monotonic() - since_s < STALL_S:
+            with contextlib.suppress(StalledError):
+                pipeline._native.wait(_LOOK_S)
+                return None
+            taken = sum(stage.bytes_in for stage in pipeline.stats.stages)
+            if taken != seen:
+                seen, since_s = taken, time.monotonic()
+    except KeyboardInterrupt:
+        pass
+    except (PenstockError, OSError) as error:
+        return None if pipeline._is_reported else str(error)
+    return CUT_OFF_REASON
