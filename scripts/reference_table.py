@@ -19,31 +19,19 @@ HEADING = "## Every public name\n"
 
 
 def modules(text: str) -> list[ModuleType]:
-    """The modules that the page names, in its order."""
-    return [
-        importlib.import_module(name) for name in dict.fromkeys(re.findall(r"\[`(penstock[\w.]*)`\]", text))
-    ]
-
-
-def names(module: ModuleType) -> list[str]:
-    """The public names of a module: those of `__all__`, or else its classes."""
-    own = (
-        name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__
-    )
-    return sorted(getattr(module, "__all__", own), key=str.lower)
+    """The modules that the page names, in its order. Those without `__all__` have no names of their own."""
+    names = dict.fromkeys(re.findall(r"\[`(penstock[\w.]*)`\]", text))
+    return [module for module in map(importlib.import_module, names) if hasattr(module, "__all__")]
 
 
 def rows(of: list[ModuleType]) -> Iterator[str]:
-    """A row for each name, at the first module that has it."""
-    seen: list[object] = []
+    """A row for each public name, below that of its module."""
     for module in of:
         yield f"| **`{module.__name__}`** | |"
-        for name in names(module):
-            value = getattr(module, name)
-            if name.startswith("_") or any(value is one for one in seen):
+        for name in sorted(module.__all__, key=str.lower):
+            if name == "__version__":
                 continue
-            seen.append(value)
-            purpose = (inspect.getdoc(value) or "").partition("\n")[0].replace("``", "`")
+            purpose = (inspect.getdoc(getattr(module, name)) or "").partition("\n")[0].replace("``", "`")
             assert purpose, f"{module.__name__}.{name} has no docstring"
             yield f"| [`{name}`][{module.__name__}.{name}] | {purpose} |"
 
