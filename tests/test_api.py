@@ -125,6 +125,19 @@ def test_a_name_that_the_package_does_not_have() -> None:
 MODULES = ("penstock", *(f"penstock.{name}" for name in penstock._LAZY_MODULES))
 
 
+def test_the_list_of_public_modules_is_whole() -> None:
+    files = {path.stem for path in (ROOT / "python" / "penstock").glob("[!_]*.py")}
+    assert {*penstock._LAZY_MODULES} == (files | {"rendering"}) - {"errors"}  # whose names are the package's
+
+
+def test_a_public_name_has_one_home() -> None:
+    homes: dict[str, list[str]] = {}
+    for module in MODULES:
+        for name in importlib.import_module(module).__all__:
+            homes.setdefault(name, []).append(module)
+    assert {name: of for name, of in homes.items() if len(of) > 1} == {}
+
+
 def public_parts(module: ModuleType) -> dict[str, object]:
     """The public functions and classes of a module, and the public members and constructors of the classes."""
     found = {name: getattr(module, name) for name in set(module.__all__) - {"__version__"}}
