@@ -25,7 +25,7 @@ from benchmarks.harness.results import Group, Measure, Run
 from benchmarks.harness.senders import note_quantiles
 from penstock import Decoder, Encoder
 from penstock.gl import Capture
-from penstock.video import Tuning
+from penstock.video import EncoderSettings
 
 FRAMES_PER_S = 30
 SHADER = """
@@ -102,8 +102,8 @@ def make_framebuffer(job: Job) -> Any:
 @contextmanager
 def started(task: Task[Job], framebuffer: Any, path: Path, **more: Any) -> Iterator[tuple[Encoder, Take]]:
     """An encoder, and the method that takes pictures for it."""
-    tuning = Tuning(ffmpeg=task.ffmpeg)
-    encoder = Encoder(path, size=task.job.size, fps=FRAMES_PER_S, vflip=True, tuning=tuning, **more)
+    settings = EncoderSettings(ffmpeg=task.ffmpeg)
+    encoder = Encoder(path, size=task.job.size, fps=FRAMES_PER_S, vflip=True, settings=settings, **more)
     with encoder, ExitStack() as stack:
         yield encoder, task.method.start(framebuffer, encoder, stack)
 

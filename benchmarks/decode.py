@@ -42,7 +42,7 @@ from benchmarks.harness.options import FRAMES, SIZE, by_name
 from benchmarks.harness.results import Group, Measure, Run
 from penstock import Decoder, Encoder, Reader
 from penstock.errors import PenstockError
-from penstock.video import Colors, Tuning, prefetch
+from penstock.video import Colors, EncoderSettings, prefetch
 
 #: x264's own defaults, set so that the record has them. x265 gets the same.
 PRESET, CRF = "medium", "23"
@@ -545,7 +545,7 @@ def _make_video(job: Job, ffmpeg: str, path: Path) -> None:
     """Encode the job's frames, which do not repeat but for text."""
     assert job.encoder is not None, "a pipe has no file"
     film = Film(job.content, *job.size)
-    how: dict[str, Any] = {"codec": job.encoder, "tuning": Tuning(ffmpeg=ffmpeg)}
+    how: dict[str, Any] = {"codec": job.encoder, "settings": EncoderSettings(ffmpeg=ffmpeg)}
     how["options"] = {"preset": PRESET, "crf": CRF} | ({"g": job.gop} if job.gop else {})
     # Tagged: a method that assumes another matrix shows other colours.
     how["colors"] = Colors(matrix="bt709")

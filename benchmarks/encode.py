@@ -36,7 +36,8 @@ from benchmarks.harness.options import FRAMES, SIZE, by_name
 from benchmarks.harness.results import Group, Measure, Row, Run
 from benchmarks.harness.senders import Sender, feed
 from penstock import Encoder
-from penstock.video import Colors, Tuning
+from penstock._ffmpeg.command.settings import with_knobs
+from penstock.video import Colors, EncoderSettings
 
 CODEC = "libx264"
 OUTPUT_PIXEL_FORMAT = "yuv420p"
@@ -250,7 +251,7 @@ def our_encoder(
         preset=preset,
         output_pixel_format=OUTPUT_PIXEL_FORMAT,
         colors=COLORS,
-        tuning=Tuning(convert=convert, ffmpeg=ffmpeg),
+        settings=with_knobs(EncoderSettings(ffmpeg=ffmpeg), convert=convert),
         **more,
     )
 
@@ -427,7 +428,7 @@ def _raw_pictures(frames: Sequence[Frame], ffmpeg: str, bound: Row) -> list[byte
         path = Path(folder) / "pictures"
         colors = COLORS if pixel_format == OUTPUT_PIXEL_FORMAT else Colors()
         options: dict[str, Any] = {"codec": "rawvideo", "options": {"f": "rawvideo"}, "colors": colors}
-        options |= {"output_pixel_format": pixel_format, "tuning": Tuning(ffmpeg=ffmpeg)}
+        options |= {"output_pixel_format": pixel_format, "settings": EncoderSettings(ffmpeg=ffmpeg)}
         with Encoder(path, fps=FRAMES_PER_S, **options) as encoder:
             for frame in frames:
                 encoder.write(frame)

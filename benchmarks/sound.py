@@ -32,7 +32,7 @@ from benchmarks.harness.methods import FrameJob, Methods
 from benchmarks.harness.options import counted
 from benchmarks.harness.results import Run
 from penstock._ffmpeg.encoder import AudioEncoder
-from penstock.video import AudioTrack, Tuning
+from penstock.video import AudioTrack, EncoderSettings
 
 PRESET = "ultrafast"
 CONTENT: Content = "motion"
@@ -133,8 +133,8 @@ def penstock(target: Target) -> None:
     audio = AudioTrack(SAMPLE_RATE, CHANNELS, codec=target.job.audio_codec)
     options: dict[str, Any] = {"b:a": BIT_RATE}
     if not target.job.has_picture:
-        tuning = Tuning(ffmpeg=target.ffmpeg)
-        with AudioEncoder(target.output, audio, options=options, tuning=tuning) as alone:
+        settings = EncoderSettings(ffmpeg=target.ffmpeg)
+        with AudioEncoder(target.output, audio, options=options, settings=settings) as alone:
             for piece in target.pieces():
                 alone.write(piece)
         return

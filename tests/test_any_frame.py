@@ -24,10 +24,10 @@ from support.clips import ALPHA_CLIPS, VIDEOS, clip
 from support.media import ffmpeg
 from support.this_process import libav_threads, open_fds
 
-from penstock import ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
+from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
 from penstock._media.random_access import RandomAccess
 from penstock._media.video_frame import VideoFrame
-from penstock.video import Colors, Tuning
+from penstock.video import Colors, DecoderSettings
 
 MOVING = "testsrc2=size=64x48:rate=25:duration=4"
 H264 = ("-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p")
@@ -441,15 +441,13 @@ def test_a_frame_is_right_or_an_error(damaged: str, whole: str) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_change_no_frame(threads: int) -> None:
-    with Decoder(clip("long")) as many, Decoder(clip("long"), tuning=Tuning(threads=threads)) as few:
+    with (
+        Decoder(clip("long")) as many,
+        Decoder(clip("long"), settings=DecoderSettings(threads=threads)) as few,
+    ):
         assert f"-threads {threads} " in " ".join(few._session.process.command)
         assert same(few[250], many[250]) and same(few[3], many[3])
         assert same(next(few), next(many))
-
-
-def test_an_encoder_has_no_threads_of_a_decoder() -> None:
-    with pytest.raises(ValueError, match=r"Tuning\(threads=...\) has no effect on an Encoder"):
-        Encoder("out.mp4", fps=30, tuning=Tuning(threads=2))
 
 
 @pytest.mark.parametrize(("cut", "whole"), [("cut_mkv", "h264_mkv"), ("cut_mp4", "h264")])
@@ -479,7 +477,7 @@ def assert_told_and_right(cut: Path, whole: Path) -> None:
 def test_who_reads_the_open_file_may_move_it() -> None:
     """As the check for a cut file does, before which a second thread may have got a frame."""
     path = clip("h264_mkv")
-    file = RandomAccess(Decoder(path, tuning=Tuning(threads=1))._plan)
+    file = RandomAccess(Decoder(path, settings=DecoderSettings(threads=1))._plan)
     assert set(dict(file.frames([0]))) == {0}
     container, packets = file.read()
     container.seek(0)
@@ -567,7 +565,7 @@ def test_closing_ends_the_threads_of_libav(name: str) -> None:
     before = libav_threads()
     gc.disable()  # it would end them, too
     try:
-        with Decoder(clip(name), tuning=Tuning(threads=3)) as decoder:
+        with Decoder(clip(name), settings=DecoderSettings(threads=3)) as decoder:
             decoder[3], decoder.frame_at(0), decoder.batch([5, 1])
             assert libav_threads() > before
         assert libav_threads() == before

@@ -30,7 +30,7 @@ from support.stub import FUNCTIONS
 import penstock
 from penstock import AudioDecoder, Decoder, Encoder, Pipeline, fifo, probe
 from penstock.pipeline import Sink, Source, Stage
-from penstock.video import AudioTrack, Tuning, prefetch
+from penstock.video import AudioTrack, DecoderSettings, EncoderSettings, prefetch
 
 MODULES = (
     "penstock",
@@ -55,9 +55,10 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
     for module in map(importlib.import_module, (*MODULES, RESULTS)):
         for name in module.__all__:
             target = getattr(module, name)
-            is_record = (dataclasses.is_dataclass(target) and target not in (AudioTrack, Tuning)) or (
-                inspect.isclass(target) and issubclass(target, BaseException)
-            )
+            is_record = (
+                dataclasses.is_dataclass(target)
+                and target not in (AudioTrack, DecoderSettings, EncoderSettings)
+            ) or (inspect.isclass(target) and issubclass(target, BaseException))
             if not callable(target) or target in seen:
                 continue
             seen.add(target)
@@ -365,7 +366,8 @@ CALLS: dict[str, Callable[..., object]] = {
         AudioDecoder(clip("audio_aac")), "read", **given
     ),
     "penstock.video.AudioTrack": lambda **given: AudioTrack(**{"sample_rate": 8000, "channels": 1} | given),
-    "penstock.video.Tuning": lambda **given: make_encoder(tuning=Tuning(**given)),
+    "penstock.video.DecoderSettings": DecoderSettings,
+    "penstock.video.EncoderSettings": EncoderSettings,
     "penstock.video.prefetch": lambda **given: list(prefetch([], **given)),
     "penstock.probe": lambda **given: probe(clip("audio_aac"), **given),
     "penstock.fifo.FifoTicket.exception": partial(with_fifo_ticket, "exception"),

@@ -13,6 +13,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ from support.clips import WITH_AUDIO, clip
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 
-from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError, probe
+from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, StalledError, probe
 from penstock._media.audio import _BLOCK_SAMPLES, SampleType
-from penstock.video import Tuning, find_ffmpeg
+from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")
 FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
@@ -401,10 +402,23 @@ def test_the_sound_of_a_decoder_comes_from_its_programs(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.symlink_to(find_ffmpeg())
     with (
-        Decoder(clip("audio_aac"), tuning=Tuning(ffmpeg=program)) as decoder,
-        decoder.audio(tuning=Tuning(queue_items=1)) as audio,
+        Decoder(clip("audio_aac"), settings=DecoderSettings(ffmpeg=program)) as decoder,
+        decoder.audio(settings=DecoderSettings(queue_items=1)) as audio,
     ):
         assert audio._session.process.command[0] == str(program)
+
+
+def test_the_threads_that_decode_are_those_of_the_settings() -> None:
+    with AudioDecoder(clip("audio_aac"), settings=DecoderSettings(threads=1)) as audio:
+        assert len(audio.read_all())
+        assert "-threads 1 " in " ".join(audio._session.process.command).partition(" -i ")[0]
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [(Encoder, DecoderSettings()), (AudioDecoder, EncoderSettings())])
+def test_settings_of_the_other_kind_are_refused(kind: Any, wrong: Any) -> None:
+    options = {"fps": 30} if kind is Encoder else {}
+    with pytest.raises(TypeError, match=r"settings must be of type (Enc|Dec)oderSettings"):
+        kind(clip("audio_aac"), settings=wrong, **options)
 
 
 def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
@@ -431,7 +445,7 @@ def test_one_that_nobody_has_any_more_is_ended_and_told_of(folder: Path) -> None
 
 def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost(folder: Path) -> None:
     path, full = sweep(folder, "flac")
-    with AudioDecoder(path, tuning=Tuning(stall_timeout=0.6)) as audio:
+    with AudioDecoder(path, settings=DecoderSettings(stall_timeout=0.6)) as audio:
         blocks = [next(audio)]
         os.kill(audio.pid, signal.SIGSTOP)
         with pytest.raises(StalledError, match="no sign of life"):

@@ -45,7 +45,7 @@ def test_file_names(shell: str, words: str) -> None:
 def test_commands_options_and_choices(shell: str) -> None:
     assert asked(shell, "", "re") == [["plain", "relay"], ["plain", "render"]]
     assert asked(shell, "decode in.mp4", "--ev") == [["plain", "--every"]]
-    assert asked(shell, "decode in.mp4 --convert", "n") == [["plain", "native"]]
+    assert asked(shell, "decode in.mp4 --color-range", "l") == [["plain", "limited"]]
 
 
 def test_no_command_is_imported_to_complete_its_name() -> None:

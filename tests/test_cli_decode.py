@@ -344,12 +344,6 @@ class TestOptions:
         ]
         assert values[0] < 5 < 250 < values[1]
 
-    def test_who_converts(self, video: Path) -> None:
-        for who, said in (("native", "penstock"), ("ffmpeg", "ffmpeg")):
-            done = run("decode", video, "/dev/null", "--json", "--convert", who)
-            assert json.loads(delivered(done))["converted_by"] == said
-        assert "not possible" in failed(run("decode", video, "-p", "pal8", "--convert", "native"), status=2)
-
     def test_colours(self, video: Path, frames: list[bytes]) -> None:
         for option in (("--color-matrix", "bt709"), ("--color-range", "full")):
             assert differ(delivered(run("decode", video, *option)), b"".join(frames)) > 5
@@ -500,7 +494,7 @@ class TestFailures:
             ),
             (["VIDEO", "o", "--stream", "1"], "1 video stream"),
             (["VIDEO", "o", "-p", "rgb25"], "Did you mean 'rgb24'?"),
-            (["VIDEO", "o", "--convert", "magic"], "'magic' is not one of"),
+            (["VIDEO", "o", "--color-range", "magic"], "'magic' is not one of"),
             (["VIDEO", "o", "--quiet", "--progress"], "exclude each other"),
             (["VIDEO", "--json"], "cannot all go to standard output"),
             (["VIDEO", "--timestamps", "-"], "cannot all go to standard output"),

@@ -433,9 +433,8 @@ class TestOptions:
         )
         assert "give --odd-size pad, or --output-pixel-format yuv444p" in said
 
-    @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-    def test_colours(self, video: Path, convert: str) -> None:
-        colours = ["--convert", convert, "--color-matrix", "bt709", "--color-range", "full"]
+    def test_colours(self, video: Path) -> None:
+        colours = ["--color-matrix", "bt709", "--color-range", "full"]
         printed(run("encode", video, *RAW, *colours, data=raw_frames(5)))
         assert "(pc, bt709" in described(video)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
@@ -533,7 +532,7 @@ class TestFailures:
                 ["o.mp4", *RAW, "--crf", "3", "--option", "crf=4"],
                 "--crf 3.0 and --option crf=4 exclude each other",
             ),
-            (["o.mp4", *RAW, "--convert", "magic"], "'magic' is not one of"),
+            (["o.mp4", *RAW, "--color-range", "magic"], "'magic' is not one of"),
             (["o.mp4", *RAW, "--pixel-format", "rgb25"], "Did you mean 'rgb24'?"),
             (["o.mp4", *RAW, "--quiet", "--progress"], "exclude each other"),
             (["o.mp4", *RAW, "--crf", "3", "--option", "crf:v=4"], "and --option crf:v=4 exclude each other"),

@@ -24,8 +24,9 @@ from support.media import ffmpeg
 
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._media.decode_session import DecodeSession
-from penstock.video import Colors, Tuning, find_ffmpeg
+from penstock.video import Colors, DecoderSettings, find_ffmpeg
 
 pytestmark = pytest.mark.filterwarnings(
     "error::penstock.FFmpegWarning", "ignore:.*bt2020_10bit.mp4. the video is HDR:penstock.FFmpegWarning"
@@ -96,7 +97,9 @@ def test_rgb_is_what_ffmpeg_makes_of_it(name: str) -> None:
 )
 def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_format: str) -> None:
     path = clip(name)
-    with Decoder(path, pixel_format=pixel_format, tuning=Tuning(convert="native")) as decoder:
+    with Decoder(
+        path, pixel_format=pixel_format, settings=with_knobs(DecoderSettings(), convert="native")
+    ) as decoder:
         assert decoder.converted_by == "penstock"
         # Gray is the luma, which FFmpeg 9 takes from RGB by BT.601.
         luma = ("-vf", "scale=in_color_matrix=bt601") if pixel_format == "gray" else ()
@@ -107,7 +110,9 @@ def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_forma
 def test_gray_is_the_luma_whoever_makes_it(name: str) -> None:
     frames = []
     for convert in ("native", "ffmpeg"):
-        with Decoder(clip(name), pixel_format="gray", tuning=Tuning(convert=convert)) as decoder:
+        with Decoder(
+            clip(name), pixel_format="gray", settings=with_knobs(DecoderSettings(), convert=convert)
+        ) as decoder:
             frames.append(np.stack(list(decoder)))
     assert furthest(frames[0], frames[1]) <= 1
 
@@ -130,9 +135,11 @@ def test_noise_is_what_ffmpeg_makes_of_it(chroma: str, matrix: str, color_range:
 @pytest.mark.parametrize("name", DEEP)
 def test_the_native_conversion_of_10_bits_is_that_of_an_exact_ffmpeg(name: str) -> None:
     path = clip(name)
-    with Decoder(path, tuning=Tuning(convert="native")) as decoder:
+    with Decoder(path, settings=with_knobs(DecoderSettings(), convert="native")) as decoder:
         assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 1
-    with Decoder(path, pixel_format="rgb48le", tuning=Tuning(convert="native")) as decoder:
+    with Decoder(
+        path, pixel_format="rgb48le", settings=with_knobs(DecoderSettings(), convert="native")
+    ) as decoder:
         assert decoder.dtype == "<u2"
         # FFmpeg's own arithmetic has no more than a unit of 8 bits here.
         assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 257
@@ -156,7 +163,7 @@ def test_rgb_of_16_bits_is_as_bright_as_the_video(
     ) as encoder:
         for _ in range(3):
             encoder.write(frame)
-    with Decoder(path, pixel_format="rgb48le", tuning=Tuning(ffmpeg=program)) as decoder:
+    with Decoder(path, pixel_format="rgb48le", settings=DecoderSettings(ffmpeg=program)) as decoder:
         frames = np.array(list(decoder))
         assert decoder.converted_by == "penstock"
         assert np.array_equal(decoder[:], frames)
@@ -169,10 +176,10 @@ def test_rgb_of_16_bits_is_as_bright_as_the_video(
 def test_a_scaled_picture_has_the_colours_of_the_file(tmp_path: Path, program: str) -> None:
     chart = tmp_path / "chart.mkv"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=640x360:d=0.1", "-pix_fmt", "yuv420p", "-c:v", "ffv1", chart)
-    tuning = Tuning(ffmpeg=program)
-    with Decoder(chart, tuning=tuning) as decoder:
+    settings = DecoderSettings(ffmpeg=program)
+    with Decoder(chart, settings=settings) as decoder:
         mean = next(decoder).reshape(180, 2, 320, 2, 3).mean(axis=(1, 3))
-    with Decoder(chart, size=(320, 180), tuning=tuning) as decoder:
+    with Decoder(chart, size=(320, 180), settings=settings) as decoder:
         scaled = next(decoder)
         assert decoder.converted_by == "penstock"
         assert np.array_equal(decoder[0], scaled)
@@ -183,7 +190,9 @@ def test_a_scaled_picture_has_the_colours_of_the_file(tmp_path: Path, program: s
 @pytest.mark.parametrize("name", ["h264_10bit", "h264_422_10bit", "vp9_10bit"])
 def test_rgb_of_16_bits_has_smooth_chroma(name: str) -> None:
     def distance(convert: Any) -> float:
-        with Decoder(clip(name), pixel_format="rgb48le", tuning=Tuning(convert=convert)) as decoder:
+        with Decoder(
+            clip(name), pixel_format="rgb48le", settings=with_knobs(DecoderSettings(), convert=convert)
+        ) as decoder:
             frames = np.array(list(decoder), float)
             flags = ("-sws_flags", "bicubic+accurate_rnd+full_chroma_int")
             smooth = raw(clip(name), decoder, *flags).astype(float)
@@ -206,7 +215,9 @@ def test_rgb_of_16_bits_has_smooth_chroma(name: str) -> None:
 )
 def test_what_is_left_to_ffmpeg_is_its_own(name: str, pixel_format: str) -> None:
     path = clip(name)
-    with Decoder(path, pixel_format=pixel_format, tuning=Tuning(convert="ffmpeg")) as decoder:
+    with Decoder(
+        path, pixel_format=pixel_format, settings=with_knobs(DecoderSettings(), convert="ffmpeg")
+    ) as decoder:
         frames = list(decoder)
         assert np.array_equal(np.stack(frames), raw(path, decoder))
 
@@ -222,11 +233,11 @@ def test_what_is_left_to_ffmpeg_is_its_own(name: str, pixel_format: str) -> None
     ],
 )
 def test_floats_are_as_bright_as_integers(program: str, name: str, pixel_format: str) -> None:
-    path, tuning = clip(name), Tuning(ffmpeg=program)
+    path, settings = clip(name), DecoderSettings(ffmpeg=program)
     integers = {"grayf32le": "gray16le", "gbrpf32le": "gbrp16le"}[pixel_format]
-    with Decoder(path, pixel_format=integers, tuning=tuning) as decoder:
+    with Decoder(path, pixel_format=integers, settings=settings) as decoder:
         expected = np.stack(list(decoder)) / 65535
-    with Decoder(path, pixel_format=pixel_format, tuning=tuning) as decoder:
+    with Decoder(path, pixel_format=pixel_format, settings=settings) as decoder:
         for frames in (list(decoder), decoder[:]):
             assert np.abs(np.stack(frames) - expected).max() < 0.005
 
@@ -243,7 +254,7 @@ def test_a_picture_that_its_container_crops_is_whole(tmp_path: Path, program: st
     )
     assert b"\x54\xbb\x81\x08" in whole
     path.write_bytes(whole)
-    with Decoder(path, tuning=Tuning(ffmpeg=program)) as decoder:
+    with Decoder(path, settings=DecoderSettings(ffmpeg=program)) as decoder:
         assert all(np.array_equal(frame, decoder[frame.index]) for frame in decoder)
 
 
@@ -255,14 +266,14 @@ def test_full_range_yuv_is_not_passed_off_as_limited(tmp_path: Path, program: st
     filters = ("-vf", "scale=out_range=full,format=yuv420p10le", "-color_range", "pc")
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.2", *filters, "-c:v", "libx264", deep)
     for full in (path, deep):
-        with Decoder(full, pixel_format=pixel_format, tuning=Tuning(ffmpeg=program)) as decoder:
+        with Decoder(full, pixel_format=pixel_format, settings=DecoderSettings(ffmpeg=program)) as decoder:
             assert decoder.converted_by == "ffmpeg" and decoder.stream.color_range == "full"
             frames = list(decoder)
         limited = raw(full, decoder, "-vf", "scale=out_range=limited")
         assert furthest(frames, limited) <= 2
         assert all(frame.reshape(-1)[: 64 * 48].min() >= 14 for frame in frames)
     with pytest.raises(ValueError, match="range"):
-        Decoder(path, pixel_format="yuv420p", tuning=Tuning(convert="native"))
+        Decoder(path, pixel_format="yuv420p", settings=with_knobs(DecoderSettings(), convert="native"))
 
 
 @pytest.mark.parametrize(
@@ -410,7 +421,9 @@ def test_tags_that_change_in_the_middle_are_followed(
             "-f", "lavfi", "-i", f"{picture}:out_range={tag},format=yuv420p", "-c:v", "libx264", *tagged, half
         )
     path.write_bytes(b"".join(half.read_bytes() for half in halves))
-    with Decoder(path, tuning=Tuning(convert=convert), conceal_errors=True) as decoder:
+    with Decoder(
+        path, settings=with_knobs(DecoderSettings(), convert=convert), conceal_errors=True
+    ) as decoder:
         frames = list(decoder)
         assert len(frames) == 30 and decoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
         assert max(np.abs(frame.astype(int) - [200, 0, 0]).max() for frame in frames) <= 5
@@ -580,7 +593,7 @@ def test_colours_can_be_said_where_the_file_does_not() -> None:
             clip("untagged"),
             count=1,
             colors=Colors(matrix="bt709", range="full"),
-            tuning=Tuning(convert=convert),
+            settings=with_knobs(DecoderSettings(), convert=convert),
         ) as decoder:
             (frames[convert],) = decoder
     assert np.abs(frames["native"].astype(int) - as_bt601).max() > 10
@@ -671,7 +684,7 @@ def test_another_stream_can_be_had() -> None:
 
 
 def test_a_frame_is_the_callers_and_stays_as_it_is() -> None:
-    with Decoder(clip("long"), tuning=Tuning(queue_items=2)) as decoder:
+    with Decoder(clip("long"), settings=DecoderSettings(queue_items=2)) as decoder:
         kept = list(decoder)
     with Decoder(clip("long")) as decoder:
         for frame, other in zip(decoder, kept, strict=True):
@@ -680,7 +693,7 @@ def test_a_frame_is_the_callers_and_stays_as_it_is() -> None:
 
 
 def test_memory_of_frames_that_nobody_has_is_used_again() -> None:
-    with Decoder(clip("long"), tuning=Tuning(queue_items=2)) as decoder:
+    with Decoder(clip("long"), settings=DecoderSettings(queue_items=2)) as decoder:
         places = {frame.__array_interface__["data"][0] for frame in decoder}
     assert len(places) <= 6
 
@@ -698,7 +711,7 @@ def test_ffmpeg_starts_with_the_first_frame_that_is_read(
     def starts() -> int:
         return log.read_text().count(str(clip("audio_aac"))) if log.exists() else 0
 
-    with decoder_class(clip("audio_aac"), tuning=Tuning(ffmpeg=program)) as decoder:
+    with decoder_class(clip("audio_aac"), settings=DecoderSettings(ffmpeg=program)) as decoder:
         assert children() == before and starts() == 0
         assert decoder.read() is not None
         assert starts() == 1

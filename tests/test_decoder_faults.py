@@ -23,8 +23,9 @@ from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock.cpu import ThreadPolicy
-from penstock.video import DecoderStats, Tuning, find_ffmpeg
+from penstock.video import DecoderSettings, DecoderStats, find_ffmpeg
 
 # The clip, and what it was made of.
 CUT = {"cut_mp4": "fast_start", "cut_mkv": "h264_mkv"}
@@ -162,7 +163,7 @@ def test_a_file_that_goes_before_ffmpeg_opens_it(name: str, tmp_path: Path) -> N
     program.chmod(0o755)
     with (
         pytest.raises((DecoderError, FileNotFoundError), match="No such file"),
-        Decoder(path, tuning=Tuning(ffmpeg=program)) as decoder,
+        Decoder(path, settings=DecoderSettings(ffmpeg=program)) as decoder,
     ):
         decoder.read()
 
@@ -192,11 +193,9 @@ def test_a_picture_is_read_by_its_name_and_not_by_a_pattern(name: str, tmp_path:
         ({"stream": 1}, "stream number 1 is out of range: .*1 video stream,"),
         ({"stream": -1}, "stream number -1 is out of range: .*1 video stream,"),
         (
-            {"pixel_format": "yuv444p", "tuning": Tuning(convert="native")},
+            {"pixel_format": "yuv444p", "settings": with_knobs(DecoderSettings(), convert="native")},
             "convert='native' is not possible: ",
         ),
-        ({"tuning": Tuning(mode="write")}, r"Tuning\(mode=...\) has no effect on a Decoder"),
-        ({"tuning": Tuning(queue_bytes=1)}, r"Tuning\(queue_bytes=...\) has no effect on a Decoder"),
     ],
 )
 def test_arguments_that_cannot_be(options: dict[str, object], words: str) -> None:
@@ -234,7 +233,7 @@ def test_an_ffmpeg_that_cannot_decode_alpha(tmp_path: Path) -> None:
             Decoder(
                 clip("vp9_alpha"),
                 pixel_format=pixel_format,
-                tuning=Tuning(ffmpeg=program),
+                settings=DecoderSettings(ffmpeg=program),
             )
 
 
@@ -245,7 +244,7 @@ def test_no_filters_are_no_filters() -> None:
 
 def test_a_program_that_is_not_there() -> None:
     with pytest.raises(DecoderError, match="`ffmpeg` names '/nowhere'"):
-        Decoder(clip("h264"), tuning=Tuning(ffmpeg="/nowhere"))
+        Decoder(clip("h264"), settings=DecoderSettings(ffmpeg="/nowhere"))
 
 
 # Ending early
@@ -383,7 +382,7 @@ def test_an_ffmpeg_that_was_killed() -> None:
 
 
 def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost() -> None:
-    with Decoder(clip("long"), size=(640, 480), tuning=Tuning(stall_timeout=0.6)) as decoder:
+    with Decoder(clip("long"), size=(640, 480), settings=DecoderSettings(stall_timeout=0.6)) as decoder:
         frames = [next(decoder)]
         os.kill(decoder.pid, signal.SIGSTOP)
         with pytest.raises(StalledError, match="no sign of life") as caught:
@@ -418,7 +417,7 @@ def test_a_read_at_the_end_can_be_late(tmp_path: Path) -> None:
         f'FFMPEG="{find_ffmpeg()}"',
         'case "$*" in *-progress*) "$FFMPEG" "$@"; exec >&-; sleep 1000;; *) exec "$FFMPEG" "$@";; esac',
     )
-    with Decoder(clip("h264"), tuning=Tuning(ffmpeg=program)) as decoder:
+    with Decoder(clip("h264"), settings=DecoderSettings(ffmpeg=program)) as decoder:
         for _ in range(30):
             assert decoder.read() is not None
         with pytest.raises(StalledError, match=r"within 0\.1 s"):
@@ -432,7 +431,7 @@ def test_an_ffmpeg_that_says_nothing_and_does_nothing(tmp_path: Path) -> None:
         f'#!/bin/sh\ncase "$*" in *-progress*) echo thinking >&2; exec sleep 1000;; esac\nexec {find_ffmpeg()} "$@"\n'
     )
     program.chmod(0o755)
-    decoder = Decoder(clip("h264"), tuning=Tuning(ffmpeg=program, stall_timeout=0.6))
+    decoder = Decoder(clip("h264"), settings=DecoderSettings(ffmpeg=program, stall_timeout=0.6))
     with decoder, pytest.raises(StalledError, match=r"no sign of life.*\n.*thinking"):
         next(decoder)
     assert not is_there(decoder.pid)
@@ -444,7 +443,7 @@ def cpu_ticks(pid: int) -> int:
 
 
 def test_a_caller_that_sleeps_lets_ffmpeg_wait() -> None:
-    with Decoder(clip("long"), size=(1280, 720), tuning=Tuning(queue_items=2)) as decoder:
+    with Decoder(clip("long"), size=(1280, 720), settings=DecoderSettings(queue_items=2)) as decoder:
         next(decoder)
         used = [-1]
 
@@ -462,7 +461,7 @@ def test_a_caller_that_sleeps_lets_ffmpeg_wait() -> None:
 
 def test_policies() -> None:
     policy = ThreadPolicy(priority="normal", cpus=sorted(os.sched_getaffinity(0))[:1])
-    with Decoder(clip("long"), tuning=Tuning(policy=policy, ffmpeg_policy=policy)) as decoder:
+    with Decoder(clip("long"), settings=DecoderSettings(policy=policy, ffmpeg_policy=policy)) as decoder:
         next(decoder)
         assert decoder.stats.reader.policy is not None
         assert decoder.ffmpeg_policy is not None
@@ -617,7 +616,9 @@ def test_a_stopped_ffmpeg_is_told_of_in_asyncio_and_the_loop_goes_on() -> None:
                 beats += 1
                 await asyncio.sleep(0.01)
 
-        async with Decoder(clip("long"), size=(640, 480), tuning=Tuning(stall_timeout=1.0)) as decoder:
+        async with Decoder(
+            clip("long"), size=(640, 480), settings=DecoderSettings(stall_timeout=1.0)
+        ) as decoder:
             await anext(decoder)
             os.kill(decoder.pid, signal.SIGSTOP)
             beating = asyncio.create_task(beat())

@@ -16,7 +16,7 @@ from support.processes import script
 
 from benchmarks.harness.accounts import children
 from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, probe
-from penstock.video import Tuning, find_ffmpeg
+from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
 
 def test_a_file_whose_encoder_is_open_is_not_called_damaged(tmp_path: Path) -> None:
@@ -132,11 +132,11 @@ def test_nothing_is_left_of_a_decode_that_cannot_be(options: dict[str, object]) 
 @pytest.mark.parametrize("frames", [1, 10])
 def test_avif_is_read_back(tmp_path: Path, ffmpeg: str, frames: int) -> None:
     needs(ffmpeg, "libsvtav1")
-    path, tuning = tmp_path / "a.avif", Tuning(ffmpeg=ffmpeg)
-    with Encoder(path, size=(64, 64), fps=10, tuning=tuning) as encoder:
+    path = tmp_path / "a.avif"
+    with Encoder(path, size=(64, 64), fps=10, settings=EncoderSettings(ffmpeg=ffmpeg)) as encoder:
         for index in range(frames):
             encoder.write(np.full((64, 64, 3), 20 * index, np.uint8))
-    with Decoder(path, tuning=tuning) as decoder:
+    with Decoder(path, settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder:
         assert len(decoder) == frames
         times_s = [index / 10 for index in range(frames)]
         assert [frame.time_s for frame in decoder] == times_s

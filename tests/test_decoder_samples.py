@@ -12,8 +12,9 @@ from support.command_line import run
 from support.media import ffmpeg as run_ffmpeg
 
 from penstock import Decoder, FFmpegWarning
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.program import capabilities
-from penstock.video import Tuning, find_ffmpeg
+from penstock.video import DecoderSettings, find_ffmpeg
 
 WIDTH, HEIGHT = 66, 50
 PICTURE = ("-f", "lavfi", "-i", f"testsrc2=s={WIDTH}x{HEIGHT}:r=25:d=0.12")
@@ -53,7 +54,7 @@ def test_the_files_own_samples_are_in_the_order_of_this_machine(
     ending, name, dtype, shape = STORED[stored]
     path = made(tmp_path / f"picture.{ending}", stored, "-frames:v", "1")
     expected = np.frombuffer(by_ffmpeg(path, stored), ">u2" if stored.endswith("be") else "<u2")
-    with Decoder(path, pixel_format="source", tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
+    with Decoder(path, pixel_format="source", settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder:
         told = decoder.pixel_format, decoder.dtype, decoder.shape, decoder.converted_by
         assert told == (name, dtype, shape, None)
         for frame in (next(decoder), decoder[0], decoder.batch([0])[0]):
@@ -228,7 +229,10 @@ def test_planar_rgb_of_yuv_is_that_by_number(tmp_path: Path, stored: str) -> Non
 @pytest.mark.parametrize("pixel_format", ["rgb48le", "bgr48le"])
 def test_16_bit_rgb_by_ffmpeg_is_that_by_number(tmp_path: Path, pixel_format: str) -> None:
     path = ffv1(tmp_path, "yuv422p")
-    assert far(path, pixel_format=pixel_format, tuning=Tuning(convert="ffmpeg")) <= 2 * 257
+    assert (
+        far(path, pixel_format=pixel_format, settings=with_knobs(DecoderSettings(), convert="ffmpeg"))
+        <= 2 * 257
+    )
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason='mended by "Reading"')

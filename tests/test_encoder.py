@@ -47,7 +47,8 @@ from penstock import (
     StalledError,
 )
 from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
-from penstock.video import AudioTrack, EncodeReport, EncoderStats, Tuning, find_ffmpeg
+from penstock._ffmpeg.command.settings import with_knobs
+from penstock.video import AudioTrack, EncodeReport, EncoderSettings, EncoderStats, find_ffmpeg
 
 WIDTH, HEIGHT = SIZE
 FRAME_BYTES = 3 * WIDTH * HEIGHT
@@ -117,7 +118,7 @@ def run_python(script: str, *arguments: object, **options: object) -> subprocess
 
 def test_smoke(tmp_path: Path, ffmpeg: str) -> None:
     output = tmp_path / "video.mp4"
-    with make(output, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+    with make(output, settings=EncoderSettings(ffmpeg=ffmpeg)) as encoder:
         submit(encoder, 20)
     report = encoder.close()
     frames = decode(output)
@@ -144,7 +145,9 @@ def test_every_transport_delivers_every_byte(tmp_path: Path, mode: str) -> None:
     frames = [random.integers(0, 256, (200, 320, 3), np.uint8) for _ in range(40)]
     output = tmp_path / "video.rgb"
     raw = {"codec": "rawvideo", "output_pixel_format": "rgb24", "options": {"f": "rawvideo"}}
-    with Encoder(output, size=size, fps=30, tuning=Tuning(mode=mode), **raw) as encoder:
+    with Encoder(
+        output, size=size, fps=30, settings=with_knobs(EncoderSettings(), mode=mode), **raw
+    ) as encoder:
         for frame in frames:
             encoder.write(frame)
     assert output.read_bytes() == b"".join(frame.tobytes() for frame in frames)
@@ -466,7 +469,7 @@ def test_a_named_ffmpeg_that_is_missing_is_never_replaced(
     if argument is None:
         monkeypatch.setenv("PENSTOCK_FFMPEG", "/missing/ffmpeg")
     with pytest.raises(EncoderError, match=rf"{named_by}.*/missing/ffmpeg"):
-        make(tmp_path / "video.mp4", tuning=Tuning(ffmpeg=argument))
+        make(tmp_path / "video.mp4", settings=EncoderSettings(ffmpeg=argument))
 
 
 def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
@@ -474,7 +477,7 @@ def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     program.write_bytes(b"\x7fELF and no more")
     program.chmod(0o755)
     with pytest.raises(EncoderError, match="could not start") as caught:
-        make(tmp_path / "video.mp4", tuning=Tuning(ffmpeg=program))
+        make(tmp_path / "video.mp4", settings=EncoderSettings(ffmpeg=program))
     assert caught.value.returncode is None
     assert caught.value.command[0] == str(program)
 
@@ -529,7 +532,7 @@ def test_ffmpegs_own_words_come_with_the_error(
 ) -> None:
     with (
         pytest.raises(EncoderError) as caught,
-        make(tmp_path / "v.mp4", tuning=Tuning(ffmpeg=ffmpeg), **options) as encoder,
+        make(tmp_path / "v.mp4", settings=EncoderSettings(ffmpeg=ffmpeg), **options) as encoder,
     ):
         submit(encoder, MANY)
     error = caught.value
@@ -576,7 +579,7 @@ def test_a_full_disk(ffmpeg: str, container_format: str, frames: int) -> None:
     with (
         pytest.raises(EncoderError, match="No space left on device") as caught,
         make(
-            "/dev/full", options={"f": container_format, **options}, tuning=Tuning(ffmpeg=ffmpeg)
+            "/dev/full", options={"f": container_format, **options}, settings=EncoderSettings(ffmpeg=ffmpeg)
         ) as encoder,
     ):
         random = np.random.default_rng(1)
@@ -595,7 +598,7 @@ def test_an_ffmpeg_that_reads_no_more_and_does_not_end(tmp_path: Path) -> None:
     )
     with (
         pytest.raises(EncoderError, match="SIGKILL") as caught,
-        make(tmp_path / "v.mp4", tuning=Tuning(ffmpeg=deaf)) as encoder,
+        make(tmp_path / "v.mp4", settings=EncoderSettings(ffmpeg=deaf)) as encoder,
     ):
         submit(encoder, MANY)
     assert caught.value.stderr == "deaf"
@@ -656,7 +659,7 @@ def test_abort_ends_ffmpeg_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
 def test_abort_of_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
-    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=MANY, mode=mode))
+    encoder = make(tmp_path / "video.mp4", settings=with_knobs(EncoderSettings(queue_items=MANY), mode=mode))
     with stopped(encoder) as pid:
         submit(encoder, MANY)
         encoder.abort()
@@ -665,7 +668,7 @@ def test_abort_of_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
 
 def test_a_close_that_timed_out_can_be_closed_again(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
-    encoder = make(output, tuning=Tuning(queue_items=MANY))
+    encoder = make(output, settings=EncoderSettings(queue_items=MANY))
     with stopped(encoder):
         submit(encoder, MANY)
         with pytest.raises(StalledError):
@@ -676,7 +679,7 @@ def test_a_close_that_timed_out_can_be_closed_again(tmp_path: Path) -> None:
 
 def test_a_close_that_waits_for_ffmpegs_end_can_time_out(tmp_path: Path) -> None:
     # Few enough frames for the pipe: all of them are delivered by a copying transport, and FFmpeg never ends.
-    encoder = make(tmp_path / "video.mp4", tuning=Tuning(mode="write"))
+    encoder = make(tmp_path / "video.mp4", settings=with_knobs(EncoderSettings(), mode="write"))
     with stopped(encoder):
         submit(encoder, 3)
         with pytest.raises(StalledError):
@@ -687,7 +690,7 @@ def test_a_close_that_waits_for_ffmpegs_end_can_time_out(tmp_path: Path) -> None
 
 
 def test_a_write_that_timed_out_is_not_queued(tmp_path: Path) -> None:
-    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=2))
+    encoder = make(tmp_path / "video.mp4", settings=EncoderSettings(queue_items=2))
     with stopped(encoder), pytest.raises(StalledError):
         for index in range(MANY):
             encoder.write(flat(index), timeout=0.1)
@@ -759,7 +762,7 @@ def test_an_encoder_error_is_not_told_twice(tmp_path: Path) -> None:
 def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path) -> None:
     with (
         pytest.raises(ZeroDivisionError) as caught,
-        make(tmp_path / "v.mp4", tuning=Tuning(queue_items=MANY)) as encoder,
+        make(tmp_path / "v.mp4", settings=EncoderSettings(queue_items=MANY)) as encoder,
     ):
         submit(encoder, MANY)
         os.kill(pid_of(encoder), signal.SIGSTOP)
@@ -774,7 +777,10 @@ def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path) -> None:
 def test_a_slow_ffmpeg_is_not_a_stuck_one(tmp_path: Path) -> None:
     slow = program(tmp_path, "i=0; while [ $i -lt 12000000 ]; do i=$((i+1)); done", 'exec "$FFMPEG" "$@"')
     output = tmp_path / "video.mp4"
-    with pytest.raises(ZeroDivisionError) as caught, make(output, tuning=Tuning(ffmpeg=slow)) as encoder:
+    with (
+        pytest.raises(ZeroDivisionError) as caught,
+        make(output, settings=EncoderSettings(ffmpeg=slow)) as encoder,
+    ):
         submit(encoder, 3)
         raise ZeroDivisionError
     assert caught.value.__notes__ == [f"{output} has the 3 frames written before"]
@@ -806,7 +812,9 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 
 @pytest.mark.parametrize("where", ["write", "close", "wait for the end"])
 def test_ctrl_c_wakes_a_waiting_encoder(tmp_path: Path, where: str) -> None:
-    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=MANY, mode="write"))
+    encoder = make(
+        tmp_path / "video.mp4", settings=with_knobs(EncoderSettings(queue_items=MANY), mode="write")
+    )
     with stopped(encoder):
         if where == "write":
             with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
@@ -821,7 +829,7 @@ def test_ctrl_c_wakes_a_waiting_encoder(tmp_path: Path, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["write", "close"])
 def test_other_threads_run_while_an_encoder_waits(tmp_path: Path, where: str) -> None:
-    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=MANY))
+    encoder = make(tmp_path / "video.mp4", settings=EncoderSettings(queue_items=MANY))
     pid = pid_of(encoder)
     os.kill(pid, signal.SIGSTOP)
     # Were Python's lock held by the wait, this thread would never wake FFmpeg, and the wait would never end.
@@ -936,11 +944,12 @@ def test_the_interpreters_exit_waits_for_an_ffmpeg_that_works_and_reads_nothing(
     """Its pipe stands still for longer than a stalled reader is waited for, and nothing is lost."""
     script = """if True:
         import sys, penstock
-        from penstock.video import Tuning
+        from penstock._ffmpeg.command.settings import with_knobs
+        from penstock.video import EncoderSettings
         penstock._exit.STALL_S = 0.1
         options = {"vf": "nlmeans=s=10:r=41", "filter_threads": 1}
-        tuning = Tuning(capacity_bytes=1 << 16)
-        encoder = penstock.Encoder(sys.argv[1], size=(480, 270), fps=30, options=options, tuning=tuning)
+        settings = with_knobs(EncoderSettings(), capacity_bytes=1 << 16)
+        encoder = penstock.Encoder(sys.argv[1], size=(480, 270), fps=30, options=options, settings=settings)
         for _ in range(4):
             encoder.write(bytes(480 * 270 * 3))
     """
@@ -992,8 +1001,8 @@ def test_ctrl_c_at_the_interpreters_exit_ends_a_slow_ffmpeg(tmp_path: Path) -> N
     script = f"""if True:
         import sys
         from penstock import Encoder
-        from penstock.video import Tuning
-        encoder = Encoder(sys.argv[1], size=(64, 48), fps=30, tuning=Tuning(ffmpeg={str(slow)!r}))
+        from penstock.video import EncoderSettings
+        encoder = Encoder(sys.argv[1], size=(64, 48), fps=30, settings=EncoderSettings(ffmpeg={str(slow)!r}))
         finish = encoder._session.finish
         encoder._session.finish = lambda: (print(encoder.pid, flush=True), finish())[1]
     """

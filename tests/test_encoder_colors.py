@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from penstock import Decoder, Encoder, probe
-from penstock.video import Colors, ContentLight, MasteringDisplay, Tuning, VideoInfo
+from penstock._ffmpeg.command.settings import with_knobs
+from penstock.video import Colors, ContentLight, EncoderSettings, MasteringDisplay, VideoInfo
 
 SIZE = (64, 64)
 COLORS = ([200, 0, 0], [0, 200, 0], [20, 30, 220], [128, 128, 128])
@@ -57,8 +58,10 @@ def written(output: Path, **options: Any) -> tuple[VideoInfo, int]:
 def test_options_of_ffmpeg_are_followed(
     tmp_path: Path, options: dict[str, object], told: Mapping[str, str], convert: str
 ) -> None:
-    tuning = Tuning(convert=convert)  # type: ignore[arg-type]
-    video, off = written(tmp_path / "video.mp4", crf=0, preset="ultrafast", options=options, tuning=tuning)
+    settings = with_knobs(EncoderSettings(), convert=convert)  # type: ignore[arg-type]
+    video, off = written(
+        tmp_path / "video.mp4", crf=0, preset="ultrafast", options=options, settings=settings
+    )
     assert {name: getattr(video, name) for name in told} == told
     assert off <= 3
 

@@ -13,9 +13,10 @@ import pytest
 from support.cases import eventually, needs
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning, probe
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.program import capabilities
 from penstock.rendering import plan
-from penstock.video import Tuning
+from penstock.video import DecoderSettings, EncoderSettings
 
 SIZE = (160, 120)
 
@@ -28,7 +29,7 @@ def frame(index: int, channels: int = 3) -> Any:
 
 
 def written(path: Path, ffmpeg: str = "ffmpeg", frames: int = 6, **arguments: Any) -> Encoder:
-    with Encoder(path, **{"fps": 20, "tuning": Tuning(ffmpeg=ffmpeg)} | arguments) as encoder:
+    with Encoder(path, **{"fps": 20, "settings": EncoderSettings(ffmpeg=ffmpeg)} | arguments) as encoder:
         channels = 4 if arguments.get("pixel_format") == "rgba" else 3
         for index in range(frames):
             encoder.write(frame(index, channels))
@@ -202,7 +203,7 @@ def test_pictures_that_move_are_repeated_and_keep_their_times(tmp_path: Path, ff
     image = pytest.importorskip("PIL.Image")
     needs(ffmpeg, "libwebp")
     times_s = [0.0, 0.1, 0.2, 0.5, 1.0]
-    with Encoder(tmp_path / name, fps=None, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+    with Encoder(tmp_path / name, fps=None, settings=EncoderSettings(ffmpeg=ffmpeg)) as encoder:
         for index, time_s in enumerate(times_s):
             encoder.write(frame(20 * index), time_s=time_s)
     assert encoder.report is not None and encoder.report.warnings == ()
@@ -254,7 +255,7 @@ def test_a_quality_that_the_codec_does_not_have_is_refused(tmp_path: Path) -> No
 
 def test_palettes_of_a_gif_are_made_in_silence(tmp_path: Path, ffmpeg: str) -> None:
     rows, columns = np.mgrid[:240, :320]
-    with Encoder(tmp_path / "a.gif", fps=10, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+    with Encoder(tmp_path / "a.gif", fps=10, settings=EncoderSettings(ffmpeg=ffmpeg)) as encoder:
         for index in range(40):
             channels = (columns**2 // 400 + 3 * index, rows**2 // 200 + 5 * index, rows * columns // 256)
             encoder.write((np.stack(channels, -1) % 256).astype(np.uint8))
@@ -282,7 +283,9 @@ def test_each_frame_of_a_gif_has_colours_of_its_own(tmp_path: Path, ffmpeg: str)
 @pytest.mark.slow
 def test_a_gif_is_made_in_bounded_memory(tmp_path: Path, ffmpeg: str) -> None:
     size = (320, 240)
-    with Encoder(tmp_path / "long.gif", size=size, fps=20, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+    with Encoder(
+        tmp_path / "long.gif", size=size, fps=20, settings=EncoderSettings(ffmpeg=ffmpeg)
+    ) as encoder:
         peaks_kib = []
         for frames in (50, 500):
             for index in range(encoder.frames_submitted, frames):
@@ -301,7 +304,7 @@ def test_ffv1_in_mxf(tmp_path: Path, ffmpeg: str) -> None:
             written(path, ffmpeg, **arguments)
         return
     written(path, ffmpeg, **arguments)
-    with Decoder(path, tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
+    with Decoder(path, settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder:
         assert len(list(decoder)) == 6
 
 
@@ -327,7 +330,9 @@ def test_each_picture_of_a_webp_stands_alone(
     """A sprite that moves leaves nothing behind, though FFmpeg has frames with alpha laid over each other."""
     Image = pytest.importorskip("PIL.Image")
     path = tmp_path / "a.webp"
-    with Encoder(path, fps=fps, pixel_format=pixel_format, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+    with Encoder(
+        path, fps=fps, pixel_format=pixel_format, settings=EncoderSettings(ffmpeg=ffmpeg)
+    ) as encoder:
         for index in range(5):
             picture = np.zeros((64, 64, 4 if pixel_format == "rgba" else 3), np.uint8)
             picture[20:30, 8 * index : 8 * index + 10] = 255
@@ -341,7 +346,8 @@ def test_each_picture_of_a_webp_stands_alone(
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"output_pixel_format": "ffmpeg"}, {"tuning": Tuning(convert="ffmpeg")}]
+    "arguments",
+    [{"output_pixel_format": "ffmpeg"}, {"settings": with_knobs(EncoderSettings(), convert="ffmpeg")}],
 )
 def test_so_it_does_whatever_the_pixel_format(tmp_path: Path, arguments: dict[str, Any]) -> None:
     path = tmp_path / "a.webp"
@@ -383,7 +389,7 @@ def test_so_do_those_of_libwebp_anim(tmp_path: Path, ffmpeg: str) -> None:
         codec="libwebp_anim",
         output_pixel_format="bgra",
         options={"lossless": 1},
-        tuning=Tuning(ffmpeg=ffmpeg),
+        settings=EncoderSettings(ffmpeg=ffmpeg),
     ) as encoder:
         for index in range(4):
             picture[40:52, 8 * index : 8 * index + 10] = (255, 0, 0, 255)

@@ -28,8 +28,9 @@ from support.this_process import are_asleep
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
 from penstock._ffmpeg import encoder as encoder_module
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.plan.encode_plan import EncodePlan
-from penstock.video import EncoderStats, Tuning
+from penstock.video import EncoderSettings, EncoderStats
 
 WIDTH, HEIGHT = SIZE
 # Frames come out as they went in: without a conversion of any kind.
@@ -288,10 +289,10 @@ def test_one_buffer_is_painted_again_for_each_frame(tmp_path: Path) -> None:
     "options",
     [
         EXACT,
-        EXACT | {"tuning": Tuning(mode="write")},
-        EXACT | {"tuning": Tuning(mode="staged")},
+        EXACT | {"settings": with_knobs(EncoderSettings(), mode="write")},
+        EXACT | {"settings": with_knobs(EncoderSettings(), mode="staged")},
         EXACT | {"vflip": True},
-        EXACT | {"tuning": Tuning(convert="ffmpeg")},
+        EXACT | {"settings": with_knobs(EncoderSettings(), convert="ffmpeg")},
     ],
     ids=["auto", "write", "staged", "turned over by us", "left to FFmpeg"],
 )
@@ -338,7 +339,7 @@ def test_submitted_memory_is_borrowed_until_its_ticket_is_done(tmp_path: Path) -
 def test_a_frame_that_is_refused_for_want_of_room_leaves_nothing_behind(tmp_path: Path) -> None:
     output = tmp_path / "video.raw"
     accepted = []
-    with make(output, size=(640, 480), tuning=Tuning(queue_items=2), **EXACT) as encoder:
+    with make(output, size=(640, 480), settings=EncoderSettings(queue_items=2), **EXACT) as encoder:
         with stopped(encoder):
             for index in range(MANY):
                 try:
@@ -695,7 +696,7 @@ def test_awrite_waits_for_room_without_holding_the_loop(tmp_path: Path) -> None:
     async def main() -> int:
         ticks = 0
         buffer = np.empty((480, 640, 3), np.uint8)
-        async with make(output, size=(640, 480), tuning=Tuning(queue_items=2), **EXACT) as encoder:
+        async with make(output, size=(640, 480), settings=EncoderSettings(queue_items=2), **EXACT) as encoder:
 
             async def feed() -> None:
                 for index in range(40):
@@ -722,7 +723,7 @@ def test_tasks_are_served_in_their_order_and_a_cancelled_one_writes_nothing(tmp_
     output = tmp_path / "video.raw"
 
     async def main() -> list[int]:
-        async with make(output, size=(640, 480), tuning=Tuning(queue_items=2), **EXACT) as encoder:
+        async with make(output, size=(640, 480), settings=EncoderSettings(queue_items=2), **EXACT) as encoder:
             os.kill(encoder.pid, signal.SIGSTOP)
             tasks = [asyncio.create_task(encoder.awrite(painted(index, (640, 480)))) for index in range(30)]
             loop = threading.get_native_id()
@@ -768,7 +769,10 @@ def test_awrite_raises_what_write_raises(tmp_path: Path) -> None:
                 await encoder.awrite(black, **options)
 
         encoder = make(
-            tmp_path / "v.raw", size=(640, 480), tuning=Tuning(queue_items=2, stall_timeout=1.0), **EXACT
+            tmp_path / "v.raw",
+            size=(640, 480),
+            settings=EncoderSettings(queue_items=2, stall_timeout=1.0),
+            **EXACT,
         )
         with pytest.raises(ValueError, match="wrong shape"):
             await encoder.awrite(black.transpose(1, 0, 2))
@@ -793,7 +797,7 @@ def test_awrite_raises_what_write_raises(tmp_path: Path) -> None:
 def test_the_timeout_of_awrite_counts_the_wait_for_its_turn(tmp_path: Path) -> None:
     async def main() -> None:
         frame = np.zeros((480, 640, 3), np.uint8)
-        encoder = make(tmp_path / "v.raw", size=(640, 480), tuning=Tuning(queue_items=2), **EXACT)
+        encoder = make(tmp_path / "v.raw", size=(640, 480), settings=EncoderSettings(queue_items=2), **EXACT)
         with stopped(encoder):
             first, loop = asyncio.create_task(write_all(encoder, frame)), asyncio.get_running_loop()
             assert await asyncio.to_thread(eventually, lambda: loop in encoder._session._queue_locks)
@@ -825,7 +829,7 @@ def test_awrite_serves_one_event_loop_after_another(tmp_path: Path) -> None:
     async def write(encoder: Encoder, first: int) -> None:
         await asyncio.gather(*(encoder.awrite(painted(index)) for index in range(first, first + 60)))
 
-    with make(output, tuning=Tuning(queue_items=2), **EXACT) as encoder:
+    with make(output, settings=EncoderSettings(queue_items=2), **EXACT) as encoder:
         asyncio.run(write(encoder, 0))
         asyncio.run(write(encoder, 60))
     np.testing.assert_array_equal(exact_frames(output), [painted(index) for index in range(120)])

@@ -11,7 +11,6 @@ import logging
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +26,22 @@ from support.processes import script
 import penstock
 from penstock import Decoder, Encoder, probe, rendering
 from penstock._ffmpeg.plan import encoders
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
-from penstock.video import AudioFile, Colors, ContentLight, EncodeReport, Tuning
+from penstock._ffmpeg.plan.request import EncodeRequest
+from penstock.video import AudioFile, Colors, ContentLight, EncodeReport, EncoderSettings
 
 # SVT-AV1 has no fewer lines.
 SIZE = WIDTH, HEIGHT = 96, 64
 FRAMES = 3
 SOFTWARE = {"auto-h264": "libx264", "auto-hevc": "libx265", "auto-av1": "libsvtav1"}
 
-Working = Callable[[str], Tuning]
+Working = Callable[[str], EncoderSettings]
 
 
 @pytest.fixture
 def working(tmp_path: Path, ffmpeg: str) -> Working:
     """Makes an FFmpeg in which an encoder works. It writes its arguments to the file ``runs``."""
 
-    def made(codec: str) -> Tuning:
+    def made(codec: str) -> EncoderSettings:
         needs(ffmpeg, codec)
         lines = (
             f'echo "$*" >> {shlex.quote(str(tmp_path / "runs"))}',
@@ -52,7 +51,7 @@ def working(tmp_path: Path, ffmpeg: str) -> Working:
             "esac; done",
             f'exec {shlex.quote(ffmpeg)} "$@"',
         )
-        return Tuning(ffmpeg=str(script(tmp_path / "ffmpeg", *lines)))
+        return EncoderSettings(ffmpeg=str(script(tmp_path / "ffmpeg", *lines)))
 
     return made
 
@@ -84,7 +83,7 @@ def test_without_hardware_it_is_the_softwares(
     tmp_path: Path, ffmpeg: str, codec: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "penstock")
-    report = encoded(tmp_path / "a.mp4", codec=codec, tuning=Tuning(ffmpeg=ffmpeg))
+    report = encoded(tmp_path / "a.mp4", codec=codec, settings=EncoderSettings(ffmpeg=ffmpeg))
     if report.codec in encoders.hardware_encoders(codec):
         pytest.skip(f"{report.codec} works here")
     assert (report.codec, report.warnings) == (SOFTWARE[codec], ())
@@ -94,13 +93,13 @@ def test_without_hardware_it_is_the_softwares(
 
 
 def test_the_first_that_works_encodes(tmp_path: Path, working: Working) -> None:
-    report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_nvenc"))
+    report = encoded(tmp_path / "a.mp4", codec="auto-h264", settings=working("h264_nvenc"))
     assert (report.codec, report.skipped_encoders, report.warnings) == ("h264_nvenc", (), ())
     assert "-c:v h264_nvenc" in runs(tmp_path)[-1]
 
 
 def test_one_that_fails_is_passed_over(tmp_path: Path, working: Working) -> None:
-    report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_qsv"))
+    report = encoded(tmp_path / "a.mp4", codec="auto-h264", settings=working("h264_qsv"))
     if report.codec == "h264_nvenc":
         pytest.skip("h264_nvenc works here")
     assert (report.codec, names(report.skipped_encoders)) == ("h264_qsv", ["h264_nvenc"])
@@ -108,29 +107,27 @@ def test_one_that_fails_is_passed_over(tmp_path: Path, working: Working) -> None
 
 def test_a_frame_of_that_size_and_with_these_options_is_tried_once(tmp_path: Path, working: Working) -> None:
     # The last two are none of a trial's, which has no sound.
-    tuning, options = working("h264_nvenc"), {"g": 7, "map": ["0:v"], "b:a": "64k"}
+    settings, options = working("h264_nvenc"), {"g": 7, "map": ["0:v"], "b:a": "64k"}
     for _ in range(2):
-        encoded(tmp_path / "a.mp4", codec="auto-h264", options=options, tuning=tuning)
+        encoded(tmp_path / "a.mp4", codec="auto-h264", options=options, settings=settings)
     [trial] = trials(tmp_path)
     for part in (f"-video_size {WIDTH}x{HEIGHT}", "-framerate 30/1", "-pix_fmt yuv420p", "-g 7"):
         assert part in trial
     assert "-map" not in trial and "-b:a" not in trial
-    encoded(tmp_path / "a.mp4", codec="auto-h264", options={"g": 8}, tuning=tuning)
+    encoded(tmp_path / "a.mp4", codec="auto-h264", options={"g": 8}, settings=settings)
     assert len(trials(tmp_path)) == 2
 
 
 def test_other_codecs_start_nothing_more(tmp_path: Path, working: Working) -> None:
-    tuning = working("h264_nvenc")
+    settings = working("h264_nvenc")
     for codec in ("auto", "libx264", "h264_nvenc"):
-        assert encoded(tmp_path / "a.mp4", codec=codec, tuning=tuning).skipped_encoders == ()
+        assert encoded(tmp_path / "a.mp4", codec=codec, settings=settings).skipped_encoders == ()
     assert len(runs(tmp_path)) == 3
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_the_size_may_come_with_the_first_frame(tmp_path: Path, working: Working, is_async: bool) -> None:
-    # Whether there is native code is checked at once, with some size.
-    tuning = replace(working("h264_nvenc"), convert="native")
-    encoder = Encoder(tmp_path / "a.mkv", fps=None, codec="auto-h264", tuning=tuning)
+    encoder = Encoder(tmp_path / "a.mkv", fps=None, codec="auto-h264", settings=working("h264_nvenc"))
     assert trials(tmp_path) == []
     with encoder:
         for number in range(FRAMES):
@@ -151,7 +148,7 @@ def test_with_sound(tmp_path: Path, working: Working) -> None:
         codec="auto-h264",
         audio=AudioFile(tmp_path / "a.wav"),
         options={"b:a": "64k"},
-        tuning=working("h264_nvenc"),
+        settings=working("h264_nvenc"),
     )
     assert report.codec == "h264_nvenc"
     assert len(probe(tmp_path / "a.mp4").audio) == 1
@@ -170,20 +167,22 @@ def test_with_sound(tmp_path: Path, working: Working) -> None:
 def test_what_hardware_lacks_makes_it_unsuitable(
     tmp_path: Path, working: Working, asked: dict[str, Any], reason: str
 ) -> None:
-    report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_qsv"), **asked)
+    report = encoded(tmp_path / "a.mp4", codec="auto-h264", settings=working("h264_qsv"), **asked)
     assert report.codec == "libx264"
     assert reason in report.skipped_encoders
 
 
 def test_a_preset_of_software_alone(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "h264_nvenc")
-    report = encoded(tmp_path / "a.mp4", codec="auto-h264", preset="veryfast", tuning=Tuning(ffmpeg=ffmpeg))
+    report = encoded(
+        tmp_path / "a.mp4", codec="auto-h264", preset="veryfast", settings=EncoderSettings(ffmpeg=ffmpeg)
+    )
     assert "Unable to parse" in report.skipped_encoders[0] and "veryfast" in report.skipped_encoders[0]
 
 
 def test_lossless_rgb_has_an_encoder_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
-    tuning = Tuning(ffmpeg=ffmpeg)
-    report = encoded(tmp_path / "a.mkv", codec="auto-h264", quality="lossless", tuning=tuning)
+    settings = EncoderSettings(ffmpeg=ffmpeg)
+    report = encoded(tmp_path / "a.mkv", codec="auto-h264", quality="lossless", settings=settings)
     assert report.codec == "libx264rgb"
     assert all(
         "quality='lossless' is not known for" in one or "not in this" in one
@@ -196,7 +195,7 @@ def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "h264_nvenc")
     hang = 'case "$*" in *"-c:v h264_nvenc"*) exec sleep 60;; esac'
     program = script(tmp_path / "ffmpeg", hang, f'exec {shlex.quote(ffmpeg)} "$@"')
-    report = encoded(tmp_path / "a.mp4", codec="auto-h264", tuning=Tuning(ffmpeg=str(program)))
+    report = encoded(tmp_path / "a.mp4", codec="auto-h264", settings=EncoderSettings(ffmpeg=str(program)))
     assert "did not end within 10 s" in report.skipped_encoders[0]
 
 
@@ -223,8 +222,8 @@ def test_a_codec_that_is_no_name(tmp_path: Path) -> None:
 def test_the_container_has_a_place_for_the_codec(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a file \.webm has no place for libx264 video"):
         Encoder(tmp_path / "a.webm", fps=30, size=SIZE, codec="auto-h264")
-    settings = EncodeSettings.of(tmp_path / "a.webm", fps=30, codec="auto-av1")
-    assert settings.codec in ("libsvtav1", "libaom-av1")
+    request = EncodeRequest.of(tmp_path / "a.webm", fps=30, codec="auto-av1")
+    assert request.codec in ("libsvtav1", "libaom-av1")
 
 
 def test_like_a_video(tmp_path: Path, working: Working) -> None:
@@ -232,7 +231,9 @@ def test_like_a_video(tmp_path: Path, working: Working) -> None:
     encoded(tmp_path / "in.mp4", codec="libx264", colors=colors)
     with (
         Decoder(tmp_path / "in.mp4") as decoder,
-        Encoder.like(decoder, tmp_path / "a.mp4", codec="auto-h264", tuning=working("h264_nvenc")) as encoder,
+        Encoder.like(
+            decoder, tmp_path / "a.mp4", codec="auto-h264", settings=working("h264_nvenc")
+        ) as encoder,
     ):
         for frame in decoder:
             encoder.write(frame)
@@ -244,21 +245,21 @@ def test_like_a_video(tmp_path: Path, working: Working) -> None:
 def test_hdr_of_which_hardware_has_no_tags(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "hevc_nvenc")
     light = Colors(matrix="bt2020", transfer="smpte2084", content_light=ContentLight(1000, 400))
-    settings = EncodeSettings.of(
+    request = EncodeRequest.of(
         tmp_path / "a.mp4",
         fps=30,
         pixel_format="rgb48le",
         codec="auto-hevc",
         colors=light,
-        tuning=Tuning(ffmpeg=ffmpeg),
+        settings=EncoderSettings(ffmpeg=ffmpeg),
     )
-    assert settings.codec == "libx265"
-    nvenc = settings.hardware[0]
-    assert isinstance(nvenc, EncodeSettings) or "content_light" in nvenc  # FFmpeg 9 has them for every codec
+    assert request.codec == "libx265"
+    nvenc = request.hardware[0]
+    assert isinstance(nvenc, EncodeRequest) or "content_light" in nvenc  # FFmpeg 9 has them for every codec
 
 
 def test_a_render_has_one_encoder_for_all_chunks(tmp_path: Path, working: Working) -> None:
-    encoder = {"codec": "auto-h264", "tuning": working("h264_nvenc")}
+    encoder = {"codec": "auto-h264", "settings": working("h264_nvenc")}
     encoded(tmp_path / "in.mp4")
     files = tmp_path / "in.mp4", tmp_path / "a.mp4"
     assert rendering.plan_video(None, *files, encoder_options=encoder).codec == "h264_nvenc"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock import DecoderError, Encoder, FFmpegWarning, probe, render
 from penstock._ffmpeg.plan.labels import Labels
-from penstock.video import AudioTrack, Tuning
+from penstock.video import AudioTrack, EncoderSettings
 
 TITLES = ["Intro", "a=b; #1 \\ and\na second line", "Ende, ünïcödé 🎬"]
 CHAPTERS = list(zip((0.0, 0.3, 0.7), TITLES, strict=True))
@@ -22,7 +22,7 @@ SRT = "1\n00:00:00,500 --> 00:00:00,700\nhello\n\n2\n00:00:00,800 --> 00:00:00,9
 def written(path: Path, ffmpeg: str, *, samples: int = 0, **arguments: Any) -> Encoder:
     """A video of 20 frames, of 1 s."""
     with Encoder(
-        path, **{"fps": 20, "size": (64, 48), "tuning": Tuning(ffmpeg=ffmpeg)} | arguments
+        path, **{"fps": 20, "size": (64, 48), "settings": EncoderSettings(ffmpeg=ffmpeg)} | arguments
     ) as encoder:
         if samples:
             encoder.write_audio(np.zeros((samples, 1), np.float32))
@@ -76,7 +76,7 @@ def test_labels_beside_sound_and_times(tmp_path: Path, ffmpeg: str, timed: bool)
     arguments = labels | {"audio": AudioTrack(48_000, 1), "size": (64, 48)}
     path = tmp_path / "a.mp4"
     if timed:
-        with Encoder(path, fps=None, tuning=Tuning(ffmpeg=ffmpeg), **arguments) as encoder:
+        with Encoder(path, fps=None, settings=EncoderSettings(ffmpeg=ffmpeg), **arguments) as encoder:
             encoder.write_audio(np.zeros((48_000, 1), np.float32))
             for index in range(20):
                 encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=0.25 + index / 40)

@@ -19,7 +19,8 @@ from support.clips import clip
 
 from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video, probe
 from penstock._ffmpeg.command.colors import holds_hdr_metadata
-from penstock.video import AudioFile, Colors, ContentLight, MasteringDisplay, Tuning
+from penstock._ffmpeg.command.settings import with_knobs
+from penstock.video import AudioFile, Colors, ContentLight, EncoderSettings, MasteringDisplay
 
 TIMES_S = [0.0, 0.1, 0.15, 0.5, 0.52, 1.7, 1.8, 4.0]
 
@@ -183,8 +184,8 @@ def test_how_far_frames_move_is_told_where_the_container_has_no_times(tmp_path: 
 
 def test_a_frame_that_found_no_room_is_written_again(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=2")
-    tuning = Tuning(queue_items=1, capacity_bytes=4096)
-    with Decoder(source) as frames, Encoder.like(frames, tmp_path / "b.mp4", tuning=tuning) as encoder:
+    settings = with_knobs(EncoderSettings(queue_items=1), capacity_bytes=4096)
+    with Decoder(source) as frames, Encoder.like(frames, tmp_path / "b.mp4", settings=settings) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         refused = 0
         for frame in frames:
@@ -452,8 +453,8 @@ def test_depth_and_hdr(tmp_path: Path, ffmpeg: str) -> None:
     is_held = holds_hdr_metadata(ffmpeg, "libvpx-vp9")
     missed = pytest.warns(FFmpegWarning, match="values of the HDR display and light")
     with nullcontext() if is_held else missed:
-        decoder, tuning = {"pixel_format": "rgb48le"}, Tuning(ffmpeg=ffmpeg)
-        changed(tmp_path / "a.mkv", tmp_path / "c.webm", decoder=decoder, tuning=tuning)
+        decoder, settings = {"pixel_format": "rgb48le"}, EncoderSettings(ffmpeg=ffmpeg)
+        changed(tmp_path / "a.mkv", tmp_path / "c.webm", decoder=decoder, settings=settings)
     assert probe(tmp_path / "c.webm").video[0].content_light == (light if is_held else None)
 
 

@@ -13,7 +13,8 @@ from support.cases import a_few
 from support.media import COLOURS, decode, described, needs_ffprobe, picture, probed
 
 from penstock import Decoder, Encoder, EncoderError
-from penstock.video import Colors, Tuning
+from penstock._ffmpeg.command.settings import with_knobs
+from penstock.video import Colors, DecoderSettings, EncoderSettings
 
 LOSSLESS = {"codec": "ffv1", "options": {"f": "matroska"}}
 RAW = {"codec": "rawvideo", "options": {"f": "rawvideo"}}
@@ -75,7 +76,10 @@ def test_colours_are_those_of_the_definition(
 ) -> None:
     rgb = picture(dtype=np.uint16 if pixel_format == "rgb48" else np.uint8)
     output = tmp_path / "video.yuv"
-    options = {"colors": Colors(matrix=matrix, range=color_range), "tuning": Tuning(convert=convert)}
+    options = {
+        "colors": Colors(matrix=matrix, range=color_range),
+        "settings": with_knobs(EncoderSettings(), convert=convert),
+    }
     with Encoder(output, size=SIZE, fps=30, pixel_format=pixel_format, **options, **RAW, **YUV) as encoder:
         encoder.write(laid_out(rgb, pixel_format))
     assert encoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
@@ -114,18 +118,22 @@ def test_auto_takes_who_can(
 def test_native_where_there_is_none_is_an_error_at_the_call(tmp_path: Path) -> None:
     formats = {"pixel_format": "yuv420p", "output_pixel_format": "yuv444p"}
     with pytest.raises(ValueError, match="convert='native' is not possible: yuv420p of 64x48 to yuv444p"):
-        Encoder(tmp_path / "video.mkv", size=SIZE, fps=30, tuning=Tuning(convert="native"), **formats)
+        Encoder(
+            tmp_path / "video.mkv",
+            size=SIZE,
+            fps=30,
+            settings=with_knobs(EncoderSettings(), convert="native"),
+            **formats,
+        )
     assert not (tmp_path / "video.mkv").exists()
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: Tuning(convert="gpu"), "convert is 'auto', 'native', 'ffmpeg'; got 'gpu'"),
-        (lambda: Tuning(mode="fastest"), "mode is 'auto', .*; got 'fastest'"),
-        (lambda: Tuning(stall_timeout=0), "stall_timeout must be None or more than 0 seconds"),
-        (lambda: Tuning(queue_items=0), "queue_items must be at least 1"),
-        (lambda: Tuning(queue_bytes=-1), "queue_bytes must be at least 1"),
+        (lambda: EncoderSettings(stall_timeout=0), "stall_timeout must be None or more than 0 seconds"),
+        (lambda: EncoderSettings(queue_items=0), "queue_items must be at least 1"),
+        (lambda: DecoderSettings(threads=0), "threads must be at least 1"),
         (lambda: Colors(matrix="rec709"), "matrix is 'auto', .*'bt709'.*; got 'rec709'"),
         (lambda: Colors(range="tv"), "range is 'auto', 'limited', 'full'; got 'tv'"),
         (lambda: Encoder("video.mp4", size=SIZE, fps=30, odd_size="round"), "odd_size is 'error'"),
@@ -162,7 +170,11 @@ def test_colours_are_written_to_the_file(
 ) -> None:
     output = tmp_path / "video.mp4"
     with Encoder(
-        output, size=size, fps=30, colors=Colors(matrix=matrix), tuning=Tuning(convert=convert)
+        output,
+        size=size,
+        fps=30,
+        colors=Colors(matrix=matrix),
+        settings=with_knobs(EncoderSettings(), convert=convert),
     ) as encoder:
         encoder.write(picture(size))
     stream = probed(output)
@@ -187,7 +199,9 @@ def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
 def test_a_player_sees_the_colours_that_went_in(tmp_path: Path, convert: str) -> None:
     output = tmp_path / "video.mkv"
     size = (64, 720)  # where BT.709 is, and where BT.601 would be off by a dozen and more
-    with Encoder(output, size=size, fps=30, tuning=Tuning(convert=convert), **LOSSLESS, **YUV) as encoder:
+    with Encoder(
+        output, size=size, fps=30, settings=with_knobs(EncoderSettings(), convert=convert), **LOSSLESS, **YUV
+    ) as encoder:
         for colour in COLOURS:
             encoder.write(np.broadcast_to(np.uint8(colour), (720, 64, 3)).copy())
     for frame, colour in zip(decode(output, size), COLOURS, strict=True):
@@ -209,7 +223,7 @@ def test_a_frame_whose_first_row_is_the_lowest(
         options = {
             "output_pixel_format": output_pixel_format,
             "vflip": index == 1,
-            "tuning": Tuning(convert=convert),
+            "settings": with_knobs(EncoderSettings(), convert=convert),
         }
         with Encoder(output, size=SIZE, fps=30, **options, **RAW) as encoder:
             encoder.write(frame)
@@ -227,7 +241,13 @@ def test_odd_sizes(tmp_path: Path, convert: str, size: tuple[int, int]) -> None:
     expected = reference(rgb[rows][:, columns], "bt601", "limited")
     output = tmp_path / "video.yuv"
     with Encoder(
-        output, size=size, fps=30, odd_size="pad", tuning=Tuning(convert=convert), **RAW, **YUV
+        output,
+        size=size,
+        fps=30,
+        odd_size="pad",
+        settings=with_knobs(EncoderSettings(), convert=convert),
+        **RAW,
+        **YUV,
     ) as encoder:
         for _ in range(3):
             encoder.write(rgb)
@@ -256,7 +276,7 @@ def test_a_filter_of_the_users_sees_what_ours_make(tmp_path: Path) -> None:
             fps=30,
             odd_size="pad",
             options=options,
-            tuning=Tuning(convert=convert),
+            settings=with_knobs(EncoderSettings(), convert=convert),
             codec="ffv1",
             **YUV,
         ) as encoder:
@@ -278,7 +298,9 @@ def test_leased_frames_arrive_whole_and_are_used_again(tmp_path: Path, output_pi
     raws, addresses = [], set()
     for leased in (False, True):
         output = tmp_path / f"{leased}.raw"
-        with Encoder(output, size=SIZE, fps=30, tuning=Tuning(queue_items=4), **formats, **RAW) as encoder:
+        with Encoder(
+            output, size=SIZE, fps=30, settings=EncoderSettings(queue_items=4), **formats, **RAW
+        ) as encoder:
             for frame in numbered(200):
                 if leased:
                     with encoder.lease() as view:
@@ -444,7 +466,7 @@ def test_filters_by_their_other_names_leave_ours_in_place(tmp_path: Path, name: 
             | {
                 "options": RAW["options"] | options,
                 "colors": Colors(matrix="bt709"),
-                "tuning": Tuning(convert="ffmpeg"),
+                "settings": with_knobs(EncoderSettings(), convert="ffmpeg"),
             }
         )
         with Encoder(output, size=SIZE, fps=30, **settings) as encoder:

@@ -11,9 +11,9 @@ from support.cases import needs
 
 from benchmarks.harness.content import Film
 from penstock import Decoder, Encoder
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
 from penstock._ffmpeg.plan.encoders import _LEVELS
-from penstock.video import Tuning
+from penstock._ffmpeg.plan.request import EncodeRequest
+from penstock.video import DecoderSettings, EncoderSettings
 
 FRAMES = 6
 #: How far from libx264, in dB, the mean SSIM of a level may be.
@@ -21,7 +21,7 @@ BAND_DB = 1.5
 
 
 def options_of(output: str, **arguments: Any) -> dict[str, object]:
-    return dict(EncodeSettings.of(output, fps=20, **arguments).options)
+    return dict(EncodeRequest.of(output, fps=20, **arguments).options)
 
 
 def test_what_counts_more(tmp_path: Path) -> None:
@@ -78,7 +78,6 @@ def test_lossless_gives_back_the_bytes(
 ) -> None:
     if codec != "auto":
         needs(ffmpeg, codec)
-    tuning = Tuning(ffmpeg=ffmpeg)
     encoder = Encoder(
         tmp_path / name,
         fps=20,
@@ -86,7 +85,7 @@ def test_lossless_gives_back_the_bytes(
         pixel_format=pixel_format,
         codec=codec,
         quality="lossless",
-        tuning=tuning,
+        settings=EncoderSettings(ffmpeg=ffmpeg),
     )
     generator, sent = np.random.default_rng(1), []
     assert encoder.frame_bytes is not None
@@ -94,7 +93,9 @@ def test_lossless_gives_back_the_bytes(
         for _ in range(5):
             sent.append(generator.integers(0, 256, encoder.frame_bytes, np.uint8).tobytes())
             encoder.write(sent[-1])
-    with Decoder(tmp_path / name, pixel_format=pixel_format, tuning=tuning) as decoder:
+    with Decoder(
+        tmp_path / name, pixel_format=pixel_format, settings=DecoderSettings(ffmpeg=ffmpeg)
+    ) as decoder:
         assert [one.tobytes() for one in decoder] == sent
 
 
@@ -134,8 +135,8 @@ def test_lossless_takes_the_codec_that_keeps_the_samples(
     assert encoder.report.codec == "ffv1"
     with Decoder(tmp_path / name, pixel_format=pixel_format) as decoder:
         assert [frame.tobytes() for frame in decoder] == [sent]
-    settings = EncodeSettings.of(tmp_path / name, fps=5, pixel_format="rgb24", quality="lossless")
-    assert settings.codec == "libx264rgb"
+    request = EncodeRequest.of(tmp_path / name, fps=5, pixel_format="rgb24", quality="lossless")
+    assert request.codec == "libx264rgb"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,9 @@ def test_a_level_looks_alike_with_each_encoder(tmp_path: Path, ffmpeg: str, leve
         for content in ("motion", "camera"):
             film = Film(content, 640, 360)  # type: ignore[arg-type]
             path = tmp_path / f"{codec}-{content}.mkv"
-            with Encoder(path, fps=30, codec=codec, quality=level, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+            with Encoder(
+                path, fps=30, codec=codec, quality=level, settings=EncoderSettings(ffmpeg=ffmpeg)
+            ) as encoder:
                 for number in range(FRAMES):
                     encoder.write(film.frame(number))
             with Decoder(path, pixel_format="gray") as decoder:

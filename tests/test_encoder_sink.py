@@ -16,7 +16,7 @@ from support.cases import eventually
 
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
 from penstock._ffmpeg.encoder import AudioEncoder
-from penstock.video import AudioTrack, Tuning
+from penstock.video import AudioTrack, EncoderSettings
 
 SIZE = (64, 48)
 MATROSKA = {"f": "matroska"}
@@ -71,7 +71,9 @@ class Broken:
 @pytest.mark.parametrize("kind", [io.BytesIO, Slow])
 def test_the_object_has_the_video(kind: Any, ffmpeg: str) -> None:
     sink = kind()
-    with Encoder(sink, fps=20, options=MATROSKA, codec="ffv1", tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+    with Encoder(
+        sink, fps=20, options=MATROSKA, codec="ffv1", settings=EncoderSettings(ffmpeg=ffmpeg)
+    ) as encoder:
         for index in range(10):
             encoder.write(frame(index))
     video = bytes(sink.taken) if isinstance(sink, Slow) else sink.getvalue()
@@ -110,7 +112,7 @@ def test_bytes_come_while_frames_are_written() -> None:
 
 def test_a_slow_object_holds_frames_back() -> None:
     sink = Held()
-    encoder = Encoder(sink, fps=20, options=MATROSKA, codec="ffv1", tuning=Tuning(queue_items=2))  # type: ignore[arg-type]
+    encoder = Encoder(sink, fps=20, options=MATROSKA, codec="ffv1", settings=EncoderSettings(queue_items=2))  # type: ignore[arg-type]
     with pytest.raises(StalledError):
         for index in range(200):
             encoder.write(noise(index % 5), timeout=0.5)

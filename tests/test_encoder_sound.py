@@ -28,9 +28,10 @@ from support.processes import run_script, succeeded
 import penstock
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Encoder, probe
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.encoder import AudioEncoder
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
-from penstock.video import AudioFile, AudioTrack, Tuning, find_ffmpeg
+from penstock.video import AudioFile, AudioTrack, EncoderSettings, find_ffmpeg
 
 SIZE = (64, 48)
 FPS = 25
@@ -371,7 +372,7 @@ def test_impossible_sounds_alone_are_refused_at_the_call(tmp_path: Path) -> None
     with pytest.raises(ValueError, match="container"):
         AudioEncoder(output, INPUT, options={"f": 3})
     with pytest.raises(ValueError, match=r"Tuning\(convert="):
-        AudioEncoder(output, INPUT, tuning=Tuning(convert="native"))
+        AudioEncoder(output, INPUT, settings=with_knobs(EncoderSettings(), convert="native"))
     assert not output.exists()
 
 
@@ -906,9 +907,9 @@ def test_a_full_disk_is_told_with_sound(tmp_path: Path) -> None:
 
 def test_a_stalled_ffmpeg_is_told_and_nothing_is_torn(tmp_path: Path) -> None:
     samples = np.arange(1_000_000, dtype=np.int32)[:, np.newaxis]
-    tuning = Tuning(queue_bytes=1 << 16, stall_timeout=None)
+    settings = with_knobs(EncoderSettings(stall_timeout=None), queue_bytes=1 << 16)
     sound = AudioTrack(SAMPLE_RATE, 1, "int32")
-    with AudioEncoder(tmp_path / "a.wav", sound, tuning=tuning) as encoder:
+    with AudioEncoder(tmp_path / "a.wav", sound, settings=settings) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         written = 0
         with pytest.raises(StalledError):
@@ -928,7 +929,7 @@ def test_a_sound_file_that_stalls_ends_there(tmp_path: Path) -> None:
         size=SIZE,
         fps=FPS,
         audio=source,
-        tuning=Tuning(stall_timeout=0.5),
+        settings=EncoderSettings(stall_timeout=0.5),
         preset="ultrafast",
     )
     [reading] = children() - {encoder.pid}
@@ -993,8 +994,10 @@ def test_exceptions_of_signal_handlers_tear_nothing(tmp_path: Path) -> None:
 
 def test_timeouts_hold_while_a_sound_file_stalls(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 60)
-    tuning = Tuning(stall_timeout=None)
-    encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=source, preset="ultrafast", tuning=tuning)
+    settings = EncoderSettings(stall_timeout=None)
+    encoder = Encoder(
+        tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=source, preset="ultrafast", settings=settings
+    )
     [reading] = children() - {encoder.pid}
     encoder.write(picture(0))
     os.kill(reading, signal.SIGSTOP)
@@ -1094,17 +1097,17 @@ APART = [
 def test_sound_that_begins_at_another_time_than_the_picture(
     tmp_path: Path, ffmpeg: str, codec: str, ending: str, later_s: float, made: str
 ) -> None:
-    source, tuning = apart(tmp_path / f"in.{ending}", codec, later_s), Tuning(ffmpeg=ffmpeg)
+    source, settings = apart(tmp_path / f"in.{ending}", codec, later_s), EncoderSettings(ffmpeg=ffmpeg)
     out = tmp_path / f"out.{'mkv' if made == 'mkv' else 'mov'}"
     if made.startswith("m"):
-        encoder = {"preset": "ultrafast", "tuning": tuning}
+        encoder = {"preset": "ultrafast", "settings": settings}
         penstock.map_video(None, source, out, workers=1, encoder_options=encoder)
         first_s = 0.0
     else:
         audio = AudioFile(source, codec=made)
         with (
             penstock.Decoder(source) as decoder,
-            Encoder(out, fps=None, audio=audio, preset="ultrafast", tuning=tuning) as encoder,
+            Encoder(out, fps=None, audio=audio, preset="ultrafast", settings=settings) as encoder,
         ):
             for frame in decoder:
                 encoder.write(frame, time_s=frame.time_s)

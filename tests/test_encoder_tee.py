@@ -10,14 +10,14 @@ from support.media import decode, flat, make
 
 from penstock import Encoder, EncoderError, FFmpegWarning
 from penstock._ffmpeg.command import endpoints
-from penstock.video import Tuning
+from penstock.video import EncoderSettings
 
 FRAMES = 20
 
 
 def encode(ffmpeg: str, outputs: str) -> Encoder:
     options = {"f": "tee", "map": "0:v", "flags": "+global_header", "preset": "ultrafast"}
-    with make(outputs, options=options, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+    with make(outputs, options=options, settings=EncoderSettings(ffmpeg=ffmpeg)) as encoder:
         for index in range(FRAMES):
             encoder.write(flat(index))
     return encoder

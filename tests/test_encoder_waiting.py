@@ -24,7 +24,7 @@ from support.this_process import are_asleep
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError
 from penstock.cpu import ThreadPolicy
-from penstock.video import EncoderStats, Tuning, find_ffmpeg
+from penstock.video import EncoderSettings, EncoderStats, find_ffmpeg
 
 # More than the queue, the pipe and FFmpeg hold.
 MANY = 400
@@ -35,7 +35,7 @@ MANY = 400
 
 def test_a_write_to_a_stuck_ffmpeg_ends(tmp_path: Path) -> None:
     with make(
-        tmp_path / "video.mp4", size=(640, 480), tuning=Tuning(stall_timeout=1.0, queue_items=2)
+        tmp_path / "video.mp4", size=(640, 480), settings=EncoderSettings(stall_timeout=1.0, queue_items=2)
     ) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         try:
@@ -64,7 +64,7 @@ def fifo(tmp_path: Path) -> Path:
 def test_a_fifo_that_nobody_reads_is_told_at_once_and_in_the_error(
     fifo: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    encoder = make(fifo, **TO_FIFO, tuning=Tuning(stall_timeout=0.1))
+    encoder = make(fifo, **TO_FIFO, settings=EncoderSettings(stall_timeout=0.1))
     [line] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert "nobody has opened" in line and str(fifo) in line
     encoder.write(flat(0))
@@ -91,7 +91,7 @@ def test_a_reader_of_a_fifo_gets_all_whenever_it_comes(fifo: Path, tmp_path: Pat
     slow.write_text(f'#!/bin/sh\ncase "$*" in *-progress*) sleep 0.5;; esac\nexec \'{find_ffmpeg()}\' "$@"\n')
     slow.chmod(0o755)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK) if is_there else -1
-    encoder = make(fifo, **TO_FIFO, tuning=Tuning(ffmpeg=slow))
+    encoder = make(fifo, **TO_FIFO, settings=EncoderSettings(ffmpeg=slow))
     with ThreadPoolExecutor() as pool:
         if is_there:
             os.set_blocking(reader, True)
@@ -128,7 +128,7 @@ def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None
     script = tmp_path / "ffmpeg"
     script.write_text("#!/bin/sh\necho 'I shall now think' >&2\nexec sleep 1000\n")
     script.chmod(0o755)
-    encoder = make(tmp_path / "video.mp4", tuning=Tuning(ffmpeg=script, stall_timeout=1.0))
+    encoder = make(tmp_path / "video.mp4", settings=EncoderSettings(ffmpeg=script, stall_timeout=1.0))
     encoder.write(flat(0))
     with pytest.raises(StalledError, match="I shall now think"):
         encoder.close()
@@ -138,7 +138,7 @@ def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None
 
 
 def test_a_timeout_of_the_callers_is_the_callers(tmp_path: Path) -> None:
-    with make(tmp_path / "video.mp4", size=(640, 480), tuning=Tuning(queue_items=1)) as encoder:
+    with make(tmp_path / "video.mp4", size=(640, 480), settings=EncoderSettings(queue_items=1)) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         with pytest.raises(StalledError) as caught:
             for _ in range(MANY):
@@ -176,7 +176,7 @@ def test_a_caller_that_is_slow_is_named(tmp_path: Path) -> None:
 
 
 def test_an_ffmpeg_that_is_slow_is_named(tmp_path: Path) -> None:
-    with make(tmp_path / "video.mp4", size=(640, 480), tuning=Tuning(queue_items=2)) as encoder:
+    with make(tmp_path / "video.mp4", size=(640, 480), settings=EncoderSettings(queue_items=2)) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         timer = threading.Timer(1.5, os.kill, (encoder.pid, signal.SIGCONT))
         timer.start()
@@ -339,10 +339,10 @@ import sys
 from pathlib import Path
 import numpy as np
 from penstock import Encoder
-from penstock.video import Tuning
+from penstock.video import EncoderSettings
 
 import os, signal
-with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, tuning=Tuning(queue_items=40)) as encoder:
+with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, settings=EncoderSettings(queue_items=40)) as encoder:
     os.kill(encoder.pid, signal.SIGSTOP)
     for _ in range(40):
         encoder.write(np.zeros((480, 640, 3), np.uint8))
@@ -430,7 +430,9 @@ def test_a_worker_that_converts_does_not_take_its_callers_cpu(tmp_path: Path) ->
     with make(tmp_path / "video.mp4") as encoder:
         encoder.submit(flat(0)).wait(30)
         assert classes_of_workers() == {os.SCHED_BATCH}
-    with make(tmp_path / "video.mp4", tuning=Tuning(policy=ThreadPolicy(priority="normal"))) as encoder:
+    with make(
+        tmp_path / "video.mp4", settings=EncoderSettings(policy=ThreadPolicy(priority="normal"))
+    ) as encoder:
         encoder.submit(flat(0)).wait(30)
         assert classes_of_workers() == {os.SCHED_OTHER}
     with make(

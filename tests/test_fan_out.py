@@ -21,7 +21,8 @@ from support.streams import ReaderThread, read_exactly
 
 import penstock
 from penstock import Decoder, Encoder, FanOut, Writer
-from penstock.video import DroppedFrame, Tuning
+from penstock._ffmpeg.command.settings import with_knobs
+from penstock.video import DroppedFrame, EncoderSettings
 
 FRAME_BYTES = SIZE[0] * SIZE[1] * 3
 
@@ -100,7 +101,11 @@ def test_each_encoder_gets_what_it_would_get_alone(tmp_path: Path) -> None:
         "b.mp4": {"preset": "ultrafast"},
         "d.mkv": {"codec": "ffv1", "output_pixel_format": "yuv444p", "vflip": True},
         "e.mkv": {"codec": "ffv1"},
-        "f.mkv": {"codec": "ffv1", "output_pixel_format": "yuv420p", "tuning": Tuning(convert="ffmpeg")},
+        "f.mkv": {
+            "codec": "ffv1",
+            "output_pixel_format": "yuv420p",
+            "settings": with_knobs(EncoderSettings(), convert="ffmpeg"),
+        },
     }
     frames = [frame[:, ::-1] for frame in noise(12)]  # not contiguous
     consumer, consumed = raw()
@@ -246,9 +251,9 @@ def test_a_reader_that_takes_nothing(tmp_path: Path) -> None:
 
 
 def test_an_ffmpeg_that_stands_still_is_given_up(tmp_path: Path) -> None:
-    tuning = Tuning(stall_timeout=0.5, queue_items=2, capacity_bytes=4096)
+    settings = with_knobs(EncoderSettings(stall_timeout=0.5, queue_items=2), capacity_bytes=4096)
     frames = noise(30)
-    stuck, archive = make(tmp_path / "stuck.mkv", tuning=tuning), lossless(tmp_path / "a.mkv")
+    stuck, archive = make(tmp_path / "stuck.mkv", settings=settings), lossless(tmp_path / "a.mkv")
     fan_out = FanOut([stuck, archive])
     os.kill(stuck.pid, signal.SIGSTOP)
     for frame in frames:
@@ -280,11 +285,11 @@ def go_on(encoder: Encoder) -> None:
     os.kill(encoder.pid, signal.SIGCONT)
 
 
-SHORT = Tuning(queue_items=2, capacity_bytes=4096)
+SHORT = with_knobs(EncoderSettings(queue_items=2), capacity_bytes=4096)
 
 
 def test_rows_for_the_frames_that_were_taken_agree_with_the_file(tmp_path: Path) -> None:
-    slow, archive = (lossless(tmp_path / name, fps=None, tuning=SHORT) for name in ("slow.mkv", "a.mkv"))
+    slow, archive = (lossless(tmp_path / name, fps=None, settings=SHORT) for name in ("slow.mkv", "a.mkv"))
     frames, rows = noise(60), []
     with FanOut([archive]) as fan_out:
         fan_out.add(slow, when_full="drop")
@@ -329,7 +334,7 @@ def test_a_dropped_frame_of_a_decoder_has_its_time(tmp_path: Path) -> None:
     with lossless(tmp_path / "in.mkv") as source:
         for number in range(12):
             source.write(flat(number))
-    slow = lossless(tmp_path / "out.mkv", fps=None, tuning=SHORT)
+    slow = lossless(tmp_path / "out.mkv", fps=None, settings=SHORT)
     with Decoder(tmp_path / "in.mkv") as decoder, FanOut() as fan_out:
         fan_out.add(slow, when_full="drop")
         stopped(slow)
@@ -354,7 +359,7 @@ def test_an_encoder_that_may_drop_frames_needs_their_times(tmp_path: Path) -> No
 
 def test_an_encoder_alone_says_by_an_error_that_it_left_a_frame_out(tmp_path: Path) -> None:
     frames, rows = noise(30), []
-    with lossless(tmp_path / "a.mkv", fps=None, tuning=SHORT) as encoder:
+    with lossless(tmp_path / "a.mkv", fps=None, settings=SHORT) as encoder:
         stopped(encoder)
         for number, frame in enumerate(frames):
             try:

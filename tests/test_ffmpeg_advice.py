@@ -13,9 +13,9 @@ from support.cases import needs
 from penstock._ffmpeg.command.arguments import input_arguments, output_arguments
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import frame_layout
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.session.advice import explain
-from penstock.video import Tuning
+from penstock.video import EncoderSettings
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
 FRAMES = bytes(10 * LAYOUT.frame_bytes)
@@ -30,15 +30,15 @@ def explained(
     target: str = "file:/v.mp4",
 ) -> str | None:
     """The advice for the messages of an FFmpeg that was run for that."""
-    settings = EncodeSettings(
+    request = EncodeRequest(
         program=ffmpeg,
         output=Output(target, container_format),
         options=options or {},
         sounds=(),
-        tuning=Tuning(),
+        settings=EncoderSettings(),
         codec=codec,
     )
-    return explain(settings, stderr)
+    return explain(request, stderr)
 
 
 def advice(

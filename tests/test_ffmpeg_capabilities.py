@@ -15,7 +15,7 @@ from penstock import Decoder, Encoder
 from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS
 from penstock._ffmpeg.program import capabilities
 from penstock.errors import DecoderError, EncoderError
-from penstock.video import Tuning, find_ffmpeg
+from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
 
 def test_smoke(ffmpeg: str) -> None:
@@ -208,10 +208,10 @@ def without(codec: str, path: Path) -> Path:
 
 
 def test_without_libx264_the_error_names_encoders_that_there_are(tmp_path: Path) -> None:
-    tuning = Tuning(ffmpeg=without("libx264", tmp_path / "ffmpeg"))
+    settings = EncoderSettings(ffmpeg=without("libx264", tmp_path / "ffmpeg"))
     with (
         pytest.raises(EncoderError, match=r"has no video encoder 'no-libx264'.* It has .*mpeg4.*ffv1"),
-        Encoder(tmp_path / "video.mp4", size=(64, 48), fps=25, tuning=tuning) as encoder,
+        Encoder(tmp_path / "video.mp4", size=(64, 48), fps=25, settings=settings) as encoder,
     ):
         encoder.write(bytes(64 * 48 * 3))
 
@@ -226,7 +226,7 @@ def test_an_old_ffmpeg_that_fails_to_decode_is_told_with_both_versions(tmp_path:
         pytest.raises(
             DecoderError, match=r"is FFmpeg 4\.2\.2-static, and Penstock needs FFmpeg 5\.1 or newer"
         ),
-        Decoder(clip("h264"), tuning=Tuning(ffmpeg=old)) as decoder,
+        Decoder(clip("h264"), settings=DecoderSettings(ffmpeg=old)) as decoder,
     ):
         decoder.read()
 
@@ -235,7 +235,9 @@ def test_an_old_ffmpeg_that_fails_to_encode_is_told_with_both_versions(tmp_path:
     old = script(tmp_path / "ffmpeg", *OLD, "echo \"Unrecognized option 'fps_mode'.\" >&2", "exit 1")
     with (
         pytest.raises(EncoderError, match=r"4\.2\.2.* needs FFmpeg 5\.1 or newer"),
-        Encoder(tmp_path / "video.mp4", size=(64, 48), fps=25, tuning=Tuning(ffmpeg=old)) as encoder,
+        Encoder(
+            tmp_path / "video.mp4", size=(64, 48), fps=25, settings=EncoderSettings(ffmpeg=old)
+        ) as encoder,
     ):
         encoder.write(bytes(64 * 48 * 3))
 
@@ -260,10 +262,10 @@ def test_the_ffmpegs_here_are_new_enough(ffmpeg: str) -> None:
 def test_a_choice_is_not_made_without_what_it_depends_on(tmp_path: Path, silent: str) -> None:
     """A lossless codec would become lossy."""
     lines = f'case "$*" in *"{silent}"*) exit 1 ;; esac', f"exec '{find_ffmpeg()}' \"$@\""
-    tuning = Tuning(ffmpeg=str(script(tmp_path / "program", *lines)))
+    settings = EncoderSettings(ffmpeg=str(script(tmp_path / "program", *lines)))
     with pytest.raises(EncoderError, match="did not list"):
-        Encoder(tmp_path / "a.mkv", size=(64, 48), fps=25, codec="ffv1", tuning=tuning)
-    given = {"output_pixel_format": "yuv420p", "tuning": tuning}
+        Encoder(tmp_path / "a.mkv", size=(64, 48), fps=25, codec="ffv1", settings=settings)
+    given = {"output_pixel_format": "yuv420p", "settings": settings}
     with Encoder(tmp_path / "a.mkv", size=(64, 48), fps=25, codec="ffv1", **given) as encoder:
         encoder.write(bytes(64 * 48 * 3))
     assert encoder.report is not None and encoder.report.frames_encoded == 1

@@ -16,10 +16,11 @@ from support.media import needs_ffprobe, picture, probed
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock._ffmpeg.command.pixel_formats import frame_layout, pixel_format_of
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.plan import output_pixel_format
 from penstock._ffmpeg.plan.output_pixel_format import asked_format, output_format
 from penstock._ffmpeg.program import capabilities
-from penstock.video import Colors, Tuning
+from penstock.video import Colors, EncoderSettings
 
 SIZE = (96, 64)
 ENDINGS = {
@@ -68,7 +69,7 @@ def encoded(
         fps=30,
         pixel_format=pixel_format,
         codec=codec,
-        tuning=Tuning(ffmpeg=ffmpeg, convert=convert),
+        settings=with_knobs(EncoderSettings(ffmpeg=ffmpeg), convert=convert),
         **settings,
     ) as encoder:
         for _ in range(3):
@@ -315,7 +316,7 @@ def test_lossy_codecs_keep_alpha_and_colours(
         "codec": codec,
         "options": options,
         "colors": Colors(matrix=matrix),
-        "tuning": Tuning(ffmpeg=ffmpeg),
+        "settings": EncoderSettings(ffmpeg=ffmpeg),
     }
     with Encoder(output, size=SIZE, fps=30, pixel_format="rgba", **settings) as encoder:
         encoder.write(smooth).wait()
@@ -345,7 +346,7 @@ def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
         "fps": 30,
         "pixel_format": pixel_format,
         "codec": codec,
-        "tuning": Tuning(ffmpeg=ffmpeg),
+        "settings": EncoderSettings(ffmpeg=ffmpeg),
     }
     with pytest.warns(FFmpegWarning), Encoder(tmp_path / "v.mkv", **settings) as encoder:
         encoder.write(bytes(encoder.frame_bytes)).wait()
@@ -399,7 +400,7 @@ def test_yuv_becomes_rgb_by_its_own_matrix(tmp_path: Path, ffmpeg: str, codec: s
         "codec": codec,
         "pixel_format": "yuv420p",
         "colors": Colors(matrix=matrix),
-        "tuning": Tuning(ffmpeg=ffmpeg),
+        "settings": EncoderSettings(ffmpeg=ffmpeg),
     }
     with Encoder(output, size=SIZE, fps=30, **settings) as encoder:
         encoder.write(planes).wait()
@@ -444,7 +445,7 @@ def test_a_loss_is_a_warning_at_the_call_and_in_the_report(tmp_path: Path, ffmpe
             fps=30,
             pixel_format="rgba",
             codec="mpeg4",
-            tuning=Tuning(ffmpeg=ffmpeg),
+            settings=EncoderSettings(ffmpeg=ffmpeg),
         )
     assert caught[0].filename == __file__, "the caller's line"
     with encoder:
@@ -464,7 +465,7 @@ def test_as_an_error_it_leaves_nothing_running(tmp_path: Path, ffmpeg: str) -> N
                 fps=30,
                 pixel_format="rgba",
                 codec="mpeg4",
-                tuning=Tuning(ffmpeg=ffmpeg),
+                settings=EncoderSettings(ffmpeg=ffmpeg),
             )
     assert list(tmp_path.iterdir()) == []
     assert issubclass(penstock.FFmpegWarning, UserWarning)
@@ -513,7 +514,7 @@ def test_an_ordinary_encode_warns_of_nothing(tmp_path: Path, ffmpeg: str, codec:
 def test_nor_does_an_ordinary_container(tmp_path: Path, ffmpeg: str, container: str, ending: str) -> None:
     codec = "mpeg2video" if container == "mpeg" else "libx264"
     needs(ffmpeg, codec)
-    settings = {"codec": codec, "options": {"f": container}, "tuning": Tuning(ffmpeg=ffmpeg)}
+    settings = {"codec": codec, "options": {"f": container}, "settings": EncoderSettings(ffmpeg=ffmpeg)}
     with Encoder(tmp_path / f"video.{ending}", size=SIZE, fps=30, **settings) as encoder:
         for _ in range(40):
             encoder.write(frame("rgb24")).wait()

@@ -25,13 +25,13 @@ from support.this_process import open_fds
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Decoder, Encoder, probe
 from penstock._ffmpeg.program.child import Lines
-from penstock.video import Tuning, find_ffmpeg
+from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
 PACKAGE = str(Path(sys.modules["penstock"].__file__ or "").parent)
 
 ENCODE = """
 from penstock import Encoder, EncoderError
-from penstock.video import Tuning, find_ffmpeg
+from penstock.video import EncoderSettings, find_ffmpeg
 
 def encode(path, frames=5, **options):
     encoder = Encoder(path, size=(64, 48), fps=25, **options)
@@ -92,7 +92,7 @@ class TestAStatusThatOthersReap:
         code = """
         for _ in range(3):
             try:
-                print("success", encode(sys.argv[2], tuning=Tuning(ffmpeg=sys.argv[1])))
+                print("success", encode(sys.argv[2], settings=EncoderSettings(ffmpeg=sys.argv[1])))
             except EncoderError as error:
                 print(error.returncode, "status is unknown" in str(error))
         """
@@ -115,12 +115,12 @@ class TestAStatusThatOthersReap:
         failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
         code = """
         from penstock import Decoder, DecoderError
-        from penstock.video import Tuning
+        from penstock.video import DecoderSettings
         from penstock import AudioDecoder
         source, ffmpeg = sys.argv[1:]
         for kind in (Decoder, AudioDecoder):
             try:
-                with kind(source, tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
+                with kind(source, settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder:
                     for frame in decoder:
                         pass
                 print("success")
@@ -149,7 +149,7 @@ for report; do [ "$before" = -progress ] && break; before=$report; done
 wait $!
 """
     mute = wrapped(tmp_path, ffmpegs()[0], script)
-    encoder = Encoder(tmp_path / "out.mp4", size=(64, 48), fps=25, tuning=Tuning(ffmpeg=mute))
+    encoder = Encoder(tmp_path / "out.mp4", size=(64, 48), fps=25, settings=EncoderSettings(ffmpeg=mute))
     encoder.write(bytes(64 * 48 * 3))
     with pytest.raises(
         Exception, match="exit code 0, and did not report that it was done; it had encoded 1 of 1"
@@ -384,12 +384,13 @@ def test_lines_are_cut_where_they_end_and_where_they_are_too_long() -> None:
 
 def test_what_a_wrapper_leaves_running_keeps_no_end_from_coming(tmp_path: Path) -> None:
     wrapper = wrapped(tmp_path, find_ffmpeg(), LEAVING)
-    tuning = Tuning(ffmpeg=wrapper)
     try:
-        with Encoder(tmp_path / "v.mp4", size=(64, 48), fps=25, tuning=tuning) as encoder:
+        with Encoder(
+            tmp_path / "v.mp4", size=(64, 48), fps=25, settings=EncoderSettings(ffmpeg=wrapper)
+        ) as encoder:
             for _ in range(10):
                 encoder.write(bytes(64 * 48 * 3))
-        with Decoder(tmp_path / "v.mp4", tuning=tuning) as decoder:
+        with Decoder(tmp_path / "v.mp4", settings=DecoderSettings(ffmpeg=wrapper)) as decoder:
             assert len([*decoder]) == 10
     finally:
         for pid in Path(f"{wrapper}.pids").read_text().split():

@@ -15,8 +15,16 @@ from support.command_line import run
 
 from penstock import Decoder, Encoder, FFmpegWarning, probe
 from penstock._ffmpeg.command.colors import hlg_from_nits, pq_from_nits
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.program import capabilities
-from penstock.video import Colors, ContentLight, MasteringDisplay, Tuning, find_ffmpeg
+from penstock.video import (
+    Colors,
+    ContentLight,
+    DecoderSettings,
+    EncoderSettings,
+    MasteringDisplay,
+    find_ffmpeg,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "hdr.md"
 SIZE = (64, 64)
@@ -90,8 +98,8 @@ def test_samples_and_tags_come_back(tmp_path: Path, codec: str, transfer: str, p
         assert told.luminance == pytest.approx((0.005, 1000), rel=0.01)
 
     # FFmpeg's conversion makes YUV by 1/256 too bright, and RGB by 1/256 too dark. The native one is exact.
-    tuning = Tuning(convert="auto" if is_float else "native")
-    with Decoder(tmp_path / name, pixel_format=pixel_format, tuning=tuning) as decoder:
+    settings = with_knobs(DecoderSettings(), convert="auto" if is_float else "native")
+    with Decoder(tmp_path / name, pixel_format=pixel_format, settings=settings) as decoder:
         got = [one.planes for one in decoder]
     if is_float:
         pictures = [np.stack([red, green, blue], axis=-1) for green, blue, red in got]
@@ -112,9 +120,9 @@ def test_a_light_of_other_codecs_needs_ffmpeg_9(
         with pytest.raises(
             ValueError, match=rf"Colors\(mastering_display=…\) has no place in {codec} .*FFmpeg 9"
         ):
-            Encoder(tmp_path / name, tuning=Tuning(ffmpeg=ffmpeg), **given)
+            Encoder(tmp_path / name, settings=EncoderSettings(ffmpeg=ffmpeg), **given)
         return
-    with Encoder(tmp_path / name, tuning=Tuning(ffmpeg=ffmpeg), **given) as encoder:
+    with Encoder(tmp_path / name, settings=EncoderSettings(ffmpeg=ffmpeg), **given) as encoder:
         encoder.write(np.zeros((*reversed(SIZE), 3), np.uint8), time_s=None if given["fps"] else 0.5)
     assert encoder.report.warnings == ()
     video = probe(tmp_path / name).video[0]
@@ -162,12 +170,12 @@ def test_the_filters_of_the_message_make_sdr(tmp_path: Path, transfer: str, ffmp
     red = (50 * 0.6274, 50 * 0.0691, 50 * 0.0164)
     path = plain(tmp_path / "v.mkv", transfer, (0, 0, 0), (50,) * 3, (203,) * 3, (1000,) * 3, red)
     with pytest.warns(FFmpegWarning) as told:
-        Decoder(path, tuning=Tuning(ffmpeg=ffmpeg)).close()
+        Decoder(path, settings=DecoderSettings(ffmpeg=ffmpeg)).close()
     found = re.search(r"Decoder\(filters='(.+)'\)", str(told[0].message))
     assert found is not None and found[1] in PAGE.read_text()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with Decoder(path, filters=found[1], tuning=Tuning(ffmpeg=ffmpeg)) as decoder:
+        with Decoder(path, filters=found[1], settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder:
             black, gray, white, bright, sdr_red = (np.asarray(frame[20, 20], int) for frame in decoder)
     assert black.max() <= 1
     # A quarter of white is not compressed. A display of SDR shows it by ITU-R BT.1886.

@@ -14,7 +14,7 @@ from support.command_line import run
 
 from penstock import AudioDecoder, Decoder, DecoderError, probe
 from penstock._ffmpeg.command import endpoints
-from penstock.video import Tuning
+from penstock.video import DecoderSettings
 
 HLS = "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{url}\n#EXT-X-ENDLIST\n"
 DASH = (
@@ -105,7 +105,7 @@ def test_ffmpeg_reads_the_container_that_was_told_and_nothing_else(tmp_path: Pat
     ffmpeg.chmod(0o755)
     with (
         pytest.raises(DecoderError, match=r"not on whitelist|is a playlist"),
-        Decoder(swapped, tuning=Tuning(ffmpeg=ffmpeg)) as decoder,
+        Decoder(swapped, settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder,
     ):
         list(decoder)
 

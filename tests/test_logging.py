@@ -21,7 +21,7 @@ from support.streams import ReaderThread, noise
 
 import penstock
 from penstock import Tee
-from penstock.video import Tuning
+from penstock.video import DecoderSettings, EncoderSettings
 
 DATA = noise(300_000)
 ROOM_BYTES = 1 << 30
@@ -166,7 +166,7 @@ def test_an_awrite_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixture
                 await encoder.awrite(bytes(encoder.frame_bytes), timeout=0.05)
         return str(caught.value)
 
-    encoder = make(tmp_path / "video.mp4", tuning=Tuning(queue_items=1))
+    encoder = make(tmp_path / "video.mp4", settings=EncoderSettings(queue_items=1))
     os.kill(encoder.pid, signal.SIGSTOP)
     caplog.set_level(logging.INFO)  # asyncio logs, too
     words = asyncio.run(write())
@@ -175,7 +175,7 @@ def test_an_awrite_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_a_decoder_that_stalled(caplog: pytest.LogCaptureFixture) -> None:
-    with penstock.Decoder(clip("long"), tuning=Tuning(stall_timeout=0.6)) as decoder:
+    with penstock.Decoder(clip("long"), settings=DecoderSettings(stall_timeout=0.6)) as decoder:
         next(decoder)
         os.kill(decoder.pid, signal.SIGSTOP)
         with pytest.raises(penstock.StalledError) as caught:

@@ -15,9 +15,10 @@ from support.media import decode
 from support.streams import ReaderThread, noise
 
 import penstock
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._native import _copy
 from penstock.gl import _PixelBuffer
-from penstock.video import Tuning
+from penstock.video import EncoderSettings
 
 moderngl = pytest.importorskip("moderngl")
 
@@ -198,7 +199,12 @@ def test_a_framebuffer_is_read_into_a_leased_frame(
     output = tmp_path / "video.mkv"
     lossless = {"codec": "ffv1", "output_pixel_format": "yuv444p"}
     with penstock.Encoder(
-        output, size=size, fps=30, vflip=True, tuning=Tuning(convert=convert), **lossless
+        output,
+        size=size,
+        fps=30,
+        vflip=True,
+        settings=with_knobs(EncoderSettings(), convert=convert),
+        **lossless,
     ) as encoder:
         for _ in range(10):
             context.clear(1.0, 0.0, 0.0, viewport=(0, 0, 64, 24))

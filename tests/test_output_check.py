@@ -19,10 +19,11 @@ from support.processes import run_script, script
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout, is_gray
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.encoder import AudioEncoder
 from penstock._ffmpeg.program import capabilities
 from penstock.errors import DecoderError
-from penstock.video import AudioTrack, Colors, ContentLight, Tuning, find_ffmpeg
+from penstock.video import AudioTrack, Colors, ContentLight, EncoderSettings, find_ffmpeg
 
 # BT.709 by default. Most codecs take no less than 32 columns.
 SIZE = (32, 720)
@@ -154,7 +155,7 @@ def test_whatever_is_asked(
     suffix, codec = container
     arguments: dict[str, Any] = {
         "colors": Colors(matrix, color_range),  # type: ignore[arg-type]
-        "tuning": Tuning(convert=convert),  # type: ignore[arg-type]
+        "settings": with_knobs(EncoderSettings(), convert=convert),  # type: ignore[arg-type]
         "options": {"qp": 4} if codec == "libx264" else {},
         "crf": 4 if codec == "libvpx-vp9" else None,
     }
@@ -292,14 +293,14 @@ def test_a_file_that_changes_after_ffmpeg_has_said_that_it_is_done_is_read_again
         f"case \"$*\" in *{output.name}*) sleep 0.3; cp '{other}' '{output}';; esac\n"
     )
     program.chmod(0o755)
-    told = encoded(output, tuning=Tuning(ffmpeg=program))
+    told = encoded(output, settings=EncoderSettings(ffmpeg=program))
     assert "the file says that it has 4 frames, and 10 were written" in told
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 def test_frames_that_a_bitstream_filter_drops_are_told(tmp_path: Path) -> None:
     program = ffmpegs()[0]
-    given = {"tuning": Tuning(ffmpeg=program), "options": {"bsf:v": r"noise=drop=not(mod(n\,3))"}}
+    given = {"settings": EncoderSettings(ffmpeg=program), "options": {"bsf:v": r"noise=drop=not(mod(n\,3))"}}
     if capabilities.version(program).startswith("5."):
         told = encoded(tmp_path / "v.mp4", **given)
         assert told == ["the file says that it has 6 frames, and 10 were written"]
@@ -470,7 +471,7 @@ def test_samples_beyond_what_the_sizes_of_a_file_count(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with AudioEncoder(
-            file, AudioTrack(8000, 1), options=options, tuning=Tuning(ffmpeg=program)
+            file, AudioTrack(8000, 1), options=options, settings=EncoderSettings(ffmpeg=program)
         ) as encoder:
             encoder.write(np.zeros(8000, np.float32))
     assert len(caught) == len(said)

@@ -25,7 +25,7 @@ from penstock import Encoder, Pipeline, Tee, Writer, _native, cpu
 from penstock._types import Priority
 from penstock.cpu import ThreadPolicy
 from penstock.pipeline import Stage
-from penstock.video import Tuning
+from penstock.video import EncoderSettings
 
 NICE = {
     "background": 19,
@@ -523,13 +523,13 @@ class TestWords:
 
     def test_of_tuning(self) -> None:
         policy = ThreadPolicy(priority="below-normal")
-        tuning = Tuning(policy="below-normal", ffmpeg_policy="below-normal")
-        assert (tuning.policy, tuning.ffmpeg_policy) == (policy, policy)
+        settings = EncoderSettings(policy="below-normal", ffmpeg_policy="below-normal")
+        assert (settings.policy, settings.ffmpeg_policy) == (policy, policy)
         for field in ("policy", "ffmpeg_policy"):
             with pytest.raises(ValueError, match="below-normal"):
-                Tuning(**{field: "low"})
+                EncoderSettings(**{field: "low"})
             with pytest.raises(TypeError, match="ThreadPolicy"):
-                Tuning(**{field: 5})
+                EncoderSettings(**{field: 5})
 
 
 class TestFFmpeg:
@@ -540,7 +540,7 @@ class TestFFmpeg:
     def test_has_its_policy_in_all_its_threads(self, tmp_path: Path) -> None:
         before = seen()
         asked = ThreadPolicy(priority="lowest", cpus=ALLOWED[:1])
-        with self.encode(tmp_path / "out.mp4", tuning=Tuning(ffmpeg_policy=asked)) as encoder:
+        with self.encode(tmp_path / "out.mp4", settings=EncoderSettings(ffmpeg_policy=asked)) as encoder:
             encoder.write(bytes(64 * 64 * 3)).wait(30)
             assert eventually(lambda: encoder.stats.frames_written == 1)
             threads = [int(entry.name) for entry in Path(f"/proc/{encoder.pid}/task").iterdir()]
@@ -558,7 +558,7 @@ class TestFFmpeg:
 
     def test_what_is_refused_is_told(self, tmp_path: Path) -> None:
         with self.encode(
-            tmp_path / "out.mp4", tuning=Tuning(ffmpeg_policy=ThreadPolicy(cpus=[8000]))
+            tmp_path / "out.mp4", settings=EncoderSettings(ffmpeg_policy=ThreadPolicy(cpus=[8000]))
         ) as encoder:
             assert "CPUs 8000 were refused" in encoder.ffmpeg_policy.notes[0]
             encoder.write(bytes(64 * 64 * 3))
@@ -566,7 +566,7 @@ class TestFFmpeg:
     def test_and_the_writer_stay_with_the_thread_that_renders(self, tmp_path: Path) -> None:
         together = ThreadPolicy(near=threading.get_native_id())
         with self.encode(
-            tmp_path / "out.mp4", tuning=Tuning(policy=together, ffmpeg_policy=together)
+            tmp_path / "out.mp4", settings=EncoderSettings(policy=together, ffmpeg_policy=together)
         ) as encoder:
             encoder.write(bytes(64 * 64 * 3)).wait(30)
             assert encoder.stats.writer.policy.cpus == encoder.ffmpeg_policy.cpus
@@ -579,10 +579,11 @@ class TestFFmpeg:
         fds = open_fds()
         with pytest.raises(penstock.EncoderError, match="could not start FFmpeg"):
             self.encode(
-                tmp_path / "out.mp4", tuning=Tuning(ffmpeg=no_program, ffmpeg_policy=ThreadPolicy(nice=1))
+                tmp_path / "out.mp4",
+                settings=EncoderSettings(ffmpeg=no_program, ffmpeg_policy=ThreadPolicy(nice=1)),
             )
         with pytest.raises(TypeError):
-            self.encode(tmp_path / "out.mp4", tuning=Tuning(ffmpeg_policy=5))
+            self.encode(tmp_path / "out.mp4", settings=EncoderSettings(ffmpeg_policy=5))
         assert open_fds() == fds
 
 

@@ -16,7 +16,7 @@ from support.processes import script
 
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, DecoderError
-from penstock.video import Tuning, find_ffmpeg, prefetch
+from penstock.video import DecoderSettings, find_ffmpeg, prefetch
 
 NAMES = ["h264", "h264_large", "vp9", "h264_mkv", "h264_ts", "h264"]
 
@@ -56,7 +56,7 @@ def test_so_many_are_open_and_paths_are_taken_one_by_one() -> None:
 
 
 def test_a_decoder_that_waits_reads_no_more_than_it_may() -> None:
-    with closing(prefetch([clip("h264")] * 2, ahead=1, tuning=Tuning(queue_items=2))) as decoders:
+    with closing(prefetch([clip("h264")] * 2, ahead=1, settings=DecoderSettings(queue_items=2))) as decoders:
         next(decoders)
         time.sleep(0.5)  # enough for all of it
         waited = next(decoders)
@@ -124,7 +124,7 @@ def test_an_ffmpeg_that_fails_is_told_at_its_turn(tmp_path: Path) -> None:
     bad = tmp_path / "bad.mp4"
     shutil.copy(clip("h264"), bad)
     program = script(tmp_path / "ffmpeg", f'case "$*" in *bad*) exit 3;; esac; exec {find_ffmpeg()} "$@"')
-    decoders = prefetch([clip("h264"), bad], tuning=Tuning(ffmpeg=program))
+    decoders = prefetch([clip("h264"), bad], settings=DecoderSettings(ffmpeg=program))
     assert len(list(next(decoders))) == 30
     with pytest.raises(DecoderError), closing(next(decoders)) as decoder:
         decoder.read()

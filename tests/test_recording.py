@@ -20,7 +20,7 @@ from support.processes import has_ended, start_script
 
 from penstock import Decoder
 from penstock.errors import DecoderError
-from penstock.video import Tuning
+from penstock.video import EncoderSettings
 from scripts import run_page
 
 FPS = 30
@@ -60,20 +60,20 @@ def numbered(number: int) -> np.ndarray:
 RECORD = f"""
 import json
 import numpy as np
-from penstock.video import AudioTrack, Tuning
+from penstock.video import AudioTrack, EncoderSettings
 
 {inspect.getsource(numbered)}
 
-path, program, settings, with_sound = *sys.argv[1:3], *map(json.loads, sys.argv[3:])
+path, program, options, with_sound = *sys.argv[1:3], *map(json.loads, sys.argv[3:])
 audio = AudioTrack(48_000, 1) if with_sound else None
-tuning = Tuning(ffmpeg=program)
-with penstock.Encoder(path, size=(64, 48), audio=audio, tuning=tuning, **settings) as encoder:
+settings = EncoderSettings(ffmpeg=program)
+with penstock.Encoder(path, size=(64, 48), audio=audio, settings=settings, **options) as encoder:
     print(encoder.pid, flush=True)
     started_s = time.monotonic()
     number = 0
     while True:
         time.sleep(max(0, started_s + number / {FPS} - time.monotonic()))
-        encoder.write(numbered(number), time_s=None if settings["fps"] else time.monotonic() - started_s)
+        encoder.write(numbered(number), time_s=None if options["fps"] else time.monotonic() - started_s)
         if with_sound:
             encoder.write_audio(np.zeros(48_000 // {FPS}, np.float32))
         number += 1
@@ -176,7 +176,7 @@ def test_each_file_is_whole_and_joined_they_are_the_recording(
 ) -> None:
     times_s = np.cumsum(np.random.default_rng(5).uniform(0.01, 0.06, 75)) if is_timed else np.arange(75) / FPS
     options = NO_DELAY | SEGMENTS | ({} if is_timed else {"reset_timestamps": 1})
-    settings = {"fps": None if is_timed else FPS, "tuning": Tuning(ffmpeg=ffmpeg)}
+    settings = {"fps": None if is_timed else FPS, "settings": EncoderSettings(ffmpeg=ffmpeg)}
     with make(tmp_path / "camera-%05d.mkv", options=options, **settings) as encoder:
         for number, time_s in enumerate(times_s):
             encoder.write(numbered(number), time_s=time_s if is_timed else None)
@@ -195,7 +195,9 @@ def test_each_file_is_whole_and_joined_they_are_the_recording(
 
 def test_a_ring_of_files(tmp_path: Path, ffmpeg: str) -> None:
     options = NO_DELAY | SEGMENTS | {"segment_wrap": 2}
-    with make(tmp_path / "last-%05d.mkv", options=options, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+    with make(
+        tmp_path / "last-%05d.mkv", options=options, settings=EncoderSettings(ffmpeg=ffmpeg)
+    ) as encoder:
         for number in range(100):
             encoder.write(numbered(number))
     assert [numbers([path])[0] for path in sorted(tmp_path.iterdir())] == [60, 90]
@@ -203,7 +205,9 @@ def test_a_ring_of_files(tmp_path: Path, ffmpeg: str) -> None:
 
 def test_names_by_the_clock(tmp_path: Path, ffmpeg: str) -> None:
     options = NO_DELAY | SEGMENTS | {"strftime": 1}
-    with make(tmp_path / "%Y%m%d-%H%M%S.mkv", options=options, tuning=Tuning(ffmpeg=ffmpeg)) as encoder:
+    with make(
+        tmp_path / "%Y%m%d-%H%M%S.mkv", options=options, settings=EncoderSettings(ffmpeg=ffmpeg)
+    ) as encoder:
         for number in range(20):
             encoder.write(numbered(number))
     [path] = tmp_path.iterdir()

@@ -52,7 +52,9 @@ def test_another_ffmpeg_than_the_plans(tmp_path: Path) -> None:
         f'exec {find_ffmpeg()} "$@"',
     )
     (tmp_path / "version").write_text("7.9.1")
-    given = settings(tmp_path, encoder_options=FAST | {"tuning": penstock.video.Tuning(ffmpeg=program)})
+    given = settings(
+        tmp_path, encoder_options=FAST | {"settings": penstock.video.EncoderSettings(ffmpeg=program)}
+    )
     planned = plan(scene, **given)
     assert planned.ffmpeg == "7.9.1"
     forget_versions()
@@ -228,14 +230,14 @@ def test_frames_with_a_step(tmp_path: Path) -> None:
         {"codec": "libvpx-vp9", "pixel_format": "rgba", "output_pixel_format": "yuva420p"},
         {"options": {"f": "hls"}},
         {"fps": 60},
-        {"tuning": penstock.video.Tuning(policy=penstock.cpu.ThreadPolicy(nice=3))},
+        {"settings": penstock.video.EncoderSettings(policy=penstock.cpu.ThreadPolicy(nice=3))},
     ],
 )
 def test_what_cannot_be_joined_is_refused_before_anything_is_rendered(
     tmp_path: Path, encoder: dict[str, Any]
 ) -> None:
     output = tmp_path / ("video.webm" if encoder.get("codec") == "libvpx-vp9" else "video.mp4")
-    with pytest.raises(ValueError):
+    with pytest.raises((TypeError, ValueError)):
         penstock.render(
             "nosuchmodule:scene" if False else scene,
             **settings(tmp_path, output=output, encoder_options=encoder),

@@ -318,12 +318,12 @@ def test_ctrl_c_in_the_join_ends_its_ffmpeg(tmp_path: Path) -> None:
     video = tmp_path / "video.mp4"
     video.write_bytes(b"the old one")
     code = """
-from penstock.video import Tuning
+from penstock.video import EncoderSettings
 
 def flat(index, time_s, view):
     view[:] = 4 * index % 256
 
-encoder = {"tuning": Tuning(ffmpeg=sys.argv[2])}
+encoder = {"settings": EncoderSettings(ffmpeg=sys.argv[2])}
 penstock.render(flat, frames=32, size=(64, 48), fps=30, output=sys.argv[1], workers=2, encoder_options=encoder)
 """
     with start_script(code, video, stuck) as process:

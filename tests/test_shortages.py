@@ -100,11 +100,11 @@ def test_no_thread_is_left_for_a_decoder_of_libav(source: Path) -> None:
     code = """
     import resource
     from penstock import Decoder
-    from penstock.video import Tuning
+    from penstock.video import DecoderSettings
 
     if os.getuid() == 0:  # whom the limit does not hold for
         os.setuid(54321)
-    decoder = Decoder(sys.argv[1], tuning=Tuning(threads=4))
+    decoder = Decoder(sys.argv[1], settings=DecoderSettings(threads=4))
     decoder._frames()
     resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
     try:

@@ -15,7 +15,7 @@ from penstock._deadline import Deadline
 from penstock._fan_out_outputs import EncoderOutput, Form, Output, WriterOutput
 from penstock._ffmpeg.command.settings import check_choice
 from penstock._ffmpeg.encoder import Encoder
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.program.process import check_owner
 from penstock._ffmpeg.session.encode_session import Push
 from penstock._native import Writer, _Slot, _SlotPool
@@ -95,7 +95,7 @@ class FanOut:
                 they are, in C order.
             when_full: "block" makes `write` wait while the output's queue is full. "drop" leaves the frame out of this
                 output. An encoder that may drop frames needs ``fps=None``: then the others keep their times. The size
-                of the queue is the output's: ``queue_items`` of a `Writer`, and of `Tuning` for an `Encoder`.
+                of the queue is the output's: ``queue_items`` of a `Writer`, or of an `Encoder`'s ``settings``.
 
         Raises:
             TypeError: `output` is neither an encoder nor a writer.
@@ -244,18 +244,18 @@ class FanOut:
         if isinstance(target, Writer):
             return WriterOutput(target, when_full, first)
         output = EncoderOutput(target, when_full, first)
-        self._check_same_frames(output.settings)
-        if when_full == "drop" and not output.settings.is_timed:
+        self._check_same_frames(output.request)
+        if when_full == "drop" and not output.request.is_timed:
             raise ValueError(
                 f"an Encoder that may drop frames must show each frame at its time, and {target!r} has a constant "
                 "rate. Make it with Encoder(..., fps=None), and pass the time: fan_out.write(frame, time_s=seconds)"
             )
         return output
 
-    def _check_same_frames(self, settings: EncodeSettings) -> None:
-        """Checks that the frames of an encoder with these `settings` are those of the encoders before."""
+    def _check_same_frames(self, request: EncodeRequest) -> None:
+        """Checks that the frames of an encoder with this `request` are those of the encoders before."""
         for output in self._outputs:
-            if isinstance(output, EncoderOutput) and (given := output.settings.other_frames(settings)):
+            if isinstance(output, EncoderOutput) and (given := output.request.other_frames(request)):
                 raise ValueError(
                     f"all encoders get the same frames, as {output.target!r} does: give the new one {given}"
                 )

@@ -202,7 +202,7 @@ class EncoderOutput(Output):
     """An encoder as an output.
 
     Attributes:
-        settings: how it encodes.
+        request: how it encodes.
     """
 
     target: Encoder
@@ -213,7 +213,7 @@ class EncoderOutput(Output):
 
     def __init__(self, target: Encoder, when_full: str, first: int) -> None:
         super().__init__(target, when_full, first)
-        self.settings = target._settings
+        self.request = target._request
 
     @property
     def is_started(self) -> bool:
@@ -232,7 +232,7 @@ class EncoderOutput(Output):
             self._session = self.target._session_for(frame)
             self._session.check_open()
             self._number = self.accepted
-            frame_buffer(frame, self._session.plan.frames, self._number, self.settings.form)
+            frame_buffer(frame, self._session.plan.frames, self._number, self.request.form)
             self._tick = self._session.tick_of(time_s, frame)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
@@ -241,7 +241,7 @@ class EncoderOutput(Output):
             raise
 
     def form(self) -> Form:
-        plan, frames = self._session.plan, self.settings.form
+        plan, frames = self._session.plan, self.request.form
         assert plan.ffmpeg_layout is not None  # `start` has checked that there is a picture
         nbytes = plan.ffmpeg_layout.frame_bytes
         if plan.stream is not None:

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
 from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
-from penstock._ffmpeg.command.settings import DEFAULT_TUNING, Tuning
+from penstock._ffmpeg.command.settings import DEFAULT_DECODER_SETTINGS, EncoderSettings
 from penstock._ffmpeg.encoder import Encoder
 from penstock._ffmpeg.plan.encoders import IMAGE_ENCODERS
 from penstock._ffmpeg.plan.output_pixel_format import output_format
@@ -268,7 +268,7 @@ class ImageReader:
             [*self._arguments(self._frames_read, self._links.name), *encoding],
             path=self._links.name,
             title=f"<ImageReader of {len(self)} images>",
-            tuning=DEFAULT_TUNING,
+            settings=DEFAULT_DECODER_SETTINGS,
             frame_bytes=self.frame_bytes,
             is_strict=True,
         )
@@ -324,7 +324,7 @@ class ImageReader:
                 *(*self._arguments(index, folder), "-c:v", "ppm", "-f", "image2pipe", "pipe:1"),
             ]
             try:
-                child = run(command, DEFAULT_TUNING.stall_timeout, check=False)
+                child = run(command, DEFAULT_DECODER_SETTINGS.stall_timeout, check=False)
             except NotStartedError as error:
                 raise DecoderError(f"could not start FFmpeg: {error}", command=command) from error
             except TimedOutError as error:
@@ -437,5 +437,5 @@ def image_encoder(
             # 4:4:4: subsampled chroma would require even sizes.
             output_pixel_format="yuv444p" if is_jpeg else "ffmpeg",
             options={"f": "image2", **(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
-            tuning=Tuning(queue_items=QUEUE_FRAMES, ffmpeg=program),
+            settings=EncoderSettings(queue_items=QUEUE_FRAMES, ffmpeg=program),
         )

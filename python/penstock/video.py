@@ -1,6 +1,7 @@
 """What `penstock.Encoder`, `penstock.Decoder` and `penstock.FanOut` take and return: settings, facts and results.
 
-- Settings: `Colors` with `MasteringDisplay` and `ContentLight`, `AudioFile` and `AudioTrack`, `Tuning`.
+- Settings: `Colors` with `MasteringDisplay` and `ContentLight`, `AudioFile` and `AudioTrack`,
+  `EncoderSettings`, `DecoderSettings`.
 - Facts of a file, as `penstock.probe` returns them: `MediaInfo` with `VideoInfo`, `AudioInfo`, `SubtitleInfo` and
   `Chapter`.
 - Results: `VideoFrame`, `EncodeReport`, `EncoderStats`, `DecoderStats`, `OutputReport` with `DroppedFrame`.
@@ -12,7 +13,13 @@ from typing import TYPE_CHECKING
 from penstock import _lazy
 
 if TYPE_CHECKING:
-    from penstock._ffmpeg.command.settings import Colors, ContentLight, MasteringDisplay, Tuning
+    from penstock._ffmpeg.command.settings import (
+        Colors,
+        ContentLight,
+        DecoderSettings,
+        EncoderSettings,
+        MasteringDisplay,
+    )
     from penstock._ffmpeg.plan.sound import AudioFile, AudioTrack
     from penstock._ffmpeg.program.capabilities import find_ffmpeg
     from penstock._media.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
@@ -27,15 +34,16 @@ __all__ = [
     "Chapter",
     "Colors",
     "ContentLight",
+    "DecoderSettings",
     "DecoderStats",
     "DroppedFrame",
     "EncodeReport",
+    "EncoderSettings",
     "EncoderStats",
     "MasteringDisplay",
     "MediaInfo",
     "OutputReport",
     "SubtitleInfo",
-    "Tuning",
     "VideoFrame",
     "VideoInfo",
     "find_ffmpeg",
@@ -47,7 +55,8 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
         __name__,
         names={
             **dict.fromkeys(
-                ("Colors", "ContentLight", "MasteringDisplay", "Tuning"), "_ffmpeg.command.settings"
+                ("Colors", "ContentLight", "DecoderSettings", "EncoderSettings", "MasteringDisplay"),
+                "_ffmpeg.command.settings",
             ),
             **dict.fromkeys(("AudioFile", "AudioTrack"), "_ffmpeg.plan.sound"),
             "find_ffmpeg": "_ffmpeg.program.capabilities",

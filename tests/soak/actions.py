@@ -29,7 +29,7 @@ from holdings import Holdings
 import penstock
 from penstock import Decoder, DecoderError, Encoder, EncoderError, PenstockError, Pipeline, fifo
 from penstock.pipeline import Sink, Source, Stage
-from penstock.video import Tuning, find_ffmpeg
+from penstock.video import DecoderSettings, find_ffmpeg
 
 ACTIONS: dict[str, Callable[[random.Random], None]] = {}
 ALONE: set[str] = set()
@@ -630,7 +630,7 @@ def encoder(choose: random.Random) -> None:
 def decoder(choose: random.Random) -> None:
     """All frames, each once; or an error, or none more after a close."""
     path, expected = video()
-    own = Decoder(path, tuning=Tuning(queue_items=choose.choice([1, 4])))
+    own = Decoder(path, settings=DecoderSettings(queue_items=choose.choice([1, 4])))
     fate = choose.choice(["read", "read", "killed", "closed"])
     got, at = [], choose.randrange(len(expected))
     try:

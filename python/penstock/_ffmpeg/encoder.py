@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, Unpack
@@ -15,15 +14,20 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from penstock._ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning
+from penstock._ffmpeg.command.settings import (
+    DEFAULT_COLORS,
+    DEFAULT_ENCODER_SETTINGS,
+    Colors,
+    EncoderSettings,
+)
 from penstock._ffmpeg.encoder_base import EncoderBase
 from penstock._ffmpeg.encoder_options import LikeOptions
 from penstock._ffmpeg.plan.encode_plan import plan_encode, plan_sound
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings, OddSize
 from penstock._ffmpeg.plan.encoders import Quality
 from penstock._ffmpeg.plan.frame_check import frame_buffer, frame_size
 from penstock._ffmpeg.plan.frame_form import PLAIN
 from penstock._ffmpeg.plan.output_pixel_format import AUTO
+from penstock._ffmpeg.plan.request import EncodeRequest, OddSize
 from penstock._ffmpeg.plan.sound import Audio, AudioTrack
 from penstock._ffmpeg.program.process import check_owner
 from penstock._ffmpeg.session.encode_session import EncodeSession, Push
@@ -38,9 +42,6 @@ if TYPE_CHECKING:
 
     from penstock._media.decoder import Decoder
     from penstock._media.info import MediaInfo
-
-# A stand-in, for checking settings before the first frame gives the size.
-_SOME_SIZE = (64, 64)
 
 
 class Encoder(EncoderBase):
@@ -132,8 +133,7 @@ class Encoder(EncoderBase):
         progress: True draws a bar on standard error; a number of frames draws a bar that
             has an end; a callable is called with an `EncoderStats` twice a second, on a thread of its own, and once
             at the end.
-        tuning: transport, queue, threads, programs and timeouts. The native thread converts 8-bit and 16-bit RGB and
-            gray to yuv420p, yuv422p, yuv444p (8 or 10 bits) and nv12.
+        settings: which FFmpeg to run, its queue, priorities and timeouts.
 
     Raises:
         ValueError: `size`, `fps` or `pixel_format` is not possible; `value_range` or `channels_first` is not, or not
@@ -173,10 +173,10 @@ class Encoder(EncoderBase):
         chapters: Sequence[tuple[float, str]] | None = None,
         subtitles: str | os.PathLike[str] | None = None,
         progress: bool | int | Callable[[EncoderStats], object] = False,
-        tuning: Tuning = DEFAULT_TUNING,
+        settings: EncoderSettings = DEFAULT_ENCODER_SETTINGS,
     ) -> None:
         super().__init__()
-        self._settings = settings = EncodeSettings.of(
+        self._request = request = EncodeRequest.of(
             output,
             fps=fps,
             pixel_format=pixel_format,
@@ -195,17 +195,15 @@ class Encoder(EncoderBase):
             metadata=metadata,
             chapters=chapters,
             subtitles=subtitles,
-            tuning=tuning,
+            settings=settings,
         )
-        plan = None if size is None else plan_encode(settings, size)
-        for lost in (settings if plan is None else plan.settings).warnings:
+        plan = None if size is None else plan_encode(request, size)
+        for lost in (request if plan is None else plan.request).warnings:
             warn(lost)
-        self._reporter = Reporter.of(progress, settings.rate)
+        self._reporter = Reporter.of(progress, request.rate)
         self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         if plan is not None:
             self._start(plan)
-        elif tuning.convert == "native":
-            plan_encode(replace(settings, hardware=()), _SOME_SIZE)  # which raises what the first frame would
 
     @classmethod
     def like(
@@ -344,7 +342,7 @@ class Encoder(EncoderBase):
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
         """
         session = self._session_for(frame)
-        if session.plan.stream is not None or self._settings.form != PLAIN:
+        if session.plan.stream is not None or self._request.form != PLAIN:
             return self.write(frame, time_s=time_s, timeout=timeout)
         session.check_open()
         buffer = frame_buffer(frame, session.plan.frames, session.submitted)
@@ -420,18 +418,16 @@ class Encoder(EncoderBase):
             with self._starting:
                 if self._started is None:
                     self._check_unstarted()
-                    settings = self._settings
-                    plan = plan_encode(settings, frame_size(frame, settings.pixel_format, settings.form))
-                    frame_buffer(
-                        frame, plan.frames, form=settings.form
-                    )  # before FFmpeg overwrites the output
+                    request = self._request
+                    plan = plan_encode(request, frame_size(frame, request.pixel_format, request.form))
+                    frame_buffer(frame, plan.frames, form=request.form)  # before FFmpeg overwrites the output
                     self._start(plan)
         return self._session
 
     def _copied(self, frame: FrameData, time_s: float | Fraction | None) -> Push:
         session = self._session
         session.check_open()
-        form = self._settings.form
+        form = self._request.form
         buffer = frame_buffer(frame, session.plan.frames, session.submitted, form)
         return session.push_of_copy(buffer, session.tick_of(time_s, frame), form)
 
@@ -456,7 +452,7 @@ class AudioEncoder(EncoderBase):
         audio: the rate, channels and type of the samples, and their codec. Without one, the codec follows from the
             output's name: WAV, W64, AIFF, AU and CAF keep the samples as they are.
         options: FFmpeg's output options without their dash, ``{"b:a": "192k"}``, as for `Encoder`.
-        tuning: transport, queue, programs and timeouts.
+        settings: as for `Encoder`.
 
     Raises:
         ValueError: nothing tells the container, or an argument is not possible.
@@ -471,11 +467,11 @@ class AudioEncoder(EncoderBase):
         audio: AudioTrack,
         *,
         options: Mapping[str, object] | None = None,
-        tuning: Tuning = DEFAULT_TUNING,
+        settings: EncoderSettings = DEFAULT_ENCODER_SETTINGS,
     ) -> None:
         super().__init__()
-        self._settings = EncodeSettings.of_sound(output, audio, options, tuning)
-        self._start(plan_sound(self._settings))
+        self._request = EncodeRequest.of_sound(output, audio, options, settings)
+        self._start(plan_sound(self._request))
 
     def write(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """Copies samples and queues them; waits while the queue is full. They follow those of the call before.

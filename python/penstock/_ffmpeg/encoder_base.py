@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from penstock import _exit
 from penstock._ffmpeg.plan.encode_plan import EncodePlan
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.program.process import check_owner
 from penstock._ffmpeg.session.encode_session import EncodeSession
 from penstock._ffmpeg.session.timing import Origin
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class EncoderBase:
     """An FFmpeg that encodes, which starts at once, or when the size of the frames is known."""
 
-    _settings: EncodeSettings
+    _request: EncodeRequest
     _reporter: Reporter | None = None
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class EncoderBase:
             self._check_unstarted()
             raise ValueError(
                 "the encoder has no size yet, and starts with its first frame: give size=(width, height), or write a "
-                f"frame first{', or make an AudioEncoder for sound alone' * bool(self._settings.sounds)}"
+                f"frame first{', or make an AudioEncoder for sound alone' * bool(self._request.sounds)}"
             )
         return self._started
 
@@ -190,8 +190,8 @@ class EncoderBase:
             raise
 
     def _titled(self, size: str) -> str:
-        settings = self._settings
-        return f"<{type(self).__name__} {settings.output.name!r} {f'{size} {settings.pixel_format}'.strip()}>"
+        request = self._request
+        return f"<{type(self).__name__} {request.output.name!r} {f'{size} {request.pixel_format}'.strip()}>"
 
     def _end_unstarted(self, why: str) -> bool:
         """Ends an encoder that has not started. Returns False if it has started."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypedDict
 
-from penstock._ffmpeg.command.settings import Colors, Tuning
-from penstock._ffmpeg.plan.encode_settings import OddSize
+from penstock._ffmpeg.command.settings import Colors, EncoderSettings
 from penstock._ffmpeg.plan.encoders import Quality
+from penstock._ffmpeg.plan.request import OddSize
 from penstock._ffmpeg.plan.sound import Audio
 from penstock._reports import EncoderStats
 
@@ -35,7 +35,7 @@ class EncoderOptions(TypedDict, total=False):
     chapters: Sequence[tuple[float, str]] | None
     subtitles: str | os.PathLike[str] | None
     progress: bool | int | Callable[[EncoderStats], object]
-    tuning: Tuning
+    settings: EncoderSettings
 
 
 class LikeOptions(EncoderOptions, total=False):

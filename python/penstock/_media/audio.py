@@ -11,7 +11,13 @@ import numpy.typing as npt
 
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import SAMPLES, format_seconds, read_arguments
-from penstock._ffmpeg.command.settings import DEFAULT_TUNING, Tuning, check_choice, check_place
+from penstock._ffmpeg.command.settings import (
+    DEFAULT_DECODER_SETTINGS,
+    DecoderSettings,
+    check_choice,
+    check_place,
+    check_settings,
+)
 from penstock._ffmpeg.plan.sound import unusual_layout
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._media.completeness import other_codecs, why_sound_incomplete
@@ -43,7 +49,7 @@ class AudioOptions(TypedDict, total=False):
     duration: float | None
     conceal_errors: bool
     follow_playlists: bool
-    tuning: Tuning
+    settings: DecoderSettings
 
 
 class AudioDecoder(DecoderBase):
@@ -71,7 +77,7 @@ class AudioDecoder(DecoderBase):
         duration: seconds to decode at most.
         conceal_errors: as for `Decoder`.
         follow_playlists: as for `Decoder`.
-        tuning: as for `Decoder`.
+        settings: as for `Decoder`.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
@@ -92,11 +98,11 @@ class AudioDecoder(DecoderBase):
         duration: float | None = None,
         conceal_errors: bool = False,
         follow_playlists: bool = False,
-        tuning: Tuning = DEFAULT_TUNING,
+        settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
         super().__init__()
-        program = find_decoding_ffmpeg(tuning.ffmpeg)
-        tuning.check_unused("an AudioDecoder", "mode", "queue_bytes", "convert", "threads")
+        check_settings(settings, DecoderSettings)
+        program = find_decoding_ffmpeg(settings.ffmpeg)
         check_choice("dtype", dtype, get_args(SampleType))
         check_place("start", start)
         check_place("duration", duration)
@@ -117,6 +123,7 @@ class AudioDecoder(DecoderBase):
             filters.append(f"aformat=channel_layouts={layout}")
         arguments = [
             *seek,
+            *(() if settings.threads is None else ("-threads", str(settings.threads))),
             *endpoints.confining_arguments(
                 self._source, () if follow_playlists else (self._media.container,)
             ),
@@ -135,7 +142,7 @@ class AudioDecoder(DecoderBase):
             arguments,
             path=self._opened.path,
             title=repr(self),
-            tuning=tuning,
+            settings=settings,
             frame_bytes=_BLOCK_SAMPLES * self._sample_bytes,
             is_strict=not conceal_errors,
             other_codecs=other_codecs(self._media, self._audio.index),

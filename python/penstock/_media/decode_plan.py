@@ -30,7 +30,7 @@ from penstock._ffmpeg.command.pixel_formats import (
     is_rgb,
     subsampling,
 )
-from penstock._ffmpeg.command.settings import Colors, Convert, native_conversion
+from penstock._ffmpeg.command.settings import Colors, DecoderSettings, native_conversion
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._media import timestamps
@@ -76,19 +76,18 @@ _TO_SDR = "zscale=t=linear:npl=203:p=bt709,format=gbrpf32le,tonemap=mobius:desat
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """The `Decoder`'s arguments of the same names, and `convert` and `threads` of its `Tuning`."""
+    """The `Decoder`'s arguments of the same names."""
 
     pixel_format: str
     size: tuple[int | None, int | None] | None
     start: float | None
     count: int | None
-    convert: Convert
-    threads: int | None
     colors: Colors
     filters: str | None
     conceal_errors: bool
     input_options: Mapping[str, object]
     follow_playlists: bool
+    settings: DecoderSettings
 
     @property
     def keeps_stored_orientation(self) -> bool:
@@ -309,7 +308,7 @@ def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, 
     """What a native conversion to RGB gets: the pixels as they are stored, or those with all chroma."""
     is_short = layout.sample_bytes == 1 and stored in _CONVERTED_ALIKE
     is_full = layout.sample_bytes == 2 or (is_scaled and is_short)
-    is_ours = options.convert == "auto" and is_rgb(layout.pixel_format)
+    is_ours = options.settings._knobs.convert == "auto" and is_rgb(layout.pixel_format)
     return _FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
 
 
@@ -357,7 +356,7 @@ def _reading(
         *("-copyts", "-noautorotate", *uncropped),
         *seek,
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
-        *(() if options.threads is None else ("-threads", str(options.threads))),
+        *(() if options.settings.threads is None else ("-threads", str(options.settings.threads))),
         *endpoints.confining_arguments(source, () if options.follow_playlists else (media.container,)),
         *option_arguments(
             {name: value for name, value in options.input_options.items() if name not in _AUTOROTATION}
@@ -472,7 +471,7 @@ def _native(
     stored: str, layout: FrameLayout, parts: int, video: VideoInfo, options: DecodeOptions
 ) -> _Conversion | None:
     """The native conversion of a part of a frame; None if there is none, or it is left to FFmpeg."""
-    if options.convert == "auto" and not _matches_ffmpeg(stored, layout):
+    if options.settings._knobs.convert == "auto" and not _matches_ffmpeg(stored, layout):
         return None
     matrix = _matrix(video, options)
 
@@ -492,7 +491,7 @@ def _native(
             odd_size="keep",
         )
 
-    return native_conversion(options.convert, make)
+    return native_conversion(options.settings._knobs.convert, make)
 
 
 def _matrix(video: VideoInfo, options: DecodeOptions) -> str:

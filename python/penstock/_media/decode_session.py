@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 
 from penstock import _exit
 from penstock._deadline import Deadline
-from penstock._ffmpeg.command.settings import Tuning
+from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
 from penstock._ffmpeg.program.messages import damage_reports, has_no_frames
 from penstock._ffmpeg.program.process import FFmpegProcess, Session, check_owner, warn_unclosed
@@ -84,7 +84,7 @@ class DecodeSession(Session):
         *,
         path: str,
         title: str,
-        tuning: Tuning,
+        settings: DecoderSettings,
         frame_bytes: int,
         conversion: _Conversion | None = None,
         parts: int = 1,
@@ -96,12 +96,12 @@ class DecodeSession(Session):
         process = FFmpegProcess(
             program,
             arguments,
-            tuning.ffmpeg_policy,
+            settings.ffmpeg_policy,
             is_strict=is_strict,
             stdout=subprocess.PIPE,
             error=DecoderError,
         )
-        super().__init__(process, title, tuning.stall_timeout)
+        super().__init__(process, title, settings.stall_timeout)
         self.rest: Frame | None = None
         self.is_at_end = False
         self.warning: str | None = None
@@ -118,9 +118,9 @@ class DecodeSession(Session):
         self._make_reader = partial(
             Reader._converting,
             frame_bytes=frame_bytes,
-            queue_items=READ_AHEAD if tuning.queue_items is None else tuning.queue_items,
-            capacity_bytes=tuning.capacity_bytes,
-            policy=tuning.policy,
+            queue_items=READ_AHEAD if settings.queue_items is None else settings.queue_items,
+            capacity_bytes=settings._knobs.capacity_bytes,
+            policy=settings.policy,
             conversion=conversion,
             parts=parts,
         )

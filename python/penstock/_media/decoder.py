@@ -13,7 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
 
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
-from penstock._ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_place
+from penstock._ffmpeg.command.settings import (
+    DEFAULT_COLORS,
+    DEFAULT_DECODER_SETTINGS,
+    Colors,
+    DecoderSettings,
+    check_place,
+    check_settings,
+)
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock._media import completeness
@@ -104,9 +111,7 @@ class Decoder(DecoderBase):
         follow_playlists: a local file may be a playlist, and FFmpeg opens the local files that it leads to: see
             `penstock.probe`.
         input_options: FFmpeg's options for its input without their dash, such as ``{"hwaccel": "cuda"}``.
-        tuning: queue, threads, programs and timeouts. The native thread converts yuv420p, yuv422p, yuv444p (8 or 10
-            bits) and nv12 to 8-bit and 16-bit RGB, and gray. ``convert="auto"`` leaves RGB from 10 bits, to 16, and of
-            odd sizes to FFmpeg, which smooths chroma there.
+        settings: which FFmpeg to run, its queue, threads, priorities and timeouts.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
@@ -131,11 +136,11 @@ class Decoder(DecoderBase):
         conceal_errors: bool = False,
         follow_playlists: bool = False,
         input_options: Mapping[str, object] | None = None,
-        tuning: Tuning = DEFAULT_TUNING,
+        settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
         super().__init__()
-        program = find_decoding_ffmpeg(tuning.ffmpeg)
-        tuning.check_unused("a Decoder", "mode", "queue_bytes")
+        check_settings(settings, DecoderSettings)
+        program = find_decoding_ffmpeg(settings.ffmpeg)
         colors.check_unused("a Decoder", "primaries", "transfer", "mastering_display", "content_light")
         check_place("start", start)
         if count is not None:
@@ -150,15 +155,14 @@ class Decoder(DecoderBase):
             size=size,
             start=start,
             count=count,
-            convert=tuning.convert,
-            threads=tuning.threads,
             colors=colors,
             filters=filters,
             conceal_errors=conceal_errors,
             input_options=dict(input_options or {}),
             follow_playlists=follow_playlists,
+            settings=settings,
         )
-        self._program, self._tuning, self._stream = program, tuning, stream
+        self._program, self._stream = program, stream
         self._by_number: FramesByNumber | None = None
         self._has_warned = False
         self._length: int | None = None  # once known, without `count`
@@ -185,7 +189,7 @@ class Decoder(DecoderBase):
             program,
             path=self._opened.path,
             title=repr(self),
-            tuning=tuning,
+            settings=settings,
             frame_bytes=self._plan.layout.frame_bytes,
             conversion=self._plan.conversion,
             parts=self._plan.parts,
@@ -309,17 +313,18 @@ class Decoder(DecoderBase):
 
         Without a `start`, it begins with the file, with silence where the picture comes before the sound.
 
-        The program of this decoder's `tuning` is used unless `options` has another.
+        It runs the FFmpeg of this decoder, unless `options` has ``settings`` with another.
         """
         first_s = (self._media.start_s or 0.0) - self._media.zero_s
-        settings: AudioOptions = {
+        given: AudioOptions = {
             "start": self._options.start or (first_s if first_s >= 0 else None),
             "follow_playlists": self._options.follow_playlists,
         }
-        settings.update(options)
-        tuning = options.get("tuning", DEFAULT_TUNING)
-        settings["tuning"] = replace(tuning, ffmpeg=tuning.ffmpeg or self._program)
-        return AudioDecoder(self._opened, **settings)
+        given.update(options)
+        settings = given.get("settings", DEFAULT_DECODER_SETTINGS)
+        if settings.ffmpeg is None:
+            given["settings"] = replace(settings, ffmpeg=self._program)
+        return AudioDecoder(self._opened, **given)
 
     @overload
     def __getitem__(self, key: SupportsIndex, /) -> VideoFrame: ...
@@ -395,9 +400,7 @@ class Decoder(DecoderBase):
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = {one.name: getattr(self._options, one.name) for one in fields(DecodeOptions)}
-        del arguments["convert"], arguments["threads"]  # which its `Tuning` has
-        arguments |= {"stream": self._stream, "tuning": self._tuning}
-        return partial(Decoder, self._opened, **arguments), ()
+        return partial(Decoder, self._opened, stream=self._stream, **arguments), ()
 
     def __len__(self) -> int:
         """Frames that iteration gives in total, so that ``tqdm(decoder)`` works.
@@ -500,7 +503,7 @@ class Decoder(DecoderBase):
         )
         try:
             beginning.start()
-            beginning.wait(self._tuning.stall_timeout)
+            beginning.wait(self._options.settings.stall_timeout)
         finally:
             beginning.end()
         if damage - beginning.log.reports:

@@ -13,10 +13,10 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb, pixel_format_of
-from penstock._ffmpeg.command.settings import DEFAULT_COLORS, Colors, Tuning
-from penstock._ffmpeg.plan.encode_settings import holds_times
+from penstock._ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_ENCODER_SETTINGS, Colors
 from penstock._ffmpeg.plan.encoders import AUTO_CODECS, LOSSLESS, encoder_for, holds_sound, software_encoder
 from penstock._ffmpeg.plan.output_pixel_format import AUTO, PLAYABLE_CODECS
+from penstock._ffmpeg.plan.request import holds_times
 from penstock._ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
 from penstock._ffmpeg.session.timing import Origin
 from penstock._media.completeness import CHEAP_BYTES
@@ -269,7 +269,7 @@ def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
 
 
 def _program(arguments: Mapping[str, Any]) -> str:
-    return find_ffmpeg(arguments.get("tuning", Tuning()).ffmpeg)
+    return find_ffmpeg(arguments.get("settings", DEFAULT_ENCODER_SETTINGS).ffmpeg)
 
 
 def _encoder(arguments: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ class Expected:
     @property
     def codec(self) -> str | None:
         """FFmpeg's name of the encoder, for messages."""
-        return self.plan.settings.codec
+        return self.plan.request.codec
 
 
 def differences(url: str, expected: Expected) -> list[str]:
@@ -103,14 +103,14 @@ def differences(url: str, expected: Expected) -> list[str]:
     found += _check_size(media, expected)
     return [
         *found,
-        *missing_labels(media, expected.plan.settings.labels),
+        *missing_labels(media, expected.plan.request.labels),
         *_check_ends(media, video, expected),
     ]
 
 
 def _check_pixels(video: VideoInfo, expected: Expected) -> Iterable[str]:
     codec, told = expected.codec, video.pixel_format
-    wanted = expected.plan.settings.output_pixel_format if codec == "rawvideo" else None
+    wanted = expected.plan.request.output_pixel_format if codec == "rawvideo" else None
     if video.codec == "rawvideo" != codec and codec not in _PACKED:
         yield f"the container has no name for {codec}, and readers take its bytes for raw video: write mkv"
     if wanted is not None and told is not None and canonical(told) != canonical(wanted):
@@ -138,7 +138,7 @@ def _check_colors(video: VideoInfo, expected: Expected) -> Iterable[str]:
 
 def _check_light(video: VideoInfo, expected: Expected) -> Iterable[str]:
     for name in ("mastering_display", "content_light"):
-        wanted, told = getattr(expected.plan.settings.colors, name), getattr(video, name)
+        wanted, told = getattr(expected.plan.request.colors, name), getattr(video, name)
         if wanted is not None and not _is_same_light(wanted, told):
             yield f"the video's {name} is {wanted}, and the file of {expected.codec} says {told}"
 
@@ -184,7 +184,7 @@ def _check_sound(told: AudioInfo, expected: Sound) -> Iterable[str]:
 
 def _check_size(media: MediaInfo, expected: Expected) -> Iterable[str]:
     is_short = media.container == "aiff" or (
-        media.container == "wav" and str(expected.plan.settings.options.get("rf64", "never")) == "never"
+        media.container == "wav" and str(expected.plan.request.options.get("rf64", "never")) == "never"
     )
     if is_short and (media.size_bytes or 0) > _MOST_BYTES:
         instead = f"{argument('options.rf64', 'auto')} or " if media.container == "wav" else ""
@@ -218,7 +218,7 @@ def missing_labels(media: MediaInfo, expected: Labels) -> Iterable[str]:
 
 def _check_ends(media: MediaInfo, video: VideoInfo | None, expected: Expected) -> Iterable[str]:
     """What goes on after the picture."""
-    labels = expected.plan.settings.labels
+    labels = expected.plan.request.labels
     if video is None or expected.ends_s is None:
         return
     ends_s, told_s = float(expected.ends_s), media.duration_s or 0.0
@@ -235,7 +235,7 @@ def _check_times(media: MediaInfo, video: VideoInfo, expected: Expected) -> Iter
         yield f"the file says that it has {video.frames} frames, and {expected.frames} were written"
     if expected.ends_s is None:
         return
-    first_s, rate = float(expected.first_s or 0), expected.plan.settings.rate
+    first_s, rate = float(expected.first_s or 0), expected.plan.request.rate
     begins_s = _begins_s(media, video)
     may_be_late, fix, tolerance_s = expected.first_s is not None, "", _TOLERANCE_S
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that

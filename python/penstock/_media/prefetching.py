@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypedDict, Unpack
 
 from penstock import _exit
-from penstock._ffmpeg.command.settings import Colors, Tuning
+from penstock._ffmpeg.command.settings import Colors, DecoderSettings
 from penstock._ffmpeg.program.process import check_owner
 from penstock._media.decode_session import start
 from penstock._media.decoder import Decoder
@@ -31,7 +31,7 @@ class DecoderOptions(TypedDict, total=False):
     conceal_errors: bool
     follow_playlists: bool
     input_options: Mapping[str, object] | None
-    tuning: Tuning
+    settings: DecoderSettings
 
 
 def prefetch(
@@ -46,7 +46,7 @@ def prefetch(
     ```
 
     Each decoder is closed when you take the next one or leave the loop. At most `ahead` + 1 FFmpegs run. A file that
-    waits for its turn is decoded until its decoder has read ahead as many frames as it may (``Tuning.queue_items``).
+    waits for its turn is decoded until its decoder has read ahead ``queue_items`` frames, as its ``settings`` say.
 
     A `break` or an exception that leaves the loop ends everything at once, unless you keep the iterator in a variable:
     then close it with ``contextlib.closing``.

@@ -64,7 +64,7 @@ class RandomAccess:
             raise DecoderError(f"{self.path} is not a regular file: its frames come in their order only")
         self._open = partial(_Decode, plan)
         self._source, self._identity, self._is_strict = track.source, identity, not options.conceal_errors
-        self._decode = self._open(threads=options.threads or 0)
+        self._decode = self._open(threads=options.settings.threads or 0)
         self._index: Index | None = None
 
     @property

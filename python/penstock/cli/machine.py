@@ -15,8 +15,8 @@ from typing import Any
 
 from penstock import cpu
 from penstock._ffmpeg.plan.encode_plan import plan_encode
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
 from penstock._ffmpeg.plan.encoders import AUTO_CODECS
+from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.program.capabilities import entries, find_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._native import Tee, Writer, __version__, _try_priorities
@@ -176,9 +176,9 @@ def ffmpeg() -> dict[str, Any]:
 
 def _chosen_encoder(codec: str, names: Container[str]) -> dict[str, Any]:
     """Return the encoder that this codec means for a usual picture, if FFmpeg has it, and why not the others."""
-    settings = EncodeSettings.of("-", fps=30, codec=codec, options={"f": "null"})
-    plan = plan_encode(settings, _USUAL_SIZE)
-    encoder = plan.settings.codec
+    request = EncodeRequest.of("-", fps=30, codec=codec, options={"f": "null"})
+    plan = plan_encode(request, _USUAL_SIZE)
+    encoder = plan.request.codec
     return {"encoder": encoder if encoder in names else None, "skipped_encoders": list(plan.skipped_encoders)}
 
 

@@ -24,28 +24,23 @@ UNITS = "64K and 64KiB are 64 × 1024 bytes, 64kB is 64 × 1000; likewise M, G a
 Parsed = TypeVar("Parsed")
 
 
-def grouped(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an Encoder or a Decoder, with our options for colours and tuning in their objects."""
-    from penstock._ffmpeg.command.settings import Colors, Tuning
-
-    colors = {"color_matrix": "matrix", "color_range": "range"}
-    tuning = ("ffmpeg", "convert")
-    others = {name: value for name, value in settings.items() if name not in (*colors, *tuning)}
-    return others | {
-        "colors": Colors(**{field: settings[name] for name, field in colors.items() if name in settings}),
-        "tuning": Tuning(**{name: settings[name] for name in tuning if name in settings}),
-    }
-
-
-def encoder_settings(given: dict[str, Any]) -> dict[str, Any]:
+def encoder_arguments(given: dict[str, Any]) -> dict[str, Any]:
     """The Encoder's arguments, of `encoder_options` and others. It has its own defaults for what was not given."""
-    settings = {name: value for name, value in given.items() if value is not None}
-    options = dict(settings.pop("options"))
-    if (container_format := settings.pop("container_format", None)) is not None:
+    from penstock._ffmpeg.command.settings import Colors, EncoderSettings
+
+    arguments = {name: value for name, value in given.items() if value is not None}
+    options = dict(arguments.pop("options"))
+    if (container_format := arguments.pop("container_format", None)) is not None:
         if "f" in options:
             raise click.UsageError("--format and --option f exclude each other")
         options["f"] = container_format
-    return settings | {"options": options, "metadata": dict(settings["metadata"])}
+    colors = {field: arguments.pop(f"color_{field}", "auto") for field in ("matrix", "range")}
+    return arguments | {
+        "options": options,
+        "metadata": dict(arguments["metadata"]),
+        "colors": Colors(**colors),
+        "settings": EncoderSettings(ffmpeg=arguments.pop("ffmpeg", None)),
+    }
 
 
 def parsed(
@@ -146,12 +141,6 @@ def file_names(_context: click.Context, _parameter: click.Parameter, incomplete:
 
 
 append_option = click.option("--append", is_flag=True, help="Append to a file that exists; do not empty it.")
-convert_option = click.option(
-    "--convert",
-    type=click.Choice(["auto", "native", "ffmpeg"]),
-    help="What converts pixels: Penstock while it copies them (native), FFmpeg, or Penstock where it can (auto, the "
-    "default).",
-)
 ffmpeg_option = click.option(
     "--ffmpeg",
     metavar="PATH",
@@ -214,7 +203,7 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
 
 
 def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options for an Encoder, whose arguments `encoder_settings` makes of them."""
+    """The options for an Encoder, whose arguments `encoder_arguments` makes of them."""
     # Commands without FFmpeg start faster without it.
     from penstock._ffmpeg.plan.output_pixel_format import ANY, AUTO
 
@@ -262,7 +251,6 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "alpha if the frames and the codec have it, and else yuv420p, which plays everywhere; "
             f"'{ANY}' leaves it to FFmpeg.",
         ),
-        convert_option,
         color_options(
             "The matrix between RGB and the video's YUV. The default (auto) is bt709 from 720 lines on, and bt601 "
             "below.",

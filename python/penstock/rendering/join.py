@@ -23,7 +23,7 @@ from penstock._ffmpeg.command.arguments import option_arguments
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
 from penstock._ffmpeg.plan.encode_plan import plan_encode
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.plan.sound import plan_sounds
 from penstock._ffmpeg.program.messages import framecrc_unit_s
 from penstock._ffmpeg.program.process import FFmpegProcess, Session
@@ -303,11 +303,11 @@ def _header(file: FileIO) -> bytes:
 
 def _color_arguments(plan: Plan) -> list[str]:
     """The colour tags that the chunks were encoded with: QuickTime has no place for the range, nor for RGB's."""
-    settings = EncodeSettings.of(plan.output, fps=plan.fps, **encoder_arguments(plan))
-    pixel_format = settings.output_pixel_format or ""
+    request = EncodeRequest.of(plan.output, fps=plan.fps, **encoder_arguments(plan))
+    pixel_format = request.output_pixel_format or ""
     if is_rgb(pixel_format):
         return ["-color_range", "pc", "-colorspace", "rgb"]
-    tags = plan_encode(settings, plan.size).color_arguments
+    tags = plan_encode(request, plan.size).color_arguments
     # FFmpeg 7 and newer encode gray with the range alone.
     return list(tags[:2] if is_gray(pixel_format) else tags)
 

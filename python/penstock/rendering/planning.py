@@ -16,11 +16,17 @@ from typing import Any, Self
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import checked_size, frame_rate
 from penstock._ffmpeg.command.endpoints import Output
-from penstock._ffmpeg.command.settings import Colors, ContentLight, MasteringDisplay, Tuning
+from penstock._ffmpeg.command.settings import (
+    DEFAULT_ENCODER_SETTINGS,
+    Colors,
+    ContentLight,
+    EncoderSettings,
+    MasteringDisplay,
+)
 from penstock._ffmpeg.plan.encode_plan import plan_encode
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
 from penstock._ffmpeg.plan.labels import NO_LABELS, Labels
 from penstock._ffmpeg.plan.nut import TICK_S
+from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.program.capabilities import did_you_mean, find_ffmpeg, muxer_options, version
 from penstock._media.like import with_codec
 from penstock._messages import argument, plural
@@ -46,7 +52,7 @@ SHORTEST_SHARE = 8
 # The arguments of an Encoder, and of its colours, that are objects.
 _GROUPED: Mapping[str, Any] = {
     "colors": Colors,
-    "tuning": Tuning,
+    "settings": EncoderSettings,
     "mastering_display": MasteringDisplay,
     "content_light": ContentLight,
 }
@@ -144,8 +150,8 @@ class Plan:
             EncoderError: there is none, or it did not tell its version.
             ValueError: it has another version than the plan.
         """
-        tuning = encoder_arguments(self).get("tuning", Tuning())
-        program = find_ffmpeg(tuning.ffmpeg)
+        settings = encoder_arguments(self).get("settings", DEFAULT_ENCODER_SETTINGS)
+        program = find_ffmpeg(settings.ffmpeg)
         found = version(program)
         if self.ffmpeg and not found:
             raise EncoderError(f"{program} did not tell its version, which has to be {self.ffmpeg}")
@@ -315,7 +321,7 @@ def make_plan(
         source=source,
         audio=None if audio is None else str(Path(audio).absolute()),
         storage=place if "://" in place else str(Path(place).absolute()),
-        ffmpeg=version(find_ffmpeg(arguments.get("tuning", Tuning()).ffmpeg)),
+        ffmpeg=version(find_ffmpeg(arguments.get("settings", DEFAULT_ENCODER_SETTINGS).ffmpeg)),
         labels=labels,
     )
 
@@ -342,7 +348,7 @@ def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, A
         raise ValueError(
             f"encoder_options has {', '.join(own)}, which are arguments of their own, or not possible here"
         )
-    known = signature(EncodeSettings.of).parameters
+    known = signature(EncodeRequest.of).parameters
     for name in arguments:
         if name not in known:
             given = f"encoder_options={{{name!r}: …}}"
@@ -356,8 +362,8 @@ def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, A
             f"chunks are joined into mp4, mov, matroska (.mkv) or webm; got {container or str(output)!r}. Another "
             "container can be made of that without encoding again: ffmpeg -i IN -c copy OUT"
         )
-    tuning = arguments.get("tuning", Tuning())
-    of_container = muxer_options(find_ffmpeg(tuning.ffmpeg), str(container))
+    settings = arguments.get("settings", DEFAULT_ENCODER_SETTINGS)
+    of_container = muxer_options(find_ffmpeg(settings.ffmpeg), str(container))
 
     def is_of_file(name: str) -> bool:
         return name in of_container or name.partition(":")[0] in _FILE_OPTIONS
@@ -389,11 +395,9 @@ def _joinable_codec(
             raise ValueError(
                 f"{argument(f'options.{name}')}: {found[1]} needs the whole video in one piece: use crf instead"
             )
-    if (tuning := arguments.get("tuning")) is not None:
-        tuning.check_unused("a chunk, which any machine may encode", "policy", "ffmpeg_policy")
-    settings = EncodeSettings.of(Path(endpoints.without_protocol(target)), fps=fps, **arguments)
-    codec = plan_encode(settings, size).settings.encoder
-    has_alpha = codec == "libvpx-vp9" and settings.output_pixel_format == "yuva420p"
+    request = EncodeRequest.of(Path(endpoints.without_protocol(target)), fps=fps, **arguments)
+    codec = plan_encode(request, size).request.encoder
+    has_alpha = codec == "libvpx-vp9" and request.output_pixel_format == "yuva420p"
     if codec == "libvpx" or has_alpha:
         raise ValueError(f"{codec}{' with alpha' * has_alpha} has no container whose chunks can be joined")
     return codec
@@ -403,7 +407,7 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` as JSON gives them back, with settings that differ from their defaults."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, Colors | Tuning | MasteringDisplay | ContentLight):
+        if isinstance(value, Colors | EncoderSettings | MasteringDisplay | ContentLight):
             return {
                 one.name: getattr(value, one.name)
                 for one in fields(value)

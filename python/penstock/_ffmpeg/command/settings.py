@@ -1,13 +1,13 @@
-"""Settings that `Encoder`, `Decoder` and `AudioDecoder` share: colours, and what few programs need to set."""
+"""Settings of `Encoder`, `Decoder` and `AudioDecoder`: colors, and what few programs need to set."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from penstock._messages import argument
 from penstock._native import ThreadPolicy, _Conversion, _count, _seconds, _thread_policy
@@ -171,64 +171,113 @@ class Colors:
                 raise ValueError(f"{argument(f'colors.{name}', value)} has no effect on {user}: leave it out")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
-    """What few programs need to set.
+@dataclass(frozen=True, kw_only=True)
+class Knobs:
+    """What benchmarks and tests vary, and what programs have no use for. `with_knobs` sets it.
 
     Attributes:
-        mode: the transport to FFmpeg, as for `penstock.Writer`. `Encoder` only.
-        queue_items: frames that may wait for FFmpeg before ``write`` does, or frames or blocks that a decoder reads
-            ahead. None is 16 for an `Encoder`, and 4 for the decoders.
+        mode: the transport to FFmpeg, as for `penstock.Writer`.
         queue_bytes: bytes of the frames that may wait for FFmpeg, in the format that FFmpeg gets. None is 24 MiB, or
-            four frames if they are more. `Encoder` only.
+            four frames if they are more.
         capacity_bytes: capacity of the pipe, as for `penstock.Writer` and `penstock.Reader`.
-        policy: priority and CPUs of the native thread: a `penstock.cpu.ThreadPolicy`, or a level, such as
-            ``"below-normal"``.
-        ffmpeg: path or name of the program; None finds one (see `penstock.video.find_ffmpeg`). An `Encoder` needs one
-            that calls ``read`` on its standard input: a program that splices it onward, as ``pv`` does, must not get
-            zero-copy writes.
-        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads. With ``near=threading.get_native_id()`` here and
-            in `policy`, FFmpeg and the native thread share the L3 cache of the calling thread.
-        threads: threads of a `Decoder`, in FFmpeg and for frames by number. None is one for each CPU, 16 at
-            most. Processes that decode beside others want fewer.
-        stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
-            call raises `StalledError`. None waits forever.
         convert: who converts pixels: "native", the native thread while it copies; "ffmpeg"; or "auto", the native
             thread where it can and, in a `Decoder`, where its result is within 2 code values of FFmpeg's.
-
-    Raises:
-        ValueError, TypeError: a value is not possible.
     """
 
     mode: Mode = "auto"
-    queue_items: int | None = None
     queue_bytes: int | None = None
     capacity_bytes: int | None = None
+    convert: Convert = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    """What `EncoderSettings` and `DecoderSettings` have in common, and describe."""
+
+    queue_items: int | None = None
     policy: ThreadPolicy | Priority | None = None
     ffmpeg: str | os.PathLike[str] | None = None
     ffmpeg_policy: ThreadPolicy | Priority | None = None
-    threads: int | None = None
     stall_timeout: float | None = 60.0
-    convert: Convert = "auto"
+    # No field, so that no signature has it.
+    _knobs: ClassVar[Knobs] = Knobs()
 
     def __post_init__(self) -> None:
-        check_choice("mode", self.mode, get_args(Mode))
-        check_choice("convert", self.convert, get_args(Convert))
-        for name in ("queue_items", "queue_bytes", "capacity_bytes", "threads"):
-            if (count := getattr(self, name)) is not None:
-                _count(name, count)
+        if self.queue_items is not None:
+            _count("queue_items", self.queue_items)
         for name in ("policy", "ffmpeg_policy"):
             if (policy := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _thread_policy(policy))
         if _seconds("stall_timeout", self.stall_timeout) == 0:
             raise ValueError("stall_timeout must be None or more than 0 seconds, not 0")
 
-    def check_unused(self, user: str, *names: str) -> None:
-        """Checks that settings which `user` cannot follow have their defaults."""
-        for name in names:
-            if getattr(self, name) != getattr(DEFAULT_TUNING, name):
-                raise ValueError(f"Tuning({name}=...) has no effect on {user}: leave it out")
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSettings(_Settings):
+    """Advanced settings of an `Encoder`: which FFmpeg to run, its queue, priorities and timeouts.
+
+    Attributes:
+        queue_items: frames that may wait for FFmpeg before ``write`` does, but at most 24 MiB, or four frames if they
+            are more. None is 16.
+        policy: priority and CPUs of the native thread: a `penstock.cpu.ThreadPolicy`, or a level such as
+            ``"below-normal"``.
+        ffmpeg: path or name of the program; None finds one (see `penstock.video.find_ffmpeg`). It must call ``read``
+            on its standard input: a program that splices it onward, as ``pv`` does, must not get zero-copy writes.
+        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads. With ``near=threading.get_native_id()`` here and
+            in `policy`, FFmpeg and the native thread share the L3 cache of the calling thread.
+        stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
+            call raises `StalledError`. None waits forever.
+
+    Raises:
+        ValueError, TypeError: a value is not possible.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderSettings(_Settings):
+    """Advanced settings of a `Decoder` or an `AudioDecoder`: which FFmpeg to run, its queue, threads and timeouts.
+
+    Attributes:
+        queue_items: frames, or blocks of samples, that are read ahead. None is 4.
+        policy: priority and CPUs of the native thread: a `penstock.cpu.ThreadPolicy`, or a level such as
+            ``"below-normal"``.
+        ffmpeg: path or name of the program; None finds one (see `penstock.video.find_ffmpeg`).
+        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads.
+        threads: threads that decode, in FFmpeg and for frames by number. None is one for each CPU, 16 at most.
+            Processes that decode beside others want fewer.
+        stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
+            call raises `StalledError`. None waits forever.
+
+    Raises:
+        ValueError, TypeError: a value is not possible.
+    """
+
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threads is not None:
+            _count("threads", self.threads)
+
+
+_AnySettings = TypeVar("_AnySettings", bound=_Settings)
+
+
+def with_knobs(settings: _AnySettings, **knobs: Any) -> _AnySettings:
+    """A copy of `settings` with these `Knobs`."""
+    copied = replace(settings)
+    object.__setattr__(copied, "_knobs", Knobs(**knobs))
+    return copied
+
+
+def check_settings(settings: object, kind: type[_Settings]) -> None:
+    """Checks that an argument `settings` is of that kind."""
+    if not isinstance(settings, kind):
+        raise TypeError(
+            f"settings must be of type {kind.__name__}, not {settings!r}. Pass penstock.video.{kind.__name__}(...)."
+        )
 
 
 DEFAULT_COLORS = Colors()
-DEFAULT_TUNING = Tuning()
+DEFAULT_ENCODER_SETTINGS = EncoderSettings()
+DEFAULT_DECODER_SETTINGS = DecoderSettings()

@@ -38,9 +38,9 @@ from penstock._ffmpeg.command.pixel_formats import (
 )
 from penstock._ffmpeg.command.settings import native_conversion
 from penstock._ffmpeg.plan import encoders, sound
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
 from penstock._ffmpeg.plan.labels import NO_LABELS
 from penstock._ffmpeg.plan.nut import NutStream
+from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.plan.sound import AudioTrack
 from penstock._log import logger
 from penstock._native import _Conversion
@@ -64,7 +64,7 @@ class EncodePlan:
     """What is done with each frame, and by whom.
 
     Attributes:
-        settings: what was asked for.
+        request: what was asked for.
         arguments: FFmpeg's arguments for its input and its output, whose name comes last.
         stream: the NUT stream that FFmpeg reads; None if it reads raw frames at a constant rate, or raw samples.
         layout: layout of the frames that the caller writes; None for sound alone.
@@ -75,7 +75,7 @@ class EncodePlan:
         skipped_encoders: why the encoders of hardware before this one were not taken, in sentences.
     """
 
-    settings: EncodeSettings
+    request: EncodeRequest
     arguments: list[str]
     stream: NutStream | None
     layout: FrameLayout | None = None
@@ -94,34 +94,34 @@ class EncodePlan:
     @property
     def converted_by(self) -> str | None:
         """Who converts pixels: "penstock", "ffmpeg", or None if they stay what they are."""
-        if self.settings.output_pixel_format in (None, self.settings.pixel_format):
+        if self.request.output_pixel_format in (None, self.request.pixel_format):
             return None
         return "ffmpeg" if self.conversion is None else "penstock"
 
 
-def plan_encode(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
+def plan_encode(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
     """Plans an encode of pictures of `size`, width and height in pixels, by the first encoder that works."""
-    if not settings.hardware:
-        return _plan(settings, size)
+    if not request.hardware:
+        return _plan(request, size)
     skipped_encoders: list[str] = []
-    for one in settings.hardware:
+    for one in request.hardware:
         tried = _try_encoder(one, size)
-        if isinstance(tried, EncodeSettings):
-            settings = tried
+        if isinstance(tried, EncodeRequest):
+            request = tried
             break
         skipped_encoders.append(tried)
-    logger.info("the encoder is %s", "; ".join([settings.encoder, *skipped_encoders]))
-    return replace(_plan(settings, size), skipped_encoders=tuple(skipped_encoders))
+    logger.info("the encoder is %s", "; ".join([request.encoder, *skipped_encoders]))
+    return replace(_plan(request, size), skipped_encoders=tuple(skipped_encoders))
 
 
-def _try_encoder(settings: EncodeSettings | str, size: tuple[int, int]) -> EncodeSettings | str:
-    """The settings, if their encoder encodes a frame of `size`, or else why it does not, in a sentence."""
-    if isinstance(settings, str):
-        return settings
-    rate = settings.rate or _TRIAL_RATE
-    options = {name: value for name, value in settings.options.items() if not _CONCERNS_OTHERS.match(name)}
+def _try_encoder(request: EncodeRequest | str, size: tuple[int, int]) -> EncodeRequest | str:
+    """The request, if its encoder encodes a frame of `size`, or else why it does not, in a sentence."""
+    if isinstance(request, str):
+        return request
+    rate = request.rate or _TRIAL_RATE
+    options = {name: value for name, value in request.options.items() if not _CONCERNS_OTHERS.match(name)}
     trial = replace(
-        settings,
+        request,
         output=Output("-", "null"),
         options={**options, "frames:v": 1},
         sounds=(),
@@ -129,37 +129,37 @@ def _try_encoder(settings: EncodeSettings | str, size: tuple[int, int]) -> Encod
         rate=rate,
     )
     arguments = ("file:/dev/zero" if one == "pipe:0" else one for one in _plan(trial, size).arguments)
-    trial_failure = encoders.trial_failure(settings.program, "-t", f"{float(1 / rate):f}", *arguments)
-    return settings if trial_failure is None else f"{settings.codec}: {trial_failure}"
+    trial_failure = encoders.trial_failure(request.program, "-t", f"{float(1 / rate):f}", *arguments)
+    return request if trial_failure is None else f"{request.codec}: {trial_failure}"
 
 
-def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
-    program, codec, options, rate = settings.program, settings.codec, settings.options, settings.rate
+def _plan(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
+    program, codec, options, rate = request.program, request.codec, request.options, request.rate
     assert codec is not None, "sound alone has no size"
     width, height = checked_size(size)
-    layout = frame_layout(settings.pixel_format, width, height, program)
-    output, tags = settings.output_pixel_format, colors_for(codec, settings.colors, height)
-    if not settings.holds_reordered_frames:
+    layout = frame_layout(request.pixel_format, width, height, program)
+    output, tags = request.output_pixel_format, colors_for(codec, request.colors, height)
+    if not request.holds_reordered_frames:
         options = {"bf": 0, **options}
     if rate is None:
-        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / settings.time_unit_s}", **options}
-    if settings.odd_size == "error":
+        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / request.time_unit_s}", **options}
+    if request.odd_size == "error":
         check_even(layout, output, options)
-    conversion = _native(layout, tags, settings)
+    conversion = _native(layout, tags, request)
     named = None if output is None else jpeg_pixel_format(codec, output)
     filters: list[str] = []
     if conversion is None:
         fed = frame_layout(jpeg_pixel_format(codec, layout.pixel_format), width, height, program)
-        filters = conversion_filters(fed, named, tags, odd_size=settings.odd_size, vflip=settings.vflip)
+        filters = conversion_filters(fed, named, tags, odd_size=request.odd_size, vflip=request.vflip)
         if named == PALETTE != layout.pixel_format and codec in _PALETTES_BY_FRAME:
             filters.append(PALETTE_FILTERS)
     else:
         fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
     centred = is_centred(layout.pixel_format, named)
-    stream = sound.nut_stream(program, fed, rate, settings.sounds)
+    stream = sound.nut_stream(program, fed, rate, request.sounds)
     colors_in = [
         *input_color_arguments(fed.pixel_format, tags, centred=centred),
-        *hdr_arguments(codec, settings.colors),
+        *hdr_arguments(codec, request.colors),
     ]
     if stream is not None:
         reading = stream_arguments(stream.offset_s, colors_in)
@@ -167,50 +167,50 @@ def _plan(settings: EncodeSettings, size: tuple[int, int]) -> EncodePlan:
         assert rate is not None
         reading = input_arguments(fed, rate, colors_in)
     colors_out = output_color_arguments(named, tags, centred=centred)
-    has_inputs = bool(settings.sounds) or settings.labels != NO_LABELS
-    is_mapped = bool(settings.sounds) or "map" in options
-    labels = settings.labels.output_arguments(options, is_mapped=is_mapped) if has_inputs else []
+    has_inputs = bool(request.sounds) or request.labels != NO_LABELS
+    is_mapped = bool(request.sounds) or "map" in options
+    labels = request.labels.output_arguments(options, is_mapped=is_mapped) if has_inputs else []
     arguments = [
         *reading,
-        *settings.labels.input_arguments(),
+        *request.labels.input_arguments(),
         *output_arguments(
-            settings.output,
+            request.output,
             codec,
             named,
             with_filters(options, filters),
             colors_out,
-            [*sound.output_arguments(settings.sounds, options), *labels],
+            [*sound.output_arguments(request.sounds, options), *labels],
         ),
     ]
     has_yuv = named is not None and not (is_rgb(named) or is_gray(named))
     return EncodePlan(
-        settings=settings,
+        request=request,
         arguments=arguments,
         stream=stream,
         layout=layout,
         ffmpeg_layout=fed,
         conversion=conversion,
         color_arguments=tuple(colors_out),
-        colors=tags if has_yuv and not settings.is_filtered else None,
+        colors=tags if has_yuv and not request.is_filtered else None,
     )
 
 
-def plan_sound(settings: EncodeSettings) -> EncodePlan:
+def plan_sound(request: EncodeRequest) -> EncodePlan:
     """Plans an encode of an `AudioTrack` without video."""
-    [made] = settings.sounds
+    [made] = request.sounds
     assert isinstance(made.audio, AudioTrack)
-    sounds = sound.output_arguments(settings.sounds, settings.options)
+    sounds = sound.output_arguments(request.sounds, request.options)
     arguments = [
         *sound.input_arguments(made.audio, "pipe:0"),
-        *output_arguments(settings.output, None, None, settings.options, sound=sounds),
+        *output_arguments(request.output, None, None, request.options, sound=sounds),
     ]
-    return EncodePlan(settings=settings, arguments=arguments, stream=None)
+    return EncodePlan(request=request, arguments=arguments, stream=None)
 
 
-def _native(layout: FrameLayout, colors: VideoColors, settings: EncodeSettings) -> _Conversion | None:
+def _native(layout: FrameLayout, colors: VideoColors, request: EncodeRequest) -> _Conversion | None:
     """The native conversion; None if there is nothing to convert, or no native code for it."""
-    output = canonical(settings.output_pixel_format or layout.pixel_format)
-    odd_size, vflip = settings.odd_size, settings.vflip
+    output = canonical(request.output_pixel_format or layout.pixel_format)
+    odd_size, vflip = request.odd_size, request.vflip
     is_fitted = odd_size != "error" and not divides_evenly(output, layout.width, layout.height)
     if output == layout.pixel_format and not (is_fitted or vflip):
         return None
@@ -225,4 +225,4 @@ def _native(layout: FrameLayout, colors: VideoColors, settings: EncodeSettings) 
         vflip=vflip,
         odd_size=odd_size if is_fitted else "keep",
     )
-    return native_conversion(settings.tuning.convert, make)
+    return native_conversion(request.settings._knobs.convert, make)

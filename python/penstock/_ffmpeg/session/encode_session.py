@@ -101,17 +101,17 @@ class EncodeSession(Session):
     writer: Writer  # set by `start`
 
     def __init__(self, plan: EncodePlan, *, title: str, reporter: Reporter | None, origin: Origin) -> None:
-        settings = plan.settings
-        output = settings.output
+        request = plan.request
+        output = request.output
         path = self._path = ordinary_path(output)
         self._file = file = None if path is None or output.is_several_files else OutputFile(path)
         self._url = f"file:{file.written}" if file is not None and file.is_beside else output.target
         self._sink = None if output.sink is None else Sink(output.sink)
         stdout = None if endpoints.uses_stdout(self._url) else subprocess.DEVNULL
         process = FFmpegProcess(
-            settings.program,
+            request.program,
             [*plan.arguments[:-1], self._url],
-            settings.tuning.ffmpeg_policy,
+            request.settings.ffmpeg_policy,
             is_fed=True,
             is_strict=True,
             stdout=stdout if self._sink is None else subprocess.PIPE,
@@ -119,13 +119,13 @@ class EncodeSession(Session):
             fifo=output.path if endpoints.is_path(output.target) and output.path.is_fifo() else None,
             error=EncoderError,
         )
-        super().__init__(process, title, settings.tuning.stall_timeout)
+        super().__init__(process, title, request.settings.stall_timeout)
         self.plan, self.origin = plan, origin
         self.report: EncodeReport | None = None
         self.is_aborted = False
-        self._settings, self._begun_s = settings, time.time()
+        self._request, self._begun_s = request, time.time()
         self.new_file = None if file is None or file.is_beside else path
-        self._input = settings.audio_input
+        self._input = request.audio_input
         self._reporter = reporter
         self._fed_bytes = 0 if plan.ffmpeg_layout is None else plan.ffmpeg_layout.frame_bytes
         if plan.layout is not None:
@@ -145,23 +145,23 @@ class EncodeSession(Session):
         self._failure: str | None = None  # why the file is of no use, although FFmpeg has succeeded
         self._feed: Feed | None = None
         if plan.stream is not None:
-            self._feed = Feed(plan.stream, settings, self._fed_bytes)
+            self._feed = Feed(plan.stream, request, self._fed_bytes)
             self._fed_bytes += nut.PREFIX_BYTES
 
     def connect(self) -> None:
-        tuning = self._settings.tuning
-        queue_bytes = tuning.queue_bytes
+        settings = self._request.settings
+        knobs, queue_bytes = settings._knobs, settings._knobs.queue_bytes
         if queue_bytes is None:
             queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * self._fed_bytes)
-        queue_frames = QUEUE_FRAMES if tuning.queue_items is None else tuning.queue_items
+        queue_frames = QUEUE_FRAMES if settings.queue_items is None else settings.queue_items
         self.writer = Writer._converting(
             self.process.stdin,
-            mode=tuning.mode,
+            mode=knobs.mode,
             queue_bytes=queue_bytes,
             # A piece of sound may come with each frame.
-            queue_items=queue_frames * (1 + bool(self._settings.sounds)),
-            capacity_bytes=tuning.capacity_bytes,
-            policy=tuning.policy,
+            queue_items=queue_frames * (1 + bool(self._request.sounds)),
+            capacity_bytes=knobs.capacity_bytes,
+            policy=settings.policy,
             reader="reads",  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
             # A frame with a time is converted when it is taken.
             conversion=self.plan.conversion if self._feed is None else None,
@@ -238,8 +238,8 @@ class EncodeSession(Session):
         """Length of what is encoded. With times it is estimated from the last one."""
         if self.plan.layout is None:
             return 0.0
-        if self._settings.rate is not None:
-            return float(self.process.frames / self._settings.rate)
+        if self._request.rate is not None:
+            return float(self.process.frames / self._request.rate)
         assert self._feed is not None
         return float(self._feed.video_s) * self.process.frames / max(1, self.submitted)
 
@@ -268,7 +268,7 @@ class EncodeSession(Session):
         """
         is_given = time_s is not None
         time_s = time_s if is_given else getattr(frame, "time_s", None)
-        if self._settings.rate is None:
+        if self._request.rate is None:
             if time_s is None:
                 raise self.origin.missing_time()
             assert self._feed is not None
@@ -280,7 +280,7 @@ class EncodeSession(Session):
             return None
         shown_s = float(nut.ticks(time_s) * nut.TICK_S) if is_given else float(time_s)
         number = self.submitted if number is None else number
-        self.origin.check(self._settings, number, shown_s, is_given=is_given)
+        self.origin.check(self._request, number, shown_s, is_given=is_given)
         return None
 
     def push_of_copy(self, buffer: Data, tick: int | None = None, form: FrameForm = PLAIN) -> Push:
@@ -411,7 +411,7 @@ class EncodeSession(Session):
         self._put_in_place()
         self._mark_ended()
         missing = [*unread, *differences, *self._failed_outputs(ignored=True), *self._unused_input()]
-        missing += self.origin.warnings(self._settings, self.submitted)
+        missing += self.origin.warnings(self._request, self.submitted)
         missing += self._clipping()
         if self._feed is not None:
             missing += self._feed.warnings
@@ -483,7 +483,7 @@ class EncodeSession(Session):
         if self._file is not None and self._keeps_old_file:
             verb = "is" if count == 1 else "are"
             return f"{self._file.path} is still the old file: {written} {verb} in {self._file.written}"
-        return f"{self._settings.output.name} has {written}"
+        return f"{self._request.output.name} has {written}"
 
     @property
     def _keeps_old_file(self) -> bool:
@@ -601,10 +601,10 @@ class EncodeSession(Session):
 
     def _differences(self) -> list[str]:
         """How the file differs from the plan, in sentences."""
-        settings, url = self._settings, self._url
+        request, url = self._request, self._url
         if not self._is_verified or not self._is_one_file or (file := endpoints.identity(url)) is None:
             return []
-        if settings.output.container in _NOT_VERIFIED:
+        if request.output.container in _NOT_VERIFIED:
             return []
         if self._verified is not None and self._verified[0] == file:
             return self._verified[1]
@@ -614,8 +614,8 @@ class EncodeSession(Session):
             self.plan,
             frames=self.submitted,
             first_s=self._first_s,
-            ends_s=self._ends_s if settings.codec and settings.keeps_times else None,
-            sounds=self._written_sounds if settings.keeps_sound else (),
+            ends_s=self._ends_s if request.codec and request.keeps_times else None,
+            sounds=self._written_sounds if request.keeps_sound else (),
         )
         found = differences(url, meant)
         self._verified = file, found
@@ -624,33 +624,33 @@ class EncodeSession(Session):
     @property
     def _written_sounds(self) -> Sequence[Sound]:
         unused = bool(self._unused_input())
-        return [one for one in self._settings.sounds if not (unused and isinstance(one.audio, AudioTrack))]
+        return [one for one in self._request.sounds if not (unused and isinstance(one.audio, AudioTrack))]
 
     @property
     def _first_s(self) -> Fraction | None:
         """The time of the first frame; None where a sound may move it."""
-        if self._settings.is_timed:
+        if self._request.is_timed:
             assert self._feed is not None
             return self._feed.state.first_s
-        return None if self._settings.sounds else Fraction(0)
+        return None if self._request.sounds else Fraction(0)
 
     @property
     def _ends_s(self) -> Fraction:
         """When the last frame ends at the earliest."""
-        if self._settings.rate is not None:
-            return self.submitted / self._settings.rate
+        if self._request.rate is not None:
+            return self.submitted / self._request.rate
         assert self._feed is not None
         return self._feed.state.last_s
 
     @property
     def _has_blended_frames(self) -> bool:
         """Whether FFmpeg has marked the frames of an animated WebP for blending, although each is a whole picture."""
-        settings = self._settings
-        has_parts = any(name.partition(":")[0] == "cr_threshold" for name in settings.options)
-        pixel_format = settings.output_pixel_format
+        request = self._request
+        has_parts = any(name.partition(":")[0] == "cr_threshold" for name in request.options)
+        pixel_format = request.output_pixel_format
         return (
             self._path is not None
-            and (settings.output.container, settings.codec) == ("webp", "libwebp")
+            and (request.output.container, request.codec) == ("webp", "libwebp")
             and self.submitted > 1
             and not has_parts
             and (pixel_format is None or has_alpha(pixel_format))
@@ -658,7 +658,7 @@ class EncodeSession(Session):
 
     @property
     def _is_one_file(self) -> bool:
-        output = self._settings.output
+        output = self._request.output
         return endpoints.is_path(output.target) and not output.is_several_files
 
     def _await_file(self, timeout_s: float) -> None:
@@ -683,7 +683,7 @@ class EncodeSession(Session):
     def _failed_outputs(self, *, ignored: bool = False) -> list[str]:
         """The outputs of the muxer `tee` that failed, in sentences: those with ``onfail=ignore``, or the others."""
         failed = self.process.log.failed_outputs.items()
-        target = self._settings.output.target
+        target = self._request.output.target
         named = [(endpoints.tee_output(target, number), why) for number, why in failed]
         return [
             f"the output {name!r} failed{why and ': '}{why}"
@@ -696,20 +696,18 @@ class EncodeSession(Session):
         failures = [] if self._feed is None else self._feed.failures
         unused = self._unused_input() if self.plan.layout is None else []
         # Without sound, a failure of FFmpeg is the cause of a missing picture, and its output says more.
-        tells = self.process.has_succeeded or self._settings.sounds
+        tells = self.process.has_succeeded or self._request.sounds
         is_empty = self.plan.layout is not None and not self.submitted and tells
         empty = _EMPTY if is_empty else None
-        segments = lost_segments(self._settings.output, self._begun_s)
+        segments = lost_segments(self._request.output, self._begun_s)
         failure = self._failure
         if self._sink is not None and self._sink.failure is not None:
-            failure = (
-                f"the {self._settings.output.name} that is written to has failed: {self._sink.failure!r}"
-            )
+            failure = f"the {self._request.output.name} that is written to has failed: {self._sink.failure!r}"
         return [*filter(None, [empty, *segments, failure]), *self._failed_outputs(), *failures, *unused]
 
     def _clipping(self) -> list[str]:
         """That the range of values may be wrong, because more than a few samples were outside."""
-        value_range = self._settings.form.value_range
+        value_range = self._request.form.value_range
         if value_range is None or self.plan.layout is None or not self.submitted:
             return []
         samples = self.submitted * self.plan.layout.frame_bytes // self.plan.layout.sample_bytes
@@ -731,7 +729,7 @@ class EncodeSession(Session):
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
         advice = None
         with suppress(OSError):  # a shortage, which must not hide the failure
-            advice = explain(self._settings, f"{process.log.text}\n{reason}")
+            advice = explain(self._request, f"{process.log.text}\n{reason}")
         left = [] if self._failure is not None else filter(None, [self._left_part])
         return self.failure("; ".join([*self._lost(), reason, *left]), process.frames, advice)
 
@@ -741,9 +739,9 @@ class EncodeSession(Session):
         for line in messages:
             logger.warning("FFmpeg: %s", line)
         submitted, elapsed_s = self.submitted, self.process.elapsed_s
-        target = self._url if self._keeps_old_file else self._settings.output.target
+        target = self._url if self._keeps_old_file else self._request.output.target
         return EncodeReport(
-            output=endpoints.without_protocol(target) if self._sink is None else self._settings.output.name,
+            output=endpoints.without_protocol(target) if self._sink is None else self._request.output.name,
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
             samples_submitted=self._samples,
@@ -751,8 +749,8 @@ class EncodeSession(Session):
             output_bytes=endpoints.file_bytes(target) if self._sink is None else self._sink.nbytes,
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
-            warnings=(*self.origin.lost, *self._settings.warnings, *filter(None, [self.warning]), *messages),
-            codec=self._settings.codec or "",
+            warnings=(*self.origin.lost, *self._request.warnings, *filter(None, [self.warning]), *messages),
+            codec=self._request.codec or "",
             skipped_encoders=self.plan.skipped_encoders,
             clipped_samples=self._clipped_samples,
         )

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from penstock._deadline import Deadline
 from penstock._ffmpeg.plan import nut
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
+from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.session.sound_packets import Packet, SoundPackets
 from penstock._native import Ticket, Writer, _Slot
 from penstock.errors import StalledError
@@ -79,19 +79,19 @@ class Feed:
 
     _writer: Writer  # set by `start`
 
-    def __init__(self, stream: nut.NutStream, settings: EncodeSettings, frame_bytes: int) -> None:
+    def __init__(self, stream: nut.NutStream, request: EncodeRequest, frame_bytes: int) -> None:
         #: Seconds that calls have waited for room, or for a file.
         self.waited_s = 0.0
-        self._stream, self._input, self._rate = stream, settings.audio_input, settings.rate
-        self._distinct_unit_s, self._longest_s = settings.distinct_unit_s, settings.longest_step_s
+        self._stream, self._input, self._rate = stream, request.audio_input, request.rate
+        self._distinct_unit_s, self._longest_s = request.distinct_unit_s, request.longest_step_s
         self._frame_bytes = frame_bytes
         self._input_stream = 0
         self._files: list[tuple[int, SoundPackets]] = []
-        for number, sound in enumerate(settings.sounds, start=1):
+        for number, sound in enumerate(request.sounds, start=1):
             if sound.audio is self._input:
                 self._input_stream = number
             else:
-                packets = SoundPackets(settings.program, sound, settings.tuning.stall_timeout)
+                packets = SoundPackets(request.program, sound, request.settings.stall_timeout)
                 self._files.append((number, packets))
         # Never held in a wait. Reentrant, because a signal handler may close the encoder while its thread holds it.
         self._lock = threading.RLock()

@@ -22,6 +22,7 @@ from rich.filesize import decimal
 from penstock import images
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
+from penstock._ffmpeg.command.settings import Colors, DecoderSettings
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._media.decoder import Decoder
 from penstock._media.video_frame import VideoFrame
@@ -46,12 +47,10 @@ from penstock.cli.opening import (
 )
 from penstock.cli.options import (
     color_options,
-    convert_option,
     ffmpeg_option,
     ffmpeg_options_option,
     file_names,
     follow_playlists_option,
-    grouped,
     json_option,
     parsed,
     progress_option,
@@ -224,7 +223,6 @@ def is_file_name(name: str) -> bool:
     help="The number of the first image; the default is 1.",
 )
 @ffmpeg_options_option("images", "q=5 (of JPEG, 2 is best), compression_level=1 (of PNG)")
-@convert_option
 @color_options(
     "The matrix between the file's YUV and RGB. The default (auto) is that of the file's tag, or bt601 without one.",
     "Whether the file's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default (auto) is "
@@ -384,7 +382,9 @@ def _decoder(source: str, settings: dict[str, Any]) -> Decoder:
     with as_click_errors():
         settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
         # The Decoder has its own defaults for options that were not given.
-        given = grouped({name: value for name, value in settings.items() if value is not None})
+        given = {name: value for name, value in settings.items() if value is not None}
+        colors = {field: given.pop(f"color_{field}", "auto") for field in ("matrix", "range")}
+        given |= {"colors": Colors(**colors), "settings": DecoderSettings(ffmpeg=given.pop("ffmpeg"))}
         if click.get_current_context().get_parameter_source("pixel_format") is ParameterSource.DEFAULT:
             given["pixel_format"] = DEFAULT_FORMAT
         return Decoder(source, **given)

@@ -22,8 +22,8 @@ from penstock._ffmpeg.command.pixel_formats import FrameLayout
 from penstock._ffmpeg.command.settings import Colors
 from penstock._ffmpeg.encoder import Encoder
 from penstock._ffmpeg.plan.encode_plan import plan_encode
-from penstock._ffmpeg.plan.encode_settings import EncodeSettings
 from penstock._ffmpeg.plan.output_pixel_format import AUTO
+from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._messages import show_name
 from penstock._reports import EncoderStats
 from penstock.cli.messages import (
@@ -35,11 +35,10 @@ from penstock.cli.messages import (
 )
 from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, as_path, opened, refuse_same
 from penstock.cli.options import (
+    encoder_arguments,
     encoder_options,
-    encoder_settings,
     file_names,
     fps_option,
-    grouped,
     json_option,
     parsed,
     picture_size,
@@ -173,11 +172,10 @@ def encode(
         _check_output(inputs, output, settings["container_format"], as_json=as_json)
     has_images = _are_images(inputs)
     _check_raw_options(inputs, has_images, size, pixel_format, total_frames, has_size=bool(size or like))
-    settings = encoder_settings(settings) | {
+    ffmpeg, lost = settings["ffmpeg"], cast("Sequence[str]", ())
+    settings = encoder_arguments(settings) | {
         "pixel_format": images.ImageReader.pixel_format if has_images else pixel_format or "rgb24"
     }
-    ffmpeg, lost = settings.get("ffmpeg"), cast("Sequence[str]", ())
-    settings = grouped(settings)
     try:
         with as_click_errors():
             if like is not None:
@@ -187,7 +185,7 @@ def encode(
                 raise click.UsageError(
                     "frames have no rate of their own: give --fps, such as --fps 30, or --like"
                 )
-            checked = EncodeSettings.of(output, **settings)
+            checked = EncodeRequest.of(output, **settings)
             frame_bytes = None if size is None else plan_encode(checked, size).frames.frame_bytes
         with _opened(inputs, frame_bytes, size, ffmpeg, output) as source:
             if wanted:
@@ -405,7 +403,7 @@ def _feed(encoder: Encoder, source: Source) -> int:
 def _progress(encoder: Encoder, error: BaseException) -> str:
     """How many frames were encoded; and where they are, or why they are lost, if that is not OUTPUT."""
     report = encoder.report
-    is_in_place = report is not None and report.output == encoder._settings.output.name
+    is_in_place = report is not None and report.output == encoder._request.output.name
     notes = [] if is_in_place else [in_one_line(note) for note in getattr(error, "__notes__", [])]
     return "; ".join([f"frames encoded: {encoder.frames_encoded}", *notes])
 

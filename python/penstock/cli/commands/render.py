@@ -20,11 +20,10 @@ from penstock._messages import show_name
 from penstock.cli.messages import in_one_line, name_options_in_messages
 from penstock.cli.opening import as_path, check_standard_output
 from penstock.cli.options import (
+    encoder_arguments,
     encoder_options,
-    encoder_settings,
     file_names,
     fps_option,
-    grouped,
     json_option,
     option_pairs,
     parsed,
@@ -323,8 +322,8 @@ def render(
     wanted = is_wanted(progress, quiet=quiet)
     if plan_file is not None and as_json:
         raise click.UsageError("--plan-only and --json exclude each other: the plan is JSON")
-    settings = grouped(encoder_settings({name: given[name] for name in given if name not in _OF_RENDER}))
-    encoder = cast("EncoderOptions", settings)
+    arguments = encoder_arguments({name: given[name] for name in given if name not in _OF_RENDER})
+    encoder = cast("EncoderOptions", arguments)
     with _failures():
         if plan_file is not None:
             with _stdout_reserved_for(plan_file == _STANDARD):

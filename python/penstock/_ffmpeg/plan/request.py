@@ -1,4 +1,4 @@
-"""The settings of an encode: the checked arguments of an `Encoder`, for one FFmpeg and one output."""
+"""What an encode is asked for: the checked arguments of an `Encoder`, for one FFmpeg and one output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from penstock._ffmpeg.command.colors import (
 )
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb, raw_format_name
-from penstock._ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_TUNING, Colors, Tuning, check_choice
+from penstock._ffmpeg.command.settings import (
+    DEFAULT_COLORS,
+    DEFAULT_ENCODER_SETTINGS,
+    Colors,
+    EncoderSettings,
+    check_choice,
+    check_settings,
+)
 from penstock._ffmpeg.plan.encoders import (
     BARE_ENDINGS,
     LOSSLESS,
@@ -105,15 +112,15 @@ _DECODING_TIMES = ("asf", "asf_stream", "avi", "mxf", "mxf_opatom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncodeSettings:
-    """The settings of an encode. They do not depend on the size of its pictures.
+class EncodeRequest:
+    """What an encode is asked for. It does not depend on the size of its pictures.
 
     Attributes:
         program: the path of FFmpeg.
         output: where the result goes, and in which container.
         options: FFmpeg's options for the output, without those that other attributes have.
         sounds: what comes with the picture, or without one.
-        tuning: the `Encoder`'s.
+        settings: the `Encoder`'s.
         codec: FFmpeg's name of the video encoder; None for sound alone.
         rate: frames per second; None if each frame comes with its time, or there is none.
         pixel_format: that of the frames that the caller writes.
@@ -123,14 +130,14 @@ class EncodeSettings:
         colors: the `Encoder`'s, with those that its options tell.
         labels: metadata, chapters and subtitles of the output.
         warnings: what the video cannot hold of the frames.
-        hardware: for each hardware encoder to try first, its settings, or a sentence why it cannot be used.
+        hardware: for each hardware encoder to try first, its request, or a sentence on why it cannot be used.
     """
 
     program: str
     output: Output
     options: Mapping[str, object]
     sounds: tuple[Sound, ...]
-    tuning: Tuning
+    settings: EncoderSettings
     codec: str | None = None
     rate: Fraction | None = None
     pixel_format: str = ""
@@ -141,7 +148,7 @@ class EncodeSettings:
     colors: Colors = DEFAULT_COLORS
     labels: Labels = NO_LABELS
     warnings: tuple[str, ...] = ()
-    hardware: tuple[EncodeSettings | str, ...] = ()
+    hardware: tuple[EncodeRequest | str, ...] = ()
 
     @classmethod
     def of(
@@ -165,11 +172,11 @@ class EncodeSettings:
         metadata: Mapping[str, str] | None = None,
         chapters: Chapters | None = None,
         subtitles: str | os.PathLike[str] | None = None,
-        tuning: Tuning = DEFAULT_TUNING,
+        settings: EncoderSettings = DEFAULT_ENCODER_SETTINGS,
     ) -> Self:
-        """The settings that the arguments of an `Encoder` mean. They are described there, and so are the errors."""
-        program = find_ffmpeg(tuning.ffmpeg)
-        tuning.check_unused("an Encoder, whose options have FFmpeg's threads", "threads")
+        """The request that the arguments of an `Encoder` mean. They are described there, and so are the errors."""
+        check_settings(settings, EncoderSettings)
+        program = find_ffmpeg(settings.ffmpeg)
         _check_codec_once(codec, options or {})
         given, container_format = _split_container(options or {})
         to = Output.of(output, container_format)
@@ -179,12 +186,12 @@ class EncodeSettings:
         given = with_loop(given, to)
         _check_whole(given, *_SHORTENING_SOUND)
         check_choice("odd_size", odd_size, get_args(OddSize))
-        settings = cls(
+        request = cls(
             program=program,
             output=to,
             options=given,
             sounds=plan_sounds(program, audio, to, given),
-            tuning=tuning,
+            settings=settings,
             rate=None if fps is None else frame_rate(fps),
             pixel_format=pixel_format,
             form=FrameForm.of(pixel_format, value_range, channels_first),
@@ -193,16 +200,16 @@ class EncodeSettings:
             colors=colors,
             labels=Labels.of(metadata, chapters, subtitles, to),
         )
-        if (settings.labels.metadata or settings.labels.chapters) and not holds_sound(to):
+        if (request.labels.metadata or request.labels.chapters) and not holds_sound(to):
             warned = (f"{to.name} has no place for metadata and chapters: write mp4, mov, mkv or webm",)
-            bare = replace(settings.labels, metadata=(), chapters=())
-            settings = replace(settings, labels=bare, warnings=warned)
-        _check_rate(settings.rate, to, settings.sounds)
+            bare = replace(request.labels, metadata=(), chapters=())
+            request = replace(request, labels=bare, warnings=warned)
+        _check_rate(request.rate, to, request.sounds)
         asked = quality, crf, preset, output_pixel_format
-        tried = tuple(settings._with_hardware(one, *asked) for one in hardware_encoders(codec))
-        return replace(settings._with_encoder(encoder, *asked), hardware=tried)
+        tried = tuple(request._with_hardware(one, *asked) for one in hardware_encoders(codec))
+        return replace(request._with_encoder(encoder, *asked), hardware=tried)
 
-    def _with_hardware(self, codec: str, *asked: Any) -> EncodeSettings | str:
+    def _with_hardware(self, codec: str, *asked: Any) -> EncodeRequest | str:
         """What `_with_encoder` returns, or why the encoder is not suitable."""
         if codec not in encoders(self.program):
             return f"{codec} is not in this FFmpeg"
@@ -220,7 +227,7 @@ class EncodeSettings:
         preset: str | None,
         output_pixel_format: str,
     ) -> Self:
-        """The settings of an encode by that encoder."""
+        """The request for that encoder."""
         program = self.program
         given = _with_quality(program, codec, self.options, crf, preset)
         given = {**given, **quality_options(program, codec, quality, given)}
@@ -267,13 +274,13 @@ class EncodeSettings:
         output: str | os.PathLike[str] | BinaryIO,
         audio: AudioTrack,
         options: Mapping[str, object] | None,
-        tuning: Tuning,
+        settings: EncoderSettings,
     ) -> Self:
-        """The settings that the arguments of an `AudioEncoder` mean."""
+        """The request that the arguments of an `AudioEncoder` mean."""
         if not isinstance(audio, AudioTrack):
             raise TypeError(f"audio is an AudioTrack(sample_rate, channels); got {type(audio).__name__}")
-        program = find_ffmpeg(tuning.ffmpeg)
-        tuning.check_unused("an AudioEncoder", "threads", "convert")
+        check_settings(settings, EncoderSettings)
+        program = find_ffmpeg(settings.ffmpeg)
         given, container_format = _split_container(options or {})
         _check_whole(given, *_SHORTENING_OPTIONS)
         to = Output.of(output, container_format)
@@ -282,7 +289,7 @@ class EncodeSettings:
             output=to,
             options=given,
             sounds=plan_sounds(program, audio, to, given),
-            tuning=tuning,
+            settings=settings,
         )
 
     @property
@@ -296,8 +303,8 @@ class EncodeSettings:
         made = (sound.audio for sound in self.sounds)
         return next((one for one in made if isinstance(one, AudioTrack)), None)
 
-    def other_frames(self, other: EncodeSettings) -> str | None:
-        """The argument by which these settings take other frames than `other`, for messages; None if they do not."""
+    def other_frames(self, other: EncodeRequest) -> str | None:
+        """The argument by which this request takes other frames than `other`, for messages; None if they do not."""
         wanted = {
             "pixel_format": (self.pixel_format, other.pixel_format),
             "value_range": (self.form.value_range, other.form.value_range),
