@@ -27,7 +27,7 @@ from support.this_process import libav_threads, open_fds
 from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
 from penstock._media.random_access import RandomAccess
 from penstock._media.video_frame import VideoFrame
-from penstock.video import Colors, DecoderSettings
+from penstock.video import DecoderSettings
 
 MOVING = "testsrc2=size=64x48:rate=25:duration=4"
 H264 = ("-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p")
@@ -78,7 +78,7 @@ def video() -> Path:
         {"pixel_format": "gray", "size": (48, 32)},
         {"pixel_format": "yuv444p"},
         {"size": (48, 32)},
-        {"size": (48, 32), "colors": Colors(matrix="bt601", range="full")},
+        {"size": (48, 32), "color_matrix": "bt601", "color_range": "full"},
     ],
 )
 def test_colours_of_the_file_are_kept_by_filters(tmp_path: Path, options: dict[str, Any]) -> None:
@@ -240,10 +240,10 @@ def test_scaled(video: Path, size: tuple[int | None, int | None], pixel_format: 
         check(decoder)
 
 
-@pytest.mark.parametrize("colors", [Colors(matrix="bt709"), Colors(range="full")])
+@pytest.mark.parametrize("colors", [{"color_matrix": "bt709"}, {"color_range": "full"}])
 @pytest.mark.parametrize("pixel_format", ["rgb24", "rgb48le"])
-def test_colours_that_are_told(video: Path, colors: Colors, pixel_format: str) -> None:
-    with Decoder(video, colors=colors, pixel_format=pixel_format, count=30) as decoder:
+def test_colours_that_are_told(video: Path, colors: dict[str, Any], pixel_format: str) -> None:
+    with Decoder(video, **colors, pixel_format=pixel_format, count=30) as decoder:
         check(decoder)
 
 

@@ -126,7 +126,7 @@ def test_noise_is_what_ffmpeg_makes_of_it(chroma: str, matrix: str, color_range:
     frame_bytes = 322 * 182 * 3 // 2 if chroma == "420" else 322 * 182 * 2
     header = f"YUV4MPEG2 W322 H182 F25:1 Ip A1:1 C{chroma}\n".encode()
     path.write_bytes(header + b"".join(b"FRAME\n" + noise.bytes(frame_bytes) for _ in range(3)))
-    with Decoder(path, colors=Colors(matrix=matrix, range=color_range)) as decoder:
+    with Decoder(path, color_matrix=matrix, color_range=color_range) as decoder:
         assert decoder.converted_by == "penstock"
         told = f"scale=in_color_matrix={matrix}:in_range={'tv' if color_range == 'limited' else 'pc'},format=rgb24"
         assert furthest(list(decoder), raw(path, decoder, "-vf", told)) <= 2
@@ -592,7 +592,8 @@ def test_colours_can_be_said_where_the_file_does_not() -> None:
         with Decoder(
             clip("untagged"),
             count=1,
-            colors=Colors(matrix="bt709", range="full"),
+            color_matrix="bt709",
+            color_range="full",
             settings=with_knobs(DecoderSettings(), convert=convert),
         ) as decoder:
             (frames[convert],) = decoder

@@ -190,6 +190,8 @@ def test_a_picture_is_read_by_its_name_and_not_by_a_pattern(name: str, tmp_path:
         ({"start": math.nan}, "start must be None or at least 0 seconds"),
         ({"start": math.inf}, "start must be None or a finite number of seconds"),
         ({"count": 0}, "count must be at least 1"),
+        ({"color_matrix": "rec709"}, "color_matrix is 'auto', .*'bt709'.*; got 'rec709'"),
+        ({"color_range": "tv"}, "color_range is 'auto', 'limited', 'full'; got 'tv'"),
         ({"stream": 1}, "stream number 1 is out of range: .*1 video stream,"),
         ({"stream": -1}, "stream number -1 is out of range: .*1 video stream,"),
         (

@@ -30,7 +30,7 @@ from penstock._ffmpeg.command.pixel_formats import (
     is_rgb,
     subsampling,
 )
-from penstock._ffmpeg.command.settings import Colors, DecoderSettings, native_conversion
+from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings, native_conversion
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._media import timestamps
@@ -82,7 +82,8 @@ class DecodeOptions:
     size: tuple[int | None, int | None] | None
     start: float | None
     count: int | None
-    colors: Colors
+    color_matrix: ColorMatrix
+    color_range: ColorRange
     filters: str | None
     conceal_errors: bool
     input_options: Mapping[str, object]
@@ -419,12 +420,12 @@ def _even(length: Fraction) -> int:
 
 def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoInfo) -> str:
     """Options of FFmpeg's scaler: the matrix and range of its input, and the range of what it makes."""
-    matrix = "" if options.colors.matrix == "auto" else f":in_color_matrix={options.colors.matrix}"
+    matrix = "" if options.color_matrix == "auto" else f":in_color_matrix={options.color_matrix}"
     if is_gray(layout.pixel_format) and not is_rgb(own):
         # Gray is the luma. FFmpeg 9 makes RGB of YUV first, and gray of that by BT.601: the luma again, if that is the
         # matrix on both ways. Its values for BT.709 are up to 28 off otherwise; 5.1 and 7.1 take the luma as it is.
         matrix = ":in_color_matrix=bt601"
-    color_range = "" if options.colors.range == "auto" else f":in_range={RANGES[options.colors.range]}"
+    color_range = "" if options.color_range == "auto" else f":in_range={RANGES[options.color_range]}"
     is_full = own in _FULL_RANGE or (video.color_range == "full" and not (is_rgb(own) or is_gray(own)))
     if is_full and not (is_rgb(layout.pixel_format) or is_gray(layout.pixel_format)):
         color_range += ":out_range=limited"  # FFmpeg 9 would not convert it
@@ -448,10 +449,10 @@ def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: De
     if is_gray(stored):
         return ""
     is_luma = is_gray(layout.pixel_format)  # which each matrix has its own of
-    is_auto = options.colors.matrix == "auto" and not is_luma
+    is_auto = options.color_matrix == "auto" and not is_luma
     matrix = f":out_color_matrix={_matrix(video, options)}" if is_auto else ""
     tag = RANGES[_color_range(stored, video, options)]
-    return matrix + (f":out_range={tag}" if options.colors.range == "auto" else "")
+    return matrix + (f":out_range={tag}" if options.color_range == "auto" else "")
 
 
 def _matches_ffmpeg(stored: str, layout: FrameLayout) -> bool:
@@ -495,15 +496,15 @@ def _native(
 
 
 def _matrix(video: VideoInfo, options: DecodeOptions) -> str:
-    return video.color_matrix or _UNTAGGED if options.colors.matrix == "auto" else options.colors.matrix
+    return video.color_matrix or _UNTAGGED if options.color_matrix == "auto" else options.color_matrix
 
 
 def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:
     # For FFmpeg's scaler gray is full, whatever it says (handle_jpeg in libswscale/utils.c).
     if is_gray(stored):
         return "full"
-    if options.colors.range != "auto":
-        return options.colors.range
+    if options.color_range != "auto":
+        return options.color_range
     return video.color_range or ("full" if video.pixel_format in _FULL_RANGE else "limited")
 
 

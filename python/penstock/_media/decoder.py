@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, get_args, overload
 
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import (
-    DEFAULT_COLORS,
     DEFAULT_DECODER_SETTINGS,
-    Colors,
+    ColorMatrix,
+    ColorRange,
     DecoderSettings,
+    check_choice,
     check_place,
     check_settings,
 )
@@ -106,7 +107,10 @@ class Decoder(DecoderBase):
         stream: number of the video stream, from 0; None for the best (not a cover picture, the default one).
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format; their output is scaled
             to `size`. If `size` is not given in full, FFmpeg runs for one frame first to learn the size they make.
-        colors: how to interpret the file's YUV.
+        color_matrix: the matrix between the file's YUV and RGB: "bt601", "bt709" or "bt2020". "auto" is the file's tag,
+            or BT.601 without one.
+        color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". "auto" is the file's tag, or limited
+            without one.
         conceal_errors: go on after damage in the file with what FFmpeg makes of it, and do not raise.
         follow_playlists: a local file may be a playlist, and FFmpeg opens the local files that it leads to: see
             `penstock.probe`.
@@ -132,7 +136,8 @@ class Decoder(DecoderBase):
         count: int | None = None,
         stream: int | None = None,
         filters: str | None = None,
-        colors: Colors = DEFAULT_COLORS,
+        color_matrix: ColorMatrix = "auto",
+        color_range: ColorRange = "auto",
         conceal_errors: bool = False,
         follow_playlists: bool = False,
         input_options: Mapping[str, object] | None = None,
@@ -141,7 +146,8 @@ class Decoder(DecoderBase):
         super().__init__()
         check_settings(settings, DecoderSettings)
         program = find_decoding_ffmpeg(settings.ffmpeg)
-        colors.check_unused("a Decoder", "primaries", "transfer", "mastering_display", "content_light")
+        check_choice("color_matrix", color_matrix, get_args(ColorMatrix))
+        check_choice("color_range", color_range, get_args(ColorRange))
         check_place("start", start)
         if count is not None:
             _count("count", count)
@@ -155,7 +161,8 @@ class Decoder(DecoderBase):
             size=size,
             start=start,
             count=count,
-            colors=colors,
+            color_matrix=color_matrix,
+            color_range=color_range,
             filters=filters,
             conceal_errors=conceal_errors,
             input_options=dict(input_options or {}),

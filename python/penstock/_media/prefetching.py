@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypedDict, Unpack
 
 from penstock import _exit
-from penstock._ffmpeg.command.settings import Colors, DecoderSettings
+from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings
 from penstock._ffmpeg.program.process import check_owner
 from penstock._media.decode_session import start
 from penstock._media.decoder import Decoder
@@ -27,7 +27,8 @@ class DecoderOptions(TypedDict, total=False):
     count: int | None
     stream: int | None
     filters: str | None
-    colors: Colors
+    color_matrix: ColorMatrix
+    color_range: ColorRange
     conceal_errors: bool
     follow_playlists: bool
     input_options: Mapping[str, object] | None

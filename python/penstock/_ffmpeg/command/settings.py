@@ -127,19 +127,18 @@ def check_place(name: str, seconds: float | Fraction | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Colors:
-    """How YUV samples encode RGB, and which colours the RGB values mean.
+    """How an `Encoder`'s YUV samples encode RGB, and which colors the RGB values mean.
 
     Attributes:
-        matrix: "bt601", "bt709", "bt2020" or "auto". In an `Encoder`, "auto" is BT.709 from 720 lines on and BT.601
-            below. In a `Decoder`, it is the file's tag, and BT.601 without a tag.
-        range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto". In an `Encoder`, "auto" is limited,
-            but Motion JPEG always has "full". In a `Decoder`, it is the file's tag, and limited without a tag.
+        matrix: "bt601", "bt709", "bt2020" or "auto", which is BT.709 from 720 lines on and BT.601 below.
+        range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto", which is limited, but Motion JPEG
+            always has "full".
         primaries: the colour primaries, by FFmpeg's names (ITU-T H.273, table 2), such as "bt2020"; "auto" is the usual
-            one for the matrix. This and the following are tags: no sample changes. `Encoder` only.
+            one for the matrix. This and the following are tags: no sample changes.
         transfer: the transfer characteristics, by FFmpeg's names (table 3), such as "smpte2084" (PQ) or "arib-std-b67"
-            (HLG). `Encoder` only. `pq_from_nits` and `hlg_from_nits` make such samples.
+            (HLG). `pq_from_nits` and `hlg_from_nits` make such samples.
         mastering_display: HDR metadata: the display on which the video was graded, with all values of a
-            `penstock.video.MasteringDisplay`. `Encoder` only, with libx264, libx265 or libsvtav1; with FFmpeg 9, any
+            `penstock.video.MasteringDisplay`. With libx264, libx265 or libsvtav1; with FFmpeg 9, any
             codec in MP4, QuickTime, Matroska and WebM.
         content_light: HDR metadata: how bright the video is. Works with the same encoders as `mastering_display`.
 
@@ -163,12 +162,6 @@ class Colors:
         for name, kind in (("mastering_display", MasteringDisplay), ("content_light", ContentLight)):
             if not isinstance(value := getattr(self, name), kind | None):
                 raise TypeError(f"{name} is a penstock.video.{kind.__name__} or None; got {value!r}")
-
-    def check_unused(self, user: str, *names: str) -> None:
-        """Checks that settings which `user` ignores have their defaults."""
-        for name in names:
-            if (value := getattr(self, name)) != getattr(DEFAULT_COLORS, name):
-                raise ValueError(f"{argument(f'colors.{name}', value)} has no effect on {user}: leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from rich.filesize import decimal
 from penstock import images
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
-from penstock._ffmpeg.command.settings import Colors, DecoderSettings
+from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._media.decoder import Decoder
 from penstock._media.video_frame import VideoFrame
@@ -383,8 +383,7 @@ def _decoder(source: str, settings: dict[str, Any]) -> Decoder:
         settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
         # The Decoder has its own defaults for options that were not given.
         given = {name: value for name, value in settings.items() if value is not None}
-        colors = {field: given.pop(f"color_{field}", "auto") for field in ("matrix", "range")}
-        given |= {"colors": Colors(**colors), "settings": DecoderSettings(ffmpeg=given.pop("ffmpeg"))}
+        given["settings"] = DecoderSettings(ffmpeg=given.pop("ffmpeg"))
         if click.get_current_context().get_parameter_source("pixel_format") is ParameterSource.DEFAULT:
             given["pixel_format"] = DEFAULT_FORMAT
         return Decoder(source, **given)
