@@ -53,8 +53,8 @@ class FanOut:
     ```python
     with FanOut([archive, raw]) as fan_out:
         fan_out.add(preview, when_full="drop")
-        for frame in frames:
-            fan_out.write(frame)
+        for time_s, frame in frames:
+            fan_out.write(frame, time_s=time_s)
     ```
 
     Each output has its own queue and native thread. Encoders that need the same conversion of pixels share it, too:
@@ -122,7 +122,7 @@ class FanOut:
         """Takes one frame for all outputs. You can reuse the frame's memory when the call returns.
 
         Waits while the queue of an output with ``when_full="block"`` is full, without the GIL and awake to Ctrl-C.
-        Outputs with ``when_full="drop"`` hold it up only for the copy.
+        Never waits for room in the queue of one with ``when_full="drop"``.
 
         Args:
             frame: as for `Encoder.write`. It must suit every encoder: the same pixel format and size. Without encoders,

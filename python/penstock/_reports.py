@@ -107,8 +107,8 @@ class DroppedFrame:
     """A frame that one output of a `FanOut` does not have, because its queue was full.
 
     Attributes:
-        index: how many frames the fan-out had taken before, since this output was added. A call of ``write`` that
-            raised because the frame was wrong, or because there was no room for the frame before, does not count.
+        index: how many frames the fan-out took before this one, since the output was added. Frames that ``write``
+            refused with an error do not count.
         time_s: the time that the frame was written with, in seconds; None if it came without one.
     """
 
@@ -122,10 +122,9 @@ class OutputReport(HtmlTable):
 
     Attributes:
         output: the encoder or writer, the object that was added.
-        frames_taken: frames that it accepted. In the order of the calls, they are the frames that an encoder's file
-            has.
-        dropped: the frames that were left out because it was full, by their index. Every other frame that the fan-out
-            took since `add`, until a failure of this output, is one of `frames_taken`, or waits for room.
+        frames_taken: frames that it accepted. An encoder's file has them in the order of the calls.
+        dropped: the frames that were left out because its queue was full, in order. It took every other frame since
+            `add`, but for those after its failure and one that still waits for room.
         result: the encoder's report, which is None before its end and if it failed; or the writer's statistics.
         error: why it failed; None if it did not. Before the fan-out is closed, this may be a `BrokenStreamError`; after
             that, an encoder has an `EncoderError` with FFmpeg's output.
