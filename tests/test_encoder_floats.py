@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock import Decoder, Encoder, FanOut, FFmpegWarning, Writer, map_video
+from penstock._ffmpeg.command.pixel_formats import frame_layout
+from penstock._ffmpeg.plan.frame_check import frame_buffer
+from penstock._ffmpeg.plan.frame_form import FrameForm
 from penstock._native import _SlotPool, _ValueRange
 from penstock.rendering import plan
 
@@ -230,6 +233,41 @@ def test_what_has_another_form_is_refused_with_advice(
             encoder.write(frame)
         with encoder.lease() as view:
             view[:] = 0
+
+
+@given(
+    shape=st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple),
+    dtype=st.sampled_from(["u1", "u2", ">u2", "i4", "f2", "f4", ">f4", "f8", "g", "?"]),
+    channels=st.sampled_from([("gray", 1), ("rgb24", 3), ("rgba", 4), ("rgb48le", 3)]),
+    value_range=st.sampled_from([None, (0.0, 1.0)]),
+    channels_first=st.booleans(),
+)
+def test_a_frame_of_another_form_is_taken_exactly_or_refused(
+    shape: tuple[int, ...],
+    dtype: str,
+    channels: tuple[str, int],
+    value_range: tuple[float, float] | None,
+    channels_first: bool,
+) -> None:
+    """Against the rule in one line: channels × height × width or the other way, axes of length 1 aside."""
+    assume(value_range or channels_first)
+    pixel_format, count = channels
+    layout = frame_layout(pixel_format, 4, 3)
+    form = FrameForm.of(pixel_format, value_range, channels_first)
+    frame = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    wanted = (count, 3, 4) if channels_first else (3, 4, count)
+    dtypes = ("f2", "f4", "f8") if value_range else (layout.dtype,)
+    is_frame = [n for n in shape if n != 1] == [n for n in wanted if n != 1]
+    is_frame = is_frame and frame.dtype in map(np.dtype, dtypes)
+    try:
+        rows_first = frame_buffer(frame, layout, form=form)
+    except ValueError:
+        assert not is_frame
+    else:
+        assert is_frame
+        looks = np.moveaxis(frame.reshape(wanted), 0, -1) if channels_first else frame.reshape(wanted)
+        assert rows_first.shape == layout.shape
+        np.testing.assert_array_equal(rows_first.reshape(looks.shape), looks)
 
 
 @pytest.mark.parametrize(

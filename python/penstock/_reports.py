@@ -25,7 +25,7 @@ class EncodeReport(HtmlVideo):
         frames_submitted: frames that ``write``, ``frame`` and ``submit`` accepted.
         frames_encoded: frames that FFmpeg reported as encoded; equal to `frames_submitted`.
         samples_submitted: samples of each channel that ``write_audio`` accepted.
-        bytes_submitted: bytes of the submitted frames.
+        bytes_submitted: bytes of the submitted frames, in their `pixel_format`.
         output_bytes: size of the file at the end, or bytes written to an object; None for other outputs.
         elapsed_s: seconds from the start of FFmpeg to its end.
         fps: frames encoded per second of that time.

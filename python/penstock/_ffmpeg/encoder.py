@@ -259,7 +259,7 @@ class Encoder(EncoderBase):
 
     @property
     def frame_bytes(self) -> int | None:
-        """Bytes of one frame; None before the size is known."""
+        """Bytes of one frame in its `pixel_format`; None before the size is known."""
         return None if self._started is None else self._started.plan.frames.frame_bytes
 
     @property
@@ -427,9 +427,9 @@ class Encoder(EncoderBase):
     def _copied(self, frame: FrameData, time_s: float | Fraction | None) -> Push:
         session = self._session
         session.check_open()
-        form = self._request.form
-        buffer = frame_buffer(frame, session.plan.frames, session.submitted, form)
-        return session.push_of_copy(buffer, session.tick_of(time_s, frame), form)
+        form, number = self._request.form, session.submitted
+        buffer = frame_buffer(frame, session.plan.frames, number, form)
+        return session.push_of_copy(buffer, session.tick_of(time_s, frame), form, number)
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

@@ -283,14 +283,16 @@ class EncodeSession(Session):
         self.origin.check(self._request, number, shown_s, is_given=is_given)
         return None
 
-    def push_of_copy(self, buffer: Data, tick: int | None = None, form: FrameForm = PLAIN) -> Push:
-        """Copies a frame of that form. Returns a function that queues the copy, for `queue` or `queue_async`.
+    def push_of_copy(
+        self, buffer: Data, tick: int | None = None, form: FrameForm = PLAIN, number: int = 0
+    ) -> Push:
+        """Copies a frame. Returns a function that queues the copy, for `queue` or `queue_async`.
 
         If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
         copy. If frames are waiting, the caller converts while it copies: this saves the second copy, a tenth of all CPU
         time with x264 ultrafast (2-core x86-64 VM, 2026-11-22), while FFmpeg has no CPU time to spare.
         """
-        conversion, number = self.plan.conversion, self.submitted
+        conversion = self.plan.conversion
         if self._feed is None:
             if conversion is not None and self.writer._oldest() is None:
                 return self.push_of_slot(form.fill(self._slots, buffer, number))
