@@ -235,7 +235,7 @@ class TestInTheBackground:
         os.close(writer)
         os.write(producer, b"frame")
         assert read_exactly(reader, 5) == b"frame"
-        assert eventually(lambda: ticket.relayed.bytes == 5)
+        assert eventually(lambda: ticket.report.bytes == 5)
         assert not ticket.done()
         with pytest.raises(StalledError) as caught:
             ticket.wait(0.02)
@@ -248,7 +248,7 @@ class TestInTheBackground:
             True,
             None,
         )
-        assert relayed == ticket.relayed
+        assert relayed == ticket.report
         assert os.read(reader, 1) == b"", "its descriptors are closed"
 
     def test_is_cancelled(self, pair: tuple[int, int]) -> None:
@@ -265,7 +265,7 @@ class TestInTheBackground:
     def test_is_cancelled_while_it_runs_flat_out(self) -> None:
         with Path("/dev/zero").open("rb", buffering=0) as zero, Path("/dev/null").open("wb") as null:
             ticket = penstock.pipes.start_relay(zero, null)
-            assert eventually(lambda: ticket.relayed.bytes > 10_000_000)
+            assert eventually(lambda: ticket.report.bytes > 10_000_000)
             ticket.cancel()
             assert isinstance(ticket.exception(PATIENCE_S), ClosedError)
 

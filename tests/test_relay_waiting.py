@@ -120,7 +120,7 @@ def test_a_timeout_ends_a_relay(sink: int, file: int, method: str) -> None:
 @pytest.mark.parametrize("method", ["auto", "read-write"])
 def test_a_cancellation_ends_a_relay(sink: int, file: int, method: str) -> None:
     ticket = penstock.pipes.start_relay(file, sink, method=method)
-    assert eventually(lambda: ticket.relayed.bytes and are_asleep(workers))  # nothing more goes in
+    assert eventually(lambda: ticket.report.bytes and are_asleep(workers))  # nothing more goes in
     ticket.cancel()
     assert isinstance(ends(ticket.wait), ClosedError)
 

@@ -271,7 +271,7 @@ impl RelayTicket {
 
     /// The progress so far.
     #[getter]
-    fn relayed(&self) -> RelayReport {
+    fn report(&self) -> RelayReport {
         RelayReport(self.ticket.relayed())
     }
 
@@ -299,7 +299,7 @@ impl RelayTicket {
     }
 
     fn __repr__(&self) -> String {
-        let relayed = self.relayed().__repr__();
+        let relayed = self.report().__repr__();
         let state = match self.ticket.ticket().peek() {
             None => "under way".into(),
             Some(Ok(())) => "done".into(),

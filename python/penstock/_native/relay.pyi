@@ -55,7 +55,7 @@ class RelayTicket:
     def cancel(self) -> None:
         """Stop the relay. Bytes that were moved stay moved. Does nothing after its end."""
     @property
-    def relayed(self) -> RelayReport:
+    def report(self) -> RelayReport:
         """The progress so far."""
     @property
     def policy(self) -> AppliedPolicy | None:

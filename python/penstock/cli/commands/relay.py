@@ -99,10 +99,10 @@ def _start(
 def _finish(ticket: RelayTicket, source: Endpoint, destination: Endpoint, show: Show) -> RelayReport:
     """Wait for the end, and show the progress."""
     while not ticket.done():
-        show([(ticket.relayed.bytes, "")])
+        show([(ticket.report.bytes, "")])
         with suppress(StalledError):  # it has not ended; its own failure is returned, not raised
             ticket.exception(PERIOD_S)
-    show([(ticket.relayed.bytes, "")])
+    show([(ticket.report.bytes, "")])
     try:
         return ticket.wait()
     except (OSError, ValueError) as error:
@@ -118,7 +118,7 @@ def _cancel(ticket: RelayTicket | None) -> str:
     with suppress(StalledError):
         failure = ticket.exception(CANCEL_S)  # the counts are final once it has ended
     at_least = "" if ticket.done() else "at least "
-    return f"{at_least}{_counted(ticket.relayed.bytes, getattr(failure, 'bytes_lost', 0))}"
+    return f"{at_least}{_counted(ticket.report.bytes, getattr(failure, 'bytes_lost', 0))}"
 
 
 def _counted(delivered: int, lost: int) -> str:
