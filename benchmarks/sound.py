@@ -1,8 +1,8 @@
-"""Sound and frames from memory into one file, and sound alone, by every library in turn.
+"""Sound and frames from memory into one file, by every library in turn.
 
 The clock runs from before the method is started until the file is complete. Afterwards the file is decoded: all frames
-and all of the sound must be there, and claps and flashes at most a frame apart. By default: a video and two files of
-sound, 5 rounds; 10 minutes. A method whose file is wrong is an error and has no speed; the exit status is then 1.
+and all of the sound must be there, and claps and flashes at most a frame apart. By default: 5 rounds; 3 minutes. A
+method whose file is wrong is an error and has no speed; the exit status is then 1.
 
 Each method is used as its own documentation shows. All get the same codecs, preset, quality, bit rate and rates.
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ from benchmarks.harness.isolated import Task, unprepared
 from benchmarks.harness.methods import FrameJob, Methods
 from benchmarks.harness.options import counted
 from benchmarks.harness.results import Run
-from penstock._ffmpeg.encoder import AudioEncoder
-from penstock.video import AudioTrack, EncoderSettings
+from penstock.video import AudioTrack
 
 PRESET = "ultrafast"
 CONTENT: Content = "motion"
@@ -57,18 +56,10 @@ Samples = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Job(FrameJob):
-    """A file that every method has to make. Without a size it is sound alone, in pieces as long as a frame."""
+    """A file that every method has to make."""
 
     file: str
     audio_codec: str
-
-    @property
-    def has_picture(self) -> bool:
-        return self.width > 0
-
-    @property
-    def kind(self) -> Literal["video", "sound"]:
-        return "video" if self.has_picture else "sound"
 
     @property
     def seconds(self) -> float:
@@ -77,8 +68,8 @@ class Job(FrameJob):
 
     @property
     def title(self) -> str:
-        picture = f"{self.width}x{self.height} {CONTENT} to x264 {PRESET}, " if self.has_picture else ""
-        return f"{self.name}: {picture}{SAMPLE_RATE} Hz stereo to {self.audio_codec}, {self.seconds:g} s"
+        picture = f"{self.width}x{self.height} {CONTENT} to x264 {PRESET}"
+        return f"{self.name}: {picture}, {SAMPLE_RATE} Hz stereo to {self.audio_codec}, {self.seconds:g} s"
 
     @property
     def timeout_s(self) -> float:
@@ -87,15 +78,11 @@ class Job(FrameJob):
     @property
     def about(self) -> dict[str, Any]:
         rates = {"fps": FRAMES_PER_S, "sample_rate": SAMPLE_RATE, "channels": CHANNELS, "bit_rate": BIT_RATE}
-        picture = {"codec": CODEC, "preset": PRESET, "content": CONTENT} if self.has_picture else {}
+        picture = {"codec": CODEC, "preset": PRESET, "content": CONTENT}
         return super().about | rates | picture
 
 
-JOBS = (
-    Job("video", 1280, 720, 20 * FRAMES_PER_S, "out.mp4", "aac"),
-    Job("wav", 0, 0, 600 * FRAMES_PER_S, "out.wav", "pcm_s16le"),
-    Job("aac", 0, 0, 600 * FRAMES_PER_S, "out.m4a", "aac"),
-)
+JOBS = (Job("video", 1280, 720, 20 * FRAMES_PER_S, "out.mp4", "aac"),)
 
 
 # --- methods ----------------------------------------------------------------------------------------------
@@ -131,14 +118,7 @@ METHODS = Methods()
 def penstock(target: Target) -> None:
     """`penstock.Encoder`: ``write`` and ``write_audio`` in step."""
     audio = AudioTrack(SAMPLE_RATE, CHANNELS, codec=target.job.audio_codec)
-    options: dict[str, Any] = {"b:a": BIT_RATE}
-    if not target.job.has_picture:
-        settings = EncoderSettings(ffmpeg=target.ffmpeg)
-        with AudioEncoder(target.output, audio, options=options, settings=settings) as alone:
-            for piece in target.pieces():
-                alone.write(piece)
-        return
-    how: dict[str, Any] = {"options": options, "audio": audio}
+    how: dict[str, Any] = {"options": {"b:a": BIT_RATE}, "audio": audio}
     with our_encoder(target.output, target.job.size, PRESET, target.ffmpeg, **how) as encoder:
         for frame, piece in zip(target.pictures(), target.pieces(), strict=True):
             encoder.write(frame)
@@ -150,18 +130,16 @@ def pyav(target: Target) -> None:
     """Two streams of a container, encoded and muxed in step, with threads for the codec."""
     av, job = import_module("av"), target.job
     with av.open(target.output, "w") as container:
-        encode = pyav_frames(container, job.size, PRESET) if job.has_picture else None
+        encode = pyav_frames(container, job.size, PRESET)
         audio = container.add_stream(job.audio_codec, rate=SAMPLE_RATE, layout="stereo")
         audio.bit_rate = BIT_RATE
         frames = target.pictures()
         for number, piece in enumerate(target.pieces()):
-            if encode is not None:
-                encode(next(frames))
+            encode(next(frames))
             sound = av.AudioFrame.from_ndarray(piece.reshape(1, -1), format="flt", layout="stereo")
             sound.sample_rate, sound.pts = SAMPLE_RATE, number * SAMPLES_PER_FRAME
             container.mux(audio.encode(sound))
-        if encode is not None:
-            encode(None)
+        encode(None)
         container.mux(audio.encode(None))
 
 
@@ -171,11 +149,6 @@ def moviepy(target: Target) -> None:
     from moviepy import AudioArrayClip, VideoClip
 
     job, sound = target.job, AudioArrayClip(target.samples, SAMPLE_RATE)
-    if not job.has_picture:
-        sound.write_audiofile(
-            target.output, SAMPLE_RATE, codec=job.audio_codec, bitrate=str(BIT_RATE), logger=None
-        )
-        return
 
     def frame_at(time_s: float) -> Frame:
         return target.frames[round(time_s * FRAMES_PER_S) % len(target.frames)]
@@ -193,7 +166,7 @@ def moviepy(target: Target) -> None:
     )
 
 
-@METHODS.add("wav+stdin.write", serves=("video",))
+@METHODS.add("wav+stdin.write")
 def wav_and_stdin(target: Target) -> None:
     """The sound into a temporary WAV file, then ``stdin.write(frame.tobytes())`` into FFmpeg."""
     sound = Path(target.output).with_suffix(".wav")
@@ -201,23 +174,12 @@ def wav_and_stdin(target: Target) -> None:
         file.setparams((CHANNELS, 2, SAMPLE_RATE, 0, "NONE", ""))
         file.writeframes((target.samples * 32767).astype("<i2").tobytes())
     read = [*raw_input(*target.job.size, "rgb24", FRAMES_PER_S), "-i", str(sound)]
-    _pipe_into_ffmpeg(target, [*read, *h264(PRESET)], target.pictures())
-    sound.unlink()
-
-
-@METHODS.add("stdin.write", serves=("sound",))
-def stdin_write(target: Target) -> None:
-    """``stdin.write(samples.tobytes())`` into FFmpeg."""
-    read = ["-f", "f32le", "-ar", str(SAMPLE_RATE), "-ac", str(CHANNELS), "-i", "-"]
-    _pipe_into_ffmpeg(target, read, target.pieces())
-
-
-def _pipe_into_ffmpeg(target: Target, arguments: list[str], arrays: Iterator[NDArray[Any]]) -> None:
-    sound = ["-c:a", target.job.audio_codec, "-b:a", str(BIT_RATE)]
-    with start(target.ffmpeg, "-y", *arguments, *sound, target.output) as child:
+    to = [*h264(PRESET), "-c:a", target.job.audio_codec, "-b:a", str(BIT_RATE), target.output]
+    with start(target.ffmpeg, "-y", *read, *to) as child:
         assert child.stdin is not None
-        for array in arrays:
-            child.stdin.write(array.tobytes())
+        for frame in target.pictures():
+            child.stdin.write(frame.tobytes())
+    sound.unlink()
 
 
 # --- one case, in its own process -------------------------------------------------------------------------
@@ -244,15 +206,13 @@ def measure(task: Task[Job]) -> Run:
     """Time one run, and decode its file."""
     task.load()
     job, run = task.job, Run()
-    frames = pictures(job) if job.has_picture else []
     with tempfile.TemporaryDirectory(dir=task.folder) as folder:
-        target = Target(job, task.ffmpeg, str(Path(folder) / job.file), frames, claps(job))
+        target = Target(job, task.ffmpeg, str(Path(folder) / job.file), pictures(job), claps(job))
         with accounted(run):
             task.method.start(target)
         run.figures = {"realtime": run.per_second(job.seconds), **run.figures}
         run.figures["output_bytes"] = Path(target.output).stat().st_size
-        flashes_s = check_picture(target, run) if job.has_picture else np.arange(0, job.seconds)
-        check_sound(target, flashes_s, run)
+        check_sound(target, check_picture(target, run), run)
     return run
 
 
@@ -271,7 +231,7 @@ def check_picture(target: Target, run: Run) -> NDArray[Any]:
 
 
 def check_sound(target: Target, expected_s: NDArray[Any], run: Run) -> None:
-    """Compare the length of the sound, and the claps with the flashes, or else with the seconds."""
+    """Compare the length of the sound, and the claps with the flashes."""
     # Silence is inserted where the sound's own times have a gap.
     aligned = f"aresample={SAMPLE_RATE}:async=1:min_hard_comp=0.001:first_pts=0"
     decode = ["-map", "0:a:0", "-af", aligned, "-ac", "1", "-f", "f32le", "-"]
@@ -295,7 +255,7 @@ BENCHMARK = Benchmark(
     "sound",
     settings=JobSettings(JOBS, METHODS),
     quick=JobSettings([replace(job, frames=job.frames // 10) for job in JOBS], METHODS, rounds=2),
-    quick_help="A minute: a tenth of the length, 2 rounds.",
+    quick_help="Half a minute: a tenth of the length, 2 rounds.",
     prepare=unprepared(measure),
     options=[counted("--frames", "frames", f"Frames of each file, {FRAMES_PER_S} for a second.")],
     figures=["realtime"],

@@ -298,7 +298,7 @@ def test_records_of_now_are_drawn(benchmark: str, tmp_path: Path) -> None:
     small = {
         "relay": "--way call,file-pipe,tee-2-paced --size 5000 --rounds 2 --seconds 0.001",
         "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
-        "sound": "--frames 30 --rounds 1 --job video,wav --method penstock,stdin.write",
+        "sound": "--frames 30 --rounds 1 --method penstock,wav+stdin.write",
     }
     path = tmp_path / "mine.json"
     command = [

@@ -18,11 +18,9 @@ from support.cases import eventually
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, small_disk, succeeded
 
-from penstock import Decoder, Encoder, FanOut, probe
-from penstock._ffmpeg.encoder import AudioEncoder
+from penstock import Decoder, Encoder, FanOut
 from penstock._ffmpeg.session.encode_session import EncodeSession
 from penstock.errors import DecoderError, EncoderError, FFmpegWarning, StalledError
-from penstock.video import AudioTrack
 
 SIZE = (64, 48)
 WAS = b"what was there" * 100
@@ -147,15 +145,6 @@ def test_parts_do_not_replace_each_other(old: Path) -> None:
         raise RuntimeError
     assert old.read_bytes() == WAS and part_of(old).read_bytes() == b"of yesterday"
     assert count(old.with_name("video.part2.mp4")) == 1
-
-
-def test_an_exception_leaves_a_sound(tmp_path: Path) -> None:
-    (old := tmp_path / "sound.wav").write_bytes(WAS)
-    with pytest.raises(RuntimeError) as caught, AudioEncoder(old, AudioTrack(8_000, 1)) as encoder:
-        encoder.write(np.zeros((80, 1), np.float32))
-        raise RuntimeError
-    assert old.read_bytes() == WAS and probe(part_of(old)).audio
-    assert "80 samples" in caught.value.__notes__[0]
 
 
 def test_an_exception_in_a_fan_out_leaves_them(old: Path) -> None:
@@ -470,7 +459,3 @@ def test_a_name_that_is_only_an_ending(tmp_path: Path, name: str) -> None:
 def test_the_container_of_such_a_name_counts(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="avi has no place for the times"):
         Encoder(tmp_path / ".avi", size=(64, 48), fps=None)
-    with AudioEncoder(tmp_path / ".wav", AudioTrack(8_000, 1)) as encoder:
-        encoder.write(np.zeros((80, 1), np.float32))
-    [sound] = probe(tmp_path / ".wav").audio
-    assert sound.codec == "pcm_f32le"

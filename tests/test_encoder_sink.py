@@ -15,7 +15,6 @@ import pytest
 from support.cases import eventually
 
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
-from penstock._ffmpeg.encoder import AudioEncoder
 from penstock.video import AudioTrack, EncoderSettings
 
 SIZE = (64, 48)
@@ -84,7 +83,7 @@ def test_the_object_has_the_video(kind: Any, ffmpeg: str) -> None:
         assert [int(one[0, 0, 0]) for one in decoder] == [index * 10 for index in range(10)]
 
 
-def test_fragments_and_sound_and_files(tmp_path: Path) -> None:
+def test_fragments_and_sound() -> None:
     sink = io.BytesIO()
     with Encoder(
         sink, fps=20, options={"f": "mp4", "movflags": "frag_keyframe+empty_moov"}, audio=AudioTrack(8_000, 1)
@@ -94,12 +93,12 @@ def test_fragments_and_sound_and_files(tmp_path: Path) -> None:
         encoder.write_audio(np.zeros((8_000, 1), np.float32))
     with Decoder(sink.getvalue()) as decoder:
         assert len(list(decoder)) == 20 and decoder.file.audio
-    with (
-        (tmp_path / "a.ogg").open("wb") as file,
-        AudioEncoder(file, AudioTrack(8_000, 1), options={"f": "ogg"}) as sound,
-    ):
-        sound.write(np.zeros((8_000, 1), np.float32))
-    assert (tmp_path / "a.ogg").read_bytes()[:4] == b"OggS"
+
+
+def test_an_open_file_is_written_to(tmp_path: Path) -> None:
+    with (tmp_path / "a.ts").open("wb") as file, Encoder(file, fps=20, options={"f": "mpegts"}) as encoder:
+        encoder.write(frame(0))
+    assert (tmp_path / "a.ts").read_bytes()[:1] == b"G"
 
 
 def test_bytes_come_while_frames_are_written() -> None:
@@ -189,14 +188,14 @@ def test_what_no_object_can_take() -> None:
         encoder.close()
 
 
-@pytest.mark.parametrize("container", ["aiff", "w64"])
+@pytest.mark.parametrize("container", ["avi", "wtv"])
 def test_a_header_that_is_completed_at_the_end_is_for_files(tmp_path: Path, container: str) -> None:
     """FFmpeg succeeds in a pipe, and nothing reads the result."""
     fifo = tmp_path / f"a.{container}"
     os.mkfifo(fifo)
     for output, options in ((io.BytesIO(), {"f": container}), ("-", {"f": container}), (fifo, {})):
         with pytest.raises(ValueError, match=f"{container} has a header that is completed at the end"):
-            AudioEncoder(output, AudioTrack(8000, 1), options=options)
+            Encoder(output, fps=20, options=options)
 
 
 def test_close_waits_for_the_object() -> None:

@@ -145,21 +145,6 @@ def test_pendulum(tmp_path: Path) -> None:
     assert 0 < 1.3 * steps_s.min() < steps_s.max() <= 1 / 24 + 1e-6
 
 
-def test_synthesiser(tmp_path: Path) -> None:
-    names = {"tune.wav": "pcm_f32le", "tune.m4a": "aac", "tune.opus": "opus"}
-    printed = run_python("synthesiser.py", *(tmp_path / name for name in names), "--seconds", 1)
-    assert printed.count("samples_submitted=48000") == 3
-    heard = []
-    for name, codec in names.items():
-        assert [sound.codec for sound in probe(tmp_path / name).audio] == [codec]
-        with AudioDecoder(tmp_path / name) as decoder:
-            heard.append(decoder.read_all())
-    assert heard[0].shape == (48_000, 2)
-    for lossy in heard[1:]:
-        assert len(lossy) == pytest.approx(48_000, abs=2048)
-        assert np.corrcoef(heard[0][:47_000].ravel(), lossy[:47_000].ravel())[0, 1] > 0.9
-
-
 @pytest.mark.skipif(no_wgpu() is not None, reason=str(no_wgpu()))
 def test_wgpu_loop(tmp_path: Path) -> None:
     frames = run_example("wgpu_loop.py", tmp_path / "video.mp4")

@@ -15,12 +15,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.cases import eventually, examples, ffmpegs, needs
 from support.media import ffmpeg
-from support.processes import run_script, script
+from support.processes import run_script
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout, is_gray
 from penstock._ffmpeg.command.settings import with_knobs
-from penstock._ffmpeg.encoder import AudioEncoder
 from penstock._ffmpeg.program import capabilities
 from penstock.errors import DecoderError
 from penstock.video import AudioTrack, Colors, ContentLight, EncoderSettings, find_ffmpeg
@@ -432,50 +431,6 @@ def test_containers_without_times_of_presentation_get_no_reordered_frames(
             encoder.write(np.full((*SIZE[::-1], 3), 20 * number, np.uint8))
     with Decoder(tmp_path / f"v.{ending}") as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx([number / 25 for number in range(12)])
-
-
-@pytest.mark.parametrize(
-    "name, options, said",
-    [
-        (
-            "a.wav",
-            {},
-            ["WAV counts 4 GiB, so that readers may miss the rest: give options={'rf64': 'auto'} or a name"],
-        ),
-        ("a.wav", {"rf64": "auto"}, []),
-        (
-            "a.aiff",
-            {},
-            ["AIFF counts 4 GiB, so that readers may miss the rest: give a name such as sound.w64"],
-        ),
-        ("a.w64", {}, []),
-    ],
-)
-def test_samples_beyond_what_the_sizes_of_a_file_count(
-    tmp_path: Path, name: str, options: dict[str, object], said: list[str]
-) -> None:
-    """FFmpeg 5.1 succeeds with an AIFF file of 4.1 GiB, and reads 0.1 GiB of it. The one here has a hole at its end."""
-    file = tmp_path / name
-    # As FFmpeg does where the samples are too many for 32 bits.
-    unknown_size = (
-        f"at=$(grep -abo data '{file}' | head -n 1 | cut -d : -f 1)",
-        f"printf '\\377\\377\\377\\377' | dd of='{file}' bs=1 seek=$((at + 4)) conv=notrunc status=none",
-    )
-    program = script(
-        tmp_path / "ffmpeg",
-        f"'{find_ffmpeg()}' \"$@\" || exit",
-        'case "$*" in *-progress*) ;; *) exit;; esac',
-        *(unknown_size if file.suffix == ".wav" else ()),
-        f"truncate -s 4200M '{file}'",
-    )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with AudioEncoder(
-            file, AudioTrack(8000, 1), options=options, settings=EncoderSettings(ffmpeg=program)
-        ) as encoder:
-            encoder.write(np.zeros(8000, np.float32))
-    assert len(caught) == len(said)
-    assert all(want in str(one.message) for want, one in zip(said, caught, strict=True))
 
 
 @pytest.mark.parametrize("option", ["frames:a", "aframes"])

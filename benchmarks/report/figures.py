@@ -91,7 +91,6 @@ LINES = [
         ("decode", ARRAYS, "penstock", H264, DECODERS),
         ("decode", f"40 clips of {ARRAYS}, by slices", "penstock-slice", SEVERAL_CLIPS, "opencv decord"),
         ("sound", "RGB and sound to x264 ultrafast", "penstock", {"file": ["out.mp4"]}, "pyav"),
-        ("sound", "sound to WAV", "penstock", {"file": ["out.wav"]}, "pyav"),
         ("relay", PIPE, "penstock.relay", FROM_1_MIB, "os.read+os.write"),
         ("relay", PIPE, "penstock.relay", TO_32_KIB, "os.splice-tuned"),
         ("relay", PIPE, "penstock.relay", OF_64_KIB, "os.splice-tuned"),

@@ -242,8 +242,7 @@ class EncoderOutput(Output):
 
     def form(self) -> Form:
         plan, frames = self._session.plan, self.request.form
-        assert plan.ffmpeg_layout is not None  # `start` has checked that there is a picture
-        nbytes = plan.ffmpeg_layout.frame_bytes
+        nbytes = plan.ffmpeg_frames.frame_bytes
         if plan.stream is not None:
             tick = self._tick
             prefix = self._session.prefix_of(tick)

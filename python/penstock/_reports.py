@@ -30,7 +30,7 @@ class EncodeReport(HtmlVideo):
         elapsed_s: seconds from the start of FFmpeg to its end.
         fps: frames encoded per second of that time.
         warnings: what the video lost of the frames, and FFmpeg's own errors and warnings, such as an unused option.
-        codec: FFmpeg's name of the picture's encoder; empty for sound alone.
+        codec: FFmpeg's name of the picture's encoder.
         skipped_encoders: why ``codec="auto-h264"`` and the like did not take encoders that they prefer, a sentence for
             each.
         clipped_samples: samples of the frames that were outside of `Encoder`'s `value_range`, infinities among them.

@@ -1,4 +1,4 @@
-"""`Encoder` and `AudioEncoder`: raw frames and samples in, a file out."""
+"""The `Encoder`: raw frames and samples in, a file out."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from penstock._ffmpeg.command.settings import (
 )
 from penstock._ffmpeg.encoder_base import EncoderBase
 from penstock._ffmpeg.encoder_options import LikeOptions
-from penstock._ffmpeg.plan.encode_plan import plan_encode, plan_sound
+from penstock._ffmpeg.plan.encode_plan import plan_encode
 from penstock._ffmpeg.plan.encoders import Quality
 from penstock._ffmpeg.plan.frame_check import frame_buffer, frame_size
 from penstock._ffmpeg.plan.frame_form import PLAIN
 from penstock._ffmpeg.plan.output_pixel_format import AUTO
 from penstock._ffmpeg.plan.request import EncodeRequest, OddSize
-from penstock._ffmpeg.plan.sound import Audio, AudioTrack
+from penstock._ffmpeg.plan.sound import Audio
 from penstock._ffmpeg.program.process import check_owner
 from penstock._ffmpeg.session.encode_session import EncodeSession, Push
 from penstock._messages import warn
@@ -102,7 +102,6 @@ class Encoder(EncoderBase):
             "auto-av1" try NVIDIA's (nvenc), Intel's (qsv) and AMD's (amf) with one frame of this size and these
             options, the first time in a process that they are asked for; the first that works is taken, or else
             libx264, libx265 and libsvtav1 (or libaom-av1). The report says which (`penstock.video.EncodeReport`).
-            `penstock._ffmpeg.encoder.AudioEncoder` is for sound alone.
         quality: "draft", "good" or "master", which look alike with each of the common encoders; or "lossless", which
             keeps every sample, or raises; without a `codec`, it takes ffv1 if H.264 cannot keep them and the container
             holds FFV1 (.mkv). `crf`, and a quality or a bit rate among the `options`, override a level; "lossless"
@@ -392,13 +391,25 @@ class Encoder(EncoderBase):
         )
 
     def write_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
-        """Copies samples and queues them, for an encoder with an `AudioTrack`, as `AudioEncoder.write` does.
+        """Copies samples and queues them, for an encoder with an `AudioTrack`; waits while the queue is full.
 
-        The first sample is at 0 s, as is the first frame. Sound and pictures may come in any order: FFmpeg keeps what
-        it has encoded of one until the other begins, up to 1 GiB.
+        The first sample is at 0 s, as is the first frame, and each call's samples follow those of the call before.
+        Sound and pictures may come in any order: FFmpeg keeps what it has encoded of one until the other begins, up to
+        1 GiB.
+
+        Args:
+            samples: samples × channels, of the dtype of the `AudioTrack`; or one dimension for one channel. It need not
+                be contiguous.
+            timeout: seconds to wait for room in the queue; None waits as long as it takes.
+
+        Returns:
+            A ticket, done when FFmpeg has the samples.
 
         Raises:
-            ValueError: also if the encoder has no `AudioTrack`, or no size yet.
+            ValueError: the samples have another shape or dtype, or are not finite; or the encoder has no `AudioTrack`,
+                or no size yet.
+            TypeError: they are no array.
+            StalledError, EncoderError, ClosedError: as `write`; the samples are not queued.
         """
         session = self._session
         return session.queue(session.push_of_samples(samples), timeout)
@@ -435,67 +446,3 @@ class Encoder(EncoderBase):
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:
     """The reference counts of an array, and of its base, which arrays made from it reference, too."""
     return sys.getrefcount(view), sys.getrefcount(view.base)
-
-
-class AudioEncoder(EncoderBase):
-    """Encodes samples with FFmpeg, which it starts and feeds from a native thread, to a file without a picture.
-
-    ```python
-    with AudioEncoder("tone.flac", AudioTrack(48_000, channels=2)) as encoder:
-        encoder.write(samples)
-    ```
-
-    Closing, output files, errors and ``fork`` work as for `Encoder`.
-
-    Args:
-        output: the file to write, as for `Encoder`.
-        audio: the rate, channels and type of the samples, and their codec. Without one, the codec follows from the
-            output's name: WAV, W64, AIFF, AU and CAF keep the samples as they are.
-        options: FFmpeg's output options without their dash, ``{"b:a": "192k"}``, as for `Encoder`.
-        settings: as for `Encoder`.
-
-    Raises:
-        ValueError: nothing tells the container, or an argument is not possible.
-        TypeError: an argument has a wrong type.
-        OSError: the output cannot be written, as for `Encoder`.
-        EncoderError: FFmpeg was not found, could not be started, or has no such codec.
-    """
-
-    def __init__(
-        self,
-        output: str | os.PathLike[str] | BinaryIO,
-        audio: AudioTrack,
-        *,
-        options: Mapping[str, object] | None = None,
-        settings: EncoderSettings = DEFAULT_ENCODER_SETTINGS,
-    ) -> None:
-        super().__init__()
-        self._request = EncodeRequest.of_sound(output, audio, options, settings)
-        self._start(plan_sound(self._request))
-
-    def write(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
-        """Copies samples and queues them; waits while the queue is full. They follow those of the call before.
-
-        Args:
-            samples: samples × channels, of the dtype of the `AudioTrack`; or one dimension for one channel. It need not
-                be contiguous.
-            timeout: seconds to wait for room in the queue; None waits as long as it takes.
-
-        Returns:
-            A ticket, done when FFmpeg has the samples.
-
-        Raises:
-            ValueError: the samples have another shape or dtype, or are not finite.
-            TypeError: they are no array.
-            StalledError, EncoderError, ClosedError: as `Encoder.write`; the samples are not queued.
-        """
-        session = self._session
-        return session.queue(session.push_of_samples(samples), timeout)
-
-    async def awrite(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
-        """`write` for asyncio: while the queue is full, the event loop goes on.
-
-        The arguments and errors are those of `write`; the memory must not change until this returns.
-        """
-        session = self._session
-        return await session.queue_async(partial(session.push_of_samples, samples), timeout)

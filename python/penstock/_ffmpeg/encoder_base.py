@@ -1,4 +1,4 @@
-"""What `Encoder` and `AudioEncoder` have in common: a run of FFmpeg, and its end."""
+"""The base of `Encoder`: a run of FFmpeg, and its end."""
 
 from __future__ import annotations
 
@@ -170,13 +170,12 @@ class EncoderBase:
             self._check_unstarted()
             raise ValueError(
                 "the encoder has no size yet, and starts with its first frame: give size=(width, height), or write a "
-                f"frame first{', or make an AudioEncoder for sound alone' * bool(self._request.sounds)}"
+                "frame first"
             )
         return self._started
 
     def _start(self, plan: EncodePlan) -> None:
-        layout = plan.layout
-        title = self._titled("sound" if layout is None else f"{layout.width}x{layout.height}")
+        title = self._titled(f"{plan.frames.width}x{plan.frames.height}")
         session = EncodeSession(plan, title=title, reporter=self._reporter, origin=self._origin)
         try:
             session.start()

@@ -396,7 +396,7 @@ def _joinable_codec(
                 f"{argument(f'options.{name}')}: {found[1]} needs the whole video in one piece: use crf instead"
             )
     request = EncodeRequest.of(Path(endpoints.without_protocol(target)), fps=fps, **arguments)
-    codec = plan_encode(request, size).request.encoder
+    codec = plan_encode(request, size).request.codec
     has_alpha = codec == "libvpx-vp9" and request.output_pixel_format == "yuva420p"
     if codec == "libvpx" or has_alpha:
         raise ValueError(f"{codec}{' with alpha' * has_alpha} has no container whose chunks can be joined")

@@ -158,14 +158,14 @@ def stream_arguments(offset_s: int, colors: Sequence[str] = ()) -> list[str]:
 
 def output_arguments(
     output: Output,
-    codec: str | None,
+    codec: str,
     pixel_format: str | None,
     options: Mapping[str, object],
     colors: Sequence[str] = (),
     sound: Sequence[str] = (),
 ) -> list[str]:
     """FFmpeg's arguments for one output, which it overwrites. `options` come last and so override the others."""
-    arguments = [] if codec is None else ["-c:v", codec]
+    arguments = ["-c:v", codec]
     if pixel_format is not None:
         arguments += ["-pix_fmt", pixel_format]
     arguments += [*colors, *sound]

@@ -64,7 +64,7 @@ _LIVE_CONTAINERS = {
 }
 # Containers whose header FFmpeg completes at the end, which it cannot do in a pipe: programs then cannot read the
 # result, or read a wrong length from it.
-_COMPLETED_LATER = ("aiff", "avi", "mxf_opatom", "w64", "wtv")
+_COMPLETED_LATER = ("avi", "mxf_opatom", "wtv")
 # Containers that are several files, whose names follow from the output's.
 _SEVERAL_FILES = (
     *("dash", "hds", "hls", "segment", "smoothstreaming", "ssegment", "stream_segment", "tee"),

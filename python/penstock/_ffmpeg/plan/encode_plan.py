@@ -41,7 +41,6 @@ from penstock._ffmpeg.plan import encoders, sound
 from penstock._ffmpeg.plan.labels import NO_LABELS
 from penstock._ffmpeg.plan.nut import NutStream
 from penstock._ffmpeg.plan.request import EncodeRequest
-from penstock._ffmpeg.plan.sound import AudioTrack
 from penstock._log import logger
 from penstock._native import _Conversion
 
@@ -66,9 +65,9 @@ class EncodePlan:
     Attributes:
         request: what was asked for.
         arguments: FFmpeg's arguments for its input and its output, whose name comes last.
-        stream: the NUT stream that FFmpeg reads; None if it reads raw frames at a constant rate, or raw samples.
-        layout: layout of the frames that the caller writes; None for sound alone.
-        ffmpeg_layout: layout of the frames that FFmpeg gets; None for sound alone.
+        stream: the NUT stream that FFmpeg reads; None if it reads raw frames at a constant rate.
+        frames: layout of the frames that the caller writes.
+        ffmpeg_frames: layout of the frames that FFmpeg gets.
         conversion: the native conversion; None if FFmpeg gets the frames as they are.
         color_arguments: those of the `arguments` that tag the video with its colours.
         colors: the colours of a YUV video; None for other videos, and if filters may change them.
@@ -78,18 +77,12 @@ class EncodePlan:
     request: EncodeRequest
     arguments: list[str]
     stream: NutStream | None
-    layout: FrameLayout | None = None
-    ffmpeg_layout: FrameLayout | None = None
+    frames: FrameLayout
+    ffmpeg_frames: FrameLayout
     conversion: _Conversion | None = None
     color_arguments: tuple[str, ...] = ()
     colors: VideoColors | None = None
     skipped_encoders: tuple[str, ...] = ()
-
-    @property
-    def frames(self) -> FrameLayout:
-        """`layout`, of an encode with pictures."""
-        assert self.layout is not None, "an AudioEncoder takes no frames"
-        return self.layout
 
     @property
     def converted_by(self) -> str | None:
@@ -110,7 +103,7 @@ def plan_encode(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
             request = tried
             break
         skipped_encoders.append(tried)
-    logger.info("the encoder is %s", "; ".join([request.encoder, *skipped_encoders]))
+    logger.info("the encoder is %s", "; ".join([request.codec, *skipped_encoders]))
     return replace(_plan(request, size), skipped_encoders=tuple(skipped_encoders))
 
 
@@ -135,7 +128,6 @@ def _try_encoder(request: EncodeRequest | str, size: tuple[int, int]) -> EncodeR
 
 def _plan(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
     program, codec, options, rate = request.program, request.codec, request.options, request.rate
-    assert codec is not None, "sound alone has no size"
     width, height = checked_size(size)
     layout = frame_layout(request.pixel_format, width, height, program)
     output, tags = request.output_pixel_format, colors_for(codec, request.colors, height)
@@ -187,24 +179,12 @@ def _plan(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
         request=request,
         arguments=arguments,
         stream=stream,
-        layout=layout,
-        ffmpeg_layout=fed,
+        frames=layout,
+        ffmpeg_frames=fed,
         conversion=conversion,
         color_arguments=tuple(colors_out),
         colors=tags if has_yuv and not request.is_filtered else None,
     )
-
-
-def plan_sound(request: EncodeRequest) -> EncodePlan:
-    """Plans an encode of an `AudioTrack` without video."""
-    [made] = request.sounds
-    assert isinstance(made.audio, AudioTrack)
-    sounds = sound.output_arguments(request.sounds, request.options)
-    arguments = [
-        *sound.input_arguments(made.audio, "pipe:0"),
-        *output_arguments(request.output, None, None, request.options, sound=sounds),
-    ]
-    return EncodePlan(request=request, arguments=arguments, stream=None)
 
 
 def _native(layout: FrameLayout, colors: VideoColors, request: EncodeRequest) -> _Conversion | None:

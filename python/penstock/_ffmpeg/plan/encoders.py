@@ -150,7 +150,8 @@ def encoder_for(codec: str, program: str, output: Output, *, lossless: str | Non
     """
     if not isinstance(codec, str):
         raise TypeError(
-            f"codec is FFmpeg's name of a video encoder, and AudioEncoder is for sound alone; got {codec!r}"
+            f"codec must be FFmpeg's name of a video encoder, such as 'libx264', not {codec!r}. An Encoder writes no "
+            "file of sound alone: pass the samples to soundfile or PyAV"
         )
     asked, codec = codec, software_encoder(codec, program)
     kind = output.kind

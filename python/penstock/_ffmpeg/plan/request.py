@@ -83,8 +83,7 @@ _RATED_BY_UNIT = frozenset(
     ("flv", "h263", "h263p", "libtheora", "msmpeg4", "msmpeg4v2", "snow", "wmv1", "wmv2"),
 )
 _QUALITY_OPTIONS = frozenset(("global_quality", "q", "qscale"))
-# FFmpeg's options that leave out a part of what is written: of sound alone, and of sound beside frames.
-_SHORTENING_OPTIONS = frozenset(("frames", "aframes", "fs", "ss", "t", "to"))
+# FFmpeg's options that leave out a part of the sound.
 _SHORTENING_SOUND = ("aframes", "frames:a")
 # Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
 _MOST_FPS_OF_GIF = 50
@@ -119,10 +118,10 @@ class EncodeRequest:
         program: the path of FFmpeg.
         output: where the result goes, and in which container.
         options: FFmpeg's options for the output, without those that other attributes have.
-        sounds: what comes with the picture, or without one.
+        sounds: what comes with the picture.
         settings: the `Encoder`'s.
-        codec: FFmpeg's name of the video encoder; None for sound alone.
-        rate: frames per second; None if each frame comes with its time, or there is none.
+        codec: FFmpeg's name of the video encoder.
+        rate: frames per second; None if each frame comes with its time.
         pixel_format: that of the frames that the caller writes.
         form: how these frames differ from it.
         vflip, odd_size: the `Encoder`'s.
@@ -138,7 +137,7 @@ class EncodeRequest:
     options: Mapping[str, object]
     sounds: tuple[Sound, ...]
     settings: EncoderSettings
-    codec: str | None = None
+    codec: str = ""
     rate: Fraction | None = None
     pixel_format: str = ""
     form: FrameForm = PLAIN
@@ -184,7 +183,7 @@ class EncodeRequest:
         kept = pixel_format if quality == LOSSLESS else None
         encoder = encoder_for(codec, program, to, lossless=kept)
         given = with_loop(given, to)
-        _check_whole(given, *_SHORTENING_SOUND)
+        _check_whole(given)
         check_choice("odd_size", odd_size, get_args(OddSize))
         request = cls(
             program=program,
@@ -268,35 +267,6 @@ class EncodeRequest:
             ),
         )
 
-    @classmethod
-    def of_sound(
-        cls,
-        output: str | os.PathLike[str] | BinaryIO,
-        audio: AudioTrack,
-        options: Mapping[str, object] | None,
-        settings: EncoderSettings,
-    ) -> Self:
-        """The request that the arguments of an `AudioEncoder` mean."""
-        if not isinstance(audio, AudioTrack):
-            raise TypeError(f"audio is an AudioTrack(sample_rate, channels); got {type(audio).__name__}")
-        check_settings(settings, EncoderSettings)
-        program = find_ffmpeg(settings.ffmpeg)
-        given, container_format = _split_container(options or {})
-        _check_whole(given, *_SHORTENING_OPTIONS)
-        to = Output.of(output, container_format)
-        return cls(
-            program=program,
-            output=to,
-            options=given,
-            sounds=plan_sounds(program, audio, to, given),
-            settings=settings,
-        )
-
-    @property
-    def encoder(self) -> str:
-        """The encoder of the picture, or else of the sound, for messages."""
-        return self.codec or self.sounds[0].encoder or "the container"
-
     @property
     def audio_input(self) -> AudioTrack | None:
         """The sound that the program makes; None if it makes none."""
@@ -321,7 +291,7 @@ class EncodeRequest:
     @property
     def is_timed(self) -> bool:
         """Whether each frame comes with its time."""
-        return self.codec is not None and self.rate is None
+        return self.rate is None
 
     @property
     def time_unit_s(self) -> Fraction:
@@ -408,10 +378,10 @@ def _split_container(options: Mapping[str, object]) -> tuple[dict[str, object], 
     return others, container_format
 
 
-def _check_whole(options: Mapping[str, object], *shortening: str) -> None:
+def _check_whole(options: Mapping[str, object]) -> None:
     """Checks that no option leaves samples out."""
     for name, value in options.items():
-        if any(name == one or name.startswith(f"{one}:") for one in shortening):
+        if any(name == one or name.startswith(f"{one}:") for one in _SHORTENING_SOUND):
             raise ValueError(f"{argument(f'options.{name}', value)} leaves samples out: write fewer instead")
 
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 InputSampleType = Literal["int16", "int32", "float32"]
 SoundEnd = Literal["video", "longest"]
 
-# Containers of samples as they are, and their order of bytes. FFmpeg alone would write 16 bits whatever they are.
-_PLAIN = {"wav": "le", "w64": "le", "aiff": "be", "au": "be", "caf": "be"}
 # Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
 _SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
 _NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
@@ -68,7 +66,7 @@ class AudioTrack:
         dtype: type of the samples: "float32" is between -1 and 1 at full scale, and takes float64 and float16, too;
             "int16" and "int32" use their range.
         codec: FFmpeg's name of the encoder (``ffmpeg -encoders``) or of a format: "aac", "opus", "pcm_s16le". None is
-            FFmpeg's default for the container; in WAV, W64, AIFF, AU and CAF, the samples as they are.
+            FFmpeg's default for the container.
         language: ISO 639 code of three letters, such as "deu".
         title: what players call it.
 
@@ -238,11 +236,8 @@ def _plan_sound(
             raise ValueError(
                 "codec='copy' is for files: name the samples' encoder, such as 'pcm_s16le' or 'aac'"
             )
-        encoder = audio.codec or _default(output)
-        if audio.codec is None and (order := _PLAIN.get(output.container)) is not None:
-            encoder = f"pcm_{SAMPLES[audio.dtype].replace('le', order)}"
-        zeros = input_arguments(audio, "/dev/zero")
-        rate, channels = audio.sample_rate, audio.channels
+        encoder, rate, channels = audio.codec or _default(output), audio.sample_rate, audio.channels
+        zeros = ("-f", SAMPLES[audio.dtype], "-ar", str(rate), "-ac", str(channels), "-i", "/dev/zero")
         return Sound(audio, zeros, 0, _COPY, encoder, holds_priming, rate, channels)
     source = endpoints.source(audio.path)
     if endpoints.is_same_file(source, output.target):
@@ -394,12 +389,6 @@ def nut_stream(
     is_kept = not any(isinstance(sound.audio, AudioFile) for sound in sounds)
     make = nut.cached_stream if is_kept else nut.make_stream
     return make(program, layout, rate, inputs, packing_arguments(sounds))
-
-
-def input_arguments(made: AudioTrack, source: str) -> tuple[str, ...]:
-    """FFmpeg's arguments that read samples as they are."""
-    container = SAMPLES[made.dtype]
-    return ("-f", container, "-ar", str(made.sample_rate), "-ac", str(made.channels), "-i", source)
 
 
 def unusual_layout(audio: AudioInfo) -> str | None:

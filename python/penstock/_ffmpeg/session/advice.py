@@ -59,14 +59,14 @@ def _codec(request: EncodeRequest, found: re.Match[str]) -> str | None:
     if re.search(r":s|scodec", given):
         return None
     of_sounds = [sound.encoder for sound in request.sounds]
-    is_sound = request.codec is None or found[1] in of_sounds or re.search(r":a|acodec", given)
+    is_sound = found[1] in of_sounds or re.search(r":a|acodec", given)
     return capabilities.unknown_codec(request.program, found[1], "sound" if is_sound else "video")
 
 
 def _option(request: EncodeRequest, found: re.Match[str]) -> str:
     name = found[1].partition(":")[0]  # "crf:v" is for the video
     near = did_you_mean(name, _known_options(request))
-    return f"neither FFmpeg nor {request.encoder} has an option {name!r}.{near}"
+    return f"neither FFmpeg nor {request.codec} has an option {name!r}.{near}"
 
 
 def _value(request: EncodeRequest, found: re.Match[str]) -> str:
@@ -91,15 +91,13 @@ def _preset_or_tune(request: EncodeRequest, found: re.Match[str]) -> str:
     wrong = "tune" if preset in ("(null)", *_X264_VALUES["preset"]) else "preset"
     value = tune if wrong == "tune" else preset
     known = _X264_VALUES[wrong]
-    return (
-        f"{request.encoder} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
-    )
+    return f"{request.codec} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
 
 
 def _profile(request: EncodeRequest, found: re.Match[str]) -> str:
     name = found[1] or found[2]
     near = did_you_mean(name, _X264_VALUES["profile"])
-    return f"{request.encoder} has no profile {name!r} for video of this pixel format.{near}"
+    return f"{request.codec} has no profile {name!r} for video of this pixel format.{near}"
 
 
 def _no_encoder(request: EncodeRequest, found: re.Match[str]) -> str:
@@ -130,7 +128,7 @@ def _not_seekable(request: EncodeRequest, found: re.Match[str]) -> str:
 
 
 def _experimental(request: EncodeRequest, found: re.Match[str]) -> str:
-    encoder = found[1] or request.encoder
+    encoder = found[1] or request.codec
     return f"{encoder} is experimental, which has to be allowed: {argument('options.strict', 'experimental')}"
 
 
@@ -149,7 +147,7 @@ def _frame_count(request: EncodeRequest, found: re.Match[str]) -> str | None:
 
 def _odd_size(request: EncodeRequest, found: re.Match[str]) -> str:
     return (
-        f"{request.encoder} takes even sizes only: give {argument('odd_size', 'pad')}, or "
+        f"{request.codec} takes even sizes only: give {argument('odd_size', 'pad')}, or "
         f"{argument('output_pixel_format', 'yuv444p')}"
     )
 
@@ -200,9 +198,7 @@ def _times_go_back(request: EncodeRequest, found: re.Match[str]) -> str | None:
 
 def _always(advice: str) -> Callable[[EncodeRequest, re.Match[str]], str]:
     """Returns `advice` for every match, with what ``{output}``, ``{found[1]}`` and the like stand for."""
-    return lambda request, found: advice.format(
-        codec=request.encoder, output=request.output.name, found=found
-    )
+    return lambda request, found: advice.format(codec=request.codec, output=request.output.name, found=found)
 
 
 def _known_options(request: EncodeRequest) -> dict[str, Option]:
@@ -210,7 +206,7 @@ def _known_options(request: EncodeRequest) -> dict[str, Option]:
         **capabilities.global_options(request.program),
         **capabilities.muxer_options(request.program, request.output.container.removeprefix(".")),
         # Last, so that an encoder's own option replaces a general one of the same name.
-        **capabilities.encoder_options(request.program, request.encoder),
+        **capabilities.encoder_options(request.program, request.codec),
     }
 
 

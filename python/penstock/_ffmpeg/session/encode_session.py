@@ -89,7 +89,7 @@ _EMPTY = "there is no video: no frame was written"
 
 
 class EncodeSession(Session):
-    """A running FFmpeg that encodes the frames of `plan`, or its sound alone.
+    """A running FFmpeg that encodes the frames of `plan`.
 
     Attributes:
         writer: the native writer that feeds FFmpeg.
@@ -127,10 +127,9 @@ class EncodeSession(Session):
         self.new_file = None if file is None or file.is_beside else path
         self._input = request.audio_input
         self._reporter = reporter
-        self._fed_bytes = 0 if plan.ffmpeg_layout is None else plan.ffmpeg_layout.frame_bytes
-        if plan.layout is not None:
-            self._slots = _SlotPool(plan.layout.frame_bytes, KEPT_SLOTS)
-            self._fed_slots = _SlotPool(self._fed_bytes, KEPT_SLOTS)
+        self._fed_bytes = plan.ffmpeg_frames.frame_bytes
+        self._slots = _SlotPool(plan.frames.frame_bytes, KEPT_SLOTS)
+        self._fed_slots = _SlotPool(self._fed_bytes, KEPT_SLOTS)
         # Reentrant, because a signal handler may write.
         self._clipped_samples, self._counting = 0, threading.RLock()
         self._queue_locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
@@ -189,9 +188,7 @@ class EncodeSession(Session):
     @property
     def stats(self) -> EncoderStats:
         writer, process = self.writer.stats, self.process
-        elapsed_s, taking_s = process.elapsed_s, 0.0
-        if self.plan.layout is not None:
-            taking_s = self._fed_slots.filling_s + self._slots.filling_s
+        elapsed_s, taking_s = process.elapsed_s, self._fed_slots.filling_s + self._slots.filling_s
         fed_s = elapsed_s if self._closing_at_s is None else self._closing_at_s
         fps = process.frames / elapsed_s
         # A closed writer stopped counting what FFmpeg reads. With a report, FFmpeg has read everything.
@@ -216,28 +213,22 @@ class EncodeSession(Session):
     @property
     def submitted(self) -> int:
         """Frames that were accepted."""
-        if self.plan.layout is None:
-            return 0
         return self.writer.stats.items_accepted if self._feed is None else self._feed.state.frames
 
     @property
     def _samples(self) -> int:
         """Samples of each channel that the program made and that were accepted."""
-        if self._feed is not None:
-            return self._feed.state.samples
-        return 0 if self._input is None else self.writer.stats.bytes_accepted // self._input.sample_bytes
+        return 0 if self._feed is None else self._feed.state.samples
 
     def _frames_until(self, nbytes: int) -> int:
         """The number of whole frames in the first `nbytes` bytes that FFmpeg gets."""
         if self._feed is not None:
             return self._feed.frames_until(nbytes)
-        return nbytes // self._fed_bytes if self._fed_bytes else 0
+        return nbytes // self._fed_bytes
 
     @property
     def _video_s(self) -> float:
         """Length of what is encoded. With times it is estimated from the last one."""
-        if self.plan.layout is None:
-            return 0.0
         if self._request.rate is not None:
             return float(self.process.frames / self._request.rate)
         assert self._feed is not None
@@ -338,10 +329,8 @@ class EncodeSession(Session):
         self.check_open()
         if self._input is None:
             raise ValueError("the encoder has no AudioTrack: give it audio=AudioTrack(sample_rate, channels)")
-        checked = checked_samples(samples, self._input)
-        if self._feed is None:
-            return partial(self.writer.write, checked.tobytes())
-        return partial(self._feed.queue_samples, checked)
+        assert self._feed is not None  # where there is sound
+        return partial(self._feed.queue_samples, checked_samples(samples, self._input))
 
     def queue(self, push: Push, timeout: float | None) -> Ticket:
         """Queues a frame; waits while the queue is full."""
@@ -480,8 +469,8 @@ class EncodeSession(Session):
     @property
     def whereabouts(self) -> str:
         """Where the frames of a video are that was cut short, in a sentence."""
-        count, what = (self._samples, "sample") if self.plan.layout is None else (self.submitted, "frame")
-        written = f"the {plural(count, what)} written before"
+        count = self.submitted
+        written = f"the {plural(count, 'frame')} written before"
         if self._file is not None and self._keeps_old_file:
             verb = "is" if count == 1 else "are"
             return f"{self._file.path} is still the old file: {written} {verb} in {self._file.written}"
@@ -501,7 +490,7 @@ class EncodeSession(Session):
 
     def _unfinished(self, failure: Exception) -> str:
         """A note on why the video could not be finished, in one line: the exception above it is usually the cause."""
-        if not self.submitted and self.plan.layout is not None:
+        if not self.submitted:
             return f"and {_EMPTY}"
         why = in_short(failure)
         left = "" if self._left_part is None or self._left_part in why else f"; {self._left_part}"
@@ -584,7 +573,7 @@ class EncodeSession(Session):
             return
         process, code = self.process, self.process.returncode
         was_killed = code is None or code < 0  # it may not have told of its last frames
-        if was_killed or (self._samples if self.plan.layout is None else process.frames):
+        if was_killed or process.frames:
             self._file.leave(is_finished=process.has_succeeded)
         else:
             self._file.discard()
@@ -616,7 +605,7 @@ class EncodeSession(Session):
             self.plan,
             frames=self.submitted,
             first_s=self._first_s,
-            ends_s=self._ends_s if request.codec and request.keeps_times else None,
+            ends_s=self._ends_s if request.keeps_times else None,
             sounds=self._written_sounds if request.keeps_sound else (),
         )
         found = differences(url, meant)
@@ -696,23 +685,22 @@ class EncodeSession(Session):
     def _lost(self) -> list[str]:
         """What the result lacks, although FFmpeg may have succeeded, in sentences."""
         failures = [] if self._feed is None else self._feed.failures
-        unused = self._unused_input() if self.plan.layout is None else []
         # Without sound, a failure of FFmpeg is the cause of a missing picture, and its output says more.
         tells = self.process.has_succeeded or self._request.sounds
-        is_empty = self.plan.layout is not None and not self.submitted and tells
+        is_empty = not self.submitted and tells
         empty = _EMPTY if is_empty else None
         segments = lost_segments(self._request.output, self._begun_s)
         failure = self._failure
         if self._sink is not None and self._sink.failure is not None:
             failure = f"the {self._request.output.name} that is written to has failed: {self._sink.failure!r}"
-        return [*filter(None, [empty, *segments, failure]), *self._failed_outputs(), *failures, *unused]
+        return [*filter(None, [empty, *segments, failure]), *self._failed_outputs(), *failures]
 
     def _clipping(self) -> list[str]:
         """That the range of values may be wrong, because more than a few samples were outside."""
         value_range = self._request.form.value_range
-        if value_range is None or self.plan.layout is None or not self.submitted:
+        if value_range is None or not self.submitted:
             return []
-        samples = self.submitted * self.plan.layout.frame_bytes // self.plan.layout.sample_bytes
+        samples = self.submitted * self.plan.frames.frame_bytes // self.plan.frames.sample_bytes
         if (share := self._clipped_samples / samples) < _NOTABLE_SHARE:
             return []
         return [
@@ -723,8 +711,7 @@ class EncodeSession(Session):
     def _unused_input(self) -> list[str]:
         if self._input is None or self._samples:
             return []
-        call = "write" if self.plan.layout is None else "write_audio"
-        return [f"the result has no sound: the encoder has an AudioTrack, and {call} was not called"]
+        return ["the result has no sound: the encoder has an AudioTrack, and write_audio was not called"]
 
     def _error(self) -> FFmpegError:
         process, submitted = self.process, self.submitted
@@ -747,12 +734,12 @@ class EncodeSession(Session):
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
             samples_submitted=self._samples,
-            bytes_submitted=submitted * (0 if self.plan.layout is None else self.plan.layout.frame_bytes),
+            bytes_submitted=submitted * self.plan.frames.frame_bytes,
             output_bytes=endpoints.file_bytes(target) if self._sink is None else self._sink.nbytes,
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
             warnings=(*self.origin.lost, *self._request.warnings, *filter(None, [self.warning]), *messages),
-            codec=self._request.codec or "",
+            codec=self._request.codec,
             skipped_encoders=self.plan.skipped_encoders,
             clipped_samples=self._clipped_samples,
         )
