@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pytest
 from support.cases import needs
 from support.command_line import run
+from support.light import hlg_from_nits, pq_from_nits
 
 from penstock import Decoder, Encoder, FFmpegWarning, probe
-from penstock._ffmpeg.command.colors import hlg_from_nits, pq_from_nits
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.program import capabilities
 from penstock.video import (

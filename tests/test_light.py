@@ -1,4 +1,4 @@
-"""Light in nits becomes samples of PQ and HLG as ITU-R BT.2100 and BT.2408 say."""
+"""The functions of docs/how-to/hdr.md make samples of PQ and HLG from nits as ITU-R BT.2100 and BT.2408 say."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import examples
-
-from penstock._ffmpeg.command.colors import hlg_from_nits, pq_from_nits
+from support.light import hlg_from_nits, pq_from_nits
 
 # Linear light of three samples, dark ones as often as bright ones.
 NITS = st.tuples(*[st.one_of(st.just(0.0), st.floats(-5, 4).map(lambda power: 10.0**power))] * 3)
@@ -70,7 +69,7 @@ def test_hlg_and_back(nits: tuple[float, ...]) -> None:
 def test_more_light_is_no_lower_sample(nits: tuple[float, ...]) -> None:
     gray = np.sort(np.repeat(nits, 3).reshape(3, 3), axis=0)
     for samples in (pq_from_nits(gray), hlg_from_nits(gray)):
-        assert samples.dtype == np.float32 and samples.shape == (3, 3)
+        assert samples.shape == (3, 3)
         assert (np.diff(samples, axis=0) >= 0).all()
         assert samples.min() >= 0 and samples.max() <= 1
 
@@ -89,16 +88,9 @@ def test_what_is_no_light_of_the_display(of: object) -> None:
     assert of([math.inf] * 3) == pytest.approx([1, 1, 1])
     assert of([20_000, 20_000, 20_000]) == pytest.approx([1, 1, 1])
     assert (of([0, 0, 1000]) <= 1).all()
-    with pytest.raises(ValueError, match="got NaN"):
-        of([0, 1, math.nan])
 
 
 def test_shapes() -> None:
-    frame = np.full((4, 6, 3), 203, np.float64)
+    frame = np.full((4, 6, 3), 203.0)
     assert pq_from_nits(frame).shape == hlg_from_nits(frame).shape == (4, 6, 3)
     assert frame.min() == frame.max() == 203
-    assert pq_from_nits(100).shape == ()
-    assert hlg_from_nits(np.empty((0, 3))).shape == (0, 3)
-    for wrong in (203, [203, 203], np.full((3, 4), 203)):
-        with pytest.raises(ValueError, match=r"nits are an array of … × 3.*got the shape"):
-            hlg_from_nits(wrong)

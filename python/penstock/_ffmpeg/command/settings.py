@@ -136,7 +136,7 @@ class Colors:
         primaries: the colour primaries, by FFmpeg's names (ITU-T H.273, table 2), such as "bt2020"; "auto" is the usual
             one for the matrix. This and the following are tags: no sample changes.
         transfer: the transfer characteristics, by FFmpeg's names (table 3), such as "smpte2084" (PQ) or "arib-std-b67"
-            (HLG). `pq_from_nits` and `hlg_from_nits` make such samples.
+            (HLG).
         mastering_display: HDR metadata: the display on which the video was graded, with all values of a
             `penstock.video.MasteringDisplay`. With libx264, libx265 or libsvtav1; with FFmpeg 9, any
             codec in MP4, QuickTime, Matroska and WebM.
