@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import _native
-from penstock._cpu_quota import cpu_quota
+from penstock._control_groups import cpu_quota
 from penstock._native import AppliedPolicy, ThreadPolicy
 from penstock._notebook import HtmlTable
 from penstock._types import Near, Priority

@@ -1,4 +1,4 @@
-"""CPU quotas of control groups: of recorded machines, and what this process makes of them."""
+"""CPU quotas and memory of control groups: of recorded machines, and what this process makes of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock import _cpu_quota, cpu
-from penstock._cpu_quota import cpu_quota
+from penstock import cpu
+from penstock._control_groups import available_bytes, cpu_quota
 from penstock.cli.commands.info import _usable_line
 from penstock.rendering.engines import processes
 
@@ -106,7 +106,38 @@ def test_info_says_what_a_quota_leaves() -> None:
     assert " quota lets it keep 0.25 busy" in _usable_line(topology, 0.25)
 
 
+MEMINFO = {"proc/meminfo": "MemTotal:  9000 kB\nMemAvailable:  8000 kB\nHugePages_Total:  0"}
+
+
+def test_version_2_leaves_the_least_memory_of_the_group_and_of_those_above(tmp_path: Path) -> None:
+    files = MEMINFO | {
+        f"{SLICE}/memory.max": "5000000",
+        f"{SLICE}/memory.current": "4000000",
+        f"{SLICE}/memory.stat": "anon 100000\ninactive_file 3000000\nactive_file 7",
+        f"{SLICE}/a/memory.max": "max",
+        f"{SLICE}/a/memory.current": "10",
+    }
+    assert available_bytes(record(tmp_path, "0::/user.slice/a", V2, **files)) == 4_000_000
+    (tmp_path / f"{SLICE}/memory.max").write_text("500000")
+    assert available_bytes(tmp_path) == 0
+
+
+def test_version_1_leaves_the_memory_of_its_group(tmp_path: Path) -> None:
+    mountinfo = "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
+    limits = {"": 2**63 - 4096, "/docker": 6_000_000}
+    files = {f"sys/fs/cgroup/memory{name}/memory.limit_in_bytes": str(one) for name, one in limits.items()}
+    files |= {f"sys/fs/cgroup/memory{name}/memory.usage_in_bytes": "1000000" for name in limits}
+    record(tmp_path, "9:memory:/docker\n4:cpu:/elsewhere", mountinfo, **MEMINFO, **files)
+    assert available_bytes(tmp_path) == 5_000_000
+
+
+def test_without_a_limit_the_machines_memory_is_available(tmp_path: Path) -> None:
+    assert available_bytes(tmp_path) is None
+    assert available_bytes(record(tmp_path, "0::/", V2, **MEMINFO)) == 8_192_000
+
+
 def test_this_machines_files_can_be_read() -> None:
-    quota = _cpu_quota.cpu_quota()
+    assert 0 < (available_bytes() or 0) < 1 << 50
+    quota = cpu_quota()
     assert quota is None or quota > 0
     assert 0 < cpu.usable() <= len(os.sched_getaffinity(0))
