@@ -276,6 +276,11 @@ def make_encoder(**options: Any) -> None:
             encoder.abort()
 
 
+def write_whole_video(fps: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        penstock.write_video(f"{folder}/out.nut", np.zeros((2, 16, 16, 3), np.uint8), fps, codec="rawvideo")
+
+
 def with_encoder(method: str, **options: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sound = AudioTrack(8000, 1, "int16") if method.endswith("_audio") else None
@@ -389,6 +394,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.pipes.PipeReader.write_to": partial(between_ends, "write_to"),
     "penstock.pipes.PipeWriter.read_from": partial(between_ends, "read_from"),
     "penstock.pipes.set_staging_budget": budget_for_once,
+    "penstock.read_video": lambda **given: penstock.read_video(clip("audio_aac"), **given),
     "penstock.relay": make_relay,
     "penstock.render": render_scene,
     "penstock.results.RelayTicket.exception": partial(with_relay_ticket, "exception"),
@@ -397,6 +403,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.results.Ticket.wait": partial(with_ticket, "wait"),
     "penstock.pipes.start_relay": start_relay,
     "penstock.sync": penstock.sync,
+    "penstock.write_video": write_whole_video,
 }
 
 
@@ -452,7 +459,7 @@ def try_one(path: str, name: str, value: object) -> None:
 
 
 def is_of_ffmpeg(path: str) -> bool:
-    return any(part in path for part in ("coder", "ffmpeg", "render", "map_video"))
+    return any(part in path for part in ("coder", "ffmpeg", "render", "_video"))
 
 
 @pytest.mark.parametrize(("path", "name"), [one for one in NUMBERS if not is_of_ffmpeg(one[0])])

@@ -24,7 +24,8 @@ request; ``cpu`` has the same for the calling thread, and the machine's topology
 
 `Encoder` starts an FFmpeg and writes frames to it with a `Writer`. `Decoder` reads frames from an FFmpeg with a
 `Reader`, and `AudioDecoder` the sound; `probe` says what is in a file. `FanOut` shares each frame among several
-encoders and writers, and ``gl`` captures what OpenGL draws. ``video`` has the settings and results of all these.
+encoders and writers, and ``gl`` captures what OpenGL draws. `write_video` writes any iterable of frames in one
+call, and `read_video` returns a video as one array. ``video`` has the settings and results of all these.
 ``images`` reads and writes image files. `render` and `map_video` divide a video into chunks for many processes or
 machines; ``rendering`` has their steps. ``penstock.turbopipe`` is a drop-in for TurboPipe.
 """
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from penstock._media.decoder import Decoder
     from penstock._media.probing import probe
     from penstock._pipeline import Pipeline
+    from penstock._whole_videos import read_video, write_video
     from penstock.pipes import make_pipe
     from penstock.rendering.api import map_video, render
 
@@ -96,9 +98,11 @@ __all__ = [
     "map_video",
     "pipe",
     "probe",
+    "read_video",
     "relay",
     "render",
     "sync",
+    "write_video",
 ]
 
 _LAZY_MODULES = (
@@ -127,6 +131,8 @@ if not TYPE_CHECKING:  # which would take every name for one of ours
             "make_pipe": "pipes",
             "map_video": "rendering.api",
             "probe": "_media.probing",
+            "read_video": "_whole_videos",
             "render": "rendering.api",
+            "write_video": "_whole_videos",
         },
     )

@@ -1,0 +1,161 @@
+"""`write_video` and `read_video`: a whole video in one call."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import suppress
+from fractions import Fraction
+from itertools import islice
+from typing import Any, BinaryIO, Unpack, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock._control_groups import available_bytes
+from penstock._ffmpeg.encoder import Encoder
+from penstock._ffmpeg.encoder_options import EncoderOptions
+from penstock._media.decoder import Decoder
+from penstock._media.prefetching import DecoderOptions
+from penstock._media.source import MediaSource
+from penstock._native import _count
+from penstock._reports import EncodeReport
+from penstock._types import FrameData
+
+#: Chosen: the share of the available memory that one array may take. The rest is for what the program makes of it.
+MEMORY_SHARE = 0.5
+# Chosen: the first block of a video whose length is not known, and what it grows by.
+_FIRST_BYTES = 64 << 20
+_GROWTH = 1.25
+
+
+def write_video(
+    path: str | os.PathLike[str] | BinaryIO,
+    frames: Iterable[FrameData],
+    fps: int | float | Fraction | None,
+    **options: Unpack[EncoderOptions],
+) -> EncodeReport:
+    """Writes all frames to a video file, and returns the report.
+
+    ```python
+    report = penstock.write_video("out.mp4", frames, fps=30, crf=20)
+    ```
+
+    Each frame is written as it comes: a generator is never collected, and may make the frames in one array. Whatever
+    ends this early, an exception of the generator or Ctrl-C, leaves the file as it does in the ``with`` block of an
+    `Encoder`.
+
+    Args:
+        path: the output, as for `Encoder`.
+        frames: any iterable of what `Encoder.write` takes: arrays, tensors, PIL images. Or one array or tensor of
+            frames × height × width × channels. Or a `Decoder`.
+        fps: frames per second, as for `Encoder`. None keeps the times of a `Decoder`'s frames; frames of other kinds
+            have none, and need ``Encoder.write(frame, time_s=...)``.
+        options: those of `Encoder`. `progress` is True by default if standard error is a terminal; the bar has an end
+            if ``len(frames)`` is known.
+
+    Raises:
+        ValueError: `frames` is empty, `fps` is None and a frame has no time, or as for `Encoder` and its ``write``.
+        TypeError: `frames` is no iterable, or one of them is no frame.
+        OSError, EncoderError, StalledError: as for `Encoder`.
+    """
+    progress = options.setdefault("progress", sys.stderr is not None and sys.stderr.isatty())
+    if progress is True:
+        options["progress"] = _length(frames) or True
+    _check_is_no_picture(frames)
+    with Encoder(path, fps=fps, **options) as encoder:
+        for frame in frames if fps is not None else _timed(frames):
+            encoder.write(frame)
+        if not encoder.frames_submitted:
+            raise ValueError("frames has no frame, and a video needs one at least. Pass frames=[frame].")
+    return encoder.close()
+
+
+def read_video(path: MediaSource, *, every: int = 1, **options: Unpack[DecoderOptions]) -> npt.NDArray[Any]:
+    """Reads a video into one array of frames × height × width × channels.
+
+    ```python
+    frames = penstock.read_video("in.mp4", start=10, count=100, size=(None, 240), every=2)
+    ```
+
+    The array has no times: `probe` tells the rate, ``probe(path).video[0].frame_rate``, and the frames of a `Decoder`
+    have their times. Each frame goes into the array when it was decoded: there is no second array.
+
+    Args:
+        path: the source, as for `Decoder`.
+        every: takes the first frame, and each `every`-th after it.
+        options: those of `Decoder`, such as `start`, `count`, `size` and `pixel_format`. Here, `count` is the maximum
+            number of frames in the array.
+
+    Returns:
+        An array of uint8, or of what `pixel_format` has. Planar formats (yuv420p) give frames × samples.
+
+    Raises:
+        MemoryError: the array would take more than half of the memory that is available now, by the limits of this
+            process's control groups (containers), too. Raised before anything is decoded if the file tells its number
+            of frames, else while reading.
+        ValueError, TypeError, OSError, DecoderError, StalledError: as for `Decoder` and its iteration.
+    """
+    every = _count("every", every)
+    if (count := options.get("count")) is not None:
+        options["count"] = (_count("count", count) - 1) * every + 1
+    with Decoder(path, **options) as decoder:
+        return _collected(decoder, every, available_bytes())
+
+
+def _collected(decoder: Decoder, every: int, available: int | None) -> npt.NDArray[Any]:
+    """Each `every`-th frame, in an array of at most `MEMORY_SHARE` of the `available` bytes."""
+    most = sys.maxsize if available is None else int(available * MEMORY_SHARE) // decoder.frame_bytes
+    length = _length(decoder)
+    wanted = max(1, _FIRST_BYTES // decoder.frame_bytes) if length is None else -(-length // every)
+    if length is not None and wanted > most:
+        raise _too_large(decoder, wanted, available)
+    frames = np.empty((min(wanted, most), *decoder.shape), decoder.dtype)
+    taken = 0
+    for taken, frame in enumerate(islice(decoder, 0, None, every), start=1):
+        if taken > most:
+            raise _too_large(decoder, taken, available)
+        if taken > len(frames):
+            _resize(frames, min(most, int(taken * _GROWTH)))
+        frames[taken - 1] = frame
+    _resize(frames, taken)
+    return frames
+
+
+def _resize(frames: npt.NDArray[Any], count: int) -> None:
+    """Changes the number of frames in place: the C library moves pages (mremap), and copies nothing."""
+    frames.resize((count, *frames.shape[1:]), refcheck=False)
+
+
+def _too_large(decoder: Decoder, frames: int, available: int | None) -> MemoryError:
+    return MemoryError(
+        f"{decoder.file.path}: {frames:,} frames of {decoder.shape} {np.dtype(decoder.dtype).name} take "
+        f"{frames * decoder.frame_bytes:,} bytes, and read_video takes at most half of the {available:,} bytes of "
+        "memory that are available. Pass count=, every= or a smaller size=, or iterate over a Decoder."
+    )
+
+
+def _check_is_no_picture(frames: Any) -> None:
+    dimensions = getattr(frames, "ndim", None)
+    if dimensions is not None and (dimensions < 3 or (dimensions == 3 and frames.shape[2] in (3, 4))):
+        raise ValueError(
+            f"frames has the shape of one picture, {tuple(frames.shape)}. Pass a list of frames: [frame]."
+        )
+
+
+def _timed(frames: Iterable[FrameData]) -> Iterator[FrameData]:
+    """The frames, each of which must have a time."""
+    for number, frame in enumerate(frames):
+        if getattr(frame, "time_s", None) is None:
+            raise ValueError(
+                f"fps=None keeps the times of a Decoder's frames, and frame {number} has no time. Pass fps=30, or "
+                "write each frame with its time: encoder.write(frame, time_s=seconds)"
+            )
+        yield frame
+
+
+def _length(frames: object) -> int | None:
+    with suppress(TypeError):  # it has none, or does not know it
+        return len(cast("Sized", frames))
+    return None
