@@ -314,7 +314,7 @@ def test_a_fan_out_converts_floats_once_for_all_encoders(tmp_path: Path, is_shar
     read_end.close()
     for report in reports:
         assert report.error is None
-        if not isinstance(report.target, Writer):
+        if not isinstance(report.output, Writer):
             assert report.result.clipped_samples == 2 * outside(frame, (0.0, 1.0))
     for path in tmp_path.glob("*.mkv"):
         np.testing.assert_array_equal(decoded(path), [whole(frame, (0.0, 1.0))] * 2)
