@@ -20,6 +20,7 @@ from penstock._ffmpeg.program.process import check_owner
 from penstock._ffmpeg.session.encode_session import Push
 from penstock._native import Writer, _Slot, _SlotPool
 from penstock._reports import OutputReport
+from penstock._tensors import OnDevice, memory_and_size
 from penstock._types import FrameData
 from penstock.errors import ClosedError, StalledError
 
@@ -291,6 +292,9 @@ class FanOut:
         forms = {output: output.form() for output in self._alive()}
         uses, pushes = Counter(forms.values()), dict[Output, Push]()
         slots: dict[Form, _Slot] = {}
+        memory, nbytes = memory_and_size(frame)
+        if isinstance(memory, OnDevice):
+            frame = memory.copy_to(slots.setdefault(Form(), self._pool_of(nbytes).take()))
         for output, form in forms.items():
             # A conversion that only one output needs is left to its thread.
             used = form if form.prefix is not None or uses[form] > 1 else form.unconverted

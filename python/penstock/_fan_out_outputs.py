@@ -12,12 +12,13 @@ from math import isnan, nan
 from penstock import _exit
 from penstock._deadline import Deadline
 from penstock._ffmpeg.encoder import Encoder
-from penstock._ffmpeg.plan.frame_check import buffer_and_size, frame_buffer
+from penstock._ffmpeg.plan.frame_check import frame_buffer
 from penstock._ffmpeg.plan.frame_form import PLAIN, FrameForm
 from penstock._ffmpeg.session.encode_session import FULL, EncodeSession, Push
 from penstock._log import logger
 from penstock._native import Writer, _Conversion, _Slot, _SlotPool
 from penstock._reports import DroppedFrame, EncodeReport, OutputReport
+from penstock._tensors import memory_and_size
 from penstock._types import FrameData
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.results import WriterStats
@@ -132,8 +133,8 @@ class Output:
         Raises:
             ValueError: the frame has NaN.
         """
-        buffer, nbytes = buffer_and_size(frame)
-        return pool_of(nbytes).filled(buffer)
+        memory, nbytes = memory_and_size(frame)
+        return pool_of(nbytes).filled(memory)
 
     def push_of(self, slot: _Slot, form: Form) -> Push:
         """Returns a function that queues `slot`, which holds the frame in that form."""

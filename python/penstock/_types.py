@@ -87,12 +87,20 @@ class HasArrayInterface(Protocol):
 
 
 class HasArray(Protocol):
-    """A tensor in the CPU's memory."""
+    """A tensor that its library makes an array of."""
 
     def __array__(self) -> NDArray[Any]: ...
 
 
-FrameData: TypeAlias = "ReadableBuffer | NDArray[Any] | HasArrayInterface | HasArray | HasMglo"
+class HasDLPack(Protocol):
+    """A tensor of any library that speaks DLPack, on the CPU or on a device."""
+
+    def __dlpack__(self) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+
+FrameData: TypeAlias = "ReadableBuffer | NDArray[Any] | HasArrayInterface | HasArray | HasDLPack | HasMglo"
 """What an `Encoder` takes as a frame."""
 
 

@@ -35,6 +35,7 @@ from penstock._messages import warn
 from penstock._native import Ticket, _seconds
 from penstock._progress import Reporter
 from penstock._reports import EncoderStats
+from penstock._tensors import OnDevice
 from penstock._types import FrameData
 
 if TYPE_CHECKING:
@@ -280,13 +281,14 @@ class Encoder(EncoderBase):
         lets Ctrl-C through.
 
         Args:
-            frame: a NumPy array, or any buffer, a tensor in the CPU's memory, a PIL image, a ``moderngl.Buffer``.
-                Its shape is height × width × channels for packed pixel formats, height × width for gray, and the
-                planes one after another for planar ones; its dtype is uint8, uint16 for formats of more than 8 bits,
-                or float32. With `value_range` it is float16, float32 or float64, and with `channels_first` the
-                channels come before the height. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]``
-                work as expected. Bytes and flat arrays are checked by their size only, ``frame_bytes``, and are no
-                frames with `value_range` or `channels_first`.
+            frame: a NumPy array, or any other buffer; a tensor of PyTorch, CuPy, JAX or another library with DLPack, on
+                the CPU or on a GPU; a PIL image; a ``moderngl.Buffer``. Its shape is height × width × channels for
+                packed pixel formats, height × width for gray, and the planes one after another for planar ones; its
+                dtype is uint8, uint16 for formats of more than 8 bits, or float32. With `value_range` it is float16,
+                float32 or float64, and with `channels_first` the channels come before the height. bfloat16 counts as
+                float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected. Bytes and
+                flat arrays are checked by their size only, ``frame_bytes``, and are no frames with `value_range` or
+                `channels_first`.
             time_s: the time of the frame in seconds from 0 on. An encoder with ``fps=None`` needs it, or a frame from a
                 `Decoder`, which carries its ``time_s``. It is rounded to 1 µs, and by the container to its own unit:
                 1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM. At a constant rate, it must be the time at
@@ -301,7 +303,7 @@ class Encoder(EncoderBase):
             ValueError: the frame has another shape, dtype, size or byte order, or has NaN; or `time_s` is not later
                 than that of the frame before, is missing with ``fps=None``, or is not the frame's time at the constant
                 rate.
-            TypeError: it is not a buffer.
+            TypeError: it is none of these objects.
             StalledError: no room within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``; the frame is
                 not queued.
             EncoderError: FFmpeg has failed; the message includes its output.
@@ -332,10 +334,10 @@ class Encoder(EncoderBase):
         """Queues one frame without a copy: its memory must stay unchanged until the ticket is done.
 
         For programs that rotate several buffers and wait for each one's ticket before they draw into it again. An
-        earlier change makes a wrong frame, which nothing detects: if in doubt, use `write` or `lease`. The bytes of a
-        ``moderngl.Buffer`` are copied at the call, and so is every frame with ``fps=None`` or `audio`, because FFmpeg
-        gets a header before each, and with `value_range` or `channels_first`, because it is converted. Arguments and
-        errors are those of `write`, but a frame that is not copied must be C-contiguous.
+        earlier change makes a wrong frame, which nothing detects: if in doubt, use `write` or `lease`. A frame on a GPU
+        and a ``moderngl.Buffer`` are copied at the call, and so is every frame with ``fps=None`` or `audio`, because
+        FFmpeg gets a header before each, and with `value_range` or `channels_first`, because it is converted. Arguments
+        and errors are those of `write`, but a frame that is not copied must be C-contiguous.
 
         Returns:
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
@@ -346,6 +348,8 @@ class Encoder(EncoderBase):
         session.check_open()
         buffer = frame_buffer(frame, session.plan.frames, session.submitted)
         session.tick_of(time_s, frame)  # checks a time
+        if isinstance(buffer, OnDevice):
+            return session.queue(session.push_of_copy(buffer), timeout)
         return session.queue(session.push_of_borrowed(buffer), timeout)
 
     @contextmanager
@@ -385,10 +389,8 @@ class Encoder(EncoderBase):
         # The caller's variable is one more. Another reference, also to a slice, could still change the queued frame.
         view_holders, base_holders = _references(view)
         is_kept = view_holders > holders[0] + 1 or base_holders > holders[1]
-        is_copied = is_kept or session.plan.stream is not None
-        session.queue(
-            session.push_of_copy(slot, tick) if is_copied else session.push_of_borrowed(slot), timeout
-        )
+        push = session.push_of_copy if is_kept else session.push_of_lease
+        session.queue(push(slot, tick), timeout)
 
     def write_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """Copies samples and queues them, for an encoder with an `AudioTrack`; waits while the queue is full.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Unpack, cast, get_args, overload
 
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import (
@@ -36,7 +36,7 @@ from penstock._media.video_frame import VideoFrame, frame_of
 from penstock._messages import warn
 from penstock._native import Frame, _count
 from penstock._reports import Bottleneck, DecoderStats
-from penstock._types import WritableData
+from penstock._types import HasDLPack, WritableData
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     from penstock._media.frames_by_number import FramesByNumber
 
+
+_Out = TypeVar("_Out", bound="WritableData | HasDLPack")
 
 # FFmpeg's options for its input that change neither which frames come nor their times.
 _FRAME_PRESERVING_OPTIONS = frozenset(
@@ -364,7 +366,11 @@ class Decoder(DecoderBase):
         """
         return self._frames().frame_at(time_s)
 
-    def batch(self, indices: Iterable[SupportsIndex], out: WritableData | None = None) -> npt.NDArray[Any]:
+    @overload
+    def batch(self, indices: Iterable[SupportsIndex], out: None = None) -> npt.NDArray[Any]: ...
+    @overload
+    def batch(self, indices: Iterable[SupportsIndex], out: _Out) -> _Out: ...
+    def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
         """The frames of these numbers, in this order, as one array of frames × `shape`.
 
         A number may be negative, or there several times. Each group of pictures is decoded once, and frames between
@@ -375,14 +381,14 @@ class Decoder(DecoderBase):
         that reads all packets once. For others, such as AVI and raw streams, it decodes the whole file once.
 
         Args:
-            out: a writable array of that shape and of `dtype` to write to and return, such as shared memory; or a
-                tensor of PyTorch on the CPU, pinned or not. None makes an array, of which ``torch.from_numpy`` makes a
-                tensor without a copy.
+            out: what to write to and return, of that shape and of `dtype`: a writable array, such as shared memory; or
+                a tensor of PyTorch, on the CPU or on a GPU, or an array of CuPy, to which each frame is copied as soon
+                as it is there. None makes an array, of which ``torch.from_numpy`` makes a tensor without a copy.
 
         Raises:
             IndexError, DecoderError, ClosedError: as for ``decoder[number]``.
             ValueError: `out` has another shape or dtype; or the decoder has options that ``decoder[number]`` refuses.
-            BufferError, TypeError: `out` is read-only, or no array.
+            BufferError, TypeError: `out` is read-only, as JAX's arrays are, or no array.
         """
         return self._frames().batch(indices, out)
 

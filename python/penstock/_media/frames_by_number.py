@@ -25,11 +25,11 @@ from penstock._media.video_frame import VideoFrame, frame_of
 from penstock._messages import argument, plural
 from penstock._native import _Slot, _SlotPool
 from penstock._shortage import raise_shortage
+from penstock._tensors import setter_of
 from penstock.errors import ClosedError, DecoderError
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame as LibavFrame
-    from typing_extensions import Buffer
 
     from penstock._media.decode_plan import DecodePlan
 
@@ -100,18 +100,20 @@ class FramesByNumber:
             after = bisect_right(self._file.index.pts, last, places.start, places.stop)
             return self._one(max(0, after - 1 - places.start))
 
-    def batch(self, indices: Iterable[SupportsIndex], out: object = None) -> npt.NDArray[Any]:
+    def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
         """As `Decoder.batch`."""
         with self._lock:
             numbers = [self._number(index) for index in indices]
-            layout = self._plan.layout
-            made = _array(out, (len(numbers), *layout.shape), np.dtype(layout.dtype))
+            shape, dtype = (len(numbers), *self._plan.layout.shape), np.dtype(self._plan.layout.dtype)
+            out = np.empty(shape, dtype) if out is None else out
+            put = setter_of(out, shape, dtype)
             places: dict[int, list[int]] = {}
             for place, number in enumerate(numbers):
                 places.setdefault(number, []).append(place)
             for number, frame in self._decoded(places):
-                made[places[number]] = frame
-        return made
+                for place in places[number]:
+                    put(place, frame)
+        return out
 
     def close(self) -> None:
         """Closes the file. Delivered frames stay valid."""
@@ -156,20 +158,6 @@ class FramesByNumber:
             last = len(index) if options.count is None else min(len(index), first + options.count)
             self._places = range(first, last)
         return self._places
-
-
-def _array(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """`out` as an array of that shape, or a new one."""
-    if out is None:
-        return np.empty(shape, dtype)
-    # A tensor of torch has no buffer, but its array is on the same memory.
-    made = np.asarray(out) if hasattr(out, "__array__") else np.asarray(memoryview(cast("Buffer", out)))
-    address = out.data_ptr() if hasattr(out, "data_ptr") else made.ctypes.data
-    if made.shape != shape or made.dtype != dtype:
-        raise ValueError(f"out is {shape} of {dtype}; got {made.shape} of {made.dtype}")
-    if not made.flags.writeable or made.ctypes.data != address:
-        raise BufferError("out must be writable, and in the memory of this process")
-    return made
 
 
 _KEPT_SLOTS = 4

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout, is_packed
 from penstock._ffmpeg.plan.frame_form import FLOAT_BYTES, PLAIN, FrameForm
+from penstock._tensors import Contents, OnDevice, contents_of, memory_of
 
-# NumPy's kinds of types, by the format characters of the buffer protocol (those of `struct`).
-_KINDS = {
-    **dict.fromkeys("BHILQN", "uint"),
-    **dict.fromkeys("bhilqn", "int"),
-    **dict.fromkeys("efdg", "float"),
-    "?": "bool",
-}
 # Modes of PIL images whose samples are gray, RGB or RGBA.
 _PIL_MODES = ("L", "RGB", "RGBA", "RGBX", "I;16", "F")
 # Pixel formats for 1, 3 and 4 channels, by the bytes of a sample.
@@ -53,17 +49,16 @@ def frame_size(frame: Any, pixel_format: str, form: FrameForm = PLAIN) -> tuple[
     return width, height
 
 
-def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0, form: FrameForm = PLAIN) -> Any:
-    """`frame` as an object with the buffer protocol, contiguous or not, rows first.
+def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0, form: FrameForm = PLAIN) -> Any | OnDevice:
+    """`frame` as an object with the buffer protocol, contiguous or not, rows first; or as one on a device, uncopied.
 
-    If the buffer has more than one dimension, its shape and dtype must be those of the layout and the form; axes of
+    If it has more than one dimension, its shape and dtype must be those of the layout and the form; axes of
     length 1 are ignored. The planes of planar formats may lie in rows as wide as the picture, as in OpenCV. If it has
     one dimension, only its size is checked, and the byte order if the dtype tells it; a form other than that of the
     layout needs a shape.
 
     Args:
-        frame: a buffer (bytes, a NumPy array, a memoryview), a tensor in the CPU's memory, a PIL image, a ModernGL
-            buffer.
+        frame: a buffer (bytes, a NumPy array, a memoryview), a tensor, a PIL image, a ModernGL buffer.
         number: of frames that came before. With one, `layout` is also that of the first frame.
         form: floats or channels first, if frames differ from their layout.
 
@@ -76,31 +71,18 @@ def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0, form: FrameFo
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
         if form != PLAIN:
             raise ValueError(f"a moderngl.Buffer has bytes, and the rows first. Leave {form.arguments} out")
-        _check_size(_Contents("bytes", frame.size, (frame.size,), "uint", 1, False), wanted)
+        _check_size(Contents("bytes", frame.size, (frame.size,), "uint", 1, False), wanted)
         return frame
     _check_layout(frame, layout)
-    buffer, samples = _samples(frame, layout)
+    memory, samples = _samples(frame, layout)
     if form != PLAIN:
-        return _rows_first(buffer, samples, wanted)
+        return _rows_first(memory, samples, wanted)
     if len(samples.shape) > 1 and layout.pixel_format in PIXEL_FORMATS:
         _check_shape(samples, wanted)
         _check_dtype(samples, wanted)
     _check_size(samples, wanted)
     _check_byte_order(samples, wanted)
-    return buffer
-
-
-def buffer_and_size(frame: Any) -> tuple[Any, int]:
-    """`frame` as an object with the buffer protocol, contiguous or not, and its size in bytes.
-
-    Raises:
-        TypeError: it is not a buffer.
-    """
-    if hasattr(frame, "mglo"):
-        return frame, frame.size
-    buffer = _buffer_of(frame)
-    with memoryview(buffer) as view:
-        return buffer, view.nbytes
+    return memory
 
 
 def _check_is_memory(frame: Any) -> None:
@@ -151,27 +133,6 @@ def _pil_mode(layout: FrameLayout) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Contents:
-    """The contents of a buffer. `owner` is the library whose methods it has: numpy, torch, PIL, memoryview."""
-
-    owner: str
-    nbytes: int
-    shape: tuple[int, ...]
-    kind: str
-    sample_bytes: int
-    is_big_endian: bool
-
-    @property
-    def dtype(self) -> str:
-        return (
-            self.kind if self.kind in ("bool", "unknown samples") else f"{self.kind}{8 * self.sample_bytes}"
-        )
-
-    def __str__(self) -> str:
-        return f"{self.shape} of {self.dtype}" if len(self.shape) > 1 else f"{self.nbytes} bytes"
-
-
-@dataclass(frozen=True, slots=True)
 class _Wanted:
     """What a frame must be.
 
@@ -194,7 +155,7 @@ class _Wanted:
         rows, columns, *channels = self.layout.planes[0]
         return (*(channels or [1]), rows, columns) if self.form.channels_first else self.layout.planes[0]
 
-    def has_dtype_of(self, samples: _Contents) -> bool:
+    def has_dtype_of(self, samples: Contents) -> bool:
         """Whether a frame with these samples has the right dtype."""
         is_scaled = self.form.value_range is not None
         sizes = FLOAT_BYTES if is_scaled else (self.layout.sample_bytes,)
@@ -209,60 +170,31 @@ class _Wanted:
         return f"{self.shape} of {samples}"
 
 
-def _buffer_of(frame: Any) -> Any:
-    if hasattr(frame, "filled") and frame.mask.any():
-        raise ValueError("a masked array has no values where it is masked: pass frame.filled(0), for example")
-    try:
-        memoryview(frame).release()
-        return frame
-    except TypeError:
-        pass
-    if hasattr(frame, "numpy"):  # a tensor: of PyTorch one that has a gradient must be detached from it
-        return (frame.detach() if hasattr(frame, "detach") else frame).numpy()
-    if hasattr(frame, "__array_interface__") or hasattr(frame, "__array__"):
-        return np.asarray(frame)
-    if isinstance(frame, list | tuple):
-        raise TypeError(
-            f"a frame is one buffer, such as a NumPy array, and not a {type(frame).__name__}: pass "
-            "numpy.asarray(frame, numpy.uint8), or write the frames one by one"
-        )
-    raise TypeError(
-        f"a frame is a buffer of pixels, such as a NumPy array, a tensor or bytes, and not {type(frame).__name__}"
-    )
-
-
-def _library_of(frame: Any) -> str:
-    if hasattr(frame, "permute"):
-        return "torch"
-    if hasattr(frame, "convert"):
-        return "PIL"
-    return "memoryview" if isinstance(frame, memoryview) else "numpy"
-
-
-def _samples(frame: Any, layout: FrameLayout) -> tuple[Any, _Contents]:
-    """`frame` as a buffer, and what is in it."""
+def _samples(frame: Any, layout: FrameLayout) -> tuple[Any | OnDevice, Contents]:
+    """The memory of `frame`, and what is in it."""
     _check_mode(frame, layout)
-    buffer = _buffer_of(frame)
-    with memoryview(buffer) as view:
-        kind = _KINDS.get(view.format.lstrip("@=<>!"), "unknown samples")
-        is_big_endian = view.format[0] in ">!"
-        return buffer, _Contents(
-            _library_of(frame), view.nbytes, view.shape or (), kind, view.itemsize, is_big_endian
-        )
+    memory = memory_of(frame)
+    return memory, contents_of(frame, memory)
 
 
-def _rows_first(buffer: Any, samples: _Contents, wanted: _Wanted) -> Any:
+def _rows_first(memory: Any | OnDevice, samples: Contents, wanted: _Wanted) -> Any | OnDevice:
     """A frame of another form than its layout's as an array of rows."""
     _check_shape(samples, wanted)
     _check_dtype(samples, wanted)
     _check_byte_order(samples, wanted)
-    array = np.asarray(buffer).reshape(wanted.shape)  # which only moves axes of length 1
+    if isinstance(memory, OnDevice):
+        return replace(memory, turn=partial(_turned, wanted=wanted))
+    return _turned(np.asarray(memory), wanted)
+
+
+def _turned(frame: npt.NDArray[Any], wanted: _Wanted) -> npt.NDArray[Any]:
+    array = frame.reshape(wanted.shape)  # which only moves axes of length 1
     if not wanted.form.channels_first:
         return array
     return array.transpose(1, 2, 0).reshape(wanted.layout.planes[0])
 
 
-def _check_size(samples: _Contents, wanted: _Wanted) -> None:
+def _check_size(samples: Contents, wanted: _Wanted) -> None:
     layout = wanted.layout
     if samples.nbytes != layout.frame_bytes:
         channels, rest = divmod(prod(samples.shape), layout.width * layout.height)
@@ -273,12 +205,12 @@ def _check_size(samples: _Contents, wanted: _Wanted) -> None:
         raise _wrong("wrong size of frame", samples, wanted, remedy)
 
 
-def _check_shape(samples: _Contents, wanted: _Wanted) -> None:
+def _check_shape(samples: Contents, wanted: _Wanted) -> None:
     if not _fits(samples.shape, wanted):
         raise _wrong("wrong shape of frame", samples, wanted, _remedy(samples, wanted))
 
 
-def _wrong(what: str, samples: _Contents, wanted: _Wanted, remedy: str | None) -> ValueError:
+def _wrong(what: str, samples: Contents, wanted: _Wanted, remedy: str | None) -> ValueError:
     """The error of a frame whose size, shape or dtype is wrong."""
     layout = wanted.layout
     size = f"{layout.width}x{layout.height}"
@@ -314,7 +246,7 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(length for length in shape if length != 1)
 
 
-def _remedy(samples: _Contents, wanted: _Wanted) -> str | None:
+def _remedy(samples: Contents, wanted: _Wanted) -> str | None:
     """What to write for a frame of the wrong shape, so that its dtype is right, too; None if unknown."""
     layout, shape = wanted.layout, samples.shape
     if wanted.form.channels_first:
@@ -331,7 +263,7 @@ def _remedy(samples: _Contents, wanted: _Wanted) -> str | None:
     return f"{remedy}, and {_dtype_remedy(samples, wanted)}"
 
 
-def _other_format(samples: _Contents, channels: int, wanted: _Wanted) -> str | None:
+def _other_format(samples: Contents, channels: int, wanted: _Wanted) -> str | None:
     """What to write for a frame with other channels than those of `layout`; None if unknown."""
     layout = wanted.layout
     if wanted.number:
@@ -361,7 +293,7 @@ def _other_format(samples: _Contents, channels: int, wanted: _Wanted) -> str | N
     return remedy
 
 
-def _float_format(samples: _Contents, channels: int, layout: FrameLayout) -> str | None:
+def _float_format(samples: Contents, channels: int, layout: FrameLayout) -> str | None:
     """What to write for packed floats, which no scaling to whole numbers keeps; None if unknown."""
     if (found := _BY_CHANNELS_OF_FLOATS.get(channels)) is None:
         return None
@@ -375,7 +307,7 @@ def _float_format(samples: _Contents, channels: int, layout: FrameLayout) -> str
     return ", and ".join(remedies)
 
 
-def _reshape(samples: _Contents, wanted: _Wanted) -> str | None:
+def _reshape(samples: Contents, wanted: _Wanted) -> str | None:
     """What to write to get the shape of a packed format; None if unknown."""
     layout, is_first = wanted.layout, not wanted.number
     shape, width, height = _squeezed(samples.shape), layout.width, layout.height
@@ -395,18 +327,18 @@ def _reshape(samples: _Contents, wanted: _Wanted) -> str | None:
     return None
 
 
-def _transpose_call(samples: _Contents, axes: str) -> str:
+def _transpose_call(samples: Contents, axes: str) -> str:
     if samples.owner in ("PIL", "memoryview"):
         return f"np.asarray(frame).transpose({axes})"
     return f"frame.{'permute' if samples.owner == 'torch' else 'transpose'}({axes})"
 
 
-def _check_dtype(samples: _Contents, wanted: _Wanted) -> None:
+def _check_dtype(samples: Contents, wanted: _Wanted) -> None:
     if not wanted.has_dtype_of(samples):
         raise _wrong("wrong dtype of frame", samples, wanted, _dtype_remedy(samples, wanted))
 
 
-def _dtype_remedy(samples: _Contents, wanted: _Wanted) -> str:
+def _dtype_remedy(samples: Contents, wanted: _Wanted) -> str:
     """What to write to get the right dtype."""
     layout, number = wanted.layout, wanted.number
     cast = _cast(samples, wanted.kind, layout.sample_bytes)
@@ -431,20 +363,20 @@ def _dtype_remedy(samples: _Contents, wanted: _Wanted) -> str:
     return f"pass frame{cast} if its values are 0…{most}"
 
 
-def _cast(samples: _Contents, kind: str, sample_bytes: int) -> str:
+def _cast(samples: Contents, kind: str, sample_bytes: int) -> str:
     """The call that converts to that dtype."""
     name = f"{kind}{8 * sample_bytes}"
     return f".to(torch.{name})" if samples.owner == "torch" else f".astype(np.{name})"
 
 
-def _sibling(samples: _Contents, layout: FrameLayout) -> str | None:
+def _sibling(samples: Contents, layout: FrameLayout) -> str | None:
     """The pixel format that differs only in the bytes of a sample."""
     if len(layout.planes) > 1:
         return None
     return _BY_CHANNELS[samples.sample_bytes].get((*layout.planes[0], 1)[2])
 
 
-def _check_byte_order(samples: _Contents, wanted: _Wanted) -> None:
+def _check_byte_order(samples: Contents, wanted: _Wanted) -> None:
     """Refuses samples whose dtype tells the other byte order: their bytes would be read as other colors."""
     layout = wanted.layout
     if samples.is_big_endian and wanted.form.value_range is not None:
