@@ -25,13 +25,14 @@ DIST = ROOT / "dist"
 AARCH64 = "aarch64-unknown-linux-gnu"
 ONE_PIPE = """
 import os, platform, penstock
-reader, writer = os.pipe()
+reader, end = os.pipe()
 data = os.urandom(1 << 20)
-penstock.pipe(data, writer)
+writer = penstock.Writer(end)
+writer.write(data)
 read = b""
 while len(read) < len(data):
     read += os.read(reader, 1 << 20)
-penstock.sync()
+writer.close()
 assert read == data
 print(f"{penstock.__version__} on {platform.machine()}: {len(read)} bytes through one pipe")
 """

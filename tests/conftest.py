@@ -15,7 +15,7 @@ from support.cases import IS_THOROUGH, ffmpegs, prefer_the_quickest
 from support.processes import kill_started, processes
 from support.streams import noise
 
-import penstock
+from penstock import _native
 
 # A shell's background jobs ignore SIGINT and SIGQUIT, nohup's SIGHUP, and what they start inherits that. A program that
 # is started by one that handles a signal has the signal's default.
@@ -92,4 +92,4 @@ def nothing_stays_queued() -> Iterator[None]:
     """No test leaves a failure or a write of `pipe` to the next."""
     yield
     with contextlib.suppress(OSError):
-        penstock.close(timeout=10)
+        _native._close(timeout=10)

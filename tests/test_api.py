@@ -208,7 +208,7 @@ def test_the_native_module_is_for_every_python_from_3_11() -> None:
 
 
 def test_the_ends_of_pipes_say_what_they_are() -> None:
-    reader, writer = penstock.make_pipe()
+    reader, writer = penstock.pipes.make_pipe()
     with reader, writer:
         assert repr(reader) == f"<penstock.pipes.PipeReader fd={reader.fileno()}>"
     assert repr(writer) == "<penstock.pipes.PipeWriter closed>"

@@ -28,7 +28,7 @@ from support.clips import clip
 from support.stub import FUNCTIONS
 
 import penstock
-from penstock import AudioDecoder, Decoder, Encoder, Pipeline, fifo, probe
+from penstock import AudioDecoder, Decoder, Encoder, Pipeline, _native, fifo, probe
 from penstock.pipeline import Sink, Source, Stage
 from penstock.video import AudioTrack, DecoderSettings, EncoderSettings, prefetch
 
@@ -143,7 +143,7 @@ def make_reader(**options: Any) -> None:
 
 def with_ticket(method: str, **options: object) -> None:
     with ends() as (_, writer):
-        ticket = penstock.pipe(b"x", writer)
+        ticket = _native._pipe(b"x", writer)
         ticket.wait(10)
         getattr(ticket, method)(**options)
 
@@ -213,28 +213,21 @@ def read_fd(**options: Any) -> None:
 
 
 def make_pipe(**options: Any) -> None:
-    for end in penstock.make_pipe(**options):
+    for end in penstock.pipes.make_pipe(**options):
         end.close()
 
 
 def between_ends(method: str, **options: object) -> None:
-    ours, theirs = penstock.make_pipe()
+    ours, theirs = penstock.pipes.make_pipe()
     with ours, theirs, ended_source() as source, ends() as (_, writer):
         theirs.write(bytes(10))
         theirs.close()
         if method == "write_to":
             ours.write_to(writer, **options)
         else:
-            spare, theirs = penstock.make_pipe()
+            spare, theirs = penstock.pipes.make_pipe()
             with spare, theirs:
                 theirs.read_from(source, **options)
-
-
-def budget_for_once(**options: Any) -> None:
-    try:
-        penstock.pipes.set_staging_budget(**options)
-    finally:
-        penstock.pipes.set_staging_budget(16 << 20)
 
 
 def at_fifo(use: Callable[[Path], object]) -> None:
@@ -361,7 +354,6 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.Writer.close": partial(with_writer, "close"),
     "penstock.Writer.flush": partial(with_writer, "flush"),
     "penstock.Writer.write": partial(with_writer, "write", b"x"),
-    "penstock.close": penstock.close,
     "penstock.cpu.pin": lambda **given: penstock.cpu.ThreadPolicy(
         **given
     ),  # what it checks by, without being pinned
@@ -378,7 +370,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.fifo.FifoTicket.exception": partial(with_fifo_ticket, "exception"),
     "penstock.fifo.FifoTicket.wait": partial(with_fifo_ticket, "wait"),
     "penstock.fifo.open": open_fifo,
-    "penstock.make_pipe": make_pipe,
+    "penstock.pipes.make_pipe": make_pipe,
     "penstock.map_video": lambda **given: rendered(
         partial(penstock.map_video, None, clip("audio_aac")), **given
     ),
@@ -393,7 +385,6 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.pipeline.Source.files": read_files,
     "penstock.pipes.PipeReader.write_to": partial(between_ends, "write_to"),
     "penstock.pipes.PipeWriter.read_from": partial(between_ends, "read_from"),
-    "penstock.pipes.set_staging_budget": budget_for_once,
     "penstock.read_video": lambda **given: penstock.read_video(clip("audio_aac"), **given),
     "penstock.relay": make_relay,
     "penstock.render": render_scene,
@@ -402,7 +393,6 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.results.Ticket.exception": partial(with_ticket, "exception"),
     "penstock.results.Ticket.wait": partial(with_ticket, "wait"),
     "penstock.pipes.start_relay": start_relay,
-    "penstock.sync": penstock.sync,
     "penstock.write_video": write_whole_video,
 }
 
@@ -410,7 +400,7 @@ CALLS: dict[str, Callable[..., object]] = {
 def test_all_parameters_of_numbers_are_tried() -> None:
     assert {path for path, _ in NUMBERS} == set(CALLS)
     # A type that hides a number would hide a parameter: these are known to be some.
-    assert {("penstock.Writer", "queue_items"), ("penstock.sync", "timeout")} <= set(NUMBERS)
+    assert {("penstock.Writer", "queue_items"), ("penstock.Writer.flush", "timeout")} <= set(NUMBERS)
 
 
 EDGES = (2**8, 2**15, 2**16, 2**31, 2**32, 2**62, 2**63, 2**64, 10**30, 10**400)
@@ -497,7 +487,7 @@ def test_a_number_for_ffmpeg_is_taken_or_refused(path: str, name: str) -> None:
             lambda: make_reader(frame_bytes=2**64),
             "frame_bytes is more than memory can hold: 18446744073709551616",
         ),
-        (lambda: penstock.sync(timeout=math.nan), "timeout must be None or at least 0 seconds, not NaN"),
+        (lambda: _native._sync(timeout=math.nan), "timeout must be None or at least 0 seconds, not NaN"),
     ],
 )
 def test_what_is_wrong_is_said(call: Callable[[], object], words: str) -> None:

@@ -12,6 +12,7 @@ from support.streams import ReaderThread, noise, read_exactly
 from support.this_process import open_fds
 
 import penstock
+from penstock import _native
 
 FRAME = noise(3 << 20)
 
@@ -30,7 +31,7 @@ def test_a_ticket_is_awaited_while_the_loop_goes_on(pair: tuple[int, int], mode:
 
     async def main() -> bytes:
         reading = asyncio.create_task(read())
-        ticket = penstock.pipe(FRAME, writer, mode=mode)
+        ticket = _native._pipe(FRAME, writer, mode=mode)
         assert not ticket.done()
         assert await ticket is None
         assert ticket.done()
@@ -87,7 +88,7 @@ def test_one_ticket_is_awaited_by_many_tasks(pair: tuple[int, int]) -> None:
     reader, writer = pair
 
     async def main() -> list[None]:
-        ticket = penstock.pipe(FRAME, writer)
+        ticket = _native._pipe(FRAME, writer)
         waiting = asyncio.gather(*(asyncio.wait_for(ticket, 30) for _ in range(10)))
         await asyncio.sleep(0.05)
         assert not ticket.done()
@@ -101,14 +102,14 @@ def test_the_same_error_as_from_wait(pair: tuple[int, int]) -> None:
     reader, writer = pair
 
     async def main() -> None:
-        ticket = penstock.pipe(FRAME, writer)
+        ticket = _native._pipe(FRAME, writer)
         asyncio.get_running_loop().call_later(0.05, os.close, reader)
         for _ in range(2):
             with pytest.raises(penstock.BrokenStreamError) as caught:
                 await ticket
             assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (0, len(FRAME))
         with pytest.raises(penstock.BrokenStreamError):
-            await penstock.pipe(b"never", writer)
+            await _native._pipe(b"never", writer)
 
     asyncio.run(asyncio.wait_for(main(), 30))
 
@@ -129,7 +130,7 @@ def test_a_cancelled_await_leaves_the_write_be(pair: tuple[int, int]) -> None:
     before = open_fds().keys()
 
     async def main() -> penstock.results.Ticket:
-        ticket = penstock.pipe(FRAME, writer)
+        ticket = _native._pipe(FRAME, writer)
         for _ in range(3):
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(ticket, 0.02)
@@ -151,7 +152,7 @@ def test_awaits_that_were_given_up_hold_no_descriptors(pair: tuple[int, int]) ->
     """Who looks again and again, with `wait_for`, at a stalled stream must not run out of descriptors."""
 
     async def main() -> int:
-        ticket = penstock.pipe(FRAME, pair[1])
+        ticket = _native._pipe(FRAME, pair[1])
         before = len(open_fds())
         for _ in range(50):
             with pytest.raises(asyncio.TimeoutError):
@@ -169,7 +170,7 @@ def test_a_loop_that_ends_with_the_write_under_way(pair: tuple[int, int]) -> Non
     reader, writer = pair
 
     async def start() -> penstock.results.Ticket:
-        ticket = penstock.pipe(FRAME, writer)
+        ticket = _native._pipe(FRAME, writer)
         waiting = asyncio.ensure_future(ticket)
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -194,7 +195,7 @@ def test_a_pipe_of_a_subprocess_of_asyncio(mode: str) -> None:
         transport = cat.stdin.transport.get_extra_info("pipe")
         assert not os.get_blocking(transport.fileno())
         for _ in range(4):
-            await penstock.pipe(FRAME, transport, mode=mode)
+            await _native._pipe(FRAME, transport, mode=mode)
         cat.stdin.close()
         got = await reading
         assert await cat.wait() == 0
@@ -207,7 +208,7 @@ def test_outside_of_a_loop_it_cannot_be_awaited(pair: tuple[int, int]) -> None:
     async def main(ticket: penstock.results.Ticket) -> None:
         await ticket
 
-    coroutine = main(penstock.pipe(FRAME, pair[1]))
+    coroutine = main(_native._pipe(FRAME, pair[1]))
     with pytest.raises(RuntimeError, match="no running event loop"):
         coroutine.send(None)
     assert read_exactly(pair[0], len(FRAME)) == FRAME
@@ -315,12 +316,12 @@ def test_a_tee_raises_the_failure_of_a_destination_and_is_cancelled_by_its_block
     reader, writer = pair
 
     async def fails() -> None:
-        with penstock.make_pipe()[0] as source:
+        with penstock.pipes.make_pipe()[0] as source:
             async with penstock.Tee(source, writer):
                 raise KeyError("mine")
 
     async def breaks() -> None:
-        source, feed = penstock.make_pipe()
+        source, feed = penstock.pipes.make_pipe()
         os.close(reader)
         with source, feed:
             feed.write(b"lost")

@@ -80,7 +80,7 @@ def test_json_has_the_priorities_that_are_granted(found: dict[str, Any]) -> None
 def test_json_has_the_pipes(found: dict[str, Any]) -> None:
     pipes = found["pipes"]
     assert pipes["max_size_bytes"] == int(Path("/proc/sys/fs/pipe-max-size").read_text())
-    reader, writer = penstock.make_pipe(capacity_bytes=pipes["wanted_bytes"])
+    reader, writer = penstock.pipes.make_pipe(capacity_bytes=pipes["wanted_bytes"])
     with reader, writer:
         assert pipes["granted_bytes"] == writer.capacity_bytes
     assert pipes["methods"].keys() == {"zero-copy", "relay", "copy", "tee"}

@@ -16,6 +16,7 @@ from support.fuse import mounted
 from support.processes import run_script, start_script, succeeded
 
 import penstock
+from penstock import _native
 
 FLUSH_S = 2.0
 
@@ -31,8 +32,8 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def pipe(fd: int) -> None:
-    penstock.pipe(b"frame", fd)
-    penstock.sync(timeout=PATIENCE_S)
+    _native._pipe(b"frame", fd)
+    _native._sync(timeout=PATIENCE_S)
 
 
 def write_and_close(fd: int) -> None:
@@ -62,19 +63,19 @@ def test_a_close_that_fails_is_reported(deliver: Callable[[int], None], tmp_path
 
 def test_a_timeout_holds_while_a_close_takes_long(tmp_path: Path) -> None:
     with mounted(tmp_path, flush_s=FLUSH_S) as file, opened(file.path) as fd:
-        penstock.pipe(b"frame", fd)
+        _native._pipe(b"frame", fd)
         started_s = time.monotonic()
         with pytest.raises(penstock.StalledError):
-            penstock.sync(timeout=0.1)
+            _native._sync(timeout=0.1)
         assert time.monotonic() - started_s < FLUSH_S / 2
-        penstock.sync(timeout=PATIENCE_S)
+        _native._sync(timeout=PATIENCE_S)
 
 
 FORK = """
 import time
 path, flushes, flush_s = sys.argv[1], sys.argv[2], float(sys.argv[3])
 fd = os.open(path, os.O_WRONLY)
-penstock.pipe(b"frame", fd)
+penstock._native._pipe(b"frame", fd)
 while not os.path.getsize(flushes):
     time.sleep(0.001)
 started_s = time.monotonic()
@@ -84,7 +85,7 @@ if pid == 0:
 forked_s = time.monotonic() - started_s
 os.waitpid(pid, 0)
 assert forked_s < flush_s / 2, forked_s
-penstock.sync()
+penstock._native._sync()
 """
 
 

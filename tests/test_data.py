@@ -16,6 +16,7 @@ from support.cases import MODES, eventually
 from support.streams import ReaderThread, noise, read_exactly
 
 import penstock
+from penstock import _native
 
 SIZE = 192 << 10
 """Large enough that `auto` stages it, and larger than a new pipe."""
@@ -94,7 +95,7 @@ def test_every_contiguous_kind_is_delivered(pair: tuple[int, int], kind: str, mo
     want = bytes_of(data)
     assert want
     result = ReaderThread(reader)
-    ticket = penstock.pipe(data, writer, mode=mode)
+    ticket = _native._pipe(data, writer, mode=mode)
     assert ticket.nbytes == len(want)
     os.close(writer)
     assert result.result() == want
@@ -105,7 +106,7 @@ def test_every_contiguous_kind_is_delivered(pair: tuple[int, int], kind: str, mo
 def test_a_mapped_file_is_delivered(pair: tuple[int, int], tmp_path: Path, mode: str) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
-    penstock.pipe(file_map(tmp_path), writer, mode=mode)
+    _native._pipe(file_map(tmp_path), writer, mode=mode)
     os.close(writer)
     assert result.result() == noise(SIZE)
 
@@ -126,14 +127,14 @@ EMPTY = {
 def test_nothing_is_a_write_too(pair: tuple[int, int], kind: str, mode: str) -> None:
     """It ends in its turn, takes no place in the pipe, and is no end of file to the reader."""
     reader, writer = pair
-    penstock.pipe(b"before ", writer, mode=mode)
-    ticket = penstock.pipe(EMPTY[kind], writer, mode=mode)
-    penstock.pipe(b"behind", writer, mode=mode)
+    _native._pipe(b"before ", writer, mode=mode)
+    ticket = _native._pipe(EMPTY[kind], writer, mode=mode)
+    _native._pipe(b"behind", writer, mode=mode)
     os.close(writer)
     assert ReaderThread(reader).result() == b"before behind"
     assert ticket.nbytes == 0
     ticket.wait(10)
-    penstock.sync(EMPTY[kind], timeout=10)
+    _native._sync(EMPTY[kind], timeout=10)
 
 
 STRIDED = {
@@ -155,14 +156,14 @@ STRIDED = {
 def test_what_is_not_contiguous_is_refused_with_the_remedy(pair: tuple[int, int], kind: str) -> None:
     reader, writer = pair
     with pytest.raises(ValueError, match=r"(?s)not C-contiguous.*numpy\.ascontiguousarray"):
-        penstock.pipe(STRIDED[kind](), writer)
+        _native._pipe(STRIDED[kind](), writer)
     with (
         penstock.Writer(writer) as stream,
         pytest.raises(ValueError, match=r"(?s)not C-contiguous.*numpy\.ascontiguousarray"),
     ):
         stream.write(STRIDED[kind]())
     remedied = np.ascontiguousarray(STRIDED[kind]())
-    penstock.pipe(remedied, writer)
+    _native._pipe(remedied, writer)
     os.close(writer)
     assert ReaderThread(reader).result() == remedied.tobytes(), "and of the refused ones nothing came"
 
@@ -173,11 +174,11 @@ def test_what_is_not_contiguous_is_refused_with_the_remedy(pair: tuple[int, int]
 def test_what_has_no_buffer_is_a_type_error(pair: tuple[int, int], data: object) -> None:
     _, writer = pair
     with pytest.raises(TypeError):
-        penstock.pipe(data, writer)
+        _native._pipe(data, writer)
     with penstock.Writer(writer) as stream, pytest.raises(TypeError):
         stream.write(data)
     with pytest.raises(TypeError):
-        penstock.sync(data) if data is not None else penstock.pipe(None, writer)
+        _native._sync(data) if data is not None else _native._pipe(None, writer)
 
 
 def test_a_released_memoryview_and_a_closed_map_are_value_errors(pair: tuple[int, int]) -> None:
@@ -187,7 +188,7 @@ def test_a_released_memoryview_and_a_closed_map_are_value_errors(pair: tuple[int
     area.close()
     for data in (view, area):
         with pytest.raises(ValueError):
-            penstock.pipe(data, pair[1])
+            _native._pipe(data, pair[1])
 
 
 class Tensor:
@@ -210,26 +211,26 @@ class Tensor:
 def test_what_converts_as_a_tensor_is_delivered(pair: tuple[int, int], requires_grad: bool) -> None:
     reader, writer = pair
     tensor = Tensor(numbers("f4", 1000, 500), requires_grad)
-    penstock.pipe(tensor, writer)
+    _native._pipe(tensor, writer)
     with pytest.raises(penstock.StalledError):
-        penstock.sync(tensor, timeout=0.05)  # the same memory, so the same write
+        _native._sync(tensor, timeout=0.05)  # the same memory, so the same write
     os.close(writer)
     assert ReaderThread(reader).result() == tensor.array.tobytes()
-    penstock.sync(tensor, timeout=10)
+    _native._sync(tensor, timeout=10)
 
 
 def test_a_strided_tensor_is_refused_with_the_remedy(pair: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="not C-contiguous"):
-        penstock.pipe(Tensor(numbers("f4", 10, 20).T), pair[1])
+        _native._pipe(Tensor(numbers("f4", 10, 20).T), pair[1])
 
 
 def test_a_tensor_of_torch_is_delivered(pair: tuple[int, int]) -> None:
     torch = pytest.importorskip("torch")
     reader, writer = pair
     tensor = torch.arange(100_000, dtype=torch.float32, requires_grad=True)
-    penstock.pipe(tensor, writer)
+    _native._pipe(tensor, writer)
     with pytest.raises(ValueError, match="not C-contiguous"):
-        penstock.pipe(tensor.reshape(100, 1000).T, writer)
+        _native._pipe(tensor.reshape(100, 1000).T, writer)
     os.close(writer)
     assert ReaderThread(reader).result() == tensor.detach().numpy().tobytes()
 
@@ -243,7 +244,7 @@ def test_more_than_two_gibibytes_in_one_write(pair: tuple[int, int], mode: str) 
     area = mmap.mmap(-1, size)
     for position in (0, 2**30, 2**31 - 3, size - 5):
         area[position : position + 5] = b"mark!"
-    ticket = penstock.pipe(area, writer, mode=mode)
+    ticket = _native._pipe(area, writer, mode=mode)
     assert ticket.nbytes == size
     os.close(writer)
     total = 0
@@ -274,26 +275,26 @@ HANDLES = {
 def test_sync_works_through_any_handle_on_the_memory(pair: tuple[int, int], kind: str) -> None:
     reader, writer = pair
     frame = numbers("u1", 4 << 20)
-    penstock.pipe(frame, writer)
+    _native._pipe(frame, writer)
     with pytest.raises(penstock.StalledError) as stalled:
-        penstock.sync(HANDLES[kind](frame), timeout=0.05)
+        _native._sync(HANDLES[kind](frame), timeout=0.05)
     assert stalled.value.bytes_pending == frame.nbytes
-    penstock.sync(np.zeros_like(frame))  # other memory waits for nobody
+    _native._sync(np.zeros_like(frame))  # other memory waits for nobody
     assert read_exactly(reader, frame.nbytes) == frame.tobytes()
-    penstock.sync(HANDLES[kind](frame), timeout=10)
+    _native._sync(HANDLES[kind](frame), timeout=10)
 
 
 def test_sync_of_memory_beside_the_queued_waits_for_nothing(pair: tuple[int, int]) -> None:
     reader, writer = pair
     frames = numbers("u1", 3, 2 << 20)
-    penstock.pipe(frames[1], writer)
-    penstock.sync(frames[0])
-    penstock.sync(frames[2])
-    penstock.sync(frames[1][:0])
+    _native._pipe(frames[1], writer)
+    _native._sync(frames[0])
+    _native._sync(frames[2])
+    _native._sync(frames[1][:0])
     with pytest.raises(penstock.StalledError):
-        penstock.sync(frames, timeout=0.05)
+        _native._sync(frames, timeout=0.05)
     with pytest.raises(penstock.StalledError):
-        penstock.sync(frames[:, 5], timeout=0.05)  # reaches over all three
+        _native._sync(frames[:, 5], timeout=0.05)  # reaches over all three
     assert read_exactly(reader, frames[1].nbytes) == frames[1].tobytes()
 
 
@@ -303,22 +304,22 @@ def test_sync_of_a_buffer_waits_for_writers_as_well(pair: tuple[int, int]) -> No
     with penstock.Writer(writer) as stream:
         stream.write(frame)
         with pytest.raises(penstock.StalledError):
-            penstock.sync(frame, timeout=0.05)
+            _native._sync(frame, timeout=0.05)
         assert read_exactly(reader, len(frame)) == frame
-        penstock.sync(frame, timeout=10)
+        _native._sync(frame, timeout=10)
 
 
 def test_one_buffer_goes_into_two_pipes(pair: tuple[int, int]) -> None:
     (reader_a, writer_a), (reader_b, writer_b) = pair, os.pipe()
     frame = bytearray(noise(3 << 20))
-    penstock.pipe(frame, writer_a)
-    penstock.pipe(frame, writer_b)
+    _native._pipe(frame, writer_a)
+    _native._pipe(frame, writer_b)
     os.close(writer_b)
     assert ReaderThread(reader_b).result() == frame
     with pytest.raises(penstock.StalledError):
-        penstock.sync(frame, timeout=0.05)  # the other pipe still needs it
+        _native._sync(frame, timeout=0.05)  # the other pipe still needs it
     assert read_exactly(reader_a, len(frame)) == frame
-    penstock.sync(frame, timeout=10)
+    _native._sync(frame, timeout=10)
     frame.clear()
 
 
@@ -326,7 +327,7 @@ FREEING = {
     "ticket.wait()": lambda ticket, stream, frame: ticket.wait(10),
     "ticket.done()": lambda ticket, stream, frame: eventually(ticket.done),
     "ticket.exception()": lambda ticket, stream, frame: ticket.exception(10),
-    "sync(frame)": lambda ticket, stream, frame: penstock.sync(memoryview(frame), timeout=10),
+    "sync(frame)": lambda ticket, stream, frame: _native._sync(memoryview(frame), timeout=10),
     "flush()": lambda ticket, stream, frame: stream.flush(10),
     "close()": lambda ticket, stream, frame: stream.close(10),
 }
@@ -357,11 +358,11 @@ def test_an_object_that_goes_while_its_export_is_released_may_call_back(pair: tu
 
     class Owner(bytearray):
         def __del__(self) -> None:
-            penstock.pipe(b"from __del__", writer).wait(10)
-            penstock.sync(timeout=10)
+            _native._pipe(b"from __del__", writer).wait(10)
+            _native._sync(timeout=10)
             called.append(True)
 
-    penstock.pipe(Owner(b"temporary, "), writer).wait(10)
+    _native._pipe(Owner(b"temporary, "), writer).wait(10)
     gc.collect()
     assert called == [True]
     os.close(writer)
@@ -371,11 +372,11 @@ def test_an_object_that_goes_while_its_export_is_released_may_call_back(pair: tu
 def test_a_failed_conversion_leaves_no_export_behind(pair: tuple[int, int]) -> None:
     frame = bytearray(noise(100))
     with pytest.raises(ValueError):
-        penstock.pipe(memoryview(frame)[::2], pair[1])
+        _native._pipe(memoryview(frame)[::2], pair[1])
     with pytest.raises(OSError):
-        penstock.pipe(frame, pair[0])  # its reading end
+        _native._pipe(frame, pair[0])  # its reading end
     with pytest.raises(ValueError):
-        penstock.pipe(frame, pair[1], mode="fast")
+        _native._pipe(frame, pair[1], mode="fast")
     gc.collect()
     frame.clear()
 

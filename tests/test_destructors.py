@@ -24,7 +24,7 @@ from support.streams import tcp_pair
 from support.this_process import open_fds, workers
 
 import penstock
-from penstock import Pipeline
+from penstock import Pipeline, _native
 from penstock.pipeline import Chunk, Sink, Source, Stage
 
 LINGER_S = 600
@@ -72,8 +72,8 @@ def use_others() -> None:
     ):
         pipeline.wait()
         assert bytes(next(frames)) == b"four"
-    penstock.pipe(b"more", writer).wait()
-    penstock.close()
+    _native._pipe(b"more", writer).wait()
+    _native._close()
     os.close(reader)
     os.close(writer)
 

@@ -25,7 +25,7 @@ SIZE = 5_000_000
 PIPE_TO_STDOUT = """
 frame = (bytes(range(256)) * 20000)[:5_000_000]
 for _ in range(3):
-    penstock.pipe(frame, 1)
+    penstock._native._pipe(frame, 1)
 """
 
 ENDINGS = {
@@ -56,7 +56,7 @@ def test_a_stalled_reader_ends_the_wait_and_the_loss_is_reported(mode: str, stal
     reader, writer = os.pipe()
     code = f"""
     penstock._exit.STALL_S = {stall_s}
-    penstock.pipe(bytes({SIZE}), 1, mode='{mode}')
+    penstock._native._pipe(bytes({SIZE}), 1, mode='{mode}')
     """
     with start_script(code, stdout=writer) as program:
         os.close(writer)
@@ -87,7 +87,7 @@ def test_ctrl_c_ends_the_wait_at_exit() -> None:
     reader, writer = os.pipe()
     code = """
     penstock._exit.STALL_S = 1000.0
-    penstock.pipe(bytes(5_000_000), 1)
+    penstock._native._pipe(bytes(5_000_000), 1)
     print("ending", file=sys.stderr, flush=True)
     """
     with start_script(code, stdout=writer) as program:
@@ -110,7 +110,7 @@ def test_a_reader_thread_of_the_same_program_is_served_to_the_end() -> None:
         os.write(1, b"%d" % count)
     threading.Thread(target=read, daemon=True).start()
     for _ in range(3):
-        penstock.pipe(bytes(5_000_000), writer)
+        penstock._native._pipe(bytes(5_000_000), writer)
     """
     with start_script(code) as program:
         out, err = program.communicate(timeout=60)
@@ -122,7 +122,7 @@ def test_a_daemon_thread_that_never_stops_writing_does_not_keep_the_program() ->
     program = """
         def go_on():
             while True:
-                penstock.pipe(bytes(100_000), 1)
+                penstock._native._pipe(bytes(100_000), 1)
         threading.Thread(target=go_on, daemon=True).start()
         time.sleep(0.3)
     """
@@ -183,21 +183,21 @@ def test_a_program_ends_while_a_pipeline_is_busy_in_python(part: str) -> None:
 
 
 FORGOTTEN = {
-    "pipe": "penstock.pipe(bytes(4 << 20), writer)",
+    "pipe": "penstock._native._pipe(bytes(4 << 20), writer)",
     "a Writer": "w = penstock.Writer(writer); w.write(bytes(4 << 20))",
     "a Writer that is gone": "penstock.Writer(writer).write(bytes(4 << 20))",
-    "a look that tells nothing": "t = penstock.pipe(bytes(4 << 20), writer); t.done()",
-    "a repr": "t = penstock.pipe(bytes(4 << 20), writer)\n    while not t.done(): pass\n    repr(t)",
+    "a look that tells nothing": "t = penstock._native._pipe(bytes(4 << 20), writer); t.done()",
+    "a repr": "t = penstock._native._pipe(bytes(4 << 20), writer)\n    while not t.done(): pass\n    repr(t)",
     "what the pipe holds": "w = penstock.Writer(writer); w.write(bytes(40_000)).wait()",
 }
 """Programs whose reader goes, and that end without having asked."""
 
 REPORTED = {
-    "wait": "penstock.pipe(bytes(4 << 20), writer).wait()",
-    "exception": "penstock.pipe(bytes(4 << 20), writer).exception()",
-    "sync": "penstock.pipe(bytes(4 << 20), writer); penstock.sync()",
-    "the next call": "t = penstock.pipe(bytes(4 << 20), writer)\n"
-    "    while not t.done(): pass\n    penstock.pipe(b'', writer)",
+    "wait": "penstock._native._pipe(bytes(4 << 20), writer).wait()",
+    "exception": "penstock._native._pipe(bytes(4 << 20), writer).exception()",
+    "sync": "penstock._native._pipe(bytes(4 << 20), writer); penstock._native._sync()",
+    "the next call": "t = penstock._native._pipe(bytes(4 << 20), writer)\n"
+    "    while not t.done(): pass\n    penstock._native._pipe(b'', writer)",
     "close": "w = penstock.Writer(writer); w.write(bytes(4 << 20)); w.close()",
     "abort": "w = penstock.Writer(writer); w.write(bytes(4 << 20)); w.abort()",
 }
@@ -231,7 +231,7 @@ def test_a_failure_that_was_reported_is_not_told_again(way: str) -> None:
 def test_a_forked_child_does_not_tell_of_the_parents_losses() -> None:
     code = """
     reader, writer = os.pipe()
-    ticket = penstock.pipe(bytes(4 << 20), writer)
+    ticket = penstock._native._pipe(bytes(4 << 20), writer)
     os.close(reader)
     while not ticket.done():
         time.sleep(0.01)

@@ -25,7 +25,7 @@ from support.streams import ReaderThread, noise, read_exactly, unread_bytes
 from support.this_process import rss_bytes
 
 import penstock
-from penstock import BrokenStreamError, StalledError, Writer
+from penstock import BrokenStreamError, StalledError, Writer, _native
 
 FRAME = noise(3 << 20)
 """Larger than any pipe that we get: it stays in flight until somebody reads."""
@@ -79,11 +79,11 @@ class TestTheReaderIsKilledMidFrame:
     @pytest.mark.parametrize("mode", MODES)
     def test_pipe_says_so_at_the_next_call_and_at_sync(self, mode: str) -> None:
         with reader_of(500_000) as (process, writer):
-            ticket = penstock.pipe(FRAME, writer, mode=mode)
+            ticket = _native._pipe(FRAME, writer, mode=mode)
             assert process.stdout.read(1) == b"!"
             process.kill()
             assert eventually(ticket.done)  # a look, which reports nothing
-            for call in (lambda: penstock.pipe(b"next", writer), penstock.sync):
+            for call in (lambda: _native._pipe(b"next", writer), _native._sync):
                 with pytest.raises(BrokenStreamError) as caught:
                     call()
                 assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (
@@ -106,11 +106,11 @@ class TestTheReaderIsKilledMidFrame:
             import socket
             for mode in ("write", "staged", "zero-copy"):
                 reader, fd = os.pipe()
-                ticket = penstock.pipe(bytes(3 << 20), fd, mode=mode)
+                ticket = penstock._native._pipe(bytes(3 << 20), fd, mode=mode)
                 os.close(reader)
                 print(type(ticket.exception(10)).__name__)
             ours, theirs = socket.socketpair()
-            ticket = penstock.pipe(bytes(3 << 20), ours)
+            ticket = penstock._native._pipe(bytes(3 << 20), ours)
             theirs.close()
             print(type(ticket.exception(10)).__name__)
         """)
@@ -123,15 +123,15 @@ class TestTheReaderIsKilledMidFrame:
         with reader_of(700_000) as (process, doomed):
             for _ in range(4):
                 for _, writer in healthy:
-                    penstock.pipe(FRAME, writer, mode=mode)
+                    _native._pipe(FRAME, writer, mode=mode)
                 with contextlib.suppress(BrokenStreamError):
-                    penstock.pipe(FRAME, doomed, mode=mode)
+                    _native._pipe(FRAME, doomed, mode=mode)
                 if process.poll() is None:
                     assert process.stdout.read(1) == b"!"
                     process.kill()
                     process.wait()
             with pytest.raises(BrokenStreamError):
-                penstock.sync(timeout=20)
+                _native._sync(timeout=20)
         for _, writer in healthy:
             os.close(writer)
         assert [result.result() for result in results] == [FRAME * 4] * 3
@@ -155,10 +155,10 @@ class TestTheBufferGoesAway:
     def test_a_temporary_or_deleted_object(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         frame = np.frombuffer(FRAME, np.uint8).copy()
-        penstock.pipe(frame, writer, mode=mode)
+        _native._pipe(frame, writer, mode=mode)
         del frame
-        penstock.pipe(bytearray(FRAME), writer, mode=mode)
-        penstock.pipe(memoryview(np.frombuffer(FRAME, np.uint8).copy())[1:], writer, mode=mode)
+        _native._pipe(bytearray(FRAME), writer, mode=mode)
+        _native._pipe(memoryview(np.frombuffer(FRAME, np.uint8).copy())[1:], writer, mode=mode)
         gc.collect()
         litter = [
             np.full(len(FRAME), 0xEE, np.uint8) for _ in range(8)
@@ -171,7 +171,7 @@ class TestTheBufferGoesAway:
     def test_bytearray_and_array_cannot_be_resized(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         frame = bytearray(FRAME)
-        ticket = penstock.pipe(frame, writer, mode=mode)
+        ticket = _native._pipe(frame, writer, mode=mode)
         for resize in (frame.clear, frame.pop, lambda: frame.extend(b"more"), lambda: frame.append(1)):
             with pytest.raises(BufferError):
                 resize()
@@ -185,7 +185,7 @@ class TestTheBufferGoesAway:
         reader, writer = pair
         area = mmap.mmap(-1, len(FRAME))
         area[:] = FRAME
-        ticket = penstock.pipe(area, writer, mode=mode)
+        ticket = _native._pipe(area, writer, mode=mode)
         with pytest.raises(BufferError):
             area.close()
         with pytest.raises(BufferError):
@@ -198,14 +198,14 @@ class TestTheBufferGoesAway:
     def test_a_numpy_array_cannot_be_resized_in_place(self, pair: tuple[int, int]) -> None:
         """NumPy counts references, and our hold is one: without `refcheck=False` it refuses."""
         frame = np.frombuffer(FRAME, np.uint8).copy()
-        penstock.pipe(frame, pair[1])
+        _native._pipe(frame, pair[1])
         with pytest.raises(ValueError, match="resize"):
             frame.resize(10)
         assert read_exactly(pair[0], len(FRAME)) == FRAME
 
     def test_a_memoryview_cannot_be_released(self, pair: tuple[int, int]) -> None:
         view = memoryview(bytearray(FRAME))
-        penstock.pipe(view, pair[1])
+        _native._pipe(view, pair[1])
         with pytest.raises(BufferError):
             view.release()
         assert read_exactly(pair[0], len(FRAME)) == FRAME
@@ -219,12 +219,12 @@ class TestARenderingLoop:
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
             result = ReaderThread(os.dup(cat.stdout.fileno()))
             for number in range(frames):
-                penstock.pipe(np.full((180, 320, 3), number, np.uint8), cat.stdin, mode=mode)
+                _native._pipe(np.full((180, 320, 3), number, np.uint8), cat.stdin, mode=mode)
             cat.stdin.close()
             got = np.frombuffer(result.result(), np.uint8).reshape(frames, -1)
         assert got.shape == (frames, 180 * 320 * 3)
         assert (got == np.arange(frames, dtype=np.uint8)[:, None]).all()
-        penstock.sync(timeout=10)
+        _native._sync(timeout=10)
 
     @pytest.mark.parametrize("mode", MODES)
     def test_that_renders_into_one_buffer(self, pair: tuple[int, int], mode: str) -> None:
@@ -233,9 +233,9 @@ class TestARenderingLoop:
         result = ReaderThread(reader, chunk_bytes=7777)
         frame = np.empty(400_000, np.uint8)
         for number in range(40):
-            penstock.sync(frame)
+            _native._sync(frame)
             frame[:] = number
-            penstock.pipe(frame, writer, mode=mode)
+            _native._pipe(frame, writer, mode=mode)
         os.close(writer)
         got = np.frombuffer(result.result(), np.uint8).reshape(40, -1)
         assert (got == np.arange(40, dtype=np.uint8)[:, None]).all()
@@ -247,10 +247,10 @@ class TestARenderingLoop:
         frame = np.empty(1_000_003, np.uint8)
         with target.open("wb") as file, reader_through_slow_pipe(file.fileno()) as writer:
             for number in range(60):
-                penstock.sync(frame)
+                _native._sync(frame)
                 frame[:] = number
-                penstock.pipe(frame, writer, mode=mode)
-            penstock.sync(timeout=30)
+                _native._pipe(frame, writer, mode=mode)
+            _native._sync(timeout=30)
         got = np.fromfile(target, np.uint8).reshape(60, -1)
         assert (got == np.arange(60, dtype=np.uint8)[:, None]).all()
 
@@ -284,15 +284,15 @@ class TestTheFdIsClosedAndItsNumberReused:
         reader, writer = os.pipe()
         frames = [noise(1_000_000, number) for number in range(8)]
         for frame in frames:
-            penstock.pipe(frame, writer, mode=mode)
+            _native._pipe(frame, writer, mode=mode)
         os.close(writer)
         fd = os.open(tmp_path / "bystander", os.O_WRONLY | os.O_CREAT)
         if fd != writer:
             os.dup2(fd, writer)
             os.close(fd)
-        penstock.pipe(b"meant for the file", writer, mode=mode)
+        _native._pipe(b"meant for the file", writer, mode=mode)
         assert ReaderThread(reader).result() == b"".join(frames)
-        penstock.sync(timeout=10)
+        _native._sync(timeout=10)
         os.close(writer)
         assert (tmp_path / "bystander").read_bytes() == b"meant for the file"
 
@@ -316,11 +316,11 @@ def test_a_pipe_in_non_blocking_mode(pair: tuple[int, int], mode: str) -> None:
     os.set_blocking(writer, False)
     gate = threading.Event()
     result = ReaderThread(reader, gate=gate, chunk_bytes=10_000)
-    tickets = [penstock.pipe(FRAME, writer, mode=mode) for _ in range(3)]
+    tickets = [_native._pipe(FRAME, writer, mode=mode) for _ in range(3)]
     with pytest.raises(StalledError):
         tickets[0].wait(0.1)
     gate.set()
-    penstock.sync(timeout=30)
+    _native._sync(timeout=30)
     assert not os.get_blocking(writer)
     os.close(writer)
     assert result.result() == FRAME * 3
@@ -331,9 +331,9 @@ import hashlib
 mode, size = sys.argv[1], 900_000
 def produce(fd):
     for number in range(6):
-        penstock.pipe(bytes([number]) * size, fd, mode=mode)
+        penstock._native._pipe(bytes([number]) * size, fd, mode=mode)
 produce(1)
-penstock.sync()
+penstock._native._sync()
 """
 
 FAULTS = {
@@ -463,7 +463,7 @@ class TestTwoThreadsWriteToOneStream:
             for index in range(count):
                 frame = np.full(size, number * count + index, np.uint8)
                 if stream is None:
-                    penstock.pipe(frame, writer, mode=mode)
+                    _native._pipe(frame, writer, mode=mode)
                 else:
                     stream.write(frame)
             if stream is not None:
@@ -474,7 +474,7 @@ class TestTwoThreadsWriteToOneStream:
             thread.start()
         for thread in threads:
             thread.join(60)
-        penstock.sync(timeout=30)
+        _native._sync(timeout=30)
         os.close(writer)
         os.close(other)
         got = np.frombuffer(result.result(), np.uint8).reshape(4 * count, size)
@@ -508,13 +508,13 @@ class TestNoRoom:
 
     def test_dev_full_by_pipe(self) -> None:
         with Path("/dev/full").open("wb", buffering=0) as full:
-            assert eventually(penstock.pipe(b"x" * 1000, full).done)
-            for call in (lambda: penstock.pipe(b"next", full), penstock.sync):
+            assert eventually(_native._pipe(b"x" * 1000, full).done)
+            for call in (lambda: _native._pipe(b"next", full), _native._sync):
                 with pytest.raises(OSError) as caught:
                     call()
                 assert caught.value.errno == errno.ENOSPC
                 assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (0, 1000)
-        penstock.sync()
+        _native._sync()
 
     def test_a_full_tmpfs(self, small_tmpfs: Path) -> None:
         path = small_tmpfs / "file"
@@ -589,7 +589,7 @@ def test_pages_in_flight_outlive_the_memory_they_came_from(pair: tuple[int, int]
     assert FRAME.startswith(got)
 
     def is_free() -> bool:
-        penstock.sync(timeout=10)
+        _native._sync(timeout=10)
         try:
             frame.clear()
         except BufferError:
@@ -622,8 +622,8 @@ def test_memory_is_never_written_to(pair: tuple[int, int]) -> None:
     address = ctypes.addressof(ctypes.c_char.from_buffer(area))
     assert libc.mprotect(ctypes.c_void_p(address), 1 << 20, 1) == 0  # PROT_READ
     for mode in MODES:
-        penstock.pipe(area, writer, mode=mode)
-    penstock.sync(timeout=10)
+        _native._pipe(area, writer, mode=mode)
+    _native._sync(timeout=10)
     os.close(writer)
     assert result.result() == FRAME[: 1 << 20] * 4
 
@@ -637,7 +637,7 @@ def test_the_process_gets_no_signal_from_us(pair: tuple[int, int]) -> None:
         for mode in MODES:
             reader, writer = os.pipe()
             os.close(reader)
-            assert penstock.pipe(FRAME, writer, mode=mode).exception(10) is not None
+            assert _native._pipe(FRAME, writer, mode=mode).exception(10) is not None
             os.close(writer)
     finally:
         for number, handler in zip(numbers, before, strict=True):

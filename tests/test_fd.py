@@ -24,7 +24,7 @@ from support.streams import ReaderThread, noise, read_exactly, tcp_pair
 from support.this_process import are_asleep, open_fds, workers
 
 import penstock
-from penstock import Pipeline, fifo
+from penstock import Pipeline, _native, fifo
 from penstock.pipeline import Sink, Source
 
 FRAME = noise(300_000)
@@ -54,7 +54,7 @@ WRAPPED = {
 def test_an_int_or_anything_with_fileno_will_do(pair: tuple[int, int], kind: str) -> None:
     reader, writer = pair
     file = WRAPPED[kind](writer)
-    penstock.pipe(FRAME, file)
+    _native._pipe(FRAME, file)
     with penstock.Writer(file) as stream:
         stream.write(FRAME[:1000])
         assert read_exactly(reader, len(FRAME) + 1000) == FRAME + FRAME[:1000]
@@ -68,7 +68,7 @@ def test_what_python_has_buffered_stays_in_front(pair: tuple[int, int], text: bo
     result = ReaderThread(reader)
     with os.fdopen(writer, "w" if text else "wb") as file:
         file.write("header\n" if text else b"header\n")
-        penstock.pipe(b"frame\n", file).wait(10)
+        _native._pipe(b"frame\n", file).wait(10)
         file.write("middle\n" if text else b"middle\n")
         with penstock.Writer(file) as stream:
             stream.write(b"another\n")
@@ -81,20 +81,20 @@ def test_the_stdin_of_a_process(mode: str) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
         result = ReaderThread(os.dup(cat.stdout.fileno()))
         for _ in range(5):
-            penstock.pipe(FRAME, cat.stdin, mode=mode)
+            _native._pipe(FRAME, cat.stdin, mode=mode)
         cat.stdin.close()
         assert result.result() == FRAME * 5
         assert cat.wait(10) == 0
-    penstock.sync(timeout=10)
+    _native._sync(timeout=10)
 
 
 def test_standard_output_and_error_of_a_program() -> None:
     program = """
 import sys, penstock
 print("printed first")
-penstock.pipe(b"piped next\\n", sys.stdout).wait()
+penstock._native._pipe(b"piped next\\n", sys.stdout).wait()
 print("printed last")
-penstock.pipe(b"to stderr\\n", 2)
+penstock._native._pipe(b"to stderr\\n", 2)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)
     assert done.stdout == b"printed first\npiped next\nprinted last\n"
@@ -114,7 +114,7 @@ def test_stream_sockets(kind: str, blocking: bool) -> None:
     writer.setblocking(blocking)
     result = ReaderThread(reader.detach())
     for _ in range(5):
-        penstock.pipe(FRAME, writer, mode="zero-copy")  # only pipes take pages: it is written
+        _native._pipe(FRAME, writer, mode="zero-copy")  # only pipes take pages: it is written
     with penstock.Writer(writer) as stream:
         stream.write(FRAME)
         stream.flush(10)
@@ -131,7 +131,7 @@ def test_each_write_to_a_message_socket_is_one_message(kind: socket.SocketKind) 
     reader, writer = socket.socketpair(socket.AF_UNIX, kind)
     messages = [noise(size, size) for size in (1, 50_000, 0, 3, 100_000, 4096) * 10]
     for message in messages:
-        penstock.pipe(message, writer)
+        _native._pipe(message, writer)
     reader.settimeout(10)
     assert [reader.recv(1 << 20) for _ in messages] == messages
     reader.close()
@@ -157,8 +157,8 @@ def test_a_message_that_cannot_be_sent_whole_is_an_error_and_not_cut() -> None:
 def test_a_pipe_in_packet_mode() -> None:
     reader, writer = os.pipe2(os.O_DIRECT)
     for message in (b"one", b"", b"two"):  # a pipe has no empty messages
-        penstock.pipe(message, writer)
-    penstock.sync(timeout=10)
+        _native._pipe(message, writer)
+    _native._sync(timeout=10)
     assert [os.read(reader, 4096), os.read(reader, 4096)] == [b"one", b"two"]
     os.close(reader)
     os.close(writer)
@@ -170,8 +170,8 @@ def test_a_fifo(tmp_path: Path, mode: str) -> None:
     os.mkfifo(path)
     with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat, path.open("wb") as fifo:
         result = ReaderThread(os.dup(cat.stdout.fileno()))
-        penstock.pipe(FRAME, fifo, mode=mode)
-        penstock.pipe(FRAME, fifo, mode=mode)
+        _native._pipe(FRAME, fifo, mode=mode)
+        _native._pipe(FRAME, fifo, mode=mode)
         fifo.close()
         assert result.result() == FRAME * 2
 
@@ -245,9 +245,9 @@ def test_a_fifo_whose_reader_is_gone(tmp_path: Path) -> None:
 def test_a_terminal() -> None:
     controller, terminal = pty.openpty()
     tty.setraw(terminal)
-    penstock.pipe(FRAME, terminal)
+    _native._pipe(FRAME, terminal)
     assert read_exactly(controller, len(FRAME)) == FRAME
-    penstock.sync(timeout=10)
+    _native._sync(timeout=10)
     os.close(controller)
     os.close(terminal)
 
@@ -262,7 +262,7 @@ def test_terminals_do_not_wait_for_each_other(end: str) -> None:
         termios.tcflow(stalled[1], termios.TCOOFF)
     stream = penstock.Writer(stalled[0 if end == "controller" else 1])
     blocked = stream.write(bytes(1 << 20))
-    penstock.pipe(b"through", lively[0]).wait(10)
+    _native._pipe(b"through", lively[0]).wait(10)
     assert os.read(lively[1], 7) == b"through"
     assert eventually(lambda: are_asleep(workers))  # the terminal takes no more
     assert not blocked.done()
@@ -288,7 +288,7 @@ def test_a_terminal_has_its_hangup_at_the_close() -> None:
 
 def test_devices() -> None:
     with Path("/dev/null").open("wb", buffering=0) as null:
-        penstock.pipe(FRAME, null, mode="staged").wait(10)
+        _native._pipe(FRAME, null, mode="staged").wait(10)
 
 
 @pytest.mark.parametrize("buffering", [0, -1])
@@ -296,9 +296,9 @@ def test_a_file_is_written_where_it_stands(tmp_path: Path, buffering: int) -> No
     path = tmp_path / "file"
     with path.open("w+b", buffering=buffering) as file:
         file.write(b"head")
-        penstock.pipe(FRAME, file)
-        penstock.pipe(b"middle", file)
-        penstock.sync(timeout=10)
+        _native._pipe(FRAME, file)
+        _native._pipe(b"middle", file)
+        _native._sync(timeout=10)
         file.seek(0, io.SEEK_END)
         file.write(b"tail")
     assert path.read_bytes() == b"head" + FRAME + b"middletail"
@@ -317,21 +317,21 @@ def test_two_descriptors_of_one_file_keep_their_positions(tmp_path: Path) -> Non
     path.write_bytes(b"." * 20)
     with path.open("r+b", buffering=0) as front, path.open("r+b", buffering=0) as back:
         back.seek(10)
-        penstock.pipe(b"AAA", front)
-        penstock.pipe(b"BBB", back)
-        penstock.pipe(b"aaa", front)
-        penstock.pipe(b"bbb", back)
-        penstock.sync(timeout=10)
+        _native._pipe(b"AAA", front)
+        _native._pipe(b"BBB", back)
+        _native._pipe(b"aaa", front)
+        _native._pipe(b"bbb", back)
+        _native._sync(timeout=10)
     assert path.read_bytes() == b"AAAaaa....BBBbbb...."
 
 
 def test_a_file_without_a_name(tmp_path: Path) -> None:
     with tempfile.TemporaryFile(dir=tmp_path) as file:
-        penstock.pipe(FRAME, file).wait(10)
+        _native._pipe(FRAME, file).wait(10)
         file.seek(0)
         assert file.read() == FRAME
     fd = os.memfd_create("frames")
-    penstock.pipe(FRAME, fd).wait(10)
+    _native._pipe(FRAME, fd).wait(10)
     assert os.pread(fd, len(FRAME) + 1, 0) == FRAME
     os.close(fd)
 
@@ -341,8 +341,8 @@ def test_a_file_made_after_another_went_is_another_stream(tmp_path: Path) -> Non
     for number in range(20):
         path = tmp_path / "file"
         with path.open("wb", buffering=0) as file:
-            penstock.pipe(f"{number}".encode(), file)
-        penstock.sync(timeout=10)
+            _native._pipe(f"{number}".encode(), file)
+        _native._sync(timeout=10)
         assert path.read_text() == str(number)
         path.unlink()
 
@@ -360,7 +360,7 @@ def test_descriptors_of_one_pipe_are_one_stream_with_one_order(pair: tuple[int, 
         if target < 3:
             streams[target].write(frame)
         else:
-            penstock.pipe(frame, (writer, same, opened_anew)[target - 3], mode=mode)
+            _native._pipe(frame, (writer, same, opened_anew)[target - 3], mode=mode)
     for stream in streams:
         stream.close(10)
     for fd in (writer, same, opened_anew):
@@ -373,8 +373,8 @@ def test_the_callers_descriptor_stays_open_and_as_it_was(pair: tuple[int, int]) 
     flags = [os.get_blocking(writer), os.get_inheritable(writer)]
     with penstock.Writer(writer) as stream:
         stream.write(b"one ")
-    penstock.pipe(b"two ", writer).wait(10)
-    penstock.close(timeout=10)
+    _native._pipe(b"two ", writer).wait(10)
+    _native._close(timeout=10)
     assert [os.get_blocking(writer), os.get_inheritable(writer)] == flags
     os.write(writer, b"three")
     assert read_exactly(reader, 13) == b"one two three"
@@ -384,7 +384,7 @@ def test_no_descriptor_of_ours_is_inherited_by_a_program(pair: tuple[int, int]) 
     """Else the reader would have no end of file before that program's end."""
     reader, writer = pair
     stream = penstock.Writer(writer)
-    penstock.pipe(noise(4 << 20), writer)
+    _native._pipe(noise(4 << 20), writer)
     command = ["sleep", "100"]
     with subprocess.Popen(command, close_fds=False) as program:
         os.close(writer)
@@ -397,7 +397,7 @@ def test_no_descriptor_of_ours_is_inherited_by_a_program(pair: tuple[int, int]) 
 Opening = Callable[[object], object]
 SOURCE, SINK = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)
 WRITING: dict[str, Opening] = {
-    "pipe": lambda fd: penstock.pipe(b"never", fd),
+    "pipe": lambda fd: _native._pipe(b"never", fd),
     "Writer": lambda fd: penstock.Writer(fd),
     "relay to": lambda fd: penstock.relay(SOURCE, fd),
 }
@@ -532,7 +532,7 @@ def test_what_flush_raises_comes_through_and_nothing_is_queued(pair: tuple[int, 
 def test_a_mode_that_is_none(pair: tuple[int, int]) -> None:
     for mode in ("", "fast", "WRITE", "zero_copy"):
         with pytest.raises(ValueError, match="'zero-copy'"):
-            penstock.pipe(b"never", pair[1], mode=mode)
+            _native._pipe(b"never", pair[1], mode=mode)
         with pytest.raises(ValueError, match="'zero-copy'"):
             penstock.Writer(pair[1], mode=mode)
 
@@ -545,7 +545,7 @@ def test_no_descriptor_left_in_the_process_is_an_error_and_passes(tmp_path: Path
     other_reader, other_writer = os.pipe()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     big = noise(4 << 20)
-    penstock.pipe(big, writer)
+    _native._pipe(big, writer)
     taken = []
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(other_writer, *map(int, open_fds())) + 2, hard))
@@ -554,7 +554,7 @@ def test_no_descriptor_left_in_the_process_is_an_error_and_passes(tmp_path: Path
                 taken.append(os.dup(writer))
         except OSError as full:
             assert full.errno == errno.EMFILE
-        for attempt in (lambda: penstock.pipe(b"no", other_writer), lambda: penstock.Writer(other_writer)):
+        for attempt in (lambda: _native._pipe(b"no", other_writer), lambda: penstock.Writer(other_writer)):
             with pytest.raises(OSError) as caught:
                 attempt()
             assert caught.value.errno == errno.EMFILE
@@ -562,7 +562,7 @@ def test_no_descriptor_left_in_the_process_is_an_error_and_passes(tmp_path: Path
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for fd in taken:
             os.close(fd)
-    penstock.pipe(b"yes", other_writer)
+    _native._pipe(b"yes", other_writer)
     os.close(writer)
     os.close(other_writer)
     results = ReaderThread(reader), ReaderThread(other_reader)
@@ -586,7 +586,7 @@ def test_closing_and_piping_at_once_never_misdirects(tmp_path: Path) -> None:
             reader, writer = os.pipe()
             frames = [noise(30_000, 100 * round_ + number) for number in range(4)]
             for frame in frames:
-                penstock.pipe(frame, writer)
+                _native._pipe(frame, writer)
             os.close(writer)
             assert ReaderThread(reader).result() == b"".join(frames)
     finally:
@@ -605,7 +605,7 @@ def test_closing_and_piping_at_once_never_misdirects(tmp_path: Path) -> None:
         lambda path: penstock.Reader(path, frame_bytes=3),
         penstock.Writer,
         penstock.Tee,
-        lambda path: penstock.pipe(b"data", path),
+        lambda path: _native._pipe(b"data", path),
         lambda path: penstock.relay(path, path),
     ],
     ids=["Reader", "Writer", "Tee", "pipe", "relay"],

@@ -746,7 +746,9 @@ def test_a_loop_that_ends_cancels_what_it_waits_for(path: Path, nothing_is_left:
 # Exit and fork
 
 
-@pytest.mark.parametrize("ending", ["", "sys.exit(0)", "penstock.pipe(b'x', 1).wait()", "del ticket"])
+@pytest.mark.parametrize(
+    "ending", ["", "sys.exit(0)", "penstock._native._pipe(b'x', 1).wait()", "del ticket"]
+)
 @pytest.mark.parametrize("mode", ["r", "w"])
 def test_a_program_ends_at_once_with_an_opening_under_way(path: Path, mode: str, ending: str) -> None:
     code = f"""

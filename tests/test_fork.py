@@ -12,7 +12,7 @@ from support.processes import run_script, succeeded
 IN_FLIGHT = """
 frame = os.urandom(6_000_000)
 reader, writer = os.pipe()
-ticket = penstock.pipe(frame, writer, mode={mode!r})
+ticket = penstock._native._pipe(frame, writer, mode={mode!r})
 
 def read_all(fd):
     got = bytearray()
@@ -48,8 +48,8 @@ def test_parent_and_child_write_to_pipes_of_their_own() -> None:
         os.close(writer)
         own_reader, own_writer = os.pipe()
         got = read_in_thread(own_reader)
-        penstock.pipe(frame[::-1], own_writer)
-        penstock.sync(timeout=20)
+        penstock._native._pipe(frame[::-1], own_writer)
+        penstock._native._sync(timeout=20)
         os.close(own_writer)
         end_child(got() == frame[::-1])
     got = read_in_thread(reader)
@@ -69,11 +69,11 @@ def test_the_same_number_is_another_pipe_in_the_child() -> None:
         os.dup2(own_writer, writer)
         os.close(own_writer)
         got = read_in_thread(own_reader)
-        penstock.pipe(b"child's", writer).wait(20)
+        penstock._native._pipe(b"child's", writer).wait(20)
         os.close(writer)
         end_child(got() == b"child's")
     got = read_in_thread(reader)
-    penstock.pipe(b"parent's", writer)
+    penstock._native._pipe(b"parent's", writer)
     os.close(writer)
     assert got() == frame + b"parent's"
     assert child_is_well(pid)
@@ -85,11 +85,11 @@ def test_both_write_to_the_same_pipe() -> None:
     body = """
     pid = os.fork()
     if pid == 0:
-        penstock.pipe(b"c" * 1000, writer).wait(20)
+        penstock._native._pipe(b"c" * 1000, writer).wait(20)
         end_child(True)
     got = read_in_thread(reader)
     assert child_is_well(pid)
-    penstock.pipe(b"p" * 1000, writer)
+    penstock._native._pipe(b"p" * 1000, writer)
     os.close(writer)
     result = got()
     assert result.count(b"c" * 1000) == 1, "as a whole, for it is shorter than PIPE_BUF"
@@ -133,7 +133,7 @@ def test_the_parents_ticket_is_no_trap_in_the_child() -> None:
 def test_memory_in_flight_in_the_parent_is_free_in_the_child() -> None:
     body = """
     area = bytearray(frame)
-    penstock.pipe(area, writer)
+    penstock._native._pipe(area, writer)
     pid = os.fork()
     if pid == 0:
         area.clear()
@@ -239,8 +239,8 @@ def test_a_child_has_none_of_our_descriptors() -> None:
 
     mine = [reader, writer, *os.pipe()]
     own = penstock.Writer(writer)
-    more = penstock.pipe(b"x", writer)
-    busy = threading.Thread(target=lambda: [penstock.pipe(frame, writer) for _ in range(80)], daemon=True)
+    more = penstock._native._pipe(b"x", writer)
+    busy = threading.Thread(target=lambda: [penstock._native._pipe(frame, writer) for _ in range(80)], daemon=True)
     busy.start()  # waits for room after 64
     while not are_asleep(lambda: {busy.native_id}): pass
     frames = penstock.Reader(mine[2], frame_bytes=10)
@@ -302,7 +302,7 @@ def test_a_loop_of_the_parent_awaits_in_the_child_and_in_the_parent() -> None:
     async def wrote():
         own_reader, own_writer = os.pipe()
         got = read_in_thread(own_reader)
-        ticket = penstock.pipe(frame, own_writer)
+        ticket = penstock._native._pipe(frame, own_writer)
         os.close(own_writer)
         await asyncio.wait_for(ticket, 20)
         return got() == frame
@@ -341,7 +341,7 @@ def test_forks_in_the_middle_of_everything() -> None:
         pid = os.fork()
         if pid == 0:
             r, w = os.pipe()
-            penstock.pipe(b"alive", w).wait(20)
+            penstock._native._pipe(b"alive", w).wait(20)
             end_child(os.read(r, 10) == b"alive")
         assert child_is_well(pid), round
     stop.set()
@@ -359,8 +359,8 @@ def test_a_multiprocessing_child_delivers_what_it_wrote() -> None:
     body = """
     import multiprocessing
     got = read_in_thread(reader)
-    penstock.sync(timeout=20)
-    write = lambda: penstock.pipe(bytes(8 << 20), writer) and None
+    penstock._native._sync(timeout=20)
+    write = lambda: penstock._native._pipe(bytes(8 << 20), writer) and None
     child = multiprocessing.get_context("fork").Process(target=write)
     child.start()
     child.join()

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,16 +38,26 @@ def all_levels(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
 
+@contextlib.contextmanager
+def all_staging_memory() -> Iterator[None]:
+    """Writers that have it, and wait for readers."""
+    with contextlib.ExitStack() as stack:
+        ends = [penstock.pipes.make_pipe() for _ in range(4)]
+        streams = [penstock.Writer(end, mode="staged") for _, end in ends]
+        for (reader, end), stream in zip(ends, streams, strict=True):
+            stack.enter_context(reader), stack.enter_context(end)
+            stack.callback(stream.abort)
+            stream.write(bytes(4 << 20))
+        assert eventually(lambda: all(stream.stats.transport for stream in streams))
+        yield
+
+
 def test_a_transport_that_fell_back(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
-    penstock.pipes.set_staging_budget(0)
-    try:
-        with penstock.Writer(writer, mode="staged") as stream:
-            stream.write(DATA)
-            stream.close()
-    finally:
-        penstock.pipes.set_staging_budget(16 << 20)
+    with all_staging_memory(), penstock.Writer(writer, mode="staged") as stream:
+        stream.write(DATA)
+        stream.close()
     os.close(writer)
     assert result.result() == DATA
     if stream.stats.reason == "the system gives no transparent huge pages":
@@ -59,7 +69,7 @@ def test_a_transport_that_fell_back(pair: tuple[int, int], caplog: pytest.LogCap
 
 
 def test_a_pipe_that_is_smaller_than_asked(caplog: pytest.LogCaptureFixture) -> None:
-    reader, writer = penstock.make_pipe(ROOM_BYTES)
+    reader, writer = penstock.pipes.make_pipe(ROOM_BYTES)
     with reader, writer:
         granted = writer.capacity_bytes
         if granted >= ROOM_BYTES:

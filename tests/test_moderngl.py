@@ -15,6 +15,7 @@ from support.media import decode
 from support.streams import ReaderThread, noise
 
 import penstock
+from penstock import _native
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock._native import _copy
 from penstock.gl import _PixelBuffer
@@ -47,12 +48,12 @@ def test_a_buffer_and_its_mglo_arrive(context: moderngl.Context, pair: tuple[int
     got = ReaderThread(reader)
     data = noise(SIZE)
     buffer = context.buffer(data)
-    penstock.pipe(buffer, writer, mode=mode)
-    penstock.pipe(buffer.mglo, writer, mode=mode)
+    _native._pipe(buffer, writer, mode=mode)
+    _native._pipe(buffer.mglo, writer, mode=mode)
     with memoryview(buffer.mglo) as view:
-        penstock.pipe(view, writer, mode=mode)
-        penstock.sync(view)
-    penstock.sync(buffer)
+        _native._pipe(view, writer, mode=mode)
+        _native._sync(view)
+    _native._sync(buffer)
     os.close(writer)
     assert got.result() == data * 3
 
@@ -64,7 +65,7 @@ def test_a_buffer_that_is_released_while_it_is_queued_arrives(
     frames = [noise(SIZE, seed) for seed in range(4)]
     for frame in frames:
         buffer = context.buffer(frame)
-        penstock.pipe(buffer, writer)  # nobody reads yet
+        _native._pipe(buffer, writer)  # nobody reads yet
         buffer.release()
         del buffer
         gc.collect()
@@ -79,7 +80,7 @@ def test_a_context_that_is_released_while_its_buffers_are_queued(pair: tuple[int
     except Exception as error:
         pytest.skip(f"no OpenGL context: {error}")
     data = noise(SIZE)
-    penstock.pipe(context.buffer(data), writer)
+    _native._pipe(context.buffer(data), writer)
     context.release()
     assert read_late(reader, writer) == data
 
@@ -94,7 +95,7 @@ def test_a_buffer_is_not_left_mapped(context: moderngl.Context, pair: tuple[int,
         framebuffer.clear(number / 5, 0.0, 1.0, 1.0)
         framebuffer.read_into(buffer, components=4)
         expected += buffer.read()
-        penstock.pipe(buffer, writer)  # and goes on without a sync
+        _native._pipe(buffer, writer)  # and goes on without a sync
     buffer.write(b"\xee" * buffer.size)
     assert buffer.read() == b"\xee" * buffer.size
     assert len(set(expected[:: 64 * 64 * 4])) == 5, "the frames differ"
@@ -106,7 +107,7 @@ def test_one_buffer_to_two_pipes(context: moderngl.Context) -> None:
     buffer = context.buffer(data)
     pipes = [os.pipe() for _ in range(2)]
     for _, writer in pipes:
-        penstock.pipe(buffer, writer)
+        _native._pipe(buffer, writer)
     for reader, writer in pipes:
         assert read_late(reader, writer) == data
 
@@ -115,13 +116,13 @@ def test_another_thread_may_wait_for_it(context: moderngl.Context, pair: tuple[i
     reader, writer = pair
     got = ReaderThread(reader)
     buffer = context.buffer(noise(SIZE))
-    penstock.pipe(buffer, writer)
-    waiter = threading.Thread(target=penstock.sync)
+    _native._pipe(buffer, writer)
+    waiter = threading.Thread(target=_native._sync)
     waiter.start()
     waiter.join(30)
     assert not waiter.is_alive()
     buffer.write(bytes(SIZE))
-    penstock.pipe(buffer, writer)
+    _native._pipe(buffer, writer)
     os.close(writer)
     assert got.result() == noise(SIZE) + bytes(SIZE)
 
@@ -170,7 +171,7 @@ def test_a_copy_of_another_size_is_refused(context: moderngl.Context) -> None:
 
 def test_what_has_no_memory_is_refused(context: moderngl.Context, pair: tuple[int, int]) -> None:
     with pytest.raises(TypeError, match="bytes-like"):
-        penstock.pipe(context.texture((4, 4), 4), pair[1])
+        _native._pipe(context.texture((4, 4), 4), pair[1])
 
 
 @pytest.mark.parametrize("mode", ["auto", "write", "staged", "zero-copy"])
@@ -181,7 +182,7 @@ def test_an_array_on_a_buffer_that_is_released_while_it_is_queued(
     reader, writer = pair
     data = noise(SIZE)
     buffer = context.buffer(data)
-    penstock.pipe(np.frombuffer(buffer.mglo, np.uint8)[100:], writer, mode=mode)
+    _native._pipe(np.frombuffer(buffer.mglo, np.uint8)[100:], writer, mode=mode)
     buffer.release()
     litter = [context.buffer(bytes(SIZE)) for _ in range(3)]  # would get the memory that was freed
     assert read_late(reader, writer) == data[100:]

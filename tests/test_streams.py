@@ -23,7 +23,7 @@ import pytest
 from support.streams import from_process, from_socket, noise, read_exactly, unread_bytes
 
 import penstock
-from penstock import Pipeline, Reader, Tee, Writer
+from penstock import Pipeline, Reader, Tee, Writer, _native
 from penstock.pipeline import Sink, Source
 
 LINE = b"frames follow\n"
@@ -229,7 +229,7 @@ DESTINATIONS = ["gzip", "gzip text", "buffered gzip", "bz2", "lzma", "codecs"]
 
 
 def pipe_to(dst: Any) -> None:
-    penstock.pipe(FRAMES, dst)
+    _native._pipe(FRAMES, dst)
 
 
 def write_to(dst: Any) -> None:
@@ -282,7 +282,7 @@ def test_what_a_stream_has_held_back_comes_first(
     with (tmp_path / "out").open(mode) as dst:
         dst.write("head" if mode == "w" else b"head")
         write(dst)
-        penstock.sync()
+        _native._sync()
         dst.write("tail" if mode == "w" else b"tail")
     assert (tmp_path / "out").read_bytes() == b"head" + FRAMES + b"tail"
 

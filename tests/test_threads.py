@@ -32,14 +32,14 @@ def refused(call):
 
 def test_without_a_thread_a_write_fails_in_words_and_its_memory_is_free() -> None:
     body = """
-    ticket = penstock.pipe(frame, writer)
+    ticket = penstock._native._pipe(frame, writer)
     error = refused(lambda: ticket.wait(20))
     assert (error.bytes_delivered, error.bytes_lost) == (0, len(frame))
-    penstock.pipe(frame, writer)
-    refused(lambda: penstock.sync(timeout=20))
+    penstock._native._pipe(frame, writer)
+    refused(lambda: penstock._native._sync(timeout=20))
     frame.clear()  # no export is left
     resource.setrlimit(resource.RLIMIT_AS, before)
-    penstock.pipe(b"and now", writer).wait(20)
+    penstock._native._pipe(b"and now", writer).wait(20)
     assert os.read(reader, 100) == b"and now"
     """
     succeeded(run_script(NO_THREAD + textwrap.dedent(body)))
@@ -120,7 +120,7 @@ def test_a_worker_of_one_write_leaves_at_once() -> None:
     most = 0
     for _ in range(400):
         reader, writer = os.pipe()
-        penstock.pipe(b"only one", writer).wait(20)
+        penstock._native._pipe(b"only one", writer).wait(20)
         os.close(writer)
         os.close(reader)
         most = max(most, workers())
@@ -140,8 +140,8 @@ def test_idle_workers_are_few_and_close_leaves_none() -> None:
     pipes = [os.pipe() for _ in range(300)]
     for _ in range(3):
         for _, writer in pipes:
-            penstock.pipe(b"one of many", writer)
-    penstock.sync(timeout=20)
+            penstock._native._pipe(b"one of many", writer)
+    penstock._native._sync(timeout=20)
     assert settles_at(16), workers()
     kept = [penstock.Writer(writer) for _, writer in pipes[:10]]
     for _ in range(2):
@@ -149,7 +149,7 @@ def test_idle_workers_are_few_and_close_leaves_none() -> None:
             writer.write(b"more")
     for writer in kept:
         writer.flush(20)
-    penstock.close(timeout=20)
+    penstock._native._close(timeout=20)
     assert settles_at(0), workers()
     """
     succeeded(run_script(WORKERS + textwrap.dedent(body)))

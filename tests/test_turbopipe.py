@@ -75,7 +75,7 @@ def test_the_environment_sets_the_transport(mode: str, is_held: str) -> None:
     penstock.Writer(writer)  # room for all of it
     turbopipe.pipe(area, writer)
     while not are_asleep(workers): pass
-    penstock.sync(b"")
+    penstock._native._sync(b"")
     try:
         area.append(1)
     except BufferError:

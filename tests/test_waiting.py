@@ -20,17 +20,17 @@ from support.streams import ReaderThread, noise, read_exactly, tcp_pair, unread_
 from support.this_process import are_asleep, threads, workers
 
 import penstock
-from penstock import Pipeline
+from penstock import Pipeline, _native
 from penstock.pipeline import Stage
 
 FRAME = noise(3 << 20)
 
 WAITS = {
-    "pipe": lambda stream, fd, ticket: penstock.pipe(FRAME, fd),
+    "pipe": lambda stream, fd, ticket: _native._pipe(FRAME, fd),
     "write": lambda stream, fd, ticket: stream.write(FRAME),
-    "sync": lambda stream, fd, ticket: penstock.sync(),
-    "sync(data)": lambda stream, fd, ticket: penstock.sync(FRAME),
-    "penstock.close": lambda stream, fd, ticket: penstock.close(),
+    "sync": lambda stream, fd, ticket: _native._sync(),
+    "sync(data)": lambda stream, fd, ticket: _native._sync(FRAME),
+    "close of all": lambda stream, fd, ticket: _native._close(),
     "wait": lambda stream, fd, ticket: ticket.wait(),
     "exception": lambda stream, fd, ticket: ticket.exception(),
     "flush": lambda stream, fd, ticket: stream.flush(),
@@ -42,7 +42,7 @@ WAITS = {
 def stalled(writer: int) -> tuple[penstock.Writer, penstock.results.Ticket]:
     """A stream with one frame in flight that came by `pipe`, and no room for more."""
     stream = penstock.Writer(writer, queue_items=1)
-    return stream, penstock.pipe(FRAME, writer)
+    return stream, _native._pipe(FRAME, writer)
 
 
 @pytest.mark.parametrize("wait", WAITS)
@@ -81,13 +81,13 @@ from penstock import Writer
 reader, fd = os.pipe()
 frame = bytes(3 << 20)
 stream = Writer(fd, queue_items=1)
-ticket = penstock.pipe(frame, fd)
+ticket = penstock._native._pipe(frame, fd)
 waits = {
-    "pipe": lambda: penstock.pipe(frame, fd),
+    "pipe": lambda: penstock._native._pipe(frame, fd),
     "write": lambda: stream.write(frame),
-    "sync": lambda: penstock.sync(),
-    "sync(data)": lambda: penstock.sync(frame),
-    "penstock.close": lambda: penstock.close(),
+    "sync": lambda: penstock._native._sync(),
+    "sync(data)": lambda: penstock._native._sync(frame),
+    "close of all": lambda: penstock._native._close(),
     "wait": lambda: ticket.wait(),
     "exception": lambda: ticket.exception(),
     "flush": lambda: stream.flush(),
@@ -127,10 +127,10 @@ def test_a_signal_handler_may_use_the_same_stream(pair: tuple[int, int]) -> None
     handled = []
 
     def handler(number: int, frame: object) -> None:
-        penstock.pipe(b"from the handler", writer)
+        _native._pipe(b"from the handler", writer)
         assert stream.stats.items_pending == 2
         with pytest.raises(penstock.StalledError):
-            penstock.sync(timeout=0.01)
+            _native._sync(timeout=0.01)
         result = ReaderThread(os.dup(reader))
         handled.append(result)
 
@@ -160,8 +160,8 @@ def test_a_storm_of_signals_disturbs_no_wait_and_no_byte(pair: tuple[int, int]) 
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         for number in range(8):
-            penstock.pipe(FRAME, writer, mode=MODES[number % 4])
-            penstock.sync()
+            _native._pipe(FRAME, writer, mode=MODES[number % 4])
+            _native._sync()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

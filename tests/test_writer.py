@@ -20,7 +20,7 @@ from support.streams import PIPE_BYTES, ReaderThread, capacity_bytes, noise, rea
 from support.this_process import are_asleep, workers
 
 import penstock
-from penstock import BrokenStreamError, ClosedError, StalledError, Writer
+from penstock import BrokenStreamError, ClosedError, StalledError, Writer, _native
 from penstock.cpu import ThreadPolicy
 
 FRAME = noise(3 << 20)
@@ -151,7 +151,7 @@ class TestTickets:
         assert read_exactly(reader, len(FRAME)) == FRAME
 
     def test_of_a_write_that_went_well(self, pair: tuple[int, int]) -> None:
-        ticket = penstock.pipe(b"small", pair[1])
+        ticket = _native._pipe(b"small", pair[1])
         assert ticket.wait() is None
         assert ticket.wait(0) is None
         assert ticket.exception() is None
@@ -201,7 +201,7 @@ class TestTickets:
 
     def test_are_waited_for_by_many_threads(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
-        ticket = penstock.pipe(FRAME, writer)
+        ticket = _native._pipe(FRAME, writer)
         ended = []
         threads = [threading.Thread(target=lambda: ended.append(ticket.wait(30))) for _ in range(8)]
         for thread in threads:
@@ -225,8 +225,8 @@ class TestTimeouts:
         ticket = stream.write(b"x", timeout=long)
         ticket.wait(long)
         stream.flush(long)
-        penstock.sync(None, long)
-        penstock.close(long)
+        _native._sync(None, long)
+        _native._close(long)
         stream.close(long)
 
     def test_of_flush_and_close_leave_all_as_it_was(self, pair: tuple[int, int]) -> None:
@@ -249,12 +249,12 @@ class TestTimeouts:
 
     def test_of_sync_and_close_of_all(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
-        penstock.pipe(FRAME, writer)
-        for call in (penstock.sync, penstock.close):
+        _native._pipe(FRAME, writer)
+        for call in (_native._sync, _native._close):
             with pytest.raises(StalledError):
                 call(timeout=0.05)
         assert read_exactly(reader, len(FRAME)) == FRAME
-        penstock.sync(timeout=10)
+        _native._sync(timeout=10)
 
     def test_of_a_full_queue_take_nothing(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
@@ -300,7 +300,7 @@ class TestLimits:
 
         def produce() -> None:
             for _ in range(70):
-                penstock.pipe(FRAME, writer)
+                _native._pipe(FRAME, writer)
                 accepted.append(None)
 
         thread = threading.Thread(target=produce)
@@ -327,7 +327,7 @@ class TestLimits:
 
     def test_of_the_pipe_that_were_chosen_stay_so(self, pair: tuple[int, int]) -> None:
         with Writer(pair[1], capacity_bytes=PIPE_BYTES):
-            penstock.pipe(b"another way in", pair[1]).wait(10)
+            _native._pipe(b"another way in", pair[1]).wait(10)
             assert capacity_bytes(pair[1]) == PIPE_BYTES
 
 
@@ -359,7 +359,7 @@ class TestAbort:
         ticket = stream.write(frame)
         assert eventually(lambda: unread_bytes(reader) > 900_000)
         stream.abort()
-        for wait in (ticket.wait, lambda timeout: penstock.sync(frame, timeout=timeout)):
+        for wait in (ticket.wait, lambda timeout: _native._sync(frame, timeout=timeout)):
             with pytest.raises(StalledError):
                 wait(0.1)
         os.close(reader)
@@ -562,33 +562,33 @@ class TestSync:
         os.mkfifo(path)
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         writer = os.open(path, os.O_WRONLY)
-        ticket = penstock.pipe(FRAME, writer)
+        ticket = _native._pipe(FRAME, writer)
         os.close(reader)
         while not ticket.done():
             time.sleep(0.001)
         for _ in range(2):  # again and again, until it is reported
             with pytest.raises(BrokenStreamError):
-                penstock.pipe(b"never", writer)
+                _native._pipe(b"never", writer)
         with pytest.raises(BrokenStreamError):
-            penstock.sync()
-        penstock.sync()
+            _native._sync()
+        _native._sync()
         reader = os.open(path, os.O_RDONLY)
         anew = ReaderThread(reader)  # there may be as much of the frame in the pipe as it holds
-        penstock.pipe(b"a new reader", writer).wait(10)
+        _native._pipe(b"a new reader", writer).wait(10)
         os.close(writer)
         assert anew.result().endswith(b"a new reader")
 
     def test_does_not_report_what_a_ticket_has_reported(self) -> None:
         reader, writer = os.pipe()
         os.close(reader)
-        assert isinstance(penstock.pipe(FRAME, writer).exception(10), BrokenStreamError)
-        penstock.sync()
+        assert isinstance(_native._pipe(FRAME, writer).exception(10), BrokenStreamError)
+        _native._sync()
         os.close(writer)
 
     def test_of_memory_waits_for_all_of_its_writes_and_then_raises(self) -> None:
         data = bytearray(4 << 20)
         pipes = [os.pipe() for _ in range(8)]
-        *broken, last = [penstock.pipe(data, writer) for _, writer in pipes]
+        *broken, last = [_native._pipe(data, writer) for _, writer in pipes]
 
         def break_all_but_the_last() -> None:
             time.sleep(0.3)  # so that the sync has begun
@@ -601,10 +601,10 @@ class TestSync:
         thread = threading.Thread(target=break_all_but_the_last)
         thread.start()
         with pytest.raises(BrokenStreamError):
-            penstock.sync(data, timeout=20)
+            _native._sync(data, timeout=20)
         assert last.done()
         thread.join()
-        penstock.sync(data)
+        _native._sync(data)
         data.append(1)  # nothing is exported any more
         for _, writer in pipes:
             os.close(writer)
@@ -613,18 +613,18 @@ class TestSync:
         pipes = [os.pipe() for _ in range(3)]
         for reader, writer in pipes:
             os.close(reader)
-            penstock.pipe(FRAME, writer)
+            _native._pipe(FRAME, writer)
         with pytest.raises(BrokenStreamError) as caught:
-            penstock.sync(timeout=10)
+            _native._sync(timeout=10)
         assert sum("another stream failed as well" in note for note in caught.value.__notes__) == 2
-        penstock.sync(timeout=10)
+        _native._sync(timeout=10)
         for _, writer in pipes:
             os.close(writer)
 
     def test_waits_for_what_pipe_has_queued_only(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1])
         stream.write(FRAME)
-        penstock.sync(timeout=0.5)
+        _native._sync(timeout=0.5)
         stream.abort()
 
     def test_of_everything_waits_only_for_what_was_there(self, pair: tuple[int, int]) -> None:
@@ -634,7 +634,7 @@ class TestSync:
 
         def go_on() -> None:
             while not stop.is_set():
-                penstock.pipe(FRAME, writer)
+                _native._pipe(FRAME, writer)
 
         def read() -> None:
             while os.read(reader, 1 << 20):
@@ -645,7 +645,7 @@ class TestSync:
             thread.start()
         try:
             for _ in range(3):
-                penstock.sync(timeout=30)
+                _native._sync(timeout=30)
         finally:
             stop.set()
             threads[0].join(30)
@@ -656,17 +656,17 @@ class TestSync:
         reader, writer = pair
         before = workers()
         for _ in range(3):
-            penstock.pipe(b"fr", writer)
-            penstock.pipe(b"ame", writer)  # after a first write none stays
+            _native._pipe(b"fr", writer)
+            _native._pipe(b"ame", writer)  # after a first write none stays
             assert eventually(lambda: workers() - before)  # a thread has its name a moment after its start
-            penstock.close(timeout=10)
+            _native._close(timeout=10)
             assert eventually(lambda: not workers() - before)
         assert read_exactly(reader, 15) == b"frame" * 3
 
     def test_close_keeps_away_from_open_writers(self, pair: tuple[int, int]) -> None:
         with Writer(pair[1]) as stream:
             stream.write(b"one ")
-            penstock.close(timeout=10)
+            _native._close(timeout=10)
             stream.write(b"two")
         assert read_exactly(pair[0], 7) == b"one two"
 
@@ -694,9 +694,9 @@ def test_a_buffer_is_let_go_with_the_next_call(pair: tuple[int, int]) -> None:
     for number in range(200):
         frame = np.full(200_000, number, np.uint8).view(Frame)
         alive.append(weakref.ref(frame))
-        penstock.pipe(frame, pair[1])
+        _native._pipe(frame, pair[1])
         del frame
-    penstock.sync(timeout=10)
+    _native._sync(timeout=10)
     assert [reference() for reference in alive] == [None] * 200
     os.close(pair[1])
     assert len(result.result()) == 200 * 200_000

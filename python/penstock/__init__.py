@@ -1,6 +1,6 @@
 """Penstock moves raw bytes between memory and file descriptors, off the caller's thread, and loses or tears none.
 
-A caller hands a *buffer* to `pipe` or to a `Writer` and gets a ticket (``results.Ticket``). The buffer
+A caller hands a *buffer* to a `Writer` and gets a ticket (``results.Ticket``). The buffer
 is held by an *export*, so that it can be neither freed nor resized, and waits in the bounded queue of its *stream*: the
 pipe, socket or file that the descriptor led to at the call. A native thread, the stream's *worker*, puts it there
 by one of three *transports*, without ever touching Python:
@@ -10,7 +10,7 @@ by one of three *transports*, without ever touching Python:
 - ``zero-copy``: the pipe gets the buffer's own pages. The ticket ends when the reader has read them.
 
 When a write has ended, its ticket is done and the buffer is the caller's again. When a stream fails, its next
-call and its ``flush``, ``sync`` or ``close`` say so, with the bytes delivered and lost.
+call and its ``flush`` or ``close`` say so, with the bytes delivered and lost.
 
 A `Reader` is the mirror: its worker reads frames of a fixed size ahead, into native memory that goes back to
 it when the last view of a frame is dropped, and hands over whole ones only.
@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 # Now, and not at the first write: a fork in another thread during that import would leave its lock taken in the child.
 from penstock import _exit as _exit
 from penstock import _lazy
-from penstock._native import Reader, Tee, Writer, __version__, close, pipe, sync
+from penstock._native import Reader, Tee, Writer, __version__
 from penstock._relay import relay
 from penstock.errors import (
     BrokenStreamError,
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from penstock._media.probing import probe
     from penstock._pipeline import Pipeline
     from penstock._whole_videos import read_video, write_video
-    from penstock.pipes import make_pipe
     from penstock.rendering.api import map_video, render
 
 __all__ = [
@@ -93,15 +92,11 @@ __all__ = [
     "TruncatedStreamError",
     "Writer",
     "__version__",
-    "close",
-    "make_pipe",
     "map_video",
-    "pipe",
     "probe",
     "read_video",
     "relay",
     "render",
-    "sync",
     "write_video",
 ]
 
@@ -128,7 +123,6 @@ if not TYPE_CHECKING:  # which would take every name for one of ours
             "Encoder": "_ffmpeg.encoder",
             "FanOut": "_fan_out",
             "Pipeline": "_pipeline",
-            "make_pipe": "pipes",
             "map_video": "rendering.api",
             "probe": "_media.probing",
             "read_video": "_whole_videos",

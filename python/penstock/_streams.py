@@ -164,7 +164,7 @@ def _is_faithful(stream: Any) -> bool:
 def _refuse(end: object, name: str) -> NoReturn:
     raise TypeError(
         f"{name} is a {type(end).__name__}, whose bytes are not those of its descriptor: use shutil.copyfileobj, with "
-        "an end of penstock.make_pipe() where a descriptor is needed"
+        "an end of penstock.pipes.make_pipe() where a descriptor is needed"
     )
 
 

@@ -1,7 +1,7 @@
 """Pipes as Python files: both ends are raw streams of ``io``, and can be relayed.
 
 ```python
-reader, writer = penstock.make_pipe(capacity_bytes=1 << 20)
+reader, writer = penstock.pipes.make_pipe(capacity_bytes=1 << 20)
 ```
 
 Anything that takes a raw stream takes these: ``io.BufferedReader`` and ``io.BufferedWriter``, ``shutil.copyfileobj``,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock._native import RelayReport
     from penstock._types import HasFileno, RelayOptions
 
-__all__ = ["PipeReader", "PipeWriter", "make_pipe", "set_staging_budget", "start_relay"]
+__all__ = ["PipeReader", "PipeWriter", "make_pipe", "start_relay"]
 
 
 def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter]:
@@ -47,23 +47,6 @@ def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter
     """
     reader, writer = _native._make_pipe(capacity_bytes)
     return PipeReader(reader), PipeWriter(writer)
-
-
-def set_staging_budget(nbytes: int) -> None:
-    """Set how much memory all writers of this process together may use for the transport ``staged``.
-
-    A stream takes 4 MiB, or 2 MiB if its reader is known to copy, from its first staged write until its thread has been
-    idle for a while. If no memory is left, a stream uses ``write``, and its ``stats.reason`` says so. Streams keep the
-    memory that they have.
-
-    Args:
-        nbytes: bytes, 16 MiB by default. 0 turns ``staged`` off for streams that do not use it yet.
-
-    Raises:
-        ValueError: ``nbytes`` is negative.
-        TypeError: ``nbytes`` is not an integer.
-    """
-    _native._set_staging_budget(_native._count("nbytes", nbytes))
 
 
 class _PipeEnd(io.FileIO):

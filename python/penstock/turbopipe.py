@@ -27,12 +27,22 @@ def pipe(buffer: Data, fileno: int | HasFileno) -> None: ...
 @overload
 def pipe(*, data: Data, file: int | HasFileno) -> None: ...
 def pipe(*args: Any, **kwargs: Any) -> None:
-    """Queue a buffer to be written to a file descriptor; see ``penstock.pipe``.
+    """Queue a buffer to be written to a file descriptor by a native thread, in order.
 
-    The parameters have the names of 1.x, ``buffer`` and ``fileno``, or those of 2.x, ``data`` and ``file``.
+    Waits only while the queue of that stream is full (128 MiB or 64 writes). The descriptor may be closed, and its
+    number reused, as soon as this returns. All descriptors of one pipe are one stream with one order.
+
+    Args:
+        buffer: C-contiguous, of any dtype, shape and size: any object with the buffer protocol, a torch tensor on the
+            CPU, or a ``moderngl.Buffer``, whose bytes are copied during the call. Other memory must not change until
+            ``sync`` returns. In 2.x it is called ``data``.
+        fileno: an int or an object with ``fileno()``, open for writing. In 2.x it is called ``file``.
 
     Raises:
-        ValueError: ``PENSTOCK_MODE`` names no transport.
+        BrokenStreamError, OSError: an earlier write to this stream failed, and nothing of the buffer was taken; or
+            the descriptor is not open for writing.
+        ValueError: the buffer is not C-contiguous, or ``PENSTOCK_MODE`` names no transport.
+        TypeError: no buffer, or no descriptor.
     """
     mode = cast("Mode", os.environ.get("PENSTOCK_MODE", "auto"))
     renamed = {_NAMES_OF_1_X.get(name, name): value for name, value in kwargs.items()}
@@ -43,19 +53,23 @@ _NAMES_OF_1_X = {"data": "buffer", "file": "fileno"}
 
 
 def _pipe(buffer: Data, fileno: int | HasFileno, *, mode: Mode) -> None:
-    _native.pipe(buffer, fileno, mode=mode)
+    _native._pipe(buffer, fileno, mode=mode)
 
 
 def sync(buffer: Data | None = None, *, data: Data | None = None) -> None:
-    """Wait until the buffer may be written to again; with None, until everything was written."""
-    _native.sync(buffer if data is None else data)
+    """Wait until the buffer may be written to again; with None, until everything was written.
+
+    Raises:
+        BrokenStreamError, OSError: a stream failed.
+    """
+    _native._sync(buffer if data is None else data)
 
 
 def done(data: Data) -> None:
     """Wait for the writes of a buffer that will not be used again. Penstock keeps nothing else of it."""
-    _native.sync(data)
+    _native._sync(data)
 
 
 def close() -> None:
     """Wait until everything was written, and let idle worker threads end."""
-    _native.close()
+    _native._close()

@@ -27,7 +27,7 @@ from typing import Any
 from holdings import Holdings
 
 import penstock
-from penstock import Decoder, DecoderError, Encoder, EncoderError, PenstockError, Pipeline, fifo
+from penstock import Decoder, DecoderError, Encoder, EncoderError, PenstockError, Pipeline, _native, fifo
 from penstock.pipeline import Sink, Source, Stage
 from penstock.video import DecoderSettings, find_ffmpeg
 
@@ -171,7 +171,7 @@ def writer(choose: random.Random) -> None:
     in_flight: list[tuple[bytearray, Any]] = []
     for frame in frames:
         area = bytearray(frame)
-        push = choose.choice([*(own.write for own in owns), lambda data: penstock.pipe(data, end)])
+        push = choose.choice([*(own.write for own in owns), lambda data: _native._pipe(data, end)])
         in_flight.append((area, push(area)))
         if len(in_flight) > 2:
             overwrite(*in_flight.pop(0))
@@ -218,7 +218,7 @@ def many_destinations(choose: random.Random) -> None:
     ends = [os.pipe() for _ in range(choose.choice([3, 20] if leaves else [3, 40, 300]))]
     tickets = []
     for _, end in ends:
-        tickets.append(penstock.pipe(data, end))
+        tickets.append(_native._pipe(data, end))
         os.close(end)
     gone = {choose.randrange(len(ends)) for _ in range(3)} if leaves else set()
     drains = []
@@ -233,7 +233,7 @@ def many_destinations(choose: random.Random) -> None:
     assert len(failures) == len(gone), f"{len(failures)} failures of {len(gone)} readers that left"
     assert all(drain.result() == data for drain in drains)
     for _ in range(len(gone) + 1):  # each is told once, here or to another action's sync
-        broken(lambda: penstock.sync(timeout=PATIENCE_S))
+        broken(lambda: _native._sync(timeout=PATIENCE_S))
 
 
 @action
@@ -243,12 +243,12 @@ def reused_descriptor(choose: random.Random) -> None:
         data, other = noise(choose), noise(choose)
         reader, end = os.pipe()
         drain = Drain(reader, choose)
-        first = penstock.pipe(data, end)
+        first = _native._pipe(data, end)
         second_reader, second_end = os.pipe()
         second = Drain(second_reader, choose)
         os.dup2(second_end, end, inheritable=False)
         os.close(second_end)
-        last = penstock.pipe(other, end)
+        last = _native._pipe(other, end)
         os.close(end)
         first.wait(PATIENCE_S)
         last.wait(PATIENCE_S)
@@ -665,7 +665,7 @@ def fork(choose: random.Random) -> None:
     if pid == 0:
         try:
             inner_reader, inner_end = os.pipe()
-            ticket = penstock.pipe(data[:50_000], inner_end)
+            ticket = _native._pipe(data[:50_000], inner_end)
             got = b""
             while len(got) < 50_000:
                 got += os.read(inner_reader, 1 << 20)
@@ -800,14 +800,14 @@ def everything() -> Iterator[list[Callable[[], object]]]:
         Path(folder).chmod(0o777)
         yield [
             lambda: penstock.Writer(own_end).abort(),
-            lambda: penstock.pipe(b"x", own_end).wait(PATIENCE_S),
+            lambda: _native._pipe(b"x", own_end).wait(PATIENCE_S),
             lambda: penstock.Reader(reader, frame_bytes=10).close(),
             lambda: penstock.relay(reader, own_end, 10),
             lambda: penstock.pipes.start_relay(reader, own_end, 10).wait(PATIENCE_S),
             lambda: penstock.Tee(reader, own_end).cancel(),
             lambda: Pipeline([b"x"], lambda chunk: None).close(),
             lambda: Pipeline([b"x"], sink=Sink.fd(own_end)).wait(PATIENCE_S),
-            lambda: [end.close() for end in penstock.make_pipe()],
+            lambda: [end.close() for end in penstock.pipes.make_pipe()],
             lambda: Encoder(f"{folder}/out.nut", size=(16, 16), fps=25, codec="rawvideo").abort(),
             lambda: Decoder(clip).close(),
         ]
@@ -869,7 +869,9 @@ def no_threads(choose: random.Random) -> None:
 def end_of_program(choose: random.Random) -> None:
     """What is queued at a normal end is delivered, or the end says that it was not."""
     size, leave = choose.choice([1000, 4 << 20]), choose.random() < 0.5
-    program = f"import os, sys, penstock; penstock.pipe(bytes({size}), 1, mode={choose.choice(MODES)!r})"
+    program = (
+        f"import os, sys, penstock; penstock._native._pipe(bytes({size}), 1, mode={choose.choice(MODES)!r})"
+    )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
         assert process.stdout is not None

@@ -120,7 +120,7 @@ pub use {
     },
 };
 
-/// Functions that concern the whole process: writes by descriptor, shared budgets, its end and its forks.
+/// Functions that concern the whole process: writes by descriptor, its end and its forks.
 ///
 /// Programs that keep no [`Writer`] use [`pipe`](process::pipe), [`sync`](process::sync) and [`close`](process::close). The rest
 /// is for programs that host others, and end without returning from a `main` of Rust.
@@ -131,7 +131,6 @@ pub mod process {
         writer::{
             by_descriptor::{SyncError, close, pipe, sync},
             exit::drain_streams,
-            transport::staged::set_staging_budget,
             unreported::take_unreported_bytes,
         },
     };

@@ -48,7 +48,7 @@ mod _native {
     #[pymodule_export]
     use crate::pipeline::{Pipeline, Sink, Source, Stage};
     #[pymodule_export]
-    use crate::pipes::{_drain, _set_staging_budget, close, pipe, sync};
+    use crate::pipes::{_close, _drain, _pipe, _sync};
     #[pymodule_export]
     use crate::policy::{
         _apply_policy, _current_policy, _thread_policy, _try_priorities, AppliedPolicy, ThreadPolicy,

@@ -1,4 +1,4 @@
-//! `pipe`, `sync` and `close` in Python, and what must happen before an interpreter ends.
+//! Writes by descriptor, for `penstock.turbopipe`, and what must happen before an interpreter ends.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ use crate::waiting::{Attempt, until};
 ///         writes, as with a compressed file or a TLS socket.
 #[pyfunction]
 #[pyo3(signature = (data, fd, *, mode="auto"))]
-pub(crate) fn pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) -> PyResult<Ticket> {
+pub(crate) fn _pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) -> PyResult<Ticket> {
     let mode = arguments::mode(mode)?;
     arm_exit(fd.py())?;
     let destination = arguments::destination(fd, "fd")?;
@@ -64,7 +64,7 @@ pub(crate) fn pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) -
 ///     StalledError: it took longer than ``timeout``. Nothing is lost.
 #[pyfunction]
 #[pyo3(signature = (data=None, timeout=None))]
-pub(crate) fn sync(
+pub(crate) fn _sync(
     py: Python<'_>,
     data: Option<&Bound<'_, PyAny>>,
     timeout: Option<Timeout>,
@@ -87,7 +87,7 @@ pub(crate) fn sync(
 ///     BrokenStreamError, OSError, StalledError: as for ``sync``.
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
-pub(crate) fn close(py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
+pub(crate) fn _close(py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
     let marks = engine::marks();
     report(py, timeout, |slice| engine::close_at(&marks, slice))
 }
@@ -157,10 +157,4 @@ pub(crate) fn _drain(
         Some(raised) if told == (0, 0, 0) => Err(raised),
         _ => Ok(told),
     }
-}
-
-/// Set how many bytes of memory all streams together may use for staging.
-#[pyfunction]
-pub(crate) fn _set_staging_budget(nbytes: usize) {
-    process::set_staging_budget(nbytes);
 }

@@ -25,7 +25,7 @@ from penstock._native.runtime import (
 )
 from penstock._native.tee import Tee, TeeOutput, TeeReport
 from penstock._native.ticket import Ticket, _LoopWaker, _Watch
-from penstock._native.writer import Writer, WriterStats, _set_staging_budget, close, pipe, sync
+from penstock._native.writer import Writer, WriterStats, _close, _pipe, _sync
 
 __version__: str
 
@@ -61,6 +61,7 @@ __all__ = [
     "_after_fork_in_parent",
     "_apply_policy",
     "_before_fork",
+    "_close",
     "_copy",
     "_count",
     "_current_policy",
@@ -68,13 +69,11 @@ __all__ = [
     "_fifo_open",
     "_fifo_open_async",
     "_make_pipe",
+    "_pipe",
     "_seconds",
-    "_set_staging_budget",
     "_start_relay",
+    "_sync",
     "_thread_policy",
     "_topology",
     "_try_priorities",
-    "close",
-    "pipe",
-    "sync",
 ]

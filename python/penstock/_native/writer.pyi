@@ -180,7 +180,7 @@ class WriterStats:
     def policy(self) -> AppliedPolicy | None:
         """The policy that was applied to the worker; None if none was asked for, or before the worker starts."""
 
-def pipe(data: Data, fd: int | HasFileno, *, mode: Mode = "auto") -> Ticket:
+def _pipe(data: Data, fd: int | HasFileno, *, mode: Mode = "auto") -> Ticket:
     """Queue a buffer to be written to a file descriptor by a native thread, in order, and return its ticket.
 
     Waits only while the queue of that stream is full (128 MiB or 64 writes). The descriptor may be closed, and its
@@ -202,7 +202,7 @@ def pipe(data: Data, fd: int | HasFileno, *, mode: Mode = "auto") -> Ticket:
             writes, as with a compressed file or a TLS socket.
     """
 
-def sync(data: Data | None = None, timeout: float | None = None) -> None:
+def _sync(data: Data | None = None, timeout: float | None = None) -> None:
     """Wait until buffers are free again: those on the memory of ``data``, or all that ``pipe`` has queued.
 
     Args:
@@ -216,7 +216,7 @@ def sync(data: Data | None = None, timeout: float | None = None) -> None:
         StalledError: it took longer than ``timeout``. Nothing is lost.
     """
 
-def close(timeout: float | None = None) -> None:
+def _close(timeout: float | None = None) -> None:
     """Wait as ``sync()`` does, then let idle worker threads end. ``pipe`` can be used again afterwards.
 
     Args:
@@ -225,6 +225,3 @@ def close(timeout: float | None = None) -> None:
     Raises:
         BrokenStreamError, OSError, StalledError: as for ``sync``.
     """
-
-def _set_staging_budget(nbytes: int) -> None:
-    """Set how many bytes of memory all streams together may use for staging."""

@@ -92,7 +92,7 @@ pub enum Reason {
     NoHugePages,
     /// The system gave no memory for staging.
     NoMemory,
-    /// Other streams have all of the process's staging memory: see [`set_staging_budget`](crate::process::set_staging_budget).
+    /// Other streams have all of the process's staging memory, 16 MiB.
     BudgetSpent,
     /// The kernel cannot pin the caller's memory.
     CannotPin,

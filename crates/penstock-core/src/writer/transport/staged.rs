@@ -163,18 +163,10 @@ impl Staging {
     }
 }
 
-/// The limit of all streams' staging memory, and its present size.
-static BUDGET_BYTES: AtomicUsize = AtomicUsize::new(16 << 20);
+/// The limit of all streams' staging memory: 4 MiB for each, or 2 MiB if its reader is known to copy. Chosen: four writers at once,
+/// or eight. A stream that finds no room uses [`Transport::Write`]; one keeps what it has until it is idle.
+const BUDGET_BYTES: usize = 16 << 20;
 static TAKEN_BYTES: PerProcess<AtomicUsize> = PerProcess::new(|| AtomicUsize::new(0));
-
-/// Sets how many bytes of staging memory all streams of the process may use together. The default is 16 MiB.
-///
-/// A stream takes 4 MiB, or 2 MiB if its reader is known to copy ([`ReaderKind::Reads`]). A stream that
-/// finds no room uses [`Transport::Write`]. Streams keep what they have until they are idle.
-pub fn set_staging_budget(bytes: usize) {
-    // Relaxed, here and below: the numbers are independent.
-    BUDGET_BYTES.store(bytes, Relaxed);
-}
 
 /// The part of the limit that a stream has.
 struct StagingShare {
@@ -183,7 +175,8 @@ struct StagingShare {
 
 impl StagingShare {
     fn take(bytes: usize) -> Option<Self> {
-        let with_it = |taken: usize| Some(taken + bytes).filter(|taken| *taken <= BUDGET_BYTES.load(Relaxed));
+        let with_it = |taken: usize| Some(taken + bytes).filter(|taken| *taken <= BUDGET_BYTES);
+        // Relaxed: the number is independent.
         TAKEN_BYTES.get().fetch_update(Relaxed, Relaxed, with_it).ok().map(|_| Self { bytes })
     }
 }
