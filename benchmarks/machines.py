@@ -100,7 +100,7 @@ def motion() -> Iterator[Any]:
 
 ULTRAFAST = {"codec": "libx264", "preset": "ultrafast"}
 HOT_PATHS = (
-    Method("Writer", "720p frames, to any reader", start=partial(jobs.write, "auto", "unknown")),
+    Method("Writer", "720p frames, to any reader", start=partial(jobs.write, "auto", False)),
     *jobs.JOBS,
     Method("x264", "720p frames, preset ultrafast", start=partial(jobs.encoder, ULTRAFAST, motion)),
 )

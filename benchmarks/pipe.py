@@ -44,9 +44,9 @@ STANDARD = "stdin.write"
 # --- methods ----------------------------------------------------------------------------------------------
 
 
-def penstock_writer(stdin: IO[bytes], mode: Any, reader: Any) -> Sender:
+def penstock_writer(stdin: IO[bytes], mode: Any, reader_copies: bool) -> Sender:
     """`penstock.Writer` in one of its modes."""
-    writer = Writer(stdin, mode=mode, reader=reader)
+    writer = Writer(stdin, mode=mode, reader_copies=reader_copies)
 
     def notes() -> dict[str, object]:
         stats = writer.stats
@@ -62,13 +62,13 @@ METHODS.add("thread+queue")(thread_queue)
 METHODS.add("turbopipe", needs=("turbopipe",))(turbopipe)
 RECYCLED = "the same with pages that are used again: the reader reads them"
 METHODS += [
-    Method(name, summary, "ours", partial(penstock_writer, mode=mode, reader=reader))
-    for name, summary, mode, reader in (
-        ("write", "write(2) on a native thread", "write", "unknown"),
-        ("staged", "copied to pages that the pipe then owns", "staged", "unknown"),
-        ("staged-recycled", RECYCLED, "staged", "reads"),
-        ("zero-copy", "the caller's own pages go into the pipe", "zero-copy", "reads"),
-        ("auto", "what Penstock chooses for an FFmpeg that it started", "auto", "reads"),
+    Method(name, summary, "ours", partial(penstock_writer, mode=mode, reader_copies=reader_copies))
+    for name, summary, mode, reader_copies in (
+        ("write", "write(2) on a native thread", "write", False),
+        ("staged", "copied to pages that the pipe then owns", "staged", False),
+        ("staged-recycled", RECYCLED, "staged", True),
+        ("zero-copy", "the caller's own pages go into the pipe", "zero-copy", True),
+        ("auto", "what Penstock chooses for an FFmpeg that it started", "auto", True),
     )
 ]
 METHODS.append(Method("tmpfs", "FFmpeg reads the same frames from a file in tmpfs", "bound"))

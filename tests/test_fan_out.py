@@ -175,7 +175,7 @@ def test_shared_pages_are_not_used_again_while_a_pipe_has_them() -> None:
     """All outputs lend the same pages to their pipes, and their readers lag behind differently."""
     frames = noise(40, (320, 240))
     gates = [threading.Event() for _ in range(3)]
-    options = {"mode": "zero-copy", "reader": "reads", "queue_items": 40}
+    options = {"mode": "zero-copy", "reader_copies": True, "queue_items": 40}
     outputs = [raw(gate, **options) for gate in gates]
     with FanOut(writer for writer, _ in outputs) as fan_out:
         for number, frame in enumerate(frames):

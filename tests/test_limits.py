@@ -221,7 +221,7 @@ def test_staging_memory_has_one_budget() -> None:
             os.close(ends[0]), os.close(ends[1])
         return used["staged"], used["write"], *reasons
 
-    print(transports(), transports(reader="reads"))
+    print(transports(), transports(reader_copies=True))
     kept = penstock.Writer(os.pipe()[1], mode="staged")
     kept.write(bytes(300_000)).wait()
     if os.fork() == 0:

@@ -489,21 +489,21 @@ class TestStats:
         stream.abort()
 
     REASONS = (
-        ("auto", "unknown", 1000, None, "write", "small"),
-        ("auto", "unknown", 1 << 20, None, "staged", "reader is not known"),
-        ("auto", "reads", 1000, None, "write", "small"),
-        ("staged", "unknown", 1 << 20, PIPE_BYTES, "write", "too small"),
-        ("staged", "reads", 1 << 20, None, "staged", "asked"),
-        ("zero-copy", "unknown", 1000, None, "zero-copy", "asked"),
-        ("write", "reads", 1 << 20, None, "write", "asked"),
+        ("auto", False, 1000, None, "write", "small"),
+        ("auto", False, 1 << 20, None, "staged", "reader is not known"),
+        ("auto", True, 1000, None, "write", "small"),
+        ("staged", False, 1 << 20, PIPE_BYTES, "write", "too small"),
+        ("staged", True, 1 << 20, None, "staged", "asked"),
+        ("zero-copy", False, 1000, None, "zero-copy", "asked"),
+        ("write", True, 1 << 20, None, "write", "asked"),
     )
 
-    @pytest.mark.parametrize(("mode", "kind", "size", "capacity", "transport", "reason"), REASONS)
+    @pytest.mark.parametrize(("mode", "reader_copies", "size", "capacity", "transport", "reason"), REASONS)
     def test_say_which_transport_and_why(
         self,
         pair: tuple[int, int],
         mode: str,
-        kind: str,
+        reader_copies: bool,
         size: int,
         capacity: int | None,
         transport: str,
@@ -514,7 +514,7 @@ class TestStats:
             pytest.skip("this kernel gives no huge pages, without which `staged` is `write`")
         reader, writer = pair
         result = ReaderThread(reader)
-        with Writer(writer, mode=mode, reader=kind, capacity_bytes=capacity) as stream:
+        with Writer(writer, mode=mode, reader_copies=reader_copies, capacity_bytes=capacity) as stream:
             stream.write(FRAME[:size]).wait(10)
             assert stream.stats.transport == transport
             assert reason in stream.stats.reason

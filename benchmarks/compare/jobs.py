@@ -90,10 +90,10 @@ def noise() -> Iterator[Any]:
     return itertools.cycle(content.noise((WIDTH, HEIGHT), 4))
 
 
-def write(mode: Any, reader: Any, case: Case) -> float:
+def write(mode: Any, reader_copies: bool, case: Case) -> float:
     """Frames to a `Writer`, at most three ahead of the reader."""
     frames = noise()
-    with _drained() as fd, penstock.Writer(fd, mode=mode, reader=reader) as writer:
+    with _drained() as fd, penstock.Writer(fd, mode=mode, reader_copies=reader_copies) as writer:
         tickets = [writer.write(next(frames)) for _ in range(3)]
 
         def operate() -> None:
@@ -171,9 +171,9 @@ def make_video(path: Path) -> None:
 
 
 JOBS = [
-    Method("Writer.write", "720p frames by write(2)", start=partial(write, "write", "reads")),
-    Method("staged", "the same through staging pages", start=partial(write, "staged", "reads")),
-    Method("zero-copy", "the same from the caller's pages", start=partial(write, "zero-copy", "reads")),
+    Method("Writer.write", "720p frames by write(2)", start=partial(write, "write", True)),
+    Method("staged", "the same through staging pages", start=partial(write, "staged", True)),
+    Method("zero-copy", "the same from the caller's pages", start=partial(write, "zero-copy", True)),
     Method("relay", "64 KiB from a file to a pipe", start=relay),
     Method("pipeline chunk", "64 KiB by zlib, to Python", start=pipeline),
     Method("Encoder.write", "720p frames", start=partial(encoder, {"codec": "rawvideo"}, noise)),

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 Mode = Literal["auto", "write", "staged", "zero-copy"]
 """How bytes enter a pipe: by which transport, or by the fastest that is safe."""
 
-ReaderKind = Literal["unknown", "reads"]
 """What is known about the reader of a pipe: nothing, or that it copies with read(2)."""
 
 RelayMethod = Literal["auto", "read-write"]

@@ -36,8 +36,8 @@ use crate::waiting::{coroutine, until};
 ///     queue_items: writes that the queue holds before ``write`` waits, 64 by default.
 ///     capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
 ///     policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
-///     reader: ``"reads"`` promises that the reader uses read(2) and does not splice onward. ``auto`` can then use
-///         zero-copy, and ``staged`` can reuse its pages.
+///     reader_copies: promises that the reader uses read(2), as FFmpeg does, and does not splice onward. ``auto``
+///         can then use zero-copy, and ``staged`` can reuse its pages.
 ///
 /// Raises:
 ///     OSError: EBADF if the descriptor is closed or not open for writing; or another failure of the system.
@@ -54,7 +54,7 @@ pub(crate) struct Writer {
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown"))]
+    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader_copies=false))]
     #[allow(clippy::too_many_arguments)] // keyword-only options
     fn new(
         fd: &Bound<'_, PyAny>,
@@ -63,16 +63,16 @@ impl Writer {
         #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
         #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
-        reader: &str,
+        reader_copies: bool,
     ) -> PyResult<Self> {
-        Self::_converting(fd, mode, queue_bytes, queue_items, capacity_bytes, policy, reader, None)
+        Self::_converting(fd, mode, queue_bytes, queue_items, capacity_bytes, policy, reader_copies, None)
     }
 
     /// A writer whose worker converts each write, a frame; without a conversion, a plain one.
     ///
     /// All byte counts are those of the conversion's output.
     #[staticmethod]
-    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader="unknown", conversion=None))]
+    #[pyo3(signature = (fd, *, mode="auto", queue_bytes=None, queue_items=None, capacity_bytes=None, policy=None, reader_copies=false, conversion=None))]
     #[allow(clippy::too_many_arguments)] // keyword-only options
     fn _converting(
         fd: &Bound<'_, PyAny>,
@@ -81,12 +81,11 @@ impl Writer {
         #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
         #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
-        reader: &str,
+        reader_copies: bool,
         conversion: Option<&Conversion>,
     ) -> PyResult<Self> {
         let mut options = WriterOptions::default().mode(arguments::mode(mode)?);
-        let readers = [("unknown", ReaderKind::Unknown), ("reads", ReaderKind::Reads)];
-        options.reader = arguments::choice("reader", reader, &readers)?;
+        options.reader = if reader_copies { ReaderKind::Reads } else { ReaderKind::Unknown };
         (options.queue_bytes, options.queue_items) = (queue_bytes, queue_items);
         options.capacity_bytes = capacity_bytes;
         options.policy = policy.map(|policy| policy.0);

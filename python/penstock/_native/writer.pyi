@@ -6,7 +6,7 @@ from typing import Self, final
 from penstock._native.conversion import _Conversion
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import Ticket
-from penstock._types import Data, HasFileno, Mode, Priority, ReaderKind
+from penstock._types import Data, HasFileno, Mode, Priority
 
 @final
 class Writer:
@@ -29,8 +29,8 @@ class Writer:
         queue_items: writes that the queue holds before ``write`` waits, 64 by default.
         capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
         policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
-        reader: ``"reads"`` promises that the reader uses read(2) and does not splice onward. ``auto`` can then use
-            zero-copy, and ``staged`` can reuse its pages.
+        reader_copies: promises that the reader uses read(2), as FFmpeg does, and does not splice onward. ``auto``
+            can then use zero-copy, and ``staged`` can reuse its pages.
 
     Raises:
         OSError: EBADF if the descriptor is closed or not open for writing; or another failure of the system.
@@ -47,7 +47,7 @@ class Writer:
         queue_items: int | None = None,
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | Priority | None = None,
-        reader: ReaderKind = "unknown",
+        reader_copies: bool = False,
     ) -> Self: ...
     @staticmethod
     def _converting(
@@ -58,7 +58,7 @@ class Writer:
         queue_items: int | None = None,
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | Priority | None = None,
-        reader: ReaderKind = "unknown",
+        reader_copies: bool = False,
         conversion: _Conversion | None = None,
     ) -> Writer:
         """A writer whose worker converts each write, a frame; without a conversion, a plain one.

@@ -166,7 +166,7 @@ class EncodeSession(Session):
             queue_items=queue_frames * (1 + bool(self._request.sounds)),
             capacity_bytes=knobs.capacity_bytes,
             policy=settings.policy,
-            reader="reads",  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
+            reader_copies=True,  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
             # A frame with a time is converted when it is taken.
             conversion=self.plan.conversion if self._feed is None else None,
         )
