@@ -58,7 +58,7 @@ def copies(stdins: Sequence[IO[bytes]]) -> Sender:
 
     def write(frame: Frame) -> None:
         for writer in writers:
-            writer.write(frame.copy())
+            writer.write(frame)
 
     def finish() -> None:
         for writer in writers:

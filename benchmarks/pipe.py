@@ -53,7 +53,7 @@ def penstock_writer(stdin: IO[bytes], mode: Any, reader_copies: bool) -> Sender:
         told = {name: getattr(stats, name) for name in ("transport", "reason", "capacity_bytes")}
         return told | {"bytes_by_transport": {name: n for name, n in stats.bytes_by_transport.items() if n}}
 
-    return Sender(lambda frame: writer.write(frame).wait, writer.close, notes)
+    return Sender(lambda frame: writer.submit(frame).wait, writer.close, notes)
 
 
 METHODS = Methods()

@@ -128,7 +128,7 @@ def with_writer(method: str, *arguments: object, **options: object) -> None:
 
 def make_writer(**options: Any) -> None:
     with ends() as (_, writer), penstock.Writer(writer, **options) as own:
-        own.write(b"x")
+        own.submit(b"x")
 
 
 def with_reader(method: str, *arguments: object, **options: object) -> None:
@@ -353,6 +353,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.Writer": make_writer,
     "penstock.Writer.close": partial(with_writer, "close"),
     "penstock.Writer.flush": partial(with_writer, "flush"),
+    "penstock.Writer.submit": partial(with_writer, "submit", b"x"),
     "penstock.Writer.write": partial(with_writer, "write", b"x"),
     "penstock.cpu.pin": lambda **given: penstock.cpu.ThreadPolicy(
         **given

@@ -49,7 +49,7 @@ def test_many_tickets_are_awaited_at_once(pair: tuple[int, int]) -> None:
 
     async def main() -> None:
         stream = penstock.Writer(writer)
-        await asyncio.gather(*(stream.write(frame) for frame in frames))
+        await asyncio.gather(*(stream.submit(frame) for frame in frames))
         stream.close()
 
     before = open_fds().keys()
@@ -68,13 +68,13 @@ def test_all_awaits_of_a_loop_share_one_eventfd(pair: tuple[int, int]) -> None:
     async def main() -> int:
         stream = penstock.Writer(writer)
         before = eventfds()
-        waiting = [asyncio.ensure_future(stream.write(FRAME)) for _ in range(20)]
+        waiting = [asyncio.ensure_future(stream.submit(FRAME)) for _ in range(20)]
         await asyncio.sleep(0)
         more = eventfds() - before
         ReaderThread(os.dup(reader))
         await asyncio.wait_for(asyncio.gather(*waiting), 30)
         for _ in range(20):
-            await stream.write(FRAME)
+            await stream.submit(FRAME)
             more = max(more, eventfds() - before)
         stream.close()
         return more
@@ -117,7 +117,7 @@ def test_the_same_error_as_from_wait(pair: tuple[int, int]) -> None:
 def test_an_aborted_write_ends_the_await(pair: tuple[int, int]) -> None:
     async def main() -> None:
         stream = penstock.Writer(pair[1])
-        ticket = stream.write(FRAME)
+        ticket = stream.submit(FRAME)
         asyncio.get_running_loop().call_later(0.05, stream.abort)
         with pytest.raises(penstock.ClosedError):
             await ticket
@@ -222,7 +222,7 @@ def test_a_writer_closes_while_the_loop_goes_on(pair: tuple[int, int]) -> None:
         reading = asyncio.create_task(asyncio.to_thread(read_exactly, reader, len(FRAME)))
         async with penstock.Writer(writer) as stream:
             assert isinstance(stream, penstock.Writer)
-            stream.write(FRAME)
+            stream.submit(FRAME)
         assert stream.closed
         assert stream.stats.bytes_delivered == len(FRAME) or not stream.stats.bytes_pending
         return await reading
@@ -235,7 +235,7 @@ def test_a_writer_whose_reader_goes_raises_at_the_end_of_its_block(pair: tuple[i
 
     async def main() -> None:
         async with penstock.Writer(writer) as stream:
-            stream.write(FRAME)
+            stream.submit(FRAME)
             asyncio.get_running_loop().call_later(0.05, os.close, reader)
 
     with pytest.raises(penstock.BrokenStreamError):
@@ -248,7 +248,7 @@ def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
 
     async def main() -> None:
         async with penstock.Writer(writer) as stream:
-            stream.write(FRAME)
+            stream.submit(FRAME)
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
@@ -261,7 +261,7 @@ def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
 def test_a_block_that_raises_does_not_wait_for_ever(pair: tuple[int, int]) -> None:
     async def main() -> penstock.Writer:
         async with penstock.Writer(pair[1]) as stream:
-            stream.write(FRAME)
+            stream.submit(FRAME)
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine") as caught:
@@ -275,7 +275,7 @@ def test_a_cancelled_close_aborts_the_writer(pair: tuple[int, int]) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 async with penstock.Writer(pair[1]) as stream:
-                    ticket = stream.write(FRAME)
+                    ticket = stream.submit(FRAME)
         assert isinstance(ticket.exception(10), penstock.ClosedError)
         return stream
 

@@ -38,7 +38,7 @@ def pipe(fd: int) -> None:
 
 def write_and_close(fd: int) -> None:
     writer = penstock.Writer(fd)
-    writer.write(b"frame")
+    writer.submit(b"frame")
     writer.close(timeout=PATIENCE_S)
 
 
@@ -106,7 +106,7 @@ owner = {
     "pipeline": lambda: Pipeline(Source.fd(a_pipe[0]), sink=Sink.fd(file)),
 }[kind]()
 if kind == "writer":
-    owner.write(b"frame").wait()
+    owner.submit(b"frame").wait()
 del owner
 if drains:
     _native._drain(0.01, lambda: None)

@@ -161,7 +161,7 @@ def test_what_is_not_contiguous_is_refused_with_the_remedy(pair: tuple[int, int]
         penstock.Writer(writer) as stream,
         pytest.raises(ValueError, match=r"(?s)not C-contiguous.*numpy\.ascontiguousarray"),
     ):
-        stream.write(STRIDED[kind]())
+        stream.submit(STRIDED[kind]())
     remedied = np.ascontiguousarray(STRIDED[kind]())
     _native._pipe(remedied, writer)
     os.close(writer)
@@ -176,7 +176,7 @@ def test_what_has_no_buffer_is_a_type_error(pair: tuple[int, int], data: object)
     with pytest.raises(TypeError):
         _native._pipe(data, writer)
     with penstock.Writer(writer) as stream, pytest.raises(TypeError):
-        stream.write(data)
+        stream.submit(data)
     with pytest.raises(TypeError):
         _native._sync(data) if data is not None else _native._pipe(None, writer)
 
@@ -302,7 +302,7 @@ def test_sync_of_a_buffer_waits_for_writers_as_well(pair: tuple[int, int]) -> No
     reader, writer = pair
     frame = bytearray(noise(4 << 20))
     with penstock.Writer(writer) as stream:
-        stream.write(frame)
+        stream.submit(frame)
         with pytest.raises(penstock.StalledError):
             _native._sync(frame, timeout=0.05)
         assert read_exactly(reader, len(frame)) == frame
@@ -342,7 +342,7 @@ def test_a_buffer_can_be_resized_as_soon_as_a_wait_says_that_it_is_free(
     result = ReaderThread(reader)
     stream = penstock.Writer(writer, mode=mode)
     frame = bytearray(noise(SIZE))
-    ticket = stream.write(frame)
+    ticket = stream.submit(frame)
     FREEING[how](ticket, stream, frame)
     frame.clear()  # BufferError, were it still exported
     stream.close(10)
@@ -384,4 +384,4 @@ def test_a_failed_conversion_leaves_no_export_behind(pair: tuple[int, int]) -> N
 def test_an_image_of_pillow_is_told_what_to_pass(pair: tuple[int, int]) -> None:
     image = pytest.importorskip("PIL.Image").new("RGB", (3, 2))
     with penstock.Writer(pair[1]) as writer, pytest.raises(TypeError, match=r"numpy\.asarray\(data\)"):
-        writer.write(image)
+        writer.submit(image)

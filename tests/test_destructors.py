@@ -89,7 +89,7 @@ def test_a_destructor_waits_for_no_socket_that_lingers(lingering: socket.socket,
 def test_a_write_that_ends_holds_up_no_other(lingering: socket.socket) -> None:
     """Its worker has the last descriptor."""
     writer = penstock.Writer(lingering)
-    ticket = writer.write(b"more")
+    ticket = writer.submit(b"more")
     lingering.close()
     writer.abort()
     with pytest.raises(penstock.ClosedError):

@@ -32,7 +32,7 @@ ENDINGS = {
     "falls off its end": ("", 0, b""),
     "sys.exit": ("sys.exit(3)", 3, b""),
     "an uncaught exception": ("raise RuntimeError('mine')", 1, b"RuntimeError: mine"),
-    "a Writer that is never closed": ("w = penstock.Writer(1); w.write(frame)", 0, b""),
+    "a Writer that is never closed": ("w = penstock.Writer(1); w.submit(frame)", 0, b""),
 }
 
 
@@ -184,11 +184,11 @@ def test_a_program_ends_while_a_pipeline_is_busy_in_python(part: str) -> None:
 
 FORGOTTEN = {
     "pipe": "penstock._native._pipe(bytes(4 << 20), writer)",
-    "a Writer": "w = penstock.Writer(writer); w.write(bytes(4 << 20))",
-    "a Writer that is gone": "penstock.Writer(writer).write(bytes(4 << 20))",
+    "a Writer": "w = penstock.Writer(writer); w.submit(bytes(4 << 20))",
+    "a Writer that is gone": "penstock.Writer(writer).submit(bytes(4 << 20))",
     "a look that tells nothing": "t = penstock._native._pipe(bytes(4 << 20), writer); t.done()",
     "a repr": "t = penstock._native._pipe(bytes(4 << 20), writer)\n    while not t.done(): pass\n    repr(t)",
-    "what the pipe holds": "w = penstock.Writer(writer); w.write(bytes(40_000)).wait()",
+    "what the pipe holds": "w = penstock.Writer(writer); w.submit(bytes(40_000)).wait()",
 }
 """Programs whose reader goes, and that end without having asked."""
 
@@ -198,8 +198,8 @@ REPORTED = {
     "sync": "penstock._native._pipe(bytes(4 << 20), writer); penstock._native._sync()",
     "the next call": "t = penstock._native._pipe(bytes(4 << 20), writer)\n"
     "    while not t.done(): pass\n    penstock._native._pipe(b'', writer)",
-    "close": "w = penstock.Writer(writer); w.write(bytes(4 << 20)); w.close()",
-    "abort": "w = penstock.Writer(writer); w.write(bytes(4 << 20)); w.abort()",
+    "close": "w = penstock.Writer(writer); w.submit(bytes(4 << 20)); w.close()",
+    "abort": "w = penstock.Writer(writer); w.submit(bytes(4 << 20)); w.abort()",
 }
 """The same, but somebody hears of it, or has given the bytes up."""
 

@@ -60,13 +60,13 @@ class TestTheReaderIsKilledMidFrame:
         size = len(FRAME) + 1_234_567
         with reader_of(size) as (process, writer):
             stream = Writer(writer, mode=mode)
-            tickets = [stream.write(FRAME) for _ in range(4)]
+            tickets = [stream.submit(FRAME) for _ in range(4)]
             assert process.stdout.read(1) == b"!"
             process.kill()
             failures = [ticket.exception(10) for ticket in tickets]
             assert failures[0] is None
             assert all(isinstance(failure, BrokenStreamError) for failure in failures[1:])
-            for call in (lambda: stream.write(b"next"), stream.flush, stream.close):
+            for call in (lambda: stream.submit(b"next"), stream.flush, stream.close):
                 with pytest.raises(BrokenStreamError) as caught:
                     call()
                 assert caught.value.errno == errno.EPIPE
@@ -94,11 +94,11 @@ class TestTheReaderIsKilledMidFrame:
     def test_a_caller_who_waits_for_room_learns_of_it(self) -> None:
         with reader_of(1000) as (process, writer):
             stream = Writer(writer, queue_items=1)
-            stream.write(FRAME)
+            stream.submit(FRAME)
             assert process.stdout.read(1) == b"!"
             threading.Timer(0.1, process.kill).start()
             with pytest.raises(BrokenStreamError):
-                stream.write(FRAME)
+                stream.submit(FRAME)
 
     def test_a_program_that_wants_sigpipe_to_kill_it_is_not_killed(self) -> None:
         done = run_script("""
@@ -139,7 +139,7 @@ class TestTheReaderIsKilledMidFrame:
     def test_a_peer_of_a_socket(self) -> None:
         ours, theirs = socket.socketpair()
         with Writer(ours) as stream:
-            ticket = stream.write(noise(16 << 20))
+            ticket = stream.submit(noise(16 << 20))
             assert theirs.recv(1000)
             theirs.close()
             failure = ticket.exception(10)
@@ -299,10 +299,10 @@ class TestTheFdIsClosedAndItsNumberReused:
     def test_of_a_writer(self, tmp_path: Path) -> None:
         reader, writer = os.pipe()
         with Writer(writer) as stream:
-            stream.write(FRAME)
+            stream.submit(FRAME)
             target = os.open(tmp_path / "bystander", os.O_WRONLY | os.O_CREAT)
             os.dup2(target, writer)
-            stream.write(FRAME)
+            stream.submit(FRAME)
             result = ReaderThread(reader)
         os.close(target)
         os.close(writer)
@@ -402,7 +402,7 @@ class TestAReaderThatNeverReads:
                 while True:
                     frame = np.full(frame_bytes, made & 255, np.uint8)
                     made += 1
-                    stream.write(frame)
+                    stream.submit(frame)
 
         producer = threading.Thread(target=produce)
         producer.start()
@@ -423,7 +423,7 @@ class TestAReaderThatNeverReads:
             stream = penstock.Writer(fd)
             try:
                 while True:
-                    stream.write(bytes(1 << 20))
+                    stream.submit(bytes(1 << 20))
             except KeyboardInterrupt:
                 print(stream.stats.items_pending)
                 stream.abort()
@@ -442,7 +442,7 @@ class TestAReaderThatNeverReads:
             try:
                 with penstock.Writer(fd, queue_items=1) as stream:
                     while True:
-                        stream.write(bytes(3 << 20))
+                        stream.submit(bytes(3 << 20))
             except KeyboardInterrupt as second:
                 print(type(second.__context__).__name__, flush=True)
                 os._exit(0)
@@ -465,7 +465,7 @@ class TestTwoThreadsWriteToOneStream:
                 if stream is None:
                     _native._pipe(frame, writer, mode=mode)
                 else:
-                    stream.write(frame)
+                    stream.submit(frame)
             if stream is not None:
                 stream.close(30)
 
@@ -497,7 +497,7 @@ class TestNoRoom:
     def test_dev_full(self, mode: str) -> None:
         with Path("/dev/full").open("wb", buffering=0) as full:
             stream = Writer(full, mode=mode)
-            failure = stream.write(b"x" * 1000).exception(10)
+            failure = stream.submit(b"x" * 1000).exception(10)
             assert type(failure) is OSError
             assert failure.errno == errno.ENOSPC
             assert (failure.bytes_delivered, failure.bytes_lost) == (0, 1000)
@@ -521,7 +521,7 @@ class TestNoRoom:
         with path.open("wb", buffering=0) as file:
             stream = Writer(file)
             # A fourth write could come when the third has failed already, which it would raise.
-            tickets = [stream.write(FRAME[:400_000]) for _ in range(3)]
+            tickets = [stream.submit(FRAME[:400_000]) for _ in range(3)]
             failures = [ticket.exception(10) for ticket in tickets]
             assert failures[:2] == [None, None]
             delivered = path.stat().st_size
@@ -539,13 +539,13 @@ class TestNoRoom:
         path = small_tmpfs / "file"
         with path.open("wb", buffering=0) as file:
             old = Writer(file)
-            old.write(FRAME)
+            old.submit(FRAME)
             with pytest.raises(OSError) as kept:
                 old.close(10)
             file.truncate(0)
             file.seek(0)
             with Writer(file) as new:
-                new.write(b"fits now")
+                new.submit(b"fits now")
             assert kept.value.errno == errno.ENOSPC
         assert path.read_bytes() == b"fits now"
 
@@ -559,7 +559,7 @@ class TestNoRoom:
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
             with open(sys.argv[1], "wb", buffering=0) as file:
                 stream = penstock.Writer(file)
-                tickets = [stream.write(bytes(60_000)), stream.write(bytes(60_000))]
+                tickets = [stream.submit(bytes(60_000)), stream.submit(bytes(60_000))]
                 assert tickets[0].exception(10) is None
                 failure = tickets[1].exception(10)
                 print(errno.errorcode[failure.errno], failure.bytes_delivered, failure.bytes_lost)
@@ -579,7 +579,7 @@ def test_pages_in_flight_outlive_the_memory_they_came_from(pair: tuple[int, int]
     reader, writer = pair
     frame = bytearray(FRAME)
     stream = Writer(writer, mode="zero-copy")
-    stream.write(frame)
+    stream.submit(frame)
     assert eventually(lambda: unread_bytes(reader) > 900_000)
     stream.abort()
     with pytest.raises(BufferError):
@@ -604,7 +604,7 @@ def test_a_broken_stream_frees_its_buffers(pair: tuple[int, int]) -> None:
     for mode in ("write", "staged", "zero-copy"):
         reader, writer = os.pipe()
         stream = Writer(writer, mode=mode)
-        tickets = [stream.write(frame) for frame in frames]
+        tickets = [stream.submit(frame) for frame in frames]
         os.close(reader)
         assert all(ticket.exception(10) for ticket in tickets)
         for frame in frames:

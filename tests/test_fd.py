@@ -56,7 +56,7 @@ def test_an_int_or_anything_with_fileno_will_do(pair: tuple[int, int], kind: str
     file = WRAPPED[kind](writer)
     _native._pipe(FRAME, file)
     with penstock.Writer(file) as stream:
-        stream.write(FRAME[:1000])
+        stream.submit(FRAME[:1000])
         assert read_exactly(reader, len(FRAME) + 1000) == FRAME + FRAME[:1000]
     if kind == "read and write":
         os.close(file.fileno())
@@ -71,7 +71,7 @@ def test_what_python_has_buffered_stays_in_front(pair: tuple[int, int], text: bo
         _native._pipe(b"frame\n", file).wait(10)
         file.write("middle\n" if text else b"middle\n")
         with penstock.Writer(file) as stream:
-            stream.write(b"another\n")
+            stream.submit(b"another\n")
         file.write("trailer\n" if text else b"trailer\n")
     assert result.result() == b"header\nframe\nmiddle\nanother\ntrailer\n"
 
@@ -116,7 +116,7 @@ def test_stream_sockets(kind: str, blocking: bool) -> None:
     for _ in range(5):
         _native._pipe(FRAME, writer, mode="zero-copy")  # only pipes take pages: it is written
     with penstock.Writer(writer) as stream:
-        stream.write(FRAME)
+        stream.submit(FRAME)
         stream.flush(10)
         stats = stream.stats
     assert (stats.transport, stats.capacity_bytes) == ("write", None)
@@ -142,7 +142,7 @@ def test_a_message_that_cannot_be_sent_whole_is_an_error_and_not_cut() -> None:
     reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     too_large = 64 << 20
     with penstock.Writer(writer) as stream:
-        failure = stream.write(bytes(too_large)).exception(10)
+        failure = stream.submit(bytes(too_large)).exception(10)
         assert isinstance(failure, OSError) and failure.errno == errno.EMSGSIZE
         assert (failure.bytes_delivered, failure.bytes_lost) == (0, too_large)
         with pytest.raises(OSError, match="too long"):
@@ -192,7 +192,7 @@ def test_a_large_write_to_a_fifo_takes_few_calls(tmp_path: Path) -> None:
     reader, writer = _open_fifo(tmp_path / "fifo")
     with penstock.Writer(writer, mode="write") as stream:
         before = _write_calls()
-        stream.write(FRAME[:65536]).wait(10)
+        stream.submit(FRAME[:65536]).wait(10)
         # In pieces of PIPE_BUF there would be 16 at least. Threads are woken by write(2), too.
         assert _write_calls() - before < 10
         assert read_exactly(reader, 65536) == FRAME[:65536]
@@ -215,7 +215,7 @@ try:
     os.open(f"/proc/self/fd/{fd}", os.O_WRONLY)
 except PermissionError:
     with penstock.Writer(fd, mode="write") as stream:
-        stream.write(bytes(range(256)) * 1000)
+        stream.submit(bytes(range(256)) * 1000)
 """
     succeeded(run_script(code, writer, pass_fds=[writer]))
     os.close(writer)
@@ -226,7 +226,7 @@ def test_an_aborted_write_to_a_fifo_keeps_no_end_open(tmp_path: Path) -> None:
     reader, writer = _open_fifo(tmp_path / "fifo")
     with penstock.Writer(writer, mode="write") as stream:
         os.close(writer)
-        stream.write(FRAME * 20)
+        stream.submit(FRAME * 20)
         assert read_exactly(reader, 1000) == FRAME[:1000]
         stream.abort()
     assert (FRAME * 20).startswith(FRAME[:1000] + ReaderThread(reader).result())
@@ -236,7 +236,7 @@ def test_a_fifo_whose_reader_is_gone(tmp_path: Path) -> None:
     reader, writer = _open_fifo(tmp_path / "fifo")
     stream = penstock.Writer(writer, mode="write")
     os.close(reader)
-    assert isinstance(stream.write(FRAME).exception(10), penstock.errors.BrokenStreamError)
+    assert isinstance(stream.submit(FRAME).exception(10), penstock.errors.BrokenStreamError)
     with pytest.raises(penstock.errors.BrokenStreamError):
         stream.close()
     os.close(writer)
@@ -261,7 +261,7 @@ def test_terminals_do_not_wait_for_each_other(end: str) -> None:
     if end == "stopped terminal":
         termios.tcflow(stalled[1], termios.TCOOFF)
     stream = penstock.Writer(stalled[0 if end == "controller" else 1])
-    blocked = stream.write(bytes(1 << 20))
+    blocked = stream.submit(bytes(1 << 20))
     _native._pipe(b"through", lively[0]).wait(10)
     assert os.read(lively[1], 7) == b"through"
     assert eventually(lambda: are_asleep(workers))  # the terminal takes no more
@@ -279,7 +279,7 @@ def test_a_terminal_has_its_hangup_at_the_close() -> None:
     tty.setraw(terminal)
     with penstock.Writer(terminal) as stream:
         os.close(terminal)
-        stream.write(FRAME)
+        stream.submit(FRAME)
         assert read_exactly(controller, len(FRAME)) == FRAME
     with pytest.raises(OSError, match="Input/output error"):
         os.read(controller, 1)
@@ -308,7 +308,7 @@ def test_a_file_to_append_to(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"before ")
     with path.open("ab") as file, penstock.Writer(file) as stream:
-        stream.write(b"behind")
+        stream.submit(b"behind")
     assert path.read_bytes() == b"before behind"
 
 
@@ -372,7 +372,7 @@ def test_the_callers_descriptor_stays_open_and_as_it_was(pair: tuple[int, int]) 
     reader, writer = pair
     flags = [os.get_blocking(writer), os.get_inheritable(writer)]
     with penstock.Writer(writer) as stream:
-        stream.write(b"one ")
+        stream.submit(b"one ")
     _native._pipe(b"two ", writer).wait(10)
     _native._close(timeout=10)
     assert [os.get_blocking(writer), os.get_inheritable(writer)] == flags
@@ -687,7 +687,7 @@ def test_a_process_of_few_descriptors_has_room_for_ours() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
     source, end = os.pipe()
     with penstock.Writer(end) as writer:
-        writer.write(b"frame").wait()
+        writer.submit(b"frame").wait()
     assert os.read(source, 10) == b"frame"
     """
     succeeded(run_script(body))

@@ -165,7 +165,7 @@ def test_a_signal_handler_that_forks_in_the_middle_of_a_write_leaves_it_to_the_p
     area = bytearray(1000)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
-        own.write(area)  # waits for room
+        own.submit(area)  # waits for room
     except penstock.ClosedError:
         area.clear()  # which raises while anybody holds it
         end_child(results[0][0] == 0)
@@ -192,7 +192,7 @@ def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> N
     tee = penstock.Tee(idle_reader)
     chunks = Pipeline(Source.fd(idle_reader))
     calls = [
-        lambda: own.write(b"c"),
+        lambda: own.submit(b"c"),
         lambda: own.flush(20),
         frames.read,
         frames.latest,
@@ -217,7 +217,7 @@ def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> N
     assert child_is_well(pid)
     assert not relay.done(), "nothing that the child does ends it"
     relay.cancel()
-    own.write(b"p" * 1000)
+    own.submit(b"p" * 1000)
     own.close(20)
     frames.close()
     chunks.close()
@@ -331,7 +331,7 @@ def test_forks_in_the_middle_of_everything() -> None:
         while not stop.is_set():
             r, w = os.pipe()
             with penstock.Writer(w) as own:
-                own.write(bytes(50_000))
+                own.submit(bytes(50_000))
             os.close(r)
             os.close(w)
     threads = [threading.Thread(target=churn) for _ in range(3)]

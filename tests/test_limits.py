@@ -38,7 +38,7 @@ capacities = [writer.stats.capacity_bytes for writer in writers]
 stranger = os.pipe()
 print(sum(capacities), min(capacities), fcntl.fcntl(stranger[1], fcntl.F_GETPIPE_SZ))
 for writer in writers:
-    writer.write(bytes(size))
+    writer.submit(bytes(size))
 threads = [threading.Thread(target=read, args=(index,)) for index in range(count)]
 for thread in threads:
     thread.start()
@@ -94,7 +94,7 @@ def one_stream(mode: str) -> None:
     reader, writer = os.pipe()
     got = ReaderThread(reader)
     with penstock.Writer(writer, mode=mode) as own:
-        own.write(bytes(100_000))
+        own.submit(bytes(100_000))
         os.close(writer)
     assert len(got.result()) == 100_000
 
@@ -135,7 +135,7 @@ def test_500_streams_at_once_leave_nothing(room_for_descriptors: None) -> None:
     pipes = [os.pipe() for _ in range(count)]
     writers = [penstock.Writer(writer, mode="write") for _, writer in pipes]
     for own in writers:
-        own.write(b"y" * 70_000)
+        own.submit(b"y" * 70_000)
     total = 0
     for (reader, writer), own in zip(pipes, writers, strict=True):
         os.close(writer)
@@ -212,7 +212,7 @@ def test_staging_memory_has_one_budget() -> None:
         pipes = [os.pipe() for _ in range(12)]
         writers = [penstock.Writer(writer, mode="staged", **options) for _, writer in pipes]
         for writer in writers:
-            writer.write(bytes(300_000)).wait()
+            writer.submit(bytes(300_000)).wait()
         used = Counter(writer.stats.transport for writer in writers)
         reasons = {writer.stats.reason for writer in writers if writer.stats.transport == "write"}
         for writer in writers:
@@ -223,7 +223,7 @@ def test_staging_memory_has_one_budget() -> None:
 
     print(transports(), transports(reader_copies=True))
     kept = penstock.Writer(os.pipe()[1], mode="staged")
-    kept.write(bytes(300_000)).wait()
+    kept.submit(bytes(300_000)).wait()
     if os.fork() == 0:
         print(transports()[:2], flush=True)
         os._exit(0)

@@ -47,7 +47,7 @@ def all_staging_memory() -> Iterator[None]:
         for (reader, end), stream in zip(ends, streams, strict=True):
             stack.enter_context(reader), stack.enter_context(end)
             stack.callback(stream.abort)
-            stream.write(bytes(4 << 20))
+            stream.submit(bytes(4 << 20))
         assert eventually(lambda: all(stream.stats.transport for stream in streams))
         yield
 
@@ -56,7 +56,7 @@ def test_a_transport_that_fell_back(pair: tuple[int, int], caplog: pytest.LogCap
     reader, writer = pair
     result = ReaderThread(reader)
     with all_staging_memory(), penstock.Writer(writer, mode="staged") as stream:
-        stream.write(DATA)
+        stream.submit(DATA)
         stream.close()
     os.close(writer)
     assert result.result() == DATA
@@ -199,7 +199,7 @@ def test_nothing_is_logged_when_all_goes_well(
 ) -> None:
     reader, writer = pair
     with penstock.Writer(writer) as stream:
-        stream.write(b"frame")
+        stream.submit(b"frame")
     with penstock.Reader(reader, frame_bytes=5) as frames:
         assert bytes(next(frames)) == b"frame"
     with open("/dev/null", "wb") as null:  # noqa: PTH123
@@ -215,7 +215,7 @@ def test_what_the_end_of_the_program_lost_is_logged_and_told() -> None:
         logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(name)s %(message)s")
     reader, writer = os.pipe()
     stream = penstock.Writer(writer)
-    stream.write(bytes(40_000)).wait()
+    stream.submit(bytes(40_000)).wait()
     os.close(reader)
     """
     lost = b"40000 bytes were lost: the reader went away or the destination failed, and no call has reported it\n"

@@ -150,7 +150,7 @@ def test_other_threads_run_while_a_buffer_is_copied(
         if is_captured:
             _PixelBuffer(buffer).read_into(target)
         else:
-            writer.write(buffer)
+            writer.submit(buffer)
         passed = passes - before
     finally:
         sys.setswitchinterval(before_s)

@@ -403,7 +403,7 @@ class TestWorkers:
         mine, before = seen(), workers()
         place = {"cpus": ALLOWED[:1]} if where == "cpus" else {"near": threading.get_native_id()}
         stream = Writer(pair[1], policy=ThreadPolicy(priority="lowest", **place))
-        stream.write(b"x").wait(10)
+        stream.submit(b"x").wait(10)
         assert eventually(lambda: len(workers() - before) == 1)
         (worker,) = workers() - before
         assert os.getpriority(os.PRIO_PROCESS, worker) == 10
@@ -416,7 +416,7 @@ class TestWorkers:
     @pytest.mark.parametrize("absent", [1023, 8191])
     def test_a_writers_that_is_refused_is_a_note(self, pair: tuple[int, int], absent: int) -> None:
         stream = Writer(pair[1], policy=ThreadPolicy(cpus=[absent]))
-        stream.write(b"x").wait(10)
+        stream.submit(b"x").wait(10)
         [note] = stream.stats.policy.notes
         assert str(absent) in note
         assert set(stream.stats.policy.cpus) == os.sched_getaffinity(0)
@@ -474,7 +474,7 @@ class TestWords:
     @staticmethod
     def written(pair: tuple[int, int], policy: Any) -> object:
         with Writer(pair[1], policy=policy) as stream:
-            stream.write(b"x").wait(10)
+            stream.submit(b"x").wait(10)
             return stream.stats.policy
 
     @staticmethod

@@ -217,7 +217,7 @@ def test_ctrl_c_ends_a_wait(call: str) -> None:
         "os.write(writer, bytes(400))",
         "os.write(writer, b'here'); kept = memoryview(stream.read())",
         "threading.Thread(target=stream.read, daemon=True).start()",
-        "penstock.Writer(writer).write(b'here').wait()",
+        "penstock.Writer(writer).submit(b'here').wait()",
     ],
 )
 def test_a_program_ends_with_a_live_reader(state: str) -> None:

@@ -56,7 +56,7 @@ PARTS = {
     "writer": """
 def write(fd):
     with penstock.Writer(fd, mode="zero-copy") as writer:
-        writer.write(data)
+        writer.submit(data)
         writer.flush()
         return writer.stats
 stats = drained(write)

@@ -234,7 +234,7 @@ def pipe_to(dst: Any) -> None:
 
 def write_to(dst: Any) -> None:
     with Writer(dst) as writer:
-        writer.write(FRAMES)
+        writer.submit(FRAMES)
 
 
 def sink_to(dst: Any) -> None:

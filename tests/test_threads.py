@@ -48,7 +48,7 @@ def test_without_a_thread_a_write_fails_in_words_and_its_memory_is_free() -> Non
 def test_without_a_thread_nothing_else_starts_either() -> None:
     body = """
     writer = penstock.Writer(spare[0][1])
-    refused(lambda: writer.write(frame).wait(20))
+    refused(lambda: writer.submit(frame).wait(20))
     refused(writer.close)
     refused(lambda: penstock.Reader(reader, frame_bytes=10))
     refused(lambda: penstock.pipes.start_relay(reader, spare[1][1]))
@@ -146,7 +146,7 @@ def test_idle_workers_are_few_and_close_leaves_none() -> None:
     kept = [penstock.Writer(writer) for _, writer in pipes[:10]]
     for _ in range(2):
         for writer in kept:
-            writer.write(b"more")
+            writer.submit(b"more")
     for writer in kept:
         writer.flush(20)
     penstock._native._close(timeout=20)

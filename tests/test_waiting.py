@@ -28,6 +28,7 @@ FRAME = noise(3 << 20)
 WAITS = {
     "pipe": lambda stream, fd, ticket: _native._pipe(FRAME, fd),
     "write": lambda stream, fd, ticket: stream.write(FRAME),
+    "submit": lambda stream, fd, ticket: stream.submit(FRAME),
     "sync": lambda stream, fd, ticket: _native._sync(),
     "sync(data)": lambda stream, fd, ticket: _native._sync(FRAME),
     "close of all": lambda stream, fd, ticket: _native._close(),
@@ -56,7 +57,7 @@ def test_a_reader_thread_in_the_same_process_cannot_deadlock(pair: tuple[int, in
     WAITS[wait](stream, writer, ticket)
     stream.close()
     os.close(writer)
-    assert result.result() == FRAME * (2 if wait in ("pipe", "write") else 1)
+    assert result.result() == FRAME * (2 if wait in ("pipe", "write", "submit") else 1)
 
 
 @pytest.mark.parametrize("wait", WAITS)
@@ -68,7 +69,7 @@ def test_other_threads_run_meanwhile(pair: tuple[int, int], wait: str) -> None:
     # Without the interpreter's lock, this would not end before the waiter does.
     assert eventually(lambda: are_asleep(lambda: {waiter.native_id}))
     assert read_exactly(reader, len(FRAME)) == FRAME
-    if wait in ("pipe", "write"):
+    if wait in ("pipe", "write", "submit"):
         assert read_exactly(reader, len(FRAME)) == FRAME
     waiter.join(30)
     assert not waiter.is_alive()
@@ -85,6 +86,7 @@ ticket = penstock._native._pipe(frame, fd)
 waits = {
     "pipe": lambda: penstock._native._pipe(frame, fd),
     "write": lambda: stream.write(frame),
+    "submit": lambda: stream.submit(frame),
     "sync": lambda: penstock._native._sync(),
     "sync(data)": lambda: penstock._native._sync(frame),
     "close of all": lambda: penstock._native._close(),
@@ -123,7 +125,7 @@ def test_a_signal_handler_may_use_the_same_stream(pair: tuple[int, int]) -> None
     """No lock is held while we wait, so that a handler that pipes, syncs and asks cannot deadlock."""
     reader, writer = pair
     stream = penstock.Writer(writer, queue_items=2)
-    ticket = stream.write(FRAME)
+    ticket = stream.submit(FRAME)
     handled = []
 
     def handler(number: int, frame: object) -> None:
@@ -174,7 +176,7 @@ def test_signals_are_left_to_the_program(pair: tuple[int, int]) -> None:
     """Workers block every signal, so that none of the program's ends up on them, but those of their own faults."""
     stream = penstock.Writer(pair[1])
     before = workers()
-    stream.write(b"x").wait(10)
+    stream.submit(b"x").wait(10)
     assert eventually(lambda: workers() - before)
     (worker,) = workers() - before
     status = Path(f"/proc/self/task/{worker}/status").read_text().splitlines()
@@ -196,7 +198,7 @@ def test_signals_are_left_to_the_program(pair: tuple[int, int]) -> None:
 
 def test_an_idle_stream_sleeps(pair: tuple[int, int]) -> None:
     streams = [penstock.Writer(pair[1], mode=mode) for mode in MODES]
-    tickets = [stream.write(bytes(100_000)) for stream in streams]
+    tickets = [stream.submit(bytes(100_000)) for stream in streams]
     assert len(read_exactly(pair[0], 400_000)) == 400_000
     for ticket in tickets:
         ticket.wait(10)
@@ -223,10 +225,10 @@ SOCKETS = {
 def fill(stream: penstock.Writer, kind: str) -> None:
     """Queues more than a destination takes of which nobody reads, in messages that it would take."""
     if kind in ("unix", "tcp"):
-        stream.write(noise(16 << 20))
+        stream.submit(noise(16 << 20))
     else:
         for size in [1000] * 50 + [30_000] * 10:
-            stream.write(noise(size))
+            stream.submit(noise(size))
 
 
 def test_a_worker_sleeps_while_its_destination_is_full() -> None:
@@ -244,7 +246,7 @@ def test_a_worker_sleeps_while_its_destination_is_full() -> None:
         for kind, make in SOCKETS.items():
             fill(add(*(end.detach() for end in make()), blocking), kind)
         for mode in ("write", "staged", "zero-copy"):
-            add(*os.pipe(), blocking, mode).write(FRAME)
+            add(*os.pipe(), blocking, mode).submit(FRAME)
     assert eventually(lambda: len(workers()) == len(streams) and are_asleep(workers))
     assert all(stream.stats.items_pending for stream in streams), "each of them is stalled"
     for stream in streams:
@@ -256,7 +258,7 @@ def test_a_worker_sleeps_while_its_destination_is_full() -> None:
 def test_a_worker_sleeps_between_looks_at_a_zero_copy_write_in_the_pipe(pair: tuple[int, int]) -> None:
     """The kernel does not report when a pipe runs empty, so that the worker asks, a thousand times a second."""
     stream = penstock.Writer(pair[1], mode="zero-copy")
-    ticket = stream.write(FRAME[:100_000])
+    ticket = stream.submit(FRAME[:100_000])
     assert eventually(lambda: unread_bytes(pair[0]) == 100_000)
     assert eventually(lambda: are_asleep(workers))
     assert not ticket.done()
@@ -291,12 +293,12 @@ def test_a_write_behind_others_makes_no_system_call() -> None:
         reader, fd = os.pipe()
         writer = penstock.Writer(fd, queue_items=1000)
         for _ in range(300):  # more than the pipe holds
-            writer.write(bytes(4096))
+            writer.submit(bytes(4096))
         while sum(writer.stats.bytes_by_transport.values()) < writer.stats.capacity_bytes:
             pass
         os.getppid()
         for _ in range(600):
-            writer.write(bytes(4096))
+            writer.submit(bytes(4096))
         os.getppid()
         writer.abort()
         """

@@ -32,7 +32,7 @@ def test_smoke(pair: tuple[int, int], mode: str) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
     with Writer(writer, mode=mode) as stream:
-        tickets = [stream.write(noise(200_000, number)) for number in range(20)]
+        tickets = [stream.submit(noise(200_000, number)) for number in range(20)]
         stream.flush()
         assert all(ticket.done() for ticket in tickets)
         assert not stream.closed
@@ -45,7 +45,7 @@ def test_the_reader_has_its_end_of_file_at_the_close(pair: tuple[int, int]) -> N
     reader, writer = pair
     with Writer(writer) as stream:
         os.close(writer)
-        stream.write(b"whole")
+        stream.submit(b"whole")
         assert read_exactly(reader, 5) == b"whole"
         os.set_blocking(reader, False)
         with pytest.raises(BlockingIOError):
@@ -56,7 +56,7 @@ def test_the_reader_has_its_end_of_file_at_the_close(pair: tuple[int, int]) -> N
 @pytest.mark.parametrize("mode", MODES)
 def test_a_writer_that_is_dropped_still_delivers_and_then_closes(pair: tuple[int, int], mode: str) -> None:
     reader, writer = pair
-    Writer(writer, mode=mode).write(bytearray(FRAME))
+    Writer(writer, mode=mode).submit(bytearray(FRAME))
     gc.collect()
     os.close(writer)
     assert ReaderThread(reader).result() == FRAME
@@ -67,11 +67,11 @@ def test_after_the_close(pair: tuple[int, int]) -> None:
     stream.close()
     stream.close()
     stream.abort()
-    for call in (lambda: stream.write(b"late"), stream.flush):
+    for call in (lambda: stream.submit(b"late"), stream.flush):
         with pytest.raises(ClosedError):
             call()
     with pytest.raises(ValueError):  # as with any closed file of Python's
-        stream.write(b"late")
+        stream.submit(b"late")
     with stream:
         pass
     assert stream.closed
@@ -81,7 +81,7 @@ def test_after_the_close(pair: tuple[int, int]) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_close_that_is_aborted_meanwhile_is_no_success(pair: tuple[int, int], mode: str) -> None:
     stream = Writer(pair[1], mode=mode)
-    stream.write(FRAME)
+    stream.submit(FRAME)
     threading.Timer(0.2, stream.abort).start()  # after the first of the steps in which close waits
     with pytest.raises(ClosedError):
         stream.close()
@@ -92,7 +92,7 @@ def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
     with pytest.raises(KeyError, match="mine"), Writer(writer) as stream:
-        stream.write(FRAME)
+        stream.submit(FRAME)
         raise KeyError("mine")
     assert stream.closed
     os.close(writer)
@@ -102,7 +102,7 @@ def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
 def test_a_block_that_raises_says_what_a_reader_that_went_did_not_get(pair: tuple[int, int]) -> None:
     reader, writer = pair
     with pytest.raises(KeyError, match="mine") as caught, Writer(writer) as stream:
-        stream.write(FRAME)
+        stream.submit(FRAME)
         os.close(reader)
         raise KeyError("mine")
     [note] = caught.value.__notes__
@@ -113,7 +113,7 @@ def test_a_failure_of_the_stream_is_not_told_twice(pair: tuple[int, int]) -> Non
     reader, writer = pair
     os.close(reader)
     with pytest.raises(BrokenStreamError) as caught, Writer(writer) as stream:
-        stream.write(FRAME)
+        stream.submit(FRAME)
         stream.flush()
     assert not hasattr(caught.value, "__notes__")
 
@@ -123,7 +123,7 @@ def test_a_block_that_raises_does_not_wait_for_ever(pair: tuple[int, int]) -> No
     """The reader reads nothing: after 5 s it is given up, and the block's own exception says so."""
     reader, writer = pair
     with pytest.raises(KeyError, match="mine") as caught, Writer(writer) as stream:
-        ticket = stream.write(FRAME)
+        ticket = stream.submit(FRAME)
         raise KeyError("mine")
     [note] = caught.value.__notes__
     assert "bytes" in note
@@ -137,7 +137,7 @@ def test_a_block_that_raises_does_not_wait_for_ever(pair: tuple[int, int]) -> No
 class TestTickets:
     def test_of_a_write_that_is_under_way(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
-        ticket = Writer(writer).write(FRAME)
+        ticket = Writer(writer).submit(FRAME)
         assert ticket.nbytes == len(FRAME)
         assert not ticket.done()
         assert "pending" in repr(ticket)
@@ -161,7 +161,7 @@ class TestTickets:
     def test_of_a_write_that_failed(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         os.close(reader)
-        ticket = Writer(writer).write(FRAME)
+        ticket = Writer(writer).submit(FRAME)
         failure = ticket.exception(10)
         assert isinstance(failure, BrokenStreamError)
         assert (failure.bytes_delivered, failure.bytes_lost) == (0, len(FRAME))
@@ -173,14 +173,14 @@ class TestTickets:
 
     @pytest.mark.parametrize("mode", ["write", "staged"])
     def test_end_when_the_kernel_has_all(self, pair: tuple[int, int], mode: str) -> None:
-        ticket = Writer(pair[1], mode=mode).write(FRAME[: PIPE_BYTES // 2])
+        ticket = Writer(pair[1], mode=mode).submit(FRAME[: PIPE_BYTES // 2])
         ticket.wait(10)
         assert unread_bytes(pair[0]) == PIPE_BYTES // 2
 
     def test_of_zero_copy_end_when_the_reader_has_read_all(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         stream = Writer(writer, mode="zero-copy")
-        tickets = [stream.write(FRAME[:20_000]), stream.write(FRAME[20_000:40_000])]
+        tickets = [stream.submit(FRAME[:20_000]), stream.submit(FRAME[20_000:40_000])]
         assert eventually(lambda: unread_bytes(reader) == 40_000)
         assert read_exactly(reader, 19_999) == FRAME[:19_999]
         with pytest.raises(StalledError):
@@ -194,7 +194,7 @@ class TestTickets:
 
     def test_outlive_their_writer(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
-        ticket = Writer(writer).write(FRAME)
+        ticket = Writer(writer).submit(FRAME)
         gc.collect()
         assert read_exactly(reader, len(FRAME)) == FRAME
         ticket.wait(10)
@@ -222,7 +222,7 @@ class TestTimeouts:
     @pytest.mark.parametrize("long", [math.inf, 1e300, 10**9, None])
     def test_that_are_longer_than_any_clock(self, pair: tuple[int, int], long: float | None) -> None:
         stream = Writer(pair[1])
-        ticket = stream.write(b"x", timeout=long)
+        ticket = stream.submit(b"x", timeout=long)
         ticket.wait(long)
         stream.flush(long)
         _native._sync(None, long)
@@ -232,7 +232,7 @@ class TestTimeouts:
     def test_of_flush_and_close_leave_all_as_it_was(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         stream = Writer(writer)
-        stream.write(FRAME)
+        stream.submit(FRAME)
         for call in (stream.flush, stream.close):
             with pytest.raises(StalledError) as stalled:
                 call(0.05)
@@ -241,7 +241,7 @@ class TestTimeouts:
             with pytest.raises(ValueError, match="timeout"):
                 call(-1)
         assert not stream.closed
-        stream.write(b"behind")
+        stream.submit(b"behind")
         os.close(writer)
         result = ReaderThread(reader)
         stream.close(10)
@@ -259,14 +259,14 @@ class TestTimeouts:
     def test_of_a_full_queue_take_nothing(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         stream = Writer(writer, queue_items=2)
-        kept = [stream.write(FRAME), stream.write(FRAME)]
+        kept = [stream.submit(FRAME), stream.submit(FRAME)]
         refused = bytearray(b"refused")
         with pytest.raises(StalledError) as stalled:
-            stream.write(refused, timeout=0.05)
+            stream.submit(refused, timeout=0.05)
         refused.clear()  # nobody holds it
         assert stalled.value.bytes_pending == 2 * len(FRAME)
         with pytest.raises(StalledError):
-            stream.write(b"refused", timeout=0)
+            stream.submit(b"refused", timeout=0)
         assert stream.stats.items_accepted == 2
         os.close(writer)
         result = ReaderThread(reader)
@@ -281,15 +281,15 @@ class TestLimits:
     def test_however_large_are_no_failure(self, pair: tuple[int, int], size: int) -> None:
         reader, writer = pair
         with Writer(writer, queue_bytes=size, queue_items=size, capacity_bytes=size) as stream:
-            stream.write(b"fits")
+            stream.submit(b"fits")
             assert stream.stats.capacity_bytes == capacity_bytes(writer)
         assert read_exactly(reader, 4) == b"fits"
 
     def test_of_bytes(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1], queue_bytes=1 << 20)
-        stream.write(FRAME)  # one always fits
+        stream.submit(FRAME)  # one always fits
         with pytest.raises(StalledError):
-            stream.write(b"one byte more", timeout=0)
+            stream.submit(b"one byte more", timeout=0)
         stream.abort()
         assert eventually(lambda: stream.stats.items_pending == 0)
 
@@ -317,7 +317,7 @@ class TestLimits:
         result = ReaderThread(reader)
         with Writer(writer, capacity_bytes=size) as stream:
             assert stream.stats.capacity_bytes == capacity_bytes(writer) == size
-            stream.write(FRAME)
+            stream.submit(FRAME)
         os.close(writer)
         assert result.result() == FRAME
 
@@ -336,13 +336,13 @@ class TestAbort:
     def test_gives_up_what_is_queued(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         stream = Writer(writer, mode=mode)
-        tickets = [stream.write(FRAME) for _ in range(3)]
+        tickets = [stream.submit(FRAME) for _ in range(3)]
         assert eventually(lambda: unread_bytes(reader) > 0)
         stream.abort()
         assert stream.closed
         assert all(isinstance(ticket.exception(10), ClosedError) for ticket in tickets[1:])
         with pytest.raises(ClosedError):
-            stream.write(b"late")
+            stream.submit(b"late")
         os.close(writer)
         got = ReaderThread(reader).result()
         assert 0 < len(got) < len(FRAME)
@@ -356,7 +356,7 @@ class TestAbort:
         reader, writer = pair
         frame = bytearray(FRAME)
         stream = Writer(writer, mode="zero-copy")
-        ticket = stream.write(frame)
+        ticket = stream.submit(frame)
         assert eventually(lambda: unread_bytes(reader) > 900_000)
         stream.abort()
         for wait in (ticket.wait, lambda timeout: _native._sync(frame, timeout=timeout)):
@@ -370,7 +370,7 @@ class TestAbort:
     def test_frees_the_buffers(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1])
         frames = [bytearray(FRAME) for _ in range(3)]
-        tickets = [stream.write(frame) for frame in frames]
+        tickets = [stream.submit(frame) for frame in frames]
         stream.abort()
         for ticket in tickets:
             assert ticket.exception(10) is not None
@@ -380,9 +380,9 @@ class TestAbort:
     def test_leaves_another_writer_of_the_pipe_alone(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         kept, given_up = Writer(writer), Writer(writer)
-        kept.write(FRAME)
-        lost = given_up.write(b"never")
-        kept.write(b"behind")
+        kept.submit(FRAME)
+        lost = given_up.submit(b"never")
+        kept.submit(b"behind")
         given_up.abort()
         assert isinstance(lost.exception(10), ClosedError)
         os.close(writer)
@@ -392,7 +392,7 @@ class TestAbort:
 
     def test_wakes_who_waits(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1])
-        ticket = stream.write(FRAME)
+        ticket = stream.submit(FRAME)
         outcomes = []
         thread = threading.Thread(target=lambda: outcomes.append(ticket.exception(30)))
         thread.start()
@@ -406,7 +406,7 @@ class TestAbort:
 
         def write(stream: Writer) -> None:
             try:
-                outcomes.append(stream.write(b"behind the cut"))
+                outcomes.append(stream.submit(b"behind the cut"))
             except ClosedError as error:
                 outcomes.append(error)
 
@@ -414,7 +414,7 @@ class TestAbort:
         for number in range(10):
             reader, writer = os.pipe()
             stream = Writer(writer, queue_items=1)
-            stream.write(FRAME)
+            stream.submit(FRAME)
             thread = threading.Thread(target=write, args=(stream,))
             time.sleep(0.005 * number)  # at different moments of our own naps
             thread.start()
@@ -443,7 +443,7 @@ class TestStats:
         aligned = mmap.mmap(-1, len(FRAME))  # so that zero-copy fills each page of the pipe
         aligned[:] = FRAME
         stream = Writer(writer, mode=mode)
-        stream.write(aligned)
+        stream.submit(aligned)
         assert eventually(lambda: unread_bytes(reader) == capacity_bytes(reader))
         assert stream.stats.bytes_delivered == 0
         assert stream.stats.bytes_pending == stream.stats.bytes_accepted == len(FRAME)
@@ -465,7 +465,7 @@ class TestStats:
         reader, writer = pair
         stream, got = Writer(writer, mode=mode), 0
         data = bytes(64 << 20)
-        stream.write(data)
+        stream.submit(data)
         while got < len(data):
             got += len(os.read(reader, 1 << 17))
             for _ in range(8):  # while the worker fills what was emptied
@@ -474,7 +474,7 @@ class TestStats:
 
     def test_nothing_is_pending_after_a_flush(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1], mode="write")
-        stream.write(bytes(1000))
+        stream.submit(bytes(1000))
         stream.flush(10)
         stats = stream.stats
         assert (stats.bytes_accepted, stats.bytes_delivered, stats.bytes_pending) == (1000, 0, 0)
@@ -482,9 +482,9 @@ class TestStats:
 
     def test_time_that_callers_waited(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1], queue_items=1)
-        stream.write(FRAME)
+        stream.submit(FRAME)
         with pytest.raises(StalledError):
-            stream.write(FRAME, timeout=0.1)
+            stream.submit(FRAME, timeout=0.1)
         assert stream.stats.caller_wait_s > 0
         stream.abort()
 
@@ -515,7 +515,7 @@ class TestStats:
         reader, writer = pair
         result = ReaderThread(reader)
         with Writer(writer, mode=mode, reader_copies=reader_copies, capacity_bytes=capacity) as stream:
-            stream.write(FRAME[:size]).wait(10)
+            stream.submit(FRAME[:size]).wait(10)
             assert stream.stats.transport == transport
             assert reason in stream.stats.reason
             assert transport in repr(stream.stats)
@@ -532,11 +532,11 @@ class TestStats:
         reader, writer = pair
         result = ReaderThread(reader)
         with Writer(writer, mode="zero-copy") as stream:
-            stream.write(page)
-            stream.write(FRAME)
+            stream.submit(page)
+            stream.submit(FRAME)
             stream.flush(10)
             assert stream.stats.bytes_by_transport["zero-copy"] == len(FRAME)
-            stream.write(page).wait(10)
+            stream.submit(page).wait(10)
             assert stream.stats.transport in ("staged", "write")
             assert "cannot pin" in stream.stats.reason
         os.close(writer)
@@ -550,7 +550,7 @@ class TestStats:
         os.ftruncate(fd, 1 << 20)
         area = mmap.mmap(fd, 1 << 20)
         os.ftruncate(fd, 0)
-        failure = Writer(pair[1], mode="write").write(area).exception(10)
+        failure = Writer(pair[1], mode="write").submit(area).exception(10)
         assert isinstance(failure, OSError)
         assert (failure.errno, failure.bytes_lost) == (errno.EFAULT, 1 << 20)
         os.close(fd)
@@ -623,7 +623,7 @@ class TestSync:
 
     def test_waits_for_what_pipe_has_queued_only(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1])
-        stream.write(FRAME)
+        stream.submit(FRAME)
         _native._sync(timeout=0.5)
         stream.abort()
 
@@ -665,9 +665,9 @@ class TestSync:
 
     def test_close_keeps_away_from_open_writers(self, pair: tuple[int, int]) -> None:
         with Writer(pair[1]) as stream:
-            stream.write(b"one ")
+            stream.submit(b"one ")
             _native._close(timeout=10)
-            stream.write(b"two")
+            stream.submit(b"two")
         assert read_exactly(pair[0], 7) == b"one two"
 
 
@@ -676,7 +676,7 @@ def test_idle_workers_leave_by_themselves_and_come_again(pair: tuple[int, int]) 
     stream = Writer(writer, policy=ThreadPolicy(nice=13))
     before = workers()
     for _ in range(2):
-        stream.write(b"frame").wait(10)
+        stream.submit(b"frame").wait(10)
         assert eventually(lambda: workers() - before)
         assert stream.stats.policy.nice == 13
         assert eventually(lambda: not workers() - before)
@@ -709,7 +709,7 @@ def test_a_new_writer_does_not_inherit_the_failure_of_a_closed_one(tmp_path: Pat
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     writer = os.open(path, os.O_WRONLY)
     old = Writer(writer)
-    old.write(FRAME)
+    old.submit(FRAME)
     os.close(reader)
     with pytest.raises(BrokenStreamError):
         old.close(10)
@@ -717,7 +717,7 @@ def test_a_new_writer_does_not_inherit_the_failure_of_a_closed_one(tmp_path: Pat
     os.set_blocking(reader, True)
     result = ReaderThread(reader)
     with Writer(writer) as new:
-        new.write(b"afresh")
+        new.submit(b"afresh")
     os.close(writer)
     assert result.result().endswith(b"afresh")
     assert old.closed
@@ -727,14 +727,14 @@ def test_bytes_left_in_a_pipe_without_a_reader_are_reported(pair: tuple[int, int
     """The kernel took them, nobody ever will."""
     reader, writer = pair
     stream = Writer(writer)
-    stream.write(b"x" * 1000).wait(10)
+    stream.submit(b"x" * 1000).wait(10)
     assert read_exactly(reader, 400) == b"x" * 400
     os.close(reader)
     with pytest.raises(BrokenStreamError) as caught:
         stream.flush()
     assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (400, 600)
     with pytest.raises(BrokenStreamError):
-        stream.write(b"more")
+        stream.submit(b"more")
     with pytest.raises(BrokenStreamError):
         stream.close()
     assert stream.closed
@@ -750,7 +750,7 @@ def test_writes_that_race_with_the_close(pair: tuple[int, int]) -> None:
     def produce(number: int) -> None:
         try:
             for _ in range(10_000):
-                stream.write(bytes([number]) * 1000).wait(30)
+                stream.submit(bytes([number]) * 1000).wait(30)
                 written.append(number)
         except ClosedError:
             pass

@@ -94,10 +94,10 @@ def write(mode: Any, reader_copies: bool, case: Case) -> float:
     """Frames to a `Writer`, at most three ahead of the reader."""
     frames = noise()
     with _drained() as fd, penstock.Writer(fd, mode=mode, reader_copies=reader_copies) as writer:
-        tickets = [writer.write(next(frames)) for _ in range(3)]
+        tickets = [writer.submit(next(frames)) for _ in range(3)]
 
         def operate() -> None:
-            tickets.append(writer.write(next(frames)))
+            tickets.append(writer.submit(next(frames)))
             tickets.pop(0).wait()
 
         return _repeated(operate, case.run_s)
@@ -171,7 +171,7 @@ def make_video(path: Path) -> None:
 
 
 JOBS = [
-    Method("Writer.write", "720p frames by write(2)", start=partial(write, "write", True)),
+    Method("Writer.submit", "720p frames by write(2)", start=partial(write, "write", True)),
     Method("staged", "the same through staging pages", start=partial(write, "staged", True)),
     Method("zero-copy", "the same from the caller's pages", start=partial(write, "zero-copy", True)),
     Method("relay", "64 KiB from a file to a pipe", start=relay),

@@ -1,9 +1,9 @@
 """Penstock moves raw bytes between memory and file descriptors, off the caller's thread, and loses or tears none.
 
-A caller hands a *buffer* to a `Writer` and gets a ticket (``results.Ticket``). The buffer
-is held by an *export*, so that it can be neither freed nor resized, and waits in the bounded queue of its *stream*: the
-pipe, socket or file that the descriptor led to at the call. A native thread, the stream's *worker*, puts it there
-by one of three *transports*, without ever touching Python:
+A caller hands a *buffer* to a `Writer`: ``write`` copies it, and ``submit`` borrows it and returns a ticket
+(``results.Ticket``). A borrowed buffer is held by an *export*, so that it can be neither freed nor resized. It waits in
+the bounded queue of its *stream*: the pipe, socket or file that the descriptor led to. A native thread, the stream's
+*worker*, puts it there by one of three *transports*, without ever touching Python:
 
 - ``write``: the kernel copies. For files, sockets, small pieces.
 - ``staged``: the worker copies into pages that the pipe takes over. Faster, and right for every reader.

@@ -292,7 +292,7 @@ class WriterOutput(Output):
         return self.target.stats
 
     def push_of(self, slot: _Slot, form: Form) -> Push:
-        return partial(self.target.write, slot)
+        return partial(self.target.submit, slot)
 
     def _push(self, push: Push, deadline: Deadline) -> None:
         push(timeout=deadline.left_s())

@@ -38,7 +38,7 @@ fn transports(criterion: &mut Criterion) {
             let frame = Arc::new(vec![130u8; bytes]);
             group.bench_function(BenchmarkId::new(name, size), |bencher| {
                 bencher.iter(|| {
-                    let ticket = writer.write(Arc::clone(&frame), None).expect("it is open");
+                    let ticket = writer.submit(Arc::clone(&frame), None).expect("it is open");
                     ticket.wait().expect("the drain reads all");
                 });
             });

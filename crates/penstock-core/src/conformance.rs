@@ -61,7 +61,7 @@ fn check_write<R: Region>(region: R, options: WriterOptions, expected: &[u8]) {
     });
     let drops = Arc::new(AtomicUsize::new(0));
     let watched = Watched { region, drops: Arc::clone(&drops) };
-    let ticket = writer.write(watched, None).expect("the writer takes the region");
+    let ticket = writer.submit(watched, None).expect("the writer takes the region");
     ticket.wait().expect("the reader reads all");
     // Relaxed: the ticket's end comes after the drop.
     assert_eq!(drops.load(Ordering::Relaxed), 1, "{options:?}: the ticket ends after one drop");

@@ -10,7 +10,7 @@
 //! | hand in memory of any kind | [`Region`], and [`conformance::check_region`] to test it |
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
 //! | hand either to code that takes an [`io::Write`](std::io::Write) or [`io::Read`](std::io::Read) | [`ByteWriter`], [`ByteReader`] |
-//! | write memory in any async runtime | [`Writer::write_async`], [`Ticket`], a `Future` |
+//! | write memory in any async runtime | [`Writer::submit_async`], [`Ticket`], a `Future` |
 //! | write and read in tasks of tokio | [`ByteWriter`], [`ByteReader`] with the feature `tokio` |
 //! | read frames in any async runtime | `FrameStream`, a `Stream` (feature `futures`) |
 //! | transform bytes on their way | [`Transform`]; for pixels, `penstock_pixels::Conversion` (feature `pixels`) |

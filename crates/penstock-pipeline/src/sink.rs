@@ -103,7 +103,7 @@ fn write_until_failure(graph: &Graph) -> Result<(), Error> {
 fn write(graph: &Graph, mut region: Arc<Buffer>) -> Result<penstock_core::Ticket, Error> {
     let writer = graph.writer.get().expect("it was set before the thread began");
     loop {
-        match writer.write(region, Some(SLICE)) {
+        match writer.submit(region, Some(SLICE)) {
             Ok(ticket) => return Ok(ticket),
             Err(rejected) if matches!(rejected.error, Error::Stalled { .. }) && !graph.is_stopped() => {
                 region = rejected.region;

@@ -89,6 +89,21 @@ fn region_of(data: &Bound<'_, PyAny>, note: impl FnOnce(&mut Parcel)) -> PyResul
     Ok(Box::new(export))
 }
 
+/// What the function makes of the bytes of a C-contiguous buffer, without the GIL.
+pub(crate) fn of_bytes<T: Send>(
+    data: &Bound<'_, PyAny>,
+    make: impl FnOnce(&[u8]) -> T + Send,
+) -> PyResult<T> {
+    let export = Export(Held::of_view(simple_view(&exporter_of(data)?, ffi::PyBUF_SIMPLE)?));
+    let made = data.py().detach(move || {
+        // SAFETY: by the contract of a region. The caller must not write there meanwhile, as with any other function that computes
+        // without the GIL.
+        make(unsafe { slice::from_raw_parts(export.as_ptr(), Region::len(&export)) })
+    });
+    release_parked(data.py()); // unmaps
+    Ok(made)
+}
+
 /// Copy the bytes of a buffer into another of the same size. Releases the GIL.
 #[pyfunction]
 pub(crate) fn _copy(source: &Bound<'_, PyAny>, target: &Bound<'_, PyAny>) -> PyResult<()> {

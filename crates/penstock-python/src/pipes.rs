@@ -47,7 +47,7 @@ pub(crate) fn _pipe(data: &Bound<'_, PyAny>, fd: &Bound<'_, PyAny>, mode: &str) 
                 Err(error) => return Err(Rejected { region, error }),
             }
         }
-        target.as_mut().expect("it was opened").write(region, mode, Some(slice))
+        target.as_mut().expect("it was opened").submit(region, mode, Some(slice))
     })
 }
 

@@ -142,8 +142,19 @@ pub(crate) fn queue(
     mut write: impl FnMut(Box<dyn Region>, Duration) -> Result<penstock_core::Ticket, Rejected<Box<dyn Region>>>
     + Send,
 ) -> PyResult<Ticket> {
-    let py = data.py();
-    let mut region = Some(buffer::export_for_write(data)?);
+    let pushed = push(data.py(), buffer::export_for_write(data)?, timeout, &mut write);
+    release_parked(data.py());
+    pushed.map(Ticket)
+}
+
+/// Queues memory by one of the core's writes, as [`queue`] does.
+pub(crate) fn push<R: Region>(
+    py: Python<'_>,
+    region: R,
+    timeout: Option<Timeout>,
+    mut write: impl FnMut(R, Duration) -> Result<penstock_core::Ticket, Rejected<R>> + Send,
+) -> PyResult<penstock_core::Ticket> {
+    let mut region = Some(region);
     let pushed = until(py, timeout, |slice| {
         let data = region.take().expect("a rejected region came back");
         let ticket = write(data, slice).map_err(|rejected| {
@@ -152,7 +163,5 @@ pub(crate) fn queue(
         });
         ticket.into()
     });
-    drop(region);
-    release_parked(py);
-    pushed?.map(Ticket).or_raise(py)
+    pushed?.or_raise(py)
 }

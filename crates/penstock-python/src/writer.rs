@@ -14,10 +14,16 @@ use crate::errors::{self, OrRaise};
 use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
-use crate::ticket::{Ticket, queue};
+use crate::ticket::{Ticket, push, queue};
 use crate::waiting::{coroutine, until};
 
+pyo3::import_exception!(io, UnsupportedOperation);
+
 /// Writes buffers to a file descriptor from a native thread, whole and in order.
+///
+/// ``write`` takes a copy of the bytes, ``submit`` borrows the buffer. With ``write``, ``flush`` and ``close`` a writer
+/// is a binary file to ``json``, ``pickle``, ``numpy.save``, ``zipfile`` and whatever else writes from the beginning to
+/// the end. It has no ``fileno``: a program that you start gets the descriptor itself.
 ///
 /// The writer duplicates the descriptor, so the caller can close it or reuse its number. The reader gets its
 /// end of file once the writer is closed and nobody else has the pipe open. Writers on the same pipe share one
@@ -32,8 +38,8 @@ use crate::waiting::{coroutine, until};
 ///         it are flushed first.
 ///     mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. With zero-copy a buffer is in use until
 ///         the reader has read it, and the reader must copy what it takes (read(2)), as FFmpeg does.
-///     queue_bytes: bytes that the queue holds before ``write`` waits, 128 MiB by default. One write always fits.
-///     queue_items: writes that the queue holds before ``write`` waits, 64 by default.
+///     queue_bytes: bytes that the queue holds before a call waits, 128 MiB by default. One write always fits.
+///     queue_items: writes that the queue holds before a call waits, 64 by default.
 ///     capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
 ///     policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
 ///     reader_copies: promises that the reader uses read(2), as FFmpeg does, and does not splice onward. ``auto``
@@ -97,6 +103,31 @@ impl Writer {
         Ok(Self { writer, asked_bytes: capacity_bytes })
     }
 
+    /// Copy a buffer and queue the copy: all of it, or after an exception nothing. Returns the number of bytes.
+    ///
+    /// Waits only while the queue is full. The buffer is yours again when this returns. While the thread is busy,
+    /// writes of up to 16 KiB are gathered into larger ones, unless the destination keeps messages apart.
+    ///
+    /// Args:
+    ///     data: a C-contiguous buffer of any dtype, shape and size: any object with the buffer protocol, a torch
+    ///         tensor on the CPU, or a ``moderngl.Buffer``.
+    ///     timeout: seconds to wait for room in the queue; None waits without limit.
+    ///
+    /// Raises:
+    ///     BrokenStreamError, OSError: the stream has failed; nothing of ``data`` was taken.
+    ///     StalledError: the queue stayed full; nothing of ``data`` was taken.
+    ///     ClosedError: the writer is closed.
+    ///     ValueError: ``data`` is not C-contiguous.
+    ///     TypeError: ``data`` has no buffer.
+    #[pyo3(signature = (data, *, timeout=None))]
+    fn write(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<usize> {
+        let py = data.py();
+        let copy = buffer::of_bytes(data, |bytes| self.writer.copy(bytes))?.or_raise(py)?;
+        let bytes = copy.len();
+        push(py, copy, timeout, |copy, slice| self.writer.write_copy(copy, Some(slice)))?;
+        Ok(bytes)
+    }
+
     /// Queue a buffer without copying it. Its memory must not change until the returned ticket is done.
     ///
     /// Waits only while the queue is full.
@@ -113,14 +144,14 @@ impl Writer {
     ///     ValueError: ``data`` is not C-contiguous.
     ///     TypeError: ``data`` has no buffer.
     #[pyo3(signature = (data, *, timeout=None))]
-    fn write(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<Ticket> {
-        queue(data, timeout, |data, slice| self.writer.write(data, Some(slice)))
+    fn submit(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<Ticket> {
+        queue(data, timeout, |data, slice| self.writer.submit(data, Some(slice)))
     }
 
     /// Queue bytes that are converted already, in order with all others. Their memory must never change again.
     #[pyo3(signature = (data, *, timeout=None))]
-    fn _write_converted(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<Ticket> {
-        queue(data, timeout, |data, slice| self.writer.write_transformed(data, Some(slice)))
+    fn _submit_converted(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<Ticket> {
+        queue(data, timeout, |data, slice| self.writer.submit_transformed(data, Some(slice)))
     }
 
     /// The ticket of the oldest write that has not ended; None if all have.
@@ -166,6 +197,46 @@ impl Writer {
     fn abort(&self, py: Python<'_>) {
         py.detach(|| self.writer.abort());
         buffer::release_parked(py);
+    }
+
+    /// False.
+    #[staticmethod]
+    fn readable() -> bool {
+        false
+    }
+
+    /// True.
+    #[staticmethod]
+    fn writable() -> bool {
+        true
+    }
+
+    /// False.
+    #[staticmethod]
+    fn seekable() -> bool {
+        false
+    }
+
+    /// False.
+    #[staticmethod]
+    fn isatty() -> bool {
+        false
+    }
+
+    /// Raise ``io.UnsupportedOperation``. It is there because ``numpy.savez`` takes only what has it for a file.
+    #[staticmethod]
+    #[pyo3(signature = (size=None))]
+    fn read(size: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        let _ = size;
+        Err(UnsupportedOperation::new_err(
+            "a writer cannot be read. Read the other end: penstock.Reader(fd, ...)",
+        ))
+    }
+
+    /// Raise ``io.UnsupportedOperation``: a writer has no position.
+    #[staticmethod]
+    fn tell() -> PyResult<u64> {
+        Err(UnsupportedOperation::new_err("a writer has no position. Its stats have bytes_accepted"))
     }
 
     /// Whether ``close`` or ``abort`` has ended the writer.
@@ -268,13 +339,13 @@ pub(crate) struct WriterStats {
     /// Bytes of writes that have not ended, without those that are delivered or lost. Bytes of ended writes that
     /// wait in the pipe for the reader count neither as delivered nor as pending.
     bytes_pending: u64,
-    /// Writes queued since the stream began.
+    /// Writes queued since the stream began. What was gathered counts as one.
     items_accepted: u64,
     /// Writes that have not ended.
     items_pending: u64,
     /// Bytes that the destination has taken, by the name of the transport.
     bytes_by_transport: HashMap<&'static str, u64>,
-    /// Seconds that callers spent in ``write``: waiting for room in the queue, and queueing.
+    /// Seconds that callers spent in ``write`` and ``submit``: waiting for room in the queue, and queueing.
     caller_wait_s: f64,
     /// Seconds that the worker waited for its output: for room, or for the reader to take zero-copy pages.
     output_wait_s: f64,

@@ -1,7 +1,7 @@
 """`Writer`, and the functions that write to a descriptor without one."""
 
 from types import TracebackType
-from typing import Self, final
+from typing import NoReturn, Self, final
 
 from penstock._native.conversion import _Conversion
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
@@ -11,6 +11,10 @@ from penstock._types import Data, HasFileno, Mode, Priority
 @final
 class Writer:
     """Writes buffers to a file descriptor from a native thread, whole and in order.
+
+    ``write`` takes a copy of the bytes, ``submit`` borrows the buffer. With ``write``, ``flush`` and ``close`` a writer
+    is a binary file to ``json``, ``pickle``, ``numpy.save``, ``zipfile`` and whatever else writes from the beginning to
+    the end. It has no ``fileno``: a program that you start gets the descriptor itself.
 
     The writer duplicates the descriptor, so the caller can close it or reuse its number. The reader gets its
     end of file once the writer is closed and nobody else has the pipe open. Writers on the same pipe share one
@@ -25,8 +29,8 @@ class Writer:
             it are flushed first.
         mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. With zero-copy a buffer is in use until
             the reader has read it, and the reader must copy what it takes (read(2)), as FFmpeg does.
-        queue_bytes: bytes that the queue holds before ``write`` waits, 128 MiB by default. One write always fits.
-        queue_items: writes that the queue holds before ``write`` waits, 64 by default.
+        queue_bytes: bytes that the queue holds before a call waits, 128 MiB by default. One write always fits.
+        queue_items: writes that the queue holds before a call waits, 64 by default.
         capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
         policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
         reader_copies: promises that the reader uses read(2), as FFmpeg does, and does not splice onward. ``auto``
@@ -65,7 +69,25 @@ class Writer:
 
         All byte counts are those of the conversion's output.
         """
-    def write(self, data: Data, *, timeout: float | None = None) -> Ticket:
+    def write(self, data: Data, *, timeout: float | None = None) -> int:
+        """Copy a buffer and queue the copy: all of it, or after an exception nothing. Returns the number of bytes.
+
+        Waits only while the queue is full. The buffer is yours again when this returns. While the thread is busy,
+        writes of up to 16 KiB are gathered into larger ones, unless the destination keeps messages apart.
+
+        Args:
+            data: a C-contiguous buffer of any dtype, shape and size: any object with the buffer protocol, a torch
+                tensor on the CPU, or a ``moderngl.Buffer``.
+            timeout: seconds to wait for room in the queue; None waits without limit.
+
+        Raises:
+            BrokenStreamError, OSError: the stream has failed; nothing of ``data`` was taken.
+            StalledError: the queue stayed full; nothing of ``data`` was taken.
+            ClosedError: the writer is closed.
+            ValueError: ``data`` is not C-contiguous.
+            TypeError: ``data`` has no buffer.
+        """
+    def submit(self, data: Data, *, timeout: float | None = None) -> Ticket:
         """Queue a buffer without copying it. Its memory must not change until the returned ticket is done.
 
         Waits only while the queue is full.
@@ -82,7 +104,7 @@ class Writer:
             ValueError: ``data`` is not C-contiguous.
             TypeError: ``data`` has no buffer.
         """
-    def _write_converted(self, data: Data, *, timeout: float | None = None) -> Ticket:
+    def _submit_converted(self, data: Data, *, timeout: float | None = None) -> Ticket:
         """Queue bytes that are converted already, in order with all others. Their memory must never change again."""
     def _oldest(self) -> Ticket | None:
         """The ticket of the oldest write that has not ended; None if all have."""
@@ -116,6 +138,24 @@ class Writer:
         A write in progress is cut short. Pages that zero-copy has put into the pipe stay in use until the reader has
         read them or is gone, and the ticket of their write ends only then.
         """
+    @staticmethod
+    def readable() -> bool:
+        """False."""
+    @staticmethod
+    def writable() -> bool:
+        """True."""
+    @staticmethod
+    def seekable() -> bool:
+        """False."""
+    @staticmethod
+    def isatty() -> bool:
+        """False."""
+    @staticmethod
+    def read(size: object = None) -> NoReturn:
+        """Raise ``io.UnsupportedOperation``. It is there because ``numpy.savez`` takes only what has it for a file."""
+    @staticmethod
+    def tell() -> NoReturn:
+        """Raise ``io.UnsupportedOperation``: a writer has no position."""
     @property
     def closed(self) -> bool:
         """Whether ``close`` or ``abort`` has ended the writer."""
@@ -157,7 +197,7 @@ class WriterStats:
         """
     @property
     def items_accepted(self) -> int:
-        """Writes queued since the stream began."""
+        """Writes queued since the stream began. What was gathered counts as one."""
     @property
     def items_pending(self) -> int:
         """Writes that have not ended."""
@@ -166,7 +206,7 @@ class WriterStats:
         """Bytes that the destination has taken, by the name of the transport."""
     @property
     def caller_wait_s(self) -> float:
-        """Seconds that callers spent in ``write``: waiting for room in the queue, and queueing."""
+        """Seconds that callers spent in ``write`` and ``submit``: waiting for room in the queue, and queueing."""
     @property
     def output_wait_s(self) -> float:
         """Seconds that the worker waited for its output: for room, or for the reader to take zero-copy pages."""

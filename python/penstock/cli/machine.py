@@ -114,7 +114,7 @@ def methods() -> dict[str, dict[str, str]]:
 def _zero_copy() -> tuple[str, str]:
     reader, writer = make_pipe()
     with reader, writer, Writer(writer, mode="zero-copy") as stream:
-        stream.write(b"bytes")
+        stream.submit(b"bytes")
         reader.read(5)
         stream.flush()
         return str(stream.stats.transport), stream.stats.reason

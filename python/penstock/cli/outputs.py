@@ -52,7 +52,7 @@ class RawOutput:
 
     def write(self, frame: Any) -> None:
         with self._failures():
-            self._writer.write(frame)
+            self._writer.submit(frame)
 
     def finish(self) -> None:
         with self._failures():

@@ -198,6 +198,17 @@ impl Buffer {
         self.bytes = bytes;
     }
 
+    /// Appends the bytes, if it can hold them. Whether it can.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> bool {
+        let (start, end) = (self.bytes, self.bytes + bytes.len());
+        let has_room = end <= self.capacity();
+        if has_room {
+            self.bytes = end;
+            self[start..].copy_from_slice(bytes);
+        }
+        has_room
+    }
+
     /// All of its memory, also what is not in use.
     pub fn space_mut(&mut self) -> &mut [u8] {
         // SAFETY: a mapping is initialised (fresh pages are zero), as long as that, and ours alone; so are a caller's bytes, as

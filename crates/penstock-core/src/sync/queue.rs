@@ -49,6 +49,15 @@ pub(crate) enum Refusal {
     Gone,
 }
 
+/// What became of a value that was pushed.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Pushed<T> {
+    /// It is an item.
+    Queued { start_worker: bool },
+    /// The last item has its content; this is the rest.
+    Joined(T),
+}
+
 /// What the worker is to do next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<R> {
@@ -129,17 +138,19 @@ impl<T> Queue<T> {
         self.0.lock().expects_more = true;
     }
 
-    /// Appends the item. Waits for room until the deadline. Returns whether the caller must start a worker.
+    /// Appends the item, or has the last one take its content over. Waits for room until the deadline.
     ///
     /// `is_gone` is called under the lock. So [`Queue::cancel`] finds every item of an owner that was pushed before it
-    /// was closed.
+    /// was closed. `join` is called under it too, if the worker has not begun the last item, and returns whether that has taken
+    /// the content.
     pub(crate) fn push(
         &self,
         value: T,
         bytes: usize,
         deadline: Option<Instant>,
         is_gone: impl Fn(&T) -> bool,
-    ) -> Result<bool, Refused<T>> {
+        mut join: impl FnMut(&mut T, &T) -> bool,
+    ) -> Result<Pushed<T>, Refused<T>> {
         let mut state = self.0.lock();
         loop {
             if is_gone(&value) {
@@ -149,10 +160,13 @@ impl<T> Queue<T> {
                 let reason = Refusal::Failed(failure.clone());
                 return Err(Refused { value, reason });
             }
+            if state.joins(&value, bytes, &mut join) {
+                return Ok(Pushed::Joined(value)); // its worker knows of the last item
+            }
             if state.has_room_for(bytes) {
                 let start_worker = state.append(value, bytes);
                 state.wake(One, Nobody);
-                return Ok(start_worker);
+                return Ok(Pushed::Queued { start_worker });
             }
             if passed(deadline) {
                 let reason = Refusal::Full { pending_bytes: state.pending_bytes as u64 };
@@ -266,7 +280,7 @@ impl<T> Queue<T> {
     /// Lets the worker look at the item after the one that it writes. Nobody can take it out meanwhile.
     pub(crate) fn following<R>(&self, look: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut state = self.0.lock();
-        let following = state.cursor + usize::from(state.writing);
+        let following = state.begun();
         state.items.get_mut(following).map(|item| look(&mut item.value))
     }
 
@@ -328,7 +342,7 @@ impl<T> Queue<T> {
         if state.writing && test(&state.items[state.cursor].value) {
             cut(&state.items[state.cursor].value);
         }
-        let begun = state.cursor + usize::from(state.writing);
+        let begun = state.begun();
         let (cancelled, kept): (Vec<_>, Vec<_>) =
             state.items.drain(begun..).partition(|item| test(&item.value));
         state.items.extend(kept);
@@ -348,15 +362,38 @@ impl<T> Queue<T> {
 
 impl<T> State<T> {
     fn has_room_for(&self, bytes: usize) -> bool {
-        let fits = self.items.len() < self.limits.items
-            && self.pending_bytes.saturating_add(bytes) <= self.limits.bytes;
+        let fits = self.items.len() < self.limits.items && self.has_bytes_for(bytes);
         fits || self.items.is_empty()
+    }
+
+    fn has_bytes_for(&self, bytes: usize) -> bool {
+        self.pending_bytes.saturating_add(bytes) <= self.limits.bytes
+    }
+
+    /// How many items the worker has begun.
+    fn begun(&self) -> usize {
+        self.cursor + usize::from(self.writing)
+    }
+
+    fn joins(&mut self, value: &T, bytes: usize, join: impl FnOnce(&mut T, &T) -> bool) -> bool {
+        let is_possible = self.items.len() > self.begun() && self.has_bytes_for(bytes);
+        let Some(last) = self.items.back_mut().filter(|_| is_possible) else { return false };
+        let joins = join(&mut last.value, value);
+        if joins {
+            last.bytes += bytes;
+            self.count(bytes);
+        }
+        joins
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.pending_bytes += bytes;
+        self.accepted_bytes += bytes as u64;
     }
 
     fn append(&mut self, value: T, bytes: usize) -> bool {
         self.items.push_back(Item { value, bytes, position: self.accepted_items });
-        self.pending_bytes += bytes;
-        self.accepted_bytes += bytes as u64;
+        self.count(bytes);
         self.accepted_items += 1;
         self.linger = self.expects_more || self.accepted_items > 1;
         !mem::replace(&mut self.worker, true)
@@ -394,6 +431,15 @@ impl<T> State<T> {
     }
 }
 
+#[cfg(test)]
+impl<T> Queue<T> {
+    /// Pushes an item that joins no other. Returns whether the caller must start a worker.
+    fn put(&self, value: T, bytes: usize, deadline: Option<Instant>) -> Result<bool, Refused<T>> {
+        let pushed = self.push(value, bytes, deadline, |_| false, |_, _| false)?;
+        Ok(matches!(pushed, Pushed::Queued { start_worker: true }))
+    }
+}
+
 #[cfg(all(test, loom))]
 mod loom_tests;
 
@@ -420,24 +466,21 @@ mod tests {
     #[test]
     fn both_limits_hold_and_one_item_always_fits() {
         let by_items = queue(100, 2);
-        assert!(by_items.push(1, 1, None, |_| false).unwrap());
-        assert!(!by_items.push(2, 1, None, |_| false).unwrap());
-        let refused = by_items.push(3, 1, soon(), |_| false).unwrap_err();
+        assert!(by_items.put(1, 1, None).unwrap());
+        assert!(!by_items.put(2, 1, None).unwrap());
+        let refused = by_items.put(3, 1, soon()).unwrap_err();
         assert_eq!((refused.value, refused.reason), (3, Refusal::Full { pending_bytes: 2 }));
 
         let by_bytes = queue(10, 9);
-        assert!(
-            by_bytes.push(1, 1000, None, |_| false).is_ok(),
-            "an item above the limit fits into an empty queue"
-        );
-        assert!(by_bytes.push(2, 1, soon(), |_| false).is_err());
+        assert!(by_bytes.put(1, 1000, None).is_ok(), "an item above the limit fits into an empty queue");
+        assert!(by_bytes.put(2, 1, soon()).is_err());
     }
 
     #[test]
     fn cancelled_items_leave_and_the_one_in_work_is_shown() {
         let queue = queue(100, 9);
         for item in 1..=4 {
-            queue.push(item, 10, None, |_| false).unwrap();
+            queue.put(item, 10, None).unwrap();
         }
         assert_eq!(queue.next(None, |item| *item), Next::Write(1));
         let mut in_work = None;
@@ -452,12 +495,12 @@ mod tests {
     #[test]
     fn a_flush_waits_only_for_what_was_there() {
         let queue = queue(100, 9);
-        queue.push(1, 10, None, |_| false).unwrap();
+        queue.put(1, 10, None).unwrap();
         assert_eq!(queue.flush(1, soon()).unwrap_err().pending_bytes, 10);
         queue.next(None, |_| ());
         queue.advance(|_| {});
         queue.retire_front();
-        queue.push(2, 10, None, |_| false).unwrap();
+        queue.put(2, 10, None).unwrap();
         assert_eq!(queue.flush(1, None), Ok(Ok(())), "whatever came later");
     }
 
@@ -465,7 +508,7 @@ mod tests {
     fn a_flush_does_not_count_what_ended_out_of_order() {
         let queue = queue(100, 9);
         for item in 1..=4 {
-            queue.push(item, 10, None, |_| false).unwrap();
+            queue.put(item, 10, None).unwrap();
         }
         let cancelled = queue.cancel(|item| *item > 2, |_| {}, |_| {});
         assert_eq!(ended(&queue, cancelled), [3, 4]);
@@ -476,7 +519,7 @@ mod tests {
     #[test]
     fn a_flush_waits_until_what_was_removed_has_ended() {
         let queue = queue(100, 9);
-        queue.push(1, 10, None, |_| false).unwrap();
+        queue.put(1, 10, None).unwrap();
         let cancelled = queue.cancel(|_| true, |_| {}, |_| {});
         assert!(queue.flush(1, soon()).is_err(), "its memory is still in use");
         assert_eq!(ended(&queue, cancelled), [1]);

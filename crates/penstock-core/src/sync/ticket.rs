@@ -55,7 +55,7 @@ struct Shared {
 /// # async fn render() -> Result<(), penstock_core::Error> {
 /// let (_reader, writer_end) = std::io::pipe().unwrap();
 /// let writer = penstock_core::Writer::new(&writer_end, &Default::default())?;
-/// writer.write(b"frame".to_vec(), None)?.await?;
+/// writer.submit(b"frame".to_vec(), None)?.await?;
 /// # Ok(())
 /// # }
 /// ```

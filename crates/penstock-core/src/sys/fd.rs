@@ -55,6 +55,11 @@ impl Kind {
     pub(crate) fn keeps_messages(self) -> bool {
         matches!(self, Self::Packets | Self::Messages)
     }
+
+    /// Whether several writes may be made as one: nobody can tell where each began.
+    pub(crate) fn joins_writes(self) -> bool {
+        matches!(self, Self::Pipe | Self::StreamSocket | Self::File)
+    }
 }
 
 /// Where the numbers of our own descriptors begin. The system gives a program the lowest free ones, so that one which it has

@@ -42,7 +42,7 @@ pub fn pipe<R: Region>(
     timeout: Option<Duration>,
 ) -> Result<Ticket, Rejected<R>> {
     match Target::open(fd) {
-        Ok(mut target) => target.write(region, mode, timeout),
+        Ok(mut target) => target.submit(region, mode, timeout),
         Err(error) => Err(Rejected { region, error }),
     }
 }
@@ -89,7 +89,7 @@ impl Target {
     /// - [`Error::Closed`]: it is used up.
     /// - [`Error::Forked`]: the parent process opened it.
     /// - The failure of the stream, at each call until a [`Ticket`], [`sync`] or [`close`] has reported it.
-    pub fn write<R: Region>(
+    pub fn submit<R: Region>(
         &mut self,
         region: R,
         mode: Mode,

@@ -5,21 +5,16 @@ use std::io;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::memory::pool::Pool;
 use crate::writer::handle::Writer;
 
 /// What a write takes at most, so that the first bytes of a large slice are on their way while the next ones are copied, and the queue
 /// keeps its limit in bytes. Guessed: the size of a grown pipe.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Unused pieces that are kept: one in the pipe, one on its way there, and one in the making.
-const KEPT_PIECES: usize = 3;
-
 /// Writes slices of bytes by a [`Writer`], which it owns or borrows: for code that takes an [`io::Write`].
 ///
-/// [`Writer::write`] takes memory over, and this copies: a write takes up to 1 MiB of the slice, queues the copy, and waits only
-/// while the queue is full. With a transform, it takes one whole input, and refuses less. Put a [`BufWriter`](io::BufWriter)
-/// around it for writes of a few bytes each.
+/// It copies as [`Writer::write`] does, up to 1 MiB of the slice at once, and waits only while the queue is full. With a transform,
+/// it takes one whole input, and refuses less.
 ///
 /// `flush` waits as [`Writer::flush`] does, without a limit. What is queued is written also if this is dropped without a flush. An
 /// error has the byte counts of the stream's [`Error`].
@@ -42,7 +37,6 @@ const KEPT_PIECES: usize = 3;
 pub struct ByteWriter<W> {
     writer: W,
     piece_bytes: usize,
-    pool: Pool,
     /// Its end wakes the task.
     #[cfg(feature = "tokio")]
     pub(super) awaited: Option<crate::sync::ticket::Ticket>,
@@ -56,7 +50,6 @@ impl<W: Borrow<Writer>> ByteWriter<W> {
         Self {
             writer,
             piece_bytes,
-            pool: Pool::of_slots(piece_bytes, KEPT_PIECES),
             #[cfg(feature = "tokio")]
             awaited: None,
         }
@@ -77,12 +70,7 @@ impl<W: Borrow<Writer>> ByteWriter<W> {
     /// Queues a copy of a piece of the slice. Returns its size.
     pub(super) fn queue(&self, bytes: &[u8], timeout: Option<Duration>) -> Result<usize, Error> {
         let piece = &bytes[..bytes.len().min(self.piece_bytes)];
-        if !piece.is_empty() {
-            let mut copy = self.pool.take(piece.len())?;
-            copy.copy_from_slice(piece);
-            self.get_ref().write_copy(copy, timeout)?;
-        }
-        Ok(piece.len())
+        if piece.is_empty() { Ok(0) } else { self.get_ref().write(piece, timeout) }
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::memory::pool::Buffer;
+use crate::memory::pool::{Buffer, Pool};
 use crate::memory::region::Region;
 use crate::memory::transform::Transform;
 use crate::pipe::budget;
@@ -58,6 +58,18 @@ setters!(WriterOptions:
     policy: ThreadPolicy, transform: Arc<dyn Transform>
 );
 
+/// Copies of up to so many bytes may become one write. Guessed: twice what file buffers usually hold. They are copied under the lock
+/// of the queue, which takes some microseconds.
+const SMALL_BYTES: usize = 16 << 10;
+
+/// The memory of such a write. Chosen: with the page that the pool adds, it is less than `auto` stages.
+const BLOCK_BYTES: usize = 32 << 10;
+
+/// Unused memory that is kept for copies. Guessed: three frames of 2160p rgb24, one in the pipe, one on its way there, one in the
+/// making.
+const KEPT_COPIES: usize = 3;
+const KEPT_COPY_BYTES: usize = 3840 * 2160 * 3;
+
 /// Writes memory to a descriptor from a native thread, in order and whole.
 ///
 /// It owns a descriptor of its own, so every byte goes where the writer was opened, whatever happens to the
@@ -68,6 +80,8 @@ setters!(WriterOptions:
 pub struct Writer {
     state: Own<State>,
     options: WriteOptions,
+    /// Of copies.
+    pool: Pool,
 }
 
 struct State {
@@ -188,13 +202,28 @@ impl Writer {
                 last_look: OnceLock::new(),
             }),
             options,
+            pool: Pool::of_slots(KEPT_COPY_BYTES, KEPT_COPIES),
         })
+    }
+
+    /// Queues a copy of the bytes, all of them or, after an error, none. Returns their number.
+    ///
+    /// Returns at once unless the queue is full. While the worker is busy, small copies are gathered into one write, unless the
+    /// destination keeps messages. See [`submit`](Self::submit) for memory that is not to be copied, and
+    /// [`ByteWriter`](crate::ByteWriter) for an [`io::Write`](std::io::Write).
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::submit`], and [`Error::Io`]: `ENOMEM`.
+    pub fn write(&self, bytes: &[u8], timeout: Option<Duration>) -> Result<usize, Error> {
+        self.write_copy(self.copy(bytes)?, timeout)?;
+        Ok(bytes.len())
     }
 
     /// Queues the region to be written.
     ///
     /// Returns at once unless the queue is full. The region stays in use until the ticket has ended. See
-    /// [`ByteWriter`](crate::ByteWriter) for slices.
+    /// [`write`](Self::write) for slices.
     ///
     /// # Errors
     ///
@@ -204,7 +233,7 @@ impl Writer {
     /// - [`Error::Stalled`]: the queue was full until the timeout.
     /// - [`Error::Unsuitable`]: the region does not have the input size of the writer's transform.
     /// - The failure of the stream.
-    pub fn write<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
+    pub fn submit<R: Region>(&self, region: R, timeout: Option<Duration>) -> Result<Ticket, Rejected<R>> {
         self.push(region, self.input_bytes(), self.options.clone(), timeout)
     }
 
@@ -214,10 +243,10 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As [`Writer::write`], without [`Error::Stalled`].
-    pub async fn write_async<R: Region>(&self, region: R) -> Result<Ticket, Rejected<R>> {
+    /// As [`Writer::submit`], without [`Error::Stalled`].
+    pub async fn submit_async<R: Region>(&self, region: R) -> Result<Ticket, Rejected<R>> {
         let (mut kept, mut awaited) = (Some(region), None);
-        let mut attempt = || match self.write(kept.take()?, Some(Duration::ZERO)) {
+        let mut attempt = || match self.submit(kept.take()?, Some(Duration::ZERO)) {
             Err(Rejected { region, error: Error::Stalled { .. } }) => {
                 kept = Some(region);
                 None
@@ -247,14 +276,34 @@ impl Writer {
         }
     }
 
-    /// As [`write`](Self::write), for memory that nobody writes to again.
-    pub(super) fn write_copy(
-        &self,
-        copy: Buffer,
-        timeout: Option<Duration>,
-    ) -> Result<Ticket, Rejected<Buffer>> {
-        let options = WriteOptions { memory: MemoryOwner::Ours, ..self.options.clone() };
+    /// The bytes in memory of the writer's, which [`write_copy`](Self::write_copy) queues.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]: `ENOMEM`.
+    #[doc(hidden)]
+    pub fn copy(&self, bytes: &[u8]) -> Result<Buffer, Error> {
+        let is_small = bytes.len() <= SMALL_BYTES;
+        let mut copy = self.pool.take(if is_small { BLOCK_BYTES } else { bytes.len() })?;
+        copy.set_len(bytes.len());
+        copy.copy_from_slice(bytes);
+        Ok(copy)
+    }
+
+    /// As [`write`](Self::write), with what [`copy`](Self::copy) has made.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::submit`].
+    #[doc(hidden)]
+    pub fn write_copy(&self, copy: Buffer, timeout: Option<Duration>) -> Result<Ticket, Rejected<Buffer>> {
+        let joins = copy.len() <= SMALL_BYTES && self.options.transform.is_none() && self.joins_writes();
+        let options = WriteOptions { memory: MemoryOwner::Ours, joins, ..self.options.clone() };
         self.push(copy, self.input_bytes(), options, timeout)
+    }
+
+    fn joins_writes(&self) -> bool {
+        self.state.get().is_some_and(|state| state.stream.kind.joins_writes())
     }
 
     /// What its transform takes; none without one.
@@ -264,12 +313,12 @@ impl Writer {
 
     /// Queues a region that already holds the output of the writer's transform: it enters the stream as it is.
     ///
-    /// Keeps the order with [`Writer::write`]. Nobody may write to the memory again before the region is dropped.
+    /// Keeps the order with [`Writer::submit`]. Nobody may write to the memory again before the region is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Writer::write`]; [`Error::Unsuitable`] if the region does not have the output size of the transform.
-    pub fn write_transformed<R: Region>(
+    /// As [`Writer::submit`]; [`Error::Unsuitable`] if the region does not have the output size of the transform.
+    pub fn submit_transformed<R: Region>(
         &self,
         region: R,
         timeout: Option<Duration>,

@@ -1,5 +1,6 @@
 //! One write, queued or in progress.
 
+use std::any::Any;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
@@ -162,6 +163,26 @@ impl Job {
         self.options.memory = MemoryOwner::Ours;
         self.span = Span::of(&made);
         self.holds.as_mut().map(|holds| mem::replace(&mut holds.region, Box::new(made)))
+    }
+
+    /// Takes over the content of a later write, if both are small copies of one owner's and there is room.
+    pub(super) fn join(&mut self, later: &Self) -> bool {
+        let (Some(own), Some(more)) = (&mut self.holds, &later.holds) else { return false };
+        let is_of_same =
+            self.options.joins && later.options.joins && Arc::ptr_eq(&own.destination, &more.destination);
+        let Some(block) = (&mut *own.region as &mut dyn Any).downcast_mut::<Buffer>() else { return false };
+        let Some(copy) = (&*more.region as &dyn Any).downcast_ref::<Buffer>() else { return false };
+        let joins = is_of_same && block.append(copy);
+        if joins {
+            self.span = Span::of(block);
+            self.bytes += later.bytes;
+        }
+        joins
+    }
+
+    /// What a job holds that has not ended.
+    pub(super) fn whole(self) -> Holds {
+        self.holds.expect("only a write that has ended holds nothing")
     }
 
     /// Ends a write that has failed or was discarded. Its descriptor's close has nothing to add.

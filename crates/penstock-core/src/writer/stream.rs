@@ -16,7 +16,7 @@ use crate::memory::region::Region;
 use crate::runtime::fork::PerProcess;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::waker::Waker;
-use crate::sync::queue::{Limits, Load, Queue, Refusal};
+use crate::sync::queue::{Limits, Load, Pushed, Queue, Refusal};
 use crate::sync::ticket::{OnReport, Ticket, ticket_of};
 use crate::sync::{deadline_after, lock, passed};
 use crate::sys::fd::{self, Kind, StreamId};
@@ -232,8 +232,8 @@ impl Stream {
         self.queue.load().accepted_bytes.saturating_sub(settled)
     }
 
-    /// Queues a write, which then has the only reference to its destination that the caller had. Waits for room until the
-    /// deadline. Returns the ticket, and whether the caller must start a worker.
+    /// Queues a write, which then has the only reference to its destination that the caller had, unless it joins another one.
+    /// Waits for room until the deadline. Returns the ticket, and whether the caller must start a worker.
     pub(crate) fn push(
         self: &Arc<Self>,
         region: Box<dyn Region>,
@@ -245,7 +245,7 @@ impl Stream {
         let Some(taken) = destination.take() else { return Err(Rejected { region, error: Error::Closed }) };
         let span = Span::of(&*region);
         let bytes = options.transform.as_ref().map_or(span.len(), |transform| transform.output_bytes());
-        let (completion, ticket) = ticket_of(bytes, Arc::clone(&self.on_report));
+        let (completion, mut ticket) = ticket_of(bytes, Arc::clone(&self.on_report));
         self.unreported.set_discarded(false);
         let job = Job {
             // Relaxed: only uniqueness counts.
@@ -258,13 +258,27 @@ impl Stream {
             progress: Progress::Queued,
             outcome: Ok(()),
         };
-        let pushed = self.queue.push(job, bytes, deadline, Job::is_of_nobody);
+        let pushed = self.queue.push(job, bytes, deadline, Job::is_of_nobody, |last, job| {
+            let joins = last.join(job);
+            if joins {
+                ticket = last.ticket.clone();
+            }
+            joins
+        });
         self.meter.caller_blocked.add(start.elapsed());
-        pushed.map(|start_worker| (ticket, start_worker)).map_err(|refused| {
-            let holds = refused.value.holds.expect("a refused job is whole");
-            *destination = Some(holds.destination);
-            Rejected { region: holds.region, error: self.refusal(refused.reason, start.elapsed()) }
-        })
+        match pushed {
+            Ok(Pushed::Queued { start_worker }) => Ok((ticket, start_worker)),
+            Ok(Pushed::Joined(job)) => {
+                *destination = Some(job.whole().destination);
+                Ok((ticket, false))
+            }
+            Err(refused) => {
+                let holds = refused.value.whole();
+                *destination = Some(holds.destination);
+                let error = self.refusal(refused.reason, start.elapsed());
+                Err(Rejected { region: holds.region, error })
+            }
+        }
     }
 
     fn refusal(&self, reason: Refusal, waited: Duration) -> Error {

@@ -32,11 +32,11 @@ fn a_flush_does_not_count_what_another_writer_aborted() {
     let (_reader, end) = pipe().unwrap();
     let (kept, given_up) = (open(&end), open(&end));
     for _ in 0..2 {
-        kept.write(vec![1; 1 << 20], None).unwrap();
+        kept.submit(vec![1; 1 << 20], None).unwrap();
     }
     let mark = kept.mark();
     for _ in 0..2 {
-        given_up.write(vec![2; 10], None).unwrap();
+        given_up.submit(vec![2; 10], None).unwrap();
     }
     given_up.abort(); // as many as are before the mark
     assert!(is_stalled(&kept.flush_to(mark, A_WHILE)), "nothing was read");
@@ -50,7 +50,7 @@ fn a_sync_does_not_count_what_a_writer_aborted() {
     let ticket = process::pipe(vec![1; 4 << 20], &end, Mode::Write, None).unwrap(); // more than the pipe holds
     let marks = engine::marks();
     let writer = open(&end);
-    writer.write(vec![2; 10], None).unwrap();
+    writer.submit(vec![2; 10], None).unwrap();
     writer.abort();
     let error = engine::sync_to(&marks, A_WHILE).unwrap_err();
     assert!(matches!(error.first, Error::Stalled { .. }) && error.others.is_empty(), "{error:?}");
@@ -63,7 +63,7 @@ fn what_is_discarded_during_a_flush_or_a_close_is_no_success() {
     let (_reader, end) = pipe().unwrap();
     let writer = Arc::new(open(&end));
     for _ in 0..3 {
-        writer.write(vec![1; 4 << 20], None).unwrap();
+        writer.submit(vec![1; 4 << 20], None).unwrap();
     }
     let waiting = [false, true].map(|closes| {
         let writer = Arc::clone(&writer);
@@ -83,10 +83,10 @@ fn a_writer_opened_after_a_refusal_has_a_new_stream() {
     for _ in 0..500 {
         let (reader, end) = pipe().unwrap();
         let writer = open(&end);
-        writer.write(vec![1; 80 << 10], None).unwrap(); // more than the pipe holds
+        writer.submit(vec![1; 80 << 10], None).unwrap(); // more than the pipe holds
         thread::scope(|scope| {
             scope.spawn(|| drop(reader));
-            while writer.write(vec![1; 10], None).is_ok() {}
+            while writer.submit(vec![1; 10], None).is_ok() {}
             assert_eq!(open(&end).stats().accepted_items, 0);
         });
     }
@@ -97,8 +97,8 @@ fn what_was_aborted_does_not_count_as_lost_to_a_later_failure() {
     in_own_process("endings::what_was_aborted_does_not_count_as_lost_to_a_later_failure", || {
         let (reader, end) = pipe().unwrap();
         let (kept, given_up) = (open(&end), open(&end));
-        let blocked = kept.write(vec![1; 2 << 20], None).unwrap();
-        given_up.write(vec![2; 5 << 20], None).unwrap();
+        let blocked = kept.submit(vec![1; 2 << 20], None).unwrap();
+        given_up.submit(vec![2; 5 << 20], None).unwrap();
         given_up.abort();
         drop(reader);
         let failure = Error::Broken { os_error: libc::EPIPE, bytes_delivered: 0, bytes_lost: 2 << 20 };
@@ -160,7 +160,7 @@ fn a_sync_of_some_writes_reports_the_failure_behind_an_abort() {
     in_own_process("endings::a_sync_of_some_writes_reports_the_failure_behind_an_abort", || {
         let (reader, end) = pipe().unwrap();
         let (given_up, kept) = (open(&end), open(&end));
-        let tickets = [&given_up, &kept].map(|writer| writer.write(vec![1; 4 << 20], None).unwrap());
+        let tickets = [&given_up, &kept].map(|writer| writer.submit(vec![1; 4 << 20], None).unwrap());
         given_up.abort();
         drop(reader);
         let error = engine::sync_writes(&tickets, PATIENCE).unwrap_err();
@@ -194,10 +194,10 @@ fn a_flush_reports_bytes_that_nobody_reads_while_others_write() {
     let (reader, end) = pipe().unwrap();
     let slow = WriterOptions::default().transform(Arc::new(Slow));
     let (writer, other) = (open(&end), Writer::new(&end, &slow).unwrap());
-    writer.write(vec![1; 10], None).unwrap().wait().unwrap();
+    writer.submit(vec![1; 10], None).unwrap().wait().unwrap();
     let mark = writer.mark();
     drop(reader);
-    let in_flight = other.write(vec![1], None).unwrap();
+    let in_flight = other.submit(vec![1], None).unwrap();
     let flushed = writer.flush_to(mark, None);
     assert!(matches!(flushed, Err(Error::Broken { bytes_delivered: 0, bytes_lost: 11, .. })), "{flushed:?}");
     assert_eq!(in_flight.wait(), flushed);
@@ -208,9 +208,9 @@ fn the_last_descriptor_of_a_write_that_was_read_is_not_used_again() {
     let (mut reader, end) = pipe().unwrap();
     let zero_copy = WriterOptions::default().mode(Mode::ZeroCopy);
     let (gone, other) = (Writer::new(&end, &zero_copy).unwrap(), open(&end));
-    let read = gone.write(vec![1; 5000], None).unwrap();
+    let read = gone.submit(vec![1; 5000], None).unwrap();
     drop(gone); // the write has its descriptor
-    other.write(vec![2; 50_000], None).unwrap();
+    other.submit(vec![2; 50_000], None).unwrap();
     while rustix::io::ioctl_fionread(&reader).unwrap() < 55_000 {
         thread::sleep(Duration::from_millis(1));
     }
@@ -239,7 +239,7 @@ fn keep_awaiting_room(
     when_woken: impl Fn() + Send + Sync + 'static,
 ) -> impl Future<Output: Sized> {
     let waker = Waker::from(Arc::new(Does(when_woken)));
-    let mut write = Box::pin(writer.write_async(vec![2; 10]));
+    let mut write = Box::pin(writer.submit_async(vec![2; 10]));
     assert!(write.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     write
 }
@@ -251,7 +251,7 @@ fn a_waker_may_use_streams_when_one_fails() {
         let options = WriterOptions::default().mode(Mode::Write).queue_items(1);
         let writer = Writer::new(&end, &options).unwrap();
         let (woken, is_woken) = std::sync::mpsc::channel();
-        let blocked = writer.write(vec![1; 8 << 20], None).unwrap();
+        let blocked = writer.submit(vec![1; 8 << 20], None).unwrap();
         let write = keep_awaiting_room(&writer, move || {
             let _ = (engine::marks(), open(&pipe().unwrap().1));
             woken.send(()).unwrap();
@@ -269,7 +269,7 @@ fn a_waker_may_open_a_writer_when_another_one_raises_the_limit() {
         let (_reader, end) = pipe().unwrap();
         let options = WriterOptions::default().mode(Mode::Write).queue_items(1);
         let writer = Writer::new(&end, &options).unwrap();
-        writer.write(vec![1; 8 << 20], None).unwrap();
+        writer.submit(vec![1; 8 << 20], None).unwrap();
         let (woken, is_woken) = std::sync::mpsc::channel();
         let other = end.try_clone().unwrap();
         let write = keep_awaiting_room(&writer, move || {
@@ -307,10 +307,10 @@ impl Drop for Panics {
 fn a_panic_of_a_callers_code_harms_no_stream() {
     let (mut reader, end) = pipe().unwrap();
     let writer = open(&end);
-    let blocked = writer.write(vec![1; 1 << 20], None).unwrap();
+    let blocked = writer.submit(vec![1; 1 << 20], None).unwrap();
     blocked.on_end(|| panic!("a callback that fails"));
-    writer.write(Panics, None).unwrap();
-    let last = writer.write(vec![2; 10], None).unwrap();
+    writer.submit(Panics, None).unwrap();
+    let last = writer.submit(vec![2; 10], None).unwrap();
     reader.read_exact(&mut vec![0; (1 << 20) + 20]).unwrap();
     assert_eq!((blocked.wait(), last.wait(), writer.close(None)), (Ok(()), Ok(()), Ok(())));
 }
@@ -343,7 +343,7 @@ fn a_program_that_returns_from_main_delivers_what_it_has_queued() {
     if let Some(path) = std::env::var_os(FIFO) {
         let writer =
             Writer::new(File::options().write(true).open(path).unwrap(), &WriterOptions::default()).unwrap();
-        (0..4).for_each(|_| drop(writer.write(vec![7; 4 << 20], None).unwrap()));
+        (0..4).for_each(|_| drop(writer.submit(vec![7; 4 << 20], None).unwrap()));
         return;
     }
     let path = std::env::temp_dir().join(format!("penstock-main-{}", std::process::id()));
@@ -377,7 +377,7 @@ fn a_process_forks_after_its_thread_locals_are_gone() {
     const TEST: &str = "endings::a_process_forks_after_its_thread_locals_are_gone";
     if std::env::var_os(CHILD).is_some() {
         let (_reader, end) = pipe().unwrap();
-        open(&end).write(vec![1; 10], None).unwrap().wait().unwrap();
+        open(&end).submit(vec![1; 10], None).unwrap().wait().unwrap();
         // SAFETY: the first fork makes thread-local state; the exit from this thread ends that before the second.
         unsafe {
             libc::atexit(fork_at_exit);
@@ -419,6 +419,6 @@ fn numbers_of_a_writer() -> Vec<i32> {
     let end = end.try_clone().unwrap(); // std's, too, avoids the standard streams
     let before = open_numbers();
     let writer = open(&end);
-    writer.write(vec![1; 10], None).unwrap().wait().unwrap();
+    writer.submit(vec![1; 10], None).unwrap().wait().unwrap();
     open_numbers().into_iter().filter(|number| !before.contains(number)).collect()
 }

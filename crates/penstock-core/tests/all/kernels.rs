@@ -166,7 +166,7 @@ fn write_by_write(mode: Mode, reader_kind: ReaderKind, reason: Reason) {
     let writer = Writer::new(&end, &options).unwrap();
     drop(end);
     let frame = pattern(1 << 20, 1);
-    writer.write(frame.clone(), None).unwrap().wait().unwrap();
+    writer.submit(frame.clone(), None).unwrap().wait().unwrap();
     assert_eq!(writer.stats().choice, Some((Transport::Write, reason)), "{mode:?}");
     writer.close(None).unwrap();
     assert!(got.join().unwrap() == frame);
@@ -192,7 +192,7 @@ fn before_linux_6_4_a_write_to_a_pipe_takes_few_calls() {
             let frame = pattern(bytes, 1);
             let before = writes();
             for _ in 0..FRAMES {
-                writer.write(frame.clone(), None).unwrap().wait().unwrap();
+                writer.submit(frame.clone(), None).unwrap().wait().unwrap();
             }
             let calls = writes() - before;
             assert!(calls <= FRAMES * (bytes as u64).div_ceil(16 << 10), "{calls} calls");
@@ -222,7 +222,7 @@ fn before_linux_6_4_and_without_proc_a_writer_says_why_it_is_slow() {
             let writer = Writer::new(&end, &WriterOptions::default().mode(mode)).unwrap();
             drop(end);
             let frame = pattern(bytes, 1);
-            writer.write(frame.clone(), None).unwrap().wait().unwrap();
+            writer.submit(frame.clone(), None).unwrap().wait().unwrap();
             assert_eq!(writer.stats().choice, Some((Transport::Write, expected)), "{mode:?} {bytes}");
             writer.close(None).unwrap();
             assert!(got.join().unwrap() == frame);
@@ -238,7 +238,7 @@ fn before_linux_6_4_a_reader_that_is_gone_is_a_failure() {
             let (reader, end) = pipe().unwrap();
             drop(reader);
             let writer = Writer::new(&end, &WriterOptions::default().mode(Mode::Write)).unwrap();
-            let outcome = writer.write(pattern(bytes, 1), None).unwrap().wait();
+            let outcome = writer.submit(pattern(bytes, 1), None).unwrap().wait();
             assert!(matches!(outcome, Err(Error::Broken { bytes_delivered: 0, .. })), "{outcome:?}");
         }
     });
@@ -250,7 +250,7 @@ fn before_linux_6_4_the_mode_of_the_callers_descriptor_stays() {
         install(&mut filter(&NO_NOWAIT)).unwrap();
         let (mut reader, end) = pipe().unwrap();
         let writer = Writer::new(&end, &WriterOptions::default()).unwrap();
-        writer.write(vec![1; 1000], None).unwrap().wait().unwrap();
+        writer.submit(vec![1; 1000], None).unwrap().wait().unwrap();
         let flags = rustix::fs::fcntl_getfl(&end).unwrap();
         assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK));
         reader.read_exact(&mut [0; 1000]).unwrap();

@@ -30,6 +30,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 const OWNERS: usize = 3;
 
+/// The size of the first copy. Each further one is larger, and several fit into a block.
+const COPY_BYTES: usize = 3000;
+
 /// How long an operation waits that may have to wait for ever: the reader pauses.
 const SHORT: Option<Duration> = Some(Duration::from_millis(2));
 
@@ -50,6 +53,8 @@ enum Op {
     /// A new writer in that place. The one that was there is dropped.
     Open(usize, Mode, ReaderKind, Option<usize>),
     Write(usize, usize),
+    /// A small write that is copied, and may be gathered with others.
+    Copy(usize),
     /// A write by descriptor.
     Pipe(usize, Mode),
     /// Whether it has a short limit, although it need not wait for long.
@@ -106,6 +111,7 @@ fn open() -> impl Strategy<Value = Op> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         40 => (owner(), bytes()).prop_map(|(owner, bytes)| Op::Write(owner, bytes)),
+        20 => owner().prop_map(Op::Copy),
         10 => (bytes(), mode()).prop_map(|(bytes, mode)| Op::Pipe(bytes, mode)),
         10 => (owner(), any::<bool>()).prop_map(|(owner, is_short)| Op::Flush(owner, is_short)),
         8 => open(),
@@ -147,6 +153,8 @@ fn abort_among_others() -> impl Strategy<Value = Vec<Op>> {
             Op::Write(0, first),
             Op::Mark(0),
             Op::Write(1, second),
+            Op::Copy(1),
+            Op::Copy(1),
             Op::Write(1, second),
             Op::Write(2, third),
             Op::Abort(aborted),
@@ -325,6 +333,8 @@ struct Piece {
     owner: Arc<Facts>,
     mode: Mode,
     content: Vec<u8>,
+    /// Whether it was copied. Its ticket is then that of a block, and has the size of the first copy in that.
+    is_copy: bool,
     memory: Arc<Reused>,
     state: State,
     /// The failure that it may have met has been reported.
@@ -350,8 +360,22 @@ impl Piece {
         }
     }
 
+    /// Whether its ticket is its own: no two copies have the same size.
+    fn is_first_of_block(&self) -> bool {
+        self.ticket().is_some_and(|ticket| ticket.bytes() == self.content.len())
+    }
+
+    /// Whether any part of it may be in the stream: an aborted block has one count.
+    fn may_have_arrived(&self) -> bool {
+        let outcome = self.ticket().and_then(Ticket::peek);
+        self.is_copy && matches!(outcome, Some(Err(Error::Aborted { .. })))
+    }
+
     /// What its ticket says is in the stream.
     fn arrived(&self) -> &[u8] {
+        if self.may_have_arrived() {
+            return &[];
+        }
         match self.ticket().and_then(Ticket::peek) {
             Some(Ok(())) => &self.content,
             Some(Err(Error::Aborted { bytes_lost })) => {
@@ -440,6 +464,7 @@ impl Case {
             Op::Reader(Order::Die) => self.kill_reader(),
             Op::Reader(order) => self.reader.order(order),
             Op::Write(place, bytes) => self.with_owner(place, |owner| self.write(thread, owner, bytes)),
+            Op::Copy(place) => self.with_owner(place, |owner| self.copy(thread, owner)),
             Op::Flush(place, is_short) => self.with_owner(place, |owner| self.flush(owner, is_short)),
             Op::Close(place) => self.with_owner(place, |owner| self.close(owner)),
             Op::Abort(place) => self.with_owner(place, Owner::abort),
@@ -482,14 +507,25 @@ impl Case {
     }
 
     fn write(&self, thread: usize, owner: &Owner, bytes: usize) {
-        let write = |region, timeout| owner.writer.write(region, timeout);
-        self.push(thread, &owner.facts, owner.mode, bytes, write);
+        let write = |region, timeout| owner.writer.submit(region, timeout);
+        self.push(thread, &owner.facts, owner.mode, Some(bytes), write);
+        self.note_counts(owner);
+    }
+
+    fn copy(&self, thread: usize, owner: &Owner) {
+        let write = |region: Shared, timeout| {
+            let copy = owner.writer.copy(&lock(&region.0.0)).unwrap();
+            let written = owner.writer.write_copy(copy, timeout);
+            lock(&region.0.0).fill(0xEE);
+            written.map_err(|Rejected { error, .. }| Rejected { region, error })
+        };
+        self.push(thread, &owner.facts, owner.mode, None, write);
         self.note_counts(owner);
     }
 
     fn pipe(&self, thread: usize, bytes: usize, mode: Mode) {
         let write = |region, timeout| process::pipe(region, &*self.end(), mode, timeout);
-        self.push(thread, &self.by_descriptor, mode, bytes, write);
+        self.push(thread, &self.by_descriptor, mode, Some(bytes), write);
     }
 
     fn push(
@@ -497,7 +533,7 @@ impl Case {
         thread: usize,
         owner: &Arc<Facts>,
         mode: Mode,
-        bytes: usize,
+        bytes: Option<usize>,
         write: impl FnOnce(Shared, Option<Duration>) -> Result<Ticket, Rejected<Shared>>,
     ) {
         let before = self.before(owner);
@@ -505,7 +541,9 @@ impl Case {
         let start = region.as_ptr();
         let (state, outcome) = match write(region, self.patience(&before)) {
             Ok(ticket) => {
-                self.reuse_at_end(index, &ticket);
+                if bytes.is_some() {
+                    self.reuse_at_end(index, &ticket);
+                }
                 (State::Accepted(ticket), Ok(()))
             }
             Err(Rejected { region, error }) => {
@@ -517,14 +555,22 @@ impl Case {
         self.check(&before, owner, &outcome);
     }
 
-    fn begin_piece(&self, thread: usize, owner: &Arc<Facts>, mode: Mode, bytes: usize) -> (usize, Shared) {
+    /// Without a size, it is a copy.
+    fn begin_piece(
+        &self,
+        thread: usize,
+        owner: &Arc<Facts>,
+        mode: Mode,
+        bytes: Option<usize>,
+    ) -> (usize, Shared) {
         let mut log = lock(&self.log);
-        let content = pattern(bytes, log.len() as u64 + 1);
+        let content = pattern(bytes.unwrap_or(COPY_BYTES + log.len()), log.len() as u64 + 1);
         let memory = Arc::new(Reused(Mutex::new(content.clone())));
         let region = Shared(Arc::clone(&memory));
         let owner = Arc::clone(owner);
         let (state, is_reported, is_flushed) = (State::Begun, false, false);
-        log.push(Piece { thread, owner, mode, content, memory, state, is_reported, is_flushed });
+        let is_copy = bytes.is_none();
+        log.push(Piece { thread, owner, mode, content, is_copy, memory, state, is_reported, is_flushed });
         (log.len() - 1, region)
     }
 
@@ -712,7 +758,7 @@ impl Case {
             Ok(()) => {}
             Err(Error::Aborted { bytes_lost }) => {
                 assert!(piece.owner.is_aborting.load(SeqCst), "nobody has aborted it");
-                assert!(bytes_lost <= piece.content.len() as u64);
+                assert!(piece.is_copy || bytes_lost <= piece.content.len() as u64);
             }
             Err(failure) => {
                 assert!(self.is_dying.load(SeqCst), "the reader is there: {failure:?}");
@@ -724,8 +770,9 @@ impl Case {
 
     /// What is lost was accepted, and neither read nor aborted.
     fn check_counts(&self, log: &[Piece], read_bytes: u64) {
-        let tickets = || log.iter().filter_map(Piece::ticket);
-        let all_bytes: u64 = tickets().map(|ticket| ticket.bytes() as u64).sum();
+        let accepted = log.iter().filter(|piece| piece.ticket().is_some());
+        let all_bytes: u64 = accepted.map(|piece| piece.content.len() as u64).sum();
+        let tickets = || log.iter().filter(|piece| piece.is_first_of_block()).filter_map(Piece::ticket);
         let aborted = |ticket: &Ticket| match ticket.peek() {
             Some(Err(Error::Aborted { bytes_lost })) => bytes_lost,
             _ => 0,
@@ -757,7 +804,14 @@ fn verify(log: &[Piece], got: &[u8], is_dead: bool) {
     left.sort_by_key(|&(_, sent)| std::cmp::Reverse(sent.len()));
     let mut rest = got;
     let mut last = HashMap::new();
-    while let Some(found) = left.iter().position(|(_, sent)| rest.starts_with(sent)) {
+    loop {
+        let Some(found) = left.iter().position(|(_, sent)| rest.starts_with(sent)) else {
+            match begin_of_aborted(log, rest) {
+                0 => break,
+                bytes => rest = &rest[bytes..],
+            }
+            continue;
+        };
         let (index, sent) = left.remove(found);
         rest = &rest[sent.len()..];
         if sent.len() >= size_of::<u64>() {
@@ -777,6 +831,12 @@ fn verify(log: &[Piece], got: &[u8], is_dead: bool) {
         let must_be_read = piece.is_ok_by_zero_copy() || piece.is_flushed;
         assert!(is_dead && !must_be_read, "write {index} was not read");
     }
+}
+
+/// How many bytes at the beginning are of a copy in an aborted block.
+fn begin_of_aborted(log: &[Piece], rest: &[u8]) -> usize {
+    let common = |piece: &Piece| piece.content.iter().zip(rest).take_while(|(sent, got)| sent == got).count();
+    log.iter().filter(|piece| piece.may_have_arrived()).map(common).max().unwrap_or(0)
 }
 
 /// Runs the check in the child of a fork, which then ends.
@@ -801,7 +861,7 @@ fn check_child(
     let forked = Err(Error::Forked);
     that(open_pipes().iter().all(|open| open_before.contains(open)), "it has inherited a descriptor")?;
     for Owner { writer, .. } in owners.iter().map(|owner| &**owner) {
-        let refused = writer.write(vec![1], None).map_err(|refused| refused.error);
+        let refused = writer.submit(vec![1], None).map_err(|refused| refused.error);
         that(matches!(refused, Err(Error::Forked)), "it writes by an inherited writer")?;
         that(writer.flush(None) == forked, "it flushes an inherited writer")?;
         writer.abort();
@@ -822,7 +882,7 @@ fn write_to_itself(mode: Mode) -> Result<(), &'static str> {
     let (mut reader, end) = pipe().map_err(|_| "it gets no pipe")?;
     let sent = pattern(100_000, 7);
     let writer = Writer::new(&end, &WriterOptions::default().mode(mode)).map_err(|_| "it gets no writer")?;
-    let ticket = writer.write(sent.clone(), None).map_err(|_| "it cannot write")?;
+    let ticket = writer.submit(sent.clone(), None).map_err(|_| "it cannot write")?;
     let by_descriptor =
         process::pipe(sent.clone(), &end, mode, None).map_err(|_| "it cannot write by descriptor")?;
     let mut got = vec![0; 2 * sent.len()];

@@ -76,7 +76,7 @@ fn run(frames: &[Vec<u8>], temper: Temper, modes: &[Mode], reads: bool, capacity
     let mut in_flight = Vec::new();
     for (frame, writer) in frames.iter().zip(writers.iter().cycle()) {
         let shared = Shared(Arc::new(Reused(Mutex::new(frame.clone()))));
-        let ticket = writer.write(shared.clone(), None).unwrap();
+        let ticket = writer.submit(shared.clone(), None).unwrap();
         in_flight.push((shared, ticket));
         if in_flight.len() > 3 {
             let (shared, ticket) = in_flight.remove(0);

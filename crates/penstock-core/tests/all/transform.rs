@@ -93,7 +93,7 @@ fn what_arrives_is_what_the_transform_makes_in_every_mode_and_at_every_pace() {
                 drop(pipe);
                 let got = read_all(source, pause);
                 for frame in &frames {
-                    writer.write(frame.clone(), None).unwrap();
+                    writer.submit(frame.clone(), None).unwrap();
                 }
                 writer.close(None).unwrap();
                 assert!(got.join().unwrap() == expected, "{mode:?} {known:?} {output_bytes}");
@@ -114,7 +114,7 @@ fn the_pages_of_a_conversion_go_into_the_pipe_themselves() {
     let writer = open(&pipe, &Halve::new(1 << 20), Mode::Auto, ReaderKind::Reads);
     drop(pipe);
     let got = drain(source, Temper::Eager);
-    writer.write(vec![1; 2 << 20], None).unwrap().wait().unwrap();
+    writer.submit(vec![1; 2 << 20], None).unwrap().wait().unwrap();
     assert_eq!(writer.stats().choice.unwrap().0, Transport::ZeroCopy);
     writer.close(None).unwrap();
     assert!(writer.stats().transforming > Duration::ZERO && writer.stats().worker_busy > Duration::ZERO);
@@ -128,7 +128,7 @@ fn the_callers_memory_is_free_once_it_is_converted_while_nobody_reads() {
     drop(pipe);
     let frames: Vec<_> = (0..3).map(|seed| Arc::new(pattern(6 << 20, seed))).collect();
     for frame in &frames {
-        writer.write(Arc::clone(frame), None).unwrap();
+        writer.submit(Arc::clone(frame), None).unwrap();
     }
     eventually("the first is in the pipe's way, the second is made ahead", || {
         Arc::strong_count(&frames[0]) == 1 && Arc::strong_count(&frames[1]) == 1
@@ -154,7 +154,7 @@ fn pixel_conversions_are_transforms() {
     let writer = Writer::new(&pipe, &options).unwrap();
     drop(pipe);
     let got = drain(source, Temper::Eager);
-    writer.write(frame, None).unwrap();
+    writer.submit(frame, None).unwrap();
     writer.close(None).unwrap();
     assert!(got.join().unwrap() == expected);
 }
@@ -164,12 +164,12 @@ fn a_write_of_another_size_is_refused_and_comes_back() {
     let (_source, pipe) = pipe().unwrap();
     let writer = open(&pipe, &Halve::new(10), Mode::Auto, ReaderKind::Reads);
     for bytes in [0, 10, 19, 21] {
-        let rejected = writer.write(vec![0; bytes], None).unwrap_err();
+        let rejected = writer.submit(vec![0; bytes], None).unwrap_err();
         let why = format!("the region must have the transform's 20 bytes, and has {bytes}");
         assert_eq!(rejected.error, Error::Unsuitable(why.into()));
         assert_eq!(rejected.region.len(), bytes);
     }
-    assert!(matches!(writer.write_transformed(vec![0; 20], None).unwrap_err().error, Error::Unsuitable(_)));
+    assert!(matches!(writer.submit_transformed(vec![0; 20], None).unwrap_err().error, Error::Unsuitable(_)));
     assert_eq!(writer.stats().accepted_items, 0);
 }
 
@@ -192,8 +192,8 @@ fn a_write_that_is_given_up_while_it_is_made_ahead_ends_and_frees_its_memory() {
     let second = open(&pipe, &Halve::new(1 << 20), Mode::Auto, ReaderKind::Reads);
     let frame = Arc::new(pattern(4 << 20, 1));
     let ahead = Arc::new(pattern(2 << 20, 2));
-    first.write(Arc::clone(&frame), None).unwrap();
-    let given_up = second.write(Arc::clone(&ahead), None).unwrap();
+    first.submit(Arc::clone(&frame), None).unwrap();
+    let given_up = second.submit(Arc::clone(&ahead), None).unwrap();
     eventually("it is made ahead", || Arc::strong_count(&ahead) == 1);
     second.abort();
     assert_eq!(given_up.wait(), Err(Error::Aborted { bytes_lost: 1 << 20 }));
@@ -210,7 +210,7 @@ fn the_loss_is_counted_in_bytes_of_the_stream_when_the_reader_goes_away() {
     let (source, pipe) = pipe().unwrap();
     let writer = open(&pipe, &Halve::new(4 << 20), Mode::Auto, ReaderKind::Reads);
     drop(pipe);
-    let ticket = writer.write(vec![1; 8 << 20], None).unwrap();
+    let ticket = writer.submit(vec![1; 8 << 20], None).unwrap();
     drop(source);
     let Err(Error::Broken { bytes_delivered, bytes_lost, .. }) = ticket.wait() else { panic!("{ticket:?}") };
     assert_eq!((bytes_delivered, bytes_lost), (0, 4 << 20));
@@ -243,8 +243,8 @@ fn a_transform_that_panics_leaves_pages_in_the_pipe_to_their_reader() {
         let frame = Arc::new(pattern(frame_bytes, 3));
         let writer = Writer::new(&pipe, &WriterOptions::default().mode(Mode::ZeroCopy)).unwrap();
         let panics = Writer::new(&pipe, &WriterOptions::default().transform(Arc::new(Panics))).unwrap();
-        let ticket = writer.write(Arc::clone(&frame), None).unwrap();
-        let failed = panics.write(vec![0; 10], None).unwrap();
+        let ticket = writer.submit(Arc::clone(&frame), None).unwrap();
+        let failed = panics.submit(vec![0; 10], None).unwrap();
         let unread = || rustix::io::ioctl_fionread(&source).unwrap();
         eventually("the pipe holds pages", || unread() >= 300_000);
         assert_eq!(ticket.wait_for(Some(Duration::from_millis(100))), None, "they are in the pipe");
@@ -268,10 +268,10 @@ fn a_write_that_comes_while_the_worker_waits_for_room_is_transformed_meanwhile()
     let writer = Writer::new(&pipe, &WriterOptions::default().mode(Mode::Write)).unwrap();
     let halve = Halve::new(1);
     let options = WriterOptions::default().transform(Arc::<Halve>::clone(&halve));
-    let blocked = writer.write(vec![1; 4 << 20], None).unwrap();
+    let blocked = writer.submit(vec![1; 4 << 20], None).unwrap();
     assert_eq!(blocked.wait_for(Some(Duration::from_millis(100))), None, "the worker sleeps by now");
     let transforming = Writer::new(&pipe, &options).unwrap();
-    transforming.write(vec![1; 2], None).unwrap();
+    transforming.submit(vec![1; 2], None).unwrap();
     eventually("it is transformed", || halve.made_steps.load(Ordering::Relaxed) == 1);
     transforming.abort();
     writer.abort();
@@ -282,8 +282,8 @@ fn a_transform_that_panics_counts_what_a_reader_that_is_gone_has_not_read() {
     let (source, pipe) = pipe().unwrap();
     let writer = Writer::new(&pipe, &WriterOptions::default().mode(Mode::Write)).unwrap();
     let panics = Writer::new(&pipe, &WriterOptions::default().transform(Arc::new(Panics))).unwrap();
-    writer.write(vec![1; 1000], None).unwrap().wait().unwrap();
+    writer.submit(vec![1; 1000], None).unwrap().wait().unwrap();
     drop(source);
     let failure = Error::Io { os_error: libc::EIO, bytes_delivered: 0, bytes_lost: 1010 };
-    assert_eq!(panics.write(vec![0; 10], None).unwrap().wait(), Err(failure));
+    assert_eq!(panics.submit(vec![0; 10], None).unwrap().wait(), Err(failure));
 }

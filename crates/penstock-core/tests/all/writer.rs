@@ -37,7 +37,7 @@ fn smoke() {
     drop(pipe);
     let got = drain(reader, Temper::Eager);
     let frame = pattern(1_000_000, 1);
-    writer.write(frame.clone(), None).unwrap().wait().unwrap();
+    writer.submit(frame.clone(), None).unwrap().wait().unwrap();
     writer.close(None).unwrap();
     assert!(got.join().unwrap() == frame, "closing gives the reader its end of file");
 }
@@ -56,7 +56,7 @@ fn stats_name_the_transport_and_its_reason() {
         let got = drain(source, Temper::Eager);
         let writer = Writer::new(&pipe, &WriterOptions::default().mode(mode).reader(reader)).unwrap();
         drop(pipe);
-        writer.write(vec![7; bytes], None).unwrap().wait().unwrap();
+        writer.submit(vec![7; bytes], None).unwrap().wait().unwrap();
         let stats = writer.stats();
         let (transport, reason) = stats.choice.unwrap();
         assert_eq!(transport, expected, "{mode:?} {reader:?} {bytes}: {reason}");
@@ -99,8 +99,8 @@ fn memory_that_cannot_be_pinned_is_written_and_the_statistics_say_so() {
     };
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
-    writer.write(vec![1; 5000], None).unwrap();
-    let ticket = writer.write(page, None).unwrap();
+    writer.submit(vec![1; 5000], None).unwrap();
+    let ticket = writer.submit(page, None).unwrap();
     assert_eq!(read_exactly(&mut reader, 5000), vec![1; 5000]);
     read_exactly(&mut reader, 4096);
     ticket.wait().unwrap();
@@ -115,7 +115,7 @@ fn auto_spares_a_slow_reader_the_copy() {
     drop(pipe);
     let got = drain(reader, Temper::Slow);
     for _ in 0..30 {
-        writer.write(vec![1; 3 << 20], None).unwrap();
+        writer.submit(vec![1; 3 << 20], None).unwrap();
     }
     writer.close(None).unwrap();
     assert_eq!(writer.stats().choice.unwrap().0, Transport::ZeroCopy);
@@ -127,7 +127,7 @@ fn a_zero_copy_ticket_ends_when_the_reader_has_read_and_not_before() {
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
     let frame = Arc::new(pattern(300_000, 2));
-    let ticket = writer.write(Arc::clone(&frame), None).unwrap();
+    let ticket = writer.submit(Arc::clone(&frame), None).unwrap();
     assert_eq!(ticket.wait_for(A_WHILE), None, "nothing was read");
     read_exactly(&mut reader, 299_999);
     assert_eq!(ticket.wait_for(A_WHILE), None, "a byte was not read");
@@ -157,7 +157,7 @@ fn a_zero_copy_worker_sleeps_while_its_reader_pauses() {
         for (mode, bytes) in [(Mode::ZeroCopy, 64 << 10), (Mode::Write, 4 << 20), (Mode::ZeroCopy, 4 << 20)] {
             let (mut reader, pipe) = pipe().unwrap();
             let writer = open(&pipe, mode);
-            let ticket = writer.write(vec![1; bytes], None).unwrap();
+            let ticket = writer.submit(vec![1; bytes], None).unwrap();
             assert_eq!(ticket.wait_for(A_WHILE), None);
             let before = switches();
             assert_eq!(ticket.wait_for(Some(Duration::from_millis(500))), None);
@@ -178,7 +178,7 @@ fn workers_leave_most_of_a_users_inotify_descriptors_to_others() {
         for _ in 0..20 {
             let (reader, pipe) = pipe().unwrap();
             let writer = open(&pipe, Mode::ZeroCopy);
-            streams.push((reader, writer.write(vec![1; 5000], None).unwrap(), writer));
+            streams.push((reader, writer.submit(vec![1; 5000], None).unwrap(), writer));
         }
         let watches = || {
             let fds = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -201,7 +201,7 @@ fn workers_leave_most_of_a_users_inotify_descriptors_to_others() {
         while watches() == 0 {
             let (reader, pipe) = pipe().unwrap();
             let writer = open(&pipe, Mode::ZeroCopy);
-            writer.write(vec![1; 5000], None).unwrap();
+            writer.submit(vec![1; 5000], None).unwrap();
             later.push((reader, writer));
             thread::sleep(Duration::from_millis(20));
         }
@@ -214,10 +214,10 @@ fn a_worker_that_waits_for_room_is_not_woken_by_writes() {
         let others_switches = || switches() - switches_of(libc::RUSAGE_THREAD);
         let (_reader, pipe) = pipe().unwrap();
         let writer = open(&pipe, Mode::Write);
-        assert_eq!(writer.write(vec![1; 4 << 20], None).unwrap().wait_for(A_WHILE), None);
+        assert_eq!(writer.submit(vec![1; 4 << 20], None).unwrap().wait_for(A_WHILE), None);
         let before = others_switches();
         for _ in 0..50 {
-            writer.write(vec![1; 10], None).unwrap();
+            writer.submit(vec![1; 10], None).unwrap();
             thread::sleep(Duration::from_millis(2));
         }
         let wakes = others_switches() - before;
@@ -230,10 +230,10 @@ fn a_worker_that_waits_for_room_is_not_woken_by_writes() {
 fn a_write_after_zero_copy_that_nobody_reads_enters_the_pipe() {
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
-    let mut tickets = vec![writer.write(vec![1; 5000], None).unwrap()];
+    let mut tickets = vec![writer.submit(vec![1; 5000], None).unwrap()];
     assert_eq!(tickets[0].wait_for(A_WHILE), None);
     for bytes in [10_000, 15_000] {
-        tickets.push(writer.write(vec![1; 5000], None).unwrap());
+        tickets.push(writer.submit(vec![1; 5000], None).unwrap());
         while rustix::io::ioctl_fionread(&reader).unwrap() < bytes {
             thread::sleep(Duration::from_millis(1));
         }
@@ -249,8 +249,8 @@ fn a_write_after_zero_copy_that_nobody_reads_enters_the_pipe() {
 fn a_zero_copy_ticket_ends_while_a_later_write_waits_for_room() {
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
-    let ticket = writer.write(vec![1; 5000], None).unwrap();
-    let blocked = writer.write(vec![2; 4 << 20], None).unwrap();
+    let ticket = writer.submit(vec![1; 5000], None).unwrap();
+    let blocked = writer.submit(vec![2; 4 << 20], None).unwrap();
     while rustix::io::ioctl_fionread(&reader).unwrap() < 900_000 {
         thread::sleep(Duration::from_millis(1));
     }
@@ -268,9 +268,9 @@ fn zero_copy_goes_on_without_a_descriptor_to_spare() {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let none = rustix::process::Rlimit { current: Some(3), ..limit };
         rustix::process::setrlimit(rustix::process::Resource::Nofile, none).unwrap();
-        let ticket = first.write(vec![1; 5000], None).unwrap();
+        let ticket = first.submit(vec![1; 5000], None).unwrap();
         assert_eq!(ticket.wait_for(A_WHILE), None);
-        let cut = second.write(vec![2; 4 << 20], None).unwrap();
+        let cut = second.submit(vec![2; 4 << 20], None).unwrap();
         read_exactly(&mut reader, 5000);
         ticket.wait().unwrap();
         second.abort();
@@ -287,12 +287,12 @@ fn zero_copy_goes_on_without_a_descriptor_to_spare() {
 fn zero_copy_into_a_pipe_whose_reader_goes_counts_what_it_had_read() {
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
-    let ticket = writer.write(vec![1; 300_000], None).unwrap();
+    let ticket = writer.submit(vec![1; 300_000], None).unwrap();
     read_exactly(&mut reader, 100_000);
     drop(reader);
     let failure = Error::Broken { os_error: libc::EPIPE, bytes_delivered: 100_000, bytes_lost: 200_000 };
     assert_eq!(ticket.wait(), Err(failure.clone()));
-    assert_eq!(writer.write(vec![2], None).unwrap_err().error, failure);
+    assert_eq!(writer.submit(vec![2], None).unwrap_err().error, failure);
     assert_eq!(writer.close(None), Err(failure));
 }
 
@@ -300,13 +300,13 @@ fn zero_copy_into_a_pipe_whose_reader_goes_counts_what_it_had_read() {
 fn packets_that_a_reader_had_not_read_are_lost() {
     let (mut reader, pipe) = packet_pipe();
     let writer = open(&pipe, Mode::Auto);
-    writer.write(vec![1; 5 << 12], None).unwrap().wait().unwrap();
+    writer.submit(vec![1; 5 << 12], None).unwrap().wait().unwrap();
     read_exactly(&mut reader, 2 << 12);
     assert_eq!(writer.stats().delivered_bytes, 2 << 12);
     drop(reader);
     let failure =
         Error::Broken { os_error: libc::EPIPE, bytes_delivered: 2 << 12, bytes_lost: (3 << 12) + 1 };
-    assert_eq!(writer.write(vec![2], None).unwrap().wait(), Err(failure.clone()));
+    assert_eq!(writer.submit(vec![2], None).unwrap().wait(), Err(failure.clone()));
     assert_eq!(writer.close(None), Err(failure));
 }
 
@@ -314,7 +314,7 @@ fn packets_that_a_reader_had_not_read_are_lost() {
 fn a_zero_copy_reader_that_reads_all_and_goes_has_everything() {
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
-    let ticket = writer.write(vec![1; 300_000], None).unwrap();
+    let ticket = writer.submit(vec![1; 300_000], None).unwrap();
     read_exactly(&mut reader, 300_000);
     drop(reader);
     ticket.wait().unwrap();
@@ -326,7 +326,7 @@ fn a_reader_that_dies_in_a_frame_fails_every_transport_with_exact_counts() {
     for mode in MODES {
         let (mut reader, pipe) = pipe().unwrap();
         let writer = open(&pipe, mode);
-        let tickets: Vec<_> = (0..3).map(|_| writer.write(vec![5; 3_000_000], None).unwrap()).collect();
+        let tickets: Vec<_> = (0..3).map(|_| writer.submit(vec![5; 3_000_000], None).unwrap()).collect();
         read_exactly(&mut reader, 4_000_000);
         drop(reader);
         let Err(Error::Broken { os_error, bytes_delivered, bytes_lost }) = tickets[2].wait() else {
@@ -334,7 +334,7 @@ fn a_reader_that_dies_in_a_frame_fails_every_transport_with_exact_counts() {
         };
         assert_eq!((os_error, bytes_delivered, bytes_lost), (libc::EPIPE, 4_000_000, 5_000_000), "{mode:?}");
         assert!(block_on(tickets[1].clone()).is_err(), "{mode:?}: the second was cut");
-        let refused = writer.write(vec![9; 3], None).unwrap_err();
+        let refused = writer.submit(vec![9; 3], None).unwrap_err();
         assert_eq!(refused.region, [9; 3], "a refused region comes back as it was");
         assert!(writer.flush(None).is_err() && writer.close(None).is_err());
     }
@@ -344,7 +344,7 @@ fn a_reader_that_dies_in_a_frame_fails_every_transport_with_exact_counts() {
 fn bytes_left_in_a_pipe_without_a_reader_are_reported_by_flush() {
     let (reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::Write);
-    writer.write(vec![1; 1000], None).unwrap().wait().unwrap();
+    writer.submit(vec![1; 1000], None).unwrap().wait().unwrap();
     drop(reader);
     assert_eq!(
         writer.flush(None),
@@ -362,8 +362,8 @@ fn a_broken_stream_harms_no_other() {
     drop(broken_reader);
     let frames: Vec<_> = (0..8).map(|seed| pattern(1_500_000, seed)).collect();
     for frame in &frames {
-        let _ = broken.write(frame.clone(), None);
-        whole.write(frame.clone(), None).unwrap();
+        let _ = broken.submit(frame.clone(), None);
+        whole.submit(frame.clone(), None).unwrap();
     }
     whole.close(None).unwrap();
     assert!(broken.close(None).is_err());
@@ -378,7 +378,7 @@ fn writers_on_one_pipe_share_one_order() {
     drop((pipe, other_end));
     let frames: Vec<_> = (0..20).map(|seed| pattern(200_000, seed)).collect();
     for (frame, writer) in frames.iter().zip(writers.iter().cycle()) {
-        writer.write(frame.clone(), None).unwrap();
+        writer.submit(frame.clone(), None).unwrap();
     }
     let got = drain(reader, Temper::Slow);
     writers.iter().for_each(|writer| writer.close(None).unwrap());
@@ -392,15 +392,15 @@ fn a_full_queue_gives_the_memory_back_and_takes_it_later() {
     let writer = Writer::new(&pipe, &options).unwrap();
     drop(pipe);
     for _ in 0..2 {
-        writer.write(vec![1; 2 << 20], None).unwrap();
+        writer.submit(vec![1; 2 << 20], None).unwrap();
     }
-    let refused = writer.write(vec![2; 10], A_WHILE).unwrap_err();
+    let refused = writer.submit(vec![2; 10], A_WHILE).unwrap_err();
     let Error::Stalled { bytes_pending, .. } = refused.error else { panic!("{:?}", refused.error) };
     assert_eq!(bytes_pending, 4 << 20);
     assert!(matches!(writer.flush(A_WHILE), Err(Error::Stalled { .. })));
     assert!(matches!(writer.close(A_WHILE), Err(Error::Stalled { .. })), "and it stays open");
     let got = drain(reader, Temper::Eager);
-    writer.write(refused.region, None).unwrap();
+    writer.submit(refused.region, None).unwrap();
     writer.close(None).unwrap();
     assert_eq!(got.join().unwrap().len(), (4 << 20) + 10);
 }
@@ -429,7 +429,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 fn tickets_are_awaited_and_the_worker_wakes_their_tasks() {
     let (reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::Write);
-    let tickets: Vec<_> = (0..3).map(|_| writer.write(vec![5; 3 << 20], None).unwrap()).collect();
+    let tickets: Vec<_> = (0..3).map(|_| writer.submit(vec![5; 3 << 20], None).unwrap()).collect();
     assert!(!tickets[0].has_ended(), "the pipe has no room for it");
     let got = drain(reader, Temper::Slow);
     block_on(async {
@@ -449,21 +449,21 @@ fn an_awaited_write_is_pending_while_the_queue_is_full() {
     let writer = Writer::new(&pipe, &options).unwrap();
     drop(pipe);
     for _ in 0..2 {
-        block_on(writer.write_async(vec![1; 2 << 20])).unwrap();
+        block_on(writer.submit_async(vec![1; 2 << 20])).unwrap();
     }
     let now = &mut Context::from_waker(Waker::noop());
-    assert!(pin!(writer.write_async(vec![2; 3])).poll(now).is_pending(), "and it is dropped");
-    let mut write = pin!(writer.write_async(vec![3; 3]));
+    assert!(pin!(writer.submit_async(vec![2; 3])).poll(now).is_pending(), "and it is dropped");
+    let mut write = pin!(writer.submit_async(vec![3; 3]));
     assert!(write.as_mut().poll(now).is_pending());
     assert_eq!(writer.stats().accepted_items, 2);
     let got = drain(reader, Temper::Slow);
     block_on(write).unwrap();
     for _ in 0..100 {
-        block_on(writer.write_async(vec![4; 100_000])).unwrap();
+        block_on(writer.submit_async(vec![4; 100_000])).unwrap();
     }
     writer.close(None).unwrap();
     assert!(got.join().unwrap() == [vec![1; 4 << 20], vec![3; 3], vec![4; 10_000_000]].concat());
-    let refused = block_on(writer.write_async(vec![5; 3])).unwrap_err();
+    let refused = block_on(writer.submit_async(vec![5; 3])).unwrap_err();
     assert_eq!((refused.error, refused.region), (Error::Closed, vec![5; 3]));
 }
 
@@ -481,19 +481,19 @@ fn an_awaited_write_is_woken_by_an_abort() {
     let (_reader, pipe) = pipe().unwrap();
     let options = WriterOptions::default().queue_items(2).mode(Mode::ZeroCopy);
     let [writer, other] = [(); 2].map(|()| Writer::new(&pipe, &options).unwrap());
-    writer.write(vec![1; 2 << 20], None).unwrap();
-    other.write(vec![2; 3], None).unwrap();
+    writer.submit(vec![1; 2 << 20], None).unwrap();
+    other.submit(vec![2; 3], None).unwrap();
     let woken = Arc::new(Woken(AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&woken));
     let context = &mut Context::from_waker(&waker);
 
-    let mut write = pin!(writer.write_async(vec![3; 3]));
+    let mut write = pin!(writer.submit_async(vec![3; 3]));
     assert!(write.as_mut().poll(context).is_pending());
     other.abort_now();
     assert!(woken.0.swap(false, Ordering::Relaxed));
     assert!(matches!(write.poll(context), Poll::Ready(Ok(_))));
 
-    let mut write = pin!(writer.write_async(vec![4; 3]));
+    let mut write = pin!(writer.submit_async(vec![4; 3]));
     assert!(write.as_mut().poll(context).is_pending());
     writer.abort_now();
     assert!(woken.0.swap(false, Ordering::Relaxed));
@@ -504,7 +504,7 @@ fn an_awaited_write_is_woken_by_an_abort() {
 fn a_close_in_steps_fails_if_it_is_aborted_in_between() {
     let (_reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::Write);
-    writer.write(vec![1; 2 << 20], None).unwrap();
+    writer.submit(vec![1; 2 << 20], None).unwrap();
     let mark = writer.mark();
     assert!(matches!(writer.close_at(mark, Some(Duration::ZERO)), Err(Error::Stalled { .. })));
     writer.abort();
@@ -518,13 +518,13 @@ fn abort_gives_up_what_is_queued_and_frees_its_memory() {
         let (mut reader, pipe) = pipe().unwrap();
         let writer = open(&pipe, mode);
         let frame = Arc::new(vec![3; 5 << 20]);
-        let tickets: Vec<_> = (0..4).map(|_| writer.write(Arc::clone(&frame), None).unwrap()).collect();
+        let tickets: Vec<_> = (0..4).map(|_| writer.submit(Arc::clone(&frame), None).unwrap()).collect();
         writer.abort();
         // Of the first, pages are in the pipe with zero-copy.
         for ticket in &tickets[1..] {
             assert!(matches!(ticket.wait(), Err(Error::Aborted { .. })), "{mode:?}");
         }
-        assert_eq!(writer.write(vec![1], None).unwrap_err().error, Error::Closed);
+        assert_eq!(writer.submit(vec![1], None).unwrap_err().error, Error::Closed);
         drop(pipe);
         let mut rest = Vec::new();
         reader.read_to_end(&mut rest).unwrap();
@@ -540,7 +540,7 @@ fn aborted_zero_copy() -> (PipeReader, Writer, Arc<Vec<u8>>, Ticket) {
     let (mut reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::ZeroCopy);
     let frame = Arc::new(vec![3; 5 << 20]);
-    let ticket = writer.write(Arc::clone(&frame), None).unwrap();
+    let ticket = writer.submit(Arc::clone(&frame), None).unwrap();
     read_exactly(&mut reader, 1);
     writer.abort();
     assert_eq!(ticket.wait_for(A_WHILE), None, "its pages are in the pipe");
@@ -575,8 +575,8 @@ fn an_aborted_zero_copy_write_ends_when_its_reader_goes() {
 fn an_aborted_zero_copy_write_that_has_no_page_in_the_pipe_ends_at_once() {
     let (_reader, pipe) = pipe().unwrap();
     let (first, second) = (open(&pipe, Mode::Write), open(&pipe, Mode::ZeroCopy));
-    first.write(vec![1; 1 << 20], None).unwrap().wait().unwrap(); // fills the pipe
-    let ticket = second.write(vec![2; 5000], None).unwrap();
+    first.submit(vec![1; 1 << 20], None).unwrap().wait().unwrap(); // fills the pipe
+    let ticket = second.submit(vec![2; 5000], None).unwrap();
     thread::sleep(Duration::from_millis(20)); // so that the worker has begun it
     second.abort();
     assert_eq!(ticket.wait_for(A_WHILE), Some(Err(Error::Aborted { bytes_lost: 5000 })));
@@ -587,15 +587,113 @@ fn abort_leaves_other_writers_of_the_stream_alone() {
     let (reader, pipe) = pipe().unwrap();
     let (given_up, kept) = (open(&pipe, Mode::Write), open(&pipe, Mode::Write));
     drop(pipe);
-    kept.write(vec![1; 2 << 20], None).unwrap(); // keeps the worker busy
-    let lost = given_up.write(vec![2; 1000], None).unwrap();
-    let last = kept.write(vec![3; 1000], None).unwrap();
+    kept.submit(vec![1; 2 << 20], None).unwrap(); // keeps the worker busy
+    let lost = given_up.submit(vec![2; 1000], None).unwrap();
+    let last = kept.submit(vec![3; 1000], None).unwrap();
     given_up.abort();
     assert_eq!(lost.wait(), Err(Error::Aborted { bytes_lost: 1000 }));
     let got = drain(reader, Temper::Eager);
     last.wait().unwrap();
     kept.close(None).unwrap();
     assert!(got.join().unwrap() == [vec![1; 2 << 20], vec![3; 1000]].concat());
+}
+
+/// A pipe whose reader takes nothing yet, and a writer on it whose worker waits for room.
+fn busy(options: &WriterOptions) -> (PipeReader, PipeWriter, Writer) {
+    let (reader, pipe) = pipe().unwrap();
+    let writer = Writer::new(&pipe, options).unwrap();
+    writer.submit(vec![0; FILLS], None).unwrap();
+    (reader, pipe, writer)
+}
+
+/// More than a pipe holds.
+const FILLS: usize = 2 << 20;
+
+#[test]
+fn small_copies_are_gathered_in_order_while_the_worker_is_busy() {
+    for mode in MODES {
+        let (reader, pipe, writer) = busy(&WriterOptions::default().mode(mode));
+        let mut sent = vec![0; FILLS];
+        let mut memory = vec![0; 20];
+        let mut write = |number: u64| {
+            memory.copy_from_slice(&pattern(20, number));
+            sent.extend(&memory);
+            assert_eq!(writer.write(&memory, None).unwrap(), 20);
+        };
+        (0..1000).for_each(&mut write);
+        writer.submit(vec![7; 20], None).unwrap();
+        (1000..2000).for_each(write);
+        sent.splice(FILLS + 20_000..FILLS + 20_000, [7; 20]);
+        let stats = writer.stats();
+        assert_eq!((stats.accepted_items, stats.accepted_bytes), (4, sent.len() as u64), "{mode:?}");
+        drop(pipe);
+        let got = drain(reader, Temper::Eager);
+        writer.close(None).unwrap();
+        assert!(got.join().unwrap() == sent, "{mode:?}");
+    }
+}
+
+#[test]
+fn what_is_gathered_counts_against_the_limit_in_bytes_and_not_in_writes() {
+    let (_reader, _pipe, writer) = busy(&WriterOptions::default().queue_items(2).queue_bytes(FILLS + 50));
+    (0..2).for_each(|_| _ = writer.write(&[1; 20], None).unwrap());
+    assert!(matches!(writer.write(&[1; 20], A_WHILE), Err(Error::Stalled { .. })));
+    assert_eq!(writer.write(&[1; 10], None).unwrap(), 10);
+    assert_eq!(writer.stats().accepted_bytes, FILLS as u64 + 50, "nothing of what was refused");
+    writer.abort();
+}
+
+#[test]
+fn a_block_of_copies_is_aborted_and_lost_as_a_whole() {
+    let (reader, pipe, writer) = busy(&WriterOptions::default());
+    let given_up = open(&pipe, Mode::Auto);
+    for _ in 0..10 {
+        writer.write(&[1; 20], None).unwrap();
+        given_up.write(&[2; 20], None).unwrap();
+    }
+    assert_eq!(writer.stats().accepted_items, 1 + 20, "each owner's are apart");
+    (0..100).for_each(|_| _ = given_up.write(&[2; 20], None).unwrap());
+    given_up.abort();
+    let stats = writer.stats();
+    assert_eq!((stats.accepted_items, stats.pending_items), (1 + 20, 1 + 10));
+    (0..100).for_each(|_| _ = writer.write(&[1; 20], None).unwrap());
+    drop((reader, pipe));
+    let Err(Error::Broken { bytes_delivered, bytes_lost, .. }) = writer.close(None) else {
+        panic!("the reader is gone");
+    };
+    assert_eq!((bytes_delivered, bytes_lost), (0, (FILLS + 110 * 20) as u64), "without what was given up");
+}
+
+#[test]
+fn messages_are_not_gathered() {
+    let (mut reader, pipe) = packet_pipe();
+    let writer = open(&pipe, Mode::Write);
+    writer.submit(vec![0; FILLS], None).unwrap();
+    (0..3).for_each(|_| _ = writer.write(&[1; 20], None).unwrap());
+    assert_eq!(writer.stats().accepted_items, 4);
+    read_exactly(&mut reader, FILLS);
+    let sizes = [20, 20, 20].map(|_| reader.read(&mut [0; 100]).unwrap());
+    assert_eq!(sizes, [20, 20, 20]);
+}
+
+#[test]
+fn copies_of_any_size_arrive() {
+    for mode in MODES {
+        let (reader, pipe) = pipe().unwrap();
+        let got = drain(reader, Temper::Eager);
+        let writer = open(&pipe, mode);
+        drop(pipe);
+        let mut sent = Vec::new();
+        for bytes in [0, 1, 16 << 10, (16 << 10) + 1, 1 << 20, 3_000_000, 1] {
+            let mut memory = pattern(bytes, bytes as u64);
+            sent.extend(&memory);
+            assert_eq!(writer.write(&memory, None).unwrap(), bytes);
+            memory.fill(0xEE); // the writer has its copy
+        }
+        writer.close(None).unwrap();
+        assert!(got.join().unwrap() == sent, "{mode:?}");
+        assert_eq!(writer.write(&[1], None), Err(Error::Closed));
+    }
 }
 
 #[test]
@@ -605,7 +703,7 @@ fn sockets_files_and_messages_are_written() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(mode == Mode::Auto).unwrap();
         let writer = Writer::new(&ours, &WriterOptions::default().mode(mode)).unwrap();
-        let ticket = writer.write(frame.clone(), None).unwrap();
+        let ticket = writer.submit(frame.clone(), None).unwrap();
         let mut got = vec![0; frame.len()];
         (&theirs).read_exact(&mut got).unwrap();
         ticket.wait().unwrap();
@@ -614,7 +712,7 @@ fn sockets_files_and_messages_are_written() {
 
         let mut file = tempfile();
         let writer = Writer::new(&file, &WriterOptions::default().mode(mode)).unwrap();
-        writer.write(frame.clone(), None).unwrap();
+        writer.submit(frame.clone(), None).unwrap();
         writer.close(None).unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
         let mut got = Vec::new();
@@ -624,7 +722,7 @@ fn sockets_files_and_messages_are_written() {
     let (ours, theirs) = UnixDatagram::pair().unwrap();
     let writer = Writer::new(&ours, &WriterOptions::default()).unwrap();
     for size in [10, 70_000] {
-        writer.write(vec![1; size], None).unwrap();
+        writer.submit(vec![1; size], None).unwrap();
         assert_eq!(theirs.recv(&mut [0; 100_000]).unwrap(), size, "a message stays whole");
     }
 }
@@ -644,7 +742,7 @@ fn tempfile() -> File {
 fn failures_of_the_system_keep_their_number() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let writer = Writer::new(&full, &WriterOptions::default()).unwrap();
-    let ticket = writer.write(vec![0; 5000], None).unwrap();
+    let ticket = writer.submit(vec![0; 5000], None).unwrap();
     let failure = Error::Io { os_error: libc::ENOSPC, bytes_delivered: 0, bytes_lost: 5000 };
     assert_eq!(ticket.wait(), Err(failure.clone()));
     assert_eq!(writer.close(None), Err(failure));
@@ -653,7 +751,7 @@ fn failures_of_the_system_keep_their_number() {
 #[test]
 fn the_byte_counts_of_a_failure_come_through_an_io_error() {
     let (mut reader, pipe) = pipe().unwrap();
-    let ticket = open(&pipe, Mode::Write).write(vec![1; 3 << 20], None).unwrap();
+    let ticket = open(&pipe, Mode::Write).submit(vec![1; 3 << 20], None).unwrap();
     read_exactly(&mut reader, 1000);
     drop(reader);
     let wait = || -> io::Result<()> { Ok(ticket.wait()?) };
@@ -729,7 +827,7 @@ fn a_policy_is_applied_and_read_back() {
     let policy = ThreadPolicy::default().nice(7).cpus(vec![0]);
     let writer = Writer::new(&pipe, &WriterOptions::default().policy(policy)).unwrap();
     drop(pipe);
-    writer.write(vec![1; 100], None).unwrap().wait().unwrap();
+    writer.submit(vec![1; 100], None).unwrap().wait().unwrap();
     let applied = writer.stats().policy.expect("the worker has started");
     assert_eq!((applied.nice, applied.cpus, applied.notes.len()), (7, vec![0], 0));
     writer.close(None).unwrap();
@@ -742,7 +840,7 @@ fn a_writer_does_not_inherit_limits_or_policy_of_one_that_was_closed() {
     let policy = ThreadPolicy::default().nice(7);
     let options = WriterOptions::default().queue_items(1).policy(policy);
     let first = Writer::new(&pipe, &options).unwrap();
-    first.write(vec![1; 10], None).unwrap().wait().unwrap();
+    first.submit(vec![1; 10], None).unwrap().wait().unwrap();
     let beside = open(&pipe, Mode::Write); // shares the stream, and what the first has set
     assert!(beside.stats().policy.is_some());
     first.close(None).unwrap();
@@ -750,7 +848,7 @@ fn a_writer_does_not_inherit_limits_or_policy_of_one_that_was_closed() {
 
     let next = open(&pipe, Mode::Write);
     for _ in 0..2 {
-        next.write(vec![2; 2 << 20], A_WHILE).unwrap(); // the pipe takes neither
+        next.submit(vec![2; 2 << 20], A_WHILE).unwrap(); // the pipe takes neither
     }
     assert_eq!(next.stats().policy, None);
     next.abort();
@@ -764,7 +862,7 @@ fn a_policy_that_is_refused_is_a_note_and_no_failure() {
     let policy = ThreadPolicy::default().cpus(vec![100_000]);
     let writer = Writer::new(&pipe, &WriterOptions::default().policy(policy)).unwrap();
     drop(pipe);
-    writer.write(vec![1; 100], None).unwrap().wait().unwrap();
+    writer.submit(vec![1; 100], None).unwrap().wait().unwrap();
     let applied = writer.stats().policy.expect("the worker has started");
     assert_eq!(applied.notes.len(), 1, "{:?}", applied.notes);
     writer.close(None).unwrap();
@@ -786,7 +884,7 @@ fn the_next_reader_of_a_fifo_does_not_get_pages_that_were_given_back() {
     for bytes in [300_000, 3_000_000] {
         let writer = Writer::new(&pipe, &WriterOptions::default().mode(Mode::ZeroCopy)).unwrap();
         let frame = Arc::new(pattern(bytes, 4));
-        let ticket = writer.write(Arc::clone(&frame), None).unwrap();
+        let ticket = writer.submit(Arc::clone(&frame), None).unwrap();
         first.read_exact(&mut [0; 100]).unwrap_or_else(|_| {
             std::thread::sleep(Duration::from_millis(100));
             first.read_exact(&mut [0; 100]).unwrap();
@@ -928,7 +1026,7 @@ fn a_fault_in_the_callers_memory_reaches_its_handler() {
         }
         let (reader, pipe) = pipe().unwrap();
         let got = drain(reader, Temper::Eager);
-        open(&pipe, Mode::Staged).write(LazyPage, None).unwrap().wait().unwrap();
+        open(&pipe, Mode::Staged).submit(LazyPage, None).unwrap().wait().unwrap();
         drop(pipe);
         assert_eq!(got.join().unwrap(), [0; LAZY_BYTES]);
     });

@@ -318,7 +318,7 @@ class EncodeSession(Session):
     def push_of_fed(self, slot: _Slot, tick: int | None = None) -> Push:
         """Returns a function that queues the slot's converted bytes after their timestamp."""
         if self._feed is None:
-            return self._counted(slot, partial(self.writer._write_converted, slot))
+            return self._counted(slot, partial(self.writer._submit_converted, slot))
         return self._counted(slot, partial(self._feed.queue_frame, slot, tick))
 
     def push_of_slot(self, slot: _Slot) -> Push:
@@ -340,7 +340,7 @@ class EncodeSession(Session):
 
     def push_of_borrowed(self, memory: Data) -> Push:
         """Returns a function that queues the frame in `memory` without a copy."""
-        return partial(self.writer.write, memory)
+        return partial(self.writer.submit, memory)
 
     def push_of_samples(self, samples: object) -> Push:
         """Copies samples. Returns a function that queues the copy, for `queue` or `queue_async`."""

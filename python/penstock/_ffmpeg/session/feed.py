@@ -104,7 +104,7 @@ class Feed:
     def start(self, writer: Writer) -> None:
         """Queues the header, and starts to read the files. `end` ends what this has started, also if it raises."""
         self._writer = writer
-        writer.write(self._stream.head)
+        writer.submit(self._stream.head)
         for _, packets in self._files:
             packets.start()
 
@@ -191,7 +191,7 @@ class Feed:
             step_s = time_s - before.last_s if before.frames else Fraction(0)
             first_s = before.first_s if before.frames else time_s
             ticket = self._push(
-                lambda: self._writer._write_converted(slot, timeout=0.0),
+                lambda: self._writer._submit_converted(slot, timeout=0.0),
                 before._replace(frames=before.frames + 1, first_s=first_s, last_s=time_s, step_s=step_s),
             )
             self._ends.append(self._writer.stats.bytes_accepted)
@@ -213,7 +213,7 @@ class Feed:
                 time_s = Fraction(before.samples + start, rate)
                 parts += (self._stream.prefix(self._input_stream, time_s, len(piece)), piece)
             becomes = before._replace(samples=before.samples + len(samples))
-            return self._push(lambda: self._writer.write(b"".join(parts), timeout=0.0), becomes)
+            return self._push(lambda: self._writer.submit(b"".join(parts), timeout=0.0), becomes)
 
         return self._when_possible(step, timeout)
 
@@ -320,4 +320,4 @@ class Feed:
         """Queues what was taken of the files. What finds no room is queued by the next call."""
         if pieces := self._queued.pieces:
             data = b"".join(pieces)
-            self._push(lambda: self._writer.write(data, timeout=0.0), self._queued._replace(pieces=()))
+            self._push(lambda: self._writer.submit(data, timeout=0.0), self._queued._replace(pieces=()))

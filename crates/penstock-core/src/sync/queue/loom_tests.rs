@@ -13,7 +13,7 @@ fn work(queue: &Queue<usize>) -> Vec<usize> {
     let now = Some(Instant::now());
     loop {
         match queue.next(now, |item| *item) {
-            Next::Write(_) => queue.advance(|_| {}),
+            Next::Write(seen) => queue.advance(|item| assert_eq!(*item, seen, "nothing joins it now")),
             Next::Reap => {}
             Next::Leave => return ended,
         }
@@ -32,7 +32,7 @@ fn ended(queue: &Queue<usize>, removed: Removed<usize>) -> Vec<usize> {
 
 /// Pushes, and does the work itself if no worker is signed on: every item must find one.
 fn push(queue: &Queue<usize>, item: usize) -> Vec<usize> {
-    match queue.push(item, item, None, |_| false) {
+    match queue.put(item, item, None) {
         Ok(true) => work(queue),
         Ok(false) => Vec::new(),
         Err(_) => panic!("nothing fails here"),
@@ -60,7 +60,7 @@ fn an_attempt_that_follows_its_ticket_misses_no_room() {
         let now = Some(Instant::now());
         let mut ended = loop {
             let changed = queue.changed();
-            match queue.push(2, 2, now, |_| false) {
+            match queue.put(2, 2, now) {
                 Ok(true) => break work(&queue),
                 Ok(false) => break Vec::new(),
                 Err(_) => assert_eq!(changed.wait(), Ok(())), // for ever, if a change were missed
@@ -76,11 +76,11 @@ fn an_attempt_that_follows_its_ticket_misses_no_room() {
 fn a_worker_that_waits_for_something_else_beside_misses_no_item() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
-        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
+        assert_eq!(queue.put(1, 1, None).unwrap(), true);
         let now = Some(Instant::now());
         assert_eq!(queue.next(now, |item| *item), Next::Write(1));
         queue.advance(|_| {}); // and nobody reads it
-        let caller = spawn_with(&queue, |queue| queue.push(2, 2, None, |_| false).unwrap());
+        let caller = spawn_with(&queue, |queue| queue.put(2, 2, None).unwrap());
         loop {
             let arrival = queue.arrival();
             match queue.next(now, |item| *item) {
@@ -93,13 +93,53 @@ fn a_worker_that_waits_for_something_else_beside_misses_no_item() {
     });
 }
 
+/// Pushes, and joins the last item if the worker has not begun it. Whether it must start a worker.
+fn join(queue: &Queue<usize>, item: usize) -> bool {
+    let add = |last: &mut usize, item: &usize| {
+        *last += item;
+        true
+    };
+    let pushed = queue.push(item, item, None, |_| false, add).unwrap();
+    matches!(pushed, Pushed::Queued { start_worker: true })
+}
+
+#[test]
+fn what_joins_an_item_is_written_with_it_and_once() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(ONE));
+        let other = spawn_with(&queue, |queue| {
+            let starts_worker = join(queue, 1) | join(queue, 2);
+            if starts_worker { work(queue) } else { Vec::new() }
+        });
+        let starts_worker = join(&queue, 4);
+        let mut ended = if starts_worker { work(&queue) } else { Vec::new() };
+        ended.extend(other.join().unwrap());
+        let load = queue.load();
+        assert_eq!((ended.iter().sum::<usize>(), load.accepted_bytes, load.pending_bytes), (7, 7, 0));
+        assert_eq!(load.accepted_items, ended.len() as u64);
+    });
+}
+
+#[test]
+fn what_has_joined_is_discarded_with_its_item() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(ONE));
+        assert_eq!(join(&queue, 1), true);
+        let caller = spawn_with(&queue, |queue| join(queue, 2));
+        let mut seen = ended(&queue, queue.cancel(|_| true, |_| {}, |_| {}));
+        assert!(!caller.join().unwrap(), "the first push has asked for one");
+        seen.extend(work(&queue));
+        assert_eq!((seen.iter().sum::<usize>(), queue.load().pending_bytes), (3, 0));
+    });
+}
+
 /// The worker's memory is given back then, so that nobody may begin to write it.
 #[test]
 fn no_worker_is_started_while_items_of_one_that_did_not_start_are_discarded() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
-        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
-        let other = spawn_with(&queue, |queue| queue.push(2, 2, None, |_| false));
+        assert_eq!(queue.put(1, 1, None).unwrap(), true);
+        let other = spawn_with(&queue, |queue| queue.put(2, 2, None));
         let discarded = ended(&queue, queue.fail(|_| Error::Closed));
         queue.sign_off();
         match other.join().unwrap() {
@@ -113,7 +153,7 @@ fn no_worker_is_started_while_items_of_one_that_did_not_start_are_discarded() {
 fn a_caller_that_waits_for_room_is_woken() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
-        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
+        assert_eq!(queue.put(1, 1, None).unwrap(), true);
         let caller = spawn_with(&queue, |queue| push(queue, 2));
         let mut ended = work(&queue);
         ended.extend(caller.join().unwrap());
@@ -128,10 +168,10 @@ fn nothing_of_one_who_is_gone_comes_after_the_cancellation() {
 
         let queue = Arc::new(Queue::new(ONE));
         let gone = Arc::new(AtomicBool::new(false));
-        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
+        assert_eq!(queue.put(1, 1, None).unwrap(), true);
         let caller = thread::spawn({
             let (queue, gone) = (Arc::clone(&queue), Arc::clone(&gone));
-            move || queue.push(2, 2, None, |_| gone.load(Ordering::Relaxed)).is_ok()
+            move || queue.push(2, 2, None, |_| gone.load(Ordering::Relaxed), |_, _| false).is_ok()
         });
         gone.store(true, Ordering::Relaxed);
         let cancelled = ended(&queue, queue.cancel(|_| true, |_| {}, |_| {}));
@@ -146,8 +186,8 @@ fn nothing_of_one_who_is_gone_comes_after_the_cancellation() {
 fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
-        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
-        let caller = spawn_with(&queue, |queue| queue.push(2, 2, None, |_| false));
+        assert_eq!(queue.put(1, 1, None).unwrap(), true);
+        let caller = spawn_with(&queue, |queue| queue.put(2, 2, None));
         let flusher = spawn_with(&queue, |queue| queue.flush(1, None));
         let given_back = ended(&queue, queue.fail(|_| Error::Closed));
         assert_eq!(given_back, [1]);
@@ -161,7 +201,7 @@ fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
 fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
-        assert_eq!(queue.push(1, 1, None, |_| false).unwrap(), true);
+        assert_eq!(queue.put(1, 1, None).unwrap(), true);
         let worker = spawn_with(&queue, |queue| {
             // As a worker that lingers: it waits without a limit, and only the dismissal ends it.
             let mut ended = Vec::new();
@@ -180,7 +220,7 @@ fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
         assert_eq!(queue.flush(1, None).unwrap(), Ok(()));
         queue.dismiss_worker(None);
         assert_eq!(worker.join().unwrap(), [1]);
-        assert_eq!(queue.push(2, 2, None, |_| false).unwrap(), true);
+        assert_eq!(queue.put(2, 2, None).unwrap(), true);
     });
 }
 
@@ -189,7 +229,7 @@ fn a_flush_ends_after_the_oldest_whoever_cancels_the_rest() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 3 }));
         for item in 1..=3 {
-            queue.push(item, item, None, |_| false).unwrap();
+            queue.put(item, item, None).unwrap();
         }
         let flusher = spawn_with(&queue, |queue| {
             assert_eq!(queue.flush(1, None), Ok(Ok(())));

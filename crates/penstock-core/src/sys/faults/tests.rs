@@ -137,7 +137,7 @@ fn a_writer_delivers_or_reports() {
         let (mut accepted, mut tickets) = (Vec::new(), Vec::new());
         for (frame, seed) in sizes.iter().map(|bytes| data(*bytes, 7)).zip(0u32..) {
             let frame: Vec<_> = frame.iter().map(|byte| byte ^ seed as u8).collect();
-            if let Ok(ticket) = writer.write(frame.clone(), PATIENCE) {
+            if let Ok(ticket) = writer.submit(frame.clone(), PATIENCE) {
                 accepted.extend_from_slice(&frame);
                 tickets.push(ticket);
             }
@@ -328,13 +328,13 @@ fn a_close_that_fails_is_a_failure_of_what_was_written() {
         play(Some(Script { refused, ..Script::default() }));
 
         let writer = Writer::new(unnamed_file(), &WriterOptions::default()).unwrap();
-        writer.write(vec![1; 600], None).unwrap().wait().unwrap();
-        writer.write(vec![1; 400], None).unwrap();
+        writer.submit(vec![1; 600], None).unwrap().wait().unwrap();
+        writer.submit(vec![1; 400], None).unwrap();
         prop_assert_eq!(writer.close(None), Err(lost(1000)));
         prop_assert_eq!(process::take_unreported_bytes(), 0);
 
         let writer = Writer::new(unnamed_file(), &WriterOptions::default()).unwrap();
-        writer.write(vec![1; 500], None).unwrap().wait().unwrap();
+        writer.submit(vec![1; 500], None).unwrap().wait().unwrap();
         drop(writer);
         let reported = std::iter::repeat_with(process::take_unreported_bytes);
         let reported = reported.inspect(|_| thread::sleep(Duration::from_millis(1))).find(|bytes| *bytes > 0);
@@ -373,7 +373,7 @@ fn a_close_that_a_signal_interrupts_is_a_close() {
         let refused = vec![(Call::Close, Errno::INTR)];
         play(Some(Script { refused, ..Script::default() }));
         let writer = Writer::new(unnamed_file(), &WriterOptions::default()).unwrap();
-        writer.write(vec![1; 600], None).unwrap();
+        writer.submit(vec![1; 600], None).unwrap();
         prop_assert_eq!(writer.close(None), Ok(()));
         let ticket = process::pipe(vec![1; 700], unnamed_file(), Mode::Auto, None).unwrap();
         prop_assert_eq!(ticket.wait(), Ok(()));
@@ -402,7 +402,7 @@ fn whoever_drops_an_owner_of_a_file_does_not_wait_for_its_close_but_the_end_of_t
     alone(name, || {
         let writer = || {
             let writer = Writer::new(unnamed_file(), &WriterOptions::default()).unwrap();
-            writer.write(vec![1; 600], None).unwrap().wait().unwrap();
+            writer.submit(vec![1; 600], None).unwrap().wait().unwrap();
             writer
         };
         let (dropped, aborted) = (writer(), writer());

@@ -39,6 +39,8 @@ pub(crate) struct WriteOptions {
     pub(crate) mode: Mode,
     pub(crate) reader: ReaderKind,
     pub(crate) memory: MemoryOwner,
+    /// Whether it may become one write with others: a small copy, for a destination that keeps no messages.
+    pub(crate) joins: bool,
     /// Applied to the memory first; none if the memory enters the stream as it is.
     pub(crate) transform: Option<Arc<dyn Transform>>,
 }
