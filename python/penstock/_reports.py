@@ -22,7 +22,7 @@ class EncodeReport(HtmlVideo):
     Attributes:
         output: the absolute path of the file, or the URL, that FFmpeg wrote to; ``<TYPE>`` for an object. After an
             exception, it is that of the file beside an old one.
-        frames_submitted: frames that ``write``, ``frame`` and ``submit`` accepted.
+        frames_submitted: frames that ``write``, ``lease`` and ``submit`` accepted.
         frames_encoded: frames that FFmpeg reported as encoded; equal to `frames_submitted`.
         samples_submitted: samples of each channel that ``write_audio`` accepted.
         bytes_submitted: bytes of the submitted frames, in their `pixel_format`.
@@ -56,7 +56,7 @@ class EncoderStats:
     """What an `Encoder` has done so far: a snapshot.
 
     Attributes:
-        frames_submitted: frames that ``write``, ``frame`` and ``submit`` accepted.
+        frames_submitted: frames that ``write``, ``lease`` and ``submit`` accepted.
         frames_written: frames that FFmpeg has read.
         frames_encoded: frames that FFmpeg has encoded. FFmpeg reports this twice a second.
         bytes_written: bytes that FFmpeg has read. A converted frame may have fewer bytes than the submitted one.
