@@ -79,7 +79,7 @@ def test_samples_and_tags_come_back(tmp_path: Path, codec: str, transfer: str, p
     colors = Colors("bt2020", primaries="bt2020", transfer=transfer, **(LIGHT if has_light else {}))  # type: ignore[arg-type]
     samples = CURVES[transfer](picture())
     is_float = pixel_format == "gbrpf32le"
-    frame = planes(samples) if is_float else np.rint(samples * 65535).astype(np.uint16)
+    frame = planes(samples).astype(np.float32) if is_float else np.rint(samples * 65535).astype(np.uint16)
     given: dict[str, Any] = {"output_pixel_format": output_pixel_format, "options": options, "colors": colors}
     with Encoder(
         tmp_path / name, size=SIZE, fps=25, codec=codec, pixel_format=pixel_format, **given

@@ -60,7 +60,7 @@ def test_pq_and_back(nits: tuple[float, ...]) -> None:
 @given(nits=NITS)
 def test_hlg_and_back(nits: tuple[float, ...]) -> None:
     samples = hlg_from_nits(nits)
-    if samples.max() < 1:
+    if samples.max() < 1 - 1e-6:
         assert hlg_eotf(tuple(map(float, samples))) == pytest.approx(nits, rel=1e-4, abs=1e-5)
 
 
