@@ -294,12 +294,12 @@ class FanOut:
         slots: dict[Form, _Slot] = {}
         memory, nbytes = memory_and_size(frame)
         if isinstance(memory, OnDevice):
-            frame = memory.copy_to(slots.setdefault(Form(), self._pool_of(nbytes).take()))
+            memory = memory.copy_to(slots.setdefault(Form(), self._pool_of(nbytes).take()))
         for output, form in forms.items():
             # A conversion that only one output needs is left to its thread.
             used = form if form.prefix is not None or uses[form] > 1 else form.unconverted
             if used not in slots:
-                slots[used] = output.filled(frame, used, self._pool_of)
+                slots[used] = output.filled(memory, used, self._pool_of)
             pushes[output] = output.push_of(slots[used], used)
         return pushes
 
