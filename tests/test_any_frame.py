@@ -390,14 +390,6 @@ def test_a_batch_into_an_array(video: Path) -> None:
         assert bytes(memory) == out.tobytes()
 
 
-def test_a_batch_into_a_tensor(video: Path) -> None:
-    torch = pytest.importorskip("torch")
-    with Decoder(video) as decoder:
-        out = torch.zeros((2, *decoder.shape), dtype=torch.uint8)
-        decoder.batch([5, 3], out=out)
-        assert same(out[0].numpy(), decoder[5])
-
-
 def test_what_a_batch_cannot_go_to(video: Path) -> None:
     with Decoder(video) as decoder:
         with pytest.raises(ValueError, match="out is"):

@@ -27,7 +27,7 @@ from support.devices import devices as devices
 from support.media import SIZE, make
 from support.streams import ReaderThread
 
-from penstock import Decoder, Encoder, FanOut, Writer
+from penstock import Decoder, Encoder, FanOut, Writer, write_video
 
 WIDTH, HEIGHT = SIZE
 FRAMES = list(np.random.default_rng(3).integers(0, 256, (6, HEIGHT, WIDTH, 3), np.uint8))
@@ -147,10 +147,47 @@ def test_a_wrong_frame_on_a_device_is_refused_as_an_array_is(tmp_path: Path, kin
 
 
 @on_stand_ins
+@pytest.mark.parametrize("fps", [30, None])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_floats_with_their_channels_first_come_from_a_device(
+    tmp_path: Path, kind: Any, dtype: str, fps: int | None
+) -> None:
+    form: dict[str, Any] = {"value_range": (0.0, 255.0), "channels_first": True}
+    with lossless(tmp_path / "v.mkv", fps=fps, size=None, **form) as encoder:
+        for number, frame in enumerate(FRAMES):
+            planes = kind(np.ascontiguousarray(frame.transpose(2, 0, 1)).astype(dtype))
+            call = encoder.submit if number % 2 else encoder.write
+            call(planes, time_s=Fraction(number, 30))
+        if kind is not DlpackTensor:
+            assert len(kind.copies) == len(FRAMES)
+    np.testing.assert_array_equal(frames_of(tmp_path / "v.mkv"), FRAMES)
+
+
+@on_stand_ins
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fan_out_copies_floats_of_a_device_once(tmp_path: Path, kind: Any) -> None:
+    form: dict[str, Any] = {"value_range": (0.0, 255.0), "channels_first": True}
+    planes = [np.ascontiguousarray(frame.transpose(2, 0, 1)).astype(np.float32) for frame in FRAMES]
+    reader, end = os.pipe()
+    raw, got = Writer(end), ReaderThread(reader)
+    os.close(end)
+    timed = lossless(tmp_path / "timed.mkv", fps=None, **form)
+    with FanOut([lossless(tmp_path / "plain.mkv", **form), timed, raw]) as fan_out:
+        for number, frame in enumerate(planes):
+            fan_out.write(kind(frame), time_s=Fraction(number, 30))
+        if kind is not DlpackTensor:
+            assert len(kind.copies) == len(FRAMES)
+    for name in ("plain", "timed"):
+        np.testing.assert_array_equal(frames_of(tmp_path / f"{name}.mkv"), FRAMES)
+    assert got.result() == b"".join(frame.tobytes() for frame in planes)
+
+
+@on_stand_ins
 def test_channels_first_on_a_device_are_refused_before_a_copy(tmp_path: Path) -> None:
     with make(tmp_path / "v.mp4") as encoder:
         tensor = TorchTensor(np.zeros((3, HEIGHT, WIDTH), np.uint8))
-        with pytest.raises(ValueError, match=r"got \(3, 48, 64\)"):
+        with pytest.raises(ValueError, match=r"got \(3, 48, 64\).*channels_first=True"):
             encoder.write(tensor)
         assert not TorchTensor.copies
         encoder.write(tensor.permute(1, 2, 0))
@@ -211,6 +248,14 @@ def test_a_fan_out_refuses_a_wrong_frame_before_a_copy(tmp_path: Path) -> None:
             fan_out.write(TorchTensor(np.zeros((WIDTH, HEIGHT, 3), np.uint8)))
         assert not TorchTensor.copies
         fan_out.write(FRAMES[0])
+
+
+@on_stand_ins
+@pytest.mark.parametrize("kind", COPIES_INTO)
+def test_write_video_takes_a_batch_on_a_device(tmp_path: Path, kind: Any) -> None:
+    write_video(tmp_path / "v.mkv", kind(np.stack(FRAMES)), 30, codec="ffv1")
+    np.testing.assert_array_equal(frames_of(tmp_path / "v.mkv"), FRAMES)
+    assert len(kind.copies) == len(FRAMES)
 
 
 # --- batches on a GPU --------------------------------------------------------------------------------------------
@@ -300,8 +345,8 @@ def cupy() -> Any:
 def written(path: Path, frames: list[Any], **options: Any) -> None:
     with lossless(path, **options) as encoder:
         for number, frame in enumerate(frames):
-            times = {} if encoder._settings.rate else {"time_s": Fraction(number, 30)}
-            encoder.submit(frame, **times) if number % 2 else encoder.write(frame, **times)
+            call = encoder.submit if number % 2 else encoder.write
+            call(frame, time_s=Fraction(number, 30))
 
 
 @pytest.mark.parametrize("fps", [30, None])
@@ -335,11 +380,23 @@ def test_floats_of_torch_are_taken_with_a_gradient_and_as_bfloat16(
     assert np.fromfile(tmp_path / "v.raw", np.float32).tolist() == [0.0, 0.5, 1.0, 0.25]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_floats_of_torch_with_their_channels_first_are_scaled(
+    tmp_path: Path, device: str, dtype: str
+) -> None:
+    torch = torch_on(device)
+    with lossless(tmp_path / "v.mkv", value_range=(0.0, 255.0), channels_first=True) as encoder:
+        for frame in FRAMES:
+            encoder.write(torch.as_tensor(frame).to(device).permute(2, 0, 1).to(getattr(torch, dtype)))
+    np.testing.assert_array_equal(frames_of(tmp_path / "v.mkv"), FRAMES)
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_wrong_tensor_of_torch_is_refused(tmp_path: Path, device: str) -> None:
     torch = torch_on(device)
     with make(tmp_path / "v.mp4") as encoder:
-        with pytest.raises(ValueError, match=r"got \(48, 64, 3\) of float16.*\.to\(torch\.uint8\)"):
+        with pytest.raises(ValueError, match=r"got \(48, 64, 3\) of float16.*value_range"):
             encoder.write(torch.zeros((HEIGHT, WIDTH, 3), device=device, dtype=torch.float16))
         with pytest.raises(ValueError, match=r"frame\.permute\(1, 0, 2\)"):
             encoder.write(torch.zeros((WIDTH, HEIGHT, 3), device=device, dtype=torch.uint8))
@@ -356,6 +413,13 @@ def test_a_batch_goes_to_a_tensor_of_torch(device: str) -> None:
         np.testing.assert_array_equal(out.cpu().numpy(), decoder.batch(numbers))
         with pytest.raises(ValueError, match="bfloat16"):
             decoder.batch(numbers, out=out.bfloat16())
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_write_video_takes_a_tensor_of_torch(tmp_path: Path, device: str) -> None:
+    torch = torch_on(device)
+    write_video(tmp_path / "v.mkv", torch.as_tensor(np.stack(FRAMES)).to(device), 30, codec="ffv1")
+    np.testing.assert_array_equal(frames_of(tmp_path / "v.mkv"), FRAMES)
 
 
 def test_arrays_of_cupy_are_written_and_filled(tmp_path: Path) -> None:
