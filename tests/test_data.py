@@ -157,11 +157,10 @@ def test_what_is_not_contiguous_is_refused_with_the_remedy(pair: tuple[int, int]
     reader, writer = pair
     with pytest.raises(ValueError, match=r"(?s)not C-contiguous.*numpy\.ascontiguousarray"):
         _native._pipe(STRIDED[kind](), writer)
-    with (
-        penstock.Writer(writer) as stream,
-        pytest.raises(ValueError, match=r"(?s)not C-contiguous.*numpy\.ascontiguousarray"),
-    ):
-        stream.submit(STRIDED[kind]())
+    with penstock.Writer(writer) as stream:
+        for take in (stream.submit, stream.write):
+            with pytest.raises(ValueError, match=r"(?s)not C-contiguous.*numpy\.ascontiguousarray"):
+                take(STRIDED[kind]())
     remedied = np.ascontiguousarray(STRIDED[kind]())
     _native._pipe(remedied, writer)
     os.close(writer)
@@ -175,8 +174,10 @@ def test_what_has_no_buffer_is_a_type_error(pair: tuple[int, int], data: object)
     _, writer = pair
     with pytest.raises(TypeError):
         _native._pipe(data, writer)
-    with penstock.Writer(writer) as stream, pytest.raises(TypeError):
-        stream.submit(data)
+    with penstock.Writer(writer) as stream:
+        for take in (stream.submit, stream.write):
+            with pytest.raises(TypeError):
+                take(data)
     with pytest.raises(TypeError):
         _native._sync(data) if data is not None else _native._pipe(None, writer)
 

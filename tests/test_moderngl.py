@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -85,20 +86,24 @@ def test_a_context_that_is_released_while_its_buffers_are_queued(pair: tuple[int
     assert read_late(reader, writer) == data
 
 
-def test_a_buffer_is_not_left_mapped(context: moderngl.Context, pair: tuple[int, int]) -> None:
+@pytest.mark.parametrize("call", ["pipe", "submit", "write"])
+def test_a_buffer_is_not_left_mapped(context: moderngl.Context, pair: tuple[int, int], call: str) -> None:
     # While a buffer is mapped, OpenGL ignores what is written or rendered into it, and says nothing.
     reader, writer = pair
     framebuffer = context.simple_framebuffer((64, 64), components=4)
     buffer = context.buffer(reserve=64 * 64 * 4)
     expected = b""
+    stream = penstock.Writer(writer)
+    take = {"pipe": partial(_native._pipe, fd=writer), "submit": stream.submit, "write": stream.write}[call]
     for number in range(5):
         framebuffer.clear(number / 5, 0.0, 1.0, 1.0)
         framebuffer.read_into(buffer, components=4)
         expected += buffer.read()
-        _native._pipe(buffer, writer)  # and goes on without a sync
+        take(buffer)  # and goes on without a wait
     buffer.write(b"\xee" * buffer.size)
     assert buffer.read() == b"\xee" * buffer.size
     assert len(set(expected[:: 64 * 64 * 4])) == 5, "the frames differ"
+    del stream, take
     assert read_late(reader, writer) == expected
 
 
@@ -127,9 +132,9 @@ def test_another_thread_may_wait_for_it(context: moderngl.Context, pair: tuple[i
     assert got.result() == noise(SIZE) + bytes(SIZE)
 
 
-@pytest.mark.parametrize("is_captured", [False, True])
+@pytest.mark.parametrize("call", ["capture", "submit", "write"])
 def test_other_threads_run_while_a_buffer_is_copied(
-    context: moderngl.Context, pair: tuple[int, int], is_captured: bool
+    context: moderngl.Context, pair: tuple[int, int], call: str
 ) -> None:
     buffer = context.buffer(reserve=200_000_000)
     target = np.empty(buffer.size, np.uint8)
@@ -147,10 +152,10 @@ def test_other_threads_run_while_a_buffer_is_copied(
     try:
         sys.setswitchinterval(1000)  # the thread runs only while this one has released the GIL
         before = passes
-        if is_captured:
+        if call == "capture":
             _PixelBuffer(buffer).read_into(target)
         else:
-            writer.submit(buffer)
+            getattr(writer, call)(buffer)
         passed = passes - before
     finally:
         sys.setswitchinterval(before_s)
