@@ -483,13 +483,13 @@ def test_a_conversion_makes_every_part(parts: int) -> None:
     written.join()
 
 
-def test_a_conversion_that_crops(pair: tuple[int, int]) -> None:
+def test_a_conversion_that_pads(pair: tuple[int, int]) -> None:
     reader, writer = pair
     width, height = 17, 9
     data = noise(width * height + 2 * 9 * 5)
-    made = conversion("yuv420p", width, height, "crop")
+    made = conversion("yuv420p", width, height, "pad")
     wanted = through_writer(data, made)
-    with penstock.Reader._converting(reader, frame_bytes=16 * 8 * 3 // 2, conversion=made) as stream:
+    with penstock.Reader._converting(reader, frame_bytes=18 * 10 * 3 // 2, conversion=made) as stream:
         os.write(writer, data)
         assert bytes(stream.read(PATIENCE_S)) == wanted
 

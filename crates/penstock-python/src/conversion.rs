@@ -17,7 +17,7 @@ use crate::arguments;
 ///     matrix: ``"bt601"``, ``"bt709"`` or ``"bt2020"``.
 ///     range: ``"limited"`` or ``"full"``.
 ///     vflip: whether the first row in memory is the bottom row of the picture.
-///     odd_size: ``"keep"``, ``"pad"`` or ``"crop"``.
+///     odd_size: ``"keep"`` or ``"pad"``.
 ///
 /// Raises:
 ///     ValueError: this conversion, or this size of a frame, is not supported.
@@ -50,7 +50,7 @@ impl Conversion {
         options.matrix = one_of(matrix, matrices)?;
         options.range = one_of(range, [("limited", Range::Limited), ("full", Range::Full)])?;
         options.vertical_flip = vflip;
-        let odd_sizes = [("keep", OddSize::Keep), ("pad", OddSize::Pad), ("crop", OddSize::Crop)];
+        let odd_sizes = [("keep", OddSize::Keep), ("pad", OddSize::Pad)];
         options.odd_size = one_of(odd_size, odd_sizes)?;
         let conversion = penstock_pixels::Conversion::new(&options);
         conversion.map(|conversion| Self(Arc::new(conversion))).map_err(|error| {

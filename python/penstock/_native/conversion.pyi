@@ -14,7 +14,7 @@ class _Conversion:
         matrix: ``"bt601"``, ``"bt709"`` or ``"bt2020"``.
         range: ``"limited"`` or ``"full"``.
         vflip: whether the first row in memory is the bottom row of the picture.
-        odd_size: ``"keep"``, ``"pad"`` or ``"crop"``.
+        odd_size: ``"keep"`` or ``"pad"``.
 
     Raises:
         ValueError: this conversion, or this size of a frame, is not supported.
