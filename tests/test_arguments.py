@@ -43,6 +43,7 @@ MODULES = (
 RESULTS = "penstock.results"
 
 NOT_COUNTED = {
+    "chapters": "pairs, of which there may be none",
     "crf": "a scale of the codec's own, which FFmpeg judges",
     "fd": "a descriptor",
     "permissions": "a mode, which the system judges",
