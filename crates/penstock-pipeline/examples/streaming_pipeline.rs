@@ -29,8 +29,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for error in pipeline.skipped() {
         eprintln!("{error}");
     }
-    if let Some(part) = pipeline.stats()?.bottleneck() {
-        eprintln!("the slowest part is {}: busy {:.0} % of its time", part.name, 100.0 * part.busy());
+    match pipeline.stats()?.bottleneck() {
+        Some(part) => {
+            eprintln!("the slowest part is {}: busy {:.0} % of its time", part.name, 100.0 * part.busy())
+        }
+        None => eprintln!("no part is clearly the slowest"),
     }
     Ok(())
 }
