@@ -208,7 +208,7 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
 
 
 def test_a_codec_that_is_no_name(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="codec is FFmpeg's name"):
+    with pytest.raises(TypeError, match="codec must be FFmpeg's name"):
         rendering.plan(
             "math:sin",
             frames=3,

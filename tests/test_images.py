@@ -21,7 +21,7 @@ from support.processes import script, started
 
 from penstock import DecoderError, FFmpegWarning, StalledError, images
 from penstock.images import ImageReader, find_images, image_encoder
-from penstock.video import EncoderSettings, find_ffmpeg
+from penstock.video import DecoderSettings, find_ffmpeg
 
 WIDTH, HEIGHT = SIZE
 
@@ -247,7 +247,7 @@ class TestReader:
     def test_an_ffmpeg_that_does_nothing_is_a_stall(
         self, shots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: int
     ) -> None:
-        monkeypatch.setattr(images, "DEFAULT_TUNING", EncoderSettings(stall_timeout=0.5))
+        monkeypatch.setattr(images, "DEFAULT_DECODER_SETTINGS", DecoderSettings(stall_timeout=0.5))
         sleepy = f"case $* in *'-c:v {('ppm', 'rawvideo')[index]} '*) exec sleep 1000;; esac"
         program = script(tmp_path / "ffmpeg", sleepy, f"exec '{find_ffmpeg()}' \"$@\"")
         with pytest.raises(StalledError), ImageReader(find_images([shots]), program) as reader:
