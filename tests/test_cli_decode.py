@@ -362,7 +362,7 @@ class TestOptions:
         asked = ("--start", "1", "--count", "3", "--timestamps")
         delivered(run("decode", video, "out.rgb", *asked, "times.csv", cwd=tmp_path))
         told = (tmp_path / "times.csv").read_text()
-        assert told.splitlines() == ["index,pts,time", "0,1000,1.0", "1,1100,1.1", "2,1200,1.2"]
+        assert told.splitlines() == ["index,pts,time_s", "0,1000,1.0", "1,1100,1.1", "2,1200,1.2"]
         assert delivered(run("decode", video, tmp_path / "out.rgb", *asked, "-")).decode() == told
         said = failed(run("decode", video, tmp_path / "out.rgb", *asked, "/dev/full"))
         assert said == f"Error: /dev/full: {os.strerror(errno.ENOSPC)}"
@@ -530,7 +530,7 @@ def test_a_path_to_standard_output_means_that(video: Path, tmp_path: Path) -> No
         with (tmp_path / "log").open("ab") as output:
             delivered(run_process("decode", video, *arguments, "--count", "1", stdout=output))
     frame = (tmp_path / "frames").read_bytes()
-    assert (tmp_path / "log").read_bytes() == b"older, " + frame + b"index,pts,time\n0,0,0.0\n"
+    assert (tmp_path / "log").read_bytes() == b"older, " + frame + b"index,pts,time_s\n0,0,0.0\n"
 
 
 def test_the_pipe_of_a_process_substitution(video: Path, tmp_path: Path) -> None:
@@ -542,7 +542,7 @@ def test_the_pipe_of_a_process_substitution(video: Path, tmp_path: Path) -> None
     )
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        assert pipe.read()[16 * 16 :] == b"index,pts,time\n0,0,0.0\n"
+        assert pipe.read()[16 * 16 :] == b"index,pts,time_s\n0,0,0.0\n"
 
 
 class TestSignals:

@@ -121,7 +121,7 @@ class TimestampOutput:
     def __init__(self, destination: Endpoint, *, is_standard: bool) -> None:
         self._destination = destination
         self._is_standard = is_standard
-        self._write_line("index,pts,time")
+        self._write_line("index,pts,time_s")
 
     def write(self, frame: Any) -> None:
         """Write the line of a `VideoFrame`. Raises as the class."""
