@@ -215,9 +215,9 @@ def test_jpeg_is_full_and_converted_once(ffmpeg: str, tmp_path: Path, native: bo
     pixel_format = colors.jpeg_pixel_format("mjpeg", "yuv420p")
     source = pixel_format if native else "rgb24"
     frames = bytes(3 * frame_layout(source, *SIZE).frame_bytes)
-    colours = {"matrix": tags_of_jpeg.matrix, "color_range": tags_of_jpeg.range}
+    tagged = {"matrix": tags_of_jpeg.matrix, "color_range": tags_of_jpeg.range}
     output = tmp_path / "video.avi"
-    done = run(ffmpeg, frames, output, source, codec="mjpeg", output_pixel_format=pixel_format, **colours)  # type: ignore[arg-type]
+    done = run(ffmpeg, frames, output, source, codec="mjpeg", output_pixel_format=pixel_format, **tagged)  # type: ignore[arg-type]
     assert b"auto_scale" not in done.stderr
     assert tags(output)["pix_fmt"] == "yuvj420p"
 
