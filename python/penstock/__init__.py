@@ -1,33 +1,41 @@
-"""Penstock moves raw bytes between memory and file descriptors, off the caller's thread, and loses or tears none.
+"""Penstock writes and reads video with FFmpeg, and moves raw bytes between memory, pipes, sockets and files.
 
-A caller hands a *buffer* to a `Writer`: ``write`` copies it, and ``submit`` borrows it and returns a ticket
-(``results.Ticket``). A borrowed buffer is held by an *export*, so that it can be neither freed nor resized. It waits in
-the bounded queue of its *stream*: the pipe, socket or file that the descriptor led to. A native thread, the stream's
-*worker*, puts it there by one of three *transports*, without ever touching Python:
+What to use for which task:
 
-- ``write``: the kernel copies. For files, sockets, small pieces.
-- ``staged``: the worker copies into pages that the pipe takes over. Faster, and right for every reader.
-- ``zero-copy``: the pipe gets the buffer's own pages. The ticket ends when the reader has read them.
+- Write a video: `write_video` takes all frames in one call. An `Encoder` takes frame after frame, with audio tracks,
+  times, metadata and settings.
+- Read a video: `read_video` returns one array. A `Decoder` returns frame after frame, or any frame by its number
+  (``decoder[7]``) or its time (``decoder.frame_at(1.5)``). An `AudioDecoder` returns the sound, and `probe` the facts
+  of a file: its streams, sizes, rates, colors.
+- Change a video: ``Encoder.like(decoder, "out.mp4")`` keeps its sound, times, metadata and colors. `map_video` does it
+  on many processes or machines, and `render` draws a scene there.
+- Record: a `FanOut` writes each frame to one or several encoders and writers. An output with ``when_full="drop"`` never
+  holds up your loop, and reports the frames that it dropped. `gl.Capture` reads what OpenGL draws.
+- Write bytes: a `Writer` is a file to ``pickle``, Pillow and the like, on a pipe, a socket or a file. ``write`` copies
+  the data; ``submit`` borrows its memory until the ticket that it returns is done.
+- Read frames from a program: a `Reader` reads buffers of a fixed size ahead.
+- Move bytes between two descriptors: `relay`, or `pipes.start_relay` on a thread of its own. `Tee` copies a stream to
+  many.
+- Load compressed assets: a `Pipeline` reads, decompresses and checks files on many threads.
 
-When a write has ended, its ticket is done and the buffer is the caller's again. When a stream fails, its next
-call and its ``flush`` or ``close`` say so, with the bytes delivered and lost.
+Where the rest is:
 
-A `Reader` is the mirror: its worker reads frames of a fixed size ahead, into native memory that goes back to
-it when the last view of a frame is dropped, and hands over whole ones only.
+- ``penstock.video``: settings, facts of files and results for encoders and decoders, such as `video.AudioTrack`.
+- ``penstock.rendering``: the steps of `render` and `map_video`, for those who schedule by themselves.
+- ``penstock.results``: what writers, readers, relays and tees return: tickets, statistics, reports.
+- ``penstock.pipes``, ``penstock.fifo``: pipes and named pipes, as Python files.
+- ``penstock.pipeline``: the source, the stages and the sink of a `Pipeline`.
+- ``penstock.gl``: OpenGL. ``penstock.images``: image files. ``penstock.cpu``: priorities and CPUs of threads.
+- ``penstock.turbopipe``: a drop-in for TurboPipe.
+- The errors are here, and `PenstockError` is the base of all.
 
-`relay` moves bytes from one descriptor to another, in the kernel where the two allow it, and `Tee`
-copies one stream to many. A relay runs on its caller's thread; `pipes.start_relay` runs one on a native thread, as a
-tee does. ``pipes`` and ``fifo`` have pipes to put between them, and ``results`` has what calls give back. A `Pipeline`
-streams assets through native decompressors and other stages, each on threads of its own, to Python, to a descriptor, or
-into buffers; ``pipeline`` has its parts. Every native thread takes a `cpu.ThreadPolicy`, the priority and CPUs to
-request; ``cpu`` has the same for the calling thread, and the machine's topology.
+A native thread moves the bytes of each stream without ever touching Python. It uses one of three *transports*:
 
-`Encoder` starts an FFmpeg and writes frames to it with a `Writer`. `Decoder` reads frames from an FFmpeg with a
-`Reader`, and `AudioDecoder` the sound; `probe` says what is in a file. `FanOut` shares each frame among several
-encoders and writers, and ``gl`` captures what OpenGL draws. `write_video` writes any iterable of frames in one
-call, and `read_video` returns a video as one array. ``video`` has the settings and results of all these.
-``images`` reads and writes image files. `render` and `map_video` divide a video into chunks for many processes or
-machines; ``rendering`` has their steps. ``penstock.turbopipe`` is a drop-in for TurboPipe.
+- ``write``: the kernel copies. For files, sockets and small pieces.
+- ``staged``: the thread copies into pages that the pipe takes over. Faster, and right for every reader.
+- ``zero-copy``: the pipe gets the buffer's own pages, until the reader has read them.
+
+When a stream fails, the next call and ``flush`` or ``close`` raise, with the bytes delivered and lost.
 """
 
 from typing import TYPE_CHECKING

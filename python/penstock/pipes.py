@@ -1,13 +1,15 @@
-"""Pipes as Python files: both ends are raw streams of ``io``, and can be relayed.
+"""Pipes as Python files, and a relay on a thread of its own.
 
 ```python
 reader, writer = penstock.pipes.make_pipe(capacity_bytes=1 << 20)
 ```
 
-Anything that takes a raw stream takes these: ``io.BufferedReader`` and ``io.BufferedWriter``, ``shutil.copyfileobj``,
-``tarfile`` in its stream modes, ``gzip``.
+- `make_pipe` returns the two ends, `PipeReader` and `PipeWriter`. Whatever takes a raw stream of ``io`` takes them:
+  ``io.BufferedReader``, ``io.BufferedWriter``, ``shutil.copyfileobj``, ``gzip``, ``tarfile`` in its stream modes. Their
+  calls run on the caller's thread: a `penstock.Writer` on a `PipeWriter` queues instead.
+- `start_relay` is `penstock.relay` on a native thread, between any two descriptors.
 
-`start_relay` is `penstock.relay` on a native thread, between any two descriptors.
+``penstock.fifo`` has named pipes.
 """
 
 from __future__ import annotations

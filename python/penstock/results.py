@@ -1,4 +1,14 @@
-"""The types that calls of the toolkit return. Users do not construct them."""
+"""What writers, readers, relays and tees return. You don't construct these types.
+
+- `Ticket`: a write that ``Writer.submit`` or ``Encoder.write`` has queued; wait for it, or ``await`` it.
+- `Frame`: a buffer from a `penstock.Reader`.
+- `WriterStats`, `ReaderStats`: what ``Writer.stats`` and ``Reader.stats`` count.
+- `RelayReport`: what `penstock.relay` moved. `RelayTicket`: a relay that `penstock.pipes.start_relay` started.
+- `TeeReport`, with a `TeeOutput` for each output: what a `penstock.Tee` copied.
+
+``penstock.video`` has the reports of encoders and fan-outs, ``penstock.rendering`` those of renders, and
+``penstock.pipeline`` the statistics of pipelines.
+"""
 
 from penstock._native import (
     Frame,

@@ -1,14 +1,21 @@
-"""One render on many processes or machines: a plan, its chunks, and the join.
+"""The steps of `penstock.render` and `penstock.map_video`, and what they report.
 
-`penstock.render` draws a scene and `penstock.map_video` changes a video. Both make a `Plan`, have its chunks rendered
-by an engine, each by an `Encoder` of its own, and join them without encoding again. `plan`, `render_chunk` and
-`assemble` are the same steps for those who schedule by themselves. A chunk begins with a keyframe and needs no other
-one; any worker may render any chunk, so that what a frame needs comes from its index.
+`penstock.render` draws a scene, and `penstock.map_video` changes a video. Most programs need only these two. Schedule
+the steps by yourself if your machines have a scheduler of their own:
 
-``planning`` says what is to be done, with the user's ``code`` and the ``source`` of a video; ``chunk`` renders one
-chunk into the ``storage``; ``engines`` have many rendered, by ``processes`` or ``ray``; ``job`` runs a plan with one of
-them, and ``join`` makes the video and verifies it. ``api`` has the calls, and ``reports`` what they return.
+- `plan` (for a scene) or `plan_video` (for a video) makes a `Plan`. Its chunks, each a `RenderChunk`, are runs of
+  frames.
+- `render_chunk` renders one chunk, on any worker, and returns a `ChunkReport`. A chunk begins with a keyframe and needs
+  no other chunk, so draw each frame from its index alone.
+- `assemble` joins the chunks without encoding them again, verifies the video, and returns a `JoinReport`.
+
+`penstock.render` and `penstock.map_video` return a `RenderReport`, with a `WorkerReport` for each worker. Their
+``progress`` gets a `RenderProgress`.
 """
+
+# planning says what is to be done, with the user's code and the source of a video; chunk renders one chunk into the
+# storage; engines have many rendered, by processes or ray; job runs a plan with one of them, and join makes the video
+# and verifies it. api has the calls, and reports what they return.
 
 from penstock.rendering.api import plan, plan_video
 from penstock.rendering.chunk import render_chunk
