@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 Mode = Literal["auto", "write", "staged", "zero-copy"]
 """How bytes enter a pipe: by which transport, or by the fastest that is safe."""
 
-"""What is known about the reader of a pipe: nothing, or that it copies with read(2)."""
-
 RelayMethod = Literal["auto", "read-write"]
 """The methods that a relay may use: the best that the pair allows, or only read(2) and write(2)."""
 

@@ -49,11 +49,13 @@ def write_video(
     Args:
         path: the output, as for `Encoder`.
         frames: any iterable of what `Encoder.write` takes: arrays, tensors, PIL images. Or one array or tensor of
-            frames × height × width × channels. Or a `Decoder`.
+            frames × height × width × channels. Or a `Decoder`, of which only the picture is written: `Encoder.like`
+            and `map_video` keep its sound and metadata.
         fps: frames per second, as for `Encoder`. None keeps the times of a `Decoder`'s frames; frames of other kinds
             have none, and need ``Encoder.write(frame, time_s=...)``.
-        options: those of `Encoder`. `progress` is True by default if standard error is a terminal; the bar has an end
-            if ``len(frames)`` is known.
+        options: those of `Encoder`, but its `audio` is of files: samples need an `Encoder` and its `write_audio`.
+            `progress` is True by default if standard error is a terminal; the bar has an end if ``len(frames)`` is
+            known.
 
     Raises:
         ValueError: `frames` is empty, `fps` is None and a frame has no time, or as for `Encoder` and its ``write``.
@@ -79,7 +81,7 @@ def read_video(path: MediaSource, *, every: int = 1, **options: Unpack[DecoderOp
     frames = penstock.read_video("in.mp4", start=10, count=100, size=(None, 240), every=2)
     ```
 
-    The array has no times: `probe` tells the rate, ``probe(path).video[0].frame_rate``, and the frames of a `Decoder`
+    The array has no times: `probe` tells the rate, ``probe(path).best_video.frame_rate``, and the frames of a `Decoder`
     have their times. Each frame goes into the array when it was decoded: there is no second array.
 
     Args:

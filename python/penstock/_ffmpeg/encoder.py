@@ -55,7 +55,8 @@ class Encoder(EncoderBase):
     ```
 
     ``write`` copies a frame: you can reuse its memory when the call returns. ``lease`` gives memory to draw into,
-    which saves the copy. ``submit`` borrows your memory until its ticket is done.
+    which saves the copy. ``submit`` borrows your memory until its ticket is done. All of them wait while the queue is
+    full: a loop that must not wait writes to a `FanOut`, whose `add` takes ``when_full="drop"``.
 
     An existing file with content is replaced only once ``close`` has succeeded: FFmpeg writes a new file beside it
     (``out.part.mp4`` for ``out.mp4``), which gets its owner and mode. If that is not possible, for example because of

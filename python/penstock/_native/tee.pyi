@@ -12,6 +12,11 @@ from penstock._types import HasFileno, Priority, TeeWhenFull
 class Tee:
     """Copies one stream to many outputs on a native thread, by tee(2) and splice(2).
 
+    ```python
+    report = Tee(source, archive, process.stdin).wait()
+    report.check()  # raises if an output failed
+    ```
+
     If all ends are pipes, no byte passes through user space; for other ends the tee puts a pipe of its own in
     between. If one output fails, the others still receive everything. The tee ends when the source ends, or
     when no output is left; then what the source holds stays there. The tee duplicates all descriptors: the

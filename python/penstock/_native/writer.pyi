@@ -12,13 +12,19 @@ from penstock._types import Data, HasFileno, Mode, Priority
 class Writer:
     """Writes buffers to a file descriptor from a native thread, whole and in order.
 
+    ```python
+    with Writer(process.stdin) as writer:
+        pickle.dump(table, writer)
+    process.stdin.close()
+    ```
+
     ``write`` takes a copy of the bytes, ``submit`` borrows the buffer. With ``write``, ``flush`` and ``close`` a writer
     is a binary file to ``json``, ``pickle``, ``numpy.save``, ``zipfile`` and whatever else writes from the beginning to
     the end. It has no ``fileno``: a program that you start gets the descriptor itself.
 
     The writer duplicates the descriptor, so the caller can close it or reuse its number. The reader gets its
-    end of file once the writer is closed and nobody else has the pipe open. Writers on the same pipe share one
-    ordered stream, with its queue and its failure.
+    end of file once the writer is closed and nobody else has the pipe open: close your own descriptor, too. Writers
+    on the same pipe share one ordered stream, with its queue and its failure.
 
     ``with`` and ``async with`` close the writer. If the block raises, queued bytes are still delivered, but a
     reader that takes nothing for 5 seconds is given up. Your exception propagates, with a note if bytes were
@@ -27,8 +33,10 @@ class Writer:
     Args:
         fd: an int or an object with ``fileno()``, open for writing. Bytes that a Python stream has buffered for
             it are flushed first.
-        mode: ``"auto"``, ``"write"``, ``"staged"`` or ``"zero-copy"``. With zero-copy a buffer is in use until
-            the reader has read it, and the reader must copy what it takes (read(2)), as FFmpeg does.
+        mode: the transport: ``"write"`` (the kernel copies), ``"staged"`` (the thread copies into pages that the pipe
+            takes over) or ``"zero-copy"`` (the pipe gets the buffer's own pages); ``"auto"`` takes the fastest that is
+            safe. With zero-copy a buffer is in use until the reader has read it, and the reader must copy what it takes
+            (read(2)), as FFmpeg does.
         queue_bytes: bytes that the queue holds before a call waits, 128 MiB by default. One write always fits.
         queue_items: writes that the queue holds before a call waits, 64 by default.
         capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
@@ -189,7 +197,9 @@ class WriterStats:
         """Bytes queued since the stream began."""
     @property
     def bytes_delivered(self) -> int:
-        """Bytes that the reader has taken (pipes) or the kernel has accepted (files, sockets)."""
+        """Bytes that the reader has taken (pipes) or the kernel has accepted (files, sockets). What the reader takes
+        after ``close`` does not count.
+        """
     @property
     def bytes_pending(self) -> int:
         """Bytes of writes that have not ended, without those that are delivered or lost. Bytes of ended writes that
