@@ -144,8 +144,9 @@ def public_parts(module: ModuleType) -> dict[str, object]:
     for part in filter(inspect.isclass, list(found.values())):
         for base in part.__mro__:
             if base.__module__.startswith("penstock"):
+                owner = part if base.__name__.startswith("_") else base
                 names = public(vars(base)) | (vars(base).keys() & {"__init__"})
-                found |= {f"{base.__name__}.{name}": vars(base)[name] for name in names}
+                found |= {f"{owner.__name__}.{name}": vars(base)[name] for name in names}
     return found
 
 
