@@ -122,6 +122,13 @@ def test_a_name_that_the_package_does_not_have() -> None:
         penstock.Encodr  # noqa: B018
 
 
+def test_a_name_of_another_module() -> None:
+    with pytest.raises(AttributeError, match=r"penstock\.video\.AudioTrack$"):
+        penstock.AudioTrack  # noqa: B018
+    with pytest.raises(AttributeError, match=r"penstock\.Encoder$"):
+        penstock.video.Encoder  # noqa: B018
+
+
 MODULES = ("penstock", *(f"penstock.{name}" for name in penstock._LAZY_MODULES))
 
 

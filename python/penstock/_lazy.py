@@ -6,6 +6,16 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 
+# Modules whose names are looked for elsewhere. The names of the others, such as `fifo.open`, mean little alone.
+_NAMED = (
+    "penstock",
+    "penstock.cpu",
+    "penstock.pipes",
+    "penstock.rendering",
+    "penstock.results",
+    "penstock.video",
+)
+
 
 def attributes(
     module: str, submodules: Iterable[str] = (), names: Mapping[str, str] | None = None
@@ -27,6 +37,14 @@ def attributes(
         if name in homes:
             value = known[name] = getattr(import_module(homes[name]), name)
             return value
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{_elsewhere(name)}")
 
     return get, lambda: sorted({*known, *submodules, *homes})
+
+
+def _elsewhere(name: str) -> str:
+    """Which module has a public name that was looked for in another one; empty if none has it."""
+    if name.startswith("_"):
+        return ""
+    home = next((home for home in _NAMED if name in getattr(import_module(home), "__all__", ())), None)
+    return f". It is {home}.{name}" if home else ""
