@@ -216,7 +216,7 @@ FORMS: list[tuple[dict[str, Any], Any, str]] = [
     ({"value_range": (0.0, 1.0)}, np.zeros((2, H, W, 3), np.float32), "write its 2 frames one by one$"),
     ({"value_range": (0.0, 1.0)}, bytes(H * W * 3), "got 9216 bytes"),
     ({"channels_first": True}, np.zeros((H, W, 3), np.uint8), "leave channels_first=True out$"),
-    ({"channels_first": True}, np.zeros((3, H, W), np.float32), r"give value_range=\(0\.0, 1\.0\)$"),
+    ({"channels_first": True}, np.zeros((3, H, W), np.float32), r"give value_range=\(0\.0, 1\.0\) or \(-1\.0, 1\.0\)$"),
     ({"channels_first": True}, np.zeros((4, H, W), np.uint8), "give pixel_format='rgba'"),
     ({"channels_first": True}, np.zeros((5, 3, H, W), np.uint8), "write its 5 frames one by one$"),
     ({"channels_first": True}, np.zeros((3, H - 1, W), np.uint8), "scale it"),

@@ -20,6 +20,7 @@ from support.processes import run_script, succeeded
 
 from benchmarks.harness.accounts import children
 from penstock import Decoder, DecoderError, EncoderError, _whole_videos, read_video, write_video
+from penstock.video import AudioTrack
 
 COUNT = len(COLOURS)
 LARGE = (1280, 960)
@@ -155,6 +156,14 @@ def test_the_arguments_of_an_encoder_are_checked_at_the_call(tmp_path: Path) -> 
     assert len(list(drawn)) == COUNT  # none was taken
     with pytest.raises(EncoderError):
         write_video(tmp_path / "video.mp4", frames(), 30, codec="nonsense")
+
+
+@pytest.mark.parametrize("audio", [AudioTrack(48_000, 2), ["a.wav", AudioTrack(48_000, 2)]])
+def test_samples_need_an_encoder(audio: Any, tmp_path: Path) -> None:
+    drawn = frames()
+    with pytest.raises(ValueError, match=r"AudioTrack.*write_audio"):
+        write_video(tmp_path / "video.mp4", drawn, 30, audio=audio)
+    assert len(list(drawn)) == COUNT  # none was taken
 
 
 PROGRESS = """

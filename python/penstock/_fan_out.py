@@ -108,7 +108,9 @@ class FanOut:
         """
         check_choice("when_full", when_full, get_args(WhenFull))
         if not isinstance(output, Encoder | Writer):
-            raise TypeError(f"an output is an Encoder or a Writer, and not {type(output).__name__}")
+            raise TypeError(
+                f"an output is an Encoder or a Writer, and not {type(output).__name__}. Pass Encoder(path, ...)."
+            )
         self._check_open()
         with self._lock:
             self._check_open()

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from penstock._control_groups import available_bytes
 from penstock._ffmpeg.encoder import Encoder
 from penstock._ffmpeg.encoder_options import EncoderOptions
+from penstock._ffmpeg.plan.sound import AudioTrack
 from penstock._media.decoder import Decoder
 from penstock._media.prefetching import DecoderOptions
 from penstock._media.source import MediaSource
@@ -58,7 +59,8 @@ def write_video(
             known.
 
     Raises:
-        ValueError: `frames` is empty, `fps` is None and a frame has no time, or as for `Encoder` and its ``write``.
+        ValueError: `frames` is empty, `fps` is None and a frame has no time, `audio` has an `AudioTrack`, or as for
+            `Encoder` and its ``write``.
         TypeError: `frames` is no iterable, or one of them is no frame.
         OSError, EncoderError, StalledError: as for `Encoder`.
     """
@@ -66,6 +68,7 @@ def write_video(
     if progress is True:
         options["progress"] = _length(frames) or True
     _check_is_no_picture(frames)
+    _check_audio(options.get("audio"))
     with Encoder(path, fps=fps, **options) as encoder:
         for frame in frames if fps is not None else _timed(frames):
             encoder.write(frame)
@@ -143,6 +146,14 @@ def _check_is_no_picture(frames: Any) -> None:
     if dimensions is not None and (dimensions < 3 or (dimensions == 3 and frames.shape[2] in (3, 4))):
         raise ValueError(
             f"frames has the shape of one picture, {tuple(frames.shape)}. Pass a list of frames: [frame]."
+        )
+
+
+def _check_audio(audio: object) -> None:
+    given = audio if isinstance(audio, list | tuple) else [audio]
+    if any(isinstance(one, AudioTrack) for one in given):
+        raise ValueError(
+            "write_video has no samples for an AudioTrack. Use an Encoder, and call its write_audio(samples)."
         )
 
 

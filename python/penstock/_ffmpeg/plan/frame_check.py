@@ -351,7 +351,9 @@ def _dtype_remedy(samples: Contents, wanted: _Wanted) -> str:
         return f"pass frame{cast}, scaled to 0…1"
     if samples.kind == "float":
         is_scalable = samples.sample_bytes in FLOAT_BYTES and len(layout.planes) == 1 and not number
-        return "give value_range=(0.0, 1.0)" if is_scalable else f"scale to 0…{most} and {cast}"
+        return (
+            "give value_range=(0.0, 1.0) or (-1.0, 1.0)" if is_scalable else f"scale to 0…{most} and {cast}"
+        )
     if samples.kind == "bool":
         return f"pass frame{cast} * {most}"
     is_known = samples.kind == "uint" and samples.sample_bytes in (1, 2)
