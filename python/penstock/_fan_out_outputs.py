@@ -52,7 +52,7 @@ class Form:
 
 
 class Output:
-    """A target of a `FanOut`, and what became of it.
+    """An output of a `FanOut`, and what became of it.
 
     Args:
         first: the number of the first frame that is written for it.
