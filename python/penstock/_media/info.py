@@ -64,8 +64,8 @@ class VideoInfo(HtmlTable):
         frame_rate: average frames per second, or else the base rate that FFmpeg guesses; None if there is neither.
         is_variable_frame_rate: whether the times of the first frames are not those of a constant rate; in QuickTime and
             MP4, whether the average clearly differs from the rate that FFmpeg guesses. A hint only.
-        frames: how many frames there are, as the container states; None if it does not say. Players may hide some (edit
-            lists), and a damaged file may have fewer.
+        frames: how many frames there are, as the container states; None if it does not say: ``len(Decoder(path))``
+            counts them. Players may hide some (edit lists), and a damaged file may have fewer.
         duration_s: in seconds, of the stream, or else of the file; None if unknown.
         start_s: the time of the first frame in seconds; None if unknown.
         time_base: the unit of timestamps in seconds, such as 1/15360.
