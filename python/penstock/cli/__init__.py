@@ -43,7 +43,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def penstock_command() -> None:
-    """Move raw bytes between memory and file descriptors as fast as the kernel allows."""
+    """Encode, decode and render video with FFmpeg, and move raw bytes as fast as the kernel allows."""
 
 
 def main() -> None:
