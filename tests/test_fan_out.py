@@ -387,6 +387,8 @@ def test_a_preview_that_nobody_reads_does_not_keep_the_rest_from_closing(tmp_pat
 def test_wrong_uses(tmp_path: Path) -> None:
     encoder = lossless(tmp_path / "a.mkv")
     consumer, consumed = raw()
+    with pytest.raises(TypeError, match=r"\[output\]"):
+        FanOut(encoder)  # type: ignore[arg-type]
     with FanOut([encoder]) as fan_out:
         with pytest.raises(ValueError, match="already"):
             fan_out.add(encoder)

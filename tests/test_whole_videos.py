@@ -127,6 +127,11 @@ def test_one_picture_is_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
         write_video(tmp_path / "video.mp4", np.zeros(shape, np.uint8), 30)
 
 
+def test_swapped_arguments_are_refused_with_their_order(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"path, frames, fps"):
+        write_video(frames(), tmp_path / "video.mp4", 30)  # type: ignore[arg-type]
+
+
 def test_gray_frames_may_be_one_array(tmp_path: Path) -> None:
     gray = np.zeros((7, 48, 64), np.uint8)
     assert write_video(tmp_path / "video.mp4", gray, 30, pixel_format="gray").frames_encoded == 7

@@ -85,6 +85,10 @@ class FanOut:
         self._lock = threading.Lock()
         self._forks = _exit.forks
         self._is_closed = False
+        if isinstance(outputs, Encoder | Writer):
+            raise TypeError(
+                f"outputs is a list of encoders and writers, and not one: {outputs!r}. Pass [output]."
+            )
         for output in outputs:
             self.add(output)
 

@@ -64,6 +64,8 @@ def write_video(
         TypeError: `frames` is no iterable, or one of them is no frame.
         OSError, EncoderError, StalledError: as for `Encoder`.
     """
+    if isinstance(frames, str | os.PathLike):
+        raise TypeError("the order is write_video(path, frames, fps)")
     progress = options.setdefault("progress", sys.stderr is not None and sys.stderr.isatty())
     if progress is True:
         options["progress"] = _length(frames) or True
