@@ -246,6 +246,7 @@ def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
     """What is imported late is, on a slow disk, imported while another thread forks: the child waits for ever."""
     done = run_script(
         """
+        import penstock.pipes
         from importlib.machinery import PathFinder, SourceFileLoader
         reached, forked = threading.Event(), threading.Event()
 
