@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -612,3 +613,26 @@ def test_an_interrupted_hand_over_gives_each_output_the_frame_once() -> None:
     assert all(piece in sent for piece in found) and len(found) == len(set(found)) > 60
     left_out = [dropped.index for dropped in thinned.dropped]
     assert left_out == sorted(set(left_out)) and len(left_out) + thinned.frames_taken == len(found) + 80
+
+
+def test_a_handler_that_raises_when_a_call_has_its_turn_leaves_the_turn_to_the_next() -> None:
+    """The turn is taken inside of a line, and Python runs signal handlers before the next one."""
+
+    class Interrupt(BaseException):
+        pass
+
+    def profile(_frame: Any, event: str, function: Any) -> None:
+        if event == "c_return" and function.__name__ == "acquire":
+            sys.setprofile(None)
+            raise Interrupt
+
+    writer, reader = raw()
+    fan_out = FanOut([writer])
+    for call in (lambda: fan_out.write(b"lost", timeout=10), lambda: fan_out.close(timeout=10)):
+        sys.setprofile(profile)
+        with pytest.raises(Interrupt):
+            call()
+    with ThreadPoolExecutor(1) as other:
+        other.submit(fan_out.write, b"taken", timeout=10).result()
+    fan_out.close(timeout=10)
+    assert reader.result() == b"taken"

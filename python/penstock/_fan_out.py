@@ -82,7 +82,7 @@ class FanOut:
         self._outputs: list[Output] = []
         self._pool_of = lru_cache(KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
         self._newest = Taken(-1, None, {})
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._forks = _exit.forks
         self._is_closed = False
         if isinstance(outputs, Encoder | Writer):
