@@ -132,8 +132,15 @@ def test_swapped_arguments_are_refused_with_their_order(tmp_path: Path) -> None:
         write_video(frames(), tmp_path / "video.mp4", 30)  # type: ignore[arg-type]
 
 
-def test_gray_frames_may_be_one_array(tmp_path: Path) -> None:
-    gray = np.zeros((7, 48, 64), np.uint8)
+def test_one_picture_of_channels_first_or_of_pil_is_refused(tmp_path: Path) -> None:
+    for picture in (np.zeros((3, 48, 64), np.uint8), Image.new("RGB", SIZE)):
+        with pytest.raises(ValueError, match=r"one picture.*\[frame\]"):
+            write_video(tmp_path / "video.mp4", picture, 30, channels_first=True)
+
+
+@pytest.mark.parametrize("shape", [(7, 48, 64), (7, 48, 4)])
+def test_gray_frames_may_be_one_array(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    gray = np.zeros(shape, np.uint8)
     assert write_video(tmp_path / "video.mp4", gray, 30, pixel_format="gray").frames_encoded == 7
 
 

@@ -69,7 +69,7 @@ def write_video(
     progress = options.setdefault("progress", sys.stderr is not None and sys.stderr.isatty())
     if progress is True:
         options["progress"] = _length(frames) or True
-    _check_is_no_picture(frames)
+    _check_is_no_picture(frames, options)
     _check_audio(options.get("audio"))
     with Encoder(path, fps=fps, **options) as encoder:
         for frame in frames if fps is not None else _timed(frames):
@@ -143,12 +143,21 @@ def _too_large(decoder: Decoder, frames: int, available: int | None) -> MemoryEr
     )
 
 
-def _check_is_no_picture(frames: Any) -> None:
-    dimensions = getattr(frames, "ndim", None)
-    if dimensions is not None and (dimensions < 3 or (dimensions == 3 and frames.shape[2] in (3, 4))):
-        raise ValueError(
-            f"frames has the shape of one picture, {tuple(frames.shape)}. Pass a list of frames: [frame]."
-        )
+def _check_is_no_picture(frames: Any, options: EncoderOptions) -> None:
+    if hasattr(frames, "convert"):  # a PIL image
+        shape = frames.size
+    elif hasattr(frames, "ndim") and _is_picture(tuple(frames.shape), options):
+        shape = tuple(frames.shape)
+    else:
+        return
+    raise ValueError(f"frames has the shape of one picture, {shape}. Pass a list of frames: [frame].")
+
+
+def _is_picture(shape: tuple[int, ...], options: EncoderOptions) -> bool:
+    if len(shape) != 3:
+        return len(shape) < 3
+    is_gray = str(options.get("pixel_format")).startswith("gray")
+    return not is_gray and shape[0 if options.get("channels_first") else 2] in (3, 4)
 
 
 def _check_audio(audio: object) -> None:
