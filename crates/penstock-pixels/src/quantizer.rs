@@ -80,7 +80,7 @@ impl Quantizer {
         let most = f64::from((1_u32 << bits) - 1);
         let scale = most / (high - low);
         if !(low < high && scale.is_normal()) {
-            return Err(Unsupported(format!("there is no scale from {low} to {high}").into()));
+            return Err(Unsupported(format!("there is no scale from {low:?} to {high:?}").into()));
         }
         let slack = |bound: f64| bound.abs() * float.precision();
         Ok(Self { float, low, scale, most, bounds: [low - slack(low), high + slack(high)] })

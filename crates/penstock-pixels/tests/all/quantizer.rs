@@ -80,7 +80,8 @@ fn impossible_ranges_are_refused() {
     for range in
         [(1.0, 1.0), (1.0, 0.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (-1e308, 1e308), (0.0, 5e-324)]
     {
-        assert!(Quantizer::new(Float::F64, range, 8).is_err(), "{range:?}");
+        let refused = Quantizer::new(Float::F64, range, 8).unwrap_err().to_string();
+        assert!(refused.len() < 80, "{refused}");
     }
     assert!(Quantizer::new(Float::F32, (0.0, 1.0), 17).is_err());
 }
