@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import tarfile
+import textwrap
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -267,3 +268,21 @@ def test_the_writes_of_threads_stay_whole_and_each_threads_in_order(pair: tuple[
     records = [got[at : at + 20] for at in range(0, len(got), 20)]
     for own in range(4):
         assert [int(record[1:]) for record in records if record[:1] == b"%d" % own] == list(range(500))
+
+
+def test_without_memory_for_the_copy_nothing_is_taken_and_the_stream_goes_on() -> None:
+    body = """
+    import resource
+    reader, end = os.pipe()
+    writer, data = penstock.Writer(end), bytes(300 << 20)
+    with open("/proc/self/statm") as sizes:
+        size_bytes = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (size_bytes + (100 << 20), -1))
+    try:
+        writer.write(data)
+    except MemoryError:
+        assert writer.write(b"more") == 4
+    writer.close()
+    assert os.read(reader, 100) == b"more"
+    """
+    succeeded(run_script(textwrap.dedent(body)))

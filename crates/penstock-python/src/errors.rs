@@ -2,7 +2,7 @@
 
 use penstock_core::Error;
 use penstock_pipeline::{Cause, ChunkError};
-use pyo3::exceptions::{PyBaseException, PyOSError, PyValueError};
+use pyo3::exceptions::{PyBaseException, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::pipeline_object::Raised;
@@ -35,6 +35,11 @@ pub(crate) fn failure_of<'py>(
 /// The exception as an object.
 pub(crate) fn value_of(py: Python<'_>, error: PyErr) -> Bound<'_, PyAny> {
     error.into_value(py).into_bound(py).into_any()
+}
+
+/// Of memory that is the caller's to use, such as a copy of its bytes.
+pub(crate) fn no_memory(error: Error) -> PyErr {
+    PyMemoryError::new_err(error.to_string())
 }
 
 pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {

@@ -4,14 +4,15 @@ use std::ffi::c_int;
 use std::time::Instant;
 
 use penstock_core::engine::{FloatFrame, Stopwatch};
-use penstock_core::{Buffer, Error, Pool};
+use penstock_core::{Buffer, Pool};
 use penstock_pixels::Outside;
-use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::buffer::{BorrowedBuffer, fill_view};
 use crate::conversion::Conversion;
+use crate::errors::no_memory;
 use crate::value_range::{ValueRange, clipped};
 
 /// Of a frame behind a prefix, for the conversions: any vector register's width.
@@ -134,10 +135,6 @@ fn gather(py: Python<'_>, borrowed: &BorrowedBuffer<'_>, output: &mut [u8]) {
     let array = borrowed.strided();
     // SAFETY: the borrowed keeps the memory in place; see `BorrowedBuffer::contiguous` on who else writes there.
     py.detach(|| unsafe { array.gather(output) });
-}
-
-fn no_memory(error: Error) -> PyErr {
-    PyMemoryError::new_err(error.to_string())
 }
 
 /// A writable buffer from a pool. Its memory is recycled once the last view of it is gone, including a writer's.

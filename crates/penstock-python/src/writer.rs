@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 use crate::arguments::{self, Timeout};
 use crate::buffer;
 use crate::conversion::Conversion;
-use crate::errors::{self, OrRaise};
+use crate::errors::{self, OrRaise, no_memory};
 use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
@@ -125,12 +125,13 @@ impl Writer {
     ///     BrokenStreamError, OSError: the stream has failed; nothing of ``data`` was taken.
     ///     StalledError: the queue stayed full; nothing of ``data`` was taken.
     ///     ClosedError: the writer is closed.
+    ///     MemoryError: there is no memory for the copy.
     ///     ValueError: ``data`` is not C-contiguous.
     ///     TypeError: ``data`` has no buffer.
     #[pyo3(signature = (data, *, timeout=None))]
     fn write(&self, data: &Bound<'_, PyAny>, timeout: Option<Timeout>) -> PyResult<usize> {
         let py = data.py();
-        let copy = buffer::of_bytes(data, |bytes| self.writer.copy(bytes))?.or_raise(py)?;
+        let copy = buffer::of_bytes(data, |bytes| self.writer.copy(bytes))?.map_err(no_memory)?;
         let bytes = copy.len();
         push(py, copy, timeout, |copy, slice| self.writer.write_copy(copy, Some(slice)))?;
         Ok(bytes)

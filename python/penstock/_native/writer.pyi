@@ -92,6 +92,7 @@ class Writer:
             BrokenStreamError, OSError: the stream has failed; nothing of ``data`` was taken.
             StalledError: the queue stayed full; nothing of ``data`` was taken.
             ClosedError: the writer is closed.
+            MemoryError: there is no memory for the copy.
             ValueError: ``data`` is not C-contiguous.
             TypeError: ``data`` has no buffer.
         """
