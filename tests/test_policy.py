@@ -521,7 +521,7 @@ class TestWords:
         with pytest.raises(TypeError, match="ThreadPolicy"):
             way(pair, 5)
 
-    def test_of_tuning(self) -> None:
+    def test_of_settings(self) -> None:
         policy = ThreadPolicy(priority="below-normal")
         settings = EncoderSettings(policy="below-normal", ffmpeg_policy="below-normal")
         assert (settings.policy, settings.ffmpeg_policy) == (policy, policy)
