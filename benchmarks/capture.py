@@ -31,10 +31,10 @@ FRAMES_PER_S = 30
 SHADER = """
 #version 330
 uniform float time;
-out vec3 colour;
+out vec3 color;
 void main() {
     vec2 p = gl_FragCoord.xy / 90.0;
-    colour = 0.5 + 0.5 * cos(sin(p.x + time) + sin(p.y - time) + length(p - 4.0) + vec3(0.0, 2.0, 4.0));
+    color = 0.5 + 0.5 * cos(sin(p.x + time) + sin(p.y - time) + length(p - 4.0) + vec3(0.0, 2.0, 4.0));
 }
 """
 TRIANGLE = """
@@ -138,7 +138,7 @@ def measure(task: Task[Job]) -> Run:
 
 
 def check(task: Task[Job]) -> Run:
-    """Draw pictures of one colour each, and compare what comes out of a lossless video."""
+    """Draw pictures of one color each, and compare what comes out of a lossless video."""
     task.load()
     framebuffer = make_framebuffer(task.job)
     path = Path(task.folder) / "check.mkv"

@@ -6,7 +6,7 @@ frame counts only if it is there. The samples are compared afterwards.
 
 By default: twelve jobs, every method that is installed, 5 rounds; 40 minutes. The files are made first.
 Every option that selects what to run also narrows --quick. A method that loses a frame, or shows another one or other
-colours, is an error and has no speed; the exit status is then 1.
+colors, is an error and has no speed; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -547,7 +547,7 @@ def _make_video(job: Job, ffmpeg: str, path: Path) -> None:
     film = Film(job.content, *job.size)
     how: dict[str, Any] = {"codec": job.encoder, "settings": EncoderSettings(ffmpeg=ffmpeg)}
     how["options"] = {"preset": PRESET, "crf": CRF} | ({"g": job.gop} if job.gop else {})
-    # Tagged: a method that assumes another matrix shows other colours.
+    # Tagged: a method that assumes another matrix shows other colors.
     how["colors"] = Colors(matrix="bt709")
     try:
         with Encoder(path, size=job.size, fps=FRAMES_PER_S, **how) as encoder:

@@ -188,7 +188,7 @@ def pyav_frames(container: Any, size: tuple[int, int], preset: str) -> Callable[
 
     Threads as in the ``ffmpeg`` program: as many as x264 wants, one per frame (PyAV's default is slices), and for the
     conversion. The conversion is bicubic, as FFmpeg's own: PyAV's ``encode`` has a bilinear filter, which takes
-    colour from small text.
+    color from small text.
     """
     av = import_module("av")
     stream = container.add_stream(CODEC, rate=FRAMES_PER_S, options={"preset": preset, "crf": CRF})

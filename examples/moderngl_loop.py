@@ -28,12 +28,12 @@ void main() {
 }
 """
 
-# Folds the plane a few times, colours it by where a point ends up, and lights the slopes like silk.
+# Folds the plane a few times, colors it by where a point ends up, and lights the slopes like silk.
 FRAGMENT_SHADER = """
 #version 330
 uniform vec2 size;
 uniform float time;
-out vec3 colour;
+out vec3 color;
 
 // A sine of parabolas: near enough, and cheaper where a CPU draws it (1080p on two cores: 29 ms, not 46).
 vec3 wave(vec3 x) {
@@ -54,7 +54,7 @@ void main() {
     vec3 hue = 0.5 + 0.5 * wave(vec3(1.8, 2.7, 3.6) + 0.8 * p.x + 0.25 * time);
     float vignette = 1.0 - 0.11 * dot(screen, screen);
     float shine = max(light - 0.5, 0.0);
-    colour = hue * (0.35 + 0.55 * max(light, 0.0)) * vignette + 0.18 * shine * shine;
+    color = hue * (0.35 + 0.55 * max(light, 0.0)) * vignette + 0.18 * shine * shine;
 }
 """
 

@@ -1,4 +1,4 @@
-"""A ModernGL scene with a synthesised sound: a ball that is heard when it meets the floor. Headless, through EGL.
+"""A ModernGL scene with a synthesized sound: a ball that is heard when it meets the floor. Headless, through EGL.
 
     python examples/moderngl_sound.py --output ball.mp4
 
@@ -33,17 +33,17 @@ FRAGMENT_SHADER = """
 #version 330
 uniform vec2 size;
 uniform float height;
-out vec3 colour;
+out vec3 color;
 
 void main() {
     // GL counts rows from the bottom, video from the top.
     vec2 point = vec2(gl_FragCoord.x - 0.5 * size.x, 0.9 * size.y - gl_FragCoord.y) / size.y;
-    vec2 from_centre = (point - vec2(0.0, 0.1 + 0.6 * height)) / 0.1;
+    vec2 from_center = (point - vec2(0.0, 0.1 + 0.6 * height)) / 0.1;
     float shadow = exp(-40.0 * dot(point * vec2(1.0, 5.0), point * vec2(1.0, 5.0)) / (0.3 + height));
-    colour = point.y > 0.0 ? vec3(0.10, 0.12, 0.18) : vec3(0.45, 0.40, 0.35);
-    colour *= 1.0 - 0.7 * shadow * (1.0 - 0.7 * height);
-    float light = 0.4 + 0.6 * max(0.0, 0.7 + 0.3 * from_centre.x + 0.5 * from_centre.y);
-    colour = mix(vec3(1.0, 0.45, 0.2) * light, colour, smoothstep(0.95, 1.0, length(from_centre)));
+    color = point.y > 0.0 ? vec3(0.10, 0.12, 0.18) : vec3(0.45, 0.40, 0.35);
+    color *= 1.0 - 0.7 * shadow * (1.0 - 0.7 * height);
+    float light = 0.4 + 0.6 * max(0.0, 0.7 + 0.3 * from_center.x + 0.5 * from_center.y);
+    color = mix(vec3(1.0, 0.45, 0.2) * light, color, smoothstep(0.95, 1.0, length(from_center)));
 }
 """
 

@@ -1,4 +1,4 @@
-"""A NumPy loop that ends in a video: moving waves, coloured by a palette.
+"""A NumPy loop that ends in a video: moving waves, colored by a palette.
 
     python examples/numpy_loop.py --output waves.mp4
 
@@ -17,7 +17,7 @@ from penstock import Encoder
 
 
 class WavePainter:
-    """Paints three travelling waves into NumPy arrays, by tables: about as cheap as NumPy gets."""
+    """Paints three traveling waves into NumPy arrays, by tables: about as cheap as NumPy gets."""
 
     name = "NumPy"
 

@@ -66,22 +66,22 @@ class PendulumPainter:
 
     def __init__(self, width: int, height: int) -> None:
         self._rows, self._columns = np.mgrid[:height, :width].astype(np.float32)
-        self._centre, self._rod = np.array([width, height]) / 2, 0.23 * min(width, height)
+        self._center, self._rod = np.array([width, height]) / 2, 0.23 * min(width, height)
         self._trail = np.zeros((height, width), np.float32)
         self._last_s = 0.0
 
     def paint(self, frame: np.ndarray, time_s: float, state: np.ndarray) -> None:
         """Paints the picture at `time_s` into `frame`, height × width × 3 of uint8."""
-        joint = self._centre + self._rod * np.array([np.sin(state[0]), np.cos(state[0])])
+        joint = self._center + self._rod * np.array([np.sin(state[0]), np.cos(state[0])])
         end = joint + self._rod * np.array([np.sin(state[1]), np.cos(state[1])])
         self._trail *= np.exp((self._last_s - time_s) / TRAIL_S)
         self._last_s = time_s
         np.maximum(self._trail, self._line(end, end, 0.12), out=self._trail)
-        rods = np.maximum(self._line(self._centre, joint, 0.05), self._line(joint, end, 0.05))
-        colours = (
+        rods = np.maximum(self._line(self._center, joint, 0.05), self._line(joint, end, 0.05))
+        colors = (
             np.multiply.outer(self._trail, (255, 120, 30)) + np.multiply.outer(rods, (200, 210, 230)) + 20
         )
-        np.minimum(colours, 255, out=frame, casting="unsafe")
+        np.minimum(colors, 255, out=frame, casting="unsafe")
 
     def _line(self, start: np.ndarray, end: np.ndarray, thickness: float) -> np.ndarray:
         """1 near the line between two points, and 0 elsewhere."""

@@ -17,7 +17,7 @@ import numpy as np
 import penstock
 
 FPS = 30
-CENTRE = complex(-0.743643887, 0.131825904)
+CENTER = complex(-0.743643887, 0.131825904)
 
 
 def mandelbrot(index: int, time_s: float, view: np.ndarray) -> None:
@@ -25,7 +25,7 @@ def mandelbrot(index: int, time_s: float, view: np.ndarray) -> None:
     height, width, _ = view.shape
     y, x = np.ogrid[:height, :width]
     scale = 3 * 2**-time_s / height
-    point = CENTRE + scale * ((x - width / 2) + 1j * (y - height / 2))
+    point = CENTER + scale * ((x - width / 2) + 1j * (y - height / 2))
     value, steps = np.zeros_like(point), np.zeros(point.shape, np.uint8)
     for _ in range(60):
         near = np.abs(value) < 2

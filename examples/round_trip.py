@@ -3,7 +3,7 @@
     python examples/round_trip.py holiday.mp4 --output negative.mp4
 
 `Decoder` reads ahead while NumPy computes, and `Encoder.write` takes what comes of it. `Encoder.like` gives the result
-what the source has: the times of its frames, its sound, colours, metadata.
+what the source has: the times of its frames, its sound, colors, metadata.
 """
 
 from __future__ import annotations

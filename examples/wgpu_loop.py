@@ -29,7 +29,7 @@ fn corner(@builtin(vertex_index) index: u32) -> @builtin(position) vec4f {
 }
 
 @fragment
-fn colour(@builtin(position) at: vec4f) -> @location(0) vec4f {
+fn color(@builtin(position) at: vec4f) -> @location(0) vec4f {
     let p = (2.0 * at.xy - scene.size) / scene.size.y;
     let rings = sin(9.0 * length(p + 0.4 * vec2f(cos(scene.time), sin(scene.time))) - 4.0 * scene.time);
     return vec4f(0.5 + 0.4 * cos(2.0 * rings + vec3f(0.0, 1.5, 3.0)), 1.0);
@@ -56,7 +56,7 @@ class Renderer:
         self.pipeline = self.device.create_render_pipeline(
             layout="auto",
             vertex={"module": shader, "entry_point": "corner"},
-            fragment={"module": shader, "entry_point": "colour", "targets": [{"format": "rgba8unorm"}]},
+            fragment={"module": shader, "entry_point": "color", "targets": [{"format": "rgba8unorm"}]},
             primitive={"topology": "triangle-list"},
         )
         binding = {"binding": 0, "resource": {"buffer": self.scene}}

@@ -30,7 +30,7 @@ DOCS = ROOT / "docs"
 COMMANDS = DOCS / "reference" / "cli.md"
 PICTURES = DOCS / "pictures"
 SITE = ROOT / "build" / "site"
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_COLOR = re.compile(r"\x1b\[[\d;]*m")
 # What Zensical says when all is well.
 _NO_NEWS = re.compile(r"Build (?:started|finished in .*)|No issues found|\s*")
 _HEADING = re.compile("h[1-6]")
@@ -113,7 +113,7 @@ def build_site() -> None:
     shutil.rmtree(SITE, ignore_errors=True)
     command = [Path(sys.executable).with_name("zensical"), "build", "--strict", "--clean"]
     built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said = _COLOUR.sub("", built.stdout).partition("Traceback")[0].splitlines()
+    said = _COLOR.sub("", built.stdout).partition("Traceback")[0].splitlines()
     news = [line for line in said if not _NO_NEWS.fullmatch(line)]
     if built.returncode or news:
         sys.exit("\n".join(["docs: the site has warnings:", *news]))

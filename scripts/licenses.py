@@ -1,10 +1,10 @@
-"""Writes the licences of everything that is linked into the native module to one text file, for the wheel.
+"""Writes the licenses of everything that is linked into the native module to one text file, for the wheel.
 
     python scripts/licenses.py target/licenses/THIRD-PARTY.txt                             # for this machine
     python scripts/licenses.py target/licenses/THIRD-PARTY.txt aarch64-unknown-linux-gnu   # for another one
 
-cargo-bundle-licenses knows crates only, and lists those that are not linked, too. This takes the licence files of each
-crate that Cargo links, and of the C sources inside it (libdeflate, zstd), and Rust's on its standard library. A licence
+cargo-bundle-licenses knows crates only, and lists those that are not linked, too. This takes the license files of each
+crate that Cargo links, and of the C sources inside it (libdeflate, zstd), and Rust's on its standard library. A license
 that asks for more than its text beside the binary is refused.
 """
 
@@ -39,7 +39,7 @@ def output(*command: str) -> str:
 
 
 def linked_crates(target: str | None = None) -> Iterator[tuple[str, str, Path]]:
-    """Name and version, licence expression and folder of each crate from elsewhere; for this machine, if no target."""
+    """Name and version, license expression and folder of each crate from elsewhere; for this machine, if no target."""
     selection = ["--package", PACKAGE, "--edges", "normal,no-proc-macro"]
     if target is not None:
         selection += ["--target", target]
@@ -58,7 +58,7 @@ def main() -> None:
             sys.exit(f"{title} is under {expression}: may a wheel link {', '.join(sorted(unknown))}?")
         files = sorted(path for path in folder.rglob("*") if path.is_file() and LICENSE_FILE.match(path.name))
         if not files:
-            sys.exit(f"{title} ({expression}) has no licence file in {folder}")
+            sys.exit(f"{title} ({expression}) has no license file in {folder}")
         parts.append(f"{title}: {expression}")
         parts += [f"{title}: {path.relative_to(folder)}\n\n{path.read_text()}" for path in files]
     library = Path(output("rustc", "--print", "sysroot").strip()) / STANDARD_LIBRARY

@@ -81,7 +81,7 @@ def video() -> Path:
         {"size": (48, 32), "color_matrix": "bt601", "color_range": "full"},
     ],
 )
-def test_colours_of_the_file_are_kept_by_filters(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_colors_of_the_file_are_kept_by_filters(tmp_path: Path, options: dict[str, Any]) -> None:
     path = made(tmp_path, "v.mp4", *H264, "-colorspace", "bt709", "-color_range", "tv")
     with Decoder(path, **options) as decoder:
         check(decoder)
@@ -242,7 +242,7 @@ def test_scaled(video: Path, size: tuple[int | None, int | None], pixel_format: 
 
 @pytest.mark.parametrize("colors", [{"color_matrix": "bt709"}, {"color_range": "full"}])
 @pytest.mark.parametrize("pixel_format", ["rgb24", "rgb48le"])
-def test_colours_that_are_told(video: Path, colors: dict[str, Any], pixel_format: str) -> None:
+def test_colors_that_are_told(video: Path, colors: dict[str, Any], pixel_format: str) -> None:
     with Decoder(video, **colors, pixel_format=pixel_format, count=30) as decoder:
         check(decoder)
 

@@ -357,14 +357,14 @@ CROWDED = """[...document.querySelectorAll(".bench-axis")].filter(axis => {
 }).map(axis => axis.textContent)"""
 #: Texts whose contrast with the background is less than 4.5, as WCAG 2 computes it, or that are smaller than 10 pixels.
 HARD_TO_READ = """(() => {
-    const channels = colour => colour.match(/[\\d.]+/g).map(Number);
-    const light = colour => channels(colour).slice(0, 3).map(one => one / 255)
+    const channels = color => color.match(/[\\d.]+/g).map(Number);
+    const light = color => channels(color).slice(0, 3).map(one => one / 255)
         .map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
         .reduce((sum, one, n) => sum + one * [0.2126, 0.7152, 0.0722][n], 0);
     const behind = one => {
         for (; one; one = one.parentElement) {
-            const colour = getComputedStyle(one).backgroundColor;
-            if (channels(colour)[3] !== 0) return colour;
+            const color = getComputedStyle(one).backgroundColor;
+            if (channels(color)[3] !== 0) return color;
         }
     };
     return [...document.querySelectorAll("body *")].filter(one =>

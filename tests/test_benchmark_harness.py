@@ -104,7 +104,7 @@ def test_a_disturbed_run_is_repeated_and_the_least_disturbed_one_counts() -> Non
     assert "disturbed by other processes: 1 (method)" in printed.getvalue()
 
 
-def test_a_run_that_failed_or_whose_neighbours_are_unknown_is_not_disturbed() -> None:
+def test_a_run_that_failed_or_whose_neighbors_are_unknown_is_not_disturbed() -> None:
     assert not Run({OTHERS: 99.0}, error="lost a frame").is_disturbed
     assert not Run({OTHERS: None}).is_disturbed
 

@@ -335,7 +335,7 @@ class TestOptions:
         assert "no_such_filter" in said and said.endswith("; nothing was written")
 
     def test_stream(self, tmp_path: Path) -> None:
-        pictures = [f"color={colour}:size=64x48:rate=10:duration=1" for colour in ("black", "white")]
+        pictures = [f"color={color}:size=64x48:rate=10:duration=1" for color in ("black", "white")]
         inputs = [word for picture in pictures for word in ("-f", "lavfi", "-i", picture)]
         ffmpeg(*inputs, "-map", "0", "-map", "1", "-c:v", "ffv1", tmp_path / "two.mkv")
         values = [
@@ -344,7 +344,7 @@ class TestOptions:
         ]
         assert values[0] < 5 < 250 < values[1]
 
-    def test_colours(self, video: Path, frames: list[bytes]) -> None:
+    def test_colors(self, video: Path, frames: list[bytes]) -> None:
         for option in (("--color-matrix", "bt709"), ("--color-range", "full")):
             assert differ(delivered(run("decode", video, *option)), b"".join(frames)) > 5
 

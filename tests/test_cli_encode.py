@@ -433,9 +433,9 @@ class TestOptions:
         )
         assert "give --odd-size pad, or --output-pixel-format yuv444p" in said
 
-    def test_colours(self, video: Path) -> None:
-        colours = ["--color-matrix", "bt709", "--color-range", "full"]
-        printed(run("encode", video, *RAW, *colours, data=raw_frames(5)))
+    def test_colors(self, video: Path) -> None:
+        colors = ["--color-matrix", "bt709", "--color-range", "full"]
+        printed(run("encode", video, *RAW, *colors, data=raw_frames(5)))
         assert "(pc, bt709" in described(video)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 

@@ -38,7 +38,7 @@ class TestForPeople:
         file, video, audio = shown(clip("audio_aac")).splitlines()
         assert file.startswith(f"{clip('audio_aac')}: QuickTime / MOV, 0:00:00.4")
         assert (
-            "#0  video  h264 (High)  yuv420p, 64x48, 25 frames/s, 12 frames, 0:00:00.48, colours untagged"
+            "#0  video  h264 (High)  yuv420p, 64x48, 25 frames/s, 12 frames, 0:00:00.48, colors untagged"
             in video
         )
         assert "#1  audio  aac (LC)     44100 Hz, stereo, fltp, 0:00:00.4" in audio

@@ -383,7 +383,7 @@ class TestProgress:
         assert HIDE_CURSOR not in shown.split(SHOW_CURSOR)[-1]
         assert f"Error: {said}; ".encode() in shown.split(SHOW_CURSOR)[-1]
 
-    def test_without_colour_there_is_none(self, big: Path, tmp_path: Path) -> None:
+    def test_without_color_there_is_none(self, big: Path, tmp_path: Path) -> None:
         environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}
         status, shown, _ = run_on_terminal("relay", big, tmp_path / "out", env=environment)
         assert (status, re.findall(r"\x1b\[[0-9;]*m", shown)) == (0, [])

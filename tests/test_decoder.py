@@ -173,7 +173,7 @@ def test_rgb_of_16_bits_is_as_bright_as_the_video(
 
 
 @pytest.mark.parametrize("program", ffmpegs())
-def test_a_scaled_picture_has_the_colours_of_the_file(tmp_path: Path, program: str) -> None:
+def test_a_scaled_picture_has_the_colors_of_the_file(tmp_path: Path, program: str) -> None:
     chart = tmp_path / "chart.mkv"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=640x360:d=0.1", "-pix_fmt", "yuv420p", "-c:v", "ffv1", chart)
     settings = DecoderSettings(ffmpeg=program)
@@ -584,7 +584,7 @@ def test_a_video_that_changes_its_size_in_the_middle_keeps_the_first(tmp_path: P
         assert frames[-1].std() > 10
 
 
-def test_colours_can_be_said_where_the_file_does_not() -> None:
+def test_colors_can_be_said_where_the_file_does_not() -> None:
     with Decoder(clip("untagged"), count=1) as decoder:
         (as_bt601,) = decoder
     frames = {}

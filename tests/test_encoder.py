@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from support.cases import PATIENCE_S, a_few, eventually
 from support.media import (
-    COLOURS,
+    COLORS,
     SIZE,
     decode,
     described,
@@ -226,7 +226,7 @@ def test_options_reach_ffmpeg(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
     options = {"vf": "vflip", "qp": 0, "shortest": None}
     picture = flat(0)
-    picture[: HEIGHT // 2] = COLOURS[1]
+    picture[: HEIGHT // 2] = COLORS[1]
     with make(output, options=options) as encoder:
         encoder.write(picture)
     (frame,) = decode(output)
@@ -287,7 +287,7 @@ def test_a_moderngl_buffer_may_be_read_into_again_at_once(tmp_path: Path, handle
         framebuffer = context.simple_framebuffer(SIZE, components=3)
         buffer = context.buffer(reserve=FRAME_BYTES)
         for index in range(30):
-            framebuffer.clear(*(channel / 255 for channel in COLOURS[index % len(COLOURS)]))
+            framebuffer.clear(*(channel / 255 for channel in COLORS[index % len(COLORS)]))
             framebuffer.read_into(buffer)
             encoder.write(buffer if handle == "moderngl.Buffer" else buffer.mglo)
         wrong = context.buffer(reserve=FRAME_BYTES - 1)

@@ -1,4 +1,4 @@
-"""What an `Encoder` is told of colours, in whichever way, is what it converts by and writes to the file."""
+"""What an `Encoder` is told of colors, in whichever way, is what it converts by and writes to the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLORS = ([200, 0, 0], [0, 200, 0], [20, 30, 220], [128, 128, 128])
 
 
 def written(output: Path, **options: Any) -> tuple[VideoInfo, int]:
-    """The facts of a video of plain colours, and how far its frames are off."""
+    """The facts of a video of plain colors, and how far its frames are off."""
     dtype = np.uint16 if options.get("pixel_format") == "rgb48" else np.uint8
     scale = np.iinfo(dtype).max // 255
     frames = [np.full((SIZE[1], SIZE[0], 3), color, dtype) * scale for color in COLORS]

@@ -262,8 +262,8 @@ def test_palettes_of_a_gif_are_made_in_silence(tmp_path: Path, ffmpeg: str) -> N
     assert encoder.report is not None and encoder.report.warnings == ()
 
 
-def test_each_frame_of_a_gif_has_colours_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
-    """256 colours that suit a frame are nearer to it than FFmpeg's, which are the same for every picture."""
+def test_each_frame_of_a_gif_has_colors_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
+    """256 colors that suit a frame are nearer to it than FFmpeg's, which are the same for every picture."""
 
     def error(name: str, **arguments: Any) -> float:
         written(tmp_path / name, ffmpeg, **arguments)

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import PATIENCE_S, a_few, eventually
-from support.media import COLOURS, SIZE, decode, flat, is_flat, make
+from support.media import COLORS, SIZE, decode, flat, is_flat, make
 from support.processes import run_script, succeeded
 from support.this_process import are_asleep
 
@@ -278,7 +278,7 @@ def test_one_buffer_is_painted_again_for_each_frame(tmp_path: Path) -> None:
     buffer = np.empty((HEIGHT, WIDTH, 3), np.uint8)
     with make(output) as encoder:
         for index in range(120):
-            buffer[...] = COLOURS[index % len(COLOURS)]
+            buffer[...] = COLORS[index % len(COLORS)]
             encoder.write(buffer)
         buffer[...] = 0
     frames = decode(output)
@@ -846,7 +846,7 @@ def test_awrite_serves_one_event_loop_after_another(tmp_path: Path) -> None:
         ("1", "gray", "L"),
     ],
 )
-def test_images_of_pillow_with_other_colours_are_refused(
+def test_images_of_pillow_with_other_colors_are_refused(
     tmp_path: Path, mode: str, pixel_format: str, remedy: str
 ) -> None:
     image_module = pytest.importorskip("PIL.Image")

@@ -398,7 +398,7 @@ def test_a_part_has_the_rate_and_no_sound(tmp_path: Path) -> None:
     assert told.video[0].frames == 10 and told.audio[0].duration_s == pytest.approx(0.5, abs=0.1)
 
 
-def test_shape_colours_and_size(tmp_path: Path) -> None:
+def test_shape_colors_and_size(tmp_path: Path) -> None:
     source = made(
         *(
             tmp_path / "a.mp4",

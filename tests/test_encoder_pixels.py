@@ -1,4 +1,4 @@
-"""From the caller's pixels to the video's: by whom, with which colours, and of which size."""
+"""From the caller's pixels to the video's: by whom, with which colors, and of which size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cases import a_few
-from support.media import COLOURS, decode, described, needs_ffprobe, picture, probed
+from support.media import COLORS, decode, described, needs_ffprobe, picture, probed
 
 from penstock import Decoder, Encoder, EncoderError
 from penstock._ffmpeg.command.settings import with_knobs
@@ -71,7 +71,7 @@ def psnr_db(a: np.ndarray, b: np.ndarray) -> float:
 @pytest.mark.parametrize("color_range", ["limited", "full"])
 @pytest.mark.parametrize("matrix", a_few(MATRICES, 2))
 @pytest.mark.parametrize("pixel_format", ["rgb24", "bgra", "rgb48"])
-def test_colours_are_those_of_the_definition(
+def test_colors_are_those_of_the_definition(
     tmp_path: Path, pixel_format: str, matrix: str, color_range: str, convert: str
 ) -> None:
     rgb = picture(dtype=np.uint16 if pixel_format == "rgb48" else np.uint8)
@@ -165,7 +165,7 @@ def test_a_format_that_only_ffmpeg_knows(tmp_path: Path) -> None:
     ("size", "matrix", "expected"),
     [((64, 48), "auto", "bt601"), ((64, 720), "auto", "bt709"), ((64, 48), "bt2020", "bt2020")],
 )
-def test_colours_are_written_to_the_file(
+def test_colors_are_written_to_the_file(
     tmp_path: Path, convert: str, size: tuple[int, int], matrix: str, expected: str
 ) -> None:
     output = tmp_path / "video.mp4"
@@ -196,16 +196,16 @@ def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-def test_a_player_sees_the_colours_that_went_in(tmp_path: Path, convert: str) -> None:
+def test_a_player_sees_the_colors_that_went_in(tmp_path: Path, convert: str) -> None:
     output = tmp_path / "video.mkv"
     size = (64, 720)  # where BT.709 is, and where BT.601 would be off by a dozen and more
     with Encoder(
         output, size=size, fps=30, settings=with_knobs(EncoderSettings(), convert=convert), **LOSSLESS, **YUV
     ) as encoder:
-        for colour in COLOURS:
-            encoder.write(np.broadcast_to(np.uint8(colour), (720, 64, 3)).copy())
-    for frame, colour in zip(decode(output, size), COLOURS, strict=True):
-        assert np.abs(frame.astype(int) - colour).max() <= 3
+        for color in COLORS:
+            encoder.write(np.broadcast_to(np.uint8(color), (720, 64, 3)).copy())
+    for frame, color in zip(decode(output, size), COLORS, strict=True):
+        assert np.abs(frame.astype(int) - color).max() <= 3
 
 
 # Upside down, and odd sizes
@@ -476,7 +476,7 @@ def test_filters_by_their_other_names_leave_ours_in_place(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("codec", ["libx264rgb", "png"])
-def test_a_codec_of_rgb_alone_keeps_the_colours(tmp_path: Path, codec: str) -> None:
+def test_a_codec_of_rgb_alone_keeps_the_colors(tmp_path: Path, codec: str) -> None:
     rgb, output = picture(), tmp_path / "v.mkv"
     with Encoder(
         output, size=SIZE, fps=30, codec=codec, options={"crf": 0} if "264" in codec else None

@@ -76,7 +76,7 @@ def test_a_picture_that_is_too_small() -> None:
     assert "libsvtav1 takes no picture of less than 64x64" in str(explained("ffmpeg", said, "libsvtav1"))
 
 
-def test_coloured_messages() -> None:
+def test_colored_messages() -> None:
     said = explained("/missing/ffmpeg", "\x1b[4;31mUnknown encoder '\x1b[0mx'\x1b[0m")
     assert said is not None and "no video encoder 'x'" in said
 
@@ -227,8 +227,8 @@ def test_an_odd_size(ffmpeg: str) -> None:
 def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
     said = str(advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mp4"))
     assert "nothing listens" in said  # the first of its two troubles
-    colour = ("-f", "lavfi", "-i", "color", "-t", "1", "-c:v", "mpeg4", "-f", "mp4", "pipe:1")
-    done = subprocess.run([ffmpeg, "-v", "error", *colour], capture_output=True, check=False)
+    color = ("-f", "lavfi", "-i", "color", "-t", "1", "-c:v", "mpeg4", "-f", "mp4", "pipe:1")
+    done = subprocess.run([ffmpeg, "-v", "error", *color], capture_output=True, check=False)
     said = str(explained(ffmpeg, done.stderr.decode(), container_format="mp4", target="pipe:1"))
     assert said.startswith("mp4 seeks back") and "'frag_keyframe+delay_moov'" in said
 

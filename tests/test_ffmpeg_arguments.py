@@ -1,4 +1,4 @@
-"""FFmpeg's command line: containers, colours, sizes and filters, checked in the files that FFmpeg writes."""
+"""FFmpeg's command line: containers, colors, sizes and filters, checked in the files that FFmpeg writes."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def run(
     container_format: str | None = None,
     odd_size: str = "error",
     vflip: bool = False,
-    centred: bool = True,
+    centered: bool = True,
     **options: object,
 ) -> subprocess.CompletedProcess[bytes]:
     """Encodes with the arguments of an `Encoder` that leaves the conversion to FFmpeg. Captures FFmpeg's output."""
     layout = frame_layout(pixel_format, *size)
     tags = VideoColors(matrix, color_range)
     filters = conversion_filters(layout, output_pixel_format, tags, odd_size=odd_size, vflip=vflip)
-    inputs = colors.input_color_arguments(pixel_format, tags, centred=centred)
-    outputs = colors.output_color_arguments(output_pixel_format, tags, centred=centred)
+    inputs = colors.input_color_arguments(pixel_format, tags, centered=centered)
+    outputs = colors.output_color_arguments(output_pixel_format, tags, centered=centered)
     arguments = [
         *(ffmpeg, "-hide_banner", "-nostats", "-loglevel", "verbose", "-xerror"),
         *input_arguments(layout, Fraction(30), inputs),
@@ -122,7 +122,7 @@ def test_mpegts_to_standard_output(ffmpeg: str) -> None:
     assert len(done.stdout) % 188 == 0 and set(packets) == {0x47}
 
 
-# Colours
+# Colors
 
 
 def test_the_matrix_of_auto() -> None:
@@ -132,16 +132,16 @@ def test_the_matrix_of_auto() -> None:
 
 
 def test_where_chroma_lies_is_said_of_what_was_converted() -> None:
-    assert colors.is_centred("rgb24", "yuv420p10") and colors.is_centred("gray", "yuva420p")
-    assert not colors.is_centred("yuv444p", "yuv420p") and not colors.is_centred("rgb24", "yuv444p")
-    centre = ["-chroma_sample_location", "center"]
+    assert colors.is_centered("rgb24", "yuv420p10") and colors.is_centered("gray", "yuva420p")
+    assert not colors.is_centered("yuv444p", "yuv420p") and not colors.is_centered("rgb24", "yuv444p")
+    center = ["-chroma_sample_location", "center"]
     tags = VideoColors("bt709", "full")
-    assert colors.output_color_arguments("yuv420p", tags, centred=True)[-2:] == centre
-    assert colors.input_color_arguments("rgb24", tags, centred=True)[-2:] == centre
+    assert colors.output_color_arguments("yuv420p", tags, centered=True)[-2:] == center
+    assert colors.input_color_arguments("rgb24", tags, centered=True)[-2:] == center
     assert colors.output_color_arguments(None, tags) == []
 
 
-def test_jpeg_has_its_own_colours() -> None:
+def test_jpeg_has_its_own_colors() -> None:
     assert colors.colors_for("mjpeg", Colors(), 1080) == VideoColors("bt601", "full")
     assert colors.colors_for("libx264", Colors(), 1080) == VideoColors("bt709", "limited")
     assert colors.jpeg_pixel_format("mjpeg", "yuv422p") == "yuvj422p"
@@ -174,8 +174,8 @@ NO_SITING = ("prores_ks", "mpeg4")
         ("bt709", "limited", False),
         ("bt601", "full", True),
         *(
-            pytest.param(*colours, marks=pytest.mark.slow)
-            for colours in (
+            pytest.param(*colors, marks=pytest.mark.slow)
+            for colors in (
                 *(("bt709", "limited", True), ("bt601", "full", False)),
                 *(("bt2020", "limited", True), ("bt2020", "limited", False)),
             )
@@ -197,8 +197,8 @@ def test_tags_arrive_and_nothing_else_is_converted(
     output = tmp_path / f"video.{ending}"
     source = pixel_format if native else "rgb24"
     frames = bytes(3 * frame_layout(source, *SIZE).frame_bytes)
-    colours = {"matrix": matrix, "color_range": color_range}
-    done = run(ffmpeg, frames, output, source, codec=codec, output_pixel_format=pixel_format, **colours)  # type: ignore[arg-type]
+    colors = {"matrix": matrix, "color_range": color_range}
+    done = run(ffmpeg, frames, output, source, codec=codec, output_pixel_format=pixel_format, **colors)  # type: ignore[arg-type]
     assert b"auto_scale" not in done.stderr
     found = tags(output)
     assert (found["color_space"], found["color_primaries"], found["color_transfer"]) == TAGS[matrix]
@@ -292,17 +292,17 @@ def test_gray_has_the_full_range(ffmpeg: str, color_range: str) -> None:
 @pytest.mark.parametrize("matrix", WEIGHTS)
 @pytest.mark.parametrize("color_range", ["limited", "full"])
 @pytest.mark.parametrize("picture", ["ramps", "bars"])
-def test_gray_of_colours_is_their_brightness_of_the_full_range(
+def test_gray_of_colors_is_their_brightness_of_the_full_range(
     ffmpeg: str, matrix: str, color_range: str, picture: str
 ) -> None:
     rgb = pictures()[picture]
     expected, _ = converted(rgb, matrix, "full")
-    colours = {"matrix": matrix, "color_range": color_range}
+    colors = {"matrix": matrix, "color_range": color_range}
     for pixel_format, step in (("gray", 1), ("ya8", 2)):
-        got = raw(ffmpeg, rgb, "rgb24", output_pixel_format=pixel_format, **colours)
+        got = raw(ffmpeg, rgb, "rgb24", output_pixel_format=pixel_format, **colors)
         gray = np.frombuffer(got, np.uint8)[::step].reshape(HEIGHT, WIDTH)
         assert np.abs(gray - expected.round()).max() <= 1
-    got = raw(ffmpeg, rgb, "rgb24", output_pixel_format="gray16le", **colours)
+    got = raw(ffmpeg, rgb, "rgb24", output_pixel_format="gray16le", **colors)
     # White is 254 × 257 with FFmpeg 5.1 and 7.1, which make 16 bits of 8 by a shift.
     assert np.abs(np.frombuffer(got, "<u2").reshape(HEIGHT, WIDTH) / 257 - expected).max() <= 1.01
 
@@ -322,7 +322,7 @@ def test_frames_of_the_outputs_format_pass_untouched(ffmpeg: str) -> None:
 @pytest.mark.parametrize(
     ("matrix", "color_range"), [("bt709", "limited"), ("bt601", "full"), ("bt2020", "full")]
 )
-def test_yuv_of_another_layout_keeps_its_colours(ffmpeg: str, matrix: str, color_range: str) -> None:
+def test_yuv_of_another_layout_keeps_its_colors(ffmpeg: str, matrix: str, color_range: str) -> None:
     y, u, v = 100, 60, 200
     packed = np.tile(np.array([u, y, v, y], np.uint8), (HEIGHT, WIDTH // 2))
     found_y, found_uv = planes(

@@ -207,7 +207,7 @@ def test_auto_drops_nothing_where_the_codec_has_it(
         ("gif", "rgba", "pal8", ["alpha becomes 1 bit"]),
         ("gif", "rgb48le", "pal8", ["16 bits a sample become 8"]),
         ("hap", "rgba", "rgba", ["alpha"]),
-        ("pgm", "rgb24", "gray", ["colours are dropped"]),
+        ("pgm", "rgb24", "gray", ["colors are dropped"]),
         ("ffv1", "xyz12le", "gbrp12le", [r"XYZ samples become RGB.*'rawvideo' \(\.nut\) keeps"]),
     ],
 )
@@ -304,7 +304,7 @@ def test_nor_do_others(tmp_path: Path, ffmpeg: str, codec: str, pixel_format: st
         ("libvpx", "libvpx", "bt601"),  # VP8 knows no other
     ],
 )
-def test_lossy_codecs_keep_alpha_and_colours(
+def test_lossy_codecs_keep_alpha_and_colors(
     tmp_path: Path, ffmpeg: str, codec: str, decoder: str, matrix: str
 ) -> None:
     needs(ffmpeg, codec)
@@ -365,7 +365,7 @@ def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
         ("libx264", "rgb24", "auto", Colors(matrix="bt709", range="limited"), []),
     ],
 )
-def test_colours_that_nothing_uses_are_said(
+def test_colors_that_nothing_uses_are_said(
     tmp_path: Path,
     codec: str,
     pixel_format: str,

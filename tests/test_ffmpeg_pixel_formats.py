@@ -183,7 +183,7 @@ def test_subsampling(pixel_format: str, shared: tuple[int, int]) -> None:
     assert divides_evenly(pixel_format, 3, 3) == (shared == (1, 1))
 
 
-def test_kinds_of_colours() -> None:
+def test_kinds_of_colors() -> None:
     assert all(map(is_rgb, ("rgb24", "bgr0", "gbrp10le", "argb", "pal8", "x2rgb10le", "rgb565le")))
     assert all(map(is_gray, ("gray", "gray10le", "ya8", "monow")))
     assert not any(

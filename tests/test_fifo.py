@@ -464,9 +464,9 @@ def leaving_behind(writer: PipeWriter) -> bytes:
     return b"frame"
 
 
-@pytest.mark.parametrize("behaviour", [silent, talking, leaving, leaving_behind])
+@pytest.mark.parametrize("behavior", [silent, talking, leaving, leaving_behind])
 def test_a_ticket_for_reading_is_done_when_a_writer_comes(
-    path: Path, behaviour: Callable[[PipeWriter], bytes], nothing_is_left: Callable[[], bool]
+    path: Path, behavior: Callable[[PipeWriter], bytes], nothing_is_left: Callable[[], bool]
 ) -> None:
     ticket = fifo.open_async(path)
     assert eventually(lambda: are_asleep(workers))
@@ -474,7 +474,7 @@ def test_a_ticket_for_reading_is_done_when_a_writer_comes(
     with pytest.raises(penstock.StalledError):
         ticket.wait(0.01)
     with fifo.open(path, "w") as writer:
-        expected = behaviour(writer)
+        expected = behavior(writer)
         with ticket.wait(PATIENCE_S) as reader:
             assert type(reader) is PipeReader
             assert ticket.done()

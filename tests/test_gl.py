@@ -36,7 +36,7 @@ def lossless(path: Path, **options: Any) -> penstock.Encoder:
 
 
 def draw(framebuffer: Any, number: int) -> None:
-    """The picture of that number: its lower half has one colour, which tells the number, and the upper is blue."""
+    """The picture of that number: its lower half has one color, which tells the number, and the upper is blue."""
     width, height = framebuffer.size
     framebuffer.clear(0.0, 0.0, 1.0, 1.0)
     framebuffer.clear(number / 255, 0.5, 0.0, 1.0, viewport=(0, 0, width, height // 2))

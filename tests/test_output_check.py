@@ -27,7 +27,7 @@ from penstock.video import AudioTrack, Colors, ContentLight, EncoderSettings, fi
 # BT.709 by default. Most codecs take no less than 32 columns.
 SIZE = (32, 720)
 COLORS = ((200, 0, 0), (0, 200, 0), (20, 30, 220), (128, 128, 128), (250, 240, 30), (0, 0, 0))
-# The mean of a plain area, after lossy codecs. A wrong matrix is 35 off with these colours, a wrong range 15.
+# The mean of a plain area, after lossy codecs. A wrong matrix is 35 off with these colors, a wrong range 15.
 TOLERANCE = 12
 CONTAINERS = ("mp4", "mov", "mkv", "webm", "avi", "ts", "mxf", "nut", "gif")
 OFTEN_USED = (
@@ -118,7 +118,7 @@ def test_all_pixel_formats(tmp_path: Path, suffix: str, codec: str) -> None:
     wrong = {}
     for name in names:
         if is_gray(name) or name.startswith("mono"):
-            continue  # asked for: it has no colours
+            continue  # asked for: it has no colors
         if found := check(tmp_path / f"{name}.{suffix}", codec=codec, output_pixel_format=name):
             wrong[name] = found
     assert wrong == {}
@@ -187,7 +187,7 @@ def test_whatever_is_asked(
 
 
 def painted(color: tuple[int, int, int], layout: FrameLayout) -> np.ndarray:
-    """A frame of a plain colour."""
+    """A frame of a plain color."""
     if layout.pixel_format == "gray":
         return np.full(layout.shape, sum(color) // 3, layout.dtype)
     ordered = color[::-1] if layout.pixel_format.startswith("bgr") else color
@@ -316,10 +316,10 @@ def test_packed_raw_video_is_no_difference(tmp_path: Path, codec: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-def test_a_filter_that_may_change_colours_is_told(tmp_path: Path) -> None:
-    recolouring = {"vf": "scale=out_color_matrix=bt709"}
-    assert "may change colours by 'out_color_matrix'" in encoded(tmp_path / "a.mp4", options=recolouring)[0]
-    asked = {"colors": Colors("bt709", "limited"), "options": recolouring}
+def test_a_filter_that_may_change_colors_is_told(tmp_path: Path) -> None:
+    recoloring = {"vf": "scale=out_color_matrix=bt709"}
+    assert "may change colors by 'out_color_matrix'" in encoded(tmp_path / "a.mp4", options=recoloring)[0]
+    asked = {"colors": Colors("bt709", "limited"), "options": recoloring}
     assert encoded(tmp_path / "b.mp4", **asked) == encoded(tmp_path / "c.mp4", options={"vf": "hflip"}) == []
 
 
@@ -330,7 +330,7 @@ def test_a_filter_that_may_change_colours_is_told(tmp_path: Path) -> None:
         ({"x264opts": "cll=10,5"}, Colors(content_light=ContentLight(900, 300))),
     ],
 )
-def test_what_contradicts_the_colours_in_the_parameters_of_x264_is_refused(
+def test_what_contradicts_the_colors_in_the_parameters_of_x264_is_refused(
     tmp_path: Path, options: dict[str, object], colors: Colors
 ) -> None:
     with pytest.raises(ValueError, match=r"is no matrix|exclude each other"):

@@ -138,7 +138,7 @@ def test_chunks_with_other_parameters_are_not_joined(tmp_path: Path, other: dict
         next(tmp_path.glob(f"forged/*/{name}")).replace(folder / name)
     assert forged.hash != planned.hash
     (tmp_path / "video.mp4").write_bytes(b"the old one")
-    with pytest.raises(RenderError, match="chunk 1 has other parameter sets, colours or sizes than chunk 0"):
+    with pytest.raises(RenderError, match="chunk 1 has other parameter sets, colors or sizes than chunk 0"):
         assemble(planned)
     assert (tmp_path / "video.mp4").read_bytes() == b"the old one"
     assert not list(tmp_path.glob(".*part*"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.media import COLOURS, decode, ffmpeg
+from support.media import COLORS, decode, ffmpeg
 
 import penstock
 from penstock import probe
@@ -33,7 +33,7 @@ TAGS = (
 
 
 def scene(index: int, time_s: float, view: np.ndarray) -> None:
-    view[:] = COLOURS[index % len(COLOURS)][: view.shape[2] if view.ndim == 3 else 1]
+    view[:] = COLORS[index % len(COLORS)][: view.shape[2] if view.ndim == 3 else 1]
     view[:, index % SIZE[0]] = 255
 
 

@@ -85,7 +85,7 @@ def test_frames_are_those_of_one_decoder_and_encoder(tmp_path: Path, name: str, 
     assert same(mapped(function, source, tmp_path / "mapped.mkv", chunk_frames=chunk_frames), wanted)
 
 
-def test_raw_video_with_a_palette_has_its_colours_in_each_chunk(tmp_path: Path) -> None:
+def test_raw_video_with_a_palette_has_its_colors_in_each_chunk(tmp_path: Path) -> None:
     source = tmp_path / "v.mov"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=1", "-c:v", "rawvideo", "-pix_fmt", "pal8", source)
     wanted = alone(inverted, source, tmp_path / "alone.mkv", SIZE)
@@ -291,7 +291,7 @@ HDR = (
 
 
 @pytest.mark.parametrize("codec", ["libx264", pytest.param("prores_ks", marks=SLOW)])
-def test_colours_and_shape_stay_those_of_the_source(tmp_path: Path, codec: str) -> None:
+def test_colors_and_shape_stay_those_of_the_source(tmp_path: Path, codec: str) -> None:
     ffmpeg(*HDR, tmp_path / "hdr.mp4")
     suffix = "mov" if codec == "prores_ks" else "mp4"
     output = mapped(

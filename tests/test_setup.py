@@ -119,7 +119,7 @@ def test_a_newer_rust_is_taken(version: str, machine: Machine) -> None:
 
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="there is no cargo")
-def test_the_wheel_has_the_licences_of_crates_and_of_the_c_sources_in_them(tmp_path: Path) -> None:
+def test_the_wheel_has_the_licenses_of_crates_and_of_the_c_sources_in_them(tmp_path: Path) -> None:
     target = tmp_path / "licenses/all.txt"
     subprocess.run([sys.executable, ROOT / "scripts/licenses.py", target], cwd=ROOT, check=True, timeout=250)
     text = target.read_text()
@@ -136,7 +136,7 @@ def test_the_wheel_has_the_licences_of_crates_and_of_the_c_sources_in_them(tmp_p
     assert "syn v" not in text
 
 
-def test_a_licence_that_asks_for_more_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_license_that_asks_for_more_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(licenses, "linked_crates", lambda: [("copied v1.0.0", "MIT AND GPL-3.0", tmp_path)])
     monkeypatch.setattr("sys.argv", ["licenses", str(tmp_path / "all.txt")])
     with pytest.raises(SystemExit, match=r"copied v1\.0\.0 is under MIT AND GPL-3\.0"):

@@ -76,7 +76,7 @@ def test_a_terminal_of_40_columns(tmp_path: Path, settings: dict[str, str]) -> N
     assert status == 0
     assert "frames encoded: 10" in " ".join(shown.split())
     if settings:
-        assert "\x1b[3" not in shown, "it is coloured"
+        assert "\x1b[3" not in shown, "it is colored"
     text = printed(run_process("info", env=environment))
     assert max(map(len, text.splitlines())) <= 40
 

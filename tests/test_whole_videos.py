@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.clips import clip
-from support.media import COLOURS, SIZE, decode, flat, is_flat
+from support.media import COLORS, SIZE, decode, flat, is_flat
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, succeeded
 
@@ -22,7 +22,7 @@ from benchmarks.harness.accounts import children
 from penstock import Decoder, DecoderError, EncoderError, _whole_videos, read_video, write_video
 from penstock.video import AudioTrack
 
-COUNT = len(COLOURS)
+COUNT = len(COLORS)
 LARGE = (1280, 960)
 """More than 18 frames of this size grow the first block of a video of unknown length."""
 

@@ -1,7 +1,7 @@
 """The hot paths of this tree against those of the commit BASE, in turn: base, now, now, base, and so on.
 
 The base is built in build/compare, whose compiled parts are kept for the next time. Each run has its own process. Two
-neighbouring runs of each side make a pair. The exit status is 1 if both the ratio of the medians and the median of the
+neighboring runs of each side make a pair. The exit status is 1 if both the ratio of the medians and the median of the
 pairs' ratios are worse by more than runs of the base differ among themselves (the middle half of their ratios), and by
 more than 3 %. Some 4 minutes, without the build.
 """

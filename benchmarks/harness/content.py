@@ -1,7 +1,7 @@
 """The frames: moving pictures as people render, film and show them, and noise. The same in every run.
 
-Noise alone is for transports: an encoder may quantise it to nothing, or to all of its file, by the smallest difference
-in the conversion of its colours (see README.md).
+Noise alone is for transports: an encoder may quantize it to nothing, or to all of its file, by the smallest difference
+in the conversion of its colors (see README.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Frame = NDArray[np.uint8]
 
 #: ``motion`` is a rendered animation: lit balls and bars in front of a moving gradient. ``camera`` is the same with a
-#: sensor's noise. ``text`` is an editor that scrolls: coloured words of a bitmap font, with sharp edges. ``noise`` is
+#: sensor's noise. ``text`` is an editor that scrolls: colored words of a bitmap font, with sharp edges. ``noise`` is
 #: from 128 to 135, which is TurboPipe's own data. ``waves`` are smooth and move, for content checks.
 Content = Literal["motion", "camera", "text", "noise", "waves"]
 SEED = 1
@@ -46,8 +46,8 @@ CELL_WIDTH, CELL_HEIGHT = 12, 20
 #: How many pixels the text scrolls in a frame.
 SCROLL_PIXELS = 3
 TEXT_BACKGROUND = (30, 32, 38)
-#: Of the words in turn. Most are grey.
-TEXT_COLOURS = (*4 * [(212, 212, 212)], (197, 134, 192), (156, 220, 254), (106, 153, 85))
+#: Of the words in turn. Most are gray.
+TEXT_COLORS = (*4 * [(212, 212, 212)], (197, 134, 192), (156, 220, 254), (106, 153, 85))
 
 #: Of the waves: pixels from crest to crest, across and down, and the height in code values.
 WAVES = ((311.0, 173.0, 45.0), (97.0, -61.0, 25.0))
@@ -123,17 +123,17 @@ class Film:
 
     @cached_property
     def _gradient(self) -> NDArray[np.intp]:
-        """Of the frame and half a shape on each side: indices of colours."""
+        """Of the frame and half a shape on each side: indices of colors."""
         down, across = np.ogrid[: self.height + self._shape_pixels, : self.width + self._shape_pixels]
         waves = np.sin(across / self.height * 2) + np.cos(down / self.height * 3)
         return (300 * waves + 200 * across / self.width).astype(np.intp) % len(self._palette)
 
     @cached_property
     def _palette(self) -> Frame:
-        """Colours that come back where they began."""
+        """Colors that come back where they began."""
         turn = 2 * np.pi * np.arange(1024)[:, np.newaxis] / 1024
-        colours: Frame = (96 + 64 * np.sin(turn + np.array([0, 2, 4]))).astype(np.uint8)
-        return colours
+        colors: Frame = (96 + 64 * np.sin(turn + np.array([0, 2, 4]))).astype(np.uint8)
+        return colors
 
     @cached_property
     def _ball(self) -> NDArray[np.float32]:
@@ -169,7 +169,7 @@ class Film:
         letters[at < generator.integers(0, columns // 6 + 1, (lines, 1))] = ord(" ")
         letters[at > generator.integers(columns // 3, columns, (lines, 1))] = ord(" ")
         words = np.cumsum(letters == ord(" "), axis=1) + np.arange(lines)[:, np.newaxis]
-        colours = np.array(TEXT_COLOURS, np.uint8)[words % len(TEXT_COLOURS)]
+        colors = np.array(TEXT_COLORS, np.uint8)[words % len(TEXT_COLORS)]
         # The cell of each ASCII character. All but a to z are empty.
         glyphs = np.zeros((128, CELL_HEIGHT // 2, CELL_WIDTH // 2), bool)
         font = np.frombuffer(FONT, np.uint8).reshape(26, 1, 5)
@@ -177,7 +177,7 @@ class Film:
         glyphs = glyphs.repeat(2, axis=1).repeat(2, axis=2)
         # Lines × columns × the pixels of a cell become rows of pixels.
         ink = glyphs[letters].transpose(0, 2, 1, 3).reshape(lines * CELL_HEIGHT, -1, 1)
-        tint = colours.repeat(CELL_HEIGHT, 0).repeat(CELL_WIDTH, 1)
+        tint = colors.repeat(CELL_HEIGHT, 0).repeat(CELL_WIDTH, 1)
         return np.where(ink, tint, np.array(TEXT_BACKGROUND, np.uint8))
 
 
@@ -201,7 +201,7 @@ def apart(shown: Frame, expected: Frame) -> Frame:
 def psnr_db(pairs: Iterable[tuple[Frame, Frame]]) -> float:
     """The peak signal-to-noise ratio of luma (BT.601), of all frames together: each as shown, and as sent.
 
-    Of luma, because 4:2:0 loses more colour than an encoder does.
+    Of luma, because 4:2:0 loses more color than an encoder does.
     """
     squares = [np.mean(np.square((shown.astype(np.float32) - sent) @ LUMA)) for shown, sent in pairs]
     return float(10 * np.log10(255**2 / max(np.mean(squares), 1e-6)))

@@ -26,7 +26,7 @@ from benchmarks.report import figures
 from benchmarks.report.charts import BENCHMARKS, MODULES, Chart, Comparison, RatioAxis, charts
 
 BUILT = ROOT / "build" / "bench-report"
-#: The picture on the front page, and its colours.
+#: The picture on the front page, and its colors.
 SPEED = {
     ROOT / "docs" / f"speed-{theme}.svg": {"text": text, "grid": grid, "faster": faster, "slower": slower}
     for theme, text, grid, faster, slower in (

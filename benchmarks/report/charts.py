@@ -103,7 +103,7 @@ class Bar:
 
 @dataclass
 class Comparison:
-    """One of ours and the best rival. A ratio above 1 is in our favour."""
+    """One of ours and the best rival. A ratio above 1 is in our favor."""
 
     ours: Bar
     rival: Bar

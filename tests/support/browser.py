@@ -1,4 +1,4 @@
-"""A real browser without a window, Debian's Chromium: pages of a width, in a colour scheme, and their console.
+"""A real browser without a window, Debian's Chromium: pages of a width, in a color scheme, and their console.
 
 It speaks the DevTools protocol (https://chromedevtools.github.io/devtools-protocol) by two pipes: no driver is needed.
 """

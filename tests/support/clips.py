@@ -179,7 +179,7 @@ def _ffv1(pixel_format: str, bit_depth: int = 8, **others: object) -> Clip:
 
 
 def _tagged(colors: str, **told: object) -> Clip:
-    """H.264 whose colours are told; the pixels are what they were."""
+    """H.264 whose colors are told; the pixels are what they were."""
     pixel_format = "yuvj420p" if told.get("color_range") == "full" else "yuv420p"  # FFmpeg's old name for it
     arguments = ("-vf", f"format=yuv420p,setparams={colors}", *H264)
     return Clip("mp4", arguments, pixel_format=pixel_format, told=told)

@@ -22,13 +22,13 @@ from support.cases import eventually, ffmpegs
 from support.this_process import open_fds, workers
 
 SIZE = (64, 48)
-COLOURS = [(200, 30, 40), (40, 180, 60), (50, 70, 210), (220, 210, 60), (128, 128, 128)]
+COLORS = [(200, 30, 40), (40, 180, 60), (50, 70, 210), (220, 210, 60), (128, 128, 128)]
 
 
 def flat(index: int, size: tuple[int, int] = SIZE) -> np.ndarray:
-    """A frame of one colour, which tells its number."""
+    """A frame of one color, which tells its number."""
     width, height = size
-    return np.full((height, width, 3), COLOURS[index % len(COLOURS)], np.uint8)
+    return np.full((height, width, 3), COLORS[index % len(COLORS)], np.uint8)
 
 
 def decode(path: str | os.PathLike[str], size: tuple[int, int] = SIZE) -> np.ndarray:
@@ -39,8 +39,8 @@ def decode(path: str | os.PathLike[str], size: tuple[int, int] = SIZE) -> np.nda
 
 
 def is_flat(frame: np.ndarray, index: int) -> bool:
-    """Whether a decoded frame is `flat(index)`, as far as a lossy codec and its colour space allow."""
-    return int(np.abs(frame.astype(int) - COLOURS[index % len(COLOURS)]).max()) <= 8
+    """Whether a decoded frame is `flat(index)`, as far as a lossy codec and its color space allow."""
+    return int(np.abs(frame.astype(int) - COLORS[index % len(COLORS)]).max()) <= 8
 
 
 def described(path: str | os.PathLike[str]) -> str:

@@ -99,7 +99,7 @@ pub(super) trait Channel: Copy + Default {
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
 }
 
-/// In 32nds of a code value, so that colours outside RGB, up to 2.2 times white (BT.2020's blue), do not overflow 16
+/// In 32nds of a code value, so that colors outside RGB, up to 2.2 times white (BT.2020's blue), do not overflow 16
 /// bits.
 impl Channel for u8 {
     type Sum = i16;
@@ -144,7 +144,7 @@ impl Channel for u8 {
     }
 }
 
-/// In 2^-13 of a code value, the finest unit in which colours outside RGB do not overflow 32 bits.
+/// In 2^-13 of a code value, the finest unit in which colors outside RGB do not overflow 32 bits.
 impl Channel for u16 {
     type Sum = i32;
 

@@ -4,7 +4,7 @@
 pub(super) const DEEP_BITS: u32 = 14;
 pub(super) const DEEP_WHITE: u16 = (1 << DEEP_BITS) - 1;
 
-/// Maps bytes to a scale from `black` to `white`, rounded to the nearest. All in 16 bits: so compilers vectorise it,
+/// Maps bytes to a scale from `black` to `white`, rounded to the nearest. All in 16 bits: so compilers vectorize it,
 /// which they cannot do with a table (measured: 10 times slower).
 #[derive(Clone, Copy)]
 pub(super) struct ByteScale {

@@ -1,8 +1,8 @@
 //! YUV and gray to RGB, and YUV to gray.
 //!
-//! The crate `yuv` would be a quarter faster, but 0.8.20 has wrong colours here: its SIMD clips luma below black before
+//! The crate `yuv` would be a quarter faster, but 0.8.20 has wrong colors here: its SIMD clips luma below black before
 //! it adds chroma (up to 20 code values) and rounds 10 bits down, and its portable code lets 10 bits overflow from 255
-//! to 0. So these are plain loops over blocks, which compilers vectorise.
+//! to 0. So these are plain loops over blocks, which compilers vectorize.
 
 use std::ops::Range;
 
@@ -192,7 +192,7 @@ fn sample<const BYTES: usize>(bytes: &[u8], index: usize) -> i16 {
     (aligned ^ 0x8000) as i16
 }
 
-/// What chroma adds to each channel of each pixel. Separate loops, because compilers do not vectorise a single one.
+/// What chroma adds to each channel of each pixel. Separate loops, because compilers do not vectorize a single one.
 #[inline(always)]
 fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel>(
     chroma: [&[u8]; 2],

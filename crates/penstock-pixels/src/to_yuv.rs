@@ -314,7 +314,7 @@ fn deep(
     });
 }
 
-/// With 14 bits, `yuv` expects red first. For blue first, the weights of the two colours in luma are exchanged, and
+/// With 14 bits, `yuv` expects red first. For blue first, the weights of the two colors in luma are exchanged, and
 /// so are the two planes of chroma.
 fn deep_matrix(of: Matrix, blue_first: bool) -> YuvStandardMatrix {
     let matrix = matrix(of);

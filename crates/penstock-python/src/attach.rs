@@ -25,7 +25,7 @@ static INTERPRETER: AtomicPtr<ffi::PyInterpreterState> = AtomicPtr::new(std::ptr
 pub(crate) fn remember_interpreter(_py: Python<'_>) {
     // SAFETY: we are attached.
     INTERPRETER.store(unsafe { ffi::PyInterpreterState_Get() }, Ordering::Relaxed);
-    // The first time initialises PyO3. If another thread forked in the middle, the child would wait for ever.
+    // The first time initializes PyO3. If another thread forked in the middle, the child would wait for ever.
     Python::attach(|_| ());
 }
 

@@ -26,7 +26,7 @@ struct Export(Held);
 // SAFETY: the memory is pinned by the export, whatever thread reads it; the view itself is only handed around.
 unsafe impl Send for Export {}
 
-// SAFETY: `PyBUF_SIMPLE` gave one contiguous, initialised block, which the exporter keeps in place until the release.
+// SAFETY: `PyBUF_SIMPLE` gave one contiguous, initialized block, which the exporter keeps in place until the release.
 //
 // Nothing keeps Python code from changing the content meanwhile. Its promise is the documented one, that borrowed memory does not
 // change until the write has ended (docs/concepts/ownership.md). Code that breaks it gets a mixture of old and new bytes: we copy

@@ -3,7 +3,7 @@
 use std::thread;
 
 /// Functions that may run code of the caller, and may wait in it while the interpreter ends, which unwinds the thread up to Python
-/// 3.13. The declarations of `pyo3::ffi` never unwind, so the compiler would drop our cleanup; it must not recognise these as the
+/// 3.13. The declarations of `pyo3::ffi` never unwind, so the compiler would drop our cleanup; it must not recognize these as the
 /// same functions.
 pub(crate) mod raw {
     use std::ffi::c_int;

@@ -121,7 +121,7 @@ class Encoder(EncoderBase):
             nearest format: yuv420p plays everywhere and needs an even width and height. If this drops alpha or bits,
             an `FFmpegWarning` says so. "ffmpeg" leaves the choice to FFmpeg.
         colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
-            what they were made with. FFmpeg's options for colours among the `options` mean the same.
+            what they were made with. FFmpeg's options for colors among the `options` mean the same.
         audio: the sound: a path, an `AudioFile`, an `AudioTrack` for ``write_audio``, or several of them, each a track
             of its own. A file's sound is copied if the container accepts it, and encoded otherwise (PCM, as in WAV,
             becomes AAC in MP4). It ends with the picture. Options for its encoder, such as ``{"b:a": "192k"}`` among
@@ -221,7 +221,7 @@ class Encoder(EncoderBase):
                 encoder.write(255 - frame, time_s=frame.time_s)
         ```
 
-        It keeps the frame size, pixel aspect ratio, colours, HDR metadata, tags, chapters and the best of the sounds,
+        It keeps the frame size, pixel aspect ratio, colors, HDR metadata, tags, chapters and the best of the sounds,
         and the bit depth and chroma subsampling if the frames have as many bits. The codec follows the name of the
         output. Frames keep their times: pass them as ``time_s``, as above, for a constant and for a variable rate. The
         rate is the source's if the container has no times, or if the decoder has a ``start`` in a video with a constant
@@ -367,7 +367,7 @@ class Encoder(EncoderBase):
             framebuffer.read_into(view)
         ```
 
-        The memory is not initialised. A block that raises submits nothing. The view turns read-only at the end of the
+        The memory is not initialized. A block that raises submits nothing. The view turns read-only at the end of the
         block; its memory is recycled once FFmpeg has read it, or it was converted, and you have dropped the view.
         Arguments and errors are those of `write`; the wait is at the end of the block.
 

@@ -212,7 +212,7 @@ def plan_decode(program: str, track: Track, options: DecodeOptions) -> DecodePla
         else:
             scaled[-1] += _same_colors(conversion_input, layout, video, options)
     elif own == "pal8" and (width, height) == own_size:
-        # FFmpeg 7.1's `scale` gives it the colours of a palette of its own. Another size is an error here.
+        # FFmpeg 7.1's `scale` gives it the colors of a palette of its own. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (*scaled, f"format={delivered}")
     return DecodePlan(
@@ -442,7 +442,7 @@ def _to_floats(own: str, delivered: str) -> list[str]:
 
 
 def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> str:
-    """Options of FFmpeg's scaler that give all frames the colours of the first, where their tags change in the middle.
+    """Options of FFmpeg's scaler that give all frames the colors of the first, where their tags change in the middle.
 
     While the tags are the same, it does nothing.
     """
@@ -480,7 +480,7 @@ def _native(
         if stored == layout.pixel_format:
             raise ValueError(f"{video.pixel_format} to {stored} is a change of the range")
         if matrix not in MATRICES:
-            raise ValueError(f"the colour matrix is {matrix}")
+            raise ValueError(f"the color matrix is {matrix}")
         return _Conversion(
             stored,
             layout.pixel_format,

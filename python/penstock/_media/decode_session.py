@@ -45,7 +45,7 @@ _OVER_GAPS = (
     "bytes are missing, or the file was joined of several: conceal_errors=True (--conceal-errors) reads on"
 )
 #: An impossible width for FFmpeg's filter `crop`, which makes it fail at a palette picture whose size differs from the
-#: first one's. Chosen: a width that no caller asks for, so that the failure is recognised by FFmpeg's message.
+#: first one's. Chosen: a width that no caller asks for, so that the failure is recognized by FFmpeg's message.
 OTHER_SIZE = -(1 << 20)
 
 Stream = TypeVar("Stream")

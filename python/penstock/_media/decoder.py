@@ -210,7 +210,7 @@ class Decoder(DecoderBase):
 
     @property
     def stream(self) -> VideoInfo:
-        """The decoded video stream: its geometry, rate, length and colours, as described in the file."""
+        """The decoded video stream: its geometry, rate, length and colors, as described in the file."""
         return self._video
 
     @property

@@ -161,7 +161,7 @@ class FramesByNumber:
 
 
 _KEPT_SLOTS = 4
-# FFmpeg's palette behind the pixels of pal8: 256 colours of 4 bytes.
+# FFmpeg's palette behind the pixels of pal8: 256 colors of 4 bytes.
 _PALETTE_BYTES = 1024
 
 
@@ -172,7 +172,7 @@ class Pixels:
         self._plan, self._conversion = plan, plan.whole_conversion()
         self._size = plan.layout.width, plan.layout.height
         self._slots = _SlotPool(plan.layout.frame_bytes, _KEPT_SLOTS)
-        # Size, format and colours may change in the middle of a file. Each combination has a filter graph.
+        # Size, format and colors may change in the middle of a file. Each combination has a filter graph.
         self._graphs: dict[tuple[Any, ...], Graph] = {}
 
     def slot(self, frame: LibavFrame) -> _Slot:
@@ -211,7 +211,7 @@ class Pixels:
     def _graph(self, frame: LibavFrame, filters: list[str]) -> Graph:
         graph = Graph()
         graph.threads = 1  # without threads of its own, it can be freed in the child of a fork
-        # With the colours, which `add_buffer` does not tell: libav would convert from unspecified ones.
+        # With the colors, which `add_buffer` does not tell: libav would convert from unspecified ones.
         source = graph.add(
             "buffer",
             video_size=f"{frame.width}x{frame.height}",

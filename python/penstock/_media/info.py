@@ -372,7 +372,7 @@ def _ends(stream: VideoInfo | AudioInfo) -> Iterable[str]:
 def _colors(stream: VideoInfo) -> str:
     others = {stream.color_primaries, stream.color_transfer} - {None, stream.color_matrix}
     if stream.color_matrix is stream.color_range is None and not others:
-        return "colours untagged"
+        return "colors untagged"
     named = f"{stream.color_matrix or 'matrix untagged'}, {stream.color_range or 'range untagged'}"
     return f"{named} ({', '.join(sorted(map(str, others)))})" if others else named
 

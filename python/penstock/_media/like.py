@@ -46,7 +46,7 @@ def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]
 def arguments_like_picture(
     video: VideoInfo, size: tuple[int, int] | None, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Adds to `given` the arguments that keep the source's colours and aspect ratio.
+    """Adds to `given` the arguments that keep the source's colors and aspect ratio.
 
     Returns:
         The arguments, and which properties of the source the result loses.

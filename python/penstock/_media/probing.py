@@ -56,7 +56,7 @@ def probe(
     timeout: float | None = PATIENCE_S,
     follow_playlists: bool = False,
 ) -> MediaInfo:
-    """Reads the facts about a media file: container, streams, sizes, rates, colours.
+    """Reads the facts about a media file: container, streams, sizes, rates, colors.
 
     libav (PyAV) reads them in this process, and decodes one frame of each video. A regular file is read on this thread,
     anything else on a thread of its own.

@@ -19,7 +19,7 @@ class ThreadPolicy:
             ``"time-critical"``: niceness 19, 10, 5, 0, -5, -10 and -20; ``"background"`` also sets the scheduling
             class "idle". No level is real-time. To rise above the present level takes a privilege, even to return
             to an earlier one.
-        nice: the niceness itself, from -20 (most favoured) to 19, instead of a level.
+        nice: the niceness itself, from -20 (most favored) to 19, instead of a level.
         cpus: the numbers of the CPUs that the thread may run on.
         near: the owner of the L3 cache to share: the id of a thread (``threading.get_native_id()``); the id of a
             process, for its first thread; or a CPU, as ``("cpu", 3)``. The position of another thread is read once,

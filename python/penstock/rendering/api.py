@@ -223,7 +223,7 @@ def map_video(
 ) -> RenderReport:
     """Applies a function to each frame of a video, on many processes or machines. The sound is copied once.
 
-    The result has the source's colours, tags and chapters, unless `encoder_options` names others
+    The result has the source's colors, tags and chapters, unless `encoder_options` names others
     (``{"metadata": None}``).
 
     Each worker decodes its own range of frames, calls the function, and encodes. A variable rate stays: each frame

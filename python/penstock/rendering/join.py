@@ -78,7 +78,7 @@ def assemble(plan: Plan) -> JoinReport:
     """Joins the chunks of a plan, adds its sound, verifies the video, and removes the chunks.
 
     The chunks' bytes are not encoded again. The output takes its name when it is complete; until then a file of that
-    name stays as it is. The video must have all frames, at their times, with the colour tags of the chunks.
+    name stays as it is. The video must have all frames, at their times, with the color tags of the chunks.
 
     Raises:
         RenderError: another render writes the output now; a chunk is missing, or its file was changed; chunks differ in
@@ -263,7 +263,7 @@ def _chunk_files(plan: Plan, storage: Storage) -> Generator[FileIO]:
                 file.seek(0)
             elif header != first:
                 raise RenderError(
-                    f"chunk {number} has other parameter sets, colours or sizes than chunk 0, and cannot be joined",
+                    f"chunk {number} has other parameter sets, colors or sizes than chunk 0, and cannot be joined",
                     chunk=number,
                 )
             yield file
@@ -302,7 +302,7 @@ def _header(file: FileIO) -> bytes:
 
 
 def _color_arguments(plan: Plan) -> list[str]:
-    """The colour tags that the chunks were encoded with: QuickTime has no place for the range, nor for RGB's."""
+    """The color tags that the chunks were encoded with: QuickTime has no place for the range, nor for RGB's."""
     request = EncodeRequest.of(plan.output, fps=plan.fps, **encoder_arguments(plan))
     pixel_format = request.output_pixel_format or ""
     if is_rgb(pixel_format):

@@ -49,7 +49,7 @@ CHUNKS_PER_WORKER = 4
 # The last chunks are this much shorter at most. A shorter one costs more to start than it saves.
 SHORTEST_SHARE = 8
 
-# The arguments of an Encoder, and of its colours, that are objects.
+# The arguments of an Encoder, and of its colors, that are objects.
 _GROUPED: Mapping[str, Any] = {
     "colors": Colors,
     "settings": EncoderSettings,
@@ -67,7 +67,7 @@ _FILE_OPTIONS = ("metadata", "disposition", "map_metadata", "tag", "vtag", "time
 # FFmpeg's movflags that write a file in fragments, whose header counts the frames of the first one; "-" takes one away.
 _FRAGMENTING = re.compile(r"(?<![-\w])(?:frag_(?:keyframe|custom|every_frame)|empty_moov|dash|cmaf|isml)\b")
 # FFmpeg's names of the containers into which chunks are joined, by their extensions. The others begin at another time
-# than 0 (MPEG-TS), have no colours (AVI), or are no single file (HLS).
+# than 0 (MPEG-TS), have no colors (AVI), or are no single file (HLS).
 _CONTAINERS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", ".webm": "webm"}
 
 

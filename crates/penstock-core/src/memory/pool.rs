@@ -211,7 +211,7 @@ impl Buffer {
 
     /// All of its memory, also what is not in use.
     pub fn space_mut(&mut self) -> &mut [u8] {
-        // SAFETY: a mapping is initialised (fresh pages are zero), as long as that, and ours alone; so are a caller's bytes, as
+        // SAFETY: a mapping is initialized (fresh pages are zero), as long as that, and ours alone; so are a caller's bytes, as
         // `Space` promises.
         unsafe { slice::from_raw_parts_mut(self.start(), self.capacity()) }
     }
@@ -238,7 +238,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-// SAFETY: the memory is mapped, initialised, and stays where it is until the buffer is dropped. Whoever owns or shares the buffer
+// SAFETY: the memory is mapped, initialized, and stays where it is until the buffer is dropped. Whoever owns or shares the buffer
 // keeps others from changing it; what is written through `start` is its caller's to synchronize.
 unsafe impl Region for Buffer {
     fn as_ptr(&self) -> *const u8 {

@@ -23,10 +23,10 @@ use crate::sys::span::Span;
 ///
 /// - **It stays in place.** `as_ptr` and `len` return the same results at each call, also after the value was moved.
 /// - **It is a valid slice.** [`slice::from_raw_parts`](std::slice::from_raw_parts) may be called with them: the address is not
-///   null, not even for 0 bytes, and the bytes are mapped, readable and initialised. Memory that a fault handler fills on access is
+///   null, not even for 0 bytes, and the bytes are mapped, readable and initialized. Memory that a fault handler fills on access is
 ///   readable.
 /// - **Its content does not change.** Nobody writes to the bytes: no thread, no other process that shares them, no device. A
-///   [`Transform`](crate::Transform) gets a `&[u8]` of them, for which a change is undefined behaviour, and with zero-copy a later
+///   [`Transform`](crate::Transform) gets a `&[u8]` of them, for which a change is undefined behavior, and with zero-copy a later
 ///   change reaches the reader, also after the worker is done with them.
 pub unsafe trait Region: Any + Send {
     /// The first byte.

@@ -294,7 +294,7 @@ unsafe fn gather_by_strides<
     from: *const u8,
     to: *mut u8,
 ) {
-    // They fit into a slice. Told that no index overflows, the compiler vectorises `rgba[..., :3]`, too: 1.0 ms, and 0.2.
+    // They fit into a slice. Told that no index overflows, the compiler vectorizes `rgba[..., :3]`, too: 1.0 ms, and 0.2.
     assert!(pixels <= isize::MAX as usize / (CHANNELS * ITEM));
     for pixel in 0..pixels {
         for channel in 0..CHANNELS {

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 /// of calling its handler (sigprocmask(2)). The handler may be one that fills memory on access, or reports a crash.
 pub(crate) fn block_signals() {
     let mut mask = MaybeUninit::uninit();
-    // SAFETY: `sigfillset` initialises the set before the others use it; none fails on valid arguments.
+    // SAFETY: `sigfillset` initializes the set before the others use it; none fails on valid arguments.
     unsafe {
         libc::sigfillset(mask.as_mut_ptr());
         for signal in FAULT_SIGNALS {
@@ -72,7 +72,7 @@ const WRITE_SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
 fn set_of(signals: impl Iterator<Item = libc::c_int>) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` initialises the set; neither call fails on valid arguments.
+    // SAFETY: `sigemptyset` initializes the set; neither call fails on valid arguments.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in signals {

@@ -450,7 +450,7 @@ fn a_reader_goes((mut reader, writer): (PipeReader, PipeWriter)) {
 
 #[test]
 fn a_signal_that_was_pending_before_is_still_there() {
-    // SAFETY: all sets are initialised by sigemptyset before they are used.
+    // SAFETY: all sets are initialized by sigemptyset before they are used.
     unsafe {
         let mut set = std::mem::zeroed();
         let mut pending = std::mem::zeroed();

@@ -1,4 +1,4 @@
-//! From what each CPU says of its neighbours to groups that share no CPU.
+//! From what each CPU says of its neighbors to groups that share no CPU.
 
 use std::collections::BTreeMap;
 

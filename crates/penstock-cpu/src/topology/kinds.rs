@@ -67,7 +67,7 @@ fn count(classes: &[usize]) -> usize {
 fn classes(values: &[i64], alike_percent: i64) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
-    // From neighbour to neighbour: the spread of many cores of one kind may be larger than each step of it.
+    // From neighbor to neighbor: the spread of many cores of one kind may be larger than each step of it.
     let is_step =
         |low: i64, high: i64| i128::from(high) * 100 > i128::from(low) * i128::from(100 + alike_percent);
     let firsts: Vec<i64> =

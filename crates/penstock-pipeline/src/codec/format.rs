@@ -1,4 +1,4 @@
-//! The compressed formats, and how to recognise them.
+//! The compressed formats, and how to recognize them.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Codec {
-    /// Recognised by the first bytes.
+    /// Recognized by the first bytes.
     #[default]
     Auto,
     /// RFC 1950; with the feature `deflate`.

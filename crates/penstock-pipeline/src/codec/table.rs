@@ -34,7 +34,7 @@ pub(super) fn format_of(codec: Codec) -> io::Result<&'static dyn Format> {
 }
 
 impl Codec {
-    /// Refuses a codec whose feature is off. `Auto` recognises all, and each asset is refused by itself.
+    /// Refuses a codec whose feature is off. `Auto` recognizes all, and each asset is refused by itself.
     pub(crate) fn check_built_in(self) -> Result<(), Error> {
         match self {
             Self::Auto => Ok(()),

@@ -47,7 +47,7 @@ impl Picture {
     }
 
     /// Rounds to what the format can hold, and lays it out in it.
-    fn quantised(&mut self, format: PixelFormat) -> Vec<u8> {
+    fn quantized(&mut self, format: PixelFormat) -> Vec<u8> {
         let (channels, white, order) = match format {
             Rgb24 => (3, 255.0, [0, 1, 2]),
             Bgr24 => (3, 255.0, [2, 1, 0]),
@@ -156,7 +156,7 @@ fn psnr_db(got: &[f64], expected: &[f64], bits: u32) -> f64 {
 }
 
 #[test]
-fn colours_are_those_of_the_definition() {
+fn colors_are_those_of_the_definition() {
     let sizes = [(48, 32), (35, 21), (2, 2), (1, 1), (1, 7), (9, 1)];
     for (input, output) in RGBS.into_iter().flat_map(|input| YUVS.map(|output| (input, output))) {
         for (matrix, range) in MATRICES.into_iter().flat_map(|matrix| RANGES.map(|range| (matrix, range))) {
@@ -168,7 +168,7 @@ fn colours_are_those_of_the_definition() {
                     ("noise", Picture::noise(size)),
                     ("bars", Picture::saturated_bars(size)),
                 ] {
-                    let bytes = picture.quantised(input);
+                    let bytes = picture.quantized(input);
                     let made = convert(&options(input, output, size).matrix(matrix).range(range), &bytes);
                     let (bits, columns, rows) = layout(output);
                     let got = planes(output, &made, size);

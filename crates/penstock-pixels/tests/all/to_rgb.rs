@@ -48,7 +48,7 @@ impl Yuv {
         Self { format, size, planes }
     }
 
-    /// Every code value there is, also such as stand for no colour.
+    /// Every code value there is, also such as stand for no color.
     fn noise(format: PixelFormat, size: (usize, usize)) -> Self {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         Self::new(format, size, |_, _, _| {
@@ -159,7 +159,7 @@ fn allowed(output: PixelFormat) -> f64 {
 }
 
 #[test]
-fn colours_are_those_of_the_definition() {
+fn colors_are_those_of_the_definition() {
     let sizes = [(131, 7), (128, 4), (67, 5), (64, 2), (63, 3), (2, 2), (1, 1), (1, 7), (9, 1), (65, 1)];
     for (input, output) in INPUTS.into_iter().flat_map(|input| OUTPUTS.map(|output| (input, output))) {
         for (matrix, range) in MATRICES.into_iter().flat_map(|matrix| RANGES.map(|range| (matrix, range))) {
@@ -178,9 +178,9 @@ fn colours_are_those_of_the_definition() {
     }
 }
 
-/// Rounding errors are few: of all colours, one in twenty is next to the nearest.
+/// Rounding errors are few: of all colors, one in twenty is next to the nearest.
 #[test]
-fn most_colours_are_the_nearest() {
+fn most_colors_are_the_nearest() {
     for (input, output) in [(Yuv420p, Rgb24), (Yuv444p10, Bgra), (Nv12, Rgb24)] {
         let yuv = Yuv::noise(input, (640, 64));
         let got = pixels(output, &convert(&options(input, output, (640, 64)), &yuv.bytes()));
@@ -192,7 +192,7 @@ fn most_colours_are_the_nearest() {
 }
 
 #[test]
-fn grays_have_no_colour_and_end_in_black_and_white() {
+fn grays_have_no_color_and_end_in_black_and_white() {
     for (input, output) in INPUTS.into_iter().flat_map(|input| OUTPUTS.map(|output| (input, output))) {
         for range in RANGES {
             let (bits, _) = layout(input);
@@ -274,7 +274,7 @@ fn a_frame_in_many_strips_is_right_throughout() {
     }
 }
 
-/// Nothing is padded or cropped: every pixel of RGB has its own colour.
+/// Nothing is padded or cropped: every pixel of RGB has its own color.
 #[test]
 fn odd_sizes_stay() {
     for odd_size in [OddSize::Pad, OddSize::Crop, OddSize::Keep] {

@@ -25,9 +25,9 @@ from penstock._messages import argument
 _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
 #: To FFmpeg these are one option, and the last one counts.
 FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
-#: The pixel format of pictures whose samples are indices of 256 colours.
+#: The pixel format of pictures whose samples are indices of 256 colors.
 PALETTE = "pal8"
-#: Filters that choose colours for each frame. For colours that suit all of them, FFmpeg would hold the whole video.
+#: Filters that choose colors for each frame. For colors that suit all of them, FFmpeg would hold the whole video.
 PALETTE_FILTERS = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
 #: FFmpeg's names of samples, by NumPy's.
 SAMPLES = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
@@ -80,7 +80,7 @@ def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Ma
     if divides_evenly(output_pixel_format, layout.width, layout.height):
         return
     raise ValueError(
-        f"{output_pixel_format} video cannot have {layout.width}x{layout.height} pixels, because one colour sample "
+        f"{output_pixel_format} video cannot have {layout.width}x{layout.height} pixels, because one color sample "
         f"covers several of them: render an even size, or give {argument('odd_size', 'pad')}, or "
         f"{argument('output_pixel_format', 'yuv444p')}, which fewer players know"
     )

@@ -45,7 +45,7 @@ _OTHER_WORDS = {
 }
 #: Words for the matrices by which we convert.
 MATRIX_WORDS = frozenset(_OTHER_WORDS["matrix"]) | frozenset(_CODE_POINTS)
-# FFmpeg's options with colours, and those of x264 and x265 among their own, by the attribute of `Colors`.
+# FFmpeg's options with colors, and those of x264 and x265 among their own, by the attribute of `Colors`.
 _OPTIONS = {
     "colorspace": "matrix",
     "color_range": "range",
@@ -81,14 +81,14 @@ HDR_PARAMETERS = {
 RANGES = {"limited": "tv", "full": "pc"}
 # Weights of red, green and blue in luma (ITU-R BT.601, BT.709, BT.2020).
 _WEIGHTS = {"bt601": "0.299:0.587:0.114", "bt709": "0.2126:0.7152:0.0722", "bt2020": "0.2627:0.678:0.0593"}
-_CENTRED = ("-chroma_sample_location", "center")
+_CENTERED = ("-chroma_sample_location", "center")
 # Pictures with at least as many lines are HD, whose default is BT.709.
 _HD_LINES = 720
 
 
 @dataclass(frozen=True, slots=True)
 class VideoColors:
-    """The colours of a YUV video, with each "auto" resolved.
+    """The colors of a YUV video, with each "auto" resolved.
 
     Attributes:
         matrix: "bt601", "bt709" or "bt2020".
@@ -103,7 +103,7 @@ class VideoColors:
 
     @property
     def arguments(self) -> list[str]:
-        """FFmpeg's arguments for the colours of a YUV input or output.
+        """FFmpeg's arguments for the colors of a YUV input or output.
 
         Both need them: FFmpeg converts nothing if input and output have the same, and it writes those of the output to
         the file.
@@ -138,7 +138,7 @@ class VideoColors:
         return space, self.primaries or primaries, self.transfer or transfer
 
 
-#: The colours that readers, also FFmpeg and our `Decoder`, assume for a video without tags.
+#: The colors that readers, also FFmpeg and our `Decoder`, assume for a video without tags.
 UNTAGGED = VideoColors("bt601", "limited")
 # The names of these transfers in FFmpeg's options, by those in its filters.
 _GAMMAS = {"bt470m": "gamma22", "bt470bg": "gamma28"}
@@ -152,7 +152,7 @@ _NO_RANGE = (*_NO_MATRIX, "mpeg1video", "mpeg2video", "prores", "prores_aw", "pr
 
 
 def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
-    """The colours of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02).
+    """The colors of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02).
 
     A matrix "auto" is bt709 from 720 lines on, and bt601 below, and for a codec without a place for it.
 
@@ -183,7 +183,7 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
 def with_colors_of_options(
     colors: Colors, options: Mapping[str, object], *pixel_formats: str | None
 ) -> tuple[Colors, dict[str, object]]:
-    """Returns `colors` with the colours that `options` and pixel formats (yuvj420p) set, and the other options.
+    """Returns `colors` with the colors that `options` and pixel formats (yuvj420p) set, and the other options.
 
     Raises:
         ValueError: they contradict `colors`, or each other.
@@ -290,7 +290,7 @@ def _display(display: MasteringDisplay, *, whole: bool) -> str:
 
 
 def colors_in(options: Mapping[str, object]) -> Iterable[tuple[str, str, str]]:
-    """The options that tell colours: their name, the attribute of `Colors`, and the word for it."""
+    """The options that tell colors: their name, the attribute of `Colors`, and the word for it."""
     for name, value in options.items():
         kind = name.partition(":")[0]  # the rest is a stream
         if kind in _OPTIONS and value is not None:
@@ -319,29 +319,29 @@ def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
     return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
 
 
-def input_color_arguments(pixel_format: str, colors: VideoColors, *, centred: bool = False) -> list[str]:
+def input_color_arguments(pixel_format: str, colors: VideoColors, *, centered: bool = False) -> list[str]:
     """FFmpeg's arguments for input frames of `pixel_format`. RGB and gray have the full range.
 
     Args:
-        centred: as for `output_color_arguments`. FFmpeg 7.1 takes the chroma location from the frames, and 9 from the
+        centered: as for `output_color_arguments`. FFmpeg 7.1 takes the chroma location from the frames, and 9 from the
             output's arguments if it converts: both get it.
     """
-    centre = _CENTRED if centred else ()
+    center = _CENTERED if centered else ()
     if is_rgb(pixel_format) or is_gray(pixel_format):
-        return ["-color_range", RANGES["full"], *centre]
-    return [*colors.arguments, *centre]
+        return ["-color_range", RANGES["full"], *center]
+    return [*colors.arguments, *center]
 
 
 def output_color_arguments(
-    pixel_format: str | None, colors: VideoColors, *, centred: bool = False
+    pixel_format: str | None, colors: VideoColors, *, centered: bool = False
 ) -> list[str]:
     """FFmpeg's arguments for output video of `pixel_format`; none for None. RGB has no matrix.
 
     Gray has the full range: FFmpeg 7 and later write and read no other.
 
     Args:
-        centred: whether a chroma sample lies in the middle of its pixels, and not in their left column (see
-            `is_centred`).
+        centered: whether a chroma sample lies in the middle of its pixels, and not in their left column (see
+            `is_centered`).
     """
     if pixel_format is None:
         return []
@@ -349,10 +349,10 @@ def output_color_arguments(
         return colors.asked_arguments
     if is_gray(pixel_format):
         colors = replace(colors, range="full")
-    return [*colors.arguments, *(_CENTRED if centred else ())]
+    return [*colors.arguments, *(_CENTERED if centered else ())]
 
 
-def is_centred(frames: str, output_pixel_format: str | None) -> bool:
+def is_centered(frames: str, output_pixel_format: str | None) -> bool:
     """Whether a chroma sample lies in the middle of its pixels in a video of `output_pixel_format`.
 
     The native conversion and `conversion_filters` put it there for RGB and gray `frames`. For the caller's own YUV the
@@ -372,7 +372,7 @@ def conversion_filter(frames: str, output_pixel_format: str, colors: VideoColors
 
 
 def _scale_filter(colors: VideoColors, pixel_format: str) -> str:
-    """FFmpeg's filters that convert to `pixel_format` with these colours, and tag the frames with them.
+    """FFmpeg's filters that convert to `pixel_format` with these colors, and tag the frames with them.
 
     By default, FFmpeg 5.1 uses BT.601 for every size, whatever tags the file gets. ``area`` makes a chroma sample the
     mean of its pixels. Without ``format``, FFmpeg 9 may convert in a filter of its own, with other flags.
@@ -382,7 +382,7 @@ def _scale_filter(colors: VideoColors, pixel_format: str) -> str:
 
 
 def _gray_filter(pixel_format: str, matrix: str) -> str:
-    """FFmpeg's filters that convert colours to gray `pixel_format` of the full range, with this matrix.
+    """FFmpeg's filters that convert colors to gray `pixel_format` of the full range, with this matrix.
 
     By default, FFmpeg 7 and 9 use BT.601 whatever matrix they get. The mixer makes red, green and blue equal, which
     every matrix converts to the same gray. It works on 16 bits because it rounds each product.

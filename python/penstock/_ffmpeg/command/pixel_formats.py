@@ -201,7 +201,7 @@ def divides_evenly(pixel_format: str, width: int, height: int) -> bool:
 
 
 def is_rgb(pixel_format: str) -> bool:
-    """Whether the samples are red, green and blue, or indices of a palette of such colours."""
+    """Whether the samples are red, green and blue, or indices of a palette of such colors."""
     return re.search("rgb|bgr|gbr|pal8|bayer", pixel_format) is not None
 
 
@@ -221,7 +221,7 @@ def in_native_order(pixel_format: str) -> str:
 
 
 def has_alpha(pixel_format: str) -> bool:
-    """Whether there is alpha, in the samples or in the colours of a palette."""
+    """Whether there is alpha, in the samples or in the colors of a palette."""
     return (
         re.match(r"yuva|gbrap|rgba|bgra|argb|abgr|ya[f\d]|y400a|ayuv|vuya|uyva|pal8", pixel_format)
         is not None

@@ -133,7 +133,7 @@ class Colors:
         matrix: "bt601", "bt709", "bt2020" or "auto", which is BT.709 from 720 lines on and BT.601 below.
         range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto", which is limited, but Motion JPEG
             always has "full".
-        primaries: the colour primaries, by FFmpeg's names (ITU-T H.273, table 2), such as "bt2020"; "auto" is the usual
+        primaries: the color primaries, by FFmpeg's names (ITU-T H.273, table 2), such as "bt2020"; "auto" is the usual
             one for the matrix. This and the following are tags: no sample changes.
         transfer: the transfer characteristics, by FFmpeg's names (table 3), such as "smpte2084" (PQ) or "arib-std-b67"
             (HLG).

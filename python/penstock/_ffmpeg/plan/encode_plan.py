@@ -23,7 +23,7 @@ from penstock._ffmpeg.command.colors import (
     colors_for,
     hdr_arguments,
     input_color_arguments,
-    is_centred,
+    is_centered,
     jpeg_pixel_format,
     output_color_arguments,
 )
@@ -69,8 +69,8 @@ class EncodePlan:
         frames: layout of the frames that the caller writes.
         ffmpeg_frames: layout of the frames that FFmpeg gets.
         conversion: the native conversion; None if FFmpeg gets the frames as they are.
-        color_arguments: those of the `arguments` that tag the video with its colours.
-        colors: the colours of a YUV video; None for other videos, and if filters may change them.
+        color_arguments: those of the `arguments` that tag the video with its colors.
+        colors: the colors of a YUV video; None for other videos, and if filters may change them.
         skipped_encoders: why the encoders of hardware before this one were not taken, in sentences.
     """
 
@@ -147,10 +147,10 @@ def _plan(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
             filters.append(PALETTE_FILTERS)
     else:
         fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
-    centred = is_centred(layout.pixel_format, named)
+    centered = is_centered(layout.pixel_format, named)
     stream = sound.nut_stream(program, fed, rate, request.sounds)
     colors_in = [
-        *input_color_arguments(fed.pixel_format, tags, centred=centred),
+        *input_color_arguments(fed.pixel_format, tags, centered=centered),
         *hdr_arguments(codec, request.colors),
     ]
     if stream is not None:
@@ -158,7 +158,7 @@ def _plan(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
     else:
         assert rate is not None
         reading = input_arguments(fed, rate, colors_in)
-    colors_out = output_color_arguments(named, tags, centred=centred)
+    colors_out = output_color_arguments(named, tags, centered=centered)
     has_inputs = bool(request.sounds) or request.labels != NO_LABELS
     is_mapped = bool(request.sounds) or "map" in options
     labels = request.labels.output_arguments(options, is_mapped=is_mapped) if has_inputs else []

@@ -109,7 +109,7 @@ def _check_layout(frame: Any, layout: FrameLayout) -> None:
 
 
 def _check_mode(frame: Any, layout: FrameLayout) -> None:
-    """Refuses PIL images with the right number of samples but other colours: YCbCr, a palette, RGB for BGR."""
+    """Refuses PIL images with the right number of samples but other colors: YCbCr, a palette, RGB for BGR."""
     mode = getattr(frame, "mode", None)
     if not hasattr(frame, "convert") or not isinstance(mode, str):
         return

@@ -283,7 +283,7 @@ def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[Pi
             )
         yield f"the frames' alpha is dropped: {codec} video of {chosen.name} has none. {keeps}; {meant}"
     if source.kind != "gray" and chosen.kind == "gray":
-        yield f"the frames' colours are dropped: {codec} video of {chosen.name} has none; {meant}"
+        yield f"the frames' colors are dropped: {codec} video of {chosen.name} has none; {meant}"
     if source.kind == "xyz" != chosen.kind:
         clipped = f"the frames' XYZ samples become {chosen.kind.upper()}, in the gamut of sRGB"
         yield f"{clipped}. {argument('codec', 'rawvideo')} (.nut) keeps them; {meant}"
@@ -292,7 +292,7 @@ def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[Pi
         if chosen.depth >= 16:
             keeps = f"{argument('codec', 'exr')} (frames/%05d.exr) keeps floats"
         if codec == "gif":
-            keeps = f"{argument('output_pixel_format', PALETTE)} has 256 colours that suit the frame"
+            keeps = f"{argument('output_pixel_format', PALETTE)} has 256 colors that suit the frame"
         if best.depth > chosen.depth:
             keeps = f"{kept_by} keeps {min(best.depth, source.depth)}"
             if best.depth < source.depth:

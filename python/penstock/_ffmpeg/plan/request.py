@@ -90,7 +90,7 @@ _MOST_FPS_OF_GIF = 50
 # FFmpeg's options with filters. `_MIXING` has those that may change sound, `_MOVING_OPTIONS` those that move frames.
 _FILTERING = frozenset(("vf", "filter", "filter_complex", "lavfi", "bsf"))
 # What changes the matrix or the range in FFmpeg's filters.
-_RECOLOURING = re.compile(
+_RECOLORING = re.compile(
     r"out_color_matrix|out_range|\b(?:colorspace|colormatrix|zscale|tonemap\w*|libplacebo)\b"
 )
 _MIXING = frozenset(
@@ -261,7 +261,7 @@ class EncodeRequest:
                 *self.warnings,
                 *chosen.warnings,
                 *unused_colors(codec, self.pixel_format, chosen.name, colors, color_range),
-                *_recolouring_warnings(given, colors),
+                *_recoloring_warnings(given, colors),
                 *_gif_speed_warnings(codec, self.rate),
                 *_vpx_alpha_warnings(codec, chosen.name, self.output),
             ),
@@ -319,7 +319,7 @@ class EncodeRequest:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether options may change colours and times."""
+        """Whether options may change colors and times."""
         return any(name.partition(":")[0] in _FILTERING for name in self.options)
 
     @property
@@ -433,13 +433,13 @@ def _check_matrix(frames: str, output_pixel_format: str | None, options: Mapping
             )
 
 
-def _recolouring_warnings(options: Mapping[str, object], colors: Colors) -> Iterable[str]:
-    """The user's filters may convert to other colours than the file is tagged with."""
+def _recoloring_warnings(options: Mapping[str, object], colors: Colors) -> Iterable[str]:
+    """The user's filters may convert to other colors than the file is tagged with."""
     for name, value in options.items():
         is_filter = name.partition(":")[0] in _FILTERING and colors.matrix == colors.range == "auto"
-        if is_filter and (found := _RECOLOURING.search(str(value))):
+        if is_filter and (found := _RECOLORING.search(str(value))):
             yield (
-                f"{argument(f'options.{name}', value)} may change colours by {found[0]!r}, and the file is tagged with "
+                f"{argument(f'options.{name}', value)} may change colors by {found[0]!r}, and the file is tagged with "
                 f"those of the frames: say which it has then, as by {argument('colors.matrix', 'bt709')}"
             )
 

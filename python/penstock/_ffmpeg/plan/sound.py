@@ -62,7 +62,7 @@ class AudioTrack:
     Attributes:
         sample_rate: samples per second of each channel, in Hz.
         channels: how many: 1 for mono, 2 for left and right; up to 8, FFmpeg takes them for its usual layout of that
-            number (``ffmpeg -layouts``): 6 are front left, front right, centre, bass, back left and back right.
+            number (``ffmpeg -layouts``): 6 are front left, front right, center, bass, back left and back right.
         dtype: type of the samples: "float32" is between -1 and 1 at full scale, and takes float64 and float16, too;
             "int16" and "int32" use their range.
         codec: FFmpeg's name of the encoder (``ffmpeg -encoders``) or of a format: "aac", "opus", "pcm_s16le". None is

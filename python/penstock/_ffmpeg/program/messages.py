@@ -21,8 +21,8 @@ _SUMMARY_LINES = 3
 
 # The component that writes a line, and its address: "[h264 @ 0x55d0] ".
 _COMPONENT = r"\[([^\[\]]+) @ 0x[0-9a-f]+\] ?"
-# AV_LOG_FORCE_COLOR colours what goes into pipes, too.
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+# AV_LOG_FORCE_COLOR colors what goes into pipes, too.
+_COLOR = re.compile(r"\x1b\[[\d;]*m")
 # With "-loglevel level+…", the level follows the components.
 _LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
 # What a decoder prints, at level info, when it conceals damage in a frame. FFmpeg 5.1 may mark the frame too late.
@@ -45,7 +45,7 @@ _NOISE = re.compile(
     r"|VBV buffer size not set, using default"  # MPEG program streams
     r"|too many threads/slices \(\d+\), reducing to"  # of a small picture on many cores
     r"|Specified chroma sample location \w+ is unsupported on the AV1 bit stream level"  # printed for every container
-    r"|Duped color: "  # of a palette that has a colour twice (palettegen)
+    r"|Duped color: "  # of a palette that has a color twice (palettegen)
     r"|Thread message queue blocking"  # of two inputs, one waits for the other
     r"|Guessed Channel Layout|codec frame size is not set"  # what NUT does not say of sound
     r"|No filtered frames for output stream, trying to initialize anyway"  # no frame came, or no sound
@@ -118,7 +118,7 @@ class StderrLog:
         repeated = _REPEATED.fullmatch(line)
         if repeated is None:
             # Not kept at all: a line for each packet would displace the others.
-            self._is_harmless = _HARMLESS.search(_COLOUR.sub("", line)) is not None
+            self._is_harmless = _HARMLESS.search(_COLOR.sub("", line)) is not None
         if self._is_harmless:
             return
         self._lines.append(line)
@@ -129,7 +129,7 @@ class StderrLog:
 
     def _count(self, line: str) -> str:
         """Counts a line. Returns what it is counted as."""
-        counted = _ADDRESS.sub(" @ 0x0", _COLOUR.sub("", line))
+        counted = _ADDRESS.sub(" @ 0x0", _COLOR.sub("", line))
         if counted not in self.reports and len(self.reports) >= _REPORTS:
             counted = "further messages"
         self.reports[counted] += 1
@@ -167,14 +167,14 @@ def _is_of(line: str, codecs: tuple[str, ...]) -> bool:
     return component is not None and component[1].startswith(codecs)
 
 
-def without_colours(stderr: str) -> str:
+def without_colors(stderr: str) -> str:
     """`stderr` without the escape sequences of a terminal."""
-    return _COLOUR.sub("", stderr)
+    return _COLOR.sub("", stderr)
 
 
 def without_components(stderr: str) -> str:
-    """`stderr` without the names and addresses of FFmpeg's components, and without colours."""
-    return re.sub(_COMPONENT, "", without_colours(stderr))
+    """`stderr` without the names and addresses of FFmpeg's components, and without colors."""
+    return re.sub(_COMPONENT, "", without_colors(stderr))
 
 
 def has_no_frames(stderr: str) -> bool:

@@ -240,11 +240,11 @@ _TUNABLES = {"hugetlb": 1, "arena_max": 1, "mmap_threshold": 32 << 20, "trim_thr
 
 
 def _environment() -> dict[str, str]:
-    """Our environment, without colours, and with our tunables of malloc unless the user tunes it or glibc himself."""
+    """Our environment, without colors, and with our tunables of malloc unless the user tunes it or glibc himself."""
     ours = {}
     if not any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ):
         ours["GLIBC_TUNABLES"] = ":".join(f"glibc.malloc.{name}={value}" for name, value in _TUNABLES.items())
-    # Colours would come before the levels of FFmpeg's messages.
+    # Colors would come before the levels of FFmpeg's messages.
     return {**os.environ, **ours, "AV_LOG_FORCE_NOCOLOR": "1"}
 
 

@@ -14,7 +14,7 @@ from penstock._ffmpeg.command.endpoints import CONTAINERS
 from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.capabilities import Option, did_you_mean
-from penstock._ffmpeg.program.messages import FAILED_OUTPUT, without_colours
+from penstock._ffmpeg.program.messages import FAILED_OUTPUT, without_colors
 from penstock._messages import argument
 
 # From x264_preset_names and x264_tune_names in x264.h, which x265 shares; FFmpeg's help does not list them.
@@ -44,7 +44,7 @@ def explain(request: EncodeRequest, stderr: str) -> str | None:
     Args:
         stderr: FFmpeg's output, and behind it how FFmpeg ended and the number of frames that it encoded.
     """
-    stderr = without_colours(stderr)
+    stderr = without_colors(stderr)
     for pattern, advise in _ADVICE:
         if (found := re.search(pattern, stderr)) and (advice := advise(request, found)):
             return advice

@@ -72,7 +72,7 @@ KEPT_SLOTS = 3
 # Of which sizes: the pixel format's, and those of frames of floats, which a caller may mix. Guessed.
 _KEPT_SIZES = 3
 
-# Containers of which the result is not read back: libav cannot recognise the file, the file has no video, or libav
+# Containers of which the result is not read back: libav cannot recognize the file, the file has no video, or libav
 # reads at most one picture of it.
 _NOT_VERIFIED = (
     *("avif", "crc", "data", "framecrc", "framehash", "framemd5", "hash", "md5", "null", "rawvideo"),

@@ -163,7 +163,7 @@ def is_file_name(name: str) -> bool:
     "  penstock decode in.mkv frames/%05d.png --start 1:30 --count 100\n"
     "  penstock decode in.mov shot.jpg --at 12.5 --size 640x\n"
     "  penstock decode in.mp4 %03d.jpg --every 250 --filters yadif\n"
-    "  penstock decode in.mp4 -p gray --size x360 | analyse\n"
+    "  penstock decode in.mp4 -p gray --size x360 | analyze\n"
     "  penstock decode in.mp4 frames.yuv -p source --timestamps times.csv"
 )
 @click.argument("source", metavar="INPUT", shell_complete=file_names)

@@ -131,7 +131,7 @@ class _NoFrame(Exception):
     metavar="FILE",
     shell_complete=file_names,
     help="Take what the other options do not say from this video: size and rate of raw frames, shape of a pixel, "
-    "colours, sound, metadata, chapters.",
+    "colors, sound, metadata, chapters.",
 )
 @encoder_options
 @progress_option

@@ -51,7 +51,7 @@ def probe(
 ) -> None:
     """Show what is in files of video or audio.
 
-    That is the container, and the streams with their sizes, rates and colours. A FILE is a path, or a URL that FFmpeg
+    That is the container, and the streams with their sizes, rates and colors. A FILE is a path, or a URL that FFmpeg
     knows.
 
     Exit status: 0 if all FILEs could be read; 1 if one could not, after all others were shown; 2 for wrong usage.
