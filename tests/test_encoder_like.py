@@ -476,6 +476,12 @@ def test_facts_alone_tell_the_rate(tmp_path: Path) -> None:
     assert probe(tmp_path / "b.mp4").video[0].frame_rate == 24
 
 
+def test_settings_of_a_wrong_type_are_refused(tmp_path: Path) -> None:
+    source = made(tmp_path / "a.mkv", "-i", "testsrc2=64x48:rate=25:duration=0.2")
+    with pytest.raises(TypeError, match="settings must be of type EncoderSettings"):
+        Encoder.like(probe(source), tmp_path / "b.mp4", settings={"queue_items": 2})  # type: ignore[arg-type]
+
+
 def test_what_is_no_video(tmp_path: Path) -> None:
     sound = made(tmp_path / "a.wav", "-i", "sine=440:duration=0.1")
     with pytest.raises(DecoderError, match="has no video"):

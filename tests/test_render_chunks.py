@@ -231,6 +231,7 @@ def test_frames_with_a_step(tmp_path: Path) -> None:
         {"options": {"f": "hls"}},
         {"fps": 60},
         {"settings": penstock.video.EncoderSettings(policy=penstock.cpu.ThreadPolicy(nice=3))},
+        {"settings": {"queue_items": 2}},
     ],
 )
 def test_what_cannot_be_joined_is_refused_before_anything_is_rendered(
@@ -242,6 +243,13 @@ def test_what_cannot_be_joined_is_refused_before_anything_is_rendered(
             "nosuchmodule:scene" if False else scene,
             **settings(tmp_path, output=output, encoder_options=encoder),
         )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [[("crf", 20)], "crf=20", 20])
+def test_options_of_the_encoder_that_are_no_dict_are_refused(tmp_path: Path, given: object) -> None:
+    with pytest.raises(TypeError, match="encoder_options must be a dict"):
+        penstock.render(scene, **settings(tmp_path, encoder_options=given))
     assert list(tmp_path.iterdir()) == []
 
 

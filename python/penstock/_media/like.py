@@ -13,7 +13,13 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb, pixel_format_of
-from penstock._ffmpeg.command.settings import DEFAULT_COLORS, DEFAULT_ENCODER_SETTINGS, Colors
+from penstock._ffmpeg.command.settings import (
+    DEFAULT_COLORS,
+    DEFAULT_ENCODER_SETTINGS,
+    Colors,
+    EncoderSettings,
+    check_settings,
+)
 from penstock._ffmpeg.plan.encoders import AUTO_CODECS, LOSSLESS, encoder_for, holds_sound, software_encoder
 from penstock._ffmpeg.plan.output_pixel_format import AUTO, PLAYABLE_CODECS
 from penstock._ffmpeg.plan.request import holds_times
@@ -269,7 +275,9 @@ def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
 
 
 def _program(arguments: Mapping[str, Any]) -> str:
-    return find_ffmpeg(arguments.get("settings", DEFAULT_ENCODER_SETTINGS).ffmpeg)
+    settings = arguments.get("settings", DEFAULT_ENCODER_SETTINGS)
+    check_settings(settings, EncoderSettings)
+    return find_ffmpeg(settings.ffmpeg)
 
 
 def _encoder(arguments: Mapping[str, Any]) -> str:

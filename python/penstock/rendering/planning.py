@@ -295,6 +295,8 @@ def make_plan(
         raise ValueError(
             f"the output is a file, because it takes its name when it is complete; got {output!r}"
         )
+    if encoder_options is not None and not isinstance(encoder_options, Mapping):
+        raise TypeError(f'encoder_options must be a dict, such as {{"crf": 20}}; got {encoder_options!r}')
     if code is None or source is None:
         _check_plain_frames(
             encoder_options or {},
