@@ -35,6 +35,8 @@ pub struct Pool(Arc<Shared>);
 struct Shared {
     free: Mutex<Free>,
     keep_bytes: usize,
+    /// Of each class.
+    keep_pieces: usize,
     generation: u32,
 }
 
@@ -47,8 +49,14 @@ impl Pool {
     /// Creates a pool that keeps at most `keep_bytes` of unused memory.
     #[must_use]
     pub fn new(keep_bytes: usize) -> Self {
-        let free = Free { classes: [const { Vec::new() }; CLASSES], bytes: 0 };
-        Self(Arc::new(Shared { free: Mutex::new(free), keep_bytes, generation: fork_generation() }))
+        Self::of_any_size(keep_bytes, usize::MAX)
+    }
+
+    /// Creates a pool for buffers of any sizes, which keeps at most `keep_pieces` unused ones of about the same size, and `keep_bytes`
+    /// of all.
+    pub(crate) fn of_any_size(keep_bytes: usize, keep_pieces: usize) -> Self {
+        let free = Mutex::new(Free { classes: [const { Vec::new() }; CLASSES], bytes: 0 });
+        Self(Arc::new(Shared { free, keep_bytes, keep_pieces, generation: fork_generation() }))
     }
 
     /// Creates a pool for buffers of `slot_bytes`, which keeps at most `keep_slots` unused ones.
@@ -111,9 +119,10 @@ impl Shared {
             return; // unmapped, here and in all that follows
         }
         let mut free = lock(&self.free);
-        if free.bytes + pages.bytes() <= self.keep_bytes {
+        let class = class_of(pages.bytes(), page_bytes());
+        if free.bytes + pages.bytes() <= self.keep_bytes && free.classes[class].len() < self.keep_pieces {
             free.bytes += pages.bytes();
-            free.classes[class_of(pages.bytes(), page_bytes())].push(pages);
+            free.classes[class].push(pages);
         }
     }
 }
@@ -282,6 +291,16 @@ mod tests {
         let buffers: Vec<_> = (0..40).map(|_| pool.take(10_000).unwrap()).collect();
         drop(buffers);
         assert!((1..=100_000).contains(&pool.free_bytes()), "{pool:?}");
+    }
+
+    #[test]
+    fn few_are_kept_of_each_size() {
+        let pool = Pool::of_any_size(1 << 20, 3);
+        let buffers: Vec<_> =
+            [5000, 50_000].iter().cycle().take(40).map(|bytes| pool.take(*bytes).unwrap()).collect();
+        let pieces: usize = buffers[..6].iter().map(Buffer::capacity).sum();
+        drop(buffers);
+        assert_eq!(pool.free_bytes(), pieces);
     }
 
     #[test]

@@ -65,10 +65,12 @@ const SMALL_BYTES: usize = 16 << 10;
 /// The memory of such a write. Chosen: with the page that the pool adds, it is less than `auto` stages.
 const BLOCK_BYTES: usize = 32 << 10;
 
-/// Unused memory that is kept for copies. Guessed: three frames of 2160p rgb24, one in the pipe, one on its way there, one in the
-/// making.
+/// Unused memory that is kept for copies of each size: one in the pipe, one on its way there, one in the making. More would stay after
+/// a burst that has filled the queue.
 const KEPT_COPIES: usize = 3;
-const KEPT_COPY_BYTES: usize = 3840 * 2160 * 3;
+
+/// The same, of all sizes. Guessed: three frames of 2160p rgb24, which take 32 MiB each.
+const KEPT_BYTES: usize = 100 << 20;
 
 /// Writes memory to a descriptor from a native thread, in order and whole.
 ///
@@ -202,7 +204,7 @@ impl Writer {
                 last_look: OnceLock::new(),
             }),
             options,
-            pool: Pool::of_slots(KEPT_COPY_BYTES, KEPT_COPIES),
+            pool: Pool::of_any_size(KEPT_BYTES, KEPT_COPIES),
         })
     }
 
