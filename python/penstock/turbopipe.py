@@ -32,11 +32,10 @@ def pipe(*args: Any, **kwargs: Any) -> None:
     Waits only while the queue of that stream is full (128 MiB or 64 writes). The descriptor may be closed, and its
     number reused, as soon as this returns. All descriptors of one pipe are one stream with one order.
 
-    Args:
-        buffer: C-contiguous, of any dtype, shape and size: any object with the buffer protocol, a torch tensor on the
-            CPU, or a ``moderngl.Buffer``, whose bytes are copied during the call. Other memory must not change until
-            ``sync`` returns. In 2.x it is called ``data``.
-        fileno: an int or an object with ``fileno()``, open for writing. In 2.x it is called ``file``.
+    ``buffer`` (``data`` in 2.x) is C-contiguous, of any dtype, shape and size: any object with the buffer protocol, a
+    torch tensor on the CPU, or a ``moderngl.Buffer``, whose bytes are copied during the call. Other memory must not
+    change until ``sync`` returns. ``fileno`` (``file`` in 2.x) is an int or an object with ``fileno()``, open for
+    writing.
 
     Raises:
         BrokenStreamError, OSError: an earlier write to this stream failed, and nothing of the buffer was taken; or

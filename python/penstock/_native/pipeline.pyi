@@ -125,7 +125,7 @@ class _Pipeline:
         """The errors of skipped chunks."""
     def stats(self) -> dict[str, Any]:
         """The statistics as dicts, which ``penstock.pipeline`` turns into records."""
-    def bottleneck(self) -> str:
+    def bottleneck(self) -> str | None:
         """The name of the slowest part; None if it is nobody clearly."""
     def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
         """Tell the waker that number when ``done`` becomes true."""
