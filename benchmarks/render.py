@@ -67,7 +67,7 @@ class Job(FrameJob):
     @property
     def video(self) -> dict[str, Any]:
         """The video for `penstock.render` and `plan`."""
-        return {"size": self.size, "fps": FRAMES_PER_S, "encoder": self.encoder}
+        return {"size": self.size, "fps": FRAMES_PER_S, "encoder_options": self.encoder}
 
     @property
     def title(self) -> str:
