@@ -122,6 +122,14 @@ def test_a_name_that_the_package_does_not_have() -> None:
         penstock.Encodr  # noqa: B018
 
 
+def test_a_look_for_a_name_that_is_nowhere_imports_nothing_slow() -> None:
+    code = """
+        assert not hasattr(penstock, "nothing")
+        assert not {"av", "numpy", "cloudpickle", "penstock.rendering"} & {*sys.modules}
+    """
+    succeeded(run_script(code))
+
+
 def test_a_name_of_another_module() -> None:
     with pytest.raises(AttributeError, match=r"penstock\.video\.AudioTrack$"):
         penstock.AudioTrack  # noqa: B018
