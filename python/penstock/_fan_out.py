@@ -101,7 +101,7 @@ class FanOut:
             when_full: "block" makes `write` wait while the output's queue is full. "drop" leaves the frame out of this
                 output. An encoder that may drop frames needs ``fps=None``: then the others keep their times. The size
                 of the queue is the output's: ``queue_items`` of a `Writer`, or of an `Encoder`'s ``settings``. Make the
-                encoder with its ``size``: without one, the first `write` starts FFmpeg, and waits 0.1 s for it.
+                encoder with its ``size``: without one, the first `write` waits until FFmpeg has started.
 
         Raises:
             TypeError: `output` is neither an encoder nor a writer.

@@ -66,8 +66,8 @@ class Pipeline:
         sink: a `pipeline.Sink`; None for iteration.
         queue_items: the most chunks that wait between two parts; then the part in front waits.
         queue_bytes: the most memory of those chunks; one chunk may always wait. At most as much is kept for reuse.
-        max_chunk_bytes: the most bytes of a chunk, read or decompressed. A larger one is a ``ChunkDataError``, and its
-            memory is not allocated. So is a zstd stream in pieces whose window is larger than this and than 8 MiB.
+        max_chunk_bytes: the most bytes of a chunk, read or decompressed. A larger one gets a ``ChunkDataError``, and no
+            memory. So does a zstd stream in pieces whose window is larger than this and than 8 MiB.
         on_error: ``"raise"`` ends the pipeline at the first chunk that fails, after all chunks before it have come
             out; ``"skip"`` continues, and lists the failures in ``skipped``. A decompressed stream and an iterable
             that raises end in both cases.

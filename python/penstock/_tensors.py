@@ -228,11 +228,8 @@ def _array_of_dlpack(frame: Any) -> npt.NDArray[Any]:
         return np.from_dlpack(frame)
     try:
         return np.from_dlpack(frame, device="cpu")
-    except (
-        TypeError,
-        BufferError,
-        ValueError,
-    ) as error:  # NumPy before 2.1, or a library that copies nothing
+    # NumPy before 2.1 takes no device, and some libraries make no copy.
+    except (TypeError, BufferError, ValueError) as error:
         raise TypeError(
             f"a {type(frame).__name__} on a device cannot be copied to the CPU by DLPack ({error}): pass a copy of it "
             "that is there"

@@ -75,7 +75,7 @@ class Source:
 
         Raises:
             ValueError, TypeError: ``workers`` is not such a number.
-            FileNotFoundError: nothing matches the pattern. A missing file is a ``ChunkReadError`` of its chunk.
+            FileNotFoundError: nothing matches the pattern. For a missing file, its chunk gets a ``ChunkReadError``.
         """
         names, workers = _paths(paths), _count("workers", workers)
         return Source("files", lambda policy: _Source.files(names, workers, policy))
@@ -196,7 +196,7 @@ class Sink:
         """Copy chunks into buffers of the caller, the first into the first, on a native thread without the GIL.
 
         Iteration then gives chunks whose memory is these buffers. The pipeline ends when there are no more buffers. A
-        chunk that is larger than its buffer is a ``ChunkDataError``.
+        chunk that is larger than its buffer gets a ``ChunkDataError``.
 
         Args:
             buffers: writable, C-contiguous buffers. They are taken one by one, ``queue_items`` ahead of iteration, so a

@@ -111,7 +111,7 @@ impl Writer {
         Ok(Self { writer, asked_bytes: capacity_bytes })
     }
 
-    /// Copy a buffer and queue the copy: all of it, or after an exception nothing. Returns the number of bytes.
+    /// Copy a buffer and queue the copy, all of it or with an error below nothing. Return the number of bytes.
     ///
     /// Waits only while the queue is full. The buffer is yours again when this returns. While the thread is busy,
     /// writes of up to 16 KiB are gathered into larger ones, unless the destination keeps messages apart.

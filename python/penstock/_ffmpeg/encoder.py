@@ -141,7 +141,7 @@ class Encoder(EncoderBase):
             with this `pixel_format`; `codec` begins with "auto-" and is none of these; the size is odd and
             `output_pixel_format` needs an even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of
             these is in `options`, too; nothing tells the container; a sound cannot be copied; a sound or `subtitles` is
-            the output's file; or the container has no place for `subtitles`.
+            the output's file; or the container can't hold `subtitles`.
         TypeError: `output` is neither a `str`, a path nor an object with ``write``; or another argument has a wrong
             type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
