@@ -30,6 +30,7 @@
 //! | `sync` | how threads wait for each other: tickets, queues, locks |
 //! | `memory` | who owns the bytes in flight |
 //! | `runtime` | threads and how to wake them, forks, the exit of the program |
+//! | `plane_converter` | frames of planes, converted by threads that all converters share (feature `pixels`) |
 //! | `pipe` | pipes and FIFOs, and their sizes |
 //! | [`writer`](Writer), [`reader`](Reader), [`relay`](relay()) | memory to descriptor, descriptor to memory, descriptor to descriptor |
 //! | [`tee`](Tee) | one relay to many outputs |
@@ -71,6 +72,8 @@ mod counter;
 mod memory;
 #[cfg(not(loom))]
 mod pipe;
+#[cfg(all(feature = "pixels", not(loom)))]
+mod plane_converter;
 #[cfg(not(loom))]
 mod reader;
 #[cfg(not(loom))]
@@ -147,6 +150,8 @@ pub mod engine {
     #[cfg(feature = "pixels")]
     pub use crate::memory::float_frame::FloatFrame;
     pub use crate::memory::strided::Strided;
+    #[cfg(feature = "pixels")]
+    pub use crate::plane_converter::{PlaneConverter, PlaneJob, PlaneMethod};
     pub use crate::runtime::fork::PerProcess;
     pub use crate::runtime::fork_fd::ForkFd;
     pub use crate::runtime::poll_source::PollSource;

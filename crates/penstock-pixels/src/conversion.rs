@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::method::Method;
 use super::options::{ConversionOptions, OddSize, Unsupported};
-use super::strip::Frames;
+use super::planes::{PlaneSize, Planes};
+use super::strip::{Band, Frames};
 
 /// Converts frames from one pixel format to another, a strip at a time.
 ///
@@ -91,28 +92,71 @@ impl Conversion {
         if self.frames.options.vertical_flip { height - last..height - first } else { first..last }
     }
 
-    /// Converts one strip.
+    /// The sizes of the planes of an input frame.
+    pub fn input_sizes(&self) -> impl ExactSizeIterator<Item = PlaneSize> {
+        self.frames.input_sizes()
+    }
+
+    /// Converts one strip of a frame whose planes follow each other without padding.
     ///
     /// # Panics
     ///
     /// If the frames do not have the sizes above.
     pub fn convert_strip(&self, strip: usize, input: &[u8], output: &mut [u8]) {
         let first = strip * self.strip_rows;
-        self.method.make_rows(
-            &self.frames,
-            first..(first + self.strip_rows).min(self.frames.output_height),
-            input,
-            output,
-        );
+        let rows = first..(first + self.strip_rows).min(self.frames.output_height);
+        self.convert_rows(rows, &self.contiguous(input), &mut self.whole(output));
     }
 
-    /// Converts a whole frame.
+    /// Converts a whole frame whose planes follow each other without padding.
     ///
     /// # Panics
     ///
     /// As for [`convert_strip`](Self::convert_strip).
     pub fn convert(&self, input: &[u8], output: &mut [u8]) {
-        (0..self.strips()).for_each(|strip| self.convert_strip(strip, input, output));
+        self.convert_band(&self.contiguous(input), &mut self.whole(output));
+    }
+
+    /// Splits an output frame into bands of similar height: so many, or fewer if it has fewer strips.
+    ///
+    /// # Panics
+    ///
+    /// If `output` does not have the size above.
+    #[must_use]
+    pub fn bands<'a>(&self, count: usize, output: &'a mut [u8]) -> Vec<Band<'a>> {
+        let mut rest = self.whole(output);
+        let (strips, count) = (self.strips(), count.clamp(1, self.strips()));
+        let mut bands = Vec::with_capacity(count);
+        for band in 1..count {
+            bands.push(rest.split_off(&self.frames, strips * band / count * self.strip_rows));
+        }
+        bands.push(rest);
+        bands
+    }
+
+    /// Converts the rows of a band, a strip at a time.
+    ///
+    /// # Panics
+    ///
+    /// If the band is one of another conversion's, or the planes do not have the sizes above.
+    pub fn convert_band(&self, input: &Planes<'_>, band: &mut Band<'_>) {
+        let all = band.rows();
+        for first in all.clone().step_by(self.strip_rows) {
+            self.convert_rows(first..(first + self.strip_rows).min(all.end), input, band);
+        }
+    }
+
+    fn convert_rows(&self, rows: Range<usize>, input: &Planes<'_>, band: &mut Band<'_>) {
+        self.method.make_rows(&self.frames, rows, input, band);
+    }
+
+    fn contiguous<'a>(&self, input: &'a [u8]) -> Planes<'a> {
+        Planes::contiguous(self.frames.input_sizes(), input)
+    }
+
+    fn whole<'a>(&self, output: &'a mut [u8]) -> Band<'a> {
+        assert_eq!(output.len(), self.output_bytes);
+        Band::whole(&self.frames, output)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::format::PixelFormat;
-use super::strip::{Frames, Target};
+use super::planes::Planes;
+use super::strip::{Band, Frames, Target};
 use super::to_rgb::ToRgb;
 use super::to_yuv::ToYuv;
 
@@ -39,22 +40,28 @@ impl Method {
     }
 
     /// Converts these rows of the output.
-    pub(super) fn make_rows(self, frames: &Frames, rows: Range<usize>, input: &[u8], output: &mut [u8]) {
+    pub(super) fn make_rows(
+        self,
+        frames: &Frames,
+        rows: Range<usize>,
+        input: &Planes<'_>,
+        band: &mut Band<'_>,
+    ) {
         if let Self::Copy = self {
-            return copy(frames, &rows, input, output);
+            return copy(frames, &rows, input, band);
         }
         let in_input = rows.start..rows.end.min(frames.options.height);
         let sample_bytes = frames.options.output.planes()[0].bytes;
         let mut first = in_input.start;
         while first < in_input.end {
             let rows_at_once = match self {
-                Self::ToYuv(to_yuv) => to_yuv.rows_at_once(frames, in_input.end - first),
+                Self::ToYuv(to_yuv) => to_yuv.rows_at_once(frames, in_input.end - first, input),
                 Self::Copy | Self::ToRgb(_) => in_input.end - first,
             };
             let part = first..first + rows_at_once;
             // The last part includes the rows that the input lacks.
             let target = part.start..if part.end == in_input.end { rows.end } else { part.end };
-            let mut target = Target::of(frames, &target, output);
+            let mut target = Target::of(frames, &target, band);
             match self {
                 Self::Copy => unreachable!("copies are made of whole strips"),
                 Self::ToYuv(to_yuv) => to_yuv.make(frames, &part, input, &mut target),
@@ -67,21 +74,18 @@ impl Method {
 }
 
 /// Copies the rows of each plane.
-fn copy(frames: &Frames, rows: &Range<usize>, input: &[u8], output: &mut [u8]) {
-    let (width, height) = (frames.options.width, frames.options.height);
-    let mut target = Target::of(frames, rows, output);
-    let mut start = 0;
+fn copy(frames: &Frames, rows: &Range<usize>, input: &Planes<'_>, band: &mut Band<'_>) {
+    let mut target = Target::of(frames, rows, band);
     for (index, plane) in frames.options.input.planes().iter().enumerate() {
         let row_bytes = target.row_bytes[index];
-        let last_row = plane.rows_of(height) - 1;
+        let last_row = plane.rows_of(frames.options.height) - 1;
         for (row, made) in (rows.start / plane.rows..).zip(target.planes[index].chunks_exact_mut(row_bytes)) {
-            let given = frames.input_row(plane, start, row.min(last_row), input);
+            let given = frames.input_row(index, row.min(last_row), input);
             let shared_bytes = given.len().min(row_bytes);
             made[..shared_bytes].copy_from_slice(&given[..shared_bytes]);
             if shared_bytes < row_bytes {
                 made.copy_within(shared_bytes - plane.bytes..shared_bytes, shared_bytes);
             }
         }
-        start += plane.row_bytes(width) * (last_row + 1);
     }
 }

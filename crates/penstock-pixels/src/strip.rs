@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::format::Plane;
 use super::options::ConversionOptions;
+use super::planes::{PlaneSize, Planes};
 
 /// The sizes of the input and the output frame.
 #[derive(Clone, Debug)]
@@ -19,11 +19,63 @@ impl Frames {
         self.options.width.min(self.output_width)
     }
 
+    /// The planes of the input.
+    pub(super) fn input_sizes(&self) -> impl ExactSizeIterator<Item = PlaneSize> {
+        let &ConversionOptions { input, width, height, .. } = &self.options;
+        let planes = input.planes().iter();
+        planes.map(move |plane| PlaneSize { rows: plane.rows_of(height), row_bytes: plane.row_bytes(width) })
+    }
+
     /// The bytes of a row of an input plane. Row 0 is the top of the picture.
-    pub(super) fn input_row<'a>(&self, plane: &Plane, start: usize, row: usize, input: &'a [u8]) -> &'a [u8] {
-        let (bytes, count) = (plane.row_bytes(self.options.width), plane.rows_of(self.options.height));
-        let row = if self.options.vertical_flip { count - 1 - row } else { row };
-        &input[start + row * bytes..][..bytes]
+    pub(super) fn input_row<'a>(&self, plane: usize, row: usize, input: &Planes<'a>) -> &'a [u8] {
+        let count = self.options.input.planes()[plane].rows_of(self.options.height);
+        input.row(plane, if self.options.vertical_flip { count - 1 - row } else { row })
+    }
+
+    /// Whether the last row of a plane comes first in memory.
+    pub(super) fn is_upside_down(&self, plane: usize, input: &Planes<'_>) -> bool {
+        self.options.vertical_flip != input.is_bottom_up(plane)
+    }
+}
+
+/// Some rows of an output frame, in each of its planes. Bands share no byte, so that threads can make them at the same time.
+#[derive(Debug)]
+pub struct Band<'a> {
+    rows: Range<usize>,
+    planes: Vec<&'a mut [u8]>,
+}
+
+impl<'a> Band<'a> {
+    /// The whole frame.
+    pub(super) fn whole(frames: &Frames, mut output: &'a mut [u8]) -> Self {
+        let (width, height) = (frames.output_width, frames.output_height);
+        let mut planes = Vec::with_capacity(3);
+        for plane in frames.options.output.planes() {
+            let (own, others) = output.split_at_mut(plane.row_bytes(width) * plane.rows_of(height));
+            planes.push(own);
+            output = others;
+        }
+        Self { rows: 0..height, planes }
+    }
+
+    /// Takes the rows before `end` off, which is even.
+    pub(super) fn split_off(&mut self, frames: &Frames, end: usize) -> Self {
+        let formats = frames.options.output.planes().iter();
+        let planes = self.planes.iter_mut().zip(formats).map(|(plane, format)| {
+            let rows = end / format.rows - self.rows.start / format.rows;
+            plane
+                .split_off_mut(..rows * format.row_bytes(frames.output_width))
+                .expect("the frame has these rows")
+        });
+        let planes = planes.collect();
+        let rows = self.rows.start..end;
+        self.rows.start = end;
+        Self { rows, planes }
+    }
+
+    /// Which rows of the output they are.
+    pub(super) fn rows(&self) -> Range<usize> {
+        self.rows.clone()
     }
 }
 
@@ -34,17 +86,15 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// `rows` begin at an even row, and end at an even one or with the frame.
-    pub(super) fn of(frames: &Frames, rows: &Range<usize>, mut output: &'a mut [u8]) -> Self {
-        let (width, height) = (frames.output_width, frames.output_height);
+    /// `rows` are some of the band's. They begin at an even row, and end at an even one or with the frame.
+    pub(super) fn of(frames: &Frames, rows: &Range<usize>, band: &'a mut Band<'_>) -> Self {
         let (mut planes, mut all_row_bytes) = (Vec::with_capacity(3), Vec::with_capacity(3));
-        for plane in frames.options.output.planes() {
-            let row_bytes = plane.row_bytes(width);
-            let (own, others) = output.split_at_mut(row_bytes * plane.rows_of(height));
-            let (first, last) = (rows.start / plane.rows, rows.end.div_ceil(plane.rows));
+        for (plane, own) in frames.options.output.planes().iter().zip(&mut band.planes) {
+            let row_bytes = plane.row_bytes(frames.output_width);
+            let before = band.rows.start / plane.rows;
+            let (first, last) = (rows.start / plane.rows - before, rows.end.div_ceil(plane.rows) - before);
             planes.push(&mut own[first * row_bytes..last * row_bytes]);
             all_row_bytes.push(row_bytes);
-            output = others;
         }
         Self { planes, row_bytes: all_row_bytes }
     }

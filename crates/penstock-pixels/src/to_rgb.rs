@@ -7,11 +7,13 @@
 use std::ops::Range;
 
 use super::channel::{BLOCK, Channel, Scales};
-use super::format::{PixelFormat, Plane};
+use super::format::PixelFormat;
+use super::planes::Planes;
 use super::strip::{Frames, Target};
 
 /// The rows that share a row of chroma.
 struct Group<'a> {
+    width: usize,
     luma: &'a [&'a [u8]],
     /// The chroma of the first and of the last channel of the output.
     chroma: [&'a [u8]; 2],
@@ -19,7 +21,7 @@ struct Group<'a> {
     places: [usize; 2],
 }
 
-/// Converts the whole blocks of a group.
+/// Converts the whole blocks of a group, and the last columns if [`overlaps`] says so.
 type Kernel = fn(&Group<'_>, &Scales, &mut [u8]);
 
 /// The conversion from YUV or gray.
@@ -48,28 +50,34 @@ impl ToRgb {
     }
 
     /// Converts these rows of the output, which begin at an even row.
-    pub(super) fn make(self, frames: &Frames, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
+    pub(super) fn make(
+        self,
+        frames: &Frames,
+        rows: &Range<usize>,
+        input: &Planes<'_>,
+        target: &mut Target<'_>,
+    ) {
         let scales = Scales::new(&frames.options);
         let planes = frames.options.input.planes();
-        let shared_by = if self.has_chroma { planes[1].rows } else { 1 };
+        let (columns, shared_by) = if self.has_chroma { (planes[1].columns, planes[1].rows) } else { (0, 1) };
+        let width = frames.options.width;
         let made = target.planes[0].chunks_mut(shared_by * target.row_bytes[0]);
         for (first, made) in rows.clone().step_by(shared_by).zip(made) {
-            let luma =
-                [first, (first + 1).min(rows.end - 1)].map(|row| frames.input_row(&planes[0], 0, row, input));
+            let luma = [first, (first + 1).min(rows.end - 1)].map(|row| frames.input_row(0, row, input));
             let luma = &luma[..shared_by.min(rows.end - first)];
             let (chroma, places) = self.chroma(frames, first / shared_by, input);
-            let group = Group { luma, chroma, places };
+            let group = Group { width, luma, chroma, places };
             (self.kernel)(&group, &scales, made);
-            self.make_rest(frames.options.width, &group, &scales, made);
+            if !width.is_multiple_of(BLOCK) && !overlaps(width, columns) {
+                self.make_rest(&group, &scales, made);
+            }
         }
     }
 
     /// Converts the last columns, which are less than a block, padded to one.
-    fn make_rest(self, width: usize, group: &Group<'_>, scales: &Scales, made: &mut [u8]) {
+    fn make_rest(self, group: &Group<'_>, scales: &Scales, made: &mut [u8]) {
+        let width = group.width;
         let (rest, whole) = (width % BLOCK, width / BLOCK * BLOCK);
-        if rest == 0 {
-            return;
-        }
         let padded = |row: &[u8]| {
             let mut padded = [0; 2 * BLOCK];
             let row = &row[row.len() * whole / width..];
@@ -84,27 +92,29 @@ impl ToRgb {
         for (luma, row) in group.luma.iter().zip(made.chunks_exact_mut(row_bytes)) {
             let mut pixels = [0; 8 * BLOCK];
             let luma = &padded(luma)[..block_bytes];
-            let group = Group { luma: &[luma], chroma, places: group.places };
+            let group = Group { width: BLOCK, luma: &[luma], chroma, places: group.places };
             (self.kernel)(&group, scales, &mut pixels[..BLOCK * pixel_bytes]);
             row[whole * pixel_bytes..].copy_from_slice(&pixels[..rest * pixel_bytes]);
         }
     }
 
     /// A row of chroma: that of the first channel, and that of the last.
-    fn chroma<'a>(self, frames: &Frames, row: usize, input: &'a [u8]) -> ([&'a [u8]; 2], [usize; 2]) {
+    fn chroma<'a>(self, frames: &Frames, row: usize, input: &Planes<'a>) -> ([&'a [u8]; 2], [usize; 2]) {
         if !self.has_chroma {
             return ([&[], &[]], [0, 0]);
         }
-        let options = &frames.options;
-        let planes = options.input.planes();
-        let bytes = |plane: &Plane| plane.row_bytes(options.width) * plane.rows_of(options.height);
-        let u_start = bytes(&planes[0]);
-        let u = frames.input_row(&planes[1], u_start, row, input);
-        let v =
-            planes.get(2).map_or(u, |plane| frames.input_row(plane, u_start + bytes(&planes[1]), row, input));
+        let u = frames.input_row(1, row, input);
+        let is_interleaved = frames.options.input.planes().len() == 2;
+        let v = if is_interleaved { u } else { frames.input_row(2, row, input) };
         // Red is made with V, blue with U.
-        if options.output.is_blue_first() { ([u, v], [0, 1]) } else { ([v, u], [1, 0]) }
+        if frames.options.output.is_blue_first() { ([u, v], [0, 1]) } else { ([v, u], [1, 0]) }
     }
+}
+
+/// Whether the last columns of a row, if they are less than a block, are made in a block that begins before them, where a
+/// sample of chroma stands for so many columns. Otherwise they are padded, which takes longer.
+fn overlaps(width: usize, columns: usize) -> bool {
+    width >= BLOCK && (columns < 2 || width.is_multiple_of(columns))
 }
 
 fn kernel_to<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
@@ -169,13 +179,17 @@ fn run_inline<
     let chroma_bytes = (BLOCK * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
     let pixel_bytes = BLOCK * CHANNELS * size_of::<C>();
     let row_bytes = output.len() / group.luma.len();
-    for block in 0..group.luma[0].len() / luma_bytes {
-        let chroma = group.chroma.map(|row| &row[block * chroma_bytes..][..chroma_bytes]);
+    let width = group.width;
+    let blocks = if overlaps(width, COLUMNS) { width.div_ceil(BLOCK) } else { width / BLOCK };
+    for block in 0..blocks {
+        let first = (block * BLOCK).min(width - BLOCK);
+        let first_chroma = (first * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
+        let chroma = group.chroma.map(|row| &row[first_chroma..][..chroma_bytes]);
         let mut ffmpeg = [0; BLOCK];
         let parts = chroma_parts::<BYTES, COLUMNS, STEP, C>(chroma, group.places, scales, &mut ffmpeg);
         for (luma, row) in group.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
-            let luma = &luma[block * luma_bytes..][..luma_bytes];
-            let pixels = &mut row[block * pixel_bytes..][..pixel_bytes];
+            let luma = &luma[first * BYTES..][..luma_bytes];
+            let pixels = &mut row[first * CHANNELS * size_of::<C>()..][..pixel_bytes];
             make_pixels::<BYTES, COLUMNS, C, CHANNELS, AVX2>(luma, &parts, &ffmpeg, scales, pixels);
         }
     }

@@ -13,6 +13,7 @@ use super::format::PixelFormat::{
     Yuv422p10, Yuv444p, Yuv444p10,
 };
 use super::options::{Matrix, Range as ColorRange};
+use super::planes::Planes;
 use super::scale::{ByteScale, DEEP_BITS, DEEP_WHITE, Round};
 use super::strip::{Frames, Target};
 
@@ -117,8 +118,8 @@ impl ToYuv {
     }
 
     /// How many of these rows are converted in one call of `make`.
-    pub(super) fn rows_at_once(self, frames: &Frames, rows: usize) -> usize {
-        match (self, frames.options.vertical_flip) {
+    pub(super) fn rows_at_once(self, frames: &Frames, rows: usize, input: &Planes<'_>) -> usize {
+        match (self, frames.is_upside_down(0, input)) {
             (Self::Planar(_) | Self::BiPlanar(_), false) => rows,
             // A row without a partner for its chroma goes alone: flipped with others, it would come first and take a
             // partner of theirs.
@@ -137,7 +138,13 @@ impl ToYuv {
     }
 
     /// Converts these rows of the input.
-    pub(super) fn make(self, frames: &Frames, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
+    pub(super) fn make(
+        self,
+        frames: &Frames,
+        rows: &Range<usize>,
+        input: &Planes<'_>,
+        target: &mut Target<'_>,
+    ) {
         let (width, height) = (frames.shared_width() as u32, rows.len() as u32);
         let (matrix, range) = (matrix(frames.options.matrix), range(frames.options.range));
         match self {
@@ -225,23 +232,31 @@ thread_local! {
 
 /// Calls `convert` with the rows of a packed format, their stride in bytes, and the target.
 ///
-/// `yuv` supports no negative strides. A flipped picture is converted in the order of its rows, and then the rows of the
-/// output change places, while they are in a near cache.
+/// `yuv` supports no negative strides. A picture that lies upside down is converted in the order of its rows, and then the rows
+/// of the output change places, while they are in a near cache.
 fn with_rows(
     frames: &Frames,
     rows: &Range<usize>,
-    input: &[u8],
+    input: &Planes<'_>,
     target: &mut Target<'_>,
     convert: impl FnOnce(&[u8], u32, &mut Target<'_>) -> Result<(), YuvError>,
 ) {
-    let stride = frames.options.input.planes()[0].row_bytes(frames.options.width);
-    if !frames.options.vertical_flip {
-        let rgb = &input[rows.start * stride..rows.end * stride];
-        return convert(rgb, stride as u32, target).expect(SIZES_WERE_CHECKED);
-    }
     let height = frames.options.height;
-    let rgb = &input[(height - rows.end) * stride..(height - rows.start) * stride];
-    convert(rgb, stride as u32, target).expect(SIZES_WERE_CHECKED);
+    let in_plane =
+        if frames.options.vertical_flip { height - rows.end..height - rows.start } else { rows.clone() };
+    match (input.memory(0, in_plane), u32::try_from(input.stride(0))) {
+        (Some(rgb), Ok(stride)) => convert(rgb, stride, target).expect(SIZES_WERE_CHECKED),
+        // `yuv` wants the padding of the last row too, and strides of 32 bits.
+        _ => {
+            let rgb: Vec<u8> =
+                rows.clone().flat_map(|row| frames.input_row(0, row, input)).copied().collect();
+            let stride = rgb.len() / rows.len();
+            return convert(&rgb, stride as u32, target).expect(SIZES_WERE_CHECKED);
+        }
+    }
+    if !frames.is_upside_down(0, input) {
+        return;
+    }
     for (index, plane) in frames.options.output.planes().iter().enumerate() {
         let row_bytes = target.row_bytes[index];
         let made = plane.rows_of(rows.len()) * row_bytes;
@@ -254,12 +269,11 @@ fn with_rows(
 
 impl Scratch {
     /// Widens the rows to 14 bits a channel.
-    fn gather(&mut self, frames: &Frames, rows: &Range<usize>, input: &[u8], from: DeepInput) {
-        let plane = &frames.options.input.planes()[0];
+    fn gather(&mut self, frames: &Frames, rows: &Range<usize>, input: &Planes<'_>, from: DeepInput) {
         let row_samples = frames.shared_width() * from.channels;
         self.rgb.resize(rows.len() * row_samples, 0);
         for (row, wide) in rows.clone().zip(self.rgb.chunks_exact_mut(row_samples)) {
-            let row = frames.input_row(plane, 0, row, input);
+            let row = frames.input_row(0, row, input);
             if from.has_16_bits {
                 let samples = row.as_chunks().0.iter().map(|pair| u16::from_le_bytes(*pair));
                 // Subtracting 3 / 65,535 and dividing by 4 equals dividing by 4.0002: a 64th of a code value of 10 bits
@@ -278,7 +292,7 @@ impl Scratch {
 fn deep(
     frames: &Frames,
     rows: &Range<usize>,
-    input: &[u8],
+    input: &Planes<'_>,
     (convert, from): (Planar16, DeepInput),
     target: &mut Target<'_>,
 ) {
@@ -345,16 +359,15 @@ fn lay_out(samples: impl Iterator<Item = u16>, bits: u32, output: &mut [u8]) {
 }
 
 /// Converts gray to luma of the range, with neutral chroma.
-fn gray(frames: &Frames, rows: &Range<usize>, input: &[u8], target: &mut Target<'_>) {
+fn gray(frames: &Frames, rows: &Range<usize>, input: &Planes<'_>, target: &mut Target<'_>) {
     let output_bits = frames.options.output.bits();
     let scale = match frames.options.range {
         ColorRange::Limited => ByteScale::new(16 << (output_bits - 8), 235 << (output_bits - 8)),
         ColorRange::Full => ByteScale::new(0, (1 << output_bits) - 1),
     };
-    let plane = &frames.options.input.planes()[0];
     let luma_bytes = target.row_bytes[0];
     for (row, made) in rows.clone().zip(target.planes[0].chunks_exact_mut(luma_bytes)) {
-        let grays = &frames.input_row(plane, 0, row, input)[..frames.shared_width()];
+        let grays = &frames.input_row(0, row, input)[..frames.shared_width()];
         lay_out(grays.iter().map(|gray| scale.of(*gray)), output_bits, made);
     }
     for chroma in &mut target.planes[1..] {

@@ -76,6 +76,12 @@ pub(crate) fn export_for_write(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Regi
     region_of(data, Parcel::note_write)
 }
 
+/// Exports the bytes of a C-contiguous buffer that is no ModernGL buffer's: those of a decoder's planes. For such memory, to look
+/// for OpenGL's takes longer than the rest.
+pub(crate) fn export_plane(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Region>> {
+    Ok(Box::new(Export(Held::of_view(simple_view(data, ffi::PyBUF_SIMPLE)?))))
+}
+
 fn region_of(data: &Bound<'_, PyAny>, note: impl FnOnce(&mut Parcel)) -> PyResult<Box<dyn Region>> {
     let exporter = exporter_of(data)?;
     let mut view = simple_view(&exporter, ffi::PyBUF_SIMPLE)?;

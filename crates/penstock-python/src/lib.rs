@@ -15,6 +15,7 @@ mod parked;
 mod pipeline;
 mod pipeline_object;
 mod pipes;
+mod plane_converter;
 mod policy;
 mod python_stage;
 mod reader;
@@ -49,6 +50,8 @@ mod _native {
     use crate::pipeline::{Pipeline, Sink, Source, Stage};
     #[pymodule_export]
     use crate::pipes::{_close, _drain, _pipe, _sync};
+    #[pymodule_export]
+    use crate::plane_converter::{PlaneConverter, PlaneJob};
     #[pymodule_export]
     use crate::policy::{
         _apply_policy, _current_policy, _thread_policy, _try_priorities, AppliedPolicy, ThreadPolicy,

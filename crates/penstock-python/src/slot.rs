@@ -146,6 +146,13 @@ pub(crate) struct Slot {
     clipped: usize,
 }
 
+impl Slot {
+    /// All of a buffer.
+    pub(crate) fn of(buffer: Buffer) -> Self {
+        Self { buffer, start: 0, clipped: 0 }
+    }
+}
+
 #[pymethods]
 impl Slot {
     /// Samples that were outside of the range of values when it was filled.

@@ -1,6 +1,13 @@
 """The types of the native module, by subject. At runtime it is one module, without submodules."""
 
-from penstock._native.conversion import _Conversion, _Slot, _SlotPool, _ValueRange
+from penstock._native.conversion import (
+    _Conversion,
+    _PlaneConverter,
+    _PlaneJob,
+    _Slot,
+    _SlotPool,
+    _ValueRange,
+)
 from penstock._native.cpu import (
     AppliedPolicy,
     ThreadPolicy,
@@ -48,6 +55,8 @@ __all__ = [
     "_FifoTicket",
     "_LoopWaker",
     "_Pipeline",
+    "_PlaneConverter",
+    "_PlaneJob",
     "_Relay",
     "_Sink",
     "_Slot",

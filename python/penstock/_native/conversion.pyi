@@ -1,5 +1,6 @@
 """Conversions of frames, and the memory that frames are copied to."""
 
+from collections.abc import Sequence
 from typing import Self, final
 
 from penstock._types import Data
@@ -85,3 +86,59 @@ class _Slot:
     def clipped_samples(self) -> int:
         """Samples that were outside of the range of values when it was filled."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class _PlaneConverter:
+    """Makes the bytes of frames from planes that lie anywhere, as a decoder leaves them. The native threads that do it
+    serve all converters of the process.
+
+    Args:
+        conversion: None copies the rows of the planes one after another, without padding, whatever they hold.
+        rows: of each plane, the number of rows, and the bytes of a row that hold samples.
+        keep_slots: how many unused frames are kept for use again, until the converter is gone.
+        threads: how many threads may work for this converter at the same time. With 0, and in a process that may use a
+            single CPU, the thread that waits for a frame makes it.
+
+    Raises:
+        ValueError: ``rows`` are not those of the conversion's input, or too many.
+    """
+    def __new__(
+        cls,
+        conversion: _Conversion | None,
+        rows: Sequence[tuple[int, int]],
+        keep_slots: int,
+        threads: int,
+    ) -> Self: ...
+    def begin(self, planes: Sequence[Data], strides: Sequence[int], out: Data | None = None) -> _PlaneJob:
+        """Begin a frame. Its job holds ``planes`` and ``out`` until ``wait`` returns or the job is dropped. Nobody may
+        write to them meanwhile.
+
+        Args:
+            planes: C-contiguous buffers, each with all rows of a plane.
+            strides: of each plane, the bytes from a row to the one below it. If they are negative, the rows lie
+                bottom-up, and the buffer begins with the last row.
+            out: a writable, C-contiguous buffer of a frame's size. None: a slot.
+
+        Raises:
+            ValueError: the planes, strides or ``out`` do not fit to the frame or to each other.
+            TypeError: one of them is no buffer.
+            MemoryError: there is none for a slot.
+        """
+    @property
+    def converting_s(self) -> float:
+        """Seconds that threads spent on making frames, all together."""
+
+@final
+class _PlaneJob:
+    """A frame that is being made. Its drop waits for the threads that are at it, and leaves the rest out."""
+    def wait(self) -> _Slot | None:
+        """Make what no other thread has begun, wait for the rest, and return the slot; None if ``out`` was given. Can be
+        called once. Releases the GIL.
+
+        Raises:
+            ValueError: it was waited for before.
+            ClosedError: the parent process began it.
+        """
+    @property
+    def done(self) -> bool:
+        """Whether ``wait`` would neither wait nor work."""

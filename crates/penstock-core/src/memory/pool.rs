@@ -43,6 +43,8 @@ struct Shared {
 struct Free {
     classes: [Vec<Mapping>; CLASSES],
     bytes: usize,
+    /// Whether nobody will ask for memory again.
+    is_over: bool,
 }
 
 impl Pool {
@@ -55,7 +57,7 @@ impl Pool {
     /// Creates a pool for buffers of any sizes, which keeps at most `keep_pieces` unused ones of about the same size, and `keep_bytes`
     /// of all.
     pub(crate) fn of_any_size(keep_bytes: usize, keep_pieces: usize) -> Self {
-        let free = Mutex::new(Free { classes: [const { Vec::new() }; CLASSES], bytes: 0 });
+        let free = Mutex::new(Free { classes: [const { Vec::new() }; CLASSES], bytes: 0, is_over: false });
         Self(Arc::new(Shared { free, keep_bytes, keep_pieces, generation: fork_generation() }))
     }
 
@@ -83,6 +85,18 @@ impl Pool {
             None => Mapping::map(bytes_of(class, page_bytes()).max(bytes))?,
         };
         Ok(Buffer { memory: Backing::Pooled { pages: Some(pages), pool: self.clone() }, bytes })
+    }
+
+    /// Frees what is unused, and keeps nothing from now on.
+    pub fn keep_nothing(&self) {
+        if self.0.is_inherited() {
+            return;
+        }
+        let mut free = lock(&self.0.free);
+        let unused = std::mem::replace(&mut free.classes, [const { Vec::new() }; CLASSES]);
+        (free.bytes, free.is_over) = (0, true);
+        drop(free);
+        drop(unused); // not under the lock: munmap(2) of much memory takes long
     }
 
     /// Bytes of unused memory that the pool keeps.
@@ -120,7 +134,8 @@ impl Shared {
         }
         let mut free = lock(&self.free);
         let class = class_of(pages.bytes(), page_bytes());
-        if free.bytes + pages.bytes() <= self.keep_bytes && free.classes[class].len() < self.keep_pieces {
+        let has_room = free.bytes + pages.bytes() <= self.keep_bytes;
+        if has_room && !free.is_over && free.classes[class].len() < self.keep_pieces {
             free.bytes += pages.bytes();
             free.classes[class].push(pages);
         }
@@ -291,6 +306,17 @@ mod tests {
         let buffers: Vec<_> = (0..40).map(|_| pool.take(10_000).unwrap()).collect();
         drop(buffers);
         assert!((1..=100_000).contains(&pool.free_bytes()), "{pool:?}");
+    }
+
+    #[test]
+    fn a_pool_that_is_to_keep_nothing_gives_back_what_it_has_and_what_comes() {
+        let pool = Pool::new(1 << 20);
+        let [first, second] = [(); 2].map(|()| pool.take(10_000).unwrap());
+        drop(first);
+        pool.keep_nothing();
+        assert_eq!(pool.free_bytes(), 0);
+        drop(second);
+        assert_eq!((pool.free_bytes(), pool.take(10_000).unwrap().len()), (0, 10_000));
     }
 
     #[test]

@@ -85,6 +85,13 @@ impl<T> Own<T> {
     pub(crate) fn get(&self) -> Option<&T> {
         (self.generation == fork_generation()).then_some(&*self.value)
     }
+
+    /// Gives the value up; none in the child of the process that made it.
+    pub(crate) fn into_inner(self) -> Option<T> {
+        let mut own = ManuallyDrop::new(self);
+        // SAFETY: taken once, here, and never dropped.
+        (own.generation == fork_generation()).then(|| unsafe { ManuallyDrop::take(&mut own.value) })
+    }
 }
 
 impl<T> Drop for Own<T> {

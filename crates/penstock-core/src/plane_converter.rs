@@ -1,0 +1,191 @@
+//! Frames of planes that lie anywhere, as a decoder leaves them, made into frames in one piece by the crew of the process.
+
+use std::fmt;
+use std::slice;
+use std::sync::Arc;
+use std::time::Instant;
+
+use penstock_pixels::{Band, Conversion, CopyBand, PlaneCopy, PlaneSize, Planes};
+
+use crate::counter::Stopwatch;
+use crate::error::Error;
+use crate::memory::pool::{Buffer, Pool};
+use crate::memory::region::Region;
+use crate::runtime::crew::{Part, Work, WorkGroup};
+use crate::runtime::fork::Own;
+
+/// Bytes of output that a band has at least, so that a frame is one piece of work for one thread unless it is large: frames that follow
+/// each other keep the others busy. Chosen: a quarter of 2160p in rgb24.
+const BAND_BYTES: usize = 6 << 20;
+
+/// How a frame is made of its planes.
+#[derive(Debug)]
+pub enum PlaneMethod {
+    /// Pixels are converted.
+    Convert(Arc<Conversion>),
+    /// Rows are copied, whatever they hold.
+    Copy(PlaneCopy),
+}
+
+/// A part of a frame that one thread makes.
+enum FrameBand {
+    Convert(Band<'static>),
+    Copy(CopyBand<'static>),
+}
+
+impl PlaneMethod {
+    fn input_sizes(&self) -> Vec<PlaneSize> {
+        match self {
+            Self::Convert(conversion) => conversion.input_sizes().collect(),
+            Self::Copy(copy) => copy.input_sizes().to_vec(),
+        }
+    }
+
+    fn output_bytes(&self) -> usize {
+        match self {
+            Self::Convert(conversion) => conversion.output_bytes(),
+            Self::Copy(copy) => copy.output_bytes(),
+        }
+    }
+
+    fn bands(&self, count: usize, output: &'static mut [u8]) -> Vec<FrameBand> {
+        match self {
+            Self::Convert(conversion) => {
+                conversion.bands(count, output).into_iter().map(FrameBand::Convert).collect()
+            }
+            Self::Copy(copy) => copy.bands(count, output).into_iter().map(FrameBand::Copy).collect(),
+        }
+    }
+
+    fn make(&self, planes: &Planes<'_>, band: FrameBand) {
+        match (self, band) {
+            (Self::Convert(conversion), FrameBand::Convert(mut band)) => {
+                conversion.convert_band(planes, &mut band);
+            }
+            (Self::Copy(copy), FrameBand::Copy(band)) => copy.copy_band(planes, band),
+            _ => unreachable!("a band is of the method that made it"),
+        }
+    }
+}
+
+/// Makes frames of planes, in memory that is used again.
+#[derive(Debug)]
+pub struct PlaneConverter {
+    shared: Arc<Shared>,
+    sizes: Vec<PlaneSize>,
+    pool: Pool,
+    group: WorkGroup,
+    bands: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    method: PlaneMethod,
+    converting: Stopwatch,
+}
+
+impl PlaneConverter {
+    /// Creates a converter that keeps at most `keep_slots` unused frames, and that at most `most_workers` of the crew serve at the same
+    /// time. With 0, each frame is made by whoever waits for it; also on a process that may use a single CPU only.
+    #[must_use]
+    pub fn new(method: PlaneMethod, keep_slots: usize, most_workers: usize) -> Self {
+        let sizes = method.input_sizes();
+        let pool = Pool::of_slots(method.output_bytes(), keep_slots);
+        let group = WorkGroup::new(most_workers);
+        let bands = (method.output_bytes() / BAND_BYTES).clamp(1, group.most_workers() + 1);
+        let shared = Arc::new(Shared { method, converting: Stopwatch::default() });
+        Self { shared, sizes, pool, group, bands }
+    }
+
+    /// Begins to make a frame of planes, each with the bytes from a row to the one below it (negative if rows lie bottom-up; then the
+    /// memory begins with the last row): in `output`, or else in memory of the converter's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsuitable`]: the planes or the output do not have the sizes that the method needs. [`Error::Io`]: `ENOMEM`.
+    pub fn begin(
+        &self,
+        planes: Vec<(Box<dyn Region>, isize)>,
+        output: Option<Buffer>,
+    ) -> Result<PlaneJob, Error> {
+        let given = planes.iter().map(|(region, stride)| {
+            // SAFETY: by the contract of a region, which the job owns until no thread reads the slice: see `InFlight`.
+            let bytes: &'static [u8] = unsafe { slice::from_raw_parts(region.as_ptr(), region.len()) };
+            (bytes, *stride)
+        });
+        let sources =
+            Planes::new(&self.sizes, given).map_err(|error| Error::Unsuitable(error.to_string().into()))?;
+        let (wanted, got) = (self.shared.method.output_bytes(), output.as_ref().map(Buffer::len));
+        if let Some(got) = got
+            && got != wanted
+        {
+            return Err(Error::Unsuitable(format!("the output has {got} bytes, not {wanted}").into()));
+        }
+        let mut output = output.map_or_else(|| self.pool.take(wanted), Ok)?;
+        // SAFETY: the buffer's memory stays where it is when the buffer moves. The job owns it, and uses it for nothing else until no
+        // thread writes to the slice: see `InFlight`.
+        let frame: &'static mut [u8] =
+            unsafe { slice::from_raw_parts_mut(output.as_mut_ptr(), output.len()) };
+        let parts = self.shared.method.bands(self.bands, frame).into_iter().map(|band| {
+            let shared = Arc::clone(&self.shared);
+            Box::new(move || {
+                let start = Instant::now();
+                shared.method.make(&sources, band);
+                shared.converting.add(start.elapsed());
+            }) as Part
+        });
+        let work = self.group.begin(parts.collect());
+        Ok(PlaneJob(Own::new(InFlight { work, output, _planes: planes })))
+    }
+
+    /// The sum of the times that threads spent on bands.
+    #[must_use]
+    pub fn converting(&self) -> &Stopwatch {
+        &self.shared.converting
+    }
+}
+
+/// Frees the unused memory. Frames that are in use free theirs when they are dropped.
+impl Drop for PlaneConverter {
+    fn drop(&mut self) {
+        self.pool.keep_nothing();
+    }
+}
+
+/// A frame that is being made.
+///
+/// Its drop drops what no thread has begun, and waits for the bands that threads are at. In the child of a fork, where no such thread
+/// exists, it leaks its memory.
+pub struct PlaneJob(Own<InFlight>);
+
+/// The work borrows from the other two. It is dropped first, and has no part left when it is gone.
+struct InFlight {
+    work: Work,
+    output: Buffer,
+    _planes: Vec<(Box<dyn Region>, isize)>,
+}
+
+impl fmt::Debug for PlaneJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlaneJob").field("has_ended", &self.has_ended()).finish_non_exhaustive()
+    }
+}
+
+impl PlaneJob {
+    /// Makes the bands that no other thread has begun, waits for the others, and returns the frame. The planes are dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`]: the parent process began it. [`Error::Io`] with `EIO`: a conversion panicked.
+    pub fn wait(self) -> Result<Buffer, Error> {
+        let InFlight { work, output, _planes } = self.0.into_inner().ok_or(Error::Forked)?;
+        work.wait()?;
+        Ok(output)
+    }
+
+    /// Whether a wait would neither wait nor work.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.0.get().is_none_or(|in_flight| in_flight.work.has_ended())
+    }
+}
