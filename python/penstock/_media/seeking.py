@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
 from numbers import Rational
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from av import BitStreamFilterContext
 from av.error import FFmpegError as LibavError
 
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import format_seconds
 from penstock._media.completeness import CHEAP_BYTES
+from penstock._media.index import packets_of
 from penstock._media.info import AudioInfo, MediaInfo, Track, VideoInfo, exact_zero
-from penstock._media.opening import demux, open_media, times_may_jump
+from penstock._media.opening import decode, demux, open_media, times_may_jump
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -39,18 +37,12 @@ _SEEK_MARGIN_S = 10.0
 _ROUNDED_S = Fraction(1, 1_000_000)
 # The unit of Matroska's times. Chosen as a bound: nobody sees such a difference, and in AVI a unit lasts a frame.
 _MOST_ROUNDED_S = Fraction(1, 1000)
-# Times that go back by more than this begin again to FFmpeg (ts_discontinuity_detect in fftools/ffmpeg_demux.c).
-_JUMP_S = 0.1
+# Chosen: more than the last packet of any codec.
+_LAST_PACKET_S = 0.1
 # Seconds, of which no pause has so many. FFmpeg would take a pause of 10 s or more out of the times.
 _ANY_PAUSE = "1000000000"
-# The bytes of an Ogg page that this module looks at, and how many of the file it reads at a time.
-_OGG_FLAGS_BYTES, _PIECE_BYTES = 6, 1 << 20
 # By so much FFmpeg goes further back for a video with B-frames (open_input_file in fftools/ffmpeg_opt.c).
 _SEEK_BACK_S = 3 / 23
-# Units of H.264 (ITU-T H.264, table 7-1): slices of a picture, and messages.
-_SLICES, _MESSAGES = range(1, 6), 6
-# The message of a picture from which on a decoder can begin (D.1.8).
-_RECOVERY_POINT = 6
 
 
 def seek_arguments(
@@ -103,28 +95,14 @@ def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
     if identity is None or identity.size_bytes > CHEAP_BYTES:
         return False
     try:
-        if media.container == "ogg":
-            return _is_chained(Path(endpoints.without_protocol(source)))
         with open_media(source, (media.container,)) as file:
-            packets = demux(file, file.streams[audio.index])
-            pts = np.array([packet.pts for packet in packets if packet.pts is not None])
-        return bool((np.diff(pts) < -_JUMP_S / audio.time_base).any())
+            packets = packets_of(demux(file, file.streams[audio.index]))
     except (DecoderError, LibavError, OSError):  # FFmpeg will say what is wrong
         return True
-
-
-def _is_chained(path: Path) -> bool:
-    """Whether streams begin behind the beginning of an Ogg file. Not by their packets: libav 62 changes the times."""
-    is_behind, data = False, b""
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE_BYTES):
-            data = data[-_OGG_FLAGS_BYTES + 1 :] + piece
-            for page in re.finditer(rb"OggS\0(.)", data, re.DOTALL):  # RFC 3533, 6
-                begins = page[1][0] & 2
-                if begins and is_behind:
-                    return True
-                is_behind |= not begins
-    return False
+    goes_back = (np.diff(packets.pts[packets.has_pts]) < 0).any()
+    # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
+    sum_s = float(packets.duration.sum() * audio.time_base)
+    return bool(goes_back) or sum_s > (media.duration_s or 0.0) + _LAST_PACKET_S
 
 
 def may_seek(codec: str, pixel_format: str | None) -> bool:
@@ -147,7 +125,7 @@ def misses_frames(start: float | None, track: Track) -> bool:
 
     Either no keyframe comes before them, or the keyframe is not a full picture: with x264's intra-refresh, pictures are
     complete only some frames later, and FFmpeg drops the others. For a regular file, this function reads the packets
-    from the seek position to the first keyframe to find out. It returns False for other sources.
+    from the seek position to the first keyframe, and decodes that. It returns False for other sources.
     """
     source, media, video = track.source, track.media, track.video
     if start is None or video.is_attached_picture or endpoints.identity(source) is None:
@@ -163,7 +141,8 @@ def misses_frames(start: float | None, track: Track) -> bool:
         if media.container == "flv":
             # A seek would read all that is before. FFmpeg's leads to a keyframe, and the second is as the later ones.
             keyframes = (packet for packet in demux(file, stream) if packet.is_keyframe)
-            return any(_recovers_later(packet, stream) for packet in islice(keyframes, 2))
+            second = next(islice(keyframes, 1, None), None)
+            return second is not None and not _is_whole(second, stream)
         file.seek(round((sooner_s - _SEEK_BACK_S) * 1_000_000))
         return _begins_late(
             demux(file, stream),
@@ -178,54 +157,23 @@ def _begins_late(
     packets: Iterator[AnyPacket[VideoStream]], stream: VideoStream, *, seek_pts: int, wanted_pts: int
 ) -> bool:
     """Whether a decoder that begins with a keyframe at `seek_pts` may miss frames from `wanted_pts` on."""
-    has_keyframe = has_wanted = False
+    keyframe, has_wanted = None, False
     for packet in packets:
         decoded = packet.pts if packet.dts is None else packet.dts
         if not packet.size or decoded is None:
             continue
         shown = decoded if packet.pts is None else packet.pts
         has_wanted |= shown >= wanted_pts
-        if packet.is_keyframe:
-            has_keyframe |= shown <= wanted_pts
-            if _recovers_later(packet, stream):
-                return True
-        if decoded > (seek_pts if has_keyframe else wanted_pts):
+        if packet.is_keyframe and shown <= wanted_pts:
+            keyframe = packet
+        if decoded > (wanted_pts if keyframe is None else seek_pts):
             break
-    return has_wanted and not has_keyframe
+    return has_wanted if keyframe is None else not _is_whole(keyframe, stream)
 
 
-def _recovers_later(packet: AnyPacket[VideoStream], stream: VideoStream) -> bool:
-    """Whether the video is H.264, and its frames from this keyframe on are whole only after some of them."""
-    if stream.codec_context.codec.canonical_name != "h264":
-        return False
-    units = BitStreamFilterContext("h264_mp4toannexb", stream).filter(packet)
-    for unit in b"".join(map(bytes, units)).split(b"\0\0\1"):
-        kind = unit[0] & 31 if unit else 0
-        if kind in _SLICES:
-            return False
-        if kind == _MESSAGES and (told := _recovery_point(unit[1:].replace(b"\0\0\3", b"\0\0"))):
-            return told[0] < 0x80  # the number of frames until then is 0 if its first bit is set
-    return False
-
-
-def _recovery_point(messages: bytes) -> bytes | None:
-    """What the messages of a unit say of the recovery point; None if nothing."""
-    rest = iter(messages)
-    while True:
-        kind, size = _number(rest), _number(rest)
-        message = bytes(islice(rest, size))
-        if not message or kind == _RECOVERY_POINT:
-            return message or None
-
-
-def _number(rest: Iterator[int]) -> int:
-    """A number as the sum of bytes, of which only the last is not 255 (7.3.2.3.1)."""
-    total = 0
-    for byte in rest:
-        total += byte
-        if byte != 255:
-            break
-    return total
+def _is_whole(keyframe: AnyPacket[VideoStream], stream: VideoStream) -> bool:
+    """Whether a decoder that gets nothing but this keyframe makes its picture."""
+    return bool([*decode(stream, keyframe), *decode(stream, None)])
 
 
 def _margin_s(media: MediaInfo) -> float:
