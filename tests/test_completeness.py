@@ -42,6 +42,7 @@ MADE = {
     "wmv": Clip("wmv", ("-c:v", "wmv2"), inputs=_INPUT),
     "prores": Clip("mov", ("-c:v", "prores"), inputs=_INPUT),
     "apng": Clip("apng", inputs=_INPUT),
+    "ogv": Clip("ogv", ("-c:v", "libtheora", *as_("yuv420p")), inputs=_INPUT),
     "ts": Clip("ts", _H264, inputs=_INPUT),
     "open_groups": Clip(
         "mp4",
@@ -167,7 +168,7 @@ def test_webm_that_stops_in_the_middle_is_told(folder: Path, tmp_path: Path) -> 
     ("name", "share"),
     a_few(
         (name, share)
-        for name in ("webm", "mkv", "mp4", "fragmented", "avi", "flv", "mxf", "gif", "apng")
+        for name in ("webm", "mkv", "mp4", "fragmented", "avi", "flv", "mxf", "gif")
         for share in (0.5, 0.3, 0.6, 0.99)
         if (name, share) != ("flv", 0.99)  # the last frame alone, which might have been shown for long
     ),
@@ -178,6 +179,22 @@ def test_a_cut_file_is_told(name: str, share: float, folder: Path, tmp_path: Pat
     with pytest.raises(DecoderError) as caught:
         count(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["gif", "apng", "ogv"])
+def test_a_cut_that_nothing_in_the_file_shows_gives_the_frames_before(
+    name: str, folder: Path, tmp_path: Path
+) -> None:
+    """The cut is behind a whole packet, and the container counts neither frames nor time."""
+    path, data = tmp_path / f"cut.{MADE[name].ending}", made(name, folder).read_bytes()
+    with Decoder(made(name, folder)) as decoder:
+        expected = [frame.tobytes() for frame in decoder]
+    packets = probed(made(name, folder), "-show_entries", "packet=pos,size")["packets"]
+    ends = [int(packet["pos"]) for packet in packets]
+    path.write_bytes(data[: ends[len(ends) // 2]])
+    with Decoder(path) as decoder:
+        got = [frame.tobytes() for frame in decoder]
+    assert FRAMES // 3 < len(got) < FRAMES and got == expected[: len(got)]
 
 
 def test_a_video_that_ends_before_its_container_says(folder: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import av
@@ -38,18 +37,10 @@ CHEAP_BYTES = 256 << 20
 _SEEK_BACK_S = 20.0
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
-# The last bytes of these files. GIF: the trailer (GIF89a, 27). APNG: the chunk IEND (PNG, 11.2.5).
-_LAST_BYTES = {"gif": b";", "apng": b"IEND\xaeB`\x82"}
-# Bytes of an Ogg page at most, and of its header without the table of segments (RFC 3533, 6).
-_OGG_PAGE_BYTES, _OGG_HEADER_BYTES = 65_307, 27
 # Containers of sound whose header tells the length, and whose cut FFmpeg does not notice in each case.
 _TELLING_SOUND = ("aiff", "au", "caf", "flac", "flv", "mp3", "tta", "wv")
-# What the first frame of an MP3 file has that counts the frames.
-_MP3_COUNTS = (b"Xing", b"Info", b"VBRI")
 # Chosen: more than two packets of any codec.
 _SOUND_APART_S = 0.25
-# Room for zeros behind the end, with which some programs fill up a block.
-_TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +61,7 @@ class Delivered:
 def other_codecs(media: MediaInfo, index: int) -> set[str]:
     """The codecs of the streams of `media` except that of `index`, for `messages.damage_reports`."""
     streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
-    codecs = {stream.index: stream.codec for stream in streams}
-    own = codecs.get(index)
-    return {codec for codec in codecs.values() if codec != own}
+    return {one.codec for one in streams} - {one.codec for one in streams if one.index == index}
 
 
 def begins_inside_group(track: Track) -> bool:
@@ -97,62 +86,27 @@ def why_incomplete(
     identity = endpoints.identity(source)
     if identity is None or video.is_attached_picture:
         return None
+    is_cheap = identity.size_bytes <= CHEAP_BYTES
     try:
-        if _lacks_its_end(Path(endpoints.without_protocol(source)), media.container):
-            return "the file was cut off: its end is missing"
         with nullcontext(read[0]) if read else open_media(source, (media.container,)) as file:
             stream = cast("VideoStream", file.streams[video.index])
             if _is_indexed(stream, media.container):
                 return _early_by_index(stream, video, identity.size_bytes, delivered)
-            is_cheap = identity.size_bytes <= CHEAP_BYTES
             from_s = None if is_cheap else delivered.last_s - _SEEK_BACK_S
             packets = read[1] if read else _packets(file, stream, from_s)
-            if is_cheap and (missing := _missing(stream, packets, track, delivered)):
-                return missing
-            return _early_by_length(file, stream, packets, track, delivered)
+            missing = _missing(stream, packets, track, delivered) if is_cheap else None
+            return missing or _early_by_length(file, stream, packets, track, delivered)
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
         return None  # the file was readable when the decode began; whether it was whole is now unknown
 
 
-def _lacks_its_end(path: Path, container: str) -> bool:
-    """Whether the file lacks the bytes with which its format ends."""
-    if container == "ogg":
-        return not _ends_with_ogg_page(path)
-    if (end := _LAST_BYTES.get(container)) is None:
-        return False
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        return not file.read().rstrip(b"\0").endswith(end)
-
-
-def _ends_with_ogg_page(path: Path) -> bool:
-    """Whether the file ends with a whole page that is marked as the last one of its stream."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _OGG_PAGE_BYTES))
-        data = file.read()
-    page = data.rfind(b"OggS")
-    while page >= 0:  # a page may hold these letters, too
-        header = data[page : page + _OGG_HEADER_BYTES]
-        if len(header) == _OGG_HEADER_BYTES:
-            segments = data[page + _OGG_HEADER_BYTES :][: header[26]]
-            after = page + _OGG_HEADER_BYTES + len(segments) + sum(segments)
-            if after <= len(data) and not data[after:].strip(b"\0"):
-                return bool(header[5] & 4)
-        page = data.rfind(b"OggS", 0, page)
-    return False
-
-
 def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
     """Why the end of the sound `audio` seems to be cut off; None if nothing shows that."""
-    if endpoints.identity(source) is None:
+    identity = endpoints.identity(source)
+    if identity is None or media.container not in _TELLING_SOUND or media.duration_s is None:
         return None
     try:
-        path = Path(endpoints.without_protocol(source))
-        if _lacks_its_end(path, media.container):
-            return "the file was cut off: its end is missing"
-        if media.container not in _TELLING_SOUND or media.duration_s is None:
-            return None
         with open_media(source, (media.container,)) as file:
             stream = cast("Any", file.streams[audio.index])
             own_s = _own_duration_s(file, stream, media.duration_s)
@@ -161,7 +115,9 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
         if (back := np.flatnonzero(np.diff(times) < 0)).size:  # FFmpeg 5.1 leaves out frames of FLAC there
             at_s = float(times[back[0]] * audio.time_base)
             return f"the times of the sound go back after {at_s:.3f} s, as where files were joined"
-        if own_s is None or not packets.size.any() or not _counts_frames(path, media, packets):
+        if own_s is None or not packets.size.any():
+            return None
+        if media.container == "mp3" and _is_guess(own_s, packets, audio, identity.size_bytes):
             return None
         ends_s = float((packets.pts + packets.duration)[packets.has_pts].max(initial=0) * audio.time_base)
         if ends_s < own_s - _SOUND_APART_S:
@@ -171,15 +127,14 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
     return None
 
 
-def _counts_frames(path: Path, media: MediaInfo, packets: Packets) -> bool:
-    """Whether the header tells the length; for other MP3 files FFmpeg guesses it from the first frames."""
-    if media.container != "mp3":
-        return True
-    begins = max(0, int(packets.position[0]))
-    with path.open("rb") as file:
-        file.seek(max(0, begins - _TAIL_BYTES))
-        before = file.read(min(begins, _TAIL_BYTES))
-    return any(word in before for word in _MP3_COUNTS)
+def _is_guess(duration_s: float, packets: Packets, audio: AudioInfo, size_bytes: int) -> bool:
+    """Whether libav guessed the duration by the file's size and the bit rate of the first frames.
+
+    That is so of an MP3 file that doesn't count its frames. It may be whole, and shorter.
+    """
+    bit_rate = audio.bit_rate or 0
+    bits = 8 * (size_bytes - int(packets.position[0]))
+    return abs(bits - duration_s * bit_rate) < _SOUND_APART_S * bit_rate
 
 
 def _is_indexed(stream: VideoStream, container: str) -> bool:
@@ -232,26 +187,22 @@ def _early_by_length(
     """Why the video ends before its container says, or has later packets."""
     media, video = track.media, track.video
     frame_s = max(delivered.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
-    time_base = float(video.time_base)
-    times_s = packets.pts[packets.has_pts] * time_base
-    if not frame_s:
-        return None
-    is_shown = ((packets.size > 0) & ~packets.is_hidden)[packets.has_pts]
-    later = int((is_shown & (times_s > delivered.last_s + frame_s / 2)).sum())
     is_telling = media.container.partition(",")[0] in _TELLING
-    if not is_telling or media.duration_s is None or video.duration_s is None:
+    if not is_telling or not frame_s or media.duration_s is None or video.duration_s is None:
         return None
     if not _is_early(delivered.last_s, video.duration_s, video.start_s, frame_s):
         return None
+    times_s, durations_s = (units * float(video.time_base) for units in (packets.pts, packets.duration))
+    ends_s = (times_s + durations_s)[packets.has_pts].max(initial=delivered.last_s)
     own_s = _own_duration_s(file, stream, media.duration_s)
-    ends_s = (times_s + packets.duration[packets.has_pts] * time_base).max(initial=delivered.last_s)
     if own_s is None:
-        return _whole_ends_early(file, media, delivered, ends_s)
+        return _whole_ends_early(file, media.duration_s, media.start_s, delivered, ends_s)
     if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
         return None
-    if later:
+    is_shown = (packets.size > 0) & ~packets.is_hidden & packets.has_pts
+    if later := int((is_shown & (times_s > delivered.last_s + frame_s / 2)).sum()):
         return f"FFmpeg gave no frame for the last {later} packets of the video"
-    if not _is_early(ends_s + own_s * _MISSING_SHARE - frame_s, own_s, video.start_s, frame_s):
+    if not _lacks_a_part(ends_s + frame_s / 2, own_s, video.start_s):
         return None
     return (
         f"the video is {own_s:.3f} s long by its container, and its last frame is at {delivered.last_s:.3f} s"
@@ -259,17 +210,21 @@ def _early_by_length(
 
 
 def _whole_ends_early(
-    file: InputContainer, media: MediaInfo, delivered: Delivered, ends_s: float
+    file: InputContainer, whole_s: float, start_s: float | None, delivered: Delivered, ends_s: float
 ) -> str | None:
     """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
-    whole_s = media.duration_s or 0.0
     file.seek(round(max(0.0, delivered.last_s - _SEEK_BACK_S) * av.time_base))
     for packet in demux(file):
         if packet.pts is not None:
             ends_s = max(ends_s, float((packet.pts + (packet.duration or 0)) * packet.time_base))
-    if ends_s + whole_s * _MISSING_SHARE >= min(media.start_s or 0.0, 0.0) + whole_s:
+    if not _lacks_a_part(ends_s, whole_s, start_s):
         return None
     return f"the file is {whole_s:.3f} s long by its container, and its streams end at {ends_s:.3f} s"
+
+
+def _lacks_a_part(ends_s: float, duration_s: float, start_s: float | None) -> bool:
+    """Whether so much is missing before the end of `duration_s` that the file was cut off."""
+    return ends_s + duration_s * _MISSING_SHARE < min(start_s or 0.0, 0.0) + duration_s
 
 
 def shown_pts(track: Track) -> Sequence[int] | None:

@@ -57,8 +57,6 @@ _HARMLESS = re.compile(
     r"Application provided invalid, non monotonically increasing dts to muxer"
     # H.261 has no keyframes (5.1).
     r"|^\[h261 @ .*warning: first frame is no keyframe"
-    # Zeros after the end of a GIF (FFmpeg 5.1). `ending` looks in the file for a missing end.
-    r"|^\[gif @ .*invalid block label"
     # H.264 that was joined, or recorded from the middle. Every frame is decoded (h264_direct.c, h264_refs.c).
     r"|co located POCs unavailable|mmco: unref short failure"
     # Data beside the video in QuickTime and MP4 (mov.c).
