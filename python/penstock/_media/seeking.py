@@ -74,19 +74,23 @@ def audio_arguments(
     """
     sooner_s = None if start is None else _seek_s(start, source, media, is_audio=True)
     # In Ogg, FFmpeg 5.1 counts from the file's beginning, also if the sound begins later.
-    is_unsure = audio.start_s is None or (media.container == "ogg" and audio.start_s > (media.start_s or 0.0))
-    if audio.start_s is None or is_unsure or not times_may_jump(media.container):
+    is_late_ogg = media.container == "ogg" and (audio.start_s or 0.0) > (media.start_s or 0.0)
+    if (
+        audio.start_s is None
+        or is_late_ogg
+        or not times_may_jump(media.container)
+        or (sooner_s is not None and not _times_restart(source, media, audio))
+    ):
         return ["-copyts", *_place(sooner_s)], 0.0
-    if sooner_s is None or _times_restart(source, media, audio):
-        return ["-dts_delta_threshold", _ANY_PAUSE], audio.start_s
-    return ["-copyts", *_place(sooner_s)], 0.0
+    return ["-dts_delta_threshold", _ANY_PAUSE], audio.start_s
 
 
 def _place(seek_s: float | None) -> list[str]:
     """FFmpeg's options to seek, so that an audio frame is decoded with the one before it, without which it fades in."""
+    if seek_s is None:
+        return []
     # By the file's timestamps: FFmpeg and libav may differ on which is the first.
-    place = [] if seek_s is None else ["-ss", format_seconds(seek_s)]
-    return ["-seek_timestamp", "1", "-noaccurate_seek", *place] if place else []
+    return ["-seek_timestamp", "1", "-noaccurate_seek", "-ss", format_seconds(seek_s)]
 
 
 def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
@@ -134,7 +138,8 @@ def misses_frames(start: float | None, track: Track) -> bool:
     if sooner_s is None:
         return False
     with (
-        suppress(DecoderError, LibavError, IndexError, OverflowError),
+        # EOFError and ValueError are of a decoder that PyAV 19 could not open.
+        suppress(DecoderError, LibavError, IndexError, OverflowError, EOFError, ValueError),
         open_media(source, (media.container,)) as file,
     ):
         stream = cast("VideoStream", file.streams[video.index])
