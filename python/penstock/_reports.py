@@ -138,6 +138,22 @@ class OutputReport(HtmlTable):
 
 
 @dataclass(frozen=True, slots=True)
+class DecoderEngine:
+    """What reads a `Decoder`'s source, and why.
+
+    Attributes:
+        name: "libav", FFmpeg's libraries in this process (PyAV); or "ffmpeg", an FFmpeg program of its own process.
+        reason: why, and how.
+    """
+
+    name: Literal["libav", "ffmpeg"]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class DecoderStats:
     """What a `Decoder` has done so far: a snapshot.
 

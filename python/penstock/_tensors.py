@@ -124,32 +124,42 @@ def memory_and_size(frame: Any) -> tuple[Any, int]:
     return memory, contents_of(frame, memory).nbytes
 
 
-def setter_of(
+def memory_of_out(
     out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> Callable[[int, npt.NDArray[Any]], object]:
-    """A function that copies a frame into ``out[number]``: once, also if `out` is on a device.
+) -> tuple[npt.NDArray[Any] | None, Callable[[int, npt.NDArray[Any]], object]]:
+    """The memory of `out`, of that shape and dtype, and a function that copies a frame into ``out[number]``.
+
+    Returns:
+        A C-contiguous array on that memory, or None if there is none that native threads can write to: `out` is on a
+        device, or strided. And the function, which copies once, also to a device.
 
     Raises:
         ValueError: `out` has another shape or dtype.
         BufferError: it is read-only, or the CPU cannot write to it.
         TypeError: it is no array.
     """
-    if _is_torch(out):
+    if _is_torch(out) and out.device.type != "cpu":
         _check_form(out, shape, dtype)
-        if out.device.type != "cpu":
-            tensor, torch = out.detach(), sys.modules["torch"]
-            return lambda number, frame: tensor[number].copy_(torch.from_numpy(frame))
-        return cast("npt.NDArray[Any]", out.detach().numpy()).__setitem__
+        tensor, torch = out.detach(), sys.modules["torch"]
+        return None, lambda number, frame: tensor[number].copy_(torch.from_numpy(frame))
     if _is_cupy(out):
         _check_form(out, shape, dtype)
-        return lambda number, frame: out[number].set(frame)
+        return None, lambda number, frame: out[number].set(frame)
+    array = _writable(out, shape, dtype)
+    return array if array.flags.c_contiguous else None, array.__setitem__
+
+
+def _writable(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    if _is_torch(out):
+        _check_form(out, shape, dtype)
+        return cast("npt.NDArray[Any]", out.detach().numpy())
     array = np.asarray(out) if hasattr(out, "__array__") else np.asarray(memoryview(cast("Buffer", out)))
     _check_form(array, shape, dtype)
     # JAX, for example, makes a copy.
     address = out.data_ptr() if hasattr(out, "data_ptr") else array.ctypes.data
     if not array.flags.writeable or array.ctypes.data != address:
         raise BufferError("out must be writable, and in the memory of this process")
-    return array.__setitem__
+    return array
 
 
 def _check_form(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

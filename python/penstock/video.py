@@ -12,7 +12,7 @@
   ahead.
 - What became of a video: `EncodeReport`, from ``Encoder.close`` and `penstock.write_video`; `OutputReport`, with a
   `DroppedFrame` for each frame left out, from ``FanOut.close``.
-- While it runs: `EncoderStats`, `DecoderStats`.
+- While it runs: `EncoderStats`, `DecoderStats`, `DecoderEngine`.
 """
 
 from typing import TYPE_CHECKING
@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from penstock._media.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
     from penstock._media.prefetching import prefetch
     from penstock._media.video_frame import VideoFrame
-    from penstock._reports import DecoderStats, DroppedFrame, EncodeReport, EncoderStats, OutputReport
+    from penstock._reports import (
+        DecoderEngine,
+        DecoderStats,
+        DroppedFrame,
+        EncodeReport,
+        EncoderStats,
+        OutputReport,
+    )
 
 __all__ = [
     "AudioFile",
@@ -41,6 +48,7 @@ __all__ = [
     "Chapter",
     "Colors",
     "ContentLight",
+    "DecoderEngine",
     "DecoderSettings",
     "DecoderStats",
     "DroppedFrame",
@@ -73,7 +81,15 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
             "prefetch": "_media.prefetching",
             "VideoFrame": "_media.video_frame",
             **dict.fromkeys(
-                ("DecoderStats", "DroppedFrame", "EncodeReport", "EncoderStats", "OutputReport"), "_reports"
+                (
+                    "DecoderEngine",
+                    "DecoderStats",
+                    "DroppedFrame",
+                    "EncodeReport",
+                    "EncoderStats",
+                    "OutputReport",
+                ),
+                "_reports",
             ),
         },
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, TypedDict, get_args
 
@@ -21,12 +22,12 @@ from penstock._ffmpeg.command.settings import (
 from penstock._ffmpeg.plan.sound import unusual_layout
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._media.completeness import other_codecs, why_sound_incomplete
-from penstock._media.decode_session import DecoderBase, DecodeSession, numbered_stream
+from penstock._media.decode_session import DecoderBase, DecodeSession, OnDemand, numbered_stream
 from penstock._media.info import AudioInfo, MediaInfo
 from penstock._media.probing import probe
 from penstock._media.seeking import audio_arguments
 from penstock._media.source import MediaSource, Source
-from penstock._native import Frame, _count, _seconds
+from penstock._native import AppliedPolicy, Frame, _count, _seconds
 from penstock.errors import DecoderError
 
 # Chosen: samples of each channel in a block, 0.3 s of most sounds. The last block, and the last of silence, may have
@@ -100,7 +101,6 @@ class AudioDecoder(DecoderBase):
         follow_playlists: bool = False,
         settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
-        super().__init__()
         check_settings(settings, DecoderSettings)
         program = find_decoding_ffmpeg(settings.ffmpeg)
         check_choice("dtype", dtype, get_args(SampleType))
@@ -136,7 +136,7 @@ class AudioDecoder(DecoderBase):
             *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
         ]
         opened, place = self._opened, (self._source, self._media, self._audio)
-        self._new_session = partial(
+        new_session = partial(
             DecodeSession,
             program,
             arguments,
@@ -148,6 +148,7 @@ class AudioDecoder(DecoderBase):
             other_codecs=other_codecs(self._media, self._audio.index),
             check_end=lambda: opened.failure or (why_sound_incomplete(*place) if duration is None else None),
         )
+        self._program = _Blocks(opened, new_session)
         self._lock = threading.Lock()
         self._is_rest_delivered = False
 
@@ -168,12 +169,31 @@ class AudioDecoder(DecoderBase):
         if (silence := self._silence()) is not None:
             return silence
         try:
-            block = self._session.read(timeout)
+            block = self._program.session.read(timeout)
         except DecoderError:
             if (last := self._last_block()) is None:
                 raise
             return last
         return self._last_block() if block is None else self._shaped(block)
+
+    @property
+    def pid(self) -> int | None:
+        """FFmpeg's process id; None before FFmpeg has started, with the first read."""
+        return self._program.pid
+
+    @property
+    def ffmpeg_policy(self) -> AppliedPolicy | None:
+        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
+        return self._program.policy
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called, or the block was left."""
+        return self._program.is_closed
+
+    def close(self) -> None:
+        """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
+        self._program.close()
 
     def read_all(self) -> npt.NDArray[Any]:
         """All remaining audio, samples × channels.
@@ -194,7 +214,7 @@ class AudioDecoder(DecoderBase):
         if (silence := self._silence()) is not None:
             return silence
         try:
-            block = await self._session.read_async()
+            block = await self._program.session.read_async()
         except DecoderError:
             if (last := self._last_block()) is None:
                 raise
@@ -204,6 +224,10 @@ class AudioDecoder(DecoderBase):
         if (last := self._last_block()) is None:
             raise StopAsyncIteration
         return last
+
+    def __del__(self) -> None:
+        if (program := getattr(self, "_program", None)) is not None:
+            program.end_collected()
 
     def __repr__(self) -> str:
         return f"<AudioDecoder {self._opened.path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
@@ -234,9 +258,9 @@ class AudioDecoder(DecoderBase):
 
     def _silence(self) -> npt.NDArray[Any] | None:
         """The next block of the silence before the sound; None after its end."""
-        if self._is_inherited or not self._silent:
+        if self._program.is_inherited or not self._silent:
             return None
-        self._check_open()
+        self._program.check_open()
         with self._lock:
             samples = min(self._silent, _BLOCK_SAMPLES)
             self._silent -= samples
@@ -246,7 +270,7 @@ class AudioDecoder(DecoderBase):
     def _last_block(self) -> npt.NDArray[Any] | None:
         """The last block, which is shorter than the others, once; None if there is none."""
         with self._lock:
-            rest = None if self._is_rest_delivered else self._session.rest
+            rest = None if self._is_rest_delivered else self._program.session.rest
             self._is_rest_delivered = True
         return None if rest is None or rest.nbytes < self._sample_bytes else self._shaped(rest)
 
@@ -254,6 +278,17 @@ class AudioDecoder(DecoderBase):
         view = memoryview(block)
         samples = view.nbytes // self._sample_bytes  # an incomplete last one is left out
         return np.frombuffer(view, self._dtype, samples * self.channels).reshape(samples, self.channels)
+
+
+class _Blocks(OnDemand):
+    """The run of FFmpeg that writes blocks of samples."""
+
+    def __init__(self, opened: Source, new_session: Callable[[], DecodeSession]) -> None:
+        super().__init__(opened)
+        self._new_session = new_session
+
+    def _make_session(self) -> DecodeSession:
+        return self._new_session()
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import av
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
+#: The warning for a file that was cut out of a longer one, such as a recording of a broadcast.
+BEGINS_INSIDE = "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
 # Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Y4M) or
 # guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
 _TELLING = ("mov", "matroska", "flv", "mxf")
@@ -35,6 +38,10 @@ _MISSING_SHARE = 1 / 3
 CHEAP_BYTES = 256 << 20
 # Guessed: of a larger file, a keyframe is within this time before the end.
 _SEEK_BACK_S = 20.0
+_CUT_OFF = "the file was cut off: its end is missing"
+# An EBML header, and then the element that holds all else of a Matroska file, with its size (RFC 9559, 4 and 5.1).
+_SEGMENT = b"\x18\x53\x80\x67"
+_SEGMENT_WITHIN_BYTES = 1024
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
 # Containers of sound whose header tells the length, and whose cut FFmpeg does not notice in each case.
@@ -95,6 +102,8 @@ def why_incomplete(
             from_s = None if is_cheap else delivered.last_s - _SEEK_BACK_S
             packets = read[1] if read else _packets(file, stream, from_s)
             missing = _missing(stream, packets, track, delivered) if is_cheap else None
+            if media.container == endpoints.MATROSKA and (ends := _segment_end(source)) is not None:
+                return missing or (_CUT_OFF if ends > identity.size_bytes else None)
             return missing or _early_by_length(file, stream, packets, track, delivered)
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
@@ -148,13 +157,29 @@ def _early_by_index(
     # Behind the last frame there may be sound, which does not matter.
     has_less = delivered.frames is None or delivered.frames < stream.frames
     if has_less and max(one.pos + one.size for one in stream.index_entries) > size_bytes:
-        return "the file was cut off: its end is missing"
+        return _CUT_OFF
     return _too_few(delivered, expected_frames(video.codec, _shown_by_index(stream)))
 
 
 def _shown_by_index(stream: VideoStream) -> int:
     """How many packets the index has that an edit list does not hide."""
     return sum(one.size > 0 and not one.is_discard for one in stream.index_entries)
+
+
+def _segment_end(source: str) -> int | None:
+    """The byte at which a Matroska file ends by its own header; None if it was written without knowing that.
+
+    libav says nothing of a cut to its callers, and its durations don't show one: the last frame may be shown for long.
+    """
+    with Path(endpoints.without_protocol(source)).open("rb") as file:
+        head = file.read(_SEGMENT_WITHIN_BYTES)
+    begins = head.find(_SEGMENT) + len(_SEGMENT)
+    first = head[begins] if len(_SEGMENT) <= begins < len(head) else 0
+    # The zeros before the first one-bit count the bytes that follow. All ones stand for an unknown size (RFC 8794, 4).
+    size_bytes = 9 - first.bit_length()
+    size = int.from_bytes(head[begins : begins + size_bytes], "big") & ((1 << 7 * size_bytes) - 1)
+    is_known = first and size != (1 << 7 * size_bytes) - 1
+    return begins + size_bytes + size if is_known else None
 
 
 def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) -> Packets:
@@ -300,3 +325,11 @@ def _own_duration_s(file: InputContainer, stream: VideoStream | AudioStream, who
     if clock := re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", "")):
         return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3])
     return whole_s if len(file.streams) == 1 else None
+
+
+def why_no_frames(media: MediaInfo, start: float | None) -> str:
+    """Why a decode gave no frame."""
+    if start is None:
+        return "the video stream has no frames"
+    length = "" if media.duration_s is None else f"; the file is {media.duration_s:.3f} s long"
+    return f"there are no frames from {start:g} s on{length}"

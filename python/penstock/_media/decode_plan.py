@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from pathlib import Path
 
+from av.codec import codecs_available
 from av.video.format import VideoFormat
+from av.video.format import names as video_formats  # type: ignore[attr-defined]
+from av.video.frame import VideoFrame
 
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import checked_size, option_arguments, read_arguments
@@ -36,10 +38,10 @@ from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._media import timestamps
 from penstock._media.decode_session import OTHER_SIZE
 from penstock._media.info import MediaInfo, Track, VideoInfo
+from penstock._media.pixels import plane_rows
 from penstock._media.seeking import may_seek, seek_arguments
 from penstock._messages import argument
 from penstock._native import _Conversion
-from penstock._shortage import raise_shortage
 from penstock.errors import DecoderError
 
 # The most frames that a codec reorders. If at most so many are wanted, frames are not divided into parts, so that the
@@ -59,11 +61,6 @@ _FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
 # FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
-# Elements of Matroska (RFC 9559): the four that crop a picture, and the first that comes behind the header.
-_PIXEL_CROP, _CLUSTER = rb"\x54[\xaa\xbb\xcc\xdd]", b"\x1f\x43\xb6\x75"
-# Guessed: more than a Matroska file has of a header without attachments, and a QuickTime file of an index, and of boxes
-# before that.
-_HEADER_BYTES, _MOST_BYTES, _MOST_BOXES = 1 << 20, 64 << 20, 1000
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 # The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
@@ -89,6 +86,11 @@ class DecodeOptions:
     input_options: Mapping[str, object]
     follow_playlists: bool
     settings: DecoderSettings
+
+    @property
+    def is_source_format(self) -> bool:
+        """Whether frames keep the pixel format of the file."""
+        return self.pixel_format == SOURCE
 
     @property
     def keeps_stored_orientation(self) -> bool:
@@ -126,6 +128,12 @@ class DecodePlan:
     decoder: str | None = None
     may_seek: bool = True
     uncropped: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The ``repr`` of the decoder."""
+        size = f"{self.layout.width}x{self.layout.height}"
+        return f"<Decoder {self.track.media.path!r} {size} {self.layout.pixel_format}>"
 
     def arguments(self, descriptor: int) -> list[str]:
         """FFmpeg's arguments. It writes timestamps to `descriptor`."""
@@ -166,23 +174,28 @@ class DecodePlan:
         return _native(conversion_input, self.layout, 1, self.track.video, self.options)
 
 
-def plan_decode(program: str, track: Track, options: DecodeOptions) -> DecodePlan:
-    """Plans a decode. Runs FFmpeg for one frame if the size depends on `filters`."""
+def plan_decode(program: str | None, track: Track, options: DecodeOptions) -> DecodePlan:
+    """Plans a decode by the FFmpeg `program`, or by libav in this process if that is None.
+
+    Runs FFmpeg for one frame if the size depends on `filters`.
+    """
     source, media, video = track.source, track.media, track.video
-    name = (
-        options.pixel_format if options.pixel_format != SOURCE else in_native_order(own_pixel_format(video))
-    )
-    decoder = _alpha_decoder(program, source, video, options, name)
+    name = _delivered_format(video, options)
+    decoder = alpha_decoder(program, source, video, options)
     if decoder is not None:
         video = replace(video, pixel_format=own_pixel_format(video))
         track = replace(track, video=video)
-    uncropped = _uncropped(program, source, media)
+    uncropped = () if program is None else _uncropped(program)
     own_size, turns = (video.width, video.height), _rotation_filters(video, options)
     if options.keeps_stored_orientation:
         own_size = video.stored_width, video.stored_height
     if options.size is not None and (not isinstance(options.size, tuple | list) or len(options.size) != 2):
         raise TypeError(f"size is (width, height) in pixels, one of which may be None; got {options.size!r}")
-    if options.filters and (options.size is None or (None in options.size and options.size != (None, None))):
+    if (
+        program
+        and options.filters
+        and (options.size is None or (None in options.size and options.size != (None, None)))
+    ):
         if endpoints.is_sequential(source):
             raise ValueError(
                 f"the size after filters is not known, and {media.path} can be read only once: give size="
@@ -192,7 +205,7 @@ def plan_decode(program: str, track: Track, options: DecodeOptions) -> DecodePla
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered)) or own_size
     width, height = _delivered_size(own_size, options.size)
-    layout = _described(frame_layout(name, width, height, program))
+    layout = _layout(program, name, width, height)
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
     conversion_input = _conversion_input(stored, layout, options, is_scaled=(width, height) != own_size)
     given = [options.filters] if options.filters else []
@@ -245,13 +258,31 @@ def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) 
     """What to warn of where the samples of HDR become 8-bit RGB or gray as they are; else None."""
     name = layout.pixel_format
     is_short = name in PIXEL_FORMATS and layout.sample_bytes == 1 and (is_rgb(name) or is_gray(name))
-    is_asked = options.pixel_format == SOURCE or _TONE_MAPPING.search(options.filters or "")
+    is_asked = options.is_source_format or _TONE_MAPPING.search(options.filters or "")
     if is_asked or not is_short or video.color_transfer not in _HDR:
         return None
     return (
         f"the video is HDR ({_HDR[video.color_transfer]}), which looks dull as {name} without tone mapping: give "
         f"{argument('pixel_format', 'rgb48le')} for its samples, or make SDR of it by Decoder(filters={_TO_SDR!r})"
     )
+
+
+def _layout(program: str | None, pixel_format: str, width: int, height: int) -> FrameLayout:
+    """The layout of frames in a pixel format, which FFmpeg or libav tells where it is none of the usual ones."""
+    if program is not None or canonical(pixel_format) in PIXEL_FORMATS:
+        return _described(frame_layout(pixel_format, width, height, program))
+    names = [one for one in (pixel_format, in_native_order(f"{pixel_format}le")) if one in video_formats]
+    if not names:
+        near = capabilities.did_you_mean(pixel_format, PIXEL_FORMATS)
+        raise ValueError(f"unknown raw pixel format {pixel_format!r}.{near} `ffmpeg -pix_fmts` lists them")
+    try:
+        blank = VideoFrame(width, height, names[0])
+    except ValueError:
+        raise ValueError(
+            f"{names[0]} frames are in GPU memory and cannot be delivered; use nv12, for example"
+        ) from None
+    frame_bytes = sum(rows * row_bytes for rows, row_bytes in plane_rows(blank))
+    return _described(FrameLayout(names[0], width, height, ((frame_bytes,),), 1, frame_bytes))
 
 
 def _described(layout: FrameLayout) -> FrameLayout:
@@ -307,7 +338,7 @@ def _without_range(pixel_format: str) -> str:
 
 def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:
     """What a native conversion to RGB gets: the pixels as they are stored, or those with all chroma."""
-    is_short = layout.sample_bytes == 1 and stored in _CONVERTED_ALIKE
+    is_short = layout.sample_bytes == 1 and stored in _FULL_CHROMA
     is_full = layout.sample_bytes == 2 or (is_scaled and is_short)
     is_ours = options.settings._knobs.convert == "auto" and is_rgb(layout.pixel_format)
     return _FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
@@ -319,10 +350,13 @@ def own_pixel_format(video: VideoInfo) -> str:
     return "yuva420p" if video.has_separate_alpha and own == "yuv420p" else own
 
 
-def _alpha_decoder(
-    program: str, source: str, video: VideoInfo, options: DecodeOptions, pixel_format: str
-) -> str | None:
-    """The decoder for alpha stored beside the frames, if `pixel_format` has alpha; else None."""
+def _delivered_format(video: VideoInfo, options: DecodeOptions) -> str:
+    return in_native_order(own_pixel_format(video)) if options.is_source_format else options.pixel_format
+
+
+def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: DecodeOptions) -> str | None:
+    """The decoder for alpha stored beside the frames, if the delivered format has alpha; else None."""
+    pixel_format = _delivered_format(video, options)
     is_chosen = any(name in options.input_options for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
     if (
         own_pixel_format(video) == (video.pixel_format or "")
@@ -331,12 +365,12 @@ def _alpha_decoder(
     ):
         return None
     name = _ALPHA_DECODERS[video.codec]
-    known = capabilities.decoders(program)
+    known = codecs_available if program is None else capabilities.decoders(program)
     if known and name not in known:
         raise DecoderError(
-            f"{endpoints.without_protocol(source)} has alpha, which only FFmpeg's decoder {name} reads, and {program} "
-            "was built without it: install another FFmpeg (Debian's has it), or give a format without alpha, "
-            f"such as {argument('pixel_format', 'rgb24')}"
+            f"{endpoints.without_protocol(source)} has alpha, which only FFmpeg's decoder {name} reads, and "
+            f"{program or 'libav'} was built without it: install another FFmpeg (Debian's has it), or give a format "
+            f"without alpha, such as {argument('pixel_format', 'rgb24')}"
         )
     return name
 
@@ -376,30 +410,12 @@ def _map(media: MediaInfo, video: VideoInfo) -> str:
     return f"0:{video.index}"
 
 
-def _uncropped(program: str, source: str, media: MediaInfo) -> tuple[str, ...]:
+def _uncropped(program: str) -> tuple[str, ...]:
     """FFmpeg's arguments that turn off cropping by the container.
 
     libav and older FFmpegs do not crop, so that the sizes from `probe` are the uncropped ones.
     """
-    may_crop = endpoints.identity(source) is None or _asks_to_crop(source, media.container)
-    return ("-apply_cropping", "codec") if may_crop and capabilities.crops_by_container(program) else ()
-
-
-def _asks_to_crop(source: str, container: str) -> bool:
-    """Whether the header of a file may contain a cropping rectangle. PyAV does not report it."""
-    try:
-        with Path(endpoints.without_protocol(source)).open("rb") as file:
-            if container == endpoints.MATROSKA:
-                return re.search(_PIXEL_CROP, file.read(_HEADER_BYTES).partition(_CLUSTER)[0]) is not None
-            for _ in range(_MOST_BOXES if container == endpoints.QUICKTIME else 0):
-                size, name = int.from_bytes(file.read(4), "big"), file.read(4)
-                size = int.from_bytes(file.read(8), "big") - 8 if size == 1 else size
-                if name == b"moov" or size < 8:
-                    return b"clap" in file.read(min(max(0, size - 8), _MOST_BYTES))
-                file.seek(size - 8, 1)
-    except OSError as error:
-        raise_shortage(error)
-    return False
+    return ("-apply_cropping", "codec") if capabilities.crops_by_container(program) else ()
 
 
 def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | None) -> tuple[int, int]:
@@ -455,16 +471,16 @@ def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: De
     return matrix + (f":out_range={tag}" if options.color_range == "auto" else "")
 
 
-def _matches_ffmpeg(stored: str, layout: FrameLayout) -> bool:
-    """Whether FFmpeg's own conversion gives nearly the same, so that the result does not depend on who converts.
+def _converts_itself(stored: str, layout: FrameLayout) -> bool:
+    """Whether the native conversion makes the pixels, if it can.
 
-    For 8-bit samples and even sizes FFmpeg repeats a chroma sample for its pixels, as the native conversion does.
-    Otherwise its scaler smooths chroma over edges: by up to 57 code values, seen with hard edges in yuv420p10le.
+    A chroma sample is repeated for its pixels: FFmpeg does the same with 8-bit samples and even sizes. Elsewhere its
+    scaler smooths chroma over edges, at a multiple of the time: left to it are odd sizes of 8 bits, and nv12.
     """
     if layout.sample_bytes == 2 and is_rgb(layout.pixel_format):
         return stored in _FULL_CHROMA.values()
     is_even = divides_evenly(stored, layout.width, layout.height)
-    is_plain = (stored in _CONVERTED_ALIKE or is_gray(stored)) and stored != layout.pixel_format
+    is_plain = (stored in _FULL_CHROMA or is_gray(stored)) and stored != layout.pixel_format
     return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
 
 
@@ -472,7 +488,7 @@ def _native(
     stored: str, layout: FrameLayout, parts: int, video: VideoInfo, options: DecodeOptions
 ) -> _Conversion | None:
     """The native conversion of a part of a frame; None if there is none, or it is left to FFmpeg."""
-    if options.settings._knobs.convert == "auto" and not _matches_ffmpeg(stored, layout):
+    if options.settings._knobs.convert == "auto" and not _converts_itself(stored, layout):
         return None
     matrix = _matrix(video, options)
 

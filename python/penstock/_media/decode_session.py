@@ -281,73 +281,94 @@ class DecodeSession(Session):
         self.reader.close()
 
 
-class DecoderBase:
-    """What `Decoder` and `AudioDecoder` have in common: an FFmpeg that starts when it is needed."""
+class OnDemand:
+    """A run of FFmpeg that starts when it is needed.
 
-    _opened: Source
-    _new_session: Callable[[], DecodeSession]
+    Args:
+        opened: what FFmpeg reads.
+    """
 
-    def __init__(self) -> None:
-        self._run: DecodeSession | None = None
+    def __init__(self, opened: Source) -> None:
+        self._opened = opened
+        self.run: DecodeSession | None = None
         self._is_closed = False
         self._starting = threading.RLock()  # a signal handler may close the decoder
         self._forks = _exit.forks
 
     @property
-    def _session(self) -> DecodeSession:
+    def session(self) -> DecodeSession:
         """The run of FFmpeg, which the first use starts."""
-        if self._is_inherited and self._run is not None:
-            return self._run  # without the lock, which another thread of the parent may have held
+        if self.is_inherited and self.run is not None:
+            return self.run  # without the lock, which another thread of the parent may have held
         check_owner("decoder", self._forks)
         with self._starting:
-            if self._run is None:
-                self._start()
-            assert self._run is not None
-            return self._run
+            if self.run is None:
+                self.start()
+            assert self.run is not None
+            return self.run
 
-    def _start(self) -> None:
-        self._check_open()
-        run = self._new_session()
+    def start(self) -> None:
+        """Starts FFmpeg."""
+        self.check_open()
+        run = self._make_session()
         try:
             run.start()
             self._opened.start_feeding()
-            self._run = run
-            self._check_open()  # a signal handler may have closed it
+            self.run = run
+            self.check_open()  # a signal handler may have closed it
         except BaseException:
-            self._run = None
+            self.run = None
             run.discard()
             raise
 
-    def _check_open(self) -> None:
+    def _make_session(self) -> DecodeSession:
+        raise NotImplementedError
+
+    def check_open(self) -> None:
+        """Checks that it was not closed."""
         if self._is_closed:
             raise ClosedError("the decoder is closed")
 
     @property
-    def _is_inherited(self) -> bool:
+    def is_inherited(self) -> bool:
+        """Whether a fork copied this into the present process. FFmpeg belongs to the parent."""
         return self._forks != _exit.forks
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or belongs to another process."""
+        return self._is_closed or self.is_inherited
+
+    @property
     def pid(self) -> int | None:
-        """FFmpeg's process id; None before FFmpeg has started, with the first read."""
-        return None if self._run is None else self._run.process.pid
+        """FFmpeg's process id; None before FFmpeg has started."""
+        return None if self.run is None else self.run.process.pid
 
     @property
-    def ffmpeg_policy(self) -> AppliedPolicy | None:
+    def policy(self) -> AppliedPolicy | None:
         """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
-        return None if self._run is None else self._run.process.policy
-
-    @property
-    def closed(self) -> bool:
-        """Whether ``close`` was called, or the block was left."""
-        return self._is_closed or self._is_inherited
+        return None if self.run is None else self.run.process.policy
 
     def close(self) -> None:
         """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
         self._is_closed = True
-        with nullcontext() if self._is_inherited else self._starting:
-            if self._run is not None:
-                self._run.close()
+        with nullcontext() if self.is_inherited else self._starting:
+            if self.run is not None:
+                self.run.close()
         self._opened.stop_feeding()
+
+    def end_collected(self) -> None:
+        """Ends FFmpeg when the garbage collector takes the decoder."""
+        if self.run is not None:
+            self.run.end_collected()
+
+
+class DecoderBase:
+    """What `Decoder` and `AudioDecoder` have in common: iteration, and their end."""
+
+    def close(self) -> None:
+        """Ends the decoder. What was delivered stays valid. May be called again."""
+        raise NotImplementedError
 
     def __iter__(self) -> Self:
         return self
@@ -367,20 +388,11 @@ class DecoderBase:
     async def __aexit__(self, *_: object) -> None:
         import asyncio
 
-        # It waits for the end of FFmpeg and of the native worker.
+        # It may wait for the end of FFmpeg and of the native worker.
         await asyncio.to_thread(self.close)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(f"a running {type(self).__name__} can be neither copied nor pickled")
-
-    def __del__(self) -> None:
-        if (run := getattr(self, "_run", None)) is not None:
-            run.end_collected()
-
-
-def start(decoder: DecoderBase) -> None:
-    """Starts FFmpeg before the first read, so that frames are read ahead."""
-    decoder._session  # noqa: B018
 
 
 def numbered_stream(path: str, kind: str, streams: Sequence[Stream], number: int) -> Stream:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import weakref
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Unpack, cast, get_args, overload
 
+from penstock import _exit
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
@@ -22,41 +20,33 @@ from penstock._ffmpeg.command.settings import (
     check_place,
     check_settings,
 )
-from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
-from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock._media import completeness
 from penstock._media.audio import AudioDecoder, AudioOptions
-from penstock._media.decode_plan import DecodeOptions, lost_bits, plan_decode, unmapped_hdr
-from penstock._media.decode_session import DecoderBase, DecodeSession, numbered_stream
-from penstock._media.info import MediaInfo, Track, VideoInfo
-from penstock._media.probing import probe
-from penstock._media.seeking import first_pts, misses_frames, time_of
+from penstock._media.decode_plan import DecodeOptions, lost_bits, unmapped_hdr
+from penstock._media.decode_session import DecoderBase
+from penstock._media.engines import input_of, read_by_program, read_in_process, why_program
+from penstock._media.info import MediaInfo, VideoInfo
+from penstock._media.pixels import Pixels
+from penstock._media.program_engine import changes_frames
+from penstock._media.random_access import RandomAccess
+from penstock._media.seeking import first_pts, time_of
 from penstock._media.source import MediaSource, Source
 from penstock._media.video_frame import VideoFrame, frame_of
-from penstock._messages import warn
-from penstock._native import Frame, _count
-from penstock._reports import Bottleneck, DecoderStats
+from penstock._messages import argument, warn
+from penstock._native import AppliedPolicy, _count
+from penstock._reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._types import HasDLPack, WritableData
-from penstock.errors import DecoderError
+from penstock.errors import ClosedError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
     from penstock._media.frames_by_number import FramesByNumber
+    from penstock._media.libav_engine import Made
 
 
 _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
-
-# FFmpeg's options for its input that change neither which frames come nor their times.
-_FRAME_PRESERVING_OPTIONS = frozenset(
-    (
-        *("hwaccel", "hwaccel_device", "hwaccel_output_format"),
-        *("init_hw_device", "vaapi_device", "extra_hw_frames"),
-        *("c", "c:v", "codec", "codec:v", "vcodec", "threads", "threads:v", "thread_type", "filter_threads"),
-        *("probesize", "analyzeduration", "reinit_filter", "apply_cropping", "autorotate", "noautorotate"),
-    )
-)
 
 
 class Decoder(DecoderBase):
@@ -145,9 +135,7 @@ class Decoder(DecoderBase):
         input_options: Mapping[str, object] | None = None,
         settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
-        super().__init__()
         check_settings(settings, DecoderSettings)
-        program = find_decoding_ffmpeg(settings.ffmpeg)
         check_choice("color_matrix", color_matrix, get_args(ColorMatrix))
         check_choice("color_range", color_range, get_args(ColorRange))
         check_place("start", start)
@@ -171,52 +159,62 @@ class Decoder(DecoderBase):
             follow_playlists=follow_playlists,
             settings=settings,
         )
-        self._program, self._stream = program, stream
+        self._stream = stream
         self._by_number: FramesByNumber | None = None
-        self._has_warned = False
         self._length: int | None = None  # once known, without `count`
-        self._media = probe(self._opened, follow_playlists=follow_playlists)
-        self._video = _chosen(self._media, stream)
-        if self._options.pixel_format == SOURCE and self._video.pixel_format is None:
-            raise DecoderError(
-                f"{self._media.path} does not tell the pixel format of its video, and may have no frames"
-            )
-        self._track = Track(self._opened.url, self._media, self._video)
-        self._plan = plan_decode(program, self._track, self._options)
-        said = unmapped_hdr(self._video, self._plan.layout, self._options)
+        self._is_closed = False
+        self._forks = _exit.forks
+        reason = why_program(self._opened, self._options)
+        self._reading = (
+            read_in_process(self._opened, self._options, stream)
+            if reason is None
+            else read_by_program(self._opened, self._options, stream, reason)
+        )
+        self._plan = self._reading.plan
+        video = self._plan.track.video
+        said = unmapped_hdr(video, self._plan.layout, self._options)
         if said is None and size is None and not filters:
-            said = lost_bits(self._video, pixel_format)
+            said = lost_bits(video, pixel_format)
         if said:
             warn(f"{self._opened.path}: {said}")
-        # Weak references: strong ones would make a cycle, and only the garbage collector would end an unused decoder.
-        explain_damage, why_incomplete = (
-            weakref.WeakMethod(self._explain_damage),
-            weakref.WeakMethod(self._why_incomplete),
-        )
-        self._session_by = partial(
-            DecodeSession,
-            program,
-            path=self._opened.path,
-            title=repr(self),
-            settings=settings,
-            frame_bytes=self._plan.layout.frame_bytes,
-            conversion=self._plan.conversion,
-            parts=self._plan.parts,
-            is_strict=not self._options.conceal_errors,
-            other_codecs=completeness.other_codecs(self._media, self._video.index),
-            explain_damage=lambda damage: (made := explain_damage()) and made(damage),
-            check_end=lambda: (check := why_incomplete()) and check(),
-        )
 
     @property
     def stream(self) -> VideoInfo:
         """The decoded video stream: its geometry, rate, length and colors, as described in the file."""
-        return self._video
+        return self._plan.track.video
 
     @property
     def file(self) -> MediaInfo:
         """The file: its container, and all of its streams."""
-        return self._media
+        return self._plan.track.media
+
+    @property
+    def engine(self) -> DecoderEngine:
+        """What reads the source, and why: libav in this process, or the FFmpeg program."""
+        return self._reading.facts
+
+    @property
+    def pid(self) -> int | None:
+        """The FFmpeg program's process id; None before it has started, and where libav reads."""
+        return self._reading.engine.pid
+
+    @property
+    def ffmpeg_policy(self) -> AppliedPolicy | None:
+        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
+        return self._reading.engine.policy
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called, or the block was left."""
+        return self._is_closed or self._is_inherited
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._forks != _exit.forks
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the decoder is closed")
 
     @property
     def size(self) -> tuple[int, int]:
@@ -251,21 +249,7 @@ class Decoder(DecoderBase):
     @property
     def stats(self) -> DecoderStats:
         """What was done so far: frames read and delivered, and who waited for whom."""
-        if (run := self._run) is None:
-            return DecoderStats()
-        reader, elapsed_s = run.reader.stats, run.process.elapsed_s
-        return DecoderStats(
-            frames_read=reader.frames_read,
-            frames_delivered=run.delivered,
-            bytes_read=reader.bytes_read,
-            elapsed_s=elapsed_s,
-            fps=reader.frames_read / elapsed_s,
-            caller_wait_s=reader.caller_wait_s,
-            input_wait_s=reader.input_wait_s,
-            output_wait_s=reader.output_wait_s,
-            converting_s=reader.converting_s,
-            reader=reader,
-        )
+        return self._reading.engine.stats
 
     @property
     def bottleneck(self) -> Bottleneck | None:
@@ -292,7 +276,7 @@ class Decoder(DecoderBase):
                 lost: read again.
             ClosedError: after ``close``.
         """
-        return self._with_timestamp(self._session.read(timeout))
+        return self._framed(self._reading.engine.read(timeout))
 
     def readinto(self, buffer: WritableData, timeout: float | None = None) -> int:
         """Copies the next frame into `buffer`. Returns its number of bytes; 0 at the end.
@@ -311,7 +295,7 @@ class Decoder(DecoderBase):
                 raise BufferError("the buffer must be writable and C-contiguous")
             if view.nbytes != self.frame_bytes:
                 raise ValueError(f"a frame has {self.frame_bytes} bytes, and the buffer {view.nbytes}")
-            frame = self._with_timestamp(self._session.read(timeout))
+            frame = self._framed(self._reading.engine.read(timeout))
             if frame is None:
                 return 0
             view.cast("B")[:] = frame.data.cast("B")
@@ -324,15 +308,16 @@ class Decoder(DecoderBase):
 
         It runs the FFmpeg of this decoder, unless `options` has ``settings`` with another.
         """
-        first_s = (self._media.start_s or 0.0) - self._media.zero_s
+        media = self._plan.track.media
+        first_s = (media.start_s or 0.0) - media.zero_s
         given: AudioOptions = {
             "start": self._options.start or (first_s if first_s >= 0 else None),
             "follow_playlists": self._options.follow_playlists,
         }
         given.update(options)
         settings = given.get("settings", DEFAULT_DECODER_SETTINGS)
-        if settings.ffmpeg is None:
-            given["settings"] = replace(settings, ffmpeg=self._program)
+        if settings.ffmpeg is None and (program := self._options.settings.ffmpeg) is not None:
+            given["settings"] = replace(settings, ffmpeg=program)
         return AudioDecoder(self._opened, **given)
 
     @overload
@@ -398,8 +383,19 @@ class Decoder(DecoderBase):
         if self._by_number is None or self._by_number.is_inherited:
             from penstock._media.frames_by_number import FramesByNumber
 
-            made = FramesByNumber(self._plan)
-            reason = None if self._options.conceal_errors else made.why_incomplete()
+            options = self._options
+            given = {
+                "filters": options.filters,
+                "input_options": options.input_options,
+                "follow_playlists": options.follow_playlists,
+            }
+            for name, value in given.items():
+                if value:
+                    raise ValueError(
+                        f"frames by number do not support {argument(name, value)}: iterate instead"
+                    )
+            made = FramesByNumber(self._plan, RandomAccess(input_of(self._plan)), Pixels(self._plan))
+            reason = None if options.conceal_errors else made.why_incomplete()
             self._by_number = made
             if reason:
                 warn(f"{self._opened.path}: {reason}; frames by number are those before")
@@ -407,7 +403,8 @@ class Decoder(DecoderBase):
 
     def close(self) -> None:
         """Ends FFmpeg at once, and closes the file. What was delivered stays valid. May be called again."""
-        super().close()
+        self._is_closed = True
+        self._reading.engine.close()
         if self._by_number is not None and not self._by_number.is_inherited:
             self._by_number.close()
 
@@ -425,19 +422,21 @@ class Decoder(DecoderBase):
             TypeError: the number is not known; the message says why.
         """
         unknown, options = "the number of frames is not known", self._options
-        if options.filters or not _FRAME_PRESERVING_OPTIONS.issuperset(options.input_options):
+        if options.filters or changes_frames(options.input_options):
             raise TypeError(f"{unknown}: `filters` or `input_options` change it")
         if self._length is None and options.start is None:
-            self._length = completeness.known_frames(self._track)
+            self._length = completeness.known_frames(self._plan.track)
         if self._length is None:
-            pts = completeness.shown_pts(self._track)
+            pts = completeness.shown_pts(self._plan.track)
             if pts is None:
                 raise TypeError(
                     f"{unknown}: the file does not tell it. Iterate to count them: sum(1 for _ in decoder)"
                 )
             first = 0
             if options.start is not None:
-                first = bisect_left(pts, first_pts(options.start, self._media, self._video))
+                first = bisect_left(
+                    pts, first_pts(options.start, self._plan.track.media, self._plan.track.video)
+                )
             self._length = len(pts) - first
         return self._length if options.count is None else min(self._length, options.count)
 
@@ -445,130 +444,37 @@ class Decoder(DecoderBase):
         return True  # whatever `len` is
 
     def __next__(self) -> VideoFrame:
-        frame = self._with_timestamp(self._session.read())
+        frame = self._framed(self._reading.engine.read())
         if frame is None:
             raise StopIteration
         return frame
 
     async def __anext__(self) -> VideoFrame:
-        frame = self._with_timestamp(await self._session.read_async())
+        frame = self._framed(await self._reading.engine.read_async())
         if frame is None:
             raise StopAsyncIteration
         return frame
 
     def __repr__(self) -> str:
-        layout = self._plan.layout
-        size = f"{layout.width}x{layout.height}"
-        return f"<Decoder {self._opened.path!r} {size} {layout.pixel_format}>"
+        return self._plan.title
 
-    def _new_session(self) -> DecodeSession:
-        return self._session_by(arguments=self._plan.arguments)
+    def __del__(self) -> None:
+        if (reading := getattr(self, "_reading", None)) is not None:
+            reading.engine.end_collected()
 
-    def _start(self) -> None:
-        super()._start()
-        # FFmpeg opens the file meanwhile, so that this costs no time as a rule.
-        if self._plan.may_seek and misses_frames(self._options.start, self._track):
-            self._plan = replace(self._plan, may_seek=False)
-            if self._run is not None:
-                self._run.close()
-            super()._start()
-
-    def _with_timestamp(self, frame: Frame | None) -> VideoFrame | None:
-        """The frame with its index and timestamp."""
-        if frame is None:
-            if self._session.delivered == 0:
-                raise self._session.fail(self._why_no_frames())
-            self._warn_at_end()
+    def _framed(self, made: Made | None) -> VideoFrame | None:
+        """The frame with its time. Warns at the end, once, at the line that read or iterates."""
+        engine = self._reading.engine
+        if made is None:
+            if engine.warning is not None:
+                warning, engine.warning = engine.warning, None
+                warn(f"{self._opened.path}: {warning}")
             return None
-        pts = self._session.timestamps.take(frame.index)
-        time_s = None if pts is None else time_of(pts, self._media, self._video.time_base)
-        return frame_of(frame, self._plan.layout, index=frame.index, pts=pts, time_s=time_s)
-
-    def _delivered(self) -> completeness.Delivered | None:
-        """What was delivered; None if the decoder's options make that different from the file."""
-        options, last = self._options, self._session.timestamps.last
-        is_all_asked = self._session.delivered != options.count
-        if (
-            last is None
-            or options.filters
-            or not is_all_asked
-            or not _FRAME_PRESERVING_OPTIONS.issuperset(options.input_options)
-        ):
-            return None
-        return completeness.Delivered(
-            frames=self._session.delivered if options.start is None else None,
-            last_s=float(last * self._video.time_base),
-            longest_s=float(self._session.timestamps.longest * self._video.time_base),
-        )
-
-    def _explain_damage(self, damage: Counter[str]) -> str | None:
-        """The warning to give instead of an error, if all damage comes from beginning inside a group of pictures.
-
-        Either the file begins there, or FFmpeg does, because it seeks to a place some frames before `start`.
-        """
-        start = self._options.start
-        is_inside = completeness.begins_inside_group(self._track)
-        if start is None and not is_inside:
-            return None
-        arguments = self._plan.beginning_arguments(before_start=not is_inside)
-        beginning = FFmpegProcess(
-            self._program, arguments, is_strict=False, stdout=subprocess.DEVNULL, error=DecoderError
-        )
-        try:
-            beginning.start()
-            beginning.wait(self._options.settings.stall_timeout)
-        finally:
-            beginning.end()
-        if damage - beginning.log.reports:
-            return None
-        if start is None or is_inside:
-            return "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
-        return f"FFmpeg reports damage to frames before start={start:g}, where it has to begin"
-
-    def _why_incomplete(self) -> str | None:
-        self._session.timestamps.read_all()
-        delivered = self._delivered()
-        if self._opened.failure:
-            return self._opened.failure
-        if delivered is None:
-            return None
-        return completeness.why_incomplete(self._track, delivered)
-
-    def _warn_at_end(self) -> None:
-        """Warns once of how the file begins, or of a wrong number in its header, at the line that read or iterates."""
-        is_unsure = self._options.conceal_errors or self._options.start is not None
-        delivered = None if self._has_warned or is_unsure else self._delivered()
-        said = None if self._has_warned else self._session.warning
-        self._has_warned = True
-        if delivered is not None:
-            said = said or completeness.wrong_count(self._track, delivered)
-        if said:
-            warn(f"{self._opened.path}: {said}")
-
-    def _why_no_frames(self) -> str:
-        if self._options.start is None:
-            return "the video stream has no frames"
-        length = (
-            "" if self._media.duration_s is None else f"; the file is {self._media.duration_s:.3f} s long"
-        )
-        return f"there are no frames from {self._options.start:g} s on{length}"
+        track = self._plan.track
+        time_s = None if made.pts is None else time_of(made.pts, track.media, track.video.time_base)
+        return frame_of(made.memory, self._plan.layout, index=made.index, pts=made.pts, time_s=time_s)
 
 
-def _chosen(media: MediaInfo, stream: int | None) -> VideoInfo:
-    """The video stream to decode."""
-    video = media.best_video
-    if stream is not None and media.video:
-        video = numbered_stream(media.path, "video", media.video, stream)
-    if video is None:
-        raise DecoderError(f"{media.path} has no video, only {_kinds(media)}")
-    if not video.width or not video.height:
-        animated = "; FFmpeg does not read animated WebP: Pillow does" * (video.codec == "webp")
-        raise DecoderError(
-            f"{media.path} does not tell the size of its video, and may have no frames{animated}"
-        )
-    return video
-
-
-def _kinds(media: MediaInfo) -> str:
-    kinds = [name for name, streams in (("a picture", media.video), ("sound", media.audio)) if streams]
-    return " and ".join(kinds) or "other data"
+def start(decoder: Decoder) -> None:
+    """Starts to decode before the first read, so that frames are read ahead."""
+    decoder._reading.engine.read_ahead()

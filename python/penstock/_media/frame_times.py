@@ -11,10 +11,10 @@ import numpy as np
 
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.plan.nut import TICK_S
-from penstock._media.index import packets_of
+from penstock._media.index import REORDERED, packets_of
 from penstock._media.info import MediaInfo, VideoInfo
 from penstock._media.opening import demux, open_media
-from penstock._media.seeking import REORDERED, time_of
+from penstock._media.seeking import time_of
 from penstock.errors import DecoderError
 
 #: Matroska rounds times to 1 ms.

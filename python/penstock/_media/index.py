@@ -11,10 +11,15 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from av.packet import Packet as AnyPacket
+    from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
+
+    from penstock._media.open_video import OpenVideo
 
     Packet = AnyPacket[VideoStream]
 
+#: Frames that come later than their packets at most: as many as H.264 and H.265 may hold back.
+REORDERED = 16
 # Containers whose packets have the times at which their frames are shown, by FFmpeg's names.
 _TIMED_CONTAINERS = frozenset(("mov", "matroska", "mpegts", "flv", "nut"))
 # Codecs whose frames need no other, of which each packet holds one, in any container.
@@ -27,6 +32,10 @@ _ALONE = frozenset(
 # Codecs of which each packet holds one frame that is shown. Those of others may hold none, such as VP8's alternative
 # reference frames and the repeated frames of Theora.
 _ONE_FRAME_A_PACKET = _ALONE | {"h264", "hevc", "vp9", "av1", "mpeg1video", "mpeg2video"}
+
+
+# Of AVFieldOrder in libavcodec.
+_UNKNOWN_ORDER, _PROGRESSIVE = 0, 1
 
 
 def expected_frames(codec: str, packets: int) -> int | None:
@@ -85,17 +94,79 @@ class Packets:
         return int(found[0]) if len(found) == 1 and self.are(int(found[0]), packet) else None
 
 
+class Facts(NamedTuple):
+    """The facts about a packet, as `Packets` has them."""
+
+    pts: int
+    position: int
+    size: int
+    duration: int
+    is_key: bool
+    is_hidden: bool
+    has_pts: bool
+    is_corrupt: bool
+
+
+def facts_of(packet: Packet) -> Facts:
+    """The facts about a packet."""
+    pts = packet.pts
+    return Facts(
+        *(pts or 0, _position(packet), packet.size, packet.duration or 0),
+        *(packet.is_keyframe, packet.is_discard, pts is not None, packet.is_corrupt),
+    )
+
+
+def table_of(facts: Sequence[Facts]) -> Packets:
+    """The facts about packets, by columns."""
+    rows = np.array(facts, "i8,i8,i8,i8,?,?,?,?")
+    return Packets(*(np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()))
+
+
 def packets_of(packets: Iterable[Packet]) -> Packets:
     """The facts about all packets of a stream."""
-    rows = [
-        (
-            *(packet.pts or 0, _position(packet), packet.size, packet.duration or 0),
-            *(packet.is_keyframe, packet.is_discard, packet.pts is not None, packet.is_corrupt),
-        )
-        for packet in packets
-    ]
-    facts = np.array(rows, "i8,i8,i8,i8,?,?,?,?")
-    return Packets(*(np.ascontiguousarray(facts[name]) for name in facts.dtype.names or ()))
+    return table_of([facts_of(packet) for packet in packets])
+
+
+def packet_of(frame: VideoFrame) -> int:
+    """The number of the packet that a frame was made of, where each packet was sent with its number as its time."""
+    assert frame.pts is not None, "each packet has a number"
+    return frame.pts
+
+
+def names_frames(video: OpenVideo, first: Sequence[Facts]) -> bool:
+    """Whether each packet holds one frame, and the packets' times are the frames', by the first packets of a stream."""
+    if not first or not _is_named(video.container.format.name, video.codec_name):
+        return False
+    if video.codec.field_order not in (_UNKNOWN_ORDER, _PROGRESSIVE) and video.codec_name == "h264":
+        return False  # a packet may be a field
+    begins_whole = first[0].is_key and first[0].has_pts
+    return begins_whole and all(one.has_pts and (one.is_hidden or one.pts >= first[0].pts) for one in first)
+
+
+def _is_named(container: str, codec: str) -> bool:
+    return codec in _ONE_FRAME_A_PACKET and not _TIMED_CONTAINERS.isdisjoint(container.split(","))
+
+
+class WholeFrom:
+    """Finds the packet from which on no frame needs a packet before the first keyframe.
+
+    Args:
+        begins_inside: the first packet, although it is a keyframe, is in the middle of the file.
+    """
+
+    def __init__(self, *, begins_inside: bool) -> None:
+        self._begins_inside, self._is_whole = begins_inside, False
+        self._key_pts: int | None = None
+
+    def has_come(self, facts: Facts) -> bool:
+        """Whether a packet is that one, or a later one. To be called for each packet."""
+        if not self._is_whole and self._key_pts is None:
+            self._is_whole = facts.is_key and not self._begins_inside
+            self._key_pts = facts.pts if facts.is_key else None
+            self._begins_inside = True
+        elif not self._is_whole:
+            self._is_whole = self._key_pts is not None and facts.pts >= self._key_pts
+        return self._is_whole
 
 
 def _position(packet: Packet) -> int:
@@ -140,10 +211,7 @@ class Index:
     @classmethod
     def by_times(cls, packets: Packets, container: str, codec: str) -> Index | None:
         """The index by the packets' times alone; None if they do not tell it."""
-        is_timed = not _TIMED_CONTAINERS.isdisjoint(container.split(","))
-        if not (
-            is_timed and codec in _ONE_FRAME_A_PACKET and packets.have_distinct_times and packets.is_key.any()
-        ):
+        if not (_is_named(container, codec) and packets.have_distinct_times and packets.is_key.any()):
             return None
         # Otherwise the stream begins inside a group of pictures, of which a decoder may show a part.
         if packets.first_key != 0 or (packets.pts < packets.pts[0])[~packets.is_hidden].any():
@@ -188,20 +256,31 @@ class Index:
         yield 0
 
 
-def _best_effort(packets: Packets, frames: Sequence[DecodedFrame]) -> list[int]:
-    """The frames' times, by FFmpeg's rule for files with wrong ones (guess_correct_pts in libavcodec/decode.c)."""
-    faulty_pts = faulty_dts = next_time = 0
-    last_pts = last_dts = -(1 << 63)
-    best: list[int] = []
-    for packet, dts, duration, _ in frames:
-        pts = int(packets.pts[packet]) if packets.has_pts[packet] else None
+class TimeGuess:
+    """The times of frames, by FFmpeg's rule for files with wrong ones (guess_correct_pts in libavcodec/decode.c)."""
+
+    def __init__(self) -> None:
+        self._faulty_pts = self._faulty_dts = self._next = 0
+        self._last_pts = self._last_dts = -(1 << 63)
+
+    def of(self, pts: int | None, dts: int | None, duration: int) -> int:
+        """The time of the next frame. All times are in units of the stream's time base."""
         if dts is not None:
-            faulty_dts += dts <= last_dts
-            last_dts = dts
+            self._faulty_dts += dts <= self._last_dts
+            self._last_dts = dts
         if pts is not None:
-            faulty_pts += pts <= last_pts
-            last_pts = pts
-        time = pts if pts is not None and (faulty_pts <= faulty_dts or dts is None) else dts
-        best.append(next_time if time is None else time)
-        next_time = best[-1] + duration
-    return best
+            self._faulty_pts += pts <= self._last_pts
+            self._last_pts = pts
+        time = pts if pts is not None and (self._faulty_pts <= self._faulty_dts or dts is None) else dts
+        best = self._next if time is None else time
+        self._next = best + duration
+        return best
+
+
+def _best_effort(packets: Packets, frames: Sequence[DecodedFrame]) -> list[int]:
+    """The frames' times."""
+    guess = TimeGuess()
+    return [
+        guess.of(int(packets.pts[packet]) if packets.has_pts[packet] else None, dts, duration)
+        for packet, dts, duration, _ in frames
+    ]

@@ -12,8 +12,7 @@ from typing import TypedDict, Unpack
 from penstock import _exit
 from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings
 from penstock._ffmpeg.program.process import check_owner
-from penstock._media.decode_session import start
-from penstock._media.decoder import Decoder
+from penstock._media.decoder import Decoder, start
 from penstock._media.source import MediaSource
 from penstock._native import _count
 

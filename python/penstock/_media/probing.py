@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -20,9 +20,9 @@ from av.stream import Disposition
 from penstock._deadline import Deadline
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock._media.index import REORDERED
 from penstock._media.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._media.opening import decode, demux, open_media, run_with_timeout
-from penstock._media.seeking import REORDERED
 from penstock._media.source import MediaSource, Source
 from penstock.errors import StalledError
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
+
+    from penstock._media.index import Packet
 
 #: Guessed: a local file is read in 0.02 s; a slow server, or a disk that has to spin up, takes seconds.
 PATIENCE_S = 30.0
@@ -102,10 +104,11 @@ def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
         path=source.path,
         follow_playlists=follow_playlists,
     ) as media:
-        return _media(source, media, _beginnings(media))
+        return info_of(source, media, read_beginnings(media)[0])
 
 
-def _media(source: Source, media: InputContainer, first: dict[int, _Beginning]) -> MediaInfo:
+def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning]) -> MediaInfo:
+    """The facts about an open file. `first` has the beginnings of its videos, by their numbers, if they were read."""
     audio = [stream for stream in media.streams.audio if stream.codec_context is not None]
     whole_s = _seconds(media.duration, Fraction(1, av.time_base))
     return MediaInfo(
@@ -160,7 +163,7 @@ def _readable(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _video(stream: VideoStream, whole_s: float | None, first: _Beginning) -> VideoInfo:
+def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> VideoInfo:
     codec = stream.codec_context
     rotation, is_mirrored = _orientation(first.frame)
     is_sideways = rotation in (90, 270)
@@ -238,7 +241,7 @@ def _videos(media: InputContainer) -> list[VideoStream]:
 
 
 @dataclass(slots=True)
-class _Beginning:
+class Beginning:
     """A video's codec, its first keyframe if one of the first packets has it, and the times of these packets.
 
     The name is read before decoding: after a failure to open a decoder, PyAV 19 has none, or crashes.
@@ -249,31 +252,43 @@ class _Beginning:
     times: list[int | None] = field(default_factory=list)
 
 
-def _beginning(stream: VideoStream) -> _Beginning:
-    return _Beginning(stream.codec_context.codec.canonical_name)
+def _beginning(stream: VideoStream) -> Beginning:
+    return Beginning(stream.codec_context.codec.canonical_name)
 
 
-def _beginnings(media: InputContainer) -> dict[int, _Beginning]:
-    """How each video begins, by its number."""
+def read_beginnings(
+    media: InputContainer, undecoded: int | None = None
+) -> tuple[dict[int, Beginning], list[Packet]]:
+    """How each video begins, by its number, and the packets that were read for that.
+
+    Args:
+        undecoded: the number of a video whose frame is not decoded here.
+    """
     streams = {stream.index: stream for stream in _videos(media)}
     found = {number: _beginning(stream) for number, stream in streams.items()}
-    for stream in streams.values():
-        stream.codec_context.thread_type, stream.codec_context.thread_count = ThreadType.NONE, 1
+    decoded = {number: stream.codec_context for number, stream in streams.items() if number != undecoded}
+    for codec in decoded.values():
+        codec.thread_type, codec.thread_count = ThreadType.NONE, 1
     # The header of QuickTime and MP4 files has the average.
     has_average = media.format.name == endpoints.QUICKTIME
+    packets: list[Packet] = []
+    if has_average and not decoded:
+        return found, packets
     try:
         for packet in islice(demux(media, list(streams.values())) if streams else (), _FIRST_PACKETS):
-            if (beginning := found.get(packet.stream_index)) is None:
+            packets.append(packet)
+            number = packet.stream_index
+            if (beginning := found.get(number)) is None:
                 continue  # FLV tells of a stream when it comes
             if packet.size and not has_average:
                 beginning.times.append(packet.pts)
-            if beginning.frame is None and packet.is_keyframe and packet.size:
-                beginning.frame = _only_frame(streams[packet.stream_index].codec_context, packet)
-            if has_average and all(one.frame for one in found.values()):
+            if number in decoded and beginning.frame is None and packet.is_keyframe and packet.size:
+                beginning.frame = _only_frame(decoded[number], packet)
+            if has_average and all(found[number].frame for number in decoded):
                 break
     except LibavError:
         pass  # the file is damaged there, and its header was read
-    return found
+    return found, packets
 
 
 def _only_frame(codec: VideoCodecContext, packet: Any) -> VideoFrame | None:

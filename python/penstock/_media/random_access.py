@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import av
 import numpy as np
-from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
 from penstock._ffmpeg.command import endpoints
-from penstock._media.index import DecodedFrame, Index, packets_of
-from penstock._media.opening import decode, demux, open_media
+from penstock._media.index import DecodedFrame, Index, packet_of, packets_of
+from penstock._media.open_video import OpenVideo, VideoInput
 from penstock._media.seeking import may_seek
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from av.container import InputContainer
-    from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame
-    from av.video.stream import VideoStream
 
-    from penstock._media.decode_plan import DecodePlan
     from penstock._media.index import Packet, Packets
 
 # Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
@@ -37,49 +28,41 @@ _EARLIER_STARTS = 2
 _EARLIER_SEEKS = 4
 # Frames that came after those that were asked for, and may be the next: as many as H.264 may hold back.
 _RECENT_FRAMES = 16
-# Those that the child of a fork inherits.
-_living: weakref.WeakSet[_Decode] = weakref.WeakSet()
-
-
-def _leak_inherited() -> None:
-    """Runs in the child of a fork: freeing a decoder there would wait forever for threads that only the parent has."""
-    for one in list(_living):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
-
-
-os.register_at_fork(after_in_child=_leak_inherited)
+# Places of a file that can be read in turn without a seek. Chosen: each has the frames of its threads in memory.
+_MOST_DECODES = 2
 
 
 class RandomAccess:
     """Frames of one video stream of a file, in any order.
 
+    Args:
+        packets: all packets of the stream, if they have been read.
+
     Raises:
-        DecoderError: the source is no regular file, or libav cannot open it.
+        DecoderError: the source is no regular file.
     """
 
-    def __init__(self, plan: DecodePlan) -> None:
-        track, options = plan.track, plan.options
-        self.path = track.media.path
-        if (identity := endpoints.identity(track.source)) is None:
+    def __init__(self, chosen: VideoInput, packets: Packets | None = None) -> None:
+        self.path, self._packets = chosen.path, packets
+        if (identity := endpoints.identity(chosen.source)) is None:
             raise DecoderError(f"{self.path} is not a regular file: its frames come in their order only")
-        self._open = partial(_Decode, plan)
-        self._source, self._identity, self._is_strict = track.source, identity, not options.conceal_errors
-        self._decode = self._open(threads=options.settings.threads or 0)
+        self._chosen, self._identity = chosen, identity
+        self._decodes: list[_Decode] = []  # the one that was used last is the last one
         self._index: Index | None = None
 
     @property
     def index(self) -> Index:
         """The frames of the file. The first use reads all of it, and for some containers and codecs decodes it."""
         if self._index is None:
-            decode = self._decode
-            packets = packets_of(decode.demux())
-            codec = decode.codec.codec.canonical_name
-            if not may_seek(codec, decode.codec.pix_fmt):
+            decode = self._used(_Decode(self._chosen, has_threads=True))
+            packets = packets_of(decode.video.packets()) if self._packets is None else self._packets
+            codec = decode.video.codec_name
+            if not may_seek(codec, decode.video.codec.pix_fmt):
                 index, packets = None, replace(packets, is_key=np.arange(len(packets.size)) == 0)
             else:
-                index = Index.by_times(packets, decode.container.format.name, codec)
-            if index is None or not self._is_strict:  # damage that is concealed leaves frames out
-                with self._open(threads=1) as whole:
+                index = Index.by_times(packets, decode.video.container.format.name, codec)
+            if index is None or not self._chosen.is_strict:  # damage that is concealed leaves frames out
+                with _Decode(self._chosen, has_threads=False) as whole:
                     index = Index.by_frames(packets, whole.order(packets.first_whole))
             self._index = index
         return self._index
@@ -87,7 +70,7 @@ class RandomAccess:
     def read(self) -> tuple[InputContainer, Packets]:
         """The open file, for a caller who may move it, and the packets of the stream."""
         packets = self.index.packets
-        return self._decode.lent(), packets
+        return self._decodes[-1].lent(), packets
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         """The frames at these places, from 0, each once, with its place, in the order in which they are decoded.
@@ -95,14 +78,14 @@ class RandomAccess:
         Raises:
             DecoderError: a frame cannot be decoded, or the file has changed.
         """
-        if endpoints.identity(self._source) != self._identity:
+        if endpoints.identity(self._chosen.source) != self._identity:
             raise DecoderError(f"{self.path} has changed since it was opened")
         index = self.index
         wanted = {int(index.shown[place]): place for place in places}
         by_start = sorted((next(index.starts(packet)), packet) for packet in wanted)
         for start, group in groupby(by_start, key=lambda one: one[0]):
             missing = {packet for _, packet in group}
-            for packet, frame in self._decode.frames(index, start, missing):
+            for packet, frame in self._decode_for(start, missing).frames(index, start, missing):
                 yield wanted[packet], frame
             for packet in sorted(missing):
                 yield wanted[packet], self._again(packet, wanted[packet])
@@ -110,39 +93,52 @@ class RandomAccess:
     def _again(self, packet: int, place: int) -> VideoFrame:
         """Decodes a missing frame again, on one thread: several threads lose frames beside a damaged one, too."""
         starts = list(islice(self.index.starts(packet), 1 + _EARLIER_STARTS))
-        if self._is_strict and starts[-1] and self._decode.codec.codec.canonical_name == "h264":
-            # With intra-refresh, a packet that is marked as a keyframe needs earlier frames. Without them, libav gives
-            # out no frame before the second such packet.
-            starts.append(0)
-        with self._open(threads=1) as decode:
-            for start in starts:
-                takes_corrupt = start == starts[-1] and not self._is_strict
+        with _Decode(self._chosen, has_threads=False) as decode:
+            for number, start in enumerate(starts):
+                takes_corrupt = start == starts[-1] and not self._chosen.is_strict
                 missing = {packet}
-                frames = dict(decode.frames(self.index, start, missing, takes_corrupt=takes_corrupt))
+                # Of several groups, the first is for decoders that make whole pictures only some frames later.
+                floor = starts[max(0, number - 1)]
+                frames = dict(
+                    decode.frames(self.index, start, missing, floor=floor, takes_corrupt=takes_corrupt)
+                )
                 if not missing:
                     return frames[packet]
         raise DecoderError(f"{self.path}: frame {place} is damaged or missing")
 
+    def _decode_for(self, start: int, wanted: set[int]) -> _Decode:
+        """The decode that leads to these packets if one does; else another one, which will seek."""
+        index = self.index
+        for decode in self._decodes:
+            if decode.leads_to(index, start, wanted):
+                return self._used(decode)
+        if len(self._decodes) < _MOST_DECODES and self._decodes[-1].is_in_use:
+            return self._used(_Decode(self._chosen, has_threads=True))
+        return self._used(self._decodes[0])
+
+    def _used(self, decode: _Decode) -> _Decode:
+        if decode in self._decodes:
+            self._decodes.remove(decode)
+        self._decodes.append(decode)
+        return decode
+
     def close(self) -> None:
         """Closes the file."""
-        self._decode.close()
+        for decode in self._decodes:
+            decode.close()
+        self._decodes.clear()
 
 
 class _Decode:
     """An open file with a decoder, and how far it has come.
 
     Args:
-        threads: how many libav uses; 0 for as many as there are CPUs.
+        has_threads: whether libav may decode several frames at once.
     """
 
-    container: InputContainer
-    codec: VideoCodecContext
-
-    def __init__(self, plan: DecodePlan, *, threads: int) -> None:
-        _living.add(self)
-        self._track, self._decoder, self._threads = plan.track, plan.decoder, threads
-        self._is_strict = not plan.options.conceal_errors
-        self._begin()
+    def __init__(self, chosen: VideoInput, *, has_threads: bool) -> None:
+        self._chosen = chosen
+        self.video = OpenVideo(chosen, has_threads=has_threads)
         self._decoded: Iterator[VideoFrame] = iter(())
         # Numbers of packets:
         self._start, self._sent = 0, -1  # the first and the last one that the decoder got
@@ -151,23 +147,10 @@ class _Decode:
         self._last: int | None = None  # the packet of the last frame; None if the next decode must seek
         self._recent: dict[int, VideoFrame] = {}
 
-    def _begin(self) -> None:
-        self.container = open_media(self._track.source, (self._track.media.container,))
-        self._stream: VideoStream = self.container.streams[self._track.video.index]  # type: ignore[assignment]
-        self.codec = self._stream.codec_context
-        if self._decoder is not None:
-            self.codec = cast("VideoCodecContext", av.CodecContext.create(self._decoder, "r"))
-            self.codec.extradata = self._stream.codec_context.extradata
-        self.codec.thread_type = ThreadType.NONE if self._threads == 1 else ThreadType.AUTO
-        self.codec.thread_count = self._threads
-        # To libav's decoder of TIFF, a tag that it does not know would be damage, and most files have one.
-        if self._is_strict and self.codec.codec.canonical_name != "tiff":
-            self.codec.options = {"err_detect": "explode"}
-
-    def demux(self) -> Iterator[Packet]:
-        """The packets of the stream from here on."""
-        # An empty one without a time marks the end.
-        return (one for one in demux(self.container, self._stream) if one.size or one.dts is not None)
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it has come to a place from which decoding may go on."""
+        return self._last is not None
 
     def order(self, first_whole: int) -> list[DecodedFrame]:
         """All frames, in the order in which they are shown.
@@ -175,13 +158,20 @@ class _Decode:
         Raises:
             DecoderError: a frame from the packet `first_whole` on is damaged, and this decode is strict.
         """
-        frames = self._frames_of(enumerate(self.demux()), first_whole if self._is_strict else None)
+        packets = enumerate(self.video.packets())
+        frames = self._frames_of(packets, first_whole if self._chosen.is_strict else None)
         return [
-            DecodedFrame(_packet_of(frame), frame.dts, frame.duration, frame.key_frame) for frame in frames
+            DecodedFrame(packet_of(frame), frame.dts, frame.duration, frame.key_frame) for frame in frames
         ]
 
     def frames(
-        self, index: Index, start: int, wanted: set[int], *, takes_corrupt: bool = False
+        self,
+        index: Index,
+        start: int,
+        wanted: set[int],
+        *,
+        floor: int | None = None,
+        takes_corrupt: bool = False,
     ) -> Iterator[tuple[int, VideoFrame]]:
         """Yields the frames of the packets in `wanted`, and removes each packet from the set.
 
@@ -189,17 +179,20 @@ class _Decode:
 
         Args:
             start: the packet with which a decoder may begin to get all of them.
+            floor: the first packet whose frame must come; None for `start`.
             takes_corrupt: whether a frame may be one that libav calls corrupt.
         """
         last, delivered = max(wanted), set(wanted)
-        if not self._leads_to(index, start, wanted):
+        if not self.leads_to(index, start, wanted):
             self._go_to(index, start)
+            if floor is not None:
+                self._start, self._checked = floor, floor - 1
         for packet in wanted & self._recent.keys():
             wanted.discard(packet)
             yield packet, self._recent[packet]
-        awaited = index.in_order(self._awaited(index, last) if self._is_strict else wanted)
+        awaited = index.in_order(self._awaited(index, last) if self._chosen.is_strict else wanted)
         for frame in self._decoded if awaited else ():
-            self._last = packet = _packet_of(frame)
+            self._last = packet = packet_of(frame)
             is_good = takes_corrupt or not (frame.is_corrupt or index.packets.is_corrupt[packet])
             if is_good:
                 self._came.add(packet)
@@ -231,7 +224,7 @@ class _Decode:
     def lent(self) -> InputContainer:
         """The open file, for a caller who may move it: the next frame begins with a seek."""
         self._last = None
-        return self.container
+        return self.video.container
 
     def _keep(self, packet: int, frame: VideoFrame) -> None:
         """Keeps one of the last frames, for a caller who wants the next one after this call."""
@@ -242,9 +235,7 @@ class _Decode:
     def close(self) -> None:
         self._decoded = iter(())
         self._recent.clear()
-        self.container.close()
-        # libav's threads end with the last reference to the codec.
-        del self.codec, self._stream
+        self.video.close()
 
     def __enter__(self) -> _Decode:
         return self
@@ -252,7 +243,7 @@ class _Decode:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _leads_to(self, index: Index, start: int, wanted: set[int]) -> bool:
+    def leads_to(self, index: Index, start: int, wanted: set[int]) -> bool:
         """Whether decoding on from here gives all the frames, with no later start to seek to."""
         last = self._last
         return (
@@ -272,26 +263,24 @@ class _Decode:
     def _packets_from(self, index: Index, start: int) -> Iterator[tuple[int, Packet]]:
         """The packets with their numbers, from one at or before `start` on."""
         first, packets = (index.is_timed and self._seek(index, start)) or self._rewind()
-        self.codec.flush_buffers()
         for number, packet in enumerate(packets, first):
             if not index.packets.are(number, packet):
-                raise DecoderError(
-                    f"{endpoints.without_protocol(self._track.source)} has changed since it was opened"
-                )
+                raise DecoderError(f"{self._chosen.path} has changed since it was opened")
             yield number, packet
 
     def _seek(self, index: Index, start: int) -> tuple[int, Iterator[Packet]] | None:
         """Packets from one at or before `start` on, and the first one's number; None if seeking leads to none."""
         # A seek may go past its target: then further back.
         for key in islice(index.starts(start), _EARLIER_SEEKS):
-            try:
-                if "mpegts" in self.container.format.name:  # whose demuxer seeks past the target as a rule
-                    self.container.seek(int(index.packets.position[key]), unsupported_byte_offset=True)
-                else:
-                    self.container.seek(int(index.packets.pts[key]), stream=self._stream)
-            except LibavError:
+            # The demuxer of MPEG-TS seeks past the target as a rule, if it is a time.
+            is_sought = (
+                self.video.seek_byte(int(index.packets.position[key]))
+                if "mpegts" in self.video.container.format.name
+                else self.video.seek(int(index.packets.pts[key]))
+            )
+            if not is_sought:
                 return None
-            packets = self.demux()
+            packets = self.video.packets()
             first = next(packets, None)
             number = None if first is None else index.packets.find(first)
             if first is not None and number is not None and number <= start:
@@ -299,10 +288,9 @@ class _Decode:
         return None
 
     def _rewind(self) -> tuple[int, Iterator[Packet]]:
-        """All packets. Not every container can go back to its beginning."""
-        self.container.close()
-        self._begin()
-        return 0, self.demux()
+        """All packets."""
+        self.video.rewind()
+        return 0, self.video.packets()
 
     def _frames_of(
         self, numbered: Iterable[tuple[int, Packet]], whole_from: int | None
@@ -315,20 +303,10 @@ class _Decode:
 
     def _frames_by(self, packet: Packet | None, whole_from: int | None) -> list[VideoFrame]:
         """What the decoder gives when it gets the packet; None stands for the end of the file."""
-        if packet is not None and packet.size == 0:
-            return []  # such as a repeated frame of Theora, which libav would take for the end of the file
         try:
-            return decode(self.codec, packet)
-        except EOFError:
-            return []
+            return self.video.decode(packet)
         except LibavError as error:
             if whole_from is None or self._sent < whole_from:
                 return []
-            path = endpoints.without_protocol(self._track.source)
-            raise DecoderError(f"{path} is damaged: {error.strerror} at packet {self._sent}") from error
-
-
-def _packet_of(frame: VideoFrame) -> int:
-    """The number of the packet that the frame was made of."""
-    assert frame.pts is not None, "each packet has a number"
-    return frame.pts
+            message = f"{self._chosen.path} is damaged: {error.strerror} at packet {self._sent}"
+            raise DecoderError(message) from error

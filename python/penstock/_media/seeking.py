@@ -16,7 +16,7 @@ from av.error import FFmpegError as LibavError
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import format_seconds
 from penstock._media.completeness import CHEAP_BYTES
-from penstock._media.index import packets_of
+from penstock._media.index import REORDERED, packets_of
 from penstock._media.info import AudioInfo, MediaInfo, Track, VideoInfo, exact_zero
 from penstock._media.opening import decode, demux, open_media, times_may_jump
 from penstock.errors import DecoderError
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 # In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
 _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
-#: Frames that come later than their packets at most: as many as H.264 and H.265 may hold back.
-REORDERED = 16
 # Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
 # Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.

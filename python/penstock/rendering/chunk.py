@@ -14,7 +14,6 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._ffmpeg.encoder import Encoder
 from penstock._media.decoder import Decoder
 from penstock._media.frame_times import ROUNDED_S
@@ -147,12 +146,9 @@ class Renderer:
         source = self._plan.source
         assert source is not None
         start_s, count = source.starts_s[chunk.number], len(chunk.frames)
-        settings = DecoderSettings(ffmpeg=self._plan.program)
         # At a constant rate, each chunk begins at 0.
         begins_s = 0 if self._plan.fps is None else self._plan.time_s(chunk.first)
-        with Decoder(
-            source.path, pixel_format=source.pixel_format, start=start_s, count=count, settings=settings
-        ) as decoder:
+        with Decoder(source.path, pixel_format=source.pixel_format, start=start_s, count=count) as decoder:
             for index, frame in zip(chunk.frames, decoder, strict=False):
                 with self._naming_failures(f"frame {index}"):
                     time_s = self._plan.time_s(index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -238,6 +239,8 @@ class DecoderSettings(_Settings):
         ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads.
         threads: threads that decode, in FFmpeg and for frames by number. None is one for each CPU, 16 at most.
             Processes that decode beside others want fewer.
+        conversion_threads: threads that convert pixels where libav decodes. All decoders of a process share them. None
+            is 2, or 0 if the process may use one CPU only; then the thread converts that reads.
         stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
             call raises `StalledError`. None waits forever.
 
@@ -246,11 +249,14 @@ class DecoderSettings(_Settings):
     """
 
     threads: int | None = None
+    conversion_threads: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.threads is not None:
             _count("threads", self.threads)
+        if self.conversion_threads is not None and operator.index(self.conversion_threads) not in range(17):
+            raise ValueError(f"conversion_threads must be from 0 to 16, not {self.conversion_threads}")
 
 
 _AnySettings = TypeVar("_AnySettings", bound=_Settings)

@@ -1,0 +1,328 @@
+"""Reads a file in sequence by libav, in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock import _exit
+from penstock._deadline import Deadline
+from penstock._ffmpeg.program.process import check_owner
+from penstock._media.sequence import SequenceFrame
+from penstock._reports import DecoderStats
+from penstock.errors import ClosedError, DecoderError
+
+if TYPE_CHECKING:
+    from penstock._media.pixels import Job, Pixels
+    from penstock._media.sequence import Sequence
+
+_LATE = "libav gave no frame"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A frame's number from 0, its time in units of the stream's time base, and its memory."""
+
+    index: int
+    pts: int | None
+    memory: Any
+
+
+class End(NamedTuple):
+    """What was found at the end of a file: why it failed, and what to warn of; None if nothing."""
+
+    reason: str | None
+    warning: str | None
+
+
+class _Begun(NamedTuple):
+    """A frame whose array is being made."""
+
+    frame: SequenceFrame
+    job: Job
+
+
+class LibavEngine:
+    """Decodes frames in sequence, and makes the arrays of the next ones while the caller has the present one.
+
+    Args:
+        sequence: the frames.
+        pixels: makes their arrays.
+        path: the file by its name, for messages.
+        title: the ``repr`` of the decoder.
+        count: how many frames to give at most.
+        check_end: called once after the last frame of the file, with the number of frames.
+        first: the first frame, if it is decoded already.
+        failure: why there is no first frame.
+
+    Attributes:
+        warning: what is to be said of the file at its end; None if that is nothing.
+    """
+
+    def __init__(
+        self,
+        sequence: Sequence,
+        pixels: Pixels,
+        *,
+        path: str,
+        title: str,
+        count: int | None,
+        check_end: Callable[[Sequence, int], End],
+        first: SequenceFrame | None = None,
+        failure: DecoderError | None = None,
+    ) -> None:
+        self._sequence, self._pixels, self._count = sequence, pixels, count
+        self._path, self._title, self._check_end = path, title, check_end
+        self.warning: str | None = None
+        self._lock = threading.Lock()
+        self._reading_thread: int | None = None
+        self._forks = _exit.forks
+        self._begun: deque[_Begun] = deque()
+        self._last: _Begun | None = None  # the one that was given last
+        self._first = first
+        self._read = 0  # frames that were decoded
+        self._is_fed = failure is not None  # all frames were decoded
+        self._failure = failure  # after the frames that are begun
+        self._is_torn = False  # an exception of a signal handler has interrupted a read
+        self._is_closed = self._is_released = False
+        self._worker: ThreadPoolExecutor | None = None
+        self._abandoned: deque[Future[Made | None]] = deque()  # reads of tasks that were cancelled
+        self._times = _Times()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, timeout: float | None = None) -> Made | None:
+        """The next frame; None at the end."""
+        deadline = Deadline(timeout)
+        self._check_open()
+        if self._abandoned:
+            return self._abandoned.popleft().result(deadline.left_s())
+        with self._turn(deadline):
+            return self._next(deadline)
+
+    async def read_async(self) -> Made | None:
+        """`read` for asyncio, on a thread of this object. A task that is cancelled while it waits loses no frame."""
+        import asyncio  # slow to import; a program that uses asyncio has done so
+
+        self._check_open()
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="penstock-decode")
+        future = self._abandoned.popleft() if self._abandoned else self._worker.submit(self._read_alone)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            self._abandoned.append(future)
+            raise
+
+    def read_ahead(self) -> None:
+        """Decodes the first frame before it is asked for."""
+        with self._turn(Deadline(None)):
+            self._feed(1, Deadline(None))
+
+    @property
+    def delivered(self) -> int:
+        """Frames that callers received."""
+        return 0 if self._last is None else self._last.frame.index + 1
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all frames were given."""
+        return self._is_fed and not self._begun
+
+    @property
+    def sequence(self) -> Sequence:
+        """The frames."""
+        return self._sequence
+
+    @property
+    def stats(self) -> DecoderStats:
+        """What was done so far."""
+        times, elapsed_s = self._times, self._times.elapsed_s
+        return DecoderStats(
+            frames_read=self._read,
+            frames_delivered=self.delivered,
+            bytes_read=self._read * self._pixels.input_bytes,
+            elapsed_s=elapsed_s,
+            fps=self._read / elapsed_s if elapsed_s else 0.0,
+            caller_wait_s=times.reading_s,
+            input_wait_s=times.decoding_s,
+            output_wait_s=times.away_s,
+            converting_s=self._pixels.converting_s,
+        )
+
+    def _read_alone(self) -> Made | None:
+        with self._turn(Deadline(None)):
+            return self._next(Deadline(None))
+
+    @contextmanager
+    def _turn(self, deadline: Deadline) -> Iterator[None]:
+        """Excludes other threads. `close` leaves it to the last of them to close the file."""
+        if self._reading_thread == threading.get_ident():
+            raise RuntimeError(
+                "the decoder is being read by this thread: a signal handler can't read from it"
+            )
+        if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
+            raise deadline.late("another thread read, and no frame came")
+        try:
+            self._reading_thread = threading.get_ident()
+            self._check_open()
+            with self._times.reading():
+                yield
+        finally:
+            self._reading_thread = None
+            self._lock.release()
+            if self._is_closed:
+                self._release()
+
+    def _next(self, deadline: Deadline) -> Made | None:
+        if self._is_torn:
+            self._mend()
+        self._is_torn = True
+        # One more frame with each call, so that the first ones come at once.
+        self._feed(min(self._pixels.ahead, self.delivered) + 1, deadline)
+        self._is_torn = False
+        if not self._begun:
+            if self._failure is not None:
+                raise self._failure
+            return None
+        begun = self._begun[0]
+        try:
+            memory = begun.job.wait()
+        except DecoderError as failure:
+            self._begun.clear()
+            self._failure, self._is_fed = failure, True
+            raise
+        self._last = begun
+        self._begun.popleft()
+        return Made(begun.frame.index, begun.frame.pts, memory)
+
+    def _mend(self) -> None:
+        """Goes on behind the last frame that is known."""
+        if self._begun and self._last is self._begun[0]:
+            self._begun.popleft()
+        last = self._begun[-1] if self._begun else self._last
+        self._sequence.resume(None if last is None else last.frame)
+        self._first = None
+
+    def _feed(self, wanted: int, deadline: Deadline) -> None:
+        """Begins to make the next frames, until there are as many as wanted."""
+        while len(self._begun) < wanted and not self._is_fed:
+            self._check_open()
+            frame, self._first = self._first, None
+            try:
+                with self._times.decoding():
+                    frame = frame or self._sequence.advance()
+            except StopIteration:
+                self._end()
+                return
+            except DecoderError as failure:
+                self._failure, self._is_fed = failure, True
+                return
+            if frame is not None:
+                self._begun.append(_Begun(frame, self._pixels.begin(frame.samples)))
+                self._read = frame.index + 1
+                self._is_fed = self._read == self._count
+            elif deadline.is_over():
+                if self._begun:
+                    return
+                self._is_torn = False
+                raise deadline.late(_LATE)
+
+    def _end(self) -> None:
+        end = self._check_end(self._sequence, self._read)
+        if end.reason is not None:
+            self._failure = DecoderError(f"{self._path}: {end.reason}", reason=end.reason, frames=self._read)
+        self.warning, self._is_fed = end.warning, True
+
+    def _check_open(self) -> None:
+        check_owner("decoder", self._forks)
+        if self._is_closed:
+            raise ClosedError("the decoder is closed")
+
+    pid = policy = None
+
+    # --- closing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether a fork copied this into the present process. libav's threads belong to the parent."""
+        return self._forks != _exit.forks
+
+    def close(self) -> None:
+        """Closes the file, or lets the thread do it that reads. May be called again, also by a signal handler."""
+        self._is_closed = True
+        if not self.is_inherited:
+            self._release()
+
+    def end_collected(self) -> None:
+        """Closes the file when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
+        if self._is_closed or self.is_inherited:
+            return
+        if self.delivered and not self.is_at_end:
+            warnings.warn(f"{self._title} was never closed", ResourceWarning, source=self, stacklevel=2)
+        self.close()
+
+    def _release(self) -> None:
+        while self._is_closed and not self._is_released and self._lock.acquire(blocking=False):
+            try:
+                self._is_released = True
+                self._begun.clear()
+                self._times.end()
+                self._sequence.close()
+                self._pixels.close()
+                if self._worker is not None:
+                    self._worker.shutdown(wait=False)
+            finally:
+                self._lock.release()
+
+
+class _Times:
+    """What the time since the first read was spent on."""
+
+    def __init__(self) -> None:
+        self.reading_s = self.decoding_s = self.away_s = 0.0
+        self._begun_s: float | None = None
+        self._left_s: float | None = None
+        self._ended_s: float | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the first read, until the end."""
+        if self._begun_s is None:
+            return 0.0
+        return (self._ended_s or time.perf_counter()) - self._begun_s
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Counts a call of the reader, and the time since the last one."""
+        entered_s = time.perf_counter()
+        if self._begun_s is None:
+            self._begun_s = entered_s
+        elif self._left_s is not None:
+            self.away_s += entered_s - self._left_s
+        try:
+            yield
+        finally:
+            self._left_s = time.perf_counter()
+            self.reading_s += self._left_s - entered_s
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Counts the time for a packet."""
+        entered_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.decoding_s += time.perf_counter() - entered_s
+
+    def end(self) -> None:
+        """Stops the clock."""
+        if self._begun_s is not None and self._ended_s is None:
+            self._ended_s = self._left_s
