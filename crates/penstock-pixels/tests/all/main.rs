@@ -2,5 +2,6 @@
 
 mod common;
 mod convert;
+mod planes;
 mod quantizer;
 mod to_rgb;
