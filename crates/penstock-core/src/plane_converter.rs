@@ -189,3 +189,56 @@ impl PlaneJob {
         self.0.get().is_none_or(|in_flight| in_flight.work.has_ended())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copying(keep_slots: usize, most_workers: usize) -> PlaneConverter {
+        let sizes = vec![PlaneSize { rows: 3, row_bytes: 2 }, PlaneSize { rows: 1, row_bytes: 4 }];
+        PlaneConverter::new(PlaneMethod::Copy(PlaneCopy::new(sizes).unwrap()), keep_slots, most_workers)
+    }
+
+    fn planes(first: Vec<u8>) -> Vec<(Box<dyn Region>, isize)> {
+        vec![(Box::new(first), -3), (Box::new(vec![7, 8, 9, 10]), 4)]
+    }
+
+    const MADE: [u8; 10] = [5, 6, 3, 4, 1, 2, 7, 8, 9, 10];
+
+    #[test]
+    fn frames_are_made_in_memory_that_is_used_again() {
+        for most_workers in [0, 2] {
+            let converter = copying(1, most_workers);
+            let mut places = Vec::new();
+            for _ in 0..3 {
+                let job = converter.begin(planes(vec![1, 2, 0, 3, 4, 0, 5, 6]), None).unwrap();
+                let frame = job.wait().unwrap();
+                assert_eq!(*frame, MADE);
+                places.push(frame.start());
+            }
+            assert_eq!(places, [places[0]; 3]);
+        }
+    }
+
+    #[test]
+    fn a_job_that_is_dropped_lets_go_of_its_planes() {
+        let converter = copying(0, 2);
+        let shared: Arc<[u8]> = Arc::from([1, 2, 0, 3, 4, 0, 5, 6]);
+        for _ in 0..20 {
+            let mut given = planes(Vec::new());
+            given[0].0 = Box::new(Arc::clone(&shared));
+            drop(converter.begin(given, None).unwrap());
+            assert_eq!(Arc::strong_count(&shared), 1);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_unsuitable() {
+        let converter = copying(0, 0);
+        let too_short = converter.begin(planes(vec![0; 7]), None).unwrap_err();
+        assert!(matches!(too_short, Error::Unsuitable(_)), "{too_short:?}");
+        let frame = Pool::new(0).take(9).unwrap();
+        let too_small = converter.begin(planes(vec![0; 8]), Some(frame)).unwrap_err();
+        assert!(matches!(too_small, Error::Unsuitable(_)), "{too_small:?}");
+    }
+}

@@ -134,7 +134,7 @@ impl Channel for u8 {
         #[cfg(target_arch = "x86_64")]
         if AVX2 && CHANNELS == 3 {
             // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
-            return unsafe { avx2::lay_out(channels, pixels) };
+            return unsafe { avx2::lay_out::<_, 32>(channels, pixels, &avx2::BYTE_SOURCES) };
         }
         for (index, pixel) in pixels.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
             for (channel, byte) in pixel.iter_mut().enumerate() {
@@ -173,6 +173,11 @@ impl Channel for u16 {
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u16; BLOCK]; 3], pixels: &mut [u8]) {
+        #[cfg(target_arch = "x86_64")]
+        if AVX2 && CHANNELS == 3 {
+            // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
+            return unsafe { avx2::lay_out::<_, 16>(channels, pixels, &avx2::WORD_SOURCES) };
+        }
         let samples = pixels.as_chunks_mut::<2>().0;
         for (index, pixel) in samples.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
             for (channel, sample) in pixel.iter_mut().enumerate() {
@@ -191,35 +196,46 @@ mod avx2 {
 
     use super::BLOCK;
 
-    /// Which bytes of the three channels fill the three vectors of 16 pixels.
-    static SOURCES: [[[i8; 32]; 3]; 3] = {
+    /// Which bytes of the three channels fill the three vectors of 32 bytes of each.
+    type Sources = [[[i8; 32]; 3]; 3];
+
+    pub(super) static BYTE_SOURCES: Sources = sources(1);
+    pub(super) static WORD_SOURCES: Sources = sources(2);
+
+    const fn sources(sample_bytes: usize) -> Sources {
         // Below 0: another channel fills this byte.
         let mut sources = [[[-1; 32]; 3]; 3];
         let mut byte = 0;
         while byte < 48 {
-            let lanes = &mut sources[byte / 16][byte % 3];
-            lanes[byte % 16] = (byte / 3) as i8;
-            lanes[byte % 16 + 16] = (byte / 3) as i8;
+            let sample = byte / sample_bytes;
+            let from = sample / 3 * sample_bytes + byte % sample_bytes;
+            let lanes = &mut sources[byte / 16][sample % 3];
+            lanes[byte % 16] = from as i8;
+            lanes[byte % 16 + 16] = from as i8;
             byte += 1;
         }
         sources
-    };
+    }
 
     /// Interleaves three channels. Written by hand, because the compiled loop takes a third more of the conversion's time; and
     /// without closures over vectors, because `map` and the like are not compiled for AVX2: unless the linker inlines
     /// them, each vector goes through memory, and the conversion takes 5 times as long (`make bench-compare`, "pixels").
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn lay_out(channels: &[[u8; BLOCK]; 3], pixels: &mut [u8]) {
+    pub(super) fn lay_out<T, const SAMPLES: usize>(
+        channels: &[[T; BLOCK]; 3],
+        pixels: &mut [u8],
+        sources: &Sources,
+    ) {
         for (index, pixels) in pixels.as_chunks_mut::<96>().0.iter_mut().enumerate() {
             let from = [
-                load(&channels[0].as_chunks().0[index]),
-                load(&channels[1].as_chunks().0[index]),
-                load(&channels[2].as_chunks().0[index]),
+                load::<T, SAMPLES>(&channels[0].as_chunks().0[index]),
+                load::<T, SAMPLES>(&channels[1].as_chunks().0[index]),
+                load::<T, SAMPLES>(&channels[2].as_chunks().0[index]),
             ];
-            let a = gather(from, &SOURCES[0]);
-            let b = gather(from, &SOURCES[1]);
-            let c = gather(from, &SOURCES[2]);
+            let a = gather(from, &sources[0]);
+            let b = gather(from, &sources[1]);
+            let c = gather(from, &sources[2]);
             let [first, second, third] = pixels.as_chunks_mut::<32>().0 else { unreachable!("96 bytes") };
             store(_mm256_permute2x128_si256::<0x20>(a, b), first);
             store(_mm256_permute2x128_si256::<0x30>(c, a), second);
@@ -231,9 +247,9 @@ mod avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn gather(from: [__m256i; 3], sources: &[[i8; 32]; 3]) -> __m256i {
-        let first = _mm256_shuffle_epi8(from[0], load(&sources[0]));
-        let green = _mm256_shuffle_epi8(from[1], load(&sources[1]));
-        let last = _mm256_shuffle_epi8(from[2], load(&sources[2]));
+        let first = _mm256_shuffle_epi8(from[0], load::<_, 32>(&sources[0]));
+        let green = _mm256_shuffle_epi8(from[1], load::<_, 32>(&sources[1]));
+        let last = _mm256_shuffle_epi8(from[2], load::<_, 32>(&sources[2]));
         _mm256_or_si256(_mm256_or_si256(first, green), last)
     }
 
@@ -246,10 +262,10 @@ mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn load<T>(bytes: &[T; 32]) -> __m256i {
-        const { assert!(size_of::<T>() == 1) };
+    fn load<T, const COUNT: usize>(samples: &[T; COUNT]) -> __m256i {
+        const { assert!(size_of::<T>() * COUNT == 32) };
         // SAFETY: it is 32 bytes, and needs no alignment.
-        unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+        unsafe { _mm256_loadu_si256(samples.as_ptr().cast()) }
     }
 }
 
@@ -270,5 +286,11 @@ mod tests {
         u8::lay_out::<3, false>(&channels, &mut without);
         assert_eq!(with, without);
         assert!(with.iter().enumerate().all(|(index, byte)| *byte == index as u8));
+        let channels =
+            [0, 1, 2].map(|channel| std::array::from_fn(|index| (1000 + index * 3 + channel) as u16));
+        let (mut with, mut without) = ([0; 6 * BLOCK], [0; 6 * BLOCK]);
+        u16::lay_out::<3, true>(&channels, &mut with);
+        u16::lay_out::<3, false>(&channels, &mut without);
+        assert_eq!(with, without);
     }
 }
