@@ -4,21 +4,25 @@ The clock runs from before the method is started until it has given its last fra
 every method and for the bound. Each frame is sampled while the clock runs, at pixels of rows all over it, so that a
 frame counts only if it is there. The samples are compared afterwards.
 
-By default: twelve jobs, every method that is installed, 5 rounds; 40 minutes. The files are made first.
-Every option that selects what to run also narrows --quick. A method that loses a frame, or shows another one or other
-colors, is an error and has no speed; the exit status is then 1.
+By default: all jobs, every method that is installed, 5 rounds; a quarter of an hour. The files are made first, which
+takes some minutes the first time: they are kept in build/bench-decode. The last table has the goals, and which of them
+were missed. Every option that selects what to run also narrows --quick. A method that loses a frame, or shows another
+one or other colors, is an error and has no speed; the exit status is then 1.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import random
 import select
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -32,110 +36,196 @@ from typing import IO, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness import content as films
 from benchmarks.harness.accounts import accounted, children, note_children_peak
 from benchmarks.harness.command import Benchmark, JobSettings
 from benchmarks.harness.content import Content, Film, Frame, apart, noise
-from benchmarks.harness.ffmpeg import FFmpegFailedError, frame_count, output_of, start
+from benchmarks.harness.ffmpeg import FFmpegFailedError, start, version
+from benchmarks.harness.goals import Goal, judge
 from benchmarks.harness.isolated import Task, isolated
-from benchmarks.harness.methods import FrameJob, Method, Methods
+from benchmarks.harness.machine import ROOT
+from benchmarks.harness.methods import FrameJob, Methods
 from benchmarks.harness.options import FRAMES, SIZE, by_name
-from benchmarks.harness.results import Group, Measure, Run
+from benchmarks.harness.results import CannotDoError, Group, Measure, Run
 from penstock import Decoder, Encoder, Reader
 from penstock.errors import PenstockError
-from penstock.video import Colors, EncoderSettings, prefetch
+from penstock.video import Colors, DecoderSettings, EncoderSettings, prefetch
 
-#: x264's own defaults, set so that the record has them. x265 gets the same.
-PRESET, CRF = "medium", "23"
+#: Options of the encoders, set so that the record has them. libx264's and libx265's are their own defaults.
+ENCODERS: dict[str, dict[str, Any]] = {
+    "libx264": {"preset": "medium", "crf": 23},
+    "libx265": {"preset": "medium", "crf": 23},
+    "libvpx-vp9": {"deadline": "realtime", "cpu-used": 6, "row-mt": 1, "b:v": "4M"},
+    "libsvtav1": {"preset": 10, "crf": 35},
+}
 #: About so many rows of a frame are sampled, and pixels of a row at the same distance.
 SAMPLED_ROWS = 64
+#: Frames of a batch, and of a file of which only the first frame is read.
+BATCH_FRAMES, FIRST_OF_FRAMES = 30, 60
 #: What an unprivileged process may have (pipe-max-size in proc(5)).
 LARGE_PIPE_BYTES = 1 << 20
 
 #: Gains are ratios to this method, for each kind of source.
-STANDARD, PIPE_STANDARD, PICKED_STANDARD = "stdout.readinto", "readinto", "opencv-seeks"
+STANDARD, PIPE_STANDARD, PICKED_STANDARD = "pyav-threaded", "readinto", "opencv-seeks"
+#: Nobody decodes faster in the process.
+BOUND = "pyav-no-conversion"
+
+#: How frames are read: all in sequence by every library, or by the quick ones; the same beside a Python thread that
+#: never sleeps; in batches, one after another; from several files; the first of a file, which is opened again and
+#: again; from anywhere in a file; or from a pipe.
+Kind: TypeAlias = Literal["survey", "file", "busy", "batches", "clips", "first", "picked", "pipe"]
+#: FFmpeg's sources ``testsrc2`` and ``mandelbrot``, or a film.
+Shown: TypeAlias = Content | Literal["testsrc2", "mandelbrot"]
 
 
 @dataclass(frozen=True)
 class Job(FrameJob):
     """The frames that every method has to read."""
 
-    #: Of the file; None for raw frames from a pipe.
-    encoder: str | None
-    content: Content = "motion"
+    kind: Kind = "file"
+    #: Of the file. The frames in a pipe are raw.
+    encoder: str = "libx264"
+    content: Shown = "motion"
+    video_pixel_format: str = "yuv420p"
+    #: Width and height of the arrays, if they are not those of the file.
+    scaled_to: tuple[int, int] | None = None
+    #: How many CPUs the method has; None for all.
+    cpus: int | None = None
     #: So many files have the same number of frames each.
     clips: int = 1
-    #: The frames are picked at random from a file of so many; 0 for all of them, in sequence.
-    picked_from: int = 0
+    #: The file has so many frames, of which some are read; 0 for all of them.
+    file_frames: int = 0
     #: Distance of keyframes; 0 for the encoder's default.
     gop: int = 0
-
-    @property
-    def kind(self) -> Literal["file", "clips", "picked", "pipe"]:
-        """Where the frames come from: a file, several files, anywhere in a file, or a pipe."""
-        if self.encoder is None:
-            return "pipe"
-        if self.picked_from:
-            return "picked"
-        return "clips" if self.clips > 1 else "file"
+    goals: tuple[Goal, ...] = ()
 
     @property
     def numbers(self) -> list[int]:
         """Which frames are picked, the same in every run."""
-        return random.Random(0).sample(range(self.picked_from), self.frames)
+        return random.Random(0).sample(range(self.file_frames), self.frames)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of a frame: height × width × channels."""
-        return self.height, self.width, 3
+        """Of an array: height × width × channels."""
+        width, height = self.scaled_to or self.size
+        return height, width, 3
 
     @property
     def sample_step(self) -> int:
         """The distance of sampled rows, and of sampled pixels."""
-        return max(1, self.height // SAMPLED_ROWS)
+        # All pixels of small arrays: edges that were shrunk in another way cancel out only in the mean of many.
+        return 1 if self.scaled_to else max(1, self.height // SAMPLED_ROWS)
 
     @property
     def title(self) -> str:
-        what = "from another process's write(2)" if self.encoder is None else f"of {self.encoder} {PRESET}"
-        what += f" in {self.clips} files" * (self.clips > 1)
-        frames = f"{self.frames} frames"
-        if self.picked_from:
-            frames += f" at random of {self.picked_from}, a keyframe each {self.gop}"
-        return f"{self.name}: {self.width}x{self.height} {self.content} {what}, {frames}"
+        of_kind = {
+            "busy": " beside a busy Python thread",
+            "batches": f" in batches of {BATCH_FRAMES}",
+            "clips": f" in {self.clips} files",
+            "first": ", the first one each time",
+            "picked": f" at random of {self.file_frames}, a keyframe each {self.gop}",
+        }
+        scaled = f" to {self.shape[1]}x{self.shape[0]} (bicubic)" if self.scaled_to else ""
+        cpus = f", on {self.cpus} CPU" if self.cpus else ""
+        source = "from another process's write(2)" if self.kind == "pipe" else f"of {self.encoder}"
+        what = f"{self.width}x{self.height} {self.content} {source}{scaled}"
+        return f"{self.name}: {what}, {self.frames} frames{of_kind.get(self.kind, '')}{cpus}"
 
     @property
     def about(self) -> dict[str, Any]:
-        return super().about | {"preset": PRESET, "crf": CRF, "clips": self.clips}
+        about = super().about | {"options": ENCODERS.get(self.encoder)}
+        del about["goals"]
+        return about
 
 
-GOPS = (12, 60, 250, 600)
-# Some two seconds each for FFmpeg alone, on 2 cores.
+def faster_than(**ratios: float) -> tuple[Goal, ...]:
+    """So many times the speed of PyAV with threads and of OpenCV, or what the bound leaves."""
+    others = {"pyav": STANDARD, "opencv": "opencv"}
+    return tuple(Goal("penstock", others[name], ratio, bound=BOUND) for name, ratio in ratios.items())
+
+
+def for_each_content(job: Job, survey: Shown | None = None) -> Iterator[Job]:
+    """The job with each content; with one of them, by every library."""
+    contents: tuple[Shown, ...] = ("testsrc2", "mandelbrot", "motion")
+    for content in contents:
+        kind = "survey" if content == survey else job.kind
+        yield replace(job, name=f"{job.name}-{content}", content=content, kind=kind)
+
+
+LITTLE_MEMORY = Goal("penstock", STANDARD, 1.2, "at most", "peak_own_bytes")
+SOON = Goal("penstock", STANDARD, 1.3, "at most", "first_frame_s")
+IN_BATCHES = tuple(Goal(name, "penstock", 0.95) for name in ("penstock-batches", "penstock-batches-out"))
+AS_FAST_AS_OPENCV = faster_than(pyav=1.05, opencv=1.0)
+# Threads that decode ahead gain more where there are more of them.
+HAS_16_CPUS = len(os.sched_getaffinity(0)) >= 16
+IN_SEQUENCE = faster_than(pyav=1.3 if HAS_16_CPUS else 1.15, opencv=1.1)
+
+# Some seconds for each round of a job, on 2 cores.
+IN_SEQUENCE_JOBS = (
+    *for_each_content(
+        Job("h264-1080p", 1920, 1080, 240, goals=(*IN_SEQUENCE, LITTLE_MEMORY)), survey="motion"
+    ),
+    *for_each_content(Job("h264-1080p-one-core", 1920, 1080, 120, cpus=1, goals=faster_than(pyav=0.95))),
+    *for_each_content(
+        Job(
+            "hevc-10-bit-1080p",
+            1920,
+            1080,
+            120,
+            encoder="libx265",
+            video_pixel_format="yuv420p10le",
+            goals=faster_than(pyav=1.4, opencv=1.2),
+        ),
+    ),
+    *for_each_content(Job("h264-2160p", 3840, 2160, 60, goals=AS_FAST_AS_OPENCV)),
+    *for_each_content(Job("vp9-1080p", 1920, 1080, 150, encoder="libvpx-vp9", goals=AS_FAST_AS_OPENCV)),
+    *for_each_content(Job("av1-1080p", 1920, 1080, 150, encoder="libsvtav1", goals=AS_FAST_AS_OPENCV)),
+    *for_each_content(Job("h264-720p-to-224", 1280, 720, 300, scaled_to=(224, 224), goals=AS_FAST_AS_OPENCV)),
+)
+#: The distance of keyframes, and the speed of `Decoder.batch` and of ``decoder[number]`` that has to stay.
+PICKED_AS_BEFORE = {12: (1.0, 1.0), 60: (1.0, 1.0), 250: (1.0, 1.0), 600: (1.0, 1.0)}
 JOBS = (
-    Job("h264-720p", 1280, 720, 900, "libx264"),
-    Job("h264-1080p", 1920, 1080, 600, "libx264"),
-    Job("h264-2160p", 3840, 2160, 150, "libx264"),
-    Job("camera-1080p", 1920, 1080, 300, "libx264", "camera"),
-    Job("text-1080p", 1920, 1080, 300, "libx264", "text"),
-    Job("h265-1080p", 1920, 1080, 240, "libx265"),
-    Job("clips-240p", 320, 240, 1200, "libx264", clips=40),
-    Job("reader", 1920, 1080, 1000, None, "noise"),
-    *(Job(f"picked-{gop}", 1920, 1080, 40, "libx264", picked_from=600, gop=gop) for gop in GOPS),
+    *IN_SEQUENCE_JOBS,
+    Job("busy-thread", 1920, 1080, 120, "busy", goals=faster_than(pyav=1.0)),
+    Job("batches", 1920, 1080, 240, "batches", goals=IN_BATCHES),
+    Job("clips-480p", 854, 480, 6000, "clips", clips=200, goals=faster_than(pyav=1.0, opencv=1.2)),
+    Job("first-frame", 1920, 1080, 20, "first", file_frames=FIRST_OF_FRAMES, goals=(SOON,)),
+    *(
+        Job(
+            f"picked-{gop}",
+            854,
+            480,
+            40,
+            "picked",
+            file_frames=600,
+            gop=gop,
+            goals=(
+                Goal("penstock-batch", "pyav-seeks", batch),
+                Goal("penstock-one-by-one", "pyav-seeks", one),
+            ),
+        )
+        for gop, (batch, one) in PICKED_AS_BEFORE.items()
+    ),
+    Job("reader", 1920, 1080, 1000, "pipe", content="noise"),
 )
 
 
 # --- methods ----------------------------------------------------------------------------------------------
 
-# Each is an iterator of arrays, and has ended everything it started when it is exhausted. Each is used as its own
-# documentation shows, with the options that make it faster. An array is the caller's until the next one is asked for.
-# Some methods give the same array again and again.
+# Each is an iterator of arrays, and has ended everything it started when it is exhausted or closed. Each is used as its
+# own documentation shows, with the options that make it faster. An array is the caller's until the next one is asked
+# for. Some methods give the same array again and again.
 
 #: The argument of every method. Its source is the video, or a folder of videos; for a pipe, the number of its read end,
 #: which the method closes.
 Target: TypeAlias = Task[Job]
 
 METHODS = Methods()
-#: Several files are given one after another.
-of_file = partial(METHODS.add, serves=("file", "clips"))
+QUICK_ONES = ("survey", "file", "busy", "clips")
+of_file = partial(METHODS.add, serves=(*QUICK_ONES, "batches", "first"))
+of_survey = partial(METHODS.add, serves=("survey",))
 of_clips = partial(METHODS.add, serves=("clips",))
+of_batches = partial(METHODS.add, serves=("batches",))
 of_pipe = partial(METHODS.add, serves=("pipe",))
 of_picked = partial(METHODS.add, serves=("picked",))
 
@@ -145,23 +235,83 @@ def clips_in(folder: str) -> list[str]:
     return sorted(str(path) for path in Path(folder).iterdir())
 
 
-def _read_into_one(file: IO[bytes], job: Job) -> Iterator[Frame]:
-    frame = np.empty(job.shape, np.uint8)
+def _read_into_one(file: IO[bytes], shape: tuple[int, int, int]) -> Iterator[Frame]:
+    frame = np.empty(shape, np.uint8)
     # A buffered file reads so much at once into the array itself.
     while file.readinto(frame.data) == frame.nbytes:  # type: ignore[attr-defined]
         yield frame
 
 
-@of_file(STANDARD)
+def pyav(target: Target, thread_type: str | None = None) -> Iterator[Frame]:
+    """``decode`` and ``to_ndarray``, as its documentation begins."""
+    width, height = target.job.scaled_to or (None, None)
+    with import_module("av").open(target.source) as container:
+        if thread_type is not None:
+            container.streams.video[0].thread_type = thread_type
+        for frame in container.decode(video=0):
+            yield frame.to_ndarray(format="rgb24", width=width, height=height, interpolation="BICUBIC")
+
+
+of_survey("pyav", needs=("av",), own_ffmpeg=True)(pyav)
+THREADED = "The same with threads for frames and slices"
+of_file(STANDARD, "rival", THREADED, needs=("av",), own_ffmpeg=True)(partial(pyav, thread_type="AUTO"))
+
+
+@of_file("opencv", needs=("cv2",), pixel_format="bgr24", own_ffmpeg=True)
+def opencv(target: Target) -> Iterator[Frame]:
+    """``VideoCapture.read``, which gives BGR, on the FFmpeg of its wheel."""
+    import cv2
+
+    capture = cv2.VideoCapture(target.source, cv2.CAP_FFMPEG)
+    try:
+        # read fills this array instead of allocating one.
+        frame = np.empty((target.job.height, target.job.width, 3), np.uint8)
+        if not capture.read(frame)[0]:
+            raise CannotDoError("its FFmpeg cannot decode this file")
+        yield _scaled(frame, target.job)
+        while capture.read(frame)[0]:
+            yield _scaled(frame, target.job)
+    finally:
+        capture.release()
+
+
+def _scaled(frame: Frame, job: Job) -> Frame:
+    """In the size of the job. OpenCV's bicubic looks at 4 × 4 pixels however much it shrinks; FFmpeg's at all."""
+    import cv2
+
+    return cv2.resize(frame, job.scaled_to, interpolation=cv2.INTER_CUBIC) if job.scaled_to else frame
+
+
+@of_survey("opencv-rgb", needs=("cv2",), own_ffmpeg=True)
+def opencv_rgb(target: Target) -> Iterator[Frame]:
+    """The same, and ``cvtColor``."""
+    import cv2
+
+    rgb = np.empty(target.job.shape, np.uint8)
+    for frame in opencv(target):
+        yield cv2.cvtColor(frame, cv2.COLOR_BGR2RGB, dst=rgb)
+
+
+@METHODS.add("decord", needs=("decord",), own_ffmpeg=True, serves=("survey", "clips"))
+def decord(target: Target) -> Iterator[Frame]:
+    """``VideoReader``, one frame after another: its batches are no faster."""
+    import decord
+
+    for frame in decord.VideoReader(target.source, ctx=decord.cpu(0), num_threads=0):
+        yield frame.asnumpy()
+
+
+@of_survey("stdout.readinto")
 def stdout_readinto(target: Target) -> Iterator[Frame]:
     """FFmpeg's rawvideo, by readinto into one array: no bytes object for a frame, and no copy."""
-    output = ["-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1"]
+    scale = ("-vf", f"scale={target.job.shape[1]}:{target.job.shape[0]}") if target.job.scaled_to else ()
+    output = [*scale, "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1"]
     with start(target.ffmpeg, "-i", target.source, *output, stdin=False, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        yield from _read_into_one(child.stdout, target.job)
+        yield from _read_into_one(child.stdout, target.job.shape)
 
 
-@of_file("imageio-ffmpeg", needs=("imageio_ffmpeg",))
+@of_survey("imageio-ffmpeg", needs=("imageio_ffmpeg",))
 def imageio_ffmpeg(target: Target) -> Iterator[Frame]:
     """``read_frames``, which gives the metadata and then bytes, and ``np.frombuffer``."""
     import imageio_ffmpeg
@@ -172,7 +322,7 @@ def imageio_ffmpeg(target: Target) -> Iterator[Frame]:
         yield np.frombuffer(frame, np.uint8).reshape(target.job.shape)
 
 
-@of_file("ffmpegcv", needs=("ffmpegcv",))
+@of_survey("ffmpegcv", needs=("ffmpegcv",))
 def ffmpegcv(target: Target) -> Iterator[Frame]:
     """``VideoCapture`` for rgb24, on the FFmpeg that is first on ``PATH``."""
     import ffmpegcv
@@ -185,81 +335,58 @@ def ffmpegcv(target: Target) -> Iterator[Frame]:
             yield frame
 
 
-@of_file("opencv", needs=("cv2",), pixel_format="bgr24", own_ffmpeg=True)
-def opencv(target: Target) -> Iterator[Frame]:
-    """``VideoCapture.read``, which gives BGR, on the FFmpeg of its wheel."""
-    import cv2
-
-    capture = cv2.VideoCapture(target.source, cv2.CAP_FFMPEG)
-    # read fills this array instead of allocating one.
-    frame = np.empty(target.job.shape, np.uint8)
-    while capture.read(frame)[0]:
-        yield frame
-    capture.release()
+#: PyAV is what ours decodes with: its import is no part of the first frame, nor of the memory.
+OURS: dict[str, Any] = {"kind": "ours", "needs": ("av",), "own_ffmpeg": True}
 
 
-@of_file("opencv-rgb", needs=("cv2",), own_ffmpeg=True)
-def opencv_rgb(target: Target) -> Iterator[Frame]:
-    """The same, and ``cvtColor``."""
-    import cv2
-
-    rgb = np.empty(target.job.shape, np.uint8)
-    for frame in opencv(target):
-        yield cv2.cvtColor(frame, cv2.COLOR_BGR2RGB, dst=rgb)
-
-
-@of_file("pyav", needs=("av",), own_ffmpeg=True)
-def pyav(target: Target, thread_type: str | None = None) -> Iterator[Frame]:
-    """``decode`` and ``to_ndarray``, as its documentation begins."""
-    with import_module("av").open(target.source) as container:
-        if thread_type is not None:
-            container.streams.video[0].thread_type = thread_type
-        for frame in container.decode(video=0):
-            yield frame.to_ndarray(format="rgb24")
-
-
-THREADED = "The same with threads for frames and slices"
-of_file("pyav-threaded", "rival", THREADED, needs=("av",), own_ffmpeg=True)(partial(pyav, thread_type="AUTO"))
-
-
-@of_file("decord", needs=("decord",), own_ffmpeg=True)
-def decord(target: Target) -> Iterator[Frame]:
-    """``VideoReader``, one frame after another: its batches are no faster."""
-    import decord
-
-    for frame in decord.VideoReader(target.source, ctx=decord.cpu(0), num_threads=0):
-        yield frame.asnumpy()
-
-
-@of_file("penstock", "ours")
-def penstock_decoder(target: Target, pixel_format: str = "rgb24") -> Iterator[Frame]:
-    """`penstock.Decoder`. It finds FFmpeg by ``PENSTOCK_FFMPEG``."""
-    with Decoder(target.source, pixel_format=pixel_format) as decoder:
+@of_file("penstock", **OURS)
+def penstock_decoder(target: Target, pixel_format: str = "rgb24", **how: Any) -> Iterator[Frame]:
+    """`penstock.Decoder`, frame by frame."""
+    with Decoder(target.source, pixel_format=pixel_format, size=target.job.scaled_to, **how) as decoder:
         yield from decoder
 
 
 BGR = "bgr24"
-of_file("penstock-bgr", "ours", "The same for bgr24", pixel_format=BGR)(
+BGR_SUMMARY = "The same for bgr24"
+of_survey("penstock-bgr", summary=BGR_SUMMARY, pixel_format=BGR, **OURS)(
     partial(penstock_decoder, pixel_format=BGR)
 )
 
 
-@of_clips("penstock.prefetch", "ours")
+@METHODS.add("penstock-program", "ours", needs=("av",), serves=("survey", "busy"))
+def penstock_program(target: Target) -> Iterator[Frame]:
+    """`penstock.Decoder` with settings that name an FFmpeg program, which then decodes."""
+    yield from penstock_decoder(target, settings=DecoderSettings(ffmpeg=target.ffmpeg))
+
+
+@of_batches("penstock-batches", **OURS)
+def penstock_batches(target: Target, out: Frame | None = None) -> Iterator[Frame]:
+    """`Decoder.batch` of consecutive frames, one batch after another."""
+    with Decoder(target.source) as decoder:
+        for first in range(0, target.job.frames, BATCH_FRAMES):
+            numbers = range(first, min(first + BATCH_FRAMES, target.job.frames))
+            yield from decoder.batch(numbers, None if out is None else out[: len(numbers)])
+
+
+@of_batches("penstock-batches-out", **OURS)
+def penstock_batches_out(target: Target) -> Iterator[Frame]:
+    """The same into one array."""
+    yield from penstock_batches(target, np.empty((BATCH_FRAMES, *target.job.shape), np.uint8))
+
+
+@of_clips("penstock.prefetch", **OURS)
 def penstock_prefetch(target: Target) -> Iterator[Frame]:
     """`penstock.video.prefetch`, which opens two files ahead."""
     for decoder in prefetch(clips_in(target.source)):
         yield from decoder
 
 
-@of_clips("penstock-slice", "ours")
-def penstock_slice(target: Target) -> Iterator[Frame]:
-    """``decoder[:]`` of each file, which is decoded in this process."""
-    for path in clips_in(target.source):
-        with Decoder(path) as decoder:
-            yield from decoder[:]
-
-
-METHODS.append(Method("decode-only", "FFmpeg decodes to null", "bound", serves=("file",)))
+@METHODS.add(BOUND, "bound", needs=("av",), own_ffmpeg=True, serves=QUICK_ONES)
+def pyav_no_conversion(target: Target) -> Iterator[Any]:
+    """PyAV decodes with threads for frames and slices, and its frames are thrown away."""
+    with import_module("av").open(target.source) as container:
+        container.streams.video[0].thread_type = "AUTO"
+        yield from container.decode(video=0)
 
 
 @of_picked(PICKED_STANDARD, needs=("cv2",), own_ffmpeg=True)
@@ -307,14 +434,14 @@ def torchcodec_batch(target: Target) -> Iterator[Frame]:
     yield from decoder.get_frames_at(indices=target.job.numbers).data.numpy()
 
 
-@of_picked("penstock-batch", "ours")
+@of_picked("penstock-batch", **OURS)
 def penstock_batch(target: Target) -> Iterator[Frame]:
     """`Decoder.batch`."""
     with Decoder(target.source) as decoder:
         yield from decoder.batch(target.job.numbers)
 
 
-@of_picked("penstock-one-by-one", "ours")
+@of_picked("penstock-one-by-one", **OURS)
 def penstock_one_by_one(target: Target) -> Iterator[Frame]:
     """``decoder[number]`` for each frame, in the given order."""
     with Decoder(target.source) as decoder:
@@ -322,21 +449,11 @@ def penstock_one_by_one(target: Target) -> Iterator[Frame]:
             yield decoder[number]
 
 
-@of_picked("penstock-all", "other")
-def penstock_all(target: Target) -> Iterator[Frame]:
-    """All frames in sequence, of which the picked ones are kept."""
-    wanted = set(target.job.numbers)
-    with Decoder(target.source) as decoder:
-        kept = {frame.index: frame for frame in decoder if frame.index in wanted}
-    for number in target.job.numbers:
-        yield kept[number]
-
-
 @of_pipe(PIPE_STANDARD)
 def readinto(target: Target) -> Iterator[Frame]:
     """``readinto`` from a pipe of the default size."""
     with os.fdopen(int(target.source), "rb") as pipe:
-        yield from _read_into_one(pipe, target.job)
+        yield from _read_into_one(pipe, target.job.shape)
 
 
 @of_pipe("readinto-1MiB", "other")
@@ -385,6 +502,8 @@ MAX_DIFFERENCE = 2.5
 
 def measure(task: Task[Job]) -> Run:
     """Time one run, and compare its frames with the input's."""
+    # Before the imports: libraries count the CPUs when they are loaded.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task.job.cpus])
     task.load()
     os.environ["PATH"] = os.pathsep.join((str(Path(task.ffmpeg).parent), os.environ.get("PATH", os.defpath)))
     run = Run()
@@ -395,14 +514,14 @@ def measure(task: Task[Job]) -> Run:
 
 def _run_method(task: Task[Job], run: Run) -> int:
     job = task.job
-    rows, columns = (len(range(0, pixels, job.sample_step)) for pixels in (job.height, job.width))
+    rows, columns = (len(range(0, pixels, job.sample_step)) for pixels in job.shape[:2])
     # Filled, so that it is resident before the memory is measured.
     samples = np.full((job.frames, rows, columns, 3), 255, np.uint8)
     others = children()
     source = str(_start_feeder(task)) if job.kind == "pipe" else task.source
     target = replace(task, source=source, notes=run.notes)
-    with accounted(run, others):
-        frames = _consume(_decoding(target), job, samples, run)
+    with accounted(run, others), _company(job):
+        frames = _consume(_decoding(target, run), job, samples, run)
     reference = np.load(Path(task.folder) / REFERENCE)
     if task.method.pixel_format == "bgr24":
         reference = reference[..., ::-1]
@@ -410,11 +529,44 @@ def _run_method(task: Task[Job], run: Run) -> int:
     return frames
 
 
-def _decoding(task: Task[Job]) -> Iterator[Frame]:
+@contextmanager
+def _company(job: Job) -> Iterator[None]:
+    """A thread that never sleeps, for a job that has one."""
+    is_over = threading.Event()
+
+    def work() -> None:
+        while not is_over.is_set():
+            pass
+
+    thread = threading.Thread(target=work, daemon=True)
+    if job.kind == "busy":
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+
+
+def _decoding(task: Task[Job], run: Run) -> Iterator[Any]:
     """The frames that the method gives, of several files one after another."""
+    if task.job.kind == "first":
+        return _first_frames(task, run)
     takes_all = task.job.kind != "clips" or task.method.serves == ("clips",)
     sources = [task.source] if takes_all else clips_in(task.source)
     return chain.from_iterable(task.method.start(replace(task, source=one)) for one in sources)
+
+
+def _first_frames(task: Task[Job], run: Run) -> Iterator[Frame]:
+    """The first frame, again and again. The median of the times has none of what is done once in a process."""
+    times = []
+    for _ in range(task.job.frames):
+        started = time.perf_counter()
+        frames = task.method.start(task)
+        first = next(frames)
+        times.append(time.perf_counter() - started)
+        yield first
+        frames.close()
+    run.figures["first_frame_s"] = statistics.median(times)
 
 
 def _start_feeder(task: Task[Job]) -> int:
@@ -447,18 +599,15 @@ def _consume(frames: Iterable[Frame], job: Job, samples: Samples, run: Run) -> i
 
 
 def _run_bound(task: Task[Job], run: Run) -> int:
-    arguments = ["-i", task.source, "-progress", "pipe:1", "-f", "null", "-"]
-    progress = ""
-    with accounted(run), start(task.ffmpeg, *arguments, stdin=False, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        for line in child.stdout:
-            progress += line.decode()
-            if line.startswith(b"progress="):
-                note_children_peak(run)
-    started = time.perf_counter()
-    output_of(task.ffmpeg, "-i", task.source, "-frames:v", "1", "-f", "null", "-")
-    run.figures["start_s"] = time.perf_counter() - started
-    return frame_count(progress)
+    """Count frames that are no arrays, and look at their size."""
+    count, started = 0, time.perf_counter()
+    with accounted(run), _company(task.job):
+        for count, frame in enumerate(_decoding(task, run), 1):
+            if count == 1:
+                run.figures["start_s"] = time.perf_counter() - started
+            if (frame.width, frame.height) != task.job.size:
+                raise ValueError(f"frame {count} is {frame.width}x{frame.height}")
+    return count
 
 
 def compare(samples: Samples, reference: Samples, *, exact: bool = False) -> tuple[float, str | None]:
@@ -503,6 +652,9 @@ def _pixels_apart(shown: Samples, expected: Samples) -> float:
 
 # --- inputs -----------------------------------------------------------------------------------------------
 
+#: Videos are kept here, because it takes minutes to encode them all.
+KEPT = ROOT / "build" / "bench-decode"
+
 
 def link_programs(ffmpeg: str, folder: Path) -> str:
     """Link FFmpeg and an ffprobe into the folder, under the names that libraries look for on ``PATH``."""
@@ -515,8 +667,11 @@ def link_programs(ffmpeg: str, folder: Path) -> str:
     return str(folder / "ffmpeg")
 
 
-def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
-    """Make the file that the job reads, or that is fed to it; and samples of its frames."""
+def make_input(job: Job, ffmpeg: str, folder: Path, kept: Path | None = None) -> tuple[str, Samples]:
+    """Make the file that the job reads, or that is fed to it; and samples of its frames.
+
+    Videos are taken from the folder ``kept``, and left there.
+    """
     step = job.sample_step
     if job.kind == "pipe":
         frames = np.array(noise(job.size, min(PIPE_FRAMES, job.frames)))
@@ -524,60 +679,108 @@ def make_input(job: Job, ffmpeg: str, folder: Path) -> tuple[str, Samples]:
         frames.tofile(path)
         return str(path), frames[:, ::step, ::step]
     path = folder / "video.mp4"
-    each = replace(job, frames=job.picked_from or job.frames // job.clips, clips=1)
-    _make_video(each, ffmpeg, path)
-    decoded = stdout_readinto(Task(by_name(METHODS, STANDARD), job, ffmpeg, str(path)))
+    each = replace(job, frames=job.file_frames or job.frames // job.clips, clips=1)
+    if kept is None:
+        _make_video(each, ffmpeg, path)
+    else:
+        shutil.copy(_kept_video(each, ffmpeg, kept), path)
+    decoded = stdout_readinto(Task(by_name(METHODS, "stdout.readinto"), job, ffmpeg, str(path)))
     samples = np.array([frame[::step, ::step].copy() for frame in decoded])
     if len(samples) != each.frames:
         raise FFmpegFailedError(f"FFmpeg made {len(samples)} frames instead of {each.frames}")
-    if job.picked_from:
-        return str(path), samples[job.numbers]
-    if job.clips == 1:
-        return str(path), samples
-    clips = folder / "clips"
-    clips.mkdir()
-    for number in range(job.clips):
-        shutil.copy(path, clips / f"{number}.mp4")
-    return str(clips), samples
+    match job.kind:
+        case "picked":
+            return str(path), samples[job.numbers]
+        case "first":
+            return str(path), samples[:1]
+        case "clips":
+            clips = folder / "clips"
+            clips.mkdir()
+            for number in range(job.clips):
+                shutil.copy(path, clips / f"{number}.mp4")
+            return str(clips), samples
+    return str(path), samples
+
+
+def _kept_video(job: Job, ffmpeg: str, kept: Path) -> Path:
+    """The job's video in the folder, by all that it depends on."""
+    made_of = job.size, job.frames, job.encoder, ENCODERS.get(job.encoder), job.video_pixel_format, job.gop
+    key = hashlib.sha256(repr((*made_of, version(ffmpeg))).encode() + Path(films.__file__).read_bytes())
+    path = kept / f"{job.encoder}-{job.width}x{job.height}-{job.content}-{key.hexdigest()[:12]}.mp4"
+    if not path.exists():
+        kept.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept) as folder:
+            _make_video(job, ffmpeg, Path(folder) / "video.mp4")
+            (Path(folder) / "video.mp4").rename(path)
+    return path
 
 
 def _make_video(job: Job, ffmpeg: str, path: Path) -> None:
-    """Encode the job's frames, which do not repeat but for text."""
-    assert job.encoder is not None, "a pipe has no file"
-    film = Film(job.content, *job.size)
-    how: dict[str, Any] = {"codec": job.encoder, "settings": EncoderSettings(ffmpeg=ffmpeg)}
-    how["options"] = {"preset": PRESET, "crf": CRF} | ({"g": job.gop} if job.gop else {})
+    """Encode the job's frames, which do not repeat."""
+    options = ENCODERS.get(job.encoder, {}) | ({"g": job.gop} if job.gop else {})
+    how: dict[str, Any] = {
+        "codec": job.encoder,
+        "options": options,
+        "settings": EncoderSettings(ffmpeg=ffmpeg),
+    }
     # Tagged: a method that assumes another matrix shows other colors.
-    how["colors"] = Colors(matrix="bt709")
+    how |= {"colors": Colors(matrix="bt709"), "output_pixel_format": job.video_pixel_format}
     try:
         with Encoder(path, size=job.size, fps=FRAMES_PER_S, **how) as encoder:
-            for number in range(job.frames):
-                encoder.write(film.frame(number))
+            for frame in _pictures(job, ffmpeg):
+                encoder.write(frame)
     except PenstockError as error:
         raise FFmpegFailedError(str(error)) from error
 
 
+def _pictures(job: Job, ffmpeg: str) -> Iterator[Frame]:
+    if job.content == "testsrc2" or job.content == "mandelbrot":
+        source = f"{job.content}=size={job.width}x{job.height}:rate={FRAMES_PER_S}"
+        raw = ["-frames:v", str(job.frames), "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1"]
+        with start(ffmpeg, "-f", "lavfi", "-i", source, *raw, stdin=False, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            yield from _read_into_one(child.stdout, (job.height, job.width, 3))
+    else:
+        yield from map(Film(job.content, *job.size).frame, range(job.frames))
+
+
 @contextmanager
 def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure | None, Measure]]:
-    """Make the input and its samples."""
+    """Make the input and its samples, and judge the figures at last."""
     with tempfile.TemporaryDirectory() as folder:
         program = link_programs(ffmpeg, Path(folder))
-        path, reference = make_input(job, program, Path(folder))
+        path, reference = make_input(job, program, Path(folder), KEPT)
         files = clips_in(path) if job.kind == "clips" else [path]
         group.about["input_bytes"] = sum(Path(file).stat().st_size for file in files)
         np.save(Path(folder) / REFERENCE, reference)
         yield isolated(job, program, measure, folder=folder, source=path)
+    group.outcomes = judge(job.goals, group)
 
 
-# The fastest takes some tenths of a second, so that FFmpeg's start matters much: no claim can rest on it.
-QUICK_JOBS = [replace(by_name(JOBS, "h264-720p"), frames=150), replace(by_name(JOBS, "reader"), frames=200)]
+def _quick(name: str, frames: int, **other: Any) -> Job:
+    return replace(by_name(JOBS, name), frames=frames, **other)
+
+
+# Short runs, and few of them: no claim can rest on it.
+QUICK_JOBS = [
+    _quick("h264-1080p-testsrc2", 90),
+    _quick("hevc-10-bit-1080p-testsrc2", 30),
+    _quick("h264-720p-to-224-testsrc2", 120),
+    _quick("busy-thread", 30),
+    _quick("batches", 90),
+    _quick("clips-480p", 300, clips=10),
+    _quick("first-frame", 5),
+    _quick("picked-60", 40),
+    _quick("reader", 200),
+]
 BENCHMARK = Benchmark(
     "decode",
     settings=JobSettings(JOBS, METHODS),
     quick=JobSettings(QUICK_JOBS, METHODS, rounds=2),
-    quick_help="About half a minute: 720p and the reader, few frames, 2 rounds.",
+    quick_help="Two minutes at most: one content, few frames, 2 rounds.",
     prepare=prepare,
     options=[SIZE, FRAMES],
+    figures=["first_frame_s", "fps"],
     standards=[STANDARD, PIPE_STANDARD, PICKED_STANDARD],
 )
 main = BENCHMARK.command(__name__, __doc__)

@@ -29,11 +29,12 @@ from benchmarks.harness.content import (
     there_and_back,
 )
 from benchmarks.harness.ffmpeg import frame_count
+from benchmarks.harness.goals import Goal, judge
 from benchmarks.harness.isolated import CaseError, run_isolated
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.methods import Method, Methods
 from benchmarks.harness.options import by_name, parse_bytes, parse_even_size, resized
-from benchmarks.harness.results import OTHERS, Group, Row, Run, Spread, rows_for
+from benchmarks.harness.results import OTHERS, CannotDoError, Group, Row, Run, Spread, rows_for
 from benchmarks.harness.rounds import check_content, run_rounds
 from benchmarks.harness.senders import quantile
 
@@ -72,6 +73,68 @@ def test_a_row_that_failed_is_not_run_again_and_has_no_figures() -> None:
     assert failed.error == "RuntimeError: the method's own reason"
     assert (len(failed.runs), failed.median("fps")) == (2, None)
     assert works.median("fps") == 1.0
+
+
+def test_a_method_that_cannot_do_the_job_is_skipped_and_is_no_error() -> None:
+    def cannot(_: Row) -> Run:
+        raise CannotDoError("no decoder for it")
+
+    made = group(row("a"))
+    run_rounds(made, cannot, 3, lambda _: None)
+    assert (made.rows[0].skipped, made.rows[0].error, len(made.rows[0].runs)) == (
+        "no decoder for it",
+        None,
+        1,
+    )
+    assert not made.rows[0].is_measured
+
+
+# --- goals ------------------------------------------------------------------------------------------------
+
+
+def goals_of(*goals: Goal, **fps: float) -> Group:
+    made = group(*(row(name, value) for name, value in fps.items()), Row(Method("absent", ""), skipped="no"))
+    made.outcomes = judge(goals, made)
+    return made
+
+
+def test_a_goal_is_met_at_its_ratio_or_at_its_share_of_the_bound() -> None:
+    goals = Goal("ours", "rival", 1.5, bound="bound"), Goal("ours", "rival", 1.2), Goal("ours", "rival", 1.5)
+    assert [one.is_met for one in goals_of(*goals, ours=130, rival=100, bound=140).outcomes] == [
+        True,
+        True,
+        False,
+    ]
+    bounded, *_ = goals_of(*goals, ours=130, rival=100, bound=142).outcomes
+    assert (bounded.is_met, bounded.ratio) == (False, 1.3)
+    assert bounded.enough == pytest.approx(0.92 * 1.42)
+    at_most = Goal("ours", "rival", 1.2, "at most"), Goal("ours", "rival", 1.4, "at most")
+    assert [one.is_met for one in goals_of(*at_most, ours=130, rival=100).outcomes] == [False, True]
+
+
+def test_a_goal_without_figures_is_not_measured_and_one_without_rows_is_left_out() -> None:
+    made = goals_of(Goal("ours", "absent", 1), Goal("ours", "not-asked-for", 1), ours=1)
+    assert [(one.goal, one.verdict) for one in made.outcomes] == [
+        ("ours: at least 1 × absent", "not measured")
+    ]
+
+
+def test_goals_are_told_by_group_and_together() -> None:
+    made = goals_of(Goal("ours", "rival", 1.5), Goal("ours", "absent", 1), ours=130, rival=100)
+    printed = StringIO()
+    console = Console(file=printed, width=100)
+    tables.print_group(console, made, ["fps"], ["rival"])
+    assert "goal: ours: at least 1.5 × rival: 1.30 ×: missed" in printed.getvalue().splitlines()
+    tables.print_outcomes(console, [made, group()])
+    assert printed.getvalue().splitlines()[-1] == "goals missed: 1 of 2"
+    goals = record.make("decode", {}, {}, "", {}, [made])["groups"][0]["goals"]
+    assert goals == [
+        {"goal": "ours: at least 1.5 × rival", "ratio": 1.3, "verdict": "missed"},
+        {"goal": "ours: at least 1 × absent", "verdict": "not measured"},
+    ]
+
+
+# --- rounds: content, company, what is missing ------------------------------------------------------------
 
 
 def test_what_fails_its_content_check_is_not_timed_and_bounds_have_none() -> None:

@@ -37,8 +37,10 @@ SMALL = {
     "pipe": "--size 320x180 --bytes 2MB --rounds 1 --method stdin.write,turbopipe,staged,auto,tmpfs",
     "encode": "--job motion-720p,paced-motion-1080p --size 64x48 --frames 12 --rounds 1 "
     "--method stdin.write,pyav,opencv,penstock,penstock-submit,tmpfs-yuv420p",
-    "decode": "--job h264-720p,h265-1080p,reader --size 96x64 --frames 12 --rounds 1 "
-    "--method stdout.readinto,opencv,pyav,penstock,decode-only,readinto,penstock.Reader",
+    "decode": "--job h264-1080p-motion,h264-1080p-one-core-testsrc2,hevc-10-bit-1080p-mandelbrot,busy-thread,batches,"
+    "first-frame,reader --size 96x64 --frames 12 --rounds 1 "
+    "--method stdout.readinto,opencv,pyav-threaded,penstock,penstock-program,penstock-batches,pyav-no-conversion,"
+    "readinto,penstock.Reader",
     "relay": "--size 5000,70001 --rounds 1 --seconds 0.001",
     "render": "--job python,chunk-lengths,join --frames 60 --rounds 1 "
     "--method drawing,encoder,2-processes,one-encoder,chunks-30,cp,join,assemble",
@@ -114,9 +116,14 @@ def more_of_the_encoder(groups: list[dict[str, Any]], rows: list[dict[str, Any]]
         assert len(rounds(row, "copy_p99_ms")) == 1
 
 
-def more_of_the_decoder(_groups: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+def more_of_the_decoder(groups: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
     for row in rows:
         assert rounds(row, "start_s") and bool(rounds(row, "difference")) == (row["kind"] != "bound")
+    for group in groups:
+        if group["kind"] != "pipe":
+            assert {goal["verdict"] for goal in group["goals"]} <= {"met", "missed", "not measured"}
+        if group["kind"] == "first":
+            assert all(rounds(row, "first_frame_s") for row in group["methods"] if "skipped" not in row)
 
 
 def more_of_the_relay(groups: list[dict[str, Any]], _rows: list[dict[str, Any]]) -> None:

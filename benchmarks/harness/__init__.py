@@ -3,6 +3,7 @@
 `command`    a benchmark, its command line, and its course from the first run to the record
 `methods`    jobs and methods, and what a method needs: `PlainJob`, `FrameJob`, `Method`, `Methods`
 `results`    results of the methods' runs: `Run`, `Row`, `Group`
+`goals`      what the figures have to reach
 `rounds`     runs the rows of a group in interleaved rounds
 `isolated`   runs one case in its own process
 `accounts`   measures wall time, CPU time and memory of a block of code

@@ -21,7 +21,7 @@ from benchmarks.harness.methods import Method
 from benchmarks.harness.options import chosen, common_options, resized
 from benchmarks.harness.results import Group, Measure, rows_for
 from benchmarks.harness.rounds import REPEATS, ROUNDS_NEEDED, Report, check_content, run_rounds
-from benchmarks.harness.tables import print_group
+from benchmarks.harness.tables import print_group, print_outcomes
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ class Benchmark:
                 print_group(console, group, self.figures, self.standards)
         if not done:
             raise click.UsageError("none of these methods can do any of these jobs")
+        print_outcomes(console, done)
         if settings.rounds < ROUNDS_NEEDED:
             few = f"({settings.rounds} rounds: too few for a claim, {ROUNDS_NEEDED} are needed)"
             console.print(few, style="dim", highlight=False)

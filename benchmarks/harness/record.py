@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import machine
-from benchmarks.harness.results import Group, Row
+from benchmarks.harness.results import Group, Outcome, Row
 
 #: The version of the layout. Raise it with a change that breaks a reader.
 SCHEMA = 2
@@ -43,7 +43,9 @@ def make(
 
 def _group(group: Group) -> dict[str, Any]:
     told = {"name": group.name, "title": group.title, **group.about}
-    told |= _known(ffmpeg=group.ffmpeg, findings=group.findings)
+    told |= _known(
+        ffmpeg=group.ffmpeg, findings=group.findings, goals=[_outcome(one) for one in group.outcomes]
+    )
     return told | {"methods": [_row(row) for row in group.rows]}
 
 
@@ -59,6 +61,15 @@ def _row(row: Row) -> dict[str, Any]:
         repeats=row.repeats,
         figures={name: {key: _short(value) for key, value in one.items()} for name, one in spreads.items()},
     )
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    numbers = {
+        name: value and _short(value)
+        for name, value in asdict(outcome).items()
+        if name in ("ratio", "enough")
+    }
+    return {"goal": outcome.goal, **_known(**numbers), "verdict": outcome.verdict}
 
 
 def _known(**fields: Any) -> dict[str, Any]:

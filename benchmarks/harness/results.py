@@ -28,15 +28,21 @@ class MisdeliveredError(Exception):
     """Other bytes have arrived than were sent, or fewer or more."""
 
 
+class CannotDoError(Exception):
+    """The method says that it cannot do the job at all, which is no error of its own: its row is skipped."""
+
+
 @dataclass
 class Run:
-    """The result of one run of a method. If ``error`` is set, the figures do not count."""
+    """The result of one run of a method. If ``error`` or ``skipped`` is set, the figures do not count."""
 
     #: None where a figure is unknown or does not apply.
     figures: dict[str, float | None] = field(default_factory=dict)
     #: What the method reports about itself.
     notes: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    #: Why the method cannot do the job.
+    skipped: str | None = None
 
     @property
     def is_disturbed(self) -> bool:
@@ -116,6 +122,22 @@ class Row:
         return spread.median if spread else None
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a goal of a group."""
+
+    goal: str
+    #: One of ours by the other method; None if one of them was not measured.
+    ratio: float | None = None
+    #: The share of the bound that is enough, by the other method too.
+    enough: float | None = None
+    is_met: bool | None = None
+
+    @property
+    def verdict(self) -> str:
+        return {True: "met", False: "missed", None: "not measured"}[self.is_met]
+
+
 @dataclass
 class Group:
     """Rows that are compared with each other."""
@@ -129,6 +151,8 @@ class Group:
     ffmpeg: str | None = None
     #: Conclusions from the figures, in sentences.
     findings: list[str] = field(default_factory=list)
+    #: What the figures had to reach.
+    outcomes: list[Outcome] = field(default_factory=list)
 
     def medians(self, figure: str) -> dict[str, float]:
         """The medians by method, of the rows that have the figure."""

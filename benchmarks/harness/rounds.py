@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from benchmarks.harness.accounts import watch
-from benchmarks.harness.results import OTHERS, Group, Measure, Row, Run
+from benchmarks.harness.results import OTHERS, CannotDoError, Group, Measure, Row, Run
 
 #: A claim needs at least so many.
 ROUNDS_NEEDED = 5
@@ -35,7 +35,10 @@ def check_content(group: Group, check: Measure, report: Report) -> None:
 
 
 def run_rounds(group: Group, measure: Measure, rounds: int, report: Report, repeats: int = 0) -> None:
-    """Run each row once per round, until it fails. A disturbed run is repeated up to ``repeats`` times."""
+    """Run each row once per round, until it fails or cannot do the job.
+
+    A disturbed run is repeated up to ``repeats`` times.
+    """
     for number, row in interleaved(group.rows, rounds):
         report(f"{group.name}, round {number + 1} of {rounds}: {row.name}")
         runs = [_watched(row, measure)]
@@ -44,7 +47,7 @@ def run_rounds(group: Group, measure: Measure, rounds: int, report: Report, repe
         run = min(runs, key=lambda one: one.figures[OTHERS] or 0.0) if runs[-1].is_disturbed else runs[-1]
         row.repeats += len(runs) - 1
         row.runs.append(run)
-        row.error = run.error
+        row.error, row.skipped = run.error, run.skipped
 
 
 def _watched(row: Row, measure: Measure) -> Run:
@@ -74,5 +77,7 @@ def attempt(case: Case, measure: Callable[[Case], Run]) -> Run:
     """The result, or the exception that was raised."""
     try:
         return measure(case)
+    except CannotDoError as error:
+        return Run(skipped=str(error))
     except Exception as error:  # a method may raise anything
         return Run(error=f"{type(error).__name__}: {error}")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.harness.results import Group, Row
+from benchmarks.harness.results import Group, Outcome, Row
 
 #: The figures that tables show, in their order: heading, and factor.
 COLUMNS = {
@@ -18,6 +18,7 @@ COLUMNS = {
     "gb_per_s": ("GB/s", 1.0),
     "seconds": ("s", 1.0),
     "start_s": ("start s", 1.0),
+    "first_frame_s": ("first frame ms", 1e3),
     "cpu_s": ("CPU s, all", 1.0),
     "cpu_own_s": ("CPU s, caller", 1.0),
     "cpu_child_s": ("CPU s, children", 1.0),
@@ -74,7 +75,7 @@ def print_group(console: Console, group: Group, figures: Sequence[str], standard
 
 
 def print_remarks(console: Console, group: Group) -> None:
-    """Print errors, skipped rows with the reason, notes, findings, and runs that were disturbed."""
+    """Print errors, skipped rows with the reason, notes, findings, goals, and runs that were disturbed."""
     for row in group.rows:
         if row.error:
             console.print(Text(f"{row.name}: ERROR: {row.error}", style="red"))
@@ -84,12 +85,35 @@ def print_remarks(console: Console, group: Group) -> None:
             console.print(Text(f"{row.name}: {remark}", style="dim"))
     for finding in group.findings:
         console.print(Text(finding))
+    for outcome in group.outcomes:
+        console.print(Text(said_of(outcome), style="red" if outcome.is_met is False else ""))
     if repeats := sum(row.repeats for row in group.rows):
         console.print(Text(f"runs repeated because other processes used the CPUs: {repeats}", style="dim"))
     if disturbed := [row.name for row in group.rows for _ in row.disturbed_rounds]:
         text = f"runs disturbed by other processes: {len(disturbed)} ({', '.join(dict.fromkeys(disturbed))})"
         console.print(Text(text, style="yellow"))
     console.print()
+
+
+def said_of(outcome: Outcome) -> str:
+    """A goal, the ratio, what the bound leaves, and the verdict."""
+    bound = "" if outcome.enough is None else f" (the bound is {outcome.enough:.2f} ×)"
+    ratio = "" if outcome.ratio is None else f": {outcome.ratio:.2f} ×{bound}"
+    return f"goal: {outcome.goal}{ratio}: {outcome.verdict}"
+
+
+def print_outcomes(console: Console, groups: Sequence[Group]) -> None:
+    """Print the goals of all groups together."""
+    every = [(group.name, outcome) for group in groups for outcome in group.outcomes]
+    if not every:
+        return
+    table = new_table("goal", "measured", "bound", "", "job")
+    for name, outcome in every:
+        numbers = ("-" if one is None else f"{one:.2f} ×" for one in (outcome.ratio, outcome.enough))
+        table.add_row(outcome.goal, *numbers, outcome.verdict, name)
+    console.print(table)
+    missed = sum(outcome.is_met is False for _, outcome in every)
+    console.print(Text(f"goals missed: {missed} of {len(every)}"), highlight=False)
 
 
 def remark_on(row: Row) -> str:
