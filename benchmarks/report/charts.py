@@ -43,6 +43,8 @@ def measures(benchmark: str, group: dict[str, Any]) -> list[Measure]:
     match benchmark, group["name"]:
         case "encode", _ if group["paced_fps"]:
             return [cost("blocked_p99_ms", f"{BLOCKED}, p99")]
+        case "decode", _ if group.get("kind") == "first":
+            return [cost("first_frame_s", "ms from opening a file to its first frame", 1e3)]
         case "fan_out", _:
             return [cost("blocked_p50_ms", f"{BLOCKED}, p50")]
         case "capture", _:

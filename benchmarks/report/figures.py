@@ -32,6 +32,7 @@ TITLES = {
     "tmpfs-yuv420p": "FFmpeg reading YUV from tmpfs (the bound)",
     "pyav": "PyAV",
     "pyav-threaded": "PyAV with threads",
+    "pyav-no-conversion": "PyAV with threads, without RGB (the bound)",
     "stdout.readinto": "`stdout.readinto`",
     "opencv": "OpenCV, to BGR",
     "opencv-rgb": "OpenCV and `cvtColor`",
@@ -73,15 +74,24 @@ NULL, ARRAYS, PIPE = "noise into `ffmpeg -f null -`", "H.264 to RGB arrays", "a 
 TO_NULL: Fits = {"encode": [[]], "buffers": [4]}
 #: Not of noise, whose file depends on the smallest difference in the conversion.
 FAST: Fits = {"preset": ["ultrafast"], "paced_fps": [None], "content": ["motion", "camera", "text"]}
-H264: Fits = {"encoder": ["libx264"], "clips": [1], "picked_from": [0]}
-SEVERAL_CLIPS: Fits = {"clips": range(2, 1000)}
+#: All frames, in their size, on all CPUs. Old records have some of these fields.
+WHOLE: Fits = {
+    "kind": [None, "file", "survey"],
+    "clips": [1],
+    "picked_from": [None, 0],
+    "scaled_to": [None],
+    "cpus": [None],
+}
+H264: Fits = {"encoder": ["libx264"], **WHOLE}
+TEN_BITS: Fits = {"video_pixel_format": ["yuv420p10le"], **WHOLE}
+CLIPS: Fits = {"clips": range(2, 1000)}
 #: Pieces of these sizes, or of a MiB and more.
 TO_32_KIB: Fits = {"way": ["file-pipe"], "bytes": [2**14, 2**15]}
 OF_64_KIB: Fits = {"way": ["file-pipe"], "bytes": [2**16]}
 FROM_1_MIB: Fits = {"way": ["file-pipe"], "bytes": range(2**20, 2**40)}
 RACE: Fits = {"codec": ["zlib"], "workers": range(1, 1000)}
 ENCODERS = "pyav imageio-ffmpeg moviepy turbopipe tmpfs-yuv420p"
-DECODERS = "pyav-threaded imageio-ffmpeg stdout.readinto opencv opencv-rgb decord"
+DECODERS = "pyav-threaded imageio-ffmpeg stdout.readinto opencv opencv-rgb decord pyav-no-conversion"
 LINES = [
     Line(benchmark, job, ours, fits, other)
     for benchmark, job, ours, fits, others in (
@@ -89,7 +99,8 @@ LINES = [
         ("pipe", NULL, "write", TO_NULL, "turbopipe"),
         ("encode", "RGB to x264 ultrafast", "penstock", FAST, ENCODERS),
         ("decode", ARRAYS, "penstock", H264, DECODERS),
-        ("decode", f"40 clips of {ARRAYS}, by slices", "penstock-slice", SEVERAL_CLIPS, "opencv decord"),
+        ("decode", "10-bit HEVC to RGB arrays", "penstock", TEN_BITS, "pyav-threaded opencv"),
+        ("decode", "H.264 clips to RGB", "penstock", CLIPS, "pyav-threaded opencv"),
         ("sound", "RGB and sound to x264 ultrafast", "penstock", {"file": ["out.mp4"]}, "pyav"),
         ("relay", PIPE, "penstock.relay", FROM_1_MIB, "os.read+os.write"),
         ("relay", PIPE, "penstock.relay", TO_32_KIB, "os.splice-tuned"),
