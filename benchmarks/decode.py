@@ -183,9 +183,9 @@ IN_SEQUENCE_JOBS = (
     *for_each_content(Job("h264-720p-to-224", 1280, 720, 200, scaled_to=(224, 224), goals=AS_FAST_AS_OPENCV)),
 )
 #: The distance of keyframes, and the least that `Decoder.batch` and ``decoder[number]`` have to be by ``pyav-seeks``:
-#: as fast as when frames by number alone were read in the process. Measured 2026-11-27 on two cores that were not idle,
-#: by wall time and by CPU time; the lower one, rounded down.
-PICKED_AS_BEFORE = {12: (1.1, 0.9), 60: (2.0, 0.85), 250: (6.0, 1.0), 600: (12.0, 1.3)}
+#: as fast as when only frames by number were read in the process. Measured 2026-11-27 on two cores of an EPYC, 3 rounds
+#: (1.03 and 0.84, 2.15 and 0.97, 5.29 and 1.08, 13.7 and 1.51), and rounded down by what two runs differed.
+PICKED_AS_BEFORE = {12: (1.0, 0.8), 60: (2.0, 0.8), 250: (5.0, 1.0), 600: (12.0, 1.3)}
 JOBS = (
     *IN_SEQUENCE_JOBS,
     Job("busy-thread", 1920, 1080, 75, "busy", goals=faster_than(pyav=1.0)),
