@@ -90,16 +90,11 @@ def write_pictures() -> None:
 
 def write_middle_frame(video: Path, picture: Path) -> None:
     """The frame in the middle of a video, as an image."""
-    from penstock import Decoder, probe
-    from penstock.images import image_encoder
+    from penstock import Decoder, probe, write_video
 
     duration_s = probe(video).duration_s or 0.0
-    with (
-        Decoder(video, start=duration_s / 2, count=1) as decoder,
-        image_encoder(picture, decoder.size, "rgb24") as encoder,
-    ):
-        for frame in decoder:
-            encoder.write(frame)
+    with Decoder(video, start=duration_s / 2, count=1) as decoder:
+        write_video(picture, decoder, fps=1, progress=False)
 
 
 def write_benchmarks() -> None:

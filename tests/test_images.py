@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from support.cases import eventually
 from support.image_files import NUMBERS, jpeg, make_shots, png, ppm
-from support.media import SIZE, flat, is_flat
+from support.media import SIZE, flat, is_flat, make
 from support.processes import script, started
 
-from penstock import DecoderError, FFmpegWarning, StalledError, images
-from penstock.images import ImageReader, find_images, image_encoder
+from penstock import DecoderError, FFmpegWarning, StalledError, images, probe, read_video
+from penstock.images import ImageReader, find_images
 from penstock.video import DecoderSettings, find_ffmpeg
 
 WIDTH, HEIGHT = SIZE
@@ -270,47 +270,48 @@ class TestReader:
 class TestEncoder:
     """Files that are written. `penstock decode` has more tests of them."""
 
-    def test_a_sequence(self, tmp_path: Path) -> None:
-        pattern = tmp_path / "new" / "100%-%03d.png"
-        with image_encoder(pattern, SIZE, "rgb24", start_number=7) as encoder:
+    def test_a_sequence_in_a_folder_that_is_made(self, tmp_path: Path) -> None:
+        pattern = tmp_path / "new%d" / "100%-%03d.png"
+        with make(pattern, options={"start_number": 7}) as encoder:
             for index in range(3):
                 encoder.write(flat(index))
         names = [f"100%-{number:03}.png" for number in (7, 8, 9)]
         assert sorted(path.name for path in pattern.parent.iterdir()) == names
         assert indices(read(find_images([pattern]))) == [0, 1, 2]
+        assert encoder.report is not None and not encoder.report.warnings
 
-    def test_one_image(self, tmp_path: Path) -> None:
-        path = tmp_path / "shot.jpg"
-        with image_encoder(path, SIZE, "rgb24", options={"q:v": "3"}) as encoder:
+    @pytest.mark.parametrize("ending", ["png", "bmp", "jpg", "tiff", "webp"])
+    def test_one_image(self, tmp_path: Path, ending: str) -> None:
+        path = tmp_path / f"shot.{ending}"
+        with make(path) as encoder:
             encoder.write(flat(1))
-        assert indices(read([path])) == [1]
+        assert indices([read_video(path)[0]]) == [1]
+        assert encoder.report is not None and not encoder.report.warnings
+
+    def test_a_jpeg_has_all_chroma_any_size_and_good_quality(self, tmp_path: Path) -> None:
+        size = (65, 49)
+        picture = np.random.default_rng(1).integers(0, 256, (49, 65, 3), np.uint8)
+        for name, options in (("good.jpg", {}), ("small.jpg", {"q:v": 20})):
+            with make(tmp_path / name, size=size, options=options) as encoder:
+                encoder.write(picture)
+        assert probe(tmp_path / "good.jpg").video[0].pixel_format == "yuvj444p"
+        assert (tmp_path / "good.jpg").stat().st_size > 2 * (tmp_path / "small.jpg").stat().st_size
 
     @pytest.mark.parametrize(
-        ("name", "pixel_format"), [("a.bmp", "rgb48le"), ("a.jpg", "rgba"), ("a.jpg", "rgb48le")]
+        ("name", "pixel_format"), [("a%d.bmp", "rgb48le"), ("a%d.jpg", "rgba"), ("a%d.jpg", "rgb48le")]
     )
     def test_what_images_cannot_hold_is_said(self, tmp_path: Path, name: str, pixel_format: str) -> None:
-        with pytest.warns(FFmpegWarning) as caught:
-            image_encoder(tmp_path / name, SIZE, pixel_format).abort()
-        [warning] = caught
-        assert f"images cannot hold all of {pixel_format} frames: png keeps" in str(warning.message)
+        with pytest.warns(FFmpegWarning, match=r"\.png keeps"):
+            make(tmp_path / name, pixel_format=pixel_format).abort()
 
-    @pytest.mark.parametrize("name", ["a.png", "a.tiff", "a.jpg"])
+    @pytest.mark.parametrize("name", ["a.png", "a.tiff", "a%d.jpg"])
     def test_what_they_can_hold_is_not(
         self, tmp_path: Path, name: str, recwarn: pytest.WarningsRecorder
     ) -> None:
-        image_encoder(tmp_path / name, SIZE, "rgb24" if name == "a.jpg" else "rgb48le").abort()
+        make(tmp_path / name, pixel_format="rgb24" if name == "a%d.jpg" else "rgb48le").abort()
         assert not recwarn.list
 
-    @pytest.mark.parametrize(
-        ("name", "pixel_format", "reason"),
-        [
-            ("%d.png", "yuv420p", "images are of RGB or gray"),
-            ("%d.rgb", "rgb24", "images are written by names that end in one of: bmp"),
-            ("%d-%d.png", "rgb24", "a pattern has one number"),
-            ("%d/%d.png", "rgb24", "FFmpeg takes a % in a folder's name for a number"),
-        ],
-    )
-    def test_what_cannot_be_written(self, tmp_path: Path, name: str, pixel_format: str, reason: str) -> None:
-        with pytest.raises(ValueError, match=reason):
-            image_encoder(tmp_path / name, SIZE, pixel_format)
+    def test_a_pattern_with_two_numbers_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="one number"):
+            make(tmp_path / "%d-%d.png")
         assert [*tmp_path.iterdir()] == []

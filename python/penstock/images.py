@@ -1,4 +1,4 @@
-"""Image files as frames: find the files that a name stands for, read them, write them. FFmpeg does the coding.
+"""Image files as frames: find the files that a name stands for, and read them. FFmpeg does the decoding.
 
 ```python
 with ImageReader(find_images(["shots"])) as images:
@@ -13,30 +13,26 @@ from __future__ import annotations
 import glob
 import os
 import re
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from errno import ENOENT
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
-from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
-from penstock._ffmpeg.command.settings import DEFAULT_DECODER_SETTINGS, EncoderSettings
-from penstock._ffmpeg.encoder import Encoder
-from penstock._ffmpeg.plan.encoders import IMAGE_ENCODERS
-from penstock._ffmpeg.plan.output_pixel_format import output_format
-from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg, find_ffmpeg
+from penstock._ffmpeg.command.endpoints import has_number, split_pattern
+from penstock._ffmpeg.command.settings import DEFAULT_DECODER_SETTINGS
+from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.child import NotStartedError, TimedOutError, run
 from penstock._ffmpeg.program.messages import without_components
 from penstock._media.decode_session import DecodeSession
-from penstock._messages import show_name, warn
-from penstock.errors import DecoderError, FFmpegWarning, StalledError
+from penstock._messages import show_name
+from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
     from _typeshed import StrPath, WriteableBuffer
 
-__all__ = ["ImageReader", "find_images", "image_encoder"]
+__all__ = ["ImageReader", "find_images"]
 
 #: Suffixes of the images that can be read, as FFmpeg's image2 demuxer knows them. Left out are scene-linear (exr, hdr)
 #: and log (dpx) formats: FFmpeg would treat them as display-referred.
@@ -44,10 +40,6 @@ SUFFIXES = (
     *(".bmp", ".jp2", ".jpeg", ".jpg", ".jxl", ".pam", ".pbm", ".pgm", ".png"),
     *(".pnm", ".ppm", ".qoi", ".sgi", ".tga", ".tif", ".tiff", ".webp"),
 )
-#: Frames that wait to be encoded or delivered, beside those that the caller has read ahead. Chosen: the caller goes on
-#: while one is written.
-QUEUE_FRAMES = 4
-
 # Magic numbers of formats whose files often have another format's suffix. FFmpeg would trust the suffix.
 _MAGICS = (
     (rb"\x89PNG\r\n\x1a\n", ".png"),
@@ -58,23 +50,11 @@ _MAGICS = (
 # With ``-err_detect explode``, FFmpeg's TIFF decoder would fail at unknown tags, which most files have. So damage shows
 # only in its messages, which is why the FFmpeg program reads images, and not libav.
 _TIFF = (".tif", ".tiff")
-# A number in a pattern, and the least number of its digits.
-# As FFmpeg takes it: %5d is %05d.
-_NUMBER = re.compile(r"%0*(\d+)?d")
-# FFmpeg wants a frame rate also for images. Any will do.
-_ANY_RATE = 25
-# The best quality that FFmpeg advises for JPEG. By default it aims at the bit rate of a small video.
-_JPEG_QUALITY = {"q:v": "2"}
 
 
 def has_image_name(path: StrPath) -> bool:
     """Whether the name ends in the suffix of an image that can be read."""
     return Path(path).suffix.lower() in SUFFIXES
-
-
-def has_number(path: StrPath) -> bool:
-    """Whether the last part of the path has a number such as ``%05d``, which stands for a sequence of files."""
-    return _NUMBER.search(Path(path).name) is not None
 
 
 def is_pattern(path: StrPath) -> bool:
@@ -131,7 +111,7 @@ def _by_numbers(path: Path) -> list[tuple[int, str]]:
 
 
 def _numbered(pattern: Path) -> list[Path]:
-    before, digits, after = _split(pattern)
+    before, digits, after = split_pattern(pattern)
 
     def numbered(number: int) -> Path:
         return pattern.with_name(f"{before}{str(number).zfill(int(digits or 0))}{after}")
@@ -145,14 +125,6 @@ def _numbered(pattern: Path) -> list[Path]:
             why = f"missing, while {path.name} is there; name the folder, or a glob, to take what there is"
             raise FileNotFoundError(ENOENT, why, str(numbered(number)))
     return _sorted(paths, pattern, "no file matches")
-
-
-def _split(pattern: Path) -> tuple[str, str | None, str]:
-    """What comes before the number in the pattern's name, the least number of its digits, and what comes after."""
-    parts = _NUMBER.split(pattern.name)
-    if len(parts) != 3:
-        raise ValueError(f"{show_name(pattern)}: a pattern has one number, such as %d or %04d")
-    return parts[0], parts[1], parts[2]
 
 
 class ImageReader:
@@ -353,89 +325,3 @@ def _kind(path: Path) -> str:
 def _escaped(text: str) -> str:
     """Text in one of FFmpeg's patterns, where a % begins a number."""
     return text.replace("%", "%%")
-
-
-def check_output(path: StrPath) -> None:
-    """Check that `image_encoder` can write images by this name.
-
-    Raises:
-        ValueError: it does not end in the suffix of an image that can be written; it has several numbers; or its folder
-            has a % in its name.
-    """
-    path = Path(path)
-    name = show_name(path)
-    if path.suffix.lower() not in IMAGE_ENCODERS:
-        known = " ".join(suffix[1:] for suffix in sorted(IMAGE_ENCODERS))
-        raise ValueError(f"{name}: images are written by names that end in one of: {known}")
-    if not has_number(path):
-        return
-    _split(path)
-    if "%" in str(path.parent.absolute()):
-        raise ValueError(
-            f"{name}: FFmpeg takes a % in a folder's name for a number; name the folder by a symbolic link"
-        )
-
-
-def image_encoder(
-    path: StrPath,
-    size: tuple[int, int],
-    pixel_format: str,
-    *,
-    start_number: int = 1,
-    options: Mapping[str, str | None] | None = None,
-    ffmpeg: StrPath | None = None,
-) -> Encoder:
-    """Return an `Encoder` that writes each frame to an image file.
-
-    Args:
-        path: a name with a number such as ``%05d``, for one file for each frame; its folder is created if it is
-            missing. Or a name without a number, for one image.
-        size: width and height of the frames, in pixels.
-        pixel_format: FFmpeg's name for the layout of the frames' samples; RGB or gray.
-        start_number: the number of the first image.
-        options: FFmpeg's options for the images, without their dashes.
-        ffmpeg: the program; None finds one (see `penstock.video.find_ffmpeg`).
-
-    Raises:
-        ValueError: the path does not end in the suffix of an image that can be written, has several numbers, or its
-            folder has a % in its name; or the pixel format is neither RGB nor gray.
-        OSError: the files cannot be written there.
-        EncoderError: FFmpeg is missing, or cannot be started.
-
-    Warns with an `FFmpegWarning` if the images cannot hold the frames' alpha, or all of their bits.
-    """
-    check_output(path)
-    path = Path(path)
-    if not (is_rgb(pixel_format) or is_gray(pixel_format)):
-        raise ValueError(
-            f"images are of RGB or gray, and frames of {pixel_format}: take rgb24 or gray, or rgb48le or gray16le for "
-            "16 bits"
-        )
-    codec, program = IMAGE_ENCODERS[path.suffix.lower()], find_ffmpeg(ffmpeg)
-    if output_format(program, codec, options or {}, pixel_format, None).warnings:
-        lost = (
-            f"{path.suffix[1:]} images cannot hold all of {pixel_format} frames: png keeps alpha and 16 bits"
-        )
-        warn(f"{show_name(path)}: {lost}")
-    is_jpeg = codec == "mjpeg"
-    naming = {"update": "1"}
-    if has_number(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        before, digits, after = _split(path)
-        number = f"%0{digits}d" if digits else "%d"
-        path = path.with_name(f"{_escaped(before)}{number}{_escaped(after)}")
-        naming = {"start_number": str(start_number)}
-    with warnings.catch_warnings():
-        # Its advice is about videos; the warning above is about images.
-        warnings.simplefilter("ignore", FFmpegWarning)
-        return Encoder(
-            path,
-            size=size,
-            fps=_ANY_RATE,
-            pixel_format=pixel_format,
-            codec=codec,
-            # 4:4:4: subsampled chroma would require even sizes.
-            output_pixel_format="yuv444p" if is_jpeg else "ffmpeg",
-            options={"f": "image2", **(_JPEG_QUALITY if is_jpeg else {}), **naming, **(options or {})},
-            settings=EncoderSettings(queue_items=QUEUE_FRAMES, ffmpeg=program),
-        )

@@ -78,7 +78,8 @@ class Encoder(EncoderBase):
     Args:
         output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is
             a local path, whatever its characters; but in the names of images, of segments and of playlists, ``%05d``
-            and the like stand for numbers. Or a binary object with ``write``, such as ``io.BytesIO()`` or what a server
+            and the like stand for numbers. ``shots/%05d.png`` writes an image for each frame, and makes the folder if
+            it is missing. Or a binary object with ``write``, such as ``io.BytesIO()`` or what a server
             answers with, if its container needs no seeking, ``options={"f": "matroska"}``: it gets bytes while frames
             are encoded, on a thread of its own, and FFmpeg waits for it.
         fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact; a float becomes the nearest
@@ -117,9 +118,9 @@ class Encoder(EncoderBase):
             ``{"map": ["0:v", "0:a"]}``. Options that change the number of frames (``r``, ``t``,
             ``vf`` with ``fps``) make ``close`` raise, because it compares the frames submitted and encoded.
         output_pixel_format: pixel format of the video. "auto" keeps the samples of the frames for a lossless codec
-            (ffv1, png, rawvideo) and keeps alpha where the codec has it. Otherwise it is yuv420p, or the codec's
-            nearest format: yuv420p plays everywhere and needs an even width and height. If this drops alpha or bits,
-            an `FFmpegWarning` says so. "ffmpeg" leaves the choice to FFmpeg.
+            (ffv1, png, rawvideo) and for image files, as far as their format can, and keeps alpha where the codec has
+            it. Otherwise it is yuv420p, or the codec's nearest format: yuv420p plays everywhere and needs an even width
+            and height. If this drops alpha or bits, an `FFmpegWarning` says so. "ffmpeg" leaves the choice to FFmpeg.
         colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
             what they were made with. FFmpeg's options for colors among the `options` mean the same.
         audio: the sound: a path, an `AudioFile`, an `AudioTrack` for ``write_audio``, or several of them, each a track

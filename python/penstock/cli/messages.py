@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -12,7 +13,7 @@ import click
 from penstock._ffmpeg.program.messages import without_components
 from penstock._messages import argument_format, show_name
 from penstock._reports import DecoderStats, EncoderStats
-from penstock.errors import FFmpegError, PenstockError
+from penstock.errors import FFmpegError, FFmpegWarning, PenstockError
 
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
 MOST_LINES = 3
@@ -31,6 +32,17 @@ def as_click_errors() -> Iterator[None]:
         raise click.ClickException(in_one_line(error)) from None
     except ValueError as error:
         raise click.UsageError(in_one_line(error)) from None
+
+
+@contextmanager
+def shown_warnings(*, is_quiet: bool) -> Iterator[None]:
+    """Show a decoder's warnings when the block ends, in one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FFmpegWarning)
+        yield
+    for warning in caught:
+        if not is_quiet and issubclass(warning.category, FFmpegWarning):
+            click.echo(f"Warning: {in_one_line(warning.message)}", err=True)
 
 
 def in_one_line(error: object) -> str:

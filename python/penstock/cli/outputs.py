@@ -18,7 +18,9 @@ from penstock.cli.opening import Endpoint
 from penstock.cli.progress import CANCEL_S
 from penstock.cli.signals import Stopped
 from penstock.errors import PenstockError
-from penstock.images import QUEUE_FRAMES
+
+#: Frames that wait to be written, beside those that were read ahead. Chosen: the decoder goes on while one is written.
+QUEUE_FRAMES = 4
 
 
 class RawOutput:
@@ -72,7 +74,7 @@ class RawOutput:
 
 
 class ImageOutput:
-    """Writes each frame to an image file, by an Encoder that `penstock.images` made."""
+    """Writes each frame to an image file, by an Encoder."""
 
     output_bytes = None
 

@@ -172,7 +172,7 @@ def output_arguments(
     arguments += option_arguments({_VIDEO_OPTIONS.get(name, name): value for name, value in options.items()})
     if output.container_format is not None:
         arguments += ["-f", output.container_format]
-    return [*arguments, "-y", output.target]
+    return [*arguments, "-y", output.argument]
 
 
 def read_arguments(source: str, container: str) -> list[str]:

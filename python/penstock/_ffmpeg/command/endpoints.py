@@ -13,7 +13,7 @@ from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
-from penstock._messages import argument
+from penstock._messages import argument, show_name
 
 _FILE = "file:"
 # The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.
@@ -32,18 +32,28 @@ _STDOUT = "pipe:1"
 _MOST_LINKS = 40
 # One output of the muxer `tee`, as FFmpeg's av_get_token cuts them: a backslash or single quotes protect a "|".
 _TEE_OUTPUT = re.compile(r"((?:\\.|'[^']*'|[^|])*)(?:\||$)", re.DOTALL)
-_NUMBER = re.compile(r"%\d*d")
+# A number in the name of a segment or an image, and the least number of its digits. As FFmpeg takes it: %5d is %05d.
+_NUMBER = re.compile(r"%0*(\d+)?d")
 _IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
 # One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
+# FFmpeg's name of what writes each picture to a file of its own.
+_IMAGES = "image2"
 #: FFmpeg's name of the container that it chooses for each file extension.
 CONTAINERS = {
+    **{
+        f".{name}": _IMAGES
+        for name in ("bmp", "dpx", "exr", "jp2", "jpeg", "jpg", "jxl", "pam", "pbm", "pcx")
+    },
+    **{
+        f".{name}": _IMAGES
+        for name in ("pfm", "pgm", "phm", "png", "ppm", "qoi", "sgi", "tga", "tif", "tiff")
+    },
     **{f".{name}": name for name in ("3g2", "3gp", "apng", "au", "avi", "avif", "caf", "f4v", "flv", "gif")},
     **{f".{name}": name for name in ("ismv", "mov", "mp4", "mxf", "nut", "oga", "ogg", "ogv", "opus", "psp")},
     **{f".{name}": name for name in ("spx", "w64", "wav", "webm", "webp", "wtv")},
     **dict.fromkeys((".afc", ".aif", ".aifc", ".aiff"), "aiff"),
     **dict.fromkeys((".asf", ".wma", ".wmv"), "asf"),
-    **dict.fromkeys((".jpeg", ".jpg", ".png"), "image2"),
     **dict.fromkeys((".m2t", ".m2ts", ".mts", ".ts"), "mpegts"),
     **dict.fromkeys((".m4a", ".m4b", ".m4v"), "ipod"),
     **dict.fromkeys((".mka", ".mkv"), "matroska"),
@@ -113,6 +123,8 @@ class Output:
             container_format = _LIVE_CONTAINERS.get(to.partition("://")[0].lower())
         found = cls(to, container_format, sink)
         found._check_container()
+        if found.is_image_sequence:
+            split_pattern(found.path)
         return found
 
     def _check_container(self) -> None:
@@ -146,6 +158,8 @@ class Output:
     @property
     def container(self) -> str:
         """FFmpeg's name of the container; the extension of the target's name if that belongs to no known container."""
+        if self.container_format is None and self.ending == ".webp" and self.is_numbered:
+            return _IMAGES  # without a number, it may move
         return self.container_format or CONTAINERS.get(self.ending, self.ending)
 
     @property
@@ -169,6 +183,25 @@ class Output:
         return _NUMBER.search(self.target) is not None
 
     @property
+    def are_images(self) -> bool:
+        """Whether each frame becomes an image file."""
+        return self.container == _IMAGES
+
+    @property
+    def is_image_sequence(self) -> bool:
+        """Whether each frame becomes a local image file with a number in its name."""
+        return self.are_images and is_path(self.target) and has_number(self.path)
+
+    @property
+    def argument(self) -> str:
+        """The target as FFmpeg takes it. In the pattern of an image sequence, a % beside the number is doubled."""
+        if not self.is_image_sequence:
+            return self.target
+        before, digits, after = (part and part.replace("%", "%%") for part in split_pattern(self.path))
+        folder = str(self.path.parent).replace("%", "%%")
+        return f"{_FILE}{Path(folder, f'{before}%0{digits}d{after}' if digits else f'{before}%d{after}')}"
+
+    @property
     def is_several_files(self) -> bool:
         """Whether it may be more than one file."""
         return self.is_numbered or self.container in _SEVERAL_FILES
@@ -180,6 +213,23 @@ def ending_of(name: str) -> str:
     return found[0] if found else ""
 
 
+def has_number(path: str | os.PathLike[str]) -> bool:
+    """Whether the last part of the path has a number such as ``%05d``, which stands for a sequence of files."""
+    return _NUMBER.search(Path(path).name) is not None
+
+
+def split_pattern(pattern: Path) -> tuple[str, str | None, str]:
+    """What comes before the number in the pattern's name, the least number of its digits, and what comes after.
+
+    Raises:
+        ValueError: it has no number, or several.
+    """
+    parts = _NUMBER.split(pattern.name)
+    if len(parts) != 3:
+        raise ValueError(f"{show_name(pattern)}: a pattern has one number, such as %d or %04d")
+    return parts[0], parts[1], parts[2]
+
+
 def target(output: str | os.PathLike[str], container_format: str | None = None) -> str:
     """FFmpeg's name for an output: a URL unchanged, or a path after ``file:``, which makes FFmpeg take it literally.
 
@@ -189,7 +239,7 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     outputs and stays unchanged.
 
     Raises:
-        FileNotFoundError: the path's folder does not exist.
+        FileNotFoundError: the path's folder does not exist, and the path is no pattern of images.
         NotADirectoryError: the path's folder is a file.
         IsADirectoryError: the path is a folder.
         PermissionError: the file, or the folder of a new file, is not writable.
@@ -205,9 +255,14 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     path = Path(output).absolute()
     if (number := own_descriptor(path)) is not None:
         return _pipe(f"pipe:{number}")
+    found = Output(f"{_FILE}{path}", container_format)
+    # The missing folders of an image sequence are made when FFmpeg starts.
+    first = path
+    while found.is_image_sequence and not first.parent.exists():
+        first = first.parent
     # Path removes a slash at the end.
-    _check_writable(path, named_as_folder=os.fspath(output).endswith("/"))
-    return f"{_FILE}{path}"
+    _check_writable(first, named_as_folder=os.fspath(output).endswith("/"))
+    return found.target
 
 
 def source(path_or_url: str | os.PathLike[str]) -> str:
@@ -224,14 +279,19 @@ def source(path_or_url: str | os.PathLike[str]) -> str:
         TypeError: it is neither a `str` nor a path.
     """
     _check_type("an input", path_or_url, "a Decoder (or probe) for each file")
-    if isinstance(path_or_url, str) and _URL.match(path_or_url):
-        return path_or_url
+    if is_url(path_or_url):
+        return os.fspath(path_or_url)
     path = os.fspath(path_or_url)
     # Not through Path, which would make the file clip.mp4 of "clip.mp4/", for which the system raises an error.
     if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116
         raise IsADirectoryError(EISDIR, os.strerror(EISDIR), path)
     _check_access(Path(path), os.R_OK, os.strerror(EACCES))
     return f"{_FILE}{Path(path).absolute()}"
+
+
+def is_url(given: str | os.PathLike[str]) -> bool:
+    """Whether a caller means a URL: a `str` that begins with a scheme and ``//``."""
+    return isinstance(given, str) and _URL.match(given) is not None
 
 
 def is_path(target: str) -> bool:

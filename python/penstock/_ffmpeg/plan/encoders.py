@@ -51,8 +51,8 @@ _STREAM_ENCODERS = {
     ".m2v": "mpeg2video",
     ".obu": "libsvtav1",
 }
-#: Endings of images, and of streams without a container.
-BARE_ENDINGS = (*(suffix for suffix in IMAGE_ENCODERS if suffix != ".webp"), *_STREAM_ENCODERS)
+#: Endings of streams without a container.
+BARE_ENDINGS = tuple(_STREAM_ENCODERS)
 # The same for containers of one kind of video, and for pictures that move.
 _VIDEO_ENCODERS = {
     ".apng": "apng",
@@ -277,6 +277,8 @@ _LEVELS: dict[str, tuple[Mapping[str, object], Mapping[str, object], Mapping[str
 }
 # Replaces FFmpeg's default, a bit rate of 0.2 Mbit/s that ruins larger pictures. Chosen, not measured.
 _DEFAULTS: dict[str, Mapping[str, object]] = {"libtheora": {"q:v": 8}}
+# The best quality that FFmpeg advises for JPEG. Its default aims at the bit rate of a small video.
+_DEFAULTS_OF_IMAGES: dict[str, Mapping[str, object]] = {"mjpeg": {"q:v": 2}}
 _WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
     "libvpx-vp9": {"lossless": 1},
     "libx264": {"qp": 0},
@@ -296,7 +298,12 @@ _RATE_PARAMETERS = re.compile(r"\b(?:bitrate|crf|lossless|qp)\b", re.IGNORECASE)
 
 
 def quality_options(
-    program: str, codec: str, quality: Quality | None, given: Mapping[str, object]
+    program: str,
+    codec: str,
+    quality: Quality | None,
+    given: Mapping[str, object],
+    *,
+    are_images: bool = False,
 ) -> dict[str, object]:
     """FFmpeg's options by which an encoder reaches a level, beside those that are `given`, or none if those count more.
 
@@ -304,7 +311,8 @@ def quality_options(
         ValueError: there is no such level, or none is known for the encoder.
     """
     if quality is None:
-        return {} if any(map(_is_rate, given)) else dict(_DEFAULTS.get(codec, {}))
+        defaults = _DEFAULTS_OF_IMAGES if are_images else _DEFAULTS
+        return {} if any(map(_is_rate, given)) else dict(defaults.get(codec, {}))
     check_choice("quality", quality, get_args(Quality))
     is_lossless = quality == LOSSLESS
     levels = _WITHOUT_LOSS

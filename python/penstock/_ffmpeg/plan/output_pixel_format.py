@@ -38,6 +38,8 @@ _RAW_CONTAINERS = ("nut", "rawvideo")
 # Encoders that ignore the alpha of their RGBA formats: those of GPUs, and hap without its option format=hap_alpha.
 _DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
 _HAP_WITH_ALPHA = ("hap_alpha", "11")
+# What to take for images instead of a format that has less.
+_PNG_KEEPS = "A name that ends in .png keeps alpha and 16 bits"
 # ProRes's profiles without and with full chroma (prores_ks, prores_aw).
 _PRORES_FULL_CHROMA = ("4444", "4444xq", "4", "5")
 
@@ -64,12 +66,14 @@ def output_format(
     *,
     held: str | None = None,
     is_lossless: bool = False,
+    are_images: bool = False,
 ) -> OutputFormat:
     """The pixel format of the video that `codec` makes of frames in the pixel format `frames`.
 
     Args:
         held: the only format of raw video that the container holds; None for any (see `raw_format`).
         is_lossless: the samples of the frames are to be kept, if the codec has a format for them.
+        are_images: each frame becomes a file. No player needs yuv420p there, so that the samples are to be kept, too.
         asked: a pixel format; "auto", which keeps the frames' samples for a lossless codec, keeps alpha where the codec
             has it, and otherwise is yuv420p; or None, which leaves the choice to FFmpeg.
 
@@ -77,7 +81,7 @@ def output_format(
         ValueError: the codec lacks the format `asked`.
         EncoderError: there is no such codec, or the program did not tell what the choice depends on.
     """
-    source = pixel_format_of(frames)
+    source, is_lossless = pixel_format_of(frames), is_lossless or are_images
     if not is_lossless and codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
         if asked is None or asked in (AUTO, _PLAYABLE.name):
             return OutputFormat(asked and _PLAYABLE.name)
@@ -93,7 +97,8 @@ def output_format(
     if codec == "gif" and asked == AUTO and not any(name in options for name in FILTER_OPTIONS):
         return OutputFormat(PALETTE, tuple(_gif_losses(source)))
     names = capabilities.encoder_pixel_formats(program, codec)
-    return _choose(program, codec, options, frames, asked, names, is_lossless=is_lossless)
+    kinds = {"is_lossless": is_lossless, "are_images": are_images}
+    return _choose(program, codec, options, frames, asked, names, **kinds)
 
 
 def raw_format(output: Output) -> str | None:
@@ -164,6 +169,7 @@ def _choose(
     names: tuple[str, ...],
     *,
     is_lossless: bool,
+    are_images: bool,
 ) -> OutputFormat:
     source, known = pixel_format_of(frames), _usable(codec, options, frames, names)
     if source is None or (asked is None and not known):
@@ -180,7 +186,8 @@ def _choose(
     ideal = source if keeps_samples else _PLAYABLE_WITH_ALPHA if source.has_alpha else _PLAYABLE
     fitting = _for_options(known, codec, options)
     chosen = closest(ideal, fitting)
-    return OutputFormat(asked and chosen.name, tuple(_losses(codec, source, chosen, fitting)))
+    losses = _losses(codec, source, chosen, fitting, are_images=are_images)
+    return OutputFormat(asked and chosen.name, tuple(losses))
 
 
 def _usable(
@@ -265,14 +272,21 @@ def _gif_losses(source: PixelFormat | None) -> Iterable[str]:
         yield "the frames' alpha becomes 1 bit: GIF has no more. A name such as video.apng or video.webp keeps it"
 
 
-def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[PixelFormat]) -> Iterable[str]:
+def _losses(
+    codec: str,
+    source: PixelFormat,
+    chosen: PixelFormat,
+    known: list[PixelFormat],
+    *,
+    are_images: bool = False,
+) -> Iterable[str]:
     """What a video of `chosen` loses of frames like `source`, in sentences that name the fix."""
     best = closest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
     kept_by = argument("output_pixel_format", best.name)
     meant = f"{argument('output_pixel_format', chosen.name)} accepts the loss"
     prores = f"{argument('codec', 'prores_ks')} (.mov)"
     if source.has_alpha and not chosen.has_alpha:
-        keeps = f"{prores}, libvpx-vp9 (.webm) or ffv1 (.mkv) keeps it"
+        keeps = _PNG_KEEPS if are_images else f"{prores}, libvpx-vp9 (.webm) or ffv1 (.mkv) keeps it"
         if codec.startswith("prores"):
             keeps = f"{argument('options.profile', '4444')} keeps it"
         if best.has_alpha:
@@ -289,6 +303,8 @@ def _losses(codec: str, source: PixelFormat, chosen: PixelFormat, known: list[Pi
         yield f"{clipped}. {argument('codec', 'rawvideo')} (.nut) keeps them; {meant}"
     if source.depth > chosen.depth:
         keeps = "ffv1 (.mkv) keeps 16" if chosen.depth >= 10 else f"{prores} keeps 10, and ffv1 (.mkv) 16"
+        if are_images:
+            keeps = _PNG_KEEPS
         if chosen.depth >= 16:
             keeps = f"{argument('codec', 'exr')} (frames/%05d.exr) keeps floats"
         if codec == "gif":

@@ -229,7 +229,8 @@ class EncodeRequest:
         """The request for that encoder."""
         program = self.program
         given = _with_quality(program, codec, self.options, crf, preset)
-        given = {**given, **quality_options(program, codec, quality, given)}
+        are_images = self.output.are_images
+        given = {**given, **quality_options(program, codec, quality, given, are_images=are_images)}
         if self.rate is None:
             _check_quality(codec, given)
         asked = asked_format(output_pixel_format, given)
@@ -244,6 +245,7 @@ class EncodeRequest:
             asked,
             held=raw_format(self.output),
             is_lossless=quality == LOSSLESS,
+            are_images=are_images,
         )
         if quality == LOSSLESS:
             check_lossless(codec, self.pixel_format, chosen.name)
@@ -336,8 +338,7 @@ class EncodeRequest:
 
 def holds_times(output: Output) -> bool:
     """Whether an output has a place for the times of frames."""
-    is_picture = output.is_numbered and output.container_format is None and output.container == "webp"
-    return not (is_picture or output.container in _UNTIMED)
+    return output.container not in _UNTIMED
 
 
 def _with_quality(

@@ -48,6 +48,8 @@ _NOISE = re.compile(
     r"|Duped color: "  # of a palette that has a color twice (palettegen)
     r"|Thread message queue blocking"  # of two inputs, one waits for the other
     r"|Guessed Channel Layout|codec frame size is not set"  # what NUT does not say of sound
+    r"|does not contain an image sequence pattern|Use a pattern such as %03d"  # of a name for one image
+    r"|Using libwebp for RGB-to-YUV conversion"
     r"|No filtered frames for output stream, trying to initialize anyway"  # no frame came, or no sound
 )
 # Lines with the level of an error, in FFmpeg 5.1 to 9, that cost no frame.

@@ -108,7 +108,9 @@ class EncodeSession(Session):
         output = request.output
         path = self._path = ordinary_path(output)
         self._file = file = None if path is None or output.is_several_files else OutputFile(path)
-        self._url = f"file:{file.written}" if file is not None and file.is_beside else output.target
+        self._url = f"file:{file.written}" if file is not None and file.is_beside else output.argument
+        if output.is_image_sequence:
+            output.path.parent.mkdir(parents=True, exist_ok=True)
         self._sink = None if output.sink is None else Sink(output.sink)
         stdout = None if endpoints.uses_stdout(self._url) else subprocess.DEVNULL
         process = FFmpegProcess(

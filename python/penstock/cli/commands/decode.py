@@ -7,7 +7,6 @@ import math
 import os
 import re
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +18,11 @@ import click
 from click.core import ParameterSource
 from rich.filesize import decimal
 
-from penstock import images
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
-from penstock._ffmpeg.command.settings import DecoderSettings
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE, is_gray, is_rgb
+from penstock._ffmpeg.command.settings import DecoderSettings, EncoderSettings
+from penstock._ffmpeg.encoder import Encoder
+from penstock._ffmpeg.plan.encoders import IMAGE_ENCODERS
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._media.decoder import Decoder
 from penstock._media.video_frame import VideoFrame
@@ -35,6 +35,7 @@ from penstock.cli.messages import (
     held_up_by,
     in_one_line,
     name_options_in_messages,
+    shown_warnings,
 )
 from penstock.cli.opening import (
     FIFO_PREFIX,
@@ -57,12 +58,14 @@ from penstock.cli.options import (
     quiet_option,
     scaled_size,
 )
-from penstock.cli.outputs import ImageOutput, Output, RawOutput, TimestampOutput
+from penstock.cli.outputs import QUEUE_FRAMES, ImageOutput, Output, RawOutput, TimestampOutput
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
-from penstock.errors import DecoderError, FFmpegWarning, StalledError
+from penstock.errors import DecoderError, StalledError
+from penstock.images import has_image_name
 
-#: As a pixel format: leave the pixels as they are in the file.
+# An image is shown at no time, and FFmpeg wants a rate all the same.
+_ANY_RATE = 25
 
 
 def moment(text: str) -> float:
@@ -109,7 +112,7 @@ class Destinations:
     def are_images(self) -> bool:
         """Whether frames go to image files: their name ends as an image's, or has a number such as ``%05d``."""
         return is_file_name(self.frames) and (
-            images.has_image_name(self.frames) or images.has_number(self.frames)
+            has_image_name(self.frames) or endpoints.has_number(self.frames)
         )
 
 
@@ -286,7 +289,7 @@ def decode(
     settings |= {"start": start, "count": selection.decoded}
     began_s = time.monotonic()
     try:
-        with _shown_warnings(is_quiet=quiet), _decoder(source, settings) as decoder:
+        with shown_warnings(is_quiet=quiet), _decoder(source, settings) as decoder:
             frames = selection.frames(decoder, is_quiet=quiet)
             first = _next(frames)
             with (
@@ -351,24 +354,20 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
         )
     with as_click_errors():
         if destinations.are_images:
-            images.check_output(frames)
-            if selection.most_frames != 1 and not images.has_number(frames):
+            if path.suffix.lower() not in IMAGE_ENCODERS:
+                known = " ".join(suffix[1:] for suffix in sorted(IMAGE_ENCODERS))
+                raise click.UsageError(
+                    f"{show_name(frames)}: images are written by names that end in one of: {known}"
+                )
+            if selection.most_frames != 1 and not endpoints.has_number(frames):
                 several = path.with_name(f"{path.stem}-%05d{path.suffix}")
                 one = "add --count 1" if selection.at is None else "give --at one time"
                 raise click.UsageError(f"{show_name(frames)} is one image: {one}, or name many, as {several}")
         for name in filter(is_file_name, filter(None, (frames, timestamps))):
             if not Path(name).is_fifo():  # such as >(program) of a shell: /dev/fd/63
-                endpoints.target(_first_missing_folder(name))
-
-
-def _first_missing_folder(name: str) -> Path:
-    """The first folder that would be created for a sequence of images; else the path itself."""
-    path = Path(name)
-    if images.has_number(path):
-        path = path.absolute()
-        while not path.parent.exists():
-            path = path.parent
-    return path
+                endpoints.Output.of(
+                    Path(name), "image2" if name == frames and destinations.are_images else None
+                )
 
 
 def _refuse_terminal(fd: int, title: str) -> None:
@@ -398,17 +397,6 @@ def _next(frames: Iterator[VideoFrame]) -> Any:
 
 
 @contextmanager
-def _shown_warnings(*, is_quiet: bool) -> Iterator[None]:
-    """Show the decoder's warnings when the block ends, in one line each."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", FFmpegWarning)
-        yield
-    for warning in caught:
-        if not is_quiet and issubclass(warning.category, FFmpegWarning):
-            click.echo(f"Warning: {in_one_line(warning.message)}", err=True)
-
-
-@contextmanager
 def _opened(
     source: str, destinations: Destinations, decoder: Decoder, ffmpeg: str
 ) -> Iterator[tuple[Output, TimestampOutput | None]]:
@@ -422,18 +410,32 @@ def _opened(
         if destinations.are_images:
             refuse_same(source, frames)
             with as_click_errors():
-                encoder = images.image_encoder(
-                    frames,
-                    decoder.size,
-                    decoder.pixel_format,
-                    start_number=1 if destinations.start_number is None else destinations.start_number,
-                    options=destinations.options,
-                    ffmpeg=ffmpeg,
-                )
+                encoder = _image_encoder(destinations, decoder, ffmpeg)
             yield ImageOutput(frames, encoder), times
         else:
             _refuse_terminal(opened[0].fd, opened[0].title)
             yield RawOutput(opened[0], decoder.frame_bytes, is_standard=frames == STANDARD), times
+
+
+def _image_encoder(destinations: Destinations, decoder: Decoder, ffmpeg: str) -> Encoder:
+    number, pixel_format = destinations.start_number, decoder.pixel_format
+    if not (is_rgb(pixel_format) or is_gray(pixel_format)):  # the encoder does not know the video's matrix
+        raise ValueError(
+            f"images are of RGB or gray, and frames of {pixel_format}: take rgb24 or gray, or rgb48le or gray16le for "
+            "16 bits"
+        )
+    # FFmpeg takes the name of one image literally if it may update that.
+    naming = {} if number is None else {"start_number": number}
+    if not endpoints.has_number(destinations.frames):
+        naming = {"update": 1}
+    return Encoder(
+        Path(destinations.frames),
+        size=decoder.size,
+        fps=_ANY_RATE,
+        pixel_format=pixel_format,
+        options={"f": "image2", **naming, **destinations.options},
+        settings=EncoderSettings(queue_items=QUEUE_FRAMES, ffmpeg=ffmpeg),
+    )
 
 
 @contextmanager
