@@ -89,7 +89,7 @@ def test_what_takes_long_to_import_is_imported_at_its_first_use() -> None:
         assert "penstock._exit" in sys.modules  # for exits and forks
         for heavy in ("asyncio", "logging", "subprocess", "penstock._ffmpeg", "penstock.pipeline", "cloudpickle"):
             assert heavy not in sys.modules, heavy
-        modules = ("cpu", "errors", "fifo", "images", "pipeline", "pipes", "results", "video")
+        modules = ("cpu", "errors", "fifo", "pipeline", "pipes", "results", "video")
         assert {*penstock.__all__, *modules} <= {*dir(penstock)}
         for name in (*penstock.__all__, *modules):
             assert getattr(penstock, name) is getattr(penstock, name)

@@ -416,7 +416,7 @@ class TestFailures:
         ("name", "complaint"),
         [
             ("missing.mp4", f"missing.mp4: {os.strerror(errno.ENOENT)}"),
-            ("folder", f"folder: {os.strerror(errno.EISDIR)}"),
+            ("folder", "folder: there is no image in this folder"),
             ("text.txt", "text.txt is text, and not a media file"),
             ("empty.mp4", "empty.mp4 is empty, and not a media file"),
             ("sound.wav", "sound.wav has no video"),

@@ -14,9 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import termios
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -65,18 +63,6 @@ def video(tmp_path: Path) -> Path:
 @pytest.fixture
 def shots(tmp_path: Path) -> Path:
     return make_shots(tmp_path / "shots")
-
-
-@pytest.fixture(autouse=True)
-def no_links_are_left(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """The folders with links to images are gone in the end."""
-    folder = tmp_path_factory.mktemp("tmp")
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    yield
-    assert [*folder.iterdir()] == []
 
 
 class TestRawFrames:
@@ -651,7 +637,7 @@ class TestSignals:
             process.send_signal(signal.SIGINT)
             status, said = finish(process)
         frames = len(decode(video, size))
-        assert (status, len(ffmpegs)) == (-signal.SIGINT, 2)
+        assert (status, len(ffmpegs)) == (-signal.SIGINT, 1)  # libav decodes the images
         assert said == f"Error: interrupted; frames encoded: {frames}\n"
         assert 0 < frames < 1000
         assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ffmpegs))

@@ -1,27 +1,27 @@
-"""``penstock.images``: the files that a name stands for, their pixels, and files that are written."""
+"""Image files: what names stand for, a `Decoder` of them, and an `Encoder` that writes them."""
 
 from __future__ import annotations
 
 import errno
 import gc
 import os
+import pickle
 import re
 import struct
-import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.cases import eventually
 from support.image_files import NUMBERS, jpeg, make_shots, png, ppm
-from support.media import SIZE, flat, is_flat, make
-from support.processes import script, started
+from support.media import SIZE, ffmpeg, flat, is_flat, make
 
-from penstock import DecoderError, FFmpegWarning, StalledError, images, probe, read_video
-from penstock.images import ImageReader, find_images
-from penstock.video import DecoderSettings, find_ffmpeg
+import penstock
+from penstock import Decoder, DecoderError, FFmpegWarning, read_video
+from penstock._media.image_files import find_images
+from penstock.video import DecoderSettings, prefetch
 
 WIDTH, HEIGHT = SIZE
 
@@ -33,35 +33,19 @@ def shots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_shots(Path("shots"))
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """The folders with links to images are gone in the end, and FFmpeg is. FFmpeg's patterns have a % for a number."""
-    folder = tmp_path_factory.mktemp("tmp-%d")
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    yield
-    assert ([*folder.iterdir()], started()) == ([], {})
-
-
-def read(paths: Sequence[Path]) -> list[np.ndarray]:
-    """The pixels of all images, which must be of `SIZE`."""
-    with ImageReader(paths) as reader:
-        assert (reader.size, reader.frame_bytes, len(reader)) == (SIZE, 3 * WIDTH * HEIGHT, len(paths))
-        frames = []
-        frame = np.empty((HEIGHT, WIDTH, 3), np.uint8)
-        while reader.readinto(frame):
-            frames.append(frame.copy())
-        assert reader.readinto(frame) == 0
+def read(source: object, **options: object) -> list[np.ndarray]:
+    """All pictures, which must be of `SIZE`."""
+    with Decoder(source, **options) as decoder:  # type: ignore[arg-type]
+        frames = list(decoder)
+        assert (decoder.size, len(decoder)) == (SIZE, len(frames))
     return frames
 
 
-def read_until_failure(paths: Sequence[Path]) -> tuple[int, str]:
+def read_until_failure(source: object) -> tuple[int, str]:
     """How many images can be read, and the failure of the next."""
     count = 0
-    with pytest.raises(DecoderError) as failure, ImageReader(paths) as reader:
-        frame = bytearray(reader.frame_bytes)
-        while reader.readinto(frame):
+    with pytest.raises(DecoderError) as failure, Decoder(source) as decoder:  # type: ignore[arg-type]
+        for _ in decoder:
             count += 1
     return count, str(failure.value)
 
@@ -72,7 +56,7 @@ def indices(frames: Sequence[np.ndarray]) -> list[int | None]:
 
 
 def test_smoke(shots: Path) -> None:
-    frames = read(find_images([shots]))
+    frames = read("shots")
     assert [frame.tobytes() for frame in frames] == [flat(index).tobytes() for index in range(5)]
 
 
@@ -110,7 +94,7 @@ class TestFiles:
         for name, number in (("-x*.PNG", 8), ("file:y%d.png", 9), ("it's\n.png", 10)):
             (odd / f"shot{number}.png").rename(odd / name)
         files = [odd / name for name in ("-x*.PNG", "file:y%d.png", "it's\n.png")]
-        assert indices(read(find_images(files))) == [0, 1, 2]
+        assert indices(read(files)) == [0, 1, 2]
         assert len(find_images(["%d [a]"])) == 5
 
     def test_hidden_files_and_other_files_of_a_folder_are_left_out(self, shots: Path) -> None:
@@ -123,7 +107,7 @@ class TestFiles:
         with pytest.raises(
             FileNotFoundError, match=re.escape("missing, while shot11.png is there")
         ) as failure:
-            find_images([shots / "shot%d.png"])
+            Decoder(shots / "shot%d.png")
         assert failure.value.filename == "shots/shot10.png"
         assert len(find_images([shots])) == 4
 
@@ -134,25 +118,84 @@ class TestFiles:
             ("shots/%05d.png", "shots/%05d.png", "no file matches"),
             ("nowhere/%d.png", "nowhere", os.strerror(errno.ENOENT)),
             ("missing.png", "missing.png", os.strerror(errno.ENOENT)),
-            ("empty", "empty", "there is no image in this folder"),
         ],
     )
     def test_names_that_stand_for_none(self, shots: Path, name: str, filename: str, reason: str) -> None:
-        Path("empty").mkdir()
         with pytest.raises(FileNotFoundError) as failure:
-            find_images([name])
+            Decoder(name)
         assert (str(failure.value.filename), failure.value.strerror) == (filename, reason)
+
+    def test_a_folder_without_images(self, tmp_path: Path) -> None:
+        (tmp_path / "film.mp4").touch()
+        with pytest.raises(IsADirectoryError, match="no image in this folder"):
+            Decoder(tmp_path)
 
     def test_names_that_are_wrong(self, shots: Path) -> None:
         (shots / "notes.txt").write_text("no image")
         with pytest.raises(ValueError, match=r"^shots/notes\.txt: not an image by its name"):
-            find_images(["shots/*"])
+            Decoder("shots/*")
         with pytest.raises(ValueError, match=r"^shots/%d-%d\.png: a pattern has one number"):
-            find_images(["shots/%d-%d.png"])
+            Decoder("shots/%d-%d.png")
 
 
-class TestReader:
+class TestDecoder:
     """Their pixels."""
+
+    @pytest.mark.parametrize("source", ["shots", "shots/*.png", "shots/shot%d.png", ["shots/shot8.png"] * 3])
+    def test_frames_come_in_sequence_and_by_number(self, shots: Path, source: str | list[str]) -> None:
+        with Decoder(source, fps=10) as decoder:
+            frames = list(decoder)
+            assert [frame.index for frame in frames] == [*range(len(decoder))]
+            assert [frame.time_s for frame in frames] == pytest.approx([n / 10 for n in range(len(frames))])
+            assert decoder.engine.name == "libav"
+            assert (decoder.stream.frame_rate, decoder.stream.frames) == (10, len(frames))
+            for frame in (decoder[-1], decoder.frame_at(10), *decoder[2::5]):
+                assert np.array_equal(frame, frames[frame.index])
+            assert np.array_equal(decoder.batch([2, 0, 2]), [frames[2], frames[0], frames[2]])
+
+    def test_the_next_one_comes_after_a_frame_by_number(self, shots: Path) -> None:
+        with Decoder(shots) as decoder:
+            assert next(decoder).index == 0
+            assert decoder[3].index == 3
+            assert next(decoder).index == 1
+
+    def test_start_and_count_take_a_part(self, shots: Path) -> None:
+        with Decoder(shots, fps=10, start=0.1, count=2) as decoder:
+            assert (len(decoder), indices([*decoder]), indices([decoder[0]])) == (2, [1, 2], [1])
+        with Decoder(shots, start=10) as decoder, pytest.raises(DecoderError, match="no frames from 10 s"):
+            next(decoder)
+
+    def test_a_size_scales_them(self, shots: Path) -> None:
+        with Decoder(shots, size=(32, None)) as decoder:
+            assert [frame.shape for frame in decoder] == [(24, 32, 3)] * 5
+
+    def test_paths_may_be_relative_while_the_folder_changes(
+        self, shots: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with Decoder("shots") as decoder:
+            monkeypatch.chdir("/")
+            assert indices([*decoder]) == [0, 1, 2, 3, 4]
+
+    def test_a_pickle_opens_them_again(self, shots: Path) -> None:
+        with Decoder([shots / "shot9.png", shots / "shot8.png"], fps=12) as decoder:
+            again = pickle.loads(pickle.dumps(decoder))
+        with again:
+            assert (indices([*again]), again.stream.frame_rate) == ([1, 0], 12)
+
+    def test_prefetch_and_read_video_take_them(self, shots: Path) -> None:
+        assert indices(list(read_video(shots / "*.png"))) == [0, 1, 2, 3, 4]
+        sources = ["shots", ["shots/shot9.png"]]
+        assert [indices([*each]) for each in prefetch(sources, fps=3)] == [[0, 1, 2, 3, 4], [1]]
+
+    def test_one_image_is_a_video_of_one_frame(self, shots: Path) -> None:
+        with Decoder(shots / "shot9.png") as decoder:
+            assert np.array_equal(decoder[0], flat(1))
+
+    @pytest.mark.parametrize("threads", [1, 3])
+    def test_the_number_of_threads_changes_nothing(self, shots: Path, threads: int) -> None:
+        assert indices(read([*shots.iterdir()] * 5, settings=DecoderSettings(threads=threads))) == indices(
+            read([*shots.iterdir()] * 5)
+        )
 
     def test_kinds_may_be_mixed(self, tmp_path: Path) -> None:
         (tmp_path / "0.png").write_bytes(png(flat(0)))
@@ -160,7 +203,13 @@ class TestReader:
         (tmp_path / "2.ppm").write_bytes(ppm(flat(2)))
         (tmp_path / "3.jpg").write_bytes(jpeg(flat(3), tmp_path))
         (tmp_path / "4.jpg").write_bytes(png(flat(4)))  # misnamed, as from many a site
-        assert indices(read(find_images([tmp_path]))) == [0, 1, 2, 3, 4]
+        assert indices(read(tmp_path)) == [0, 1, 2, 3, 4]
+
+    def test_a_png_after_a_jpeg_keeps_its_samples(self, tmp_path: Path) -> None:
+        noise = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+        (tmp_path / "0.jpg").write_bytes(jpeg(flat(3), tmp_path))
+        (tmp_path / "1.png").write_bytes(png(noise))
+        assert np.array_equal(read(tmp_path)[1], noise)
 
     def test_the_orientation_of_a_photograph_is_ignored(self, tmp_path: Path) -> None:
         # Orientation (0x112) is 6: to be turned by a quarter.
@@ -171,21 +220,44 @@ class TestReader:
         noted = plain[:2] + b"\xff\xe1" + struct.pack(">H", len(note) + 2) + note + plain[2:]
         for index in range(2):
             (tmp_path / f"{index}.jpg").write_bytes(noted)
-        assert indices(read(find_images([tmp_path]))) == [2, 2]
+        assert indices(read(tmp_path)) == [2, 2]
+
+    def test_16_bits_and_alpha_are_kept_where_they_are_asked_for(self, tmp_path: Path) -> None:
+        frames = np.random.default_rng(1).integers(0, 65536, (3, HEIGHT, WIDTH, 4), np.uint16)
+        with make(tmp_path / "%d.png", pixel_format="rgba64le") as encoder:
+            for frame in frames:
+                encoder.write(frame)
+        assert np.array_equal(read(tmp_path, pixel_format="rgba64le"), frames)
+        assert np.array_equal(read(tmp_path, pixel_format="rgb48le"), frames[..., :3])
+        with pytest.warns(FFmpegWarning, match="rgb48le"):
+            assert read(tmp_path)[0].shape == (HEIGHT, WIDTH, 3)
+
+    def test_16_bits_that_come_later_are_told_too(self, tmp_path: Path) -> None:
+        (tmp_path / "0.png").write_bytes(png(flat(0)))
+        with make(tmp_path / "1.png", pixel_format="rgb48le") as encoder:
+            encoder.write(flat(1).astype(np.uint16) * 257)
+        with pytest.warns(FFmpegWarning, match="16-bit"):
+            assert indices(read(tmp_path)) == [0, 1]
+
+    def test_the_floats_of_exr_come_as_they_are_or_with_a_warning(self, tmp_path: Path) -> None:
+        light = np.random.default_rng(1).random((3, HEIGHT, WIDTH), np.float32) * 100 - 50
+        with make(tmp_path / "%d.exr", pixel_format="gbrpf32le") as encoder:
+            encoder.write(light)
+            encoder.write(-light)
+        for pixel_format in ("source", "gbrpf32le"):
+            [first, second] = read(tmp_path, pixel_format=pixel_format)
+            assert first.tobytes() == light.tobytes() and second.tobytes() == (-light).tobytes()
+        with pytest.warns(FFmpegWarning, match="gbrpf32le"):
+            Decoder(tmp_path).close()
 
     @pytest.mark.parametrize("size", [(62, 48), (48, 64)])
     def test_another_size_is_named(self, shots: Path, size: tuple[int, int]) -> None:
         (shots / "shot10.png").write_bytes(png(flat(2, size)))
-        count, reason = read_until_failure(find_images([shots]))
+        count, reason = read_until_failure(shots)
         assert count == 2
         assert reason.startswith(
             f"shots/shot10.png: {size[0]}x{size[1]} pixels, while shots/shot8.png has 64x48"
         )
-
-    def test_another_size_of_another_kind_is_named(self, shots: Path) -> None:
-        (shots / "shot13.ppm").write_bytes(ppm(flat(2, (48, 64))))
-        count, reason = read_until_failure(find_images([shots]))
-        assert (count, reason.startswith("shots/shot13.ppm: 48x64 pixels")) == (5, True)
 
     @pytest.mark.parametrize(
         ("index", "left"), [(0, 0), (2, 0), (4, 0), (2, 8), (2, 6000)], ids=lambda number: str(number)
@@ -197,74 +269,70 @@ class TestReader:
             path.write_bytes(png(picture))
         os.truncate(paths[index], left)
         count, reason = read_until_failure(paths)
-        assert count == index
-        assert reason.startswith(f"{paths[index]}: this image cannot be decoded: ")
-        assert " @ 0x" not in reason and "penstock-images-" not in reason
+        assert (count, reason.startswith(f"{paths[index]}: this image cannot be decoded")) == (index, True)
 
-    def test_a_truncated_photograph_is_named(self, tmp_path: Path) -> None:
-        noise = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
-        photograph = jpeg(noise, tmp_path)
-        paths = [tmp_path / f"{index}.jpg" for index in range(3)]
-        for path in paths:
-            path.write_bytes(photograph)
-        os.truncate(paths[1], len(photograph) // 2)
-        count, reason = read_until_failure(paths)
+    @pytest.mark.parametrize(
+        "ending", ["bmp", "jp2", "jpg", "pam", "pgm", "png", "ppm", "sgi", "tga", "tiff", "webp"]
+    )
+    def test_a_truncated_image_is_named(self, tmp_path: Path, ending: str) -> None:
+        codec = ("-c:v", "libwebp") if ending == "webp" else ()
+        made = ("-f", "lavfi", "-i", "testsrc2=size=64x48,noise=alls=30", "-frames:v", 3)
+        ffmpeg(*made, *codec, tmp_path / f"%d.{ending}")
+        paths = find_images([tmp_path])
+        os.truncate(paths[1], paths[1].stat().st_size * 2 // 3)
+        count, reason = read_until_failure(tmp_path)
         assert (count, reason.startswith(f"{paths[1]}: this image cannot be decoded")) == (1, True)
 
-    def test_tiff_with_tags_that_ffmpeg_does_not_know(self, shots: Path) -> None:
-        """As most files have. Damage is told all the same, though FFmpeg goes on, and that only at the end."""
-        made = ["-i", "shots/shot8.png", "-pix_fmt", "rgba", "-compression_algo", "lzw"]
-        subprocess.run([find_ffmpeg(), "-v", "error", *made, "shots/0.tif"], check=True)
-        whole, wrong = Path("shots/0.tif").read_bytes(), Path("shots/2.tif")
-        Path("shots/1.tif").write_bytes(whole)
-        wrong.write_bytes(whole[:60] + b"\xff" * 8 + whole[68:])
-        good = [Path("shots/0.tif"), Path("shots/1.tif")]
-        assert indices(read(good)) == [0, 0]
-        for paths in ([*good, wrong], [good[0], wrong, good[1], Path("shots/shot8.png")]):
-            count, reason = read_until_failure(paths)
-            assert (count, reason.startswith(f"{wrong}: this image cannot be decoded: Decoded only")) == (
-                2,
-                True,
-            )
+    def test_tiff_with_tags_that_libav_does_not_know(self, shots: Path) -> None:
+        """As most files have."""
+        ffmpeg("-i", "shots/shot8.png", "-compression_algo", "lzw", "shots/0.tif")
+        assert indices(read(["shots/0.tif", "shots/shot9.png"])) == [0, 1]
 
     def test_an_image_that_vanishes(self, shots: Path) -> None:
-        paths = find_images([shots])
-        paths[2].unlink()
-        with pytest.raises(FileNotFoundError) as failure:
-            ImageReader(paths)
-        assert str(failure.value.filename) == "shots/shot10.png"
+        with Decoder(shots) as decoder:
+            (shots / "shot12.png").unlink()
+            with pytest.raises(FileNotFoundError) as failure:
+                list(decoder)
+            assert failure.value.filename == "shots/shot12.png"
+            with pytest.raises(FileNotFoundError):
+                decoder[4]
+            assert indices([decoder[3]]) == [3]
 
-    def test_a_reader_that_is_dropped_ends_its_ffmpeg(self, shots: Path) -> None:
-        reader = ImageReader(find_images([shots]) * 300)  # more than the pipe and the reader hold
-        reader.readinto(bytearray(reader.frame_bytes))
-        assert len(started()) == 1
+    def test_a_decoder_that_is_dropped_ends_its_threads(self, shots: Path) -> None:
+        before = threading.active_count()
+        decoder = Decoder([*shots.iterdir()] * 30)
+        next(decoder)
         with pytest.warns(ResourceWarning):
-            del reader
+            del decoder
             gc.collect()
-        assert eventually(lambda: not started())
+        assert eventually(lambda: threading.active_count() == before)
 
-    @pytest.mark.parametrize("index", [0, 1])
-    def test_an_ffmpeg_that_does_nothing_is_a_stall(
-        self, shots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: int
+    @pytest.mark.parametrize(
+        ("source", "options", "error", "keyword"),
+        [
+            ([], {}, ValueError, "empty"),
+            (["shots/shot8.png", "a.mp4"], {}, TypeError, "Decoder"),
+            ("shots/shot8.png", {"fps": 3}, ValueError, "fps"),
+            ("shots", {"fps": 0}, ValueError, "fps"),
+            ("shots", {"filters": "hflip"}, ValueError, "filters"),
+            ("shots", {"stream": 1}, ValueError, "stream"),
+            ("", {}, FileNotFoundError, "No such file"),
+        ],
+    )
+    def test_wrong_arguments(
+        self, shots: Path, source: object, options: dict[str, object], error: type[Exception], keyword: str
     ) -> None:
-        monkeypatch.setattr(images, "DEFAULT_DECODER_SETTINGS", DecoderSettings(stall_timeout=0.5))
-        sleepy = f"case $* in *'-c:v {('ppm', 'rawvideo')[index]} '*) exec sleep 1000;; esac"
-        program = script(tmp_path / "ffmpeg", sleepy, f"exec '{find_ffmpeg()}' \"$@\"")
-        with pytest.raises(StalledError), ImageReader(find_images([shots]), program) as reader:
-            reader.readinto(bytearray(reader.frame_bytes))
+        with pytest.raises(error, match=keyword):
+            Decoder(source, **options)  # type: ignore[arg-type]
 
-    def test_wrong_arguments(self, shots: Path) -> None:
-        with pytest.raises(ValueError, match="paths is empty"):
-            ImageReader([])
-        for path in (str(shots), shots):
-            with pytest.raises(TypeError, match=r"pass find_images\(\['shots'\]\)"):
-                ImageReader(path)  # type: ignore[arg-type]
-        with ImageReader(find_images([shots])) as reader:
-            with pytest.raises(ValueError, match="frame has 9217 bytes, and an image has 9216"):
-                reader.readinto(bytearray(9217))
-            assert reader.readinto(bytearray(9216)) == 9216
-        with pytest.raises(DecoderError, match="/nowhere/ffmpeg"):
-            ImageReader(find_images([shots]), "/nowhere/ffmpeg")
+    def test_a_pipe_is_no_image_of_a_sequence(self, shots: Path) -> None:
+        os.mkfifo(shots / "shot7.png")
+        with pytest.raises(OSError, match="regular files"):
+            Decoder(shots)
+
+    def test_they_have_no_sound(self, shots: Path) -> None:
+        with Decoder(shots) as decoder, pytest.raises(DecoderError, match="no sound"):
+            decoder.audio()
 
 
 class TestEncoder:
@@ -277,7 +345,7 @@ class TestEncoder:
                 encoder.write(flat(index))
         names = [f"100%-{number:03}.png" for number in (7, 8, 9)]
         assert sorted(path.name for path in pattern.parent.iterdir()) == names
-        assert indices(read(find_images([pattern]))) == [0, 1, 2]
+        assert indices(read(pattern)) == [0, 1, 2]
         assert encoder.report is not None and not encoder.report.warnings
 
     @pytest.mark.parametrize("ending", ["png", "bmp", "jpg", "tiff", "webp"])
@@ -285,7 +353,7 @@ class TestEncoder:
         path = tmp_path / f"shot.{ending}"
         with make(path) as encoder:
             encoder.write(flat(1))
-        assert indices([read_video(path)[0]]) == [1]
+        assert indices(list(read_video(path))) == [1]
         assert encoder.report is not None and not encoder.report.warnings
 
     def test_a_jpeg_has_all_chroma_any_size_and_good_quality(self, tmp_path: Path) -> None:
@@ -294,7 +362,7 @@ class TestEncoder:
         for name, options in (("good.jpg", {}), ("small.jpg", {"q:v": 20})):
             with make(tmp_path / name, size=size, options=options) as encoder:
                 encoder.write(picture)
-        assert probe(tmp_path / "good.jpg").video[0].pixel_format == "yuvj444p"
+        assert penstock.probe(tmp_path / "good.jpg").video[0].pixel_format == "yuvj444p"
         assert (tmp_path / "good.jpg").stat().st_size > 2 * (tmp_path / "small.jpg").stat().st_size
 
     @pytest.mark.parametrize(

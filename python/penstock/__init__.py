@@ -25,7 +25,7 @@ Where the rest is:
 - ``penstock.results``: what writers, readers, relays and tees return: tickets, statistics, reports.
 - ``penstock.pipes``, ``penstock.fifo``: pipes and named pipes, as Python files.
 - ``penstock.pipeline``: the source, the stages and the sink of a `Pipeline`.
-- ``penstock.gl``: OpenGL. ``penstock.images``: image files. ``penstock.cpu``: priorities and CPUs of threads.
+- ``penstock.gl``: OpenGL. ``penstock.cpu``: priorities and CPUs of threads.
 - ``penstock.turbopipe``: a drop-in for TurboPipe.
 - The errors are here, and `PenstockError` is the base of all.
 
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from penstock import cpu as cpu
     from penstock import fifo as fifo
     from penstock import gl as gl
-    from penstock import images as images
     from penstock import pipeline as pipeline
     from penstock import pipes as pipes
     from penstock import rendering as rendering
@@ -112,7 +111,6 @@ _LAZY_MODULES = (
     "cpu",
     "fifo",
     "gl",
-    "images",
     "pipeline",
     "pipes",
     "rendering",

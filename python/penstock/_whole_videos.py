@@ -18,8 +18,8 @@ from penstock._ffmpeg.encoder import Encoder
 from penstock._ffmpeg.encoder_options import EncoderOptions
 from penstock._ffmpeg.plan.sound import AudioTrack
 from penstock._media.decoder import Decoder
+from penstock._media.image_files import VideoSource
 from penstock._media.prefetching import DecoderOptions
-from penstock._media.source import MediaSource
 from penstock._native import _count
 from penstock._reports import EncodeReport
 from penstock._types import FrameData
@@ -79,7 +79,7 @@ def write_video(
     return encoder.close()
 
 
-def read_video(path: MediaSource, *, every: int = 1, **options: Unpack[DecoderOptions]) -> npt.NDArray[Any]:
+def read_video(path: VideoSource, *, every: int = 1, **options: Unpack[DecoderOptions]) -> npt.NDArray[Any]:
     """Reads a video into one array of frames × height × width × channels.
 
     ```python

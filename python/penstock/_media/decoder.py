@@ -25,6 +25,8 @@ from penstock._media.audio import AudioDecoder, AudioOptions
 from penstock._media.decode_plan import DecodeOptions, lost_bits, unmapped_hdr
 from penstock._media.decode_session import DecoderBase
 from penstock._media.engines import input_of, read_by_program, read_in_process, why_program
+from penstock._media.image_files import ImageFiles, VideoSource
+from penstock._media.image_frames import first_image, images_by_number, open_images, read_images
 from penstock._media.info import MediaInfo, VideoInfo
 from penstock._media.pixels import Pixels
 from penstock._media.program_engine import changes_frames
@@ -36,7 +38,7 @@ from penstock._messages import argument, warn
 from penstock._native import AppliedPolicy, _count
 from penstock._reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._types import HasDLPack, WritableData
-from penstock.errors import ClosedError
+from penstock.errors import ClosedError, DecoderError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -86,6 +88,10 @@ class Decoder(DecoderBase):
             copied. Or a binary file that is open, or a descriptor: a regular file is read from its beginning, and its
             position stays. A pipe, FIFO or socket is read from where it is, and gives frames in sequence only. What has
             no descriptor, such as `io.BytesIO`, is copied to memory.
+            Or image files, whose pictures are the frames: a folder, a glob, a pattern with a number (``%05d.png``), or
+            a list of paths. See the guide on images.
+        fps: pictures per second of image files, from which the times of the frames follow; 25 by default. Only for
+            image files.
         pixel_format: FFmpeg's name of what the frames are to be (``ffmpeg -pix_fmts``); "source" for the file's, in
             the byte order of this machine. rgb24, bgr24, rgba and gray give uint8; rgb48le and rgba64le, and YUV of
             more than 8 bits, uint16; grayf32le and gbrpf32le float32. If it is not given, gray and RGB of more than 8
@@ -120,8 +126,9 @@ class Decoder(DecoderBase):
 
     def __init__(
         self,
-        source: MediaSource,
+        source: VideoSource,
         *,
+        fps: int | float | Fraction | None = None,
         pixel_format: str = DEFAULT_FORMAT,
         size: tuple[int | None, int | None] | None = None,
         start: float | None = None,
@@ -145,7 +152,9 @@ class Decoder(DecoderBase):
             raise TypeError(
                 f"pixel_format is a str, and {SOURCE!r} stands for that of the file; got {pixel_format!r}"
             )
-        self._opened = Source.of(source)
+        files = ImageFiles.of(source, fps)
+        opened: Any = files or Source.of(cast("MediaSource", source))
+        self._opened = opened
         self._options = DecodeOptions(
             pixel_format=pixel_format,
             size=size,
@@ -164,12 +173,13 @@ class Decoder(DecoderBase):
         self._length: int | None = None  # once known, without `count`
         self._is_closed = False
         self._forks = _exit.forks
-        reason = why_program(self._opened, self._options)
-        self._reading = (
-            read_in_process(self._opened, self._options, stream)
-            if reason is None
-            else read_by_program(self._opened, self._options, stream, reason)
-        )
+        self._images = None if files is None else open_images(files, self._options, stream)
+        if self._images is not None:
+            self._reading = read_images(self._images, self._options)
+        elif (reason := why_program(self._opened, self._options)) is None:
+            self._reading = read_in_process(self._opened, self._options, stream)
+        else:
+            self._reading = read_by_program(self._opened, self._options, stream, reason)
         self._plan = self._reading.plan
         video = self._plan.track.video
         said = unmapped_hdr(video, self._plan.layout, self._options)
@@ -309,6 +319,8 @@ class Decoder(DecoderBase):
         It runs the FFmpeg of this decoder, unless `options` has ``settings`` with another.
         """
         media = self._plan.track.media
+        if self._images is not None:
+            raise DecoderError(f"{media.path} has no sound: it is a sequence of images")
         first_s = (media.start_s or 0.0) - media.zero_s
         given: AudioOptions = {
             "start": self._options.start or (first_s if first_s >= 0 else None),
@@ -394,6 +406,9 @@ class Decoder(DecoderBase):
                     raise ValueError(
                         f"frames by number do not support {argument(name, value)}: iterate instead"
                     )
+            if self._images is not None:
+                self._by_number = images_by_number(self._images, self._plan)
+                return self._by_number
             made = FramesByNumber(self._plan, RandomAccess(input_of(self._plan)), Pixels(self._plan))
             reason = None if options.conceal_errors else made.why_incomplete()
             self._by_number = made
@@ -422,6 +437,8 @@ class Decoder(DecoderBase):
             TypeError: the number is not known; the message says why.
         """
         unknown, options = "the number of frames is not known", self._options
+        if self._images is not None and self._length is None:
+            self._length = len(self._images) - first_image(self._images, options)
         if options.filters or changes_frames(options.input_options):
             raise TypeError(f"{unknown}: `filters` or `input_options` change it")
         if self._length is None and options.start is None:

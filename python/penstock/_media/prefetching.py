@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from fractions import Fraction
 from itertools import islice
 from typing import TypedDict, Unpack
 
@@ -13,7 +14,7 @@ from penstock import _exit
 from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings
 from penstock._ffmpeg.program.process import check_owner
 from penstock._media.decoder import Decoder, start
-from penstock._media.source import MediaSource
+from penstock._media.image_files import VideoSource
 from penstock._native import _count
 
 
@@ -32,10 +33,11 @@ class DecoderOptions(TypedDict, total=False):
     follow_playlists: bool
     input_options: Mapping[str, object] | None
     settings: DecoderSettings
+    fps: int | float | Fraction | None
 
 
 def prefetch(
-    paths: Iterable[MediaSource], *, ahead: int = 2, **options: Unpack[DecoderOptions]
+    paths: Iterable[VideoSource], *, ahead: int = 2, **options: Unpack[DecoderOptions]
 ) -> Iterator[Decoder]:
     """A `Decoder` for each of `paths`, in their order. The next `ahead` files are opened while one is read.
 
@@ -64,7 +66,7 @@ def prefetch(
     return _prefetched(iter(paths), _count("ahead", ahead), options)
 
 
-def _prefetched(paths: Iterator[MediaSource], ahead: int, options: DecoderOptions) -> Iterator[Decoder]:
+def _prefetched(paths: Iterator[VideoSource], ahead: int, options: DecoderOptions) -> Iterator[Decoder]:
     forks = _exit.forks
     pool = ThreadPoolExecutor(ahead, thread_name_prefix="penstock-prefetch")
     opening: deque[Future[Decoder]] = deque()
@@ -87,7 +89,7 @@ def _prefetched(paths: Iterator[MediaSource], ahead: int, options: DecoderOption
                     future.result().close()
 
 
-def _reading(path: MediaSource, options: DecoderOptions) -> Decoder:
+def _reading(path: VideoSource, options: DecoderOptions) -> Decoder:
     """A decoder that reads ahead already."""
     decoder = Decoder(path, **options)
     start(decoder)

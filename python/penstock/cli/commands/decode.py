@@ -25,6 +25,7 @@ from penstock._ffmpeg.encoder import Encoder
 from penstock._ffmpeg.plan.encoders import IMAGE_ENCODERS
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._media.decoder import Decoder
+from penstock._media.image_files import has_image_name
 from penstock._media.video_frame import VideoFrame
 from penstock._messages import show_name
 from penstock._progress import VideoBar
@@ -62,7 +63,6 @@ from penstock.cli.outputs import QUEUE_FRAMES, ImageOutput, Output, RawOutput, T
 from penstock.cli.progress import PERIOD_S, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, StalledError
-from penstock.images import has_image_name
 
 # An image is shown at no time, and FFmpeg wants a rate all the same.
 _ANY_RATE = 25

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,14 +15,14 @@ from typing import Any, cast
 import click
 from rich.filesize import decimal
 
-from penstock import images
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.pixel_formats import FrameLayout
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
 from penstock._ffmpeg.command.settings import Colors
 from penstock._ffmpeg.encoder import Encoder
 from penstock._ffmpeg.plan.encode_plan import plan_encode
 from penstock._ffmpeg.plan.output_pixel_format import AUTO
 from penstock._ffmpeg.plan.request import EncodeRequest
+from penstock._media.image_files import IMAGE_SUFFIXES, find_images, has_image_name, is_sequence
 from penstock._messages import show_name
 from penstock._reports import EncoderStats
 from penstock.cli.messages import (
@@ -32,6 +31,7 @@ from penstock.cli.messages import (
     held_up_by,
     in_one_line,
     name_options_in_messages,
+    shown_warnings,
 )
 from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, as_path, opened, refuse_same
 from penstock.cli.options import (
@@ -172,10 +172,8 @@ def encode(
         _check_output(inputs, output, settings["container_format"], as_json=as_json)
     has_images = _are_images(inputs)
     _check_raw_options(inputs, has_images, size, pixel_format, total_frames, has_size=bool(size or like))
-    ffmpeg, lost = settings["ffmpeg"], cast("Sequence[str]", ())
-    settings = encoder_arguments(settings) | {
-        "pixel_format": images.ImageReader.pixel_format if has_images else pixel_format or "rgb24"
-    }
+    lost: Sequence[str] = ()
+    settings = encoder_arguments(settings) | {"pixel_format": pixel_format or DEFAULT_FORMAT}
     try:
         with as_click_errors():
             if like is not None:
@@ -187,7 +185,7 @@ def encode(
                 )
             checked = EncodeRequest.of(output, **settings)
             frame_bytes = None if size is None else plan_encode(checked, size).frames.frame_bytes
-        with _opened(inputs, frame_bytes, size, ffmpeg, output) as source:
+        with shown_warnings(is_quiet=quiet), _opened(inputs, frame_bytes, size, output) as source:
             if wanted:
                 settings["progress"] = total_frames or source.total_frames or True
             with as_click_errors():
@@ -229,8 +227,7 @@ def _are_images(names: Sequence[str]) -> bool:
     [name] = names
     if name in ("", STANDARD) or name.startswith(FIFO_PREFIX):
         return False
-    mode = _mode(name)
-    return images.has_image_name(name) or stat.S_ISDIR(mode) or (images.is_pattern(name) and not mode)
+    return has_image_name(name) or is_sequence(name)
 
 
 def _mode(name: str) -> int:
@@ -274,7 +271,7 @@ def _check_raw_options(
             raise click.ClickException(f"{show_name(name)}: {os.strerror(errno.ENOENT)}")
         raise click.UsageError(
             "raw frames need --size, such as --size 1920x1080; images are a folder, a pattern, or files that end in "
-            + " ".join(suffix[1:] for suffix in images.SUFFIXES)
+            + " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
         )
     if not has_images and inputs and Path(inputs[0]).suffix.lower() in MEDIA_SUFFIXES:
         raise click.UsageError(
@@ -293,7 +290,7 @@ def _check_output(inputs: Sequence[str], output: str, container_format: str | No
     # OUTPUT may be an animated WebP. But if it exists and follows other files, it may be an image, with OUTPUT missing.
     is_last_of_them = Path(output).exists() and any(Path(name).is_file() for name in inputs)
     may_move = Path(output).suffix.lower() == ".webp" and not is_last_of_them
-    if container_format is None and images.has_image_name(output) and not may_move:
+    if container_format is None and has_image_name(output) and not may_move:
         raise click.UsageError(
             f"OUTPUT {show_name(output)} is an image by its name: is OUTPUT missing? "
             "Images are written with --format image2, and those that move with --format webp"
@@ -307,21 +304,21 @@ def _opened(
     inputs: Sequence[str],
     frame_bytes: int | None,
     size: tuple[int, int] | None,
-    ffmpeg: str | None,
     output: str,
 ) -> Iterator[Source]:
     """Open the input: wait for raw frames of `frame_bytes`, or look for the images, for which that is None."""
     if frame_bytes is None:
+        from penstock._media.decoder import Decoder  # libav, which others do without
+
         with _input_errors("images"):
-            found = images.find_images(inputs)
+            found = find_images(inputs)
             if Path(output).exists() and any(one.samefile(output) for one in found):
                 raise click.UsageError(
                     f"OUTPUT {show_name(output)} is one of the images: give it another folder"
                 )
-            reader = images.ImageReader(found, ffmpeg)
-        with reader:
-            total_frames = len(reader)
-            yield Source(f"{total_frames} images", reader.size, total_frames, reader.readinto)
+            decoder = Decoder(found)
+        with decoder:
+            yield Source(f"{len(found)} images", decoder.size, len(found), decoder.readinto)
         return
     assert size is not None
     with opened(inputs[0] if inputs else STANDARD, [], append=False) as (source, _):

@@ -1,0 +1,189 @@
+"""The frames of a `Decoder` of image files, in sequence and by number."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock._media import completeness
+from penstock._media.decode_plan import DecodeOptions, DecodePlan, lost_bits, plan_decode
+from penstock._media.engines import Reading
+from penstock._media.frames_by_number import FramesByNumber
+from penstock._media.image_sequence import ImageSequence
+from penstock._media.info import Track, VideoInfo
+from penstock._media.libav_engine import End, LibavEngine
+from penstock._media.pixels import Job, Pixels
+from penstock._media.seeking import first_pts
+from penstock._media.sequence import SequenceFrame
+from penstock._messages import argument, warn
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from av.video.frame import VideoFrame
+
+    from penstock._media.image_files import ImageFiles
+
+
+def open_images(files: ImageFiles, options: DecodeOptions, stream: int | None) -> ImageSequence:
+    """The pictures in the files.
+
+    Raises:
+        ValueError: an option is for videos only.
+        DecoderError, OSError: as `ImageSequence`.
+    """
+    for_videos = {
+        "stream": stream,
+        "filters": options.filters,
+        "input_options": options.input_options,
+        "follow_playlists": options.follow_playlists,
+        "settings.policy": options.settings.policy,
+        "settings.ffmpeg_policy": options.settings.ffmpeg_policy,
+    }
+    for name, value in for_videos.items():
+        if value:
+            raise ValueError(f"a sequence of images is read without {argument(name, value)}: leave it out")
+    return ImageSequence(files, threads=options.settings.threads, is_strict=not options.conceal_errors)
+
+
+def first_image(images: ImageSequence, options: DecodeOptions) -> int:
+    """The number of the first picture that is wanted; `len(images)` if none is."""
+    if options.start is None:
+        return 0
+    return bisect_left(range(len(images)), first_pts(options.start, images.media(), images.video))
+
+
+def read_images(images: ImageSequence, options: DecodeOptions) -> Reading:
+    """Reads pictures in sequence, by libav in this process."""
+    media = images.media()
+    plan = plan_decode(None, Track("", media, images.video), options)
+
+    def check_end(_: object, frames: int) -> End:
+        return End(None if frames else completeness.why_no_frames(media, options.start), None)
+
+    engine = LibavEngine(
+        cast("Any", PicturesInOrder(images, first_image(images, options))),  # it has the same methods
+        cast("Any", PicturePixels(images, plan)),
+        path=media.path,
+        title=plan.title,
+        count=options.count,
+        check_end=check_end,
+    )
+    return Reading(plan, engine, "libav reads image files, in this process")
+
+
+def images_by_number(images: ImageSequence, plan: DecodePlan) -> FramesByNumber:
+    """The same pictures in any order."""
+    return FramesByNumber(
+        plan, cast("Any", PicturesByNumber(images)), cast("Any", PicturePixels(images, plan))
+    )
+
+
+class PicturesInOrder:
+    """Pictures in sequence, as a `Sequence` gives the frames of a file.
+
+    Args:
+        first: the number of the first one.
+
+    Attributes:
+        how: how they are decoded, for people.
+    """
+
+    def __init__(self, images: ImageSequence, first: int) -> None:
+        self._images, self._first = images, first
+        self._pictures = images.pictures(range(first, len(images)))
+        self.how = "each by itself, some ahead on threads"
+
+    def advance(self) -> SequenceFrame | None:
+        """The next picture; None if it is not decoded yet.
+
+        Raises:
+            StopIteration: there are no more.
+            DecoderError, OSError: the file cannot be decoded or read.
+        """
+        if (decoded := next(self._pictures)) is None:
+            return None
+        number, picture = decoded
+        return SequenceFrame(number - self._first, number, picture)
+
+    def resume(self, after: SequenceFrame | None) -> None:
+        """Goes on after that frame; from the first one if it is None."""
+        self.close()
+        begin = self._first if after is None else after.pts + 1
+        self._pictures = self._images.pictures(range(begin, len(self._images)))
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pictures.close()
+
+
+class PicturesByNumber:
+    """Pictures in any order, as a `RandomAccess` gives the frames of a file.
+
+    Attributes:
+        index: when each is shown.
+    """
+
+    def __init__(self, images: ImageSequence) -> None:
+        self._images, self.index = images, PictureIndex(range(len(images)))
+
+    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
+        """The pictures with these numbers, each once, with its number."""
+        return filter(None, self._images.pictures(places))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class PictureIndex:
+    """The times of pictures, in units of the time that each is shown."""
+
+    def __init__(self, pts: range) -> None:
+        self.pts = pts
+
+    def __len__(self) -> int:
+        return len(self.pts)
+
+
+class PicturePixels:
+    """Makes the arrays of pictures. Where their pixel formats or colors differ, each kind has a plan of its own.
+
+    Attributes:
+        ahead: as `Pixels` has it.
+    """
+
+    def __init__(self, images: ImageSequence, plan: DecodePlan) -> None:
+        self._images, self._plan = images, plan
+        first = Pixels(plan)
+        self.ahead, self._by_kind = first.ahead, {images.video: first}
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of a picture before the native conversion; 0 before the first one."""
+        return max(pixels.input_bytes for pixels in self._by_kind.values())
+
+    @property
+    def converting_s(self) -> float:
+        """Seconds that threads have spent on conversions."""
+        return sum(pixels.converting_s for pixels in self._by_kind.values())
+
+    def begin(self, picture: VideoFrame, out: npt.NDArray[Any] | None = None) -> Job:
+        """As `Pixels` does."""
+        kind = self._images.facts_of(picture)
+        if kind not in self._by_kind:
+            self._by_kind[kind] = Pixels(self._plan_of(kind))
+        return self._by_kind[kind].begin(picture, out)
+
+    def close(self) -> None:
+        """Returns the recycled memory."""
+        for pixels in self._by_kind.values():
+            pixels.close()
+
+    def _plan_of(self, kind: VideoInfo) -> DecodePlan:
+        """A plan for pictures of that kind with the result of the first plan."""
+        options = self._plan.options
+        if options.size is None and (said := lost_bits(kind, options.pixel_format)):
+            warn(f"{self._plan.track.media.path}: {said}")
+        track = replace(self._plan.track, video=kind)
+        return plan_decode(None, track, replace(options, pixel_format=self._plan.layout.pixel_format))
