@@ -2,7 +2,8 @@
 //!
 //! # Overview
 //!
-//! A [`Conversion`] is made from [`ConversionOptions`]. Frames have their planes one after another, as in FFmpeg's `rawvideo`.
+//! A [`Conversion`] is made from [`ConversionOptions`]. Output frames have their planes one after another, as in FFmpeg's
+//! `rawvideo`; input frames too, or [`Planes`] with strides, from which [`Band`]s are made. A [`PlaneCopy`] joins planes of any format.
 //! The arithmetic to YUV is that of the crate `yuv`; the arithmetic to RGB is here. A [`Quantizer`] makes whole samples of floats.
 
 mod channel;
