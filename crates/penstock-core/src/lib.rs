@@ -163,6 +163,8 @@ pub mod engine {
     pub use crate::sync::queue::Limits;
     pub use crate::sync::ticket::{Completion, ticket};
     pub use crate::sync::{deadline_after, lock, passed, wait_until};
+    #[cfg(feature = "confinement")]
+    pub use crate::sys::confinement::{Confinement, confine};
     pub use crate::sys::pipe::capacity as pipe_capacity;
     pub use crate::writer::by_descriptor::{
         Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of,

@@ -4,6 +4,7 @@ mod arguments;
 mod attach;
 mod buffer;
 mod chunk;
+mod confinement;
 mod conversion;
 mod cpu;
 mod errors;
@@ -40,6 +41,8 @@ mod _native {
     use crate::buffer::_copy;
     #[pymodule_export]
     use crate::chunk::Chunk;
+    #[pymodule_export]
+    use crate::confinement::_confine;
     #[pymodule_export]
     use crate::conversion::Conversion;
     #[pymodule_export]

@@ -1,5 +1,6 @@
 """The types of the native module, by subject. At runtime it is one module, without submodules."""
 
+from penstock._native.confinement import _confine
 from penstock._native.conversion import (
     _Conversion,
     _PlaneConverter,
@@ -71,6 +72,7 @@ __all__ = [
     "_apply_policy",
     "_before_fork",
     "_close",
+    "_confine",
     "_copy",
     "_count",
     "_current_policy",

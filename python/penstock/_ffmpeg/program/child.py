@@ -18,6 +18,7 @@ from io import FileIO
 
 from penstock import _native
 from penstock._deadline import Deadline
+from penstock._ffmpeg.program.box import Box
 from penstock._native import AppliedPolicy, ThreadPolicy
 from penstock._shortage import raise_shortage
 from penstock._types import Priority
@@ -191,12 +192,17 @@ class Child:
         pass_fds: Sequence[int] = (),
         env: Mapping[str, str] | None = None,
         policy: ThreadPolicy | Priority | None = None,
+        box: Box | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Starts `command`."""
+        """Starts `command`, in a box if there is one."""
+        command = self.command
+        if box is not None:
+            command, pass_fds = box.launch(command), (*pass_fds, box.source)
+            env = box.environment(os.environ) if env is None else env
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
-                self.command,
+                command,
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -468,17 +474,22 @@ class FailedError(ProgramError):
     """The program was killed, or its exit status is not 0."""
 
 
+# Guessed: what a program in a box prints of a file, and must stay bounded if the file makes it print for ever.
+_BOXED_STDOUT_BYTES = 64 << 20
+
+
 class CapturedChild(Child):
     """A program whose output is captured.
 
     Attributes:
-        stdout: everything that it wrote to standard output.
+        stdout: everything that it wrote to standard output. A program in a box is killed if that is too much.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], box: Box | None = None) -> None:
         super().__init__()
         self.command = tuple(command)
         self.stdout = bytearray()
+        self._box = box
         self._stderr = b""
 
     @property
@@ -493,16 +504,24 @@ class CapturedChild(Child):
 
     def spawn(self) -> subprocess.Popen[bytes]:
         with (
-            self.captured_pipe(self.stdout.extend) as stdout,
+            self.captured_pipe(self._take_stdout) as stdout,
             self.captured_pipe(self._take_stderr) as stderr,
         ):
-            return self.popen(stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+            return self.popen(stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, box=self._box)
+
+    def _take_stdout(self, data: bytes) -> None:
+        if self._box is not None and len(self.stdout) > _BOXED_STDOUT_BYTES:
+            self.kill()
+        else:
+            self.stdout.extend(data)
 
     def _take_stderr(self, data: bytes) -> None:
         self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
 
 
-def run(command: Sequence[str], timeout_s: float | None, *, check: bool = True) -> CapturedChild:
+def run(
+    command: Sequence[str], timeout_s: float | None, *, check: bool = True, box: Box | None = None
+) -> CapturedChild:
     """Runs a program to its end. When this returns or raises, the program and its process group are gone.
 
     Raises:
@@ -510,7 +529,7 @@ def run(command: Sequence[str], timeout_s: float | None, *, check: bool = True) 
         TimedOutError: it did not end within `timeout_s`.
         FailedError: its exit status is not 0, and `check` is set. The message is the last line of its standard error.
     """
-    child = CapturedChild(command)
+    child = CapturedChild(command, box)
     try:
         child.start()
         in_time = child.wait(timeout_s)

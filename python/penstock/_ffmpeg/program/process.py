@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from penstock import _exit
 from penstock._deadline import Deadline
 from penstock._ffmpeg.program import capabilities
+from penstock._ffmpeg.program.box import Box
 from penstock._ffmpeg.program.child import Child, Flag, Lines, NotStartedError
 from penstock._ffmpeg.program.messages import StderrLog
 from penstock._log import logger
@@ -51,6 +52,7 @@ class FFmpegProcess(Child):
         is_strict: whether it exits at the first error (``-xerror``) instead of going on.
         stdout: its standard output: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None to inherit ours.
         fifo: the FIFO that it writes to; None if it writes to none.
+        box: what it may do; None if it may do all.
         with_warnings: whether `log` has warnings, too. Otherwise it has what decoders conceal, unless FFREPORT is set.
         error: the class to raise if it cannot be started.
 
@@ -78,6 +80,7 @@ class FFmpegProcess(Child):
         stdout: int | None,
         with_warnings: bool = False,
         fifo: Path | None = None,
+        box: Box | None = None,
         error: type[FFmpegError],
     ) -> None:
         super().__init__()
@@ -91,6 +94,7 @@ class FFmpegProcess(Child):
         self._loglevel = "repeat+level+warning" if with_warnings else "error"
         self._with_warnings = with_warnings
         self._fifo = fifo
+        self._box = box
         self._error = error
         self.frames = 0
         self.output_bytes: int | None = None
@@ -115,6 +119,8 @@ class FFmpegProcess(Child):
             stdout: int | FileIO | None = self._stdout_of_child
             pass_fds = [progress.fileno()]
             environment = _environment()
+            if self._box is not None:  # without the caller's FFREPORT: it could write none
+                environment = self._box.environment(environment)
             if not self._with_warnings and "FFREPORT" not in environment:
                 report = child_ends.enter_context(
                     self.captured_pipe(Lines(self.log.take_report, _LINE_BYTES))
@@ -148,6 +154,7 @@ class FFmpegProcess(Child):
                 pass_fds=pass_fds,
                 env=environment,
                 policy=self._policy,
+                box=self._box,
             )
 
     def wait_until_done(self, timeout_s: float) -> bool:

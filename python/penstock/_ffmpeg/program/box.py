@@ -1,0 +1,105 @@
+"""The box of `isolated=True`: what a program may do that reads a file which nobody trusts."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import _native
+
+# The programs and libraries of the system, and what the dynamic loader reads. Of the last one, glibc's malloc learns
+# whether there are huge pages. /usr as a whole may hold the host's own files.
+_SYSTEM = (
+    *("/bin", "/lib", "/lib64", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec"),
+    *("/usr/local/bin", "/usr/local/lib", "/usr/local/lib64", "/gnu/store", "/nix/store"),
+    *("/etc/ld.so.cache", "/sys/kernel/mm/transparent_hugepage"),
+)
+# What a program gets of the environment, which may hold secrets.
+_VARIABLES = frozenset(
+    ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "GLIBC_TUNABLES", "AV_LOG_FORCE_NOCOLOR")
+)
+# Measured: FFmpeg 5.1 has 0.3 to 0.5 GB of private memory for 2160p with one thread, and 0.8 to 1.2 GB with 16 (H.264 and
+# 10-bit HEVC, to rgb24 and rgb48le); 2-core x86-64 VM, 2026-11-27. There is room for 4320p, with four times that.
+_BASE_BYTES, _THREAD_BYTES = 2 << 30, 256 << 20
+# Chosen: a film of 3 hours in 2160p and 10 bits takes 2 to 3 hours (30 ms a frame).
+_CPU_S = 6 * 3600
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+#: What the launcher exits with if the kernel cannot confine it, and it has to.
+UNCONFINED_STATUS = 125
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What a program may do.
+
+    It may use its pipes, read the source, and read and run the system's programs and libraries and its own. It can
+    write to no file, open no socket, and send no signal to processes outside.
+
+    Attributes:
+        source: a descriptor of the only file that it may read.
+        memory_bytes: its private memory.
+        cpu_s: its CPU time.
+        is_strict: whether it must not run where the kernel cannot confine it in full.
+    """
+
+    source: int
+    memory_bytes: int
+    cpu_s: int = _CPU_S
+    is_strict: bool = False
+
+    @classmethod
+    def around(cls, source: int, *, threads: int, is_strict: bool) -> Box:
+        """The box of a decoder with that many threads."""
+        return cls(source, _BASE_BYTES + _THREAD_BYTES * threads, is_strict=is_strict)
+
+    def launch(self, command: Sequence[str]) -> tuple[str, ...]:
+        """The command that confines itself, and then runs `command`, whose first word is the path of a program."""
+        program, *arguments = command
+        readable = self._readable(program)
+        return (
+            # Without `site`, and without modules beside the script: nothing that it does not need, and a quick start.
+            *(sys.executable, "-I", "-S", "-B", str(_LAUNCHER), str(_native.__file__)),
+            *(str(self.source), str(self.memory_bytes), str(self.cpu_s), str(int(self.is_strict))),
+            *(str(len(readable)), *readable, program, *arguments),
+        )
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """What the program gets of an environment."""
+        return {
+            name: value
+            for name, value in environment.items()
+            if name in _VARIABLES or name.startswith("MALLOC_")
+        }
+
+    def _readable(self, program: str) -> list[str]:
+        """The program's own file and libraries, and those of the system."""
+        path = Path(os.path.realpath(program))
+        own = [path]
+        if path.parent.name == "bin":  # of Conda and the like
+            own.append(path.parent.with_name("lib"))
+        named = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
+        return [*_SYSTEM, *map(str, own), *map(os.path.abspath, named)]
+
+
+class BoxedFile:
+    """A regular file that is open for reading, for boxed programs to read.
+
+    Attributes:
+        descriptor: its number, here and in the programs.
+        url: FFmpeg's name for it, in the programs.
+    """
+
+    def __init__(self, path: str) -> None:
+        # Opened anew, for a descriptor that a caller gave may be open for writing, too.
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)
+        finally:
+            os.close(opened)
+        self.url = f"file:/proc/self/fd/{self.descriptor}"
+        self.close = weakref.finalize(self, os.close, self.descriptor)
