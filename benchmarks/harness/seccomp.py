@@ -11,10 +11,12 @@ F_SETPIPE_SZ = 1031
 _NUMBERS = {
     "copy_file_range": (326, 285),
     "fcntl": (72, 25),
+    "landlock_create_ruleset": (444, 444),
     "preadv2": (327, 286),
     "pwritev2": (328, 287),
     "sched_setaffinity": (203, 122),
     "sched_setscheduler": (144, 119),
+    "seccomp": (317, 277),
     "sendfile": (40, 71),
     "setpriority": (141, 140),
     "splice": (275, 76),

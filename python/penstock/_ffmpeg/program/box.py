@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import signal
+import stat
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
@@ -23,14 +26,21 @@ _SYSTEM = (
 _VARIABLES = frozenset(
     ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "GLIBC_TUNABLES", "AV_LOG_FORCE_NOCOLOR")
 )
-# Measured: FFmpeg 5.1 has 0.3 to 0.5 GB of private memory for 2160p with one thread, and 0.8 to 1.2 GB with 16 (H.264 and
-# 10-bit HEVC, to rgb24 and rgb48le); 2-core x86-64 VM, 2026-11-27. There is room for 4320p, with four times that.
+# Measured: FFmpeg 5.1 has 0.3 to 0.5 GB of private memory for 2160p with one thread, and 0.8 to 1.2 GB with 16 (H.264
+# and 10-bit HEVC, to rgb24 and rgb48le); 2-core x86-64 VM, 2026-11-27. There is room for 4320p, with four times that.
 _BASE_BYTES, _THREAD_BYTES = 2 << 30, 256 << 20
 # Chosen: a film of 3 hours in 2160p and 10 bits takes 2 to 3 hours (30 ms a frame).
 _CPU_S = 6 * 3600
 _LAUNCHER = Path(__file__).with_name("launcher.py")
-#: What the launcher exits with if the kernel cannot confine it, and it has to.
-UNCONFINED_STATUS = 125
+#: Exit status of our own programs in a box that have no memory left. Chosen: no other program of ours has it.
+MEMORY_STATUS = 124
+# What libraries say when they get no memory, or no memory for a thread, from the system (strerror(3)) or by themselves.
+_NO_MEMORY = re.compile(
+    r"Cannot allocate memory|Resource temporarily unavailable|[Oo]ut of memory|[Ff]ailed to allocate|bad_alloc"
+    r"|[Mm]emory allocation|MemoryError|failed to map segment"
+)
+# What FFmpeg says of SIGXCPU.
+_NO_TIME = f"received signal {signal.SIGXCPU:d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,14 @@ class Box:
             if name in _VARIABLES or name.startswith("MALLOC_")
         }
 
+    def reached_limit(self, returncode: int | None, stderr: str) -> str | None:
+        """Which limit made a program fail, as the end of a sentence about its file; None if none seems to be it."""
+        if returncode == -signal.SIGXCPU or _NO_TIME in stderr:
+            return f"takes more than {self.cpu_s} s of CPU time, the limit of isolated reading"
+        if returncode == MEMORY_STATUS or _NO_MEMORY.search(stderr):
+            return f"takes more than {self.memory_bytes >> 20} MiB of memory, the limit of isolated reading"
+        return None
+
     def _readable(self, program: str) -> list[str]:
         """The program's own file and libraries, and those of the system."""
         path = Path(os.path.realpath(program))
@@ -87,19 +105,30 @@ class Box:
 
 
 class BoxedFile:
-    """A regular file that is open for reading, for boxed programs to read.
+    """A regular file that is open for reading, for programs in a box to read.
 
     Attributes:
         descriptor: its number, here and in the programs.
         url: FFmpeg's name for it, in the programs.
     """
 
-    def __init__(self, path: str) -> None:
-        # Opened anew, for a descriptor that a caller gave may be open for writing, too.
-        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.url = f"file:/proc/self/fd/{descriptor}"
+        self.close = weakref.finalize(self, os.close, descriptor)
+
+    @classmethod
+    def opened(cls, path: str) -> BoxedFile | None:
+        """The file at `path`; None if it is no regular file.
+
+        A descriptor of a caller, by its path in /proc, is opened anew, for it may be open for writing, too.
+        """
+        opened = os.open(
+            path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        )  # which does not wait for a FIFO's writer
         try:
-            self.descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)
+            if stat.S_ISREG(os.fstat(opened).st_mode):
+                return cls(fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3))
+            return None
         finally:
             os.close(opened)
-        self.url = f"file:/proc/self/fd/{self.descriptor}"
-        self.close = weakref.finalize(self, os.close, self.descriptor)

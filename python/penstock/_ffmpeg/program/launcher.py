@@ -4,16 +4,12 @@ Arguments: the native module, the source's descriptor, the memory in bytes, the 
 confinement must work (1 or 0), the number of readable paths, these, the program and its arguments.
 """
 
+import _imp
 import posix
 import sys
 
-import _imp
 
-# `Box` has the same number.
-_UNCONFINED_STATUS = 125
-
-
-def _native(path):
+def _native(path: str):  # type: ignore[no-untyped-def]  # typing takes long to import
     # As `importlib` loads an extension, which takes milliseconds to import.
     spec = sys.modules["_frozen_importlib"].ModuleSpec("penstock._native", None, origin=path)
     module = _imp.create_dynamic(spec)
@@ -21,7 +17,7 @@ def _native(path):
     return module
 
 
-def _main():
+def _main() -> int:
     native, source, memory_bytes, cpu_s, is_strict, count, *rest = sys.argv[1:]
     readable, command = rest[: int(count)], rest[int(count) :]
     missing = _native(native)._confine(
@@ -29,12 +25,12 @@ def _main():
     )
     if missing and is_strict == "1":
         sys.stderr.write(f"the kernel cannot confine {', '.join(missing)}\n")
-        return _UNCONFINED_STATUS
+        return 1
     try:
         posix.execv(command[0], command)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
-    return 127
+    return 1
 
 
 sys.exit(_main())

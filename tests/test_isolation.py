@@ -1,0 +1,316 @@
+"""The box of isolated reading: what programs in it can do, which is tried by programs that nobody should trust."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import socket
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from support.clips import clip
+from support.processes import run_script, succeeded
+
+from benchmarks.harness.machine import ROOT
+from benchmarks.harness.seccomp import NUMBERS
+from penstock import Decoder, DecoderError, probe
+from penstock._ffmpeg.program.box import Box, BoxedFile
+from penstock._ffmpeg.program.child import CapturedChild, run
+from penstock._media.exact_json import pack, unpack
+from penstock._media.info import Chapter, MediaInfo
+from penstock._media.isolation import Isolation
+from penstock._media.source import Source
+
+#: The program itself, and no link to it in an environment, whose libraries are not beside it.
+PYTHON = os.path.realpath(sys.executable)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _confined() -> None:
+    isolation = Isolation(Source(clip("h264")), threads=1, is_strict=False)
+    isolation.media(None)
+    if isolation.unconfined:
+        pytest.skip(f"the kernel cannot confine {', '.join(isolation.unconfined)}")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[BoxedFile]:
+    """The file that programs in the box may read."""
+    path = tmp_path / "source"
+    path.write_bytes(b"the source")
+    opened = BoxedFile.opened(os.fspath(path))
+    assert opened is not None
+    yield opened
+    opened.close()
+
+
+def boxed(source: BoxedFile, code: str, *arguments: object, **limits: int) -> CapturedChild:
+    """Runs a Python program in a box."""
+    box = Box(source.descriptor, **{"memory_bytes": 1 << 30, "is_strict": True, **limits})  # type: ignore[arg-type]
+    return run((PYTHON, "-I", "-S", "-c", code, *map(str, arguments)), 60, check=False, box=box)
+
+
+def is_denied(child: CapturedChild) -> bool:
+    """Whether a program was stopped by an error for want of permission."""
+    return child.returncode == 1 and child.stderr.rpartition("\n")[2].startswith("PermissionError")
+
+
+def test_the_source_can_be_read(source: BoxedFile) -> None:
+    read = boxed(source, "import sys; print(open(sys.argv[1].removeprefix('file:')).read())", source.url)
+    assert read.text == "the source\n", read.stderr
+
+
+def test_no_other_file_can_be_read(source: BoxedFile, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    for path in (tmp_path / "secret", "/etc/passwd", f"/proc/{os.getpid()}/environ"):
+        assert is_denied(boxed(source, "import sys; open(sys.argv[1]).read()", path)), path
+    assert is_denied(boxed(source, "import os, sys; os.listdir(sys.argv[1])", tmp_path))
+
+
+def test_nothing_can_be_written(source: BoxedFile, tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    for path in (tmp_path / "new", tmp_path / "old", tmp_path / "source"):
+        assert is_denied(boxed(source, "import sys; open(sys.argv[1], 'w').write('x')", path)), path
+    for call in ("unlink(path)", "mkdir(path + '2')", "link(path, path + '2')", "truncate(path, 0)"):
+        assert is_denied(boxed(source, f"import os, sys; path = sys.argv[1]; os.{call}", tmp_path / "old")), (
+            call
+        )
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "old": "old",
+        "source": "the source",
+    }
+
+
+def test_the_source_cannot_be_written_though_the_caller_can(tmp_path: Path) -> None:
+    path = tmp_path / "source"
+    path.write_bytes(b"the source")
+    with path.open("r+b") as file:
+        opened = BoxedFile.opened(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        assert opened is not None
+        written = boxed(opened, "import os, sys; os.write(int(sys.argv[1]), b'x')", opened.descriptor)
+        assert "Bad file descriptor" in written.stderr
+        assert is_denied(
+            boxed(opened, "import sys; open(sys.argv[1], 'r+b')", opened.url.removeprefix("file:"))
+        )
+    assert path.read_bytes() == b"the source"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "os.chmod(path, 0o777)",
+        "os.chown(path, os.getuid(), os.getgid())",
+        "os.utime(path)",
+        "os.setxattr(path, 'user.x', b'x')",
+    ],
+)
+def test_what_is_known_of_a_file_stays(change: str, source: BoxedFile, tmp_path: Path) -> None:
+    """Landlock leaves this to the filter of system calls."""
+    before = (tmp_path / "source").stat()
+    assert is_denied(boxed(source, f"import os, sys; path = sys.argv[1]; {change}", tmp_path / "source"))
+    after = (tmp_path / "source").stat()
+    assert (before.st_mode, before.st_mtime_ns) == (after.st_mode, after.st_mtime_ns)
+
+
+def test_no_socket_can_be_opened(source: BoxedFile, tmp_path: Path) -> None:
+    connect = "import socket, sys; socket.socket(socket.{}).connect({})"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        socket.socket(socket.AF_UNIX) as named,
+    ):
+        udp.bind(("127.0.0.1", 0))
+        named.bind(os.fspath(tmp_path / "socket"))
+        named.listen()
+        for kind, address in (
+            ("AF_INET", tcp.getsockname()),
+            ("AF_INET, socket.SOCK_DGRAM", udp.getsockname()),
+            ("AF_UNIX", os.fspath(tmp_path / "socket")),
+        ):
+            child = boxed(source, connect.format(kind, repr(address)))
+            assert is_denied(child), child.stderr
+
+
+def test_no_process_outside_can_be_signalled(source: BoxedFile) -> None:
+    assert is_denied(boxed(source, "import os, signal; os.kill(os.getppid(), signal.SIGTERM)"))
+    itself = boxed(source, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
+    assert itself.ending == "was killed by SIGTERM"
+
+
+def test_no_program_from_elsewhere_can_be_started(source: BoxedFile, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho started\n")
+    program.chmod(0o755)
+    child = boxed(source, "import os, sys; os.execv(sys.argv[1], [sys.argv[1]])", program)
+    assert is_denied(child), child.text
+
+
+def test_what_a_program_starts_is_in_the_same_box(source: BoxedFile) -> None:
+    code = "import os; os.execv('/bin/sh', ['sh', '-c', 'cat /etc/passwd'])"
+    child = boxed(source, code)
+    assert not child.text and "Permission denied" in child.stderr
+
+
+def test_only_pipes_and_the_source_are_inherited(source: BoxedFile, tmp_path: Path) -> None:
+    with (tmp_path / "other").open("w") as other:
+        os.set_inheritable(other.fileno(), True)
+        code = """
+import os
+def is_open(fd):
+    try:
+        return bool(os.fstat(fd))
+    except OSError:
+        return False
+print([fd for fd in range(4096) if is_open(fd)])
+"""
+        assert json.loads(boxed(source, code).text) == [0, 1, 2, source.descriptor]
+
+
+def test_secrets_of_the_environment_are_not_inherited(
+    source: BoxedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    assert "secret" not in boxed(source, "import os; print(dict(os.environ))").text
+
+
+def test_the_memory_is_limited(source: BoxedFile) -> None:
+    code = "import sys; bytearray(300 << 20); print('had it')"
+    assert boxed(source, code).text == "had it\n"
+    child = boxed(source, code, memory_bytes=200 << 20)
+    assert not child.text and child.stderr.endswith("MemoryError")
+
+
+def test_the_time_is_limited(source: BoxedFile) -> None:
+    child = boxed(source, "while True: pass", cpu_s=1)
+    assert child.ending == "was killed by SIGXCPU"
+    limit = Box(source.descriptor, 1 << 30, cpu_s=1).reached_limit(child.returncode, child.stderr)
+    assert limit is not None and "CPU time" in limit
+
+
+def test_a_program_that_prints_for_ever_is_ended(source: BoxedFile) -> None:
+    child = boxed(source, "while True: print('x' * 65535)")
+    assert child.ending == "was killed by SIGKILL"
+
+
+@pytest.mark.parametrize("name", ["h264_ts", "vp9_alpha", "rotated_90", "prores", "gif", "variable_mkv"])
+def test_facts_are_those_of_probe(name: str) -> None:
+    assert Isolation(Source(clip(name)), threads=1, is_strict=True).media(None) == probe(clip(name))
+
+
+def test_facts_of_bytes_in_memory() -> None:
+    data = clip("h264").read_bytes()
+    isolated = Isolation(Source(data), threads=1, is_strict=True)
+    assert isolated.media(None) == probe(data)
+    assert isolated.frames(0, None) == 30
+
+
+def test_frames_are_counted_from_a_start() -> None:
+    isolated = Isolation(Source(clip("h264_mkv")), threads=1, is_strict=True)
+    assert isolated.frames(0, None) == 30
+    assert isolated.frames(0, 0.5) == len(Decoder(clip("h264_mkv"), start=0.5)) < 30
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_files_are_errors_or_facts(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    data = bytearray(clip(rng.choice(("h264", "h264_ts", "vp9", "gif", "rawvideo"))).read_bytes())
+    for _ in range(200):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    path = tmp_path / "upload"
+    path.write_bytes(data)
+    try:
+        want: object = probe(path)
+    except DecoderError:
+        want = DecoderError
+    try:
+        got: object = Isolation(Source(path), threads=1, is_strict=True).media(60)
+    except DecoderError:
+        got = DecoderError
+    assert got == want
+
+
+def test_a_file_that_needs_more_memory_is_no_damaged_file() -> None:
+    isolated = Isolation(Source(clip("h264")), threads=1, is_strict=True)
+    isolated.box = Box(isolated.box.source, 1 << 20)
+    with pytest.raises(DecoderError, match="1 MiB of memory"):
+        isolated.media(None)
+
+
+def test_a_child_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crashing = tmp_path / "python"
+    crashing.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    crashing.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", os.fspath(crashing))
+    with pytest.raises(DecoderError, match="SIGSEGV") as caught:
+        Isolation(Source(clip("h264")), threads=1, is_strict=True).media(None)
+    assert caught.value.returncode == -11
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "{}", "[]", '{"unconfined": [], "answer": {"path": 3}}', "[" * 100_000]
+)
+def test_a_child_that_was_taken_over_is_an_error(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "answer").write_text(answer)
+    lying = tmp_path / "python"
+    lying.write_text(f"#!/bin/sh\ncat {tmp_path / 'answer'}\n")
+    lying.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", os.fspath(lying))
+    with pytest.raises(DecoderError, match="failed to read"):
+        Isolation(Source(clip("h264")), threads=1, is_strict=True).media(None)
+
+
+def test_pipes_urls_and_devices_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    reader, writer = os.pipe()
+    try:
+        for given in (tmp_path / "fifo", reader, "http://127.0.0.1:1/x.mp4", "/dev/zero"):
+            with pytest.raises(ValueError, match="one regular file"):
+                Isolation(Source(given), threads=1, is_strict=False)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_json_is_exact_and_checked() -> None:
+    chapter = Chapter(0.1, float("inf"), None)
+    assert unpack(Chapter, json.loads(json.dumps(pack(chapter)))) == chapter
+    assert unpack(Fraction, json.loads(json.dumps(pack(Fraction(30000, 1001))))) == Fraction(30000, 1001)
+    for kind, value in (
+        (int, True),
+        (float, "1"),
+        (Chapter, {"start_s": 0.0}),
+        (tuple[int, ...], {"0": 1}),
+        (MediaInfo, None),
+    ):
+        with pytest.raises(TypeError):
+            unpack(kind, value)
+
+
+@pytest.mark.skipif(not NUMBERS, reason="the numbers of this machine's system calls are not known")
+@pytest.mark.parametrize(
+    ("call", "word"), [("landlock_create_ruleset", "files"), ("seccomp", "system calls")]
+)
+def test_a_kernel_that_cannot_confine_is_named_and_refused_if_strict(call: str, word: str) -> None:
+    program = f"""
+sys.path.insert(0, {os.fspath(ROOT)!r})
+from benchmarks.harness import seccomp
+seccomp.refuse({errno.ENOSYS}, {call!r})
+from penstock._media.isolation import Isolation
+from penstock._media.source import Source
+for is_strict in (False, True):
+    isolation = Isolation(Source(sys.argv[1]), threads=1, is_strict=is_strict)
+    try:
+        print(isolation.media(None).container, isolation.unconfined)
+    except penstock.DecoderError as error:
+        print(error)
+"""
+    lines = succeeded(run_script(program, clip("h264"))).decode().splitlines()
+    assert word in lines[0] and lines[0].startswith("mov")
+    assert "the kernel cannot confine" in lines[1] and word in lines[1]
