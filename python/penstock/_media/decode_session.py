@@ -23,6 +23,7 @@ from typing import Any, Self, TypeVar
 from penstock import _exit
 from penstock._deadline import Deadline
 from penstock._ffmpeg.command.settings import DecoderSettings
+from penstock._ffmpeg.program.box import Box
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
 from penstock._ffmpeg.program.messages import damage_reports, has_no_frames
 from penstock._ffmpeg.program.process import FFmpegProcess, Session, check_owner, warn_unclosed
@@ -60,6 +61,7 @@ class DecodeSession(Session):
         other_codecs: codecs of the file's other streams, whose damage does not matter.
         explain_damage: called if `is_strict` and FFmpeg reported damage, with its messages and how often each came.
             Returns the warning to give if only the beginning is affected, else None: the damage is an error.
+        box: what FFmpeg may do; None if it may do all.
         check_end: called if `is_strict` and nothing has failed. Returns why the file has more than FFmpeg delivered,
             else None.
 
@@ -92,6 +94,7 @@ class DecodeSession(Session):
         other_codecs: Collection[str] = (),
         explain_damage: Callable[[Counter[str]], str | None] = lambda damage: None,
         check_end: Callable[[], str | None] = lambda: None,
+        box: Box | None = None,
     ) -> None:
         process = FFmpegProcess(
             program,
@@ -99,6 +102,7 @@ class DecodeSession(Session):
             settings.ffmpeg_policy,
             is_strict=is_strict,
             stdout=subprocess.PIPE,
+            box=box,
             error=DecoderError,
         )
         super().__init__(process, title, settings.stall_timeout)
@@ -107,7 +111,7 @@ class DecodeSession(Session):
         self.warning: str | None = None
         self._path = path
         self._has_timestamps = callable(arguments)
-        self._is_strict = is_strict
+        self._is_strict, self._box = is_strict, box
         self._other_codecs = other_codecs
         self._explain_damage, self._check_end = explain_damage, check_end
         self._failure: FFmpegError | None = None
@@ -264,7 +268,13 @@ class DecodeSession(Session):
         if f"width '{OTHER_SIZE}'" in self.process.log.text:
             remedy = f"{argument('pixel_format', 'rgb24')} scales all frames to the size of the first one"
             return f"the pictures change their size, which is not supported with a palette: {remedy}; {after}"
-        if not (self.process.has_succeeded or (self._is_late and self.process.is_complete)):
+        has_succeeded = self.process.has_succeeded or (self._is_late and self.process.is_complete)
+        if self._box is not None and (not has_succeeded or self._is_strict):
+            # Before damage: what FFmpeg says for want of memory looks like that.
+            limit = self._box.reached_limit(self.process.returncode, self.process.log.text)
+            if limit is not None:
+                return f"decoding {limit}; {after}"
+        if not has_succeeded:
             return f"FFmpeg {self.process.ending}, {after}"
         if not self._is_strict:
             return None

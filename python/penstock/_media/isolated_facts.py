@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 from penstock import _native
 from penstock._ffmpeg.program.box import MEMORY_STATUS
 from penstock._media.exact_json import pack

@@ -34,11 +34,13 @@ _CPU_S = 6 * 3600
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 #: Exit status of our own programs in a box that have no memory left. Chosen: no other program of ours has it.
 MEMORY_STATUS = 124
-# What libraries say when they get no memory, or no memory for a thread, from the system (strerror(3)) or by themselves.
+# What programs say if the system (strerror(3)) gives them no memory or no thread, or nobody says why.
 _NO_MEMORY = re.compile(
-    r"Cannot allocate memory|Resource temporarily unavailable|[Oo]ut of memory|[Ff]ailed to allocate|bad_alloc"
-    r"|[Mm]emory allocation|MemoryError|failed to map segment"
+    r"Cannot allocate memory|Resource temporarily unavailable|[Oo]ut of memory|([Ff]ailed to|[Cc]ould not) allocate"
+    r"|[Mm]emory allocation|MemoryError|bad_alloc|failed to map segment"
 )
+# What libavcodec says if it has no memory for a picture, or if the picture's size is impossible.
+_NO_PICTURE = "get_buffer() failed"
 # What FFmpeg says of SIGXCPU.
 _NO_TIME = f"received signal {signal.SIGXCPU:d}"
 
@@ -90,9 +92,10 @@ class Box:
         """Which limit made a program fail, as the end of a sentence about its file; None if none seems to be it."""
         if returncode == -signal.SIGXCPU or _NO_TIME in stderr:
             return f"takes more than {self.cpu_s} s of CPU time, the limit of isolated reading"
+        more = f"takes more than {self.memory_bytes >> 20} MiB of memory, the limit of isolated reading"
         if returncode == MEMORY_STATUS or _NO_MEMORY.search(stderr):
-            return f"takes more than {self.memory_bytes >> 20} MiB of memory, the limit of isolated reading"
-        return None
+            return more
+        return f"{more}, or the file is damaged" if _NO_PICTURE in stderr else None
 
     def _readable(self, program: str) -> list[str]:
         """The program's own file and libraries, and those of the system."""
