@@ -21,9 +21,11 @@ from benchmarks.harness.seccomp import NUMBERS
 from penstock import Decoder, DecoderError, probe
 from penstock._ffmpeg.program.box import Box, BoxedFile
 from penstock._ffmpeg.program.child import CapturedChild, run
+from penstock._media.completeness import Delivered
 from penstock._media.exact_json import pack, unpack
-from penstock._media.info import Chapter, MediaInfo
+from penstock._media.info import Chapter, MediaInfo, Track
 from penstock._media.isolation import Isolation
+from penstock._media.questions import InProcess
 from penstock._media.source import Source
 
 #: The program itself, and no link to it in an environment, whose libraries are not beside it.
@@ -206,13 +208,26 @@ def test_facts_of_bytes_in_memory() -> None:
     data = clip("h264").read_bytes()
     isolated = Isolation(Source(data), threads=1, is_strict=True)
     assert isolated.media(None) == probe(data)
-    assert isolated.frames(0, None) == 30
+    assert isolated.about(0).frames(None) == 30
 
 
 def test_frames_are_counted_from_a_start() -> None:
     isolated = Isolation(Source(clip("h264_mkv")), threads=1, is_strict=True)
-    assert isolated.frames(0, None) == 30
-    assert isolated.frames(0, 0.5) == len(Decoder(clip("h264_mkv"), start=0.5)) < 30
+    assert isolated.about(0).frames(None) == 30
+    assert isolated.about(0).frames(0.5) == len(Decoder(clip("h264_mkv"), start=0.5)) < 30
+
+
+@pytest.mark.parametrize("name", ["h264_ts", "cut_mkv", "h264"])
+def test_questions_are_answered_as_in_this_process(name: str) -> None:
+    media = probe(clip(name))
+    own = InProcess(Track(f"file:{clip(name)}", media, media.video[0]))
+    isolated = Isolation(Source(clip(name)), threads=1, is_strict=True).about(media.video[0].index)
+    delivered = Delivered(frames=3, last_s=0.1, longest_s=0.04)
+    assert isolated.frames(None) == own.frames(None)
+    assert isolated.why_incomplete(delivered) == own.why_incomplete(delivered)
+    assert isolated.wrong_count(delivered) == own.wrong_count(delivered)
+    assert isolated.misses_frames(0.5) is own.misses_frames(0.5)
+    assert isolated.begins_inside_group() is own.begins_inside_group()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import sys
-from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from penstock import _native
 from penstock._ffmpeg.program.box import MEMORY_STATUS
-from penstock._media.exact_json import pack
-from penstock._media.info import MediaInfo, Track
+from penstock._media.exact_json import pack, unpack
+from penstock._media.probing import probe
 from penstock._media.source import Source
 from penstock.errors import PenstockError
 
@@ -24,7 +23,7 @@ def main(request: dict[str, Any]) -> int:
     """Confines this process, and prints the answer as JSON. Returns the exit status."""
     source = Source(request["source"])
     source.path = request["path"]
-    answer = _QUESTIONS[request["question"]]()
+    answer = probe if request["question"] == "media" else _about_track(request["question"], request["index"])
     # PyAV and NumPy import parts of themselves, and of the standard library, when a file needs them.
     libraries = [sys.modules[name] for name in ("os", "av", "numpy") if name in sys.modules]
     own = [Path(str(library.__file__)).parent for library in libraries]
@@ -33,7 +32,7 @@ def main(request: dict[str, Any]) -> int:
     )
     said: dict[str, Any] = {"unconfined": unconfined}
     try:
-        said["answer"] = pack(answer(source, **request["arguments"]))
+        said["answer"] = pack(answer(source, *request["arguments"]))
     except PenstockError as error:
         said["error"] = str(error)
     except MemoryError:
@@ -46,29 +45,16 @@ def main(request: dict[str, Any]) -> int:
     return 0
 
 
-def _media() -> Callable[..., MediaInfo]:
-    from penstock._media.probing import probe
+def _about_track(question: str, index: int) -> Callable[..., Any]:
+    """The answer to one of `Questions`. Its modules are not imported for the facts alone."""
+    from penstock._media.completeness import Delivered
+    from penstock._media.info import Track
+    from penstock._media.questions import InProcess
 
-    return probe
-
-
-def _frames() -> Callable[..., int | None]:
-    from penstock._media import completeness
-    from penstock._media.probing import probe
-    from penstock._media.seeking import first_pts
-
-    def count(source: Source, index: int, start: float | None) -> int | None:
+    def answer(source: Source, *arguments: Any) -> Any:
         media = probe(source)
         [video] = (one for one in media.video if one.index == index)
-        track = Track(source.url, media, video)
-        if start is None and (known := completeness.known_frames(track)) is not None:
-            return known
-        if (pts := completeness.shown_pts(track)) is None:
-            return None
-        return len(pts) - (0 if start is None else bisect_left(pts, first_pts(start, media, video)))
+        given = [unpack(Delivered, one) if isinstance(one, dict) else one for one in arguments]
+        return getattr(InProcess(Track(source.url, media, video)), question)(*given)
 
-    return count
-
-
-# Each imports what it needs, and returns the function that answers.
-_QUESTIONS: dict[str, Callable[[], Callable[..., Any]]] = {"media": _media, "frames": _frames}
+    return answer

@@ -11,7 +11,8 @@ from typing import TypeVar, cast
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.box import Box, BoxedFile
 from penstock._ffmpeg.program.child import CapturedChild, NotStartedError, TimedOutError, run
-from penstock._media.exact_json import unpack
+from penstock._media.completeness import Delivered
+from penstock._media.exact_json import pack, unpack
 from penstock._media.info import MediaInfo
 from penstock._media.source import Source
 from penstock.errors import DecoderError, StalledError
@@ -64,21 +65,20 @@ class Isolation:
             StalledError: it took longer than `timeout_s`.
             OSError: no descriptor, memory, process or thread is left.
         """
-        return self._ask("media", MediaInfo, timeout_s)
+        return self.ask("media", MediaInfo, timeout_s)
 
-    def frames(self, index: int, start: float | None) -> int | None:
-        """How many frames of the video stream of that index iteration gives from `start` on; None if unknown.
+    def about(self, index: int) -> _AboutTrack:
+        """The questions about the video stream of that index."""
+        return _AboutTrack(self, index)
 
-        Raises:
-            DecoderError, OSError: as for `media`.
-        """
-        return self._ask("frames", cast("type[int | None]", int | None), None, index=index, start=start)
-
-    def _ask(self, question: str, kind: type[T], timeout_s: float | None, **arguments: object) -> T:
-        """The answer of a child in a box, which is of that type."""
+    def ask(
+        self, question: str, kind: type[T], timeout_s: float | None = None, index: int = 0, *arguments: object
+    ) -> T:
+        """The answer of a child in a box, which is of that type: to "media", or to one of `Questions`."""
         request = {
             "question": question,
-            "arguments": arguments,
+            "index": index,
+            "arguments": pack(arguments),
             "path": self._path,
             "source": self.box.source,
             "memory_bytes": self.box.memory_bytes,
@@ -123,6 +123,35 @@ class Isolation:
             command=child.command,
             stderr=child.stderr,
         )
+
+
+# mypy takes a union for no type.
+_TEXT, _NUMBER = cast("type[str | None]", str | None), cast("type[int | None]", int | None)
+
+
+class _AboutTrack:
+    """Answers `Questions` by children in a box, which raise what `Isolation.media` raises."""
+
+    def __init__(self, isolation: Isolation, index: int) -> None:
+        self._isolation, self._index = isolation, index
+
+    def frames(self, start: float | None) -> int | None:
+        return self._ask("frames", _NUMBER, start)
+
+    def misses_frames(self, start: float | None) -> bool:
+        return self._ask("misses_frames", bool, start)
+
+    def begins_inside_group(self) -> bool:
+        return self._ask("begins_inside_group", bool)
+
+    def why_incomplete(self, delivered: Delivered) -> str | None:
+        return self._ask("why_incomplete", _TEXT, delivered)
+
+    def wrong_count(self, delivered: Delivered) -> str | None:
+        return self._ask("wrong_count", _TEXT, delivered)
+
+    def _ask(self, question: str, kind: type[T], *arguments: object) -> T:
+        return self._isolation.ask(question, kind, None, self._index, *arguments)
 
 
 class _OwnBox(Box):
