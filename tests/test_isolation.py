@@ -6,19 +6,25 @@ import errno
 import json
 import os
 import random
+import shutil
 import socket
 import sys
+import warnings
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from support.clips import clip
+from support.command_line import run as command
+from support.media import ffmpeg
 from support.processes import run_script, succeeded
 
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.seccomp import NUMBERS
-from penstock import Decoder, DecoderError, probe
+from penstock import Decoder, DecoderError, FFmpegWarning, probe
 from penstock._ffmpeg.program.box import Box, BoxedFile
 from penstock._ffmpeg.program.child import CapturedChild, run
 from penstock._media.completeness import Delivered
@@ -27,6 +33,7 @@ from penstock._media.info import Chapter, MediaInfo, Track
 from penstock._media.isolation import Isolation
 from penstock._media.questions import InProcess
 from penstock._media.source import Source
+from penstock.video import DecoderSettings
 
 #: The program itself, and no link to it in an environment, whose libraries are not beside it.
 PYTHON = os.path.realpath(sys.executable)
@@ -224,8 +231,7 @@ def test_questions_are_answered_as_in_this_process(name: str) -> None:
     isolated = Isolation(Source(clip(name)), threads=1, is_strict=True).about(media.video[0].index)
     delivered = Delivered(frames=3, last_s=0.1, longest_s=0.04)
     assert isolated.frames(None) == own.frames(None)
-    assert isolated.why_incomplete(delivered) == own.why_incomplete(delivered)
-    assert isolated.wrong_count(delivered) == own.wrong_count(delivered)
+    assert isolated.at_end(delivered) == own.at_end(delivered)
     assert isolated.misses_frames(0.5) is own.misses_frames(0.5)
     assert isolated.begins_inside_group() is own.begins_inside_group()
 
@@ -329,3 +335,148 @@ for is_strict in (False, True):
     lines = succeeded(run_script(program, clip("h264"))).decode().splitlines()
     assert word in lines[0] and lines[0].startswith("mov")
     assert "the kernel cannot confine" in lines[1] and word in lines[1]
+
+
+@pytest.mark.parametrize("name", ["h264", "h264_ts", "vp9_alpha", "rotated_90", "gif", "variable_mkv"])
+def test_frames_are_those_without_isolation(name: str) -> None:
+    def frames(isolated: bool) -> list[tuple[object, ...]]:
+        with Decoder(clip(name), pixel_format="source", isolated=isolated) as decoder:
+            return [(frame.index, frame.pts, frame.time_s, frame.tobytes()) for frame in decoder]
+
+    assert frames(isolated=True) == frames(isolated=False)
+
+
+def test_the_engine_says_that_it_is_in_a_box() -> None:
+    with Decoder(clip("h264"), isolated="strict") as decoder:
+        assert decoder.engine.name == "ffmpeg"
+        assert "isolated" in decoder.engine.reason and decoder.engine.unconfined == ()
+        assert len(decoder) == len(list(decoder)) == 30
+
+
+def test_libav_opens_no_isolated_file_in_this_process() -> None:
+    program = """
+import av
+
+def refuse(*arguments, **options):
+    raise AssertionError("libav opens a file in this process")
+
+av.open = refuse
+for given in (sys.argv[1], open(sys.argv[1], "rb").read(), open(sys.argv[1], "rb")):
+    with penstock.Decoder(given, isolated=True) as decoder:
+        assert len(decoder) == len(list(decoder)) == 30
+with penstock.Decoder(sys.argv[2], isolated=True, start=0.5, filters="null") as decoder:
+    assert 0 < len(list(decoder)) < 30
+"""
+    succeeded(run_script(program, clip("h264_mkv"), clip("h264_ts")))
+
+
+def test_another_program_as_ffmpeg_is_in_the_box_too(tmp_path: Path) -> None:
+    """A stand-in for an FFmpeg that a file has taken over."""
+    (tmp_path / "secret").write_text("the secret")
+    outside = tmp_path / "program"
+    outside.write_text("#!/bin/sh\necho the program ran >&2\n")
+    outside.chmod(0o755)
+    ffmpeg = tmp_path / "ffmpeg"
+    tries = (f"cat {tmp_path}/secret >&2", f"echo x > {tmp_path}/new", str(outside), "kill -TERM $PPID")
+    # Only where it reads a file: what it supports is asked of it without a box.
+    reads = 'case "$*" in */proc/self/fd/*) ;; *) exit 0 ;; esac'
+    ffmpeg.write_text("\n".join(("#!/bin/sh", reads, *tries, "exit 3", "")))
+    ffmpeg.chmod(0o755)
+    with (
+        pytest.raises(DecoderError) as caught,
+        Decoder(clip("h264"), isolated=True, settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder,
+    ):
+        list(decoder)
+    assert caught.value.returncode == 3
+    assert caught.value.stderr.count("denied") + caught.value.stderr.count("not permitted") == len(tries)
+    assert "the secret" not in caught.value.stderr and "the program ran" not in caught.value.stderr
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("most_mib", [12, 30, 60])
+def test_a_decode_that_needs_more_memory_says_so(most_mib: int) -> None:
+    with Decoder(clip("h264_large"), isolated=True) as decoder:
+        engine = decoder._reading.engine
+        engine._box = replace(engine._box, memory_bytes=most_mib << 20)
+        with pytest.raises(DecoderError, match=f"{most_mib} MiB of memory, the limit"):
+            list(decoder)
+
+
+def test_a_decode_that_needs_more_time_says_so(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.mkv"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=640x360:d=60", "-c:v", "mpeg2video", slow)
+    filters = "nlmeans,nlmeans,nlmeans"
+    with Decoder(slow, isolated=True, filters=filters, size=(64, 48)) as decoder:
+        engine = decoder._reading.engine
+        engine._box = replace(engine._box, cpu_s=1)
+        with pytest.raises(DecoderError, match="1 s of CPU time, the limit of isolated reading"):
+            list(decoder)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_files_are_errors_or_frames(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    data = bytearray(clip(rng.choice(("h264", "h264_ts", "vp9", "gif", "mjpeg_420"))).read_bytes())
+    for _ in range(rng.choice((5, 200))):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    path = tmp_path / "upload"
+    path.write_bytes(data)
+    with suppress(DecoderError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FFmpegWarning)
+        with Decoder(path, isolated=True, size=(64, 48), count=100) as decoder:
+            assert all(frame.shape == (48, 64, 3) for frame in decoder)
+
+
+def test_a_playlist_leads_nowhere(tmp_path: Path) -> None:
+    shutil.copy(clip("h264_ts"), tmp_path / "secret.ts")
+    for number, text in enumerate(
+        (
+            "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\nsecret.ts\n#EXT-X-ENDLIST\n",
+            f"ffconcat version 1.0\nfile '{tmp_path}/secret.ts'\n",
+        )
+    ):
+        path = tmp_path / f"{number}.mp4"
+        path.write_text(text)
+        with pytest.raises(DecoderError):
+            Decoder(path, isolated=True)
+        with pytest.raises(ValueError, match="follow_playlists"):
+            Decoder(path, isolated=True, follow_playlists=True)
+
+
+def test_filters_open_no_file() -> None:
+    """In the box even the caller's own options cannot: they are FFmpeg's."""
+    filters = f"movie={clip('h264_ts')}[other];[in][other]overlay"
+    with pytest.raises(DecoderError), Decoder(clip("h264"), isolated=True, filters=filters) as decoder:
+        list(decoder)
+
+
+def test_what_has_no_box_is_refused() -> None:
+    with Decoder(clip("h264"), isolated=True) as decoder:
+        for refused in (
+            lambda: decoder[0],
+            lambda: decoder[:2],
+            lambda: decoder.frame_at(0.0),
+            lambda: decoder.batch([0]),
+            lambda: decoder.audio(),
+        ):
+            with pytest.raises(ValueError, match="isolated"):
+                refused()
+    for given in ("http://127.0.0.1:1/x.mp4", "/dev/zero"):
+        for read in (Decoder, probe):
+            with pytest.raises(ValueError, match="one regular file"):
+                read(given, isolated=True)
+    with pytest.raises(ValueError, match="isolated"):
+        Decoder(clip("h264"), isolated="very")  # type: ignore[arg-type]
+
+
+def test_probe_can_be_isolated() -> None:
+    assert probe(clip("h264"), isolated="strict") == probe(clip("h264"))
+
+
+def test_the_command_line_reads_in_a_box(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    done = command("decode", clip("h264"), raw, "--isolated")
+    assert (done.returncode, raw.stat().st_size) == (0, 30 * 64 * 48 * 3), done.stderr
+    assert command("probe", clip("h264"), "--isolated").stdout == command("probe", clip("h264")).stdout
+    refused = command("decode", clip("h264"), raw, "--isolated", "--at", "0.5")
+    assert refused.returncode == 2 and b"--isolated" in refused.stderr

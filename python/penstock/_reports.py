@@ -144,13 +144,17 @@ class DecoderEngine:
     Attributes:
         name: "libav", FFmpeg's libraries in this process (PyAV); or "ffmpeg", an FFmpeg program of its own process.
         reason: why, and how.
+        unconfined: what the kernel cannot confine of an isolated decoder: "files", "truncation", "signals", "system
+            calls", "privileges" or "limits"; empty if its box is whole, or if it has none.
     """
 
     name: Literal["libav", "ffmpeg"]
     reason: str
+    unconfined: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.reason}"
+        gaps = f"; the kernel cannot confine {', '.join(self.unconfined)}" if self.unconfined else ""
+        return f"{self.name}: {self.reason}{gaps}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
+from typing import Literal
 
 from av.codec import codecs_available
 from av.video.format import VideoFormat
@@ -34,6 +35,7 @@ from penstock._ffmpeg.command.pixel_formats import (
 )
 from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings, native_conversion
 from penstock._ffmpeg.program import capabilities
+from penstock._ffmpeg.program.box import Box
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._media import timestamps
 from penstock._media.decode_session import OTHER_SIZE
@@ -85,6 +87,7 @@ class DecodeOptions:
     conceal_errors: bool
     input_options: Mapping[str, object]
     follow_playlists: bool
+    isolated: bool | Literal["strict"]
     settings: DecoderSettings
 
     @property
@@ -174,10 +177,12 @@ class DecodePlan:
         return _native(conversion_input, self.layout, 1, self.track.video, self.options)
 
 
-def plan_decode(program: str | None, track: Track, options: DecodeOptions) -> DecodePlan:
+def plan_decode(
+    program: str | None, track: Track, options: DecodeOptions, box: Box | None = None
+) -> DecodePlan:
     """Plans a decode by the FFmpeg `program`, or by libav in this process if that is None.
 
-    Runs FFmpeg for one frame if the size depends on `filters`.
+    Runs FFmpeg for one frame if the size depends on `filters`, in the box if there is one.
     """
     source, media, video = track.source, track.media, track.video
     name = _delivered_format(video, options)
@@ -203,7 +208,7 @@ def plan_decode(program: str | None, track: Track, options: DecodeOptions) -> De
         reading, trim = _reading(track, options, decoder, uncropped)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
-        own_size = _first_size((program, *filtered)) or own_size
+        own_size = _first_size((program, *filtered), box) or own_size
     width, height = _delivered_size(own_size, options.size)
     layout = _layout(program, name, width, height)
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
@@ -320,11 +325,11 @@ def _rotation_filters(video: VideoInfo, options: DecodeOptions) -> tuple[str, ..
     return (f"rotate={video.rotation}*PI/180",)
 
 
-def _first_size(arguments: Sequence[str]) -> tuple[int, int] | None:
+def _first_size(arguments: Sequence[str], box: Box | None) -> tuple[int, int] | None:
     """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none."""
     output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
     try:
-        printed = run((*arguments, *output), None, check=False).text
+        printed = run((*arguments, *output), None, check=False, box=box).text
     except ProgramError:
         return None
     size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", printed, re.MULTILINE)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, Unpack, cast, get_args, overload
 
 from penstock import _exit
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
@@ -20,7 +19,6 @@ from penstock._ffmpeg.command.settings import (
     check_place,
     check_settings,
 )
-from penstock._media import completeness
 from penstock._media.audio import AudioDecoder, AudioOptions
 from penstock._media.decode_plan import DecodeOptions, lost_bits, unmapped_hdr
 from penstock._media.decode_session import DecoderBase
@@ -31,7 +29,7 @@ from penstock._media.info import MediaInfo, VideoInfo
 from penstock._media.pixels import Pixels
 from penstock._media.program_engine import changes_frames
 from penstock._media.random_access import RandomAccess
-from penstock._media.seeking import first_pts, time_of
+from penstock._media.seeking import time_of
 from penstock._media.source import MediaSource, Source
 from penstock._media.video_frame import VideoFrame, frame_of
 from penstock._messages import argument, warn
@@ -113,6 +111,10 @@ class Decoder(DecoderBase):
         follow_playlists: a local file may be a playlist, and FFmpeg opens the local files that it leads to: see
             `penstock.probe`.
         input_options: FFmpeg's options for its input without their dash, such as ``{"hwaccel": "cuda"}``.
+        isolated: for a file that nobody trusts: no byte of it is parsed in this process. Other processes read it in a
+            box: they can read no other file, write none, open no socket, and have limits of memory and CPU time. One
+            regular file, or bytes, in sequence. What the kernel cannot confine is in `engine`; with "strict" it is a
+            `DecoderError`.
         settings: which FFmpeg to run, its queue, threads, priorities and timeouts.
 
     Raises:
@@ -140,6 +142,7 @@ class Decoder(DecoderBase):
         conceal_errors: bool = False,
         follow_playlists: bool = False,
         input_options: Mapping[str, object] | None = None,
+        isolated: bool | Literal["strict"] = False,
         settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
         check_settings(settings, DecoderSettings)
@@ -166,6 +169,7 @@ class Decoder(DecoderBase):
             conceal_errors=conceal_errors,
             input_options=dict(input_options or {}),
             follow_playlists=follow_playlists,
+            isolated=isolated,
             settings=settings,
         )
         self._stream = stream
@@ -317,7 +321,14 @@ class Decoder(DecoderBase):
         Without a `start`, it begins with the file, with silence where the picture comes before the sound.
 
         It runs the FFmpeg of this decoder, unless `options` has ``settings`` with another.
+
+        Raises:
+            ValueError: the decoder is `isolated`.
         """
+        if self._options.isolated:
+            raise ValueError(
+                "sound cannot be read isolated: AudioDecoder(path) reads it with FFmpeg's full rights"
+            )
         media = self._plan.track.media
         if self._images is not None:
             raise DecoderError(f"{media.path} has no sound: it is a sequence of images")
@@ -345,7 +356,7 @@ class Decoder(DecoderBase):
         Raises:
             IndexError: there are fewer frames.
             DecoderError: the frame is damaged, the file has changed, or it is no regular file.
-            ValueError: the decoder has `filters`, `input_options` or `follow_playlists`.
+            ValueError: the decoder has `filters`, `input_options` or `follow_playlists`, or is `isolated`.
             ClosedError: after ``close``.
         """
         return self._frames()[key]
@@ -400,6 +411,7 @@ class Decoder(DecoderBase):
                 "filters": options.filters,
                 "input_options": options.input_options,
                 "follow_playlists": options.follow_playlists,
+                "isolated": options.isolated,
             }
             for name, value in given.items():
                 if value:
@@ -441,20 +453,12 @@ class Decoder(DecoderBase):
             self._length = len(self._images) - first_image(self._images, options)
         if options.filters or changes_frames(options.input_options):
             raise TypeError(f"{unknown}: `filters` or `input_options` change it")
-        if self._length is None and options.start is None:
-            self._length = completeness.known_frames(self._plan.track)
         if self._length is None:
-            pts = completeness.shown_pts(self._plan.track)
-            if pts is None:
-                raise TypeError(
-                    f"{unknown}: the file does not tell it. Iterate to count them: sum(1 for _ in decoder)"
-                )
-            first = 0
-            if options.start is not None:
-                first = bisect_left(
-                    pts, first_pts(options.start, self._plan.track.media, self._plan.track.video)
-                )
-            self._length = len(pts) - first
+            self._length = self._reading.questions.frames(options.start)
+        if self._length is None:
+            raise TypeError(
+                f"{unknown}: the file does not tell it. Iterate to count them: sum(1 for _ in decoder)"
+            )
         return self._length if options.count is None else min(self._length, options.count)
 
     def __bool__(self) -> bool:

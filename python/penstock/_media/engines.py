@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,12 +13,14 @@ from penstock._media import completeness
 from penstock._media.decode_plan import DecodeOptions, DecodePlan, alpha_decoder, plan_decode
 from penstock._media.decode_session import numbered_stream
 from penstock._media.info import MediaInfo, Track, VideoInfo
+from penstock._media.isolation import Isolation
 from penstock._media.libav_engine import End, LibavEngine
-from penstock._media.open_video import OpenVideo, VideoInput
+from penstock._media.open_video import MOST_THREADS, OpenVideo, VideoInput
 from penstock._media.opening import open_media
 from penstock._media.pixels import Pixels
-from penstock._media.probing import info_of, probe, read_beginnings
+from penstock._media.probing import PATIENCE_S, info_of, probe, read_beginnings
 from penstock._media.program_engine import ProgramEngine
+from penstock._media.questions import InProcess, Questions
 from penstock._media.seeking import first_pts, may_seek
 from penstock._media.sequence import Beginning, Sequence, SequenceFrame
 from penstock._reports import DecoderEngine
@@ -42,10 +45,15 @@ class Reading:
     reason: str
 
     @property
+    def questions(self) -> Questions:
+        """Answers what there is to know of the file besides its facts."""
+        return self.engine.questions if isinstance(self.engine, ProgramEngine) else InProcess(self.plan.track)
+
+    @property
     def facts(self) -> DecoderEngine:
         """The engine, for a caller."""
         if isinstance(self.engine, ProgramEngine):
-            return DecoderEngine("ffmpeg", self.reason)
+            return DecoderEngine("ffmpeg", self.reason, self.engine.unconfined)
         return DecoderEngine("libav", f"{self.reason}; {self.engine.sequence.how}")
 
 
@@ -53,6 +61,7 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
     settings = options.settings
     reasons = {
+        "isolated=True": options.isolated,
         "filters": options.filters,
         "input_options": options.input_options,
         "follow_playlists": options.follow_playlists,
@@ -70,10 +79,26 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
 def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, reason: str) -> Reading:
     """Reads by an FFmpeg program."""
     program = find_decoding_ffmpeg(options.settings.ffmpeg)
+    if options.isolated:
+        return _read_in_box(program, opened, options, stream, reason)
     media = probe(opened, follow_playlists=options.follow_playlists)
-    video = chosen_video(media, stream, options)
-    plan = plan_decode(program, Track(opened.url, media, video), options)
-    return Reading(plan, ProgramEngine(program, opened, plan), reason)
+    track = Track(opened.url, media, chosen_video(media, stream, options))
+    plan = plan_decode(program, track, options)
+    return Reading(plan, ProgramEngine(program, opened, plan, InProcess(track)), reason)
+
+
+def _read_in_box(
+    program: str, opened: Source, options: DecodeOptions, stream: int | None, reason: str
+) -> Reading:
+    threads = options.settings.threads or min(len(os.sched_getaffinity(0)), MOST_THREADS)
+    isolation = Isolation.of(
+        opened, threads=threads, isolated=options.isolated, follow_playlists=options.follow_playlists
+    )
+    media = isolation.media(PATIENCE_S)
+    track = Track(isolation.file.url, media, chosen_video(media, stream, options))
+    plan = plan_decode(program, track, options, isolation.box)
+    questions = isolation.about(track.video.index)
+    return Reading(plan, ProgramEngine(program, opened, plan, questions, isolation), reason)
 
 
 def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> Reading:

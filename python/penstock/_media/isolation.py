@@ -6,16 +6,18 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.box import Box, BoxedFile
 from penstock._ffmpeg.program.child import CapturedChild, NotStartedError, TimedOutError, run
-from penstock._media.completeness import Delivered
 from penstock._media.exact_json import pack, unpack
 from penstock._media.info import MediaInfo
 from penstock._media.source import Source
 from penstock.errors import DecoderError, StalledError
+
+if TYPE_CHECKING:
+    from penstock._media.completeness import Delivered
 
 T = TypeVar("T")
 
@@ -56,6 +58,19 @@ class Isolation:
         self.box = Box.around(file.descriptor, threads=threads, is_strict=is_strict)
         self.unconfined: tuple[str, ...] = ()
         self._path = source.path
+
+    @classmethod
+    def of(
+        cls, source: Source, *, threads: int, isolated: bool | Literal["strict"], follow_playlists: bool
+    ) -> Isolation:
+        """The isolation that the arguments of these names ask for."""
+        if isolated not in (True, "strict"):
+            raise ValueError(f'isolated is False, True or "strict"; got {isolated!r}')
+        if follow_playlists:
+            raise ValueError(
+                "isolated reading opens one file, and follow_playlists others: take one of the two"
+            )
+        return cls(source, threads=threads, is_strict=isolated == "strict")
 
     def media(self, timeout_s: float | None) -> MediaInfo:
         """The facts about the file.
@@ -125,10 +140,6 @@ class Isolation:
         )
 
 
-# mypy takes a union for no type.
-_TEXT, _NUMBER = cast("type[str | None]", str | None), cast("type[int | None]", int | None)
-
-
 class _AboutTrack:
     """Answers `Questions` by children in a box, which raise what `Isolation.media` raises."""
 
@@ -136,7 +147,7 @@ class _AboutTrack:
         self._isolation, self._index = isolation, index
 
     def frames(self, start: float | None) -> int | None:
-        return self._ask("frames", _NUMBER, start)
+        return self._ask("frames", cast("type[int | None]", int | None), start)
 
     def misses_frames(self, start: float | None) -> bool:
         return self._ask("misses_frames", bool, start)
@@ -144,11 +155,8 @@ class _AboutTrack:
     def begins_inside_group(self) -> bool:
         return self._ask("begins_inside_group", bool)
 
-    def why_incomplete(self, delivered: Delivered) -> str | None:
-        return self._ask("why_incomplete", _TEXT, delivered)
-
-    def wrong_count(self, delivered: Delivered) -> str | None:
-        return self._ask("wrong_count", _TEXT, delivered)
+    def at_end(self, delivered: Delivered) -> tuple[str | None, str | None]:
+        return self._ask("at_end", tuple[str | None, str | None], delivered)
 
     def _ask(self, question: str, kind: type[T], *arguments: object) -> T:
         return self._isolation.ask(question, kind, None, self._index, *arguments)

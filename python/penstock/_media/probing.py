@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import av
 from av.codec.context import ThreadType
@@ -22,6 +22,7 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
 from penstock._media.index import REORDERED
 from penstock._media.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
+from penstock._media.isolation import Isolation
 from penstock._media.opening import decode, demux, open_media, run_with_timeout
 from penstock._media.source import MediaSource, Source
 from penstock.errors import StalledError
@@ -57,6 +58,7 @@ def probe(
     *,
     timeout: float | None = PATIENCE_S,
     follow_playlists: bool = False,
+    isolated: bool | Literal["strict"] = False,
 ) -> MediaInfo:
     """Reads the facts about a media file: container, streams, sizes, rates, colors.
 
@@ -69,18 +71,24 @@ def probe(
             takes.
         follow_playlists: accept playlists (HLS, DASH, ffconcat), whatever the file's name is, and let libav open the
             local files that they name. Without it, a playlist is an error.
+        isolated: read the file in another process, in a box, as for `Decoder`. `timeout` counts there for a regular
+            file, too.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: as ``open`` raises for a path.
         OSError: no descriptor, memory or thread is left.
-        ValueError, TypeError: ``timeout`` is negative, NaN or not a number.
+        ValueError, TypeError: ``timeout`` is negative, NaN or not a number; or `isolated` is asked for what is no
+            regular file.
         DecoderError: libav cannot read the input, and what FFmpeg says of it is in the message; or the file is a
-            playlist, without `follow_playlists`.
+            playlist, without `follow_playlists`; or it needs more than its box allows.
         StalledError: it was not read in time: nobody writes to a FIFO, or a server does not answer. A thread that
             waits for a server stays.
     """
     deadline = Deadline(timeout)
     opened = Source.of(source)
+    if isolated:
+        isolation = Isolation.of(opened, threads=1, isolated=isolated, follow_playlists=follow_playlists)
+        return isolation.media(timeout)
     read = partial(_read, opened, follow_playlists=follow_playlists)
     try:
         return (

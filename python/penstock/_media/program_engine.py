@@ -13,12 +13,13 @@ from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock._media import completeness
 from penstock._media.decode_session import DecodeSession, OnDemand
 from penstock._media.libav_engine import Made
-from penstock._media.seeking import misses_frames
 from penstock._reports import DecoderStats
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._media.decode_plan import DecodePlan
+    from penstock._media.isolation import Isolation
+    from penstock._media.questions import Questions
     from penstock._media.source import Source
     from penstock._native import Frame
 
@@ -39,15 +40,34 @@ class ProgramEngine(OnDemand):
     Args:
         program: FFmpeg.
         plan: what it is to do.
+        questions: answers what else there is to know of the file.
+        isolation: the box that it runs in; None if it may do all.
 
     Attributes:
+        questions: as above.
         warning: what is to be said of the file at its end; None if that is nothing.
     """
 
-    def __init__(self, program: str, opened: Source, plan: DecodePlan) -> None:
+    def __init__(
+        self,
+        program: str,
+        opened: Source,
+        plan: DecodePlan,
+        questions: Questions,
+        isolation: Isolation | None = None,
+    ) -> None:
         super().__init__(opened)
+        self.questions = questions
         self._program, self._plan = program, plan
+        self._isolation = isolation  # which keeps the file open
+        self._box = None if isolation is None else isolation.box
         self.warning: str | None = None
+        self._wrong_count: str | None = None
+
+    @property
+    def unconfined(self) -> tuple[str, ...]:
+        """What the kernel cannot confine of the box."""
+        return () if self._isolation is None else self._isolation.unconfined
 
     def read(self, timeout: float | None = None) -> Made | None:
         """The next frame; None at the end."""
@@ -84,7 +104,8 @@ class ProgramEngine(OnDemand):
         """Starts FFmpeg; again from the beginning of the file, if it would lose frames by a seek."""
         super().start()
         # FFmpeg opens the file meanwhile, so that this costs no time as a rule.
-        if self._plan.may_seek and misses_frames(self._plan.options.start, self._plan.track):
+        start = self._plan.options.start
+        if self._plan.may_seek and start is not None and self.questions.misses_frames(start):
             self._plan = replace(self._plan, may_seek=False)
             if self.run is not None:
                 self.run.close()
@@ -110,6 +131,7 @@ class ProgramEngine(OnDemand):
             other_codecs=completeness.other_codecs(plan.track.media, plan.track.video.index),
             explain_damage=lambda damage: (made := explain_damage()) and made(damage),
             check_end=lambda: (check := why_incomplete()) and check(),
+            box=self._box,
         )
 
     def _made(self, frame: Frame | None) -> Made | None:
@@ -147,12 +169,17 @@ class ProgramEngine(OnDemand):
         Either the file begins there, or FFmpeg does, because it seeks to a place some frames before `start`.
         """
         start = self._plan.options.start
-        is_inside = completeness.begins_inside_group(self._plan.track)
+        is_inside = self.questions.begins_inside_group()
         if start is None and not is_inside:
             return None
         arguments = self._plan.beginning_arguments(before_start=not is_inside)
         beginning = FFmpegProcess(
-            self._program, arguments, is_strict=False, stdout=subprocess.DEVNULL, error=DecoderError
+            self._program,
+            arguments,
+            is_strict=False,
+            stdout=subprocess.DEVNULL,
+            box=self._box,
+            error=DecoderError,
         )
         try:
             beginning.start()
@@ -172,15 +199,14 @@ class ProgramEngine(OnDemand):
             return self._opened.failure
         if delivered is None:
             return None
-        return completeness.why_incomplete(self._plan.track, delivered)
+        reason, self._wrong_count = self.questions.at_end(delivered)
+        return reason
 
     def _said_at_end(self) -> str | None:
         """What is to be said of how the file begins, or of a wrong number in its header."""
         options = self._plan.options
-        if self.session.warning or options.conceal_errors or options.start is not None:
-            return self.session.warning
-        delivered = self._delivered()
-        return None if delivered is None else completeness.wrong_count(self._plan.track, delivered)
+        is_unsure = options.conceal_errors or options.start is not None
+        return self.session.warning or (None if is_unsure else self._wrong_count)
 
 
 def changes_frames(input_options: Mapping[str, object]) -> bool:

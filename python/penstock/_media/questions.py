@@ -22,11 +22,11 @@ class Questions(Protocol):
     def begins_inside_group(self) -> bool:
         """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
 
-    def why_incomplete(self, delivered: Delivered) -> str | None:
-        """Why the file has more than FFmpeg delivered; None if it has no more, or if that is unknown."""
+    def at_end(self, delivered: Delivered) -> tuple[str | None, str | None]:
+        """Why the file has more than FFmpeg delivered, and how its header's number of frames differs from that.
 
-    def wrong_count(self, delivered: Delivered) -> str | None:
-        """How the header's number of frames differs from the delivered one; None if it does not."""
+        None stands for no such thing.
+        """
 
 
 class InProcess:
@@ -50,8 +50,6 @@ class InProcess:
     def begins_inside_group(self) -> bool:
         return completeness.begins_inside_group(self._track)
 
-    def why_incomplete(self, delivered: Delivered) -> str | None:
-        return completeness.why_incomplete(self._track, delivered)
-
-    def wrong_count(self, delivered: Delivered) -> str | None:
-        return completeness.wrong_count(self._track, delivered)
+    def at_end(self, delivered: Delivered) -> tuple[str | None, str | None]:
+        reason = completeness.why_incomplete(self._track, delivered)
+        return reason, completeness.wrong_count(self._track, delivered) if reason is None else None

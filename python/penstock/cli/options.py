@@ -152,6 +152,11 @@ follow_playlists_option = click.option(
     is_flag=True,
     help="Read local playlists (HLS, DASH, ffconcat) as well, and open the local files that they name.",
 )
+isolated_option = click.option(
+    "--isolated",
+    is_flag=True,
+    help="Read one file that nobody trusts, in a box: it can read no other file, write none and open no connection.",
+)
 progress_option = click.option(
     "--progress/--no-progress",
     default=None,

@@ -37,12 +37,12 @@ MEMORY_STATUS = 124
 # What programs say if the system (strerror(3)) gives them no memory or no thread, or nobody says why.
 _NO_MEMORY = re.compile(
     r"Cannot allocate memory|Resource temporarily unavailable|[Oo]ut of memory|([Ff]ailed to|[Cc]ould not) allocate"
-    r"|[Mm]emory allocation|MemoryError|bad_alloc|failed to map segment"
+    r"|[Mm]emory allocation|MemoryError|bad_alloc|cannot map|failed to map"
 )
 # What libavcodec says if it has no memory for a picture, or if the picture's size is impossible.
 _NO_PICTURE = "get_buffer() failed"
-# What FFmpeg says of SIGXCPU.
-_NO_TIME = f"received signal {signal.SIGXCPU:d}"
+# How programs end that get SIGXCPU: FFmpeg exits with 255 after a signal, and nobody else sends it one.
+_NO_TIME = (-signal.SIGXCPU, 255)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Box:
 
     def reached_limit(self, returncode: int | None, stderr: str) -> str | None:
         """Which limit made a program fail, as the end of a sentence about its file; None if none seems to be it."""
-        if returncode == -signal.SIGXCPU or _NO_TIME in stderr:
+        if returncode in _NO_TIME:
             return f"takes more than {self.cpu_s} s of CPU time, the limit of isolated reading"
         more = f"takes more than {self.memory_bytes >> 20} MiB of memory, the limit of isolated reading"
         if returncode == MEMORY_STATUS or _NO_MEMORY.search(stderr):

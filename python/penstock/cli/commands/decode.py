@@ -53,6 +53,7 @@ from penstock.cli.options import (
     ffmpeg_options_option,
     file_names,
     follow_playlists_option,
+    isolated_option,
     json_option,
     parsed,
     progress_option,
@@ -237,6 +238,7 @@ def is_file_name(name: str) -> bool:
     help="Go on after damage in the file, with the frames that FFmpeg makes of it.",
 )
 @follow_playlists_option
+@isolated_option
 @click.option(
     "--timestamps",
     metavar="FILE",
@@ -323,6 +325,7 @@ def _check_selection(selection: Selection, settings: Mapping[str, Any]) -> None:
         "--every": selection.every > 1,
         "--filters": settings["filters"] is not None,
         "--follow-playlists": settings["follow_playlists"],
+        "--isolated": settings["isolated"],
     }
     given = [name for name, is_given in others.items() if is_given]
     if selection.at is not None and given:

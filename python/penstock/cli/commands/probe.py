@@ -17,7 +17,14 @@ from penstock._media.info import MediaInfo, clock, facts_of_file, facts_of_strea
 from penstock._media.probing import PATIENCE_S
 from penstock._media.probing import probe as probe_media
 from penstock._messages import show_name
-from penstock.cli.options import file_names, follow_playlists_option, json_option, parsed, seconds
+from penstock.cli.options import (
+    file_names,
+    follow_playlists_option,
+    isolated_option,
+    json_option,
+    parsed,
+    seconds,
+)
 from penstock.errors import PenstockError
 
 #: The width of an output that is no terminal. Programs such as grep want whole lines.
@@ -42,11 +49,13 @@ UNWRAPPED_COLUMNS = 1000
     help="How long to wait for each FILE.",
 )
 @follow_playlists_option
+@isolated_option
 @json_option("Print everything for programs: a list if there are several FILEs.")
 def probe(
     files: tuple[str, ...],
     timeout: float,
     follow_playlists: bool,
+    isolated: bool,
     as_json: bool,
 ) -> None:
     """Show what is in files of video or audio.
@@ -63,6 +72,7 @@ def probe(
                 name,
                 timeout=timeout,
                 follow_playlists=follow_playlists,
+                isolated=isolated,
             )
             found.append(info)
             if not as_json:
@@ -79,7 +89,7 @@ def _reported_failures() -> Iterator[None]:
     """Report a failure in one line, so that the next file is shown as well."""
     try:
         yield
-    except PenstockError as error:
+    except (PenstockError, ValueError) as error:  # such as an isolated URL
         click.echo(f"Error: {_in_one_line(error)}", err=True)
     except OSError as error:
         if error.filename is None:
