@@ -41,8 +41,9 @@ _NO_MEMORY = re.compile(
 )
 # What libavcodec says if it has no memory for a picture, or if the picture's size is impossible.
 _NO_PICTURE = "get_buffer() failed"
-# How programs end that get SIGXCPU: FFmpeg exits with 255 after a signal, and nobody else sends it one.
-_NO_TIME = (-signal.SIGXCPU, 255)
+# How programs end that get SIGXCPU: after a signal FFmpeg exits with 255, or says this (AVERROR_EXIT). Nobody else
+# sends it one.
+_SIGNALLED, _SIGNALLED_WORDS = (-signal.SIGXCPU, 255), "Immediate exit requested"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Box:
 
     def reached_limit(self, returncode: int | None, stderr: str) -> str | None:
         """Which limit made a program fail, as the end of a sentence about its file; None if none seems to be it."""
-        if returncode in _NO_TIME:
+        if returncode in _SIGNALLED or _SIGNALLED_WORDS in stderr:
             return f"takes more than {self.cpu_s} s of CPU time, the limit of isolated reading"
         more = f"takes more than {self.memory_bytes >> 20} MiB of memory, the limit of isolated reading"
         if returncode == MEMORY_STATUS or _NO_MEMORY.search(stderr):
