@@ -38,6 +38,7 @@ def open_images(files: ImageFiles, options: DecodeOptions, stream: int | None) -
         "filters": options.filters,
         "input_options": options.input_options,
         "follow_playlists": options.follow_playlists,
+        "isolated": options.isolated,
         "settings.policy": options.settings.policy,
         "settings.ffmpeg_policy": options.settings.ffmpeg_policy,
     }
