@@ -142,8 +142,9 @@ class DecoderEngine:
     """What reads a `Decoder`'s source, and why.
 
     Attributes:
-        name: "libav", FFmpeg's libraries in this process (PyAV); or "ffmpeg", an FFmpeg program of its own process.
-        reason: why, and how.
+        name: "libav", FFmpeg's libraries in this process (PyAV); or "ffmpeg", an FFmpeg program in its own process.
+        reason: why, and with libav also how: with threads, with one thread, or with one thread because the times of the
+            packets don't name the frames. A text for people, whose words may change.
         unconfined: what the kernel cannot confine of an isolated decoder: "files", "truncation", "signals", "system
             calls", "privileges" or "limits"; empty if its box is whole, or if it has none.
     """
@@ -162,16 +163,18 @@ class DecoderStats:
     """What a `Decoder` has done so far: a snapshot.
 
     Attributes:
-        frames_read: whole frames that were read from FFmpeg.
+        frames_read: frames that were decoded, and by an FFmpeg program read as a whole.
         frames_delivered: frames that the caller received.
-        bytes_read: bytes that FFmpeg wrote. A natively converted frame has fewer bytes there than the delivered one.
-        elapsed_s: seconds since the start of FFmpeg, until its end.
+        bytes_read: bytes of the decoded frames before the native conversion, which makes more of them.
+        elapsed_s: seconds since the first read, or since the start of the FFmpeg program, until the end.
         fps: frames read per second of that time.
-        caller_wait_s: seconds that calls waited for frames; without ``async for``.
-        input_wait_s: seconds that the worker waited for FFmpeg to write.
-        output_wait_s: seconds that the worker waited with a full queue.
-        converting_s: seconds that the worker spent on converting frames.
-        reader: what the native reader did; None before the first read.
+        caller_wait_s: seconds that calls waited for frames; of the FFmpeg program without ``async for``.
+        input_wait_s: seconds spent on reading packets and decoding them; or seconds for which the native thread waited
+            for the FFmpeg program to write.
+        output_wait_s: seconds in which nobody asked for a frame: between the calls, or with a full queue.
+        converting_s: seconds that threads spent on converting frames, all threads together.
+        reader: what the native reader of the FFmpeg program's output did; None before its first read, and if libav
+            reads.
     """
 
     frames_read: int = 0
@@ -187,9 +190,9 @@ class DecoderStats:
 
     @property
     def bottleneck(self) -> Bottleneck | None:
-        """Who is the slowest: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
+        """What is slowest: ``"caller"``, ``"conversion"``, or ``"ffmpeg"``, which is libav or the program.
 
-        None if nobody clearly is, and before the first frame.
+        None if nothing clearly is, and before the first frame.
         """
         if self.frames_read == 0:
             return None

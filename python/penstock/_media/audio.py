@@ -54,7 +54,7 @@ class AudioOptions(TypedDict, total=False):
 
 
 class AudioDecoder(DecoderBase):
-    """Decodes the sound of a file with FFmpeg: blocks of samples, as arrays of samples × channels.
+    """Decodes an audio track with an FFmpeg program: blocks of samples, as arrays of samples × channels.
 
     ```python
     with AudioDecoder("in.mp4", sample_rate=16_000, channels=1) as audio:

@@ -50,7 +50,7 @@ _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
 
 
 class Decoder(DecoderBase):
-    """Decodes a video with FFmpeg, which it starts at the first read, and reads from on a native thread.
+    """Reads a video as NumPy arrays: its frames in order, or any frame by its number or time.
 
     ```python
     with Decoder("in.mp4") as decoder:
@@ -58,27 +58,40 @@ class Decoder(DecoderBase):
             print(frame.index, frame.time_s, frame.shape, frame.mean())
     ```
 
-    Iteration gives each frame of the file once, in presentation order, as a `VideoFrame`: a NumPy array of height ×
-    width × channels, with its index and its time. No frame is repeated or dropped to make the rate constant. You may
-    write to the array; its memory is recycled once you drop the last reference.
+    Iteration returns each frame of the file once, in presentation order, as a `VideoFrame`: a NumPy array of height ×
+    width × channels, with its index and its time. No frame is repeated or dropped to make the rate constant.
+    ``decoder[7]``, ``decoder[::10]``, `frame_at` and `batch` return the same pixels, and don't move the iteration.
 
-    Where possible, FFmpeg delivers the file's YUV (4:2:0 has half the bytes of RGB), and the native thread converts it
-    while it copies, by the matrix and range of the file's tags. Chroma is not interpolated: all pixels of a sample get
-    its value. Samples are rounded and at most 1 off the exact value. Primaries and transfer do not change: decoding HDR
-    (PQ, HLG) to 8-bit RGB or gray gives a `penstock.FFmpegWarning`, unless `filters` convert it to SDR.
+    **Engine.** libav (PyAV) reads regular files, bytes and file objects in this process, without an FFmpeg program. An
+    FFmpeg program, which the first read starts, reads URLs, pipes, FIFOs and devices. It also reads files if you pass
+    `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy. `engine` reports
+    which of the two reads, and why.
 
-    Without `conceal_errors`, reading raises `DecoderError` after the last frame if FFmpeg reports damage, or if the
-    file ends before its container says. A wrong number of frames in the header, or a file that begins inside a group of
-    pictures, only gives a `penstock.FFmpegWarning`. FFmpeg stops at damage that its decoder marks. Decoders that do not
-    mark it (of many codecs; of H.264 in FFmpeg 5.1, now and then) may deliver damaged last frames. MPEG transport
-    streams, raw streams and Y4M do not store their length: if such a file was cut off, FFmpeg does not notice, and its
-    last frames may be damaged or missing.
+    **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the last good frame if a frame is damaged
+    or missing, or if the file ends before its container says. libav returns a frame once all frames before it have
+    come. It decodes a missing frame again without threads, so the result doesn't depend on the number of threads. This
+    needs packets whose times name the frames. Other files (AVI, raw streams, VP8, MPEG-4) are decoded by one thread,
+    and libav's error for a packet counts as damage. A wrong number of frames in the header, or a file that begins
+    inside a group of pictures, only gives a `penstock.FFmpegWarning`. Some damage is invisible to every decoder: see
+    the limits in the documentation.
 
-    Any frame comes by its number or time, with the same pixels: ``decoder[7]``, ``decoder[::10]``, `frame_at`, `batch`.
-    Iteration goes on where it was.
+    **Conversion.** Penstock converts YUV to RGB and gray by the matrix and range of the file's tags, on native threads.
+    All pixels of a chroma sample get its value: chroma isn't interpolated. Samples are rounded, and at most 1 off the
+    exact value. Primaries and transfer don't change: decoding HDR (PQ, HLG) to 8-bit RGB or gray gives a
+    `penstock.FFmpegWarning`, unless `filters` convert it to SDR.
 
-    Closing ends FFmpeg at once. Delivered frames stay valid. After a ``fork``, iteration continues in the parent, and
-    is closed in the child, where frames by number and time still come. A pickled decoder is opened anew.
+    **Memory.** You may write to a frame, and keep it. Its memory is recycled once you drop the last array on it; up to
+    four unused frames are kept, and `close` returns them. Decoding holds a frame for each thread of libav, beside the
+    codec's own. With ``pixel_format="source"``, a picture of one plane without padding isn't copied: its array is
+    read-only.
+
+    **Threads and signals.** Several threads may read: each frame goes to one of them. Ctrl-C is answered between two
+    packets. A signal handler can't read from a decoder that it interrupts: it gets a `RuntimeError`. `close` may be
+    called from a signal handler or another thread: the thread that reads closes the file.
+
+    **Fork.** Iteration continues in the parent, and is closed in the child. There, frames by number and time open the
+    file again. The descriptor that libav has open in the parent stays open in the child. A pickled decoder is opened
+    again.
 
     Args:
         source: a path, or a URL that FFmpeg knows: a `str` that begins with a scheme and ``//`` is a URL, any other a
@@ -95,33 +108,36 @@ class Decoder(DecoderBase):
             more than 8 bits, uint16; grayf32le and gbrpf32le float32. If it is not given, gray and RGB of more than 8
             bits, floats, and YUV of more than 12 bits give a `penstock.FFmpegWarning`: they become 8 bits. The alpha of
             VP8 and VP9 in WebM is decoded, by libvpx, for formats that have alpha, and for "source", which then
-            is yuva420p.
+            is yuva420p. 8-bit RGB of YUV with 10 or 12 bits has repeated chroma, as that of 8 bits.
         size: width and height in pixels to scale to, one of which may be None to keep the picture's shape; None for
             the video's own, or that which `filters` make.
         start: frames before this time are dropped, in seconds as `VideoFrame.time_s` counts. Exact to the frame.
         count: maximum number of frames.
         stream: number of the video stream, from 0; None for the best (not a cover picture, the default one).
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format; their output is scaled
-            to `size`. If `size` is not given in full, FFmpeg runs for one frame first to learn the size they make.
+            to `size`. An FFmpeg program reads the file then, and frames by number are refused. If `size` is not given
+            in full, FFmpeg runs for one frame first to learn the size that the filters make.
         color_matrix: the matrix between the file's YUV and RGB: "bt601", "bt709" or "bt2020". "auto" is the file's tag,
             or BT.601 without one.
         color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". "auto" is the file's tag, or limited
             without one.
-        conceal_errors: go on after damage in the file with what FFmpeg makes of it, and do not raise.
+        conceal_errors: go on after damage in the file with the frames that libav or FFmpeg makes of it, and don't
+            raise. libav then decodes by one thread.
         follow_playlists: a local file may be a playlist, and FFmpeg opens the local files that it leads to: see
             `penstock.probe`.
-        input_options: FFmpeg's options for its input without their dash, such as ``{"hwaccel": "cuda"}``.
+        input_options: options of the FFmpeg program for its input, without their dash, such as ``{"hwaccel": "cuda"}``.
+            The program reads the file then, and frames by number are refused.
         isolated: for a file that nobody trusts: no byte of it is parsed in this process. Other processes read it in a
             box: they can read no other file, write none, open no socket, and have limits of memory and CPU time. One
             regular file, or bytes, in sequence. What the kernel cannot confine is in `engine`; with "strict" it is a
             `DecoderError`.
-        settings: which FFmpeg to run, its queue, threads, priorities and timeouts.
+        settings: how many threads decode and convert, and which FFmpeg program to run instead: see `DecoderSettings`.
 
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
         OSError: no descriptor, memory, process or thread is left, here or in a later call.
-        DecoderError: it is no media file, or has no video; FFmpeg was not found, or has no decoder for the alpha that
-            was asked for.
+        DecoderError: it is no media file, or has no video, or there is no decoder for the alpha that was asked for; an
+            FFmpeg program is needed, and was not found.
         ValueError: an argument is not possible.
         TypeError: `source` has another type. For a list of clips, open a decoder for each.
     """
@@ -204,17 +220,17 @@ class Decoder(DecoderBase):
 
     @property
     def engine(self) -> DecoderEngine:
-        """What reads the source, and why: libav in this process, or the FFmpeg program."""
+        """What reads the source, and why: libav in this process, or an FFmpeg program. ``print(decoder.engine)``."""
         return self._reading.facts
 
     @property
     def pid(self) -> int | None:
-        """The FFmpeg program's process id; None before it has started, and where libav reads."""
+        """The FFmpeg program's process id; None before it has started, and if libav reads."""
         return self._reading.engine.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
+        """The policy that the FFmpeg program started with; None without one, and before the program has started."""
         return self._reading.engine.policy
 
     @property
@@ -257,43 +273,50 @@ class Decoder(DecoderBase):
 
     @property
     def converted_by(self) -> str | None:
-        """Who converts the pixels: "penstock", "ffmpeg", or None if the file has the same pixel format."""
+        """Who converts the pixels: "penstock"; "ffmpeg", its filters in libav or in the program; or None.
+
+        None means that the file has the pixel format that was asked for.
+        """
         return self._plan.converted_by
 
     @property
     def stats(self) -> DecoderStats:
-        """What was done so far: frames read and delivered, and who waited for whom."""
+        """What was done so far: frames read and delivered, and the seconds spent on decoding, conversion and waits."""
         return self._reading.engine.stats
 
     @property
     def bottleneck(self) -> Bottleneck | None:
-        """Who is the slowest so far: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
+        """What is slowest so far: ``"caller"``, ``"conversion"``, or ``"ffmpeg"``, which is libav or the program.
 
-        None if nobody clearly is, and before the first frame.
+        None if nothing clearly is, and before the first frame.
         """
         return self.stats.bottleneck
 
     def read(self, timeout: float | None = None) -> VideoFrame | None:
         """The next frame; None at the end.
 
-        The wait releases the GIL and lets Ctrl-C through. Test for the end with ``is None``: ``==`` compares each
-        sample.
+        Decoding releases the GIL, and lets Ctrl-C through between two packets. Test for the end with ``is None``:
+        ``==`` compares each sample.
 
         Args:
-            timeout: seconds to wait for it; None waits as long as it takes. At the end of the file, its packets are
-                read to see whether frames are missing: this takes longer.
+            timeout: seconds to wait for it; None waits as long as it takes. libav looks at the time between two
+                packets: if the file itself blocks (NFS, FUSE), the call takes longer. So does the end of the file,
+                where Penstock may read packets to see whether frames are missing.
 
         Raises:
-            DecoderError: the file is damaged, truncated or without frames, or FFmpeg printed an error or failed. All
-                frames before were delivered, except those that FFmpeg's decoder held back.
-            StalledError: no frame within `timeout`, or FFmpeg gave no sign of life for ``stall_timeout``. Nothing is
-                lost: read again.
-            ClosedError: after ``close``.
+            DecoderError: the file is damaged, truncated or without frames, or the FFmpeg program printed an error or
+                failed. All frames before were delivered, except those that the program's decoder held back.
+            StalledError: no frame within `timeout`, or the FFmpeg program gave no sign of life for ``stall_timeout``.
+                Nothing is lost: read again.
+            ClosedError: after ``close``, and in the child of a ``fork``.
+            RuntimeError: a signal handler reads from the decoder that it interrupted.
         """
         return self._framed(self._reading.engine.read(timeout))
 
     def readinto(self, buffer: WritableData, timeout: float | None = None) -> int:
         """Copies the next frame into `buffer`. Returns its number of bytes; 0 at the end.
+
+        `batch` with ``out`` converts into your memory without this copy.
 
         Args:
             buffer: a writable, C-contiguous buffer of ``frame_bytes`` bytes.
@@ -320,7 +343,8 @@ class Decoder(DecoderBase):
 
         Without a `start`, it begins with the file, with silence where the picture comes before the sound.
 
-        It runs the FFmpeg of this decoder, unless `options` has ``settings`` with another.
+        An FFmpeg program decodes it: the one that this decoder's settings name, unless `options` has ``settings`` with
+        another.
 
         Raises:
             ValueError: the decoder is `isolated`.
@@ -350,8 +374,8 @@ class Decoder(DecoderBase):
     def __getitem__(self, key: SupportsIndex | slice, /) -> VideoFrame | list[VideoFrame]:
         """The frame of that number, from 0, or from the end if it is negative; those of a slice as a list.
 
-        It has the same pixels as in iteration, which goes on where it was. The first use opens the file in this process
-        with libav (PyAV) and reads all of it for an index; see `batch`.
+        It has the same pixels as in iteration, which goes on where it was. libav decodes it in this process. The first
+        use opens the file again, and reads all of its packets for an index: see `batch`.
 
         Raises:
             IndexError: there are fewer frames.
@@ -381,17 +405,20 @@ class Decoder(DecoderBase):
     def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
         """The frames of these numbers, in this order, as one array of frames × `shape`.
 
-        A number may be negative, or there several times. Each group of pictures is decoded once, and frames between
-        those that you want are decoded, but neither converted nor copied. libav decodes with as many threads as there
-        are CPUs, without the GIL. In the child of a ``fork``, and after pickling, the file is opened anew.
+        A number may be negative, or there several times. Each group of pictures is decoded once. Frames between those
+        that you want are decoded, but neither converted nor copied. A batch that follows another one goes on decoding
+        from there. libav uses as many threads as there are CPUs, 16 at most, without the GIL. In the child of a
+        ``fork``, and after pickling, the file is opened again.
 
         The first use makes an index. For H.264, HEVC, VP9, AV1 and the like in MP4, Matroska, WebM, MPEG-TS and FLV,
-        that reads all packets once. For others, such as AVI and raw streams, it decodes the whole file once.
+        it reads all packets once. For others, such as AVI and raw streams, it decodes the whole file once.
 
         Args:
             out: what to write to and return, of that shape and of `dtype`: a writable array, such as shared memory; or
                 a tensor of PyTorch, on the CPU or on a GPU, or an array of CuPy, to which each frame is copied as soon
-                as it is there. None makes an array, of which ``torch.from_numpy`` makes a tensor without a copy.
+                as it is there. After an error, its content is undefined. None returns an array in recycled memory,
+                which is the decoder's again when you drop the last array on it; two batches' memory is kept until
+                `close`. ``torch.from_numpy`` makes a tensor of it without a copy.
 
         Raises:
             IndexError, DecoderError, ClosedError: as for ``decoder[number]``.
@@ -429,7 +456,11 @@ class Decoder(DecoderBase):
         return self._by_number
 
     def close(self) -> None:
-        """Ends FFmpeg at once, and closes the file. What was delivered stays valid. May be called again."""
+        """Closes the file, and ends the FFmpeg program at once if one reads. Delivered frames stay valid.
+
+        May be called again, by any thread, and by a signal handler: if a thread is reading, that thread closes the file
+        after the packet at hand, and its call raises `ClosedError`.
+        """
         self._is_closed = True
         self._reading.engine.close()
         if self._by_number is not None and not self._by_number.is_inherited:

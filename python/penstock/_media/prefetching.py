@@ -47,8 +47,9 @@ def prefetch(
             print(decoder.file.path, frame.index, frame.mean())
     ```
 
-    Each decoder is closed when you take the next one or leave the loop. At most `ahead` + 1 FFmpegs run. A file that
-    waits for its turn is decoded until its decoder has read ahead ``queue_items`` frames, as its ``settings`` say.
+    Each decoder is closed when you take the next one or leave the loop. A thread opens each of the next files, and
+    decodes its first frame. If an FFmpeg program reads, it is started, and ``queue_items`` frames are read ahead; at
+    most `ahead` + 1 programs run.
 
     A `break` or an exception that leaves the loop ends everything at once, unless you keep the iterator in a variable:
     then close it with ``contextlib.closing``.

@@ -35,6 +35,9 @@ class Planes(tuple[npt.NDArray[Any], ...]):
 class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     """A frame: a writable array of height × width × channels, or height × width if there is one channel.
 
+    Only a frame that libav's own memory holds is read-only, as with ``pixel_format="source"`` if the picture is one
+    plane without padding.
+
     Planar pixel formats (yuv420p) have their samples in one dimension, plane after plane; `planes` gives each plane in
     its shape, also by its name. The memory is recycled once you drop the last array on it. Slices, copies and pickles
     of a frame keep its `index`, `pts` and `time_s`. Results of arithmetic, such as ``255 - frame``, are plain arrays,

@@ -175,7 +175,7 @@ class Knobs:
             four frames if they are more.
         capacity_bytes: capacity of the pipe, as for `penstock.Writer` and `penstock.Reader`.
         convert: who converts pixels: "native", the native thread while it copies; "ffmpeg"; or "auto", the native
-            thread where it can and, in a `Decoder`, where its result is within 2 code values of FFmpeg's.
+            thread where it can.
     """
 
     mode: Mode = "auto"
@@ -229,20 +229,23 @@ class EncoderSettings(_Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderSettings(_Settings):
-    """Advanced settings of a `Decoder` or an `AudioDecoder`: which FFmpeg to run, its queue, threads and timeouts.
+    """Advanced settings of a `Decoder` or an `AudioDecoder`: threads, and which FFmpeg program to run.
+
+    libav in this process uses `threads` and `conversion_threads`. With `policy`, `ffmpeg` or `ffmpeg_policy`, an FFmpeg
+    program reads files, too. An `AudioDecoder` always runs the program.
 
     Attributes:
-        queue_items: frames, or blocks of samples, that are read ahead. None is 4.
-        policy: priority and CPUs of the native thread: a `penstock.cpu.ThreadPolicy`, or a level such as
-            ``"below-normal"``.
-        ffmpeg: path or name of the program; None finds one (see `penstock.video.find_ffmpeg`).
-        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads.
-        threads: threads that decode, in FFmpeg and for frames by number. None is one for each CPU, 16 at most.
-            Processes that decode beside others want fewer.
-        conversion_threads: threads that convert pixels where libav decodes. All decoders of a process share them. None
-            is 2, or 0 if the process may use one CPU only; then the thread converts that reads.
-        stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
-            call raises `StalledError`. None waits forever.
+        queue_items: frames, or blocks of samples, that are read ahead from the FFmpeg program. None is 4.
+        policy: priority and CPUs of the native thread that reads from the program: a `penstock.cpu.ThreadPolicy`, or a
+            level such as ``"below-normal"``.
+        ffmpeg: path or name of the program; None finds one if it is needed (see `penstock.video.find_ffmpeg`).
+        ffmpeg_policy: priority and CPUs of the program, all of its threads.
+        threads: threads that decode, in libav or in the program. None is one for each CPU, in libav 16 at most. libav
+            has a decoded frame in memory for each. Processes that decode beside others want fewer.
+        conversion_threads: native threads that convert pixels after libav, 0 to 16. All decoders of a process share
+            them. None is 2, or 0 if the process may use one CPU only; then the thread that reads converts.
+        stall_timeout: seconds without a sign of life from the program (no frame, no CPU time used) after which a
+            waiting call raises `StalledError`. None waits forever. libav has no such limit.
 
     Raises:
         ValueError, TypeError: a value is not possible.
