@@ -107,8 +107,8 @@ pub(crate) struct PlaneJob {
 
 #[pymethods]
 impl PlaneJob {
-    /// Make what no other thread has begun, wait for the rest, and return the slot; None if ``out`` was given. Can be
-    /// called once. Releases the GIL.
+    /// Make what no other thread has begun, wait for the rest, and return the slot; None if ``out`` was given. Can
+    /// be called once. Releases the GIL.
     ///
     /// Raises:
     ///     ValueError: it was waited for before.

@@ -132,8 +132,8 @@ class _PlaneConverter:
 class _PlaneJob:
     """A frame that is being made. Its drop waits for the threads that are at it, and leaves the rest out."""
     def wait(self) -> _Slot | None:
-        """Make what no other thread has begun, wait for the rest, and return the slot; None if ``out`` was given. Can be
-        called once. Releases the GIL.
+        """Make what no other thread has begun, wait for the rest, and return the slot; None if ``out`` was given. Can
+        be called once. Releases the GIL.
 
         Raises:
             ValueError: it was waited for before.
