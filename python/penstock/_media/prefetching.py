@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
-from typing import TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 from penstock import _exit
 from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings
@@ -31,6 +31,7 @@ class DecoderOptions(TypedDict, total=False):
     color_range: ColorRange
     conceal_errors: bool
     follow_playlists: bool
+    isolated: bool | Literal["strict"]
     input_options: Mapping[str, object] | None
     settings: DecoderSettings
     fps: int | float | Fraction | None
