@@ -76,11 +76,11 @@ class Decoder(DecoderBase):
     the limits in the documentation.
 
     **Conversion.** Native threads make RGB and gray of YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits, by the matrix and
-    range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all pixels
-    of a chroma sample get its value. FFmpeg's default scaler interpolates chroma of 10 bits: in its 1080p test pictures
-    of yuv420p10le, RGB differs by at most 72 (testsrc2, with hard edges) and 58 (mandelbrot), by 0.8 and 2.0 on
-    average. Samples are rounded, and at most 1 off the exact value. Primaries and transfer don't change: decoding HDR
-    (PQ, HLG) to 8-bit RGB or gray gives a `penstock.FFmpegWarning`, unless `filters` convert it to SDR.
+    range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
+    pixels of a chroma sample get its value. FFmpeg's default scaler interpolates chroma of 10 bits: in its 1080p test
+    pictures of yuv420p10le, RGB differs by at most 72 (testsrc2, with hard edges) and 58 (mandelbrot), by 0.8 and 2.0
+    on average. Samples are rounded, and at most 1 off the exact value. Primaries and transfer don't change: decoding
+    HDR (PQ, HLG) to 8-bit RGB or gray gives a `penstock.FFmpegWarning`, unless `filters` convert it to SDR.
 
     **Memory.** You may write to a frame, and keep it. Its memory is recycled once you drop the last array on it; up to
     four unused frames are kept, and `close` returns them. Decoding holds a frame for each thread of libav, beside the

@@ -235,7 +235,7 @@ def is_file_name(name: str) -> bool:
 @click.option(
     "--conceal-errors",
     is_flag=True,
-    help="Go on after damage in the file, with the frames that FFmpeg makes of it.",
+    help="Go on after damage in the file, with the frames that the decoder makes of it.",
 )
 @follow_playlists_option
 @isolated_option
@@ -275,8 +275,8 @@ def decode(
     of the format that the suffix names, and the folder is created if it is missing. Files are overwritten, once the
     first frame is there.
 
-    If the file is damaged or was cut off, all frames before that are delivered. Where FFmpeg's decoder does not mark
-    damage, the last of them may show it.
+    If the file is damaged or was cut off, all frames before that are delivered. If the decoder doesn't
+    mark damage, the last of them may show it.
 
     Exit status: 0 when all frames are delivered; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
     SIGTERM; 141, without a message, when nobody reads standard output any more.
