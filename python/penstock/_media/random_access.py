@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,7 +100,9 @@ class RandomAccess:
                 # Of several groups, the first is for decoders that make whole pictures only some frames later.
                 floor = starts[max(0, number - 1)]
                 frames = dict(
-                    decode.frames(self.index, start, missing, floor=floor, takes_corrupt=takes_corrupt)
+                    decode.frames(
+                        self.index, start, missing, floor=floor, takes_corrupt=takes_corrupt, ends=True
+                    )
                 )
                 if not missing:
                     return frames[packet]
@@ -138,7 +140,7 @@ class _Decode:
 
     def __init__(self, chosen: VideoInput, *, has_threads: bool) -> None:
         self._chosen = chosen
-        self.video = OpenVideo(chosen, has_threads=has_threads)
+        self._has_threads, self.video = has_threads, OpenVideo(chosen, has_threads=has_threads)
         self._decoded: Iterator[VideoFrame] = iter(())
         # Numbers of packets:
         self._start, self._sent = 0, -1  # the first and the last one that the decoder got
@@ -146,6 +148,7 @@ class _Decode:
         self._came: set[int] = set()  # packets after `_checked` that have returned theirs
         self._last: int | None = None  # the packet of the last frame; None if the next decode must seek
         self._recent: dict[int, VideoFrame] = {}
+        self._failed: list[int] = []  # the last packet at each error of libav's, which threads tell late
 
     @property
     def is_in_use(self) -> bool:
@@ -172,6 +175,7 @@ class _Decode:
         *,
         floor: int | None = None,
         takes_corrupt: bool = False,
+        ends: bool = False,
     ) -> Iterator[tuple[int, VideoFrame]]:
         """Yields the frames of the packets in `wanted`, and removes each packet from the set.
 
@@ -181,10 +185,11 @@ class _Decode:
             start: the packet with which a decoder may begin to get all of them.
             floor: the first packet whose frame must come; None for `start`.
             takes_corrupt: whether a frame may be one that libav calls corrupt.
+            ends: whether the decoder gets no later packet: at a damaged one, it would lose frames of earlier ones.
         """
         last, delivered = max(wanted), set(wanted)
         if not self.leads_to(index, start, wanted):
-            self._go_to(index, start)
+            self._go_to(index, start, last if ends else None)
             if floor is not None:
                 self._start, self._checked = floor, floor - 1
         for packet in wanted & self._recent.keys():
@@ -205,13 +210,21 @@ class _Decode:
                     awaited.pop()
             if not awaited or index.is_before(awaited[-1], packet):
                 break
-        if not awaited:
+        has_failed = self._chosen.is_strict and self._has_lost_hidden(index)
+        if not awaited and not has_failed:
             self._checked = max(self._checked, last)
             self._came = {packet for packet in self._came if packet > self._checked}
         else:
             self._last = None  # nothing goes on from here
-            failed = min(awaited)
+            failed = min(delivered) if has_failed else min(awaited)
             wanted |= {packet for packet in delivered if packet >= failed}
+
+    def _has_lost_hidden(self, index: Index) -> bool:
+        """Whether a packet may be damaged whose frame an edit list hides, and of which others are made."""
+        is_hidden = index.packets.is_hidden
+        if self._has_threads:
+            return bool(self._failed) and bool(is_hidden[self._start : self._sent + 1].any())
+        return any(is_hidden[one] and not index.is_before(one, self._start) for one in self._failed)
 
     def _awaited(self, index: Index, last: int) -> Iterator[int]:
         """The packets up to `last` whose frames have yet to come."""
@@ -252,13 +265,17 @@ class _Decode:
             and all(packet in self._recent or index.is_before(last, packet) for packet in wanted)
         )
 
-    def _go_to(self, index: Index, start: int) -> None:
-        """Lets the next frame be the first that a decoder makes from the packet `start` on."""
+    def _go_to(self, index: Index, start: int, last: int | None) -> None:
+        """Lets the next frame be the first that a decoder makes from the packet `start` on, of packets up to `last`."""
         self._start, self._checked, self._last = start, start - 1, None
         self._came.clear()
         self._recent.clear()
+        self._failed.clear()
         packets = self._packets_from(index, start)
-        self._decoded = self._frames_of((one for one in packets if one[0] >= start), None)
+        wanted = (one for one in packets if one[0] >= start)
+        self._decoded = self._frames_of(
+            wanted if last is None else takewhile(lambda one: one[0] <= last, wanted), None
+        )
 
     def _packets_from(self, index: Index, start: int) -> Iterator[tuple[int, Packet]]:
         """The packets with their numbers, from one at or before `start` on."""
@@ -307,6 +324,7 @@ class _Decode:
             return self.video.decode(packet)
         except LibavError as error:
             if whole_from is None or self._sent < whole_from:
+                self._failed.append(self._sent)
                 return []
             message = f"{self._chosen.path} is damaged: {error.strerror} at packet {self._sent}"
             raise DecoderError(message) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 # Packets after which a frame that has not come is lost: reordered ones, those in libav's threads, and some.
 _AGE = REORDERED + MOST_THREADS + 2
+_LOST = "it is damaged or missing"
 # Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
 _EARLIER_GROUPS = 2
 # How far before a time the file is sought, in seconds, until a keyframe comes before it. Containers without an index
@@ -80,7 +82,9 @@ class Sequence:
 
     libav's threads decode ahead. Each packet is accounted for as it goes by: a frame is given out when the frames of
     all packets up to its own have come. If one does not come, that stretch is decoded again without threads, from at
-    most two groups of pictures back: threads lose frames beside a damaged one, too. What is missing then is damaged.
+    most two groups of pictures back: threads lose frames beside a damaged one, too. What is missing then is damaged. At
+    last that stretch is decoded up to the damaged packet and no further, because with that packet's error, libav loses
+    the frames that it has held back for reordering. So the frames before damage don't depend on the number of threads.
 
     This needs packets whose times name the frames (`names_frames`). Of other files, libav decodes one packet after
     another without threads, and an exception for a packet is damage.
@@ -102,6 +106,7 @@ class Sequence:
         self._given = 0  # frames that were given out
         self._last_pts: int | None = None  # of the last one
         self._retries = 0
+        self._is_last_try = False
         self._floor: int | None = None  # the time of the first frame that must come
         self._may_seek = beginning is None or beginning.may_seek
         self._is_named = self._has_threads = self._has_sought = False
@@ -217,11 +222,15 @@ class Sequence:
 
     def _retry(self) -> None:
         """Decodes again without threads, from the group of pictures of the next frame, then from earlier ones."""
-        groups_back = self._retries
-        if groups_back > (_EARLIER_GROUPS if self._wanted() is not None else 0):
-            self._fail("it is damaged or missing")
+        run, most = self._run, _EARLIER_GROUPS if self._wanted() is not None else 0
+        assert isinstance(run, _NamedRun)
+        if self._is_last_try:
+            self._fail(_LOST)
+        groups_back = min(self._retries, most)
+        self._is_last_try = self._retries > most
         self._retries += 1
-        self._begin_named(groups_back=groups_back, has_threads=False)
+        until = run.first_lost if self._is_last_try else None
+        self._begin_named(groups_back=groups_back, has_threads=False, until=until)
 
     def _fail(self, why: str) -> NoReturn:
         raise DecoderError(f"{self._chosen.path}: frame {self._given} cannot be decoded: {why}")
@@ -234,7 +243,7 @@ class Sequence:
             return self._last_pts + 1
         return None if self._beginning is None else self._beginning.pts
 
-    def _begin_named(self, *, groups_back: int, has_threads: bool) -> None:
+    def _begin_named(self, *, groups_back: int, has_threads: bool, until: Facts | None = None) -> None:
         begins_again = self._run is not None
         if begins_again and has_threads != self._has_threads:
             self._open(has_threads=has_threads)
@@ -245,7 +254,9 @@ class Sequence:
         if begins_again and not self._has_sought:
             self._video.rewind()
         self._ready.clear()
-        self._run = _NamedRun(self._video, self._ready, wanted, self._floor)
+        self._run = _NamedRun(
+            self._video, self._ready, wanted, floor=self._floor, until=until, has_threads=has_threads
+        )
 
     def _seek_before(self, wanted: int, groups_back: int) -> bool:
         """Goes to a keyframe at or before a time; or to one so many groups of pictures before it.
@@ -321,6 +332,7 @@ class _Run:
         self.is_at_end = False
         self.error: str | None = None
         self._video, self._ready, self._wanted = video, ready, wanted
+        self._is_strict = True
         self._packets = video.packets()
 
     def step(self) -> None:
@@ -328,7 +340,9 @@ class _Run:
         try:
             packet = next(self._packets, None)
         except LibavError as error:
-            packet, self.error = None, f"the file is damaged: {error.strerror}"
+            packet = None
+            if self._is_strict:
+                self.error = f"the file is damaged: {error.strerror}"
         if packet is None:
             self._finish()
             self.is_at_end = True
@@ -350,58 +364,118 @@ class _NamedRun(_Run):
 
     Args:
         floor: the time of the first frame that must come; None for the first one of the file.
+        until: a damaged packet, before which reading ends; None for all packets.
 
     Raises:
         _LostError: by a step, if a frame does not come.
         _UnnamedError: by a step, if the times of the packets do not name the frames.
     """
 
-    def __init__(self, video: OpenVideo, ready: _Ready, wanted: int | None, floor: int | None) -> None:
+    def __init__(
+        self,
+        video: OpenVideo,
+        ready: _Ready,
+        wanted: int | None,
+        *,
+        floor: int | None,
+        until: Facts | None,
+        has_threads: bool,
+    ) -> None:
         super().__init__(video, ready, wanted)
-        self._floor = floor
+        self._floor, self._until, self._has_threads = floor, until, has_threads
         self._awaited: dict[int, None] = {}  # packets whose frames have not come, in their order
         self._held: deque[tuple[int, int, VideoFrame]] = deque()  # frames before which others must come
         self._latest: int | None = None  # the time of the last frame that came
+        self._has_hidden = False  # a packet must be decoded whose frame doesn't come
+        self._failed: int | None = None  # the first packet whose damage libav has told of
+        self._disordered: int | None = (
+            None  # the packet after which a frame came that is shown before another
+        )
+
+    @property
+    def first_lost(self) -> Facts:
+        """The first packet that is damaged."""
+        number = next(iter(self._awaited)) if self._failed is None else self._failed
+        return self.facts[number]
 
     def _send(self, number: int, packet: Packet) -> None:
-        pts, *_, is_hidden, has_pts, _ = self.facts[number]
-        if not has_pts:
-            raise _UnnamedError
-        if not is_hidden and (self._floor is None or pts >= self._floor):
-            self._awaited[number] = None
+        is_due = self._await(number)
+        if self.facts[number] == self._until:
+            self._end_before(number)
+            return
         packet.pts = number  # the decoder gives it to the frame
-        self._take(packet)
+        self._has_hidden |= is_due and self.facts[number].is_hidden
+        self._take(number, packet)
         if self._awaited and next(iter(self._awaited)) < number - _AGE:
             raise _LostError
+        if self._disordered is not None and self._disordered < number - _AGE:
+            raise _UnnamedError
+
+    def _await(self, number: int) -> bool:
+        """Lets later frames wait for that of a packet. Returns whether the packet must be decoded."""
+        facts = self.facts[number]
+        if not facts.has_pts:
+            raise _UnnamedError
+        is_due = self._floor is None or facts.pts >= self._floor
+        if is_due and not facts.is_hidden:
+            self._awaited[number] = None
+        return is_due
+
+    def _end_before(self, number: int) -> None:
+        """Ends with the frames that are shown before those of a damaged packet and of all later ones."""
+        with suppress(LibavError):
+            for later, packet in enumerate(islice(self._packets, REORDERED), number + 1):
+                self.facts.append(facts_of(packet))
+                self._await(later)
+        self._take(number, None)
+        self.error = _LOST
 
     def _finish(self) -> None:
-        self._take(None)
+        self._take(len(self.facts), None)
         if self._awaited:
             raise _LostError
+        if self._disordered is not None:
+            raise _UnnamedError
 
-    def _take(self, packet: Packet | None) -> None:
+    def _take(self, number: int, packet: Packet | None) -> None:
         try:
             frames = self._video.decode(packet)
         except LibavError:
+            self._fail(number)
             return  # its frame will be missing
         for frame in frames:
-            self._came(frame)
+            self._came(number, frame)
 
-    def _came(self, frame: VideoFrame) -> None:
+    def _fail(self, number: int) -> None:
+        """Takes note of damage. libav's threads tell of it later than at the damaged packet."""
+        if self._has_threads:
+            if self._has_hidden:
+                raise _LostError
+        elif number < len(self.facts):
+            is_hidden = self._has_hidden and self.facts[number].is_hidden
+            if self._failed is None and (is_hidden or number in self._awaited):
+                self._failed = number
+            if is_hidden:  # later frames may be made of it
+                raise _LostError
+
+    def _came(self, sent: int, frame: VideoFrame) -> None:
         number = packet_of(frame)
         if number not in self._awaited or frame.is_corrupt or self.facts[number].is_corrupt:
             return
         pts = self.facts[number].pts
-        if self._latest is not None and pts <= self._latest:
-            raise _UnnamedError
+        if self._latest is not None and pts <= self._latest and self._disordered is None:
+            self._disordered = sent  # either a frame between is lost, or times are wrong
         del self._awaited[number]
         self._latest = pts
         self._held.append((number, pts, frame))
-        first = next(iter(self._awaited), None)
-        while self._held and (first is None or self._held[0][0] < first):
+        while self._held and self._disordered is None and self._is_next(*self._held[0][:2]):
             _, pts, frame = self._held.popleft()
             if self._wanted is None or pts >= self._wanted:
                 self._ready.append((pts, frame))
+
+    def _is_next(self, number: int, pts: int) -> bool:
+        """Whether all frames have come that this one may be made of, or that are shown before it."""
+        return all(number < other and pts < self.facts[other].pts for other in self._awaited)
 
 
 class _PlainRun(_Run):
@@ -444,7 +518,7 @@ class _PlainRun(_Run):
             frames, is_damaged, why = [], True, error.strerror or ""
         if is_damaged and is_whole and self._is_strict:
             self.error = f"the file is damaged: {why}, at packet {number}"
-            self._finish()
+            # The frames that libav has held back are not asked for: with the error it may have lost one of them.
         else:
             self.begins_inside |= not is_whole
             self._take(frames)
@@ -455,7 +529,7 @@ class _PlainRun(_Run):
             self._take(self._video.decode(None))
         except LibavError as error:
             if self._is_strict:
-                self.error = self.error or f"the file is damaged: {error.strerror}, at its end"
+                self.error = f"the file is damaged: {error.strerror}, at its end"
 
     def _take(self, frames: list[VideoFrame]) -> None:
         for frame in frames:
