@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from support.cases import PATIENCE_S, eventually
 from support.clips import NO_MEDIA, WITHOUT_VIDEO, clip
+from support.engines import BY_PROGRAM, by_program
+from support.engines import engine as engine
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import has_ended, run_script, script, start_script, succeeded
@@ -59,7 +61,7 @@ def until_fault(decoder: Decoder) -> tuple[list[np.ndarray], DecoderError]:
 def test_frames_up_to_the_fault_and_then_ffmpegs_words(name: str) -> None:
     expected = whole({**CUT, **CORRUPT}[name])
     frames = []
-    with Decoder(clip(name)) as decoder:
+    with Decoder(clip(name), settings=by_program()) as decoder:
         with pytest.raises(DecoderError, match=MEANT) as caught:
             for frame in decoder:
                 frames.append(frame)
@@ -253,7 +255,7 @@ def test_a_program_that_is_not_there() -> None:
 
 
 def test_closing_ends_ffmpeg_and_frames_stay() -> None:
-    with Decoder(clip("long")) as decoder:
+    with Decoder(clip("long"), settings=by_program()) as decoder:
         for one in decoder:
             frame = one
             break
@@ -275,14 +277,14 @@ def test_closing_ends_ffmpeg_and_frames_stay() -> None:
 
 
 def test_an_exception_in_the_block_is_the_one_that_is_raised() -> None:
-    with pytest.raises(KeyError, match="mine"), Decoder(clip("long")) as decoder:
+    with pytest.raises(KeyError, match="mine"), Decoder(clip("long"), settings=by_program()) as decoder:
         next(decoder)
         raise KeyError("mine")
     assert not is_there(decoder.pid)
 
 
 def test_a_decoder_that_nobody_has_any_more_is_ended_and_told_of() -> None:
-    decoder = Decoder(clip("long"))
+    decoder = Decoder(clip("long"), settings=by_program())
     frame, pid = next(decoder), decoder.pid
     copy = frame.copy()
     with pytest.warns(ResourceWarning, match="long.*was never closed"):
@@ -293,7 +295,7 @@ def test_a_decoder_that_nobody_has_any_more_is_ended_and_told_of() -> None:
 
 
 def test_a_decoder_that_nobody_has_any_more_waits_for_no_garbage_collection() -> None:
-    decoder = Decoder(clip("long"))
+    decoder = Decoder(clip("long"), settings=by_program())
     next(decoder)
     pid = decoder.pid
     gc.disable()
@@ -336,7 +338,7 @@ def test_a_decoder_that_was_never_made_is_no_trouble(recwarn: pytest.WarningsRec
 @pytest.mark.parametrize("ending", ["", "sys.exit(0)", "del decoder", "decoder.close()"])
 def test_a_program_that_ends_with_a_live_decoder_makes_no_noise(ending: str) -> None:
     code = f"""
-    decoder = penstock.Decoder(sys.argv[1])
+    decoder = penstock.Decoder(sys.argv[1], {BY_PROGRAM})
     next(decoder)
     print(decoder.pid, flush=True)
     {ending}
@@ -347,7 +349,7 @@ def test_a_program_that_ends_with_a_live_decoder_makes_no_noise(ending: str) -> 
 
 def test_a_thread_that_waits_hears_of_a_close() -> None:
     said: list[BaseException] = []
-    decoder = Decoder(clip("long"))
+    decoder = Decoder(clip("long"), settings=by_program())
     next(decoder)
     os.kill(decoder.pid, signal.SIGSTOP)
 
@@ -359,7 +361,7 @@ def test_a_thread_that_waits_hears_of_a_close() -> None:
 
     thread = threading.Thread(target=read)
     thread.start()
-    assert eventually(lambda: decoder._session.reader.stats.frames_waiting == 0)
+    assert eventually(lambda: decoder.stats.reader.frames_waiting == 0)
     decoder.close()
     thread.join(PATIENCE_S)
     assert [type(error) for error in said] == [ClosedError], said
@@ -370,7 +372,7 @@ def test_a_thread_that_waits_hears_of_a_close() -> None:
 
 
 def test_an_ffmpeg_that_was_killed() -> None:
-    with Decoder(clip("long"), size=(1280, 720)) as decoder:
+    with Decoder(clip("long"), size=(1280, 720), settings=by_program()) as decoder:
         next(decoder)
         os.kill(decoder.pid, signal.SIGKILL)
         frames, error = until_fault(decoder)
@@ -384,7 +386,7 @@ def test_an_ffmpeg_that_was_killed() -> None:
 
 
 def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost() -> None:
-    with Decoder(clip("long"), size=(640, 480), settings=DecoderSettings(stall_timeout=0.6)) as decoder:
+    with Decoder(clip("long"), size=(640, 480), settings=by_program(stall_timeout=0.6)) as decoder:
         frames = [next(decoder)]
         os.kill(decoder.pid, signal.SIGSTOP)
         with pytest.raises(StalledError, match="no sign of life") as caught:
@@ -398,7 +400,7 @@ def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost() -> None:
 
 
 def test_a_read_that_is_late_loses_nothing() -> None:
-    with Decoder(clip("long"), size=(640, 480)) as decoder:
+    with Decoder(clip("long"), size=(640, 480), settings=by_program()) as decoder:
         indices = [next(decoder).index]
         os.kill(decoder.pid, signal.SIGSTOP)
         with pytest.raises(StalledError, match=r"within 0\.1 s"):
@@ -445,7 +447,7 @@ def cpu_ticks(pid: int) -> int:
 
 
 def test_a_caller_that_sleeps_lets_ffmpeg_wait() -> None:
-    with Decoder(clip("long"), size=(1280, 720), settings=DecoderSettings(queue_items=2)) as decoder:
+    with Decoder(clip("long"), size=(1280, 720), settings=by_program(queue_items=2)) as decoder:
         next(decoder)
         used = [-1]
 
@@ -468,14 +470,14 @@ def test_policies() -> None:
         assert decoder.stats.reader.policy is not None
         assert decoder.ffmpeg_policy is not None
         assert os.sched_getaffinity(decoder.pid) == set(policy.cpus or ())
-    with Decoder(clip("h264")) as decoder:
+    with Decoder(clip("h264"), settings=by_program()) as decoder:
         assert decoder.ffmpeg_policy is None
 
 
 # Threads, processes, signals
 
 
-def test_two_threads_get_each_frame_once_with_its_own_place() -> None:
+def test_two_threads_get_each_frame_once_with_its_own_place(engine: str) -> None:
     with Decoder(clip("long"), pixel_format="gray") as decoder:
         expected = {(frame.index, frame.pts, int(frame.sum())) for frame in decoder}
     got: list[tuple[int, int | None, int]] = []
@@ -494,8 +496,8 @@ def test_two_threads_get_each_frame_once_with_its_own_place() -> None:
 
 
 def test_ctrl_c_ends_the_wait_and_ffmpeg() -> None:
-    code = """
-    with penstock.Decoder(sys.argv[1]) as decoder:
+    code = f"""
+    with penstock.Decoder(sys.argv[1], {BY_PROGRAM}) as decoder:
         next(decoder)
         os.kill(decoder.pid, signal.SIGSTOP)
         print(decoder.pid, flush=True)
@@ -511,8 +513,8 @@ def test_ctrl_c_ends_the_wait_and_ffmpeg() -> None:
 
 
 def test_no_ffmpeg_is_left_when_python_is_killed() -> None:
-    code = """
-    decoder = penstock.Decoder(sys.argv[1], size=(1280, 720))
+    code = f"""
+    decoder = penstock.Decoder(sys.argv[1], size=(1280, 720), {BY_PROGRAM})
     next(decoder)
     print(decoder.pid, flush=True)
     time.sleep(1000)
@@ -524,8 +526,8 @@ def test_no_ffmpeg_is_left_when_python_is_killed() -> None:
 
 
 def test_a_forked_child_has_no_part_in_it() -> None:
-    code = """
-    decoder = penstock.Decoder(sys.argv[1], size=(640, 480))
+    code = f"""
+    decoder = penstock.Decoder(sys.argv[1], size=(640, 480), {BY_PROGRAM})
     first = next(decoder)
     child = os.fork()
     if child == 0:
@@ -549,11 +551,11 @@ def test_a_forked_child_has_no_part_in_it() -> None:
 @pytest.mark.parametrize("way", ["decoder.close()", "decoder.__exit__(None, None, None)"])
 def test_a_forked_child_closes_it_while_a_thread_of_the_parent_reads(way: str) -> None:
     code = f"""
-    decoder = penstock.Decoder(sys.argv[1])
+    decoder = penstock.Decoder(sys.argv[1], {BY_PROGRAM})
     decoder.read()
     child = os.fork()
     if child == 0:
-        decoder._session.timestamps._lock.acquire()  # as that thread may have done
+        decoder._reading.engine.session.timestamps._lock.acquire()  # as that thread may have done
         signal.alarm(20)
         {way}
         os._exit(7)
@@ -563,13 +565,13 @@ def test_a_forked_child_closes_it_while_a_thread_of_the_parent_reads(way: str) -
     succeeded(run_script(code, clip("long")))
 
 
-@pytest.mark.parametrize("kind", ["Decoder", "AudioDecoder"])
-def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "options"), [("Decoder", ", filters='hflip'"), ("AudioDecoder", "")])
+def test_without_ffmpeg_it_says_how_to_get_it(kind: str, options: str, tmp_path: Path) -> None:
     code = f"""
     sys.modules["imageio_ffmpeg"] = None
     from penstock import {kind}
     try:
-        {kind}(sys.argv[1])
+        {kind}(sys.argv[1]{options})
     except penstock.DecoderError as error:
         print(error)
     """
@@ -586,7 +588,7 @@ def test_without_ffmpeg_it_says_how_to_get_it(kind: str, tmp_path: Path) -> None
 
 def test_a_cancelled_wait_loses_no_frame() -> None:
     async def indices() -> list[int]:
-        async with Decoder(clip("long"), size=(640, 480)) as decoder:
+        async with Decoder(clip("long"), size=(640, 480), settings=by_program()) as decoder:
             got = [(await anext(decoder)).index]
             os.kill(decoder.pid, signal.SIGSTOP)
             for patience_s in (0.01, 0.05, 0.7):
@@ -618,9 +620,7 @@ def test_a_stopped_ffmpeg_is_told_of_in_asyncio_and_the_loop_goes_on() -> None:
                 beats += 1
                 await asyncio.sleep(0.01)
 
-        async with Decoder(
-            clip("long"), size=(640, 480), settings=DecoderSettings(stall_timeout=1.0)
-        ) as decoder:
+        async with Decoder(clip("long"), size=(640, 480), settings=by_program(stall_timeout=1.0)) as decoder:
             await anext(decoder)
             os.kill(decoder.pid, signal.SIGSTOP)
             beating = asyncio.create_task(beat())
@@ -633,7 +633,7 @@ def test_a_stopped_ffmpeg_is_told_of_in_asyncio_and_the_loop_goes_on() -> None:
     assert asyncio.run(use()) > 20, "the loop turned while it waited for a second"
 
 
-def test_two_tasks_share_a_decoder_without_blocking_the_loop() -> None:
+def test_two_tasks_share_a_decoder_without_blocking_the_loop(engine: str) -> None:
     async def use() -> list[int]:
         async with Decoder(clip("long")) as decoder:
 
@@ -646,7 +646,7 @@ def test_two_tasks_share_a_decoder_without_blocking_the_loop() -> None:
     assert asyncio.run(use()) == list(range(600))
 
 
-def test_leaving_a_block_does_not_hold_the_loop() -> None:
+def test_leaving_a_block_does_not_hold_the_loop(engine: str) -> None:
     closers: list[threading.Thread] = []
 
     class Watched(Decoder):
@@ -666,7 +666,7 @@ def test_leaving_a_block_does_not_hold_the_loop() -> None:
 def test_a_damaged_file_in_asyncio() -> None:
     async def use() -> int:
         count = 0
-        async with Decoder(clip("cut_mkv")) as decoder:
+        async with Decoder(clip("cut_mkv"), settings=by_program()) as decoder:
             with pytest.raises(DecoderError, match=MEANT) as caught:
                 async for _ in decoder:
                     count += 1
@@ -683,7 +683,7 @@ def test_the_seam_of_joined_transport_streams_has_advice(tmp_path: Path) -> None
     part, path = tmp_path / "part.ts", tmp_path / "joined.ts"
     ffmpeg("-i", clip("long"), "-frames:v", "25", "-c:v", "libx264", part)
     path.write_bytes(2 * part.read_bytes())
-    with Decoder(path) as decoder:
+    with Decoder(path, settings=by_program()) as decoder:
         frames, error = until_fault(decoder)
     assert 0 < len(frames) < 50
     assert error.advice is not None and "conceal_errors=True" in error.advice and error.advice in str(error)

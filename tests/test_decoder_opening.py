@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.cases import eventually, needs
 from support.clips import clip
+from support.engines import by_program
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import script
@@ -39,7 +40,7 @@ def test_a_file_whose_encoder_is_open_is_not_called_damaged(tmp_path: Path) -> N
             Decoder(path)
 
 
-def test_facts_take_no_program_and_a_decode_takes_one(
+def test_a_file_takes_no_program_unless_the_program_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [clip(name) for name in ("h264", "h264_mkv", "gif", "vp9", "rotated_90")]
@@ -50,6 +51,8 @@ def test_facts_take_no_program_and_a_decode_takes_one(
     assert probe(paths[0]).video[0].frames == 30 and not runs.read_text()
     for path in paths:
         with Decoder(path) as decoder:
+            assert list(decoder) and decoder.stream and not runs.read_text(), path
+        with Decoder(path, settings=by_program()) as decoder:
             assert list(decoder) and decoder.stream and len(runs.read_text().split()) == 1, path
         runs.write_text("")
 

@@ -115,7 +115,6 @@ def test_an_encoder_like_a_video_keeps_how_long_the_last_frame_is_shown(tmp_path
         assert len(audio.read_all()) == pytest.approx((0.96 + LAST_S) * audio.sample_rate, rel=0.02)
 
 
-@pytest.mark.xfail(strict=True, raises=DecoderError, reason=READING)
 def test_a_last_frame_that_is_shown_for_long_is_no_cut_in_matroska(tmp_path: Path) -> None:
     source, copied = long_last(tmp_path / "in.mp4"), tmp_path / "copied.mkv"
     ffmpeg("-i", source, "-c", "copy", copied)

@@ -15,6 +15,7 @@ import av
 import pytest
 from av.error import err_check
 from support.clips import clip
+from support.engines import BY_PROGRAM, by_program
 from support.processes import run_script, succeeded
 
 from penstock import AudioDecoder, Decoder, DecoderError, Encoder, EncoderError, probe
@@ -50,7 +51,7 @@ def test_what_the_start_of_a_program_lacks(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    with Decoder(clip("h264_mkv")) as decoder:
+    with Decoder(clip("h264_mkv"), settings=by_program()) as decoder:
         monkeypatch.setattr(subprocess, "Popen", refuse)
         works: list[Callable[[], object]] = [
             lambda: next(decoder),
@@ -63,7 +64,7 @@ def test_what_the_start_of_a_program_lacks(
 
 
 def test_no_descriptor_is_left(source: Path) -> None:
-    code = """
+    code = f"""
     import errno, resource
     from penstock import Decoder
     from penstock import AudioDecoder, probe
@@ -71,14 +72,15 @@ def test_no_descriptor_is_left(source: Path) -> None:
     source = sys.argv[1]
     next(Decoder(source)), Decoder(source)[0]  # imports all that it takes
     decoder, audio = Decoder(source), AudioDecoder(source)
-    works = {
+    program = Decoder(source, {BY_PROGRAM})
+    works = {{
         "probe": lambda: probe(source),
         "open": lambda: Decoder(source),
         "len": lambda: len(decoder),
-        "next": lambda: next(decoder),
+        "program": lambda: next(program),
         "number": lambda: decoder[1],
         "audio": lambda: audio.read(),
-    }
+    }}
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
     held = []
     try:
@@ -93,7 +95,7 @@ def test_no_descriptor_is_left(source: Path) -> None:
             print(name, errno.errorcode.get(getattr(error, "errno", None), repr(error)))
     """
     said = succeeded(run_script(code, source)).decode().splitlines()
-    assert said == [f"{name} EMFILE" for name in ("probe", "open", "len", "next", "number", "audio")]
+    assert said == [f"{name} EMFILE" for name in ("probe", "open", "len", "program", "number", "audio")]
 
 
 def test_no_thread_is_left_for_a_decoder_of_libav(source: Path) -> None:
@@ -120,7 +122,7 @@ def test_a_file_is_not_called_whole_if_that_could_not_be_looked_at(monkeypatch: 
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     frames = []
-    with Decoder(clip("h264_mkv")) as decoder:
+    with Decoder(clip("h264_mkv"), settings=by_program()) as decoder:
         with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
             patch.setattr(completeness, "open_media", refuse)
             while (frame := decoder.read()) is not None:

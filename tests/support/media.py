@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from benchmarks.harness.accounts import children as children
-from penstock import Encoder
+from penstock import Decoder, Encoder
 from penstock.video import find_ffmpeg
 from support.cases import eventually, ffmpegs
+from support.clips import clip
 from support.this_process import open_fds, workers
 
 SIZE = (64, 48)
@@ -104,11 +105,19 @@ def holdings() -> tuple[dict[str, str], frozenset[int], set[str]]:
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """No test leaves an FFmpeg, a zombie, a descriptor, or a thread of ours."""
+    _start_conversion()
     gc.collect()
     before, threads = holdings(), workers()
     yield
     gc.collect()
     assert eventually(lambda: holdings() == before and workers() <= threads), (before, holdings())
+
+
+@functools.cache
+def _start_conversion() -> None:
+    """The native threads that convert are those of the process: the first decoder starts them, and they stay."""
+    with Decoder(clip("h264"), count=4) as decoder:
+        assert len(list(decoder)) == 4
 
 
 def picture(size: tuple[int, int] = SIZE, dtype: type = np.uint8) -> np.ndarray:

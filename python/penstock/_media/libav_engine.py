@@ -188,6 +188,7 @@ class LibavEngine:
         # One more frame with each call, so that the first ones come at once.
         self._feed(min(self._pixels.ahead, self.delivered) + 1, deadline)
         self._is_torn = False
+        self._check_open()  # a signal handler or another thread may have closed it
         if not self._begun:
             if self._failure is not None:
                 raise self._failure
