@@ -71,7 +71,6 @@ def test_the_start_of_joined_streams_is_their_beginning(joined: Path) -> None:
         assert len(list(decoder)) == len(decoder[:]) == 50
 
 
-@pytest.mark.xfail(strict=True, raises=DecoderError, reason=READING)
 def test_frames_whose_times_are_those_of_decoding_come_by_number(decoding_times: Path) -> None:
     with Decoder(decoding_times) as decoder:
         frames = list(decoder)

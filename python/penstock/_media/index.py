@@ -235,6 +235,11 @@ class Index:
     def __len__(self) -> int:
         return len(self.shown)
 
+    @property
+    def is_in_file_order(self) -> bool:
+        """Whether the frames are shown in the order of their packets."""
+        return bool((np.diff(self.shown) > 0).all())
+
     def is_before(self, packet: int, other: int) -> bool:
         """Whether the frame of a packet is shown before that of another."""
         return bool(self._order[packet] < self._order[other])

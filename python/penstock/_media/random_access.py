@@ -61,6 +61,8 @@ class RandomAccess:
                 index, packets = None, replace(packets, is_key=np.arange(len(packets.size)) == 0)
             else:
                 index = Index.by_times(packets, decode.video.container.format.name, codec)
+                if index is not None and decode.video.codec.has_b_frames and index.is_in_file_order:
+                    index = None  # the times may be those of decoding
             if index is None or not self._chosen.is_strict:  # damage that is concealed leaves frames out
                 with _Decode(self._chosen, has_threads=False) as whole:
                     index = Index.by_frames(packets, whole.order(packets.first_whole))
