@@ -397,7 +397,7 @@ class SlowRest:
 def test_two_threads_at_the_end_get_the_last_block() -> None:
     expected = raw(clip("audio_only"), 2)[:3500]
     with AudioDecoder(clip("audio_only"), duration=3500 / 44_100) as audio:
-        audio._session.reader = SlowRest(audio._session.reader)  # type: ignore[assignment]
+        audio._program.session.reader = SlowRest(audio._program.session.reader)  # type: ignore[assignment]
         blocks: list[np.ndarray] = []
         threads = [threading.Thread(target=lambda: blocks.extend(audio)) for _ in range(2)]
         for thread in threads:
@@ -430,13 +430,13 @@ def test_the_sound_of_a_decoder_comes_from_its_programs(tmp_path: Path) -> None:
         Decoder(clip("audio_aac"), settings=DecoderSettings(ffmpeg=program)) as decoder,
         decoder.audio(settings=DecoderSettings(queue_items=1)) as audio,
     ):
-        assert audio._session.process.command[0] == str(program)
+        assert audio._program.session.process.command[0] == str(program)
 
 
 def test_the_threads_that_decode_are_those_of_the_settings() -> None:
     with AudioDecoder(clip("audio_aac"), settings=DecoderSettings(threads=1)) as audio:
         assert len(audio.read_all())
-        assert "-threads 1 " in " ".join(audio._session.process.command).partition(" -i ")[0]
+        assert "-threads 1 " in " ".join(audio._program.session.process.command).partition(" -i ")[0]
 
 
 @pytest.mark.parametrize(("kind", "wrong"), [(Encoder, DecoderSettings()), (AudioDecoder, EncoderSettings())])

@@ -416,10 +416,15 @@ class _NamedRun(_Run):
         facts = self.facts[number]
         if not facts.has_pts:
             raise _UnnamedError
-        is_due = self._floor is None or facts.pts >= self._floor
+        is_due = self._is_due(facts)
         if is_due and not facts.is_hidden:
             self._awaited[number] = None
         return is_due
+
+    def _is_due(self, facts: Facts) -> bool:
+        # A hidden frame that is shown before the first keyframe may need packets before it.
+        is_late = not facts.is_hidden or facts.pts >= self.facts[0].pts
+        return is_late and (self._floor is None or facts.pts >= self._floor)
 
     def _end_before(self, number: int) -> None:
         """Ends with the frames that are shown before those of a damaged packet and of all later ones."""
@@ -452,7 +457,7 @@ class _NamedRun(_Run):
             if self._has_hidden:
                 raise _LostError
         elif number < len(self.facts):
-            is_hidden = self._has_hidden and self.facts[number].is_hidden
+            is_hidden = self.facts[number].is_hidden and self._is_due(self.facts[number])
             if self._failed is None and (is_hidden or number in self._awaited):
                 self._failed = number
             if is_hidden:  # later frames may be made of it

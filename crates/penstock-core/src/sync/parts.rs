@@ -168,6 +168,13 @@ mod loom_tests {
 
     const END: u32 = u32::MAX;
 
+    /// All orders with few preemptions: all orders take more than minutes.
+    fn model(check: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(check);
+    }
+
     struct Shared {
         parts: Parts<u32>,
         /// Parts that are being done.
@@ -222,7 +229,7 @@ mod loom_tests {
 
     #[test]
     fn every_part_is_done_once_before_the_wait_ends() {
-        loom::model(|| {
+        model(|| {
             let shared = Shared::new();
             let workers: Vec<_> = (0..2).map(|_| spawn_with(&shared, Shared::work)).collect();
             let number = shared.parts.put(Group { number: 0, most_workers: 2 }, vec![1, 2]);
@@ -235,7 +242,7 @@ mod loom_tests {
 
     #[test]
     fn who_waits_takes_what_no_worker_has_begun() {
-        loom::model(|| {
+        model(|| {
             let shared = Shared::new();
             let worker = spawn_with(&shared, Shared::work);
             let number = shared.parts.put(Group { number: 0, most_workers: 1 }, vec![1, 2, 4]);
@@ -252,7 +259,7 @@ mod loom_tests {
 
     #[test]
     fn no_worker_is_at_a_work_that_was_cancelled() {
-        loom::model(|| {
+        model(|| {
             let shared = Shared::new();
             let worker = spawn_with(&shared, Shared::work);
             let number = shared.parts.put(Group { number: 0, most_workers: 1 }, vec![1, 2]);
@@ -267,7 +274,7 @@ mod loom_tests {
 
     #[test]
     fn a_group_has_no_more_workers_than_its_limit() {
-        loom::model(|| {
+        model(|| {
             let shared = Shared::new();
             let look = |others| assert_eq!(others, 0);
             let workers: Vec<_> =
@@ -282,7 +289,7 @@ mod loom_tests {
 
     #[test]
     fn a_group_at_its_limit_holds_no_other_up() {
-        loom::model(|| {
+        model(|| {
             let shared = Shared::new();
             let workers: Vec<_> = (0..2).map(|_| spawn_with(&shared, Shared::work)).collect();
             let [first, other] =
