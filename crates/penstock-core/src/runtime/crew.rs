@@ -39,6 +39,8 @@ impl Crew {
     }
 
     fn work(&self) {
+        // A name of its own: these threads stay, where those of streams end with them. A refusal does no harm.
+        let _ = rustix::thread::set_name(c"penstock-pixels");
         loop {
             let (number, part) = self.parts.take();
             let has_failed = guarded(part).is_err();
