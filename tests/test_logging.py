@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 from support.cases import eventually
 from support.clips import clip
+from support.engines import by_program
 from support.media import make
 from support.processes import run_script, succeeded
 from support.streams import ReaderThread, noise
 
 import penstock
 from penstock import Tee
-from penstock.video import DecoderSettings, EncoderSettings
+from penstock.video import EncoderSettings
 
 DATA = noise(300_000)
 ROOM_BYTES = 1 << 30
@@ -185,7 +186,7 @@ def test_an_awrite_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_a_decoder_that_stalled(caplog: pytest.LogCaptureFixture) -> None:
-    with penstock.Decoder(clip("long"), settings=DecoderSettings(stall_timeout=0.6)) as decoder:
+    with penstock.Decoder(clip("long"), settings=by_program(stall_timeout=0.6)) as decoder:
         next(decoder)
         os.kill(decoder.pid, signal.SIGSTOP)
         with pytest.raises(penstock.StalledError) as caught:

@@ -165,7 +165,7 @@ class NoSeek(io.BytesIO):
         (NoSeek(b"x"), ValueError, "cannot seek: read it, and pass the bytes"),
         (3.5, TypeError, "got float"),
         (None, TypeError, "got NoneType"),
-        (["a.mp4"], TypeError, "got list: use a Decoder .or probe. for each file"),
+        (["a.mp4"], TypeError, "list.*: use a Decoder .or probe. for each file"),
         (b"", DecoderError, "<bytes> is empty"),
         (10**6, OSError, "Bad file descriptor"),
     ],

