@@ -87,6 +87,7 @@ impl<T> Own<T> {
     }
 
     /// Gives the value up; none in the child of the process that made it.
+    #[cfg(feature = "pixels")]
     pub(crate) fn into_inner(self) -> Option<T> {
         let mut own = ManuallyDrop::new(self);
         // SAFETY: taken once, here, and never dropped.
