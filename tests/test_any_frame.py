@@ -296,6 +296,14 @@ def test_iteration_goes_on_where_it_was(video: Path) -> None:
         assert decoder[100].index == 100
 
 
+@pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "gif"])
+def test_frames_by_number_after_all_were_iterated_over(name: str) -> None:
+    with Decoder(clip(name)) as decoder:
+        frames = list(decoder)
+        assert all(same(decoder[number], frames[number]) for number in (0, len(frames) // 2, -1))
+        assert len(decoder[:]) == len(frames)
+
+
 def test_slices_are_lists(video: Path) -> None:
     with Decoder(video) as decoder:
         assert [frame.index for frame in decoder[5:11:2]] == [5, 7, 9]

@@ -8,6 +8,8 @@ import os
 import pty
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -522,6 +524,19 @@ class TestFailures:
         destination.write_all(bytes(1 << 20))
         destination.close()
         assert thread.result() == bytes(1 << 20)
+
+
+def test_a_file_is_read_without_an_ffmpeg_program(video: Path, frames: list[bytes], tmp_path: Path) -> None:
+    code = "import sys; sys.modules['imageio_ffmpeg'] = None; from penstock.cli import main; main()"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_FF")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "decode", "-q", str(video), str(tmp_path / "frames.rgb")],
+        capture_output=True,
+        check=False,
+        env={**environment, "PATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "frames.rgb").read_bytes() == b"".join(frames)
 
 
 def test_a_path_to_standard_output_means_that(video: Path, tmp_path: Path) -> None:

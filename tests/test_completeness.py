@@ -280,6 +280,13 @@ def test_damaged_sound_does_not_disturb_the_picture(folder: Path, tmp_path: Path
     assert count(path) == FRAMES
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_file_whose_container_marks_no_keyframes_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "video.roq"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x64:rate=30:duration=0.5", "-c:v", "roqvideo", path)
+    assert count(path) == 15
+
+
 def test_what_costs_no_frame_is_no_complaint() -> None:
     ordinary = [
         "[rawvideo @ 0x55cc7a406e00] Application provided invalid, non monotonically increasing dts to muxer in "

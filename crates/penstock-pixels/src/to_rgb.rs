@@ -206,7 +206,7 @@ fn sample<const BYTES: usize>(bytes: &[u8], index: usize) -> i16 {
     (aligned ^ 0x8000) as i16
 }
 
-/// Two samples of 8 bits that follow each other. Of a whole word: compilers do not vectorize loads of every second byte.
+/// Two neighbouring samples of 8 bits, by one load: compilers do not vectorize loads of every second byte.
 #[inline(always)]
 fn pair_of_samples(bytes: &[u8], index: usize) -> (i16, i16) {
     let pair = u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]);

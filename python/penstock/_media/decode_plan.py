@@ -40,7 +40,7 @@ from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._media import timestamps
 from penstock._media.decode_session import OTHER_SIZE
 from penstock._media.info import MediaInfo, Track, VideoInfo
-from penstock._media.pixels import plane_rows
+from penstock._media.planes import plane_rows
 from penstock._media.seeking import may_seek, seek_arguments
 from penstock._messages import argument
 from penstock._native import _Conversion

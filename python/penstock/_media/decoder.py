@@ -450,7 +450,8 @@ class Decoder(DecoderBase):
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
-            made = FramesByNumber(self._plan, RandomAccess(input_of(self._plan)), Pixels(self._plan))
+            file = RandomAccess(input_of(self._plan), self._reading.all_packets)
+            made = FramesByNumber(self._plan, file, Pixels(self._plan))
             reason = None if options.conceal_errors else made.why_incomplete()
             self._by_number = made
             if reason:

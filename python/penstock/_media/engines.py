@@ -27,6 +27,7 @@ from penstock._reports import DecoderEngine
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from penstock._media.index import Packets
     from penstock._media.source import Source
 
 
@@ -48,6 +49,14 @@ class Reading:
     def questions(self) -> Questions:
         """Answers what there is to know of the file besides its facts."""
         return self.engine.questions if isinstance(self.engine, ProgramEngine) else InProcess(self.plan.track)
+
+    @property
+    def all_packets(self) -> Packets | None:
+        """All packets of the stream, if iteration has read them; else None."""
+        sequence = None if isinstance(self.engine, ProgramEngine) else self.engine.sequence
+        if isinstance(sequence, Sequence) and sequence.has_all_packets:
+            return sequence.packets()
+        return None
 
     @property
     def facts(self) -> DecoderEngine:

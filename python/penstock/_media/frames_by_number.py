@@ -191,5 +191,5 @@ class FramesByNumber:
 
 
 def _firsts(memory: npt.NDArray[Any], places: Mapping[int, Sequence[int]]) -> dict[int, npt.NDArray[Any]]:
-    """Of each number, the memory of its first place."""
+    """The memory of the first place of each number."""
     return {number: memory[first] for number, (first, *_) in places.items()}

@@ -100,7 +100,7 @@ def find_images(names: Iterable[StrPath]) -> list[Path]:
 
     A name is a file, a folder, a glob, or a pattern with one number (``%04d``). The files of one name are sorted by the
     numbers in their names: 9 comes before 10. A pattern begins with the lowest number that there is, and must have no
-    gap: as a rule the frame of a missing number was lost, and all later ones would come too early.
+    gap: the frame of a missing number was probably lost, and all later ones would come too early.
 
     Raises:
         FileNotFoundError: a name stands for no file, or a number is missing.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
-    from penstock._media.open_video import OpenVideo
-
     Packet = AnyPacket[VideoStream]
 
 #: Frames that come later than their packets at most: as many as H.264 and H.265 may hold back.
@@ -133,11 +131,17 @@ def packet_of(frame: VideoFrame) -> int:
     return frame.pts
 
 
-def names_frames(video: OpenVideo, first: Sequence[Facts]) -> bool:
-    """Whether each packet holds one frame, and the packets' times are the frames', by the first packets of a stream."""
-    if not first or not _is_named(video.container.format.name, video.codec_name):
+def names_frames(container: str, codec: str, field_order: int, first: Sequence[Facts]) -> bool:
+    """Whether each packet holds one frame, and the packets' times are the frames'.
+
+    Args:
+        container, codec: by FFmpeg's names.
+        field_order: of AVFieldOrder in libavcodec.
+        first: the first packets of the stream.
+    """
+    if not first or not _is_named(container, codec):
         return False
-    if video.codec.field_order not in (_UNKNOWN_ORDER, _PROGRESSIVE) and video.codec_name == "h264":
+    if field_order not in (_UNKNOWN_ORDER, _PROGRESSIVE) and codec == "h264":
         return False  # a packet may be a field
     begins_whole = first[0].is_key and first[0].has_pts
     return begins_whole and all(one.has_pts and (one.is_hidden or one.pts >= first[0].pts) for one in first)

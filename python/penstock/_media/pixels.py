@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +11,7 @@ from av.error import FFmpegError as LibavError
 from av.filter import Graph
 
 from penstock._media.info import RANGES, matrix_name
+from penstock._media.planes import plane_rows
 from penstock._messages import argument
 from penstock._native import _PlaneConverter
 from penstock._shortage import raise_shortage
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 CONVERSION_THREADS = 2
 # Slots that are kept for the next frames. Chosen: those that wait for a caller, and two that it may hold.
 _KEPT_SLOTS = 4
-# FFmpeg's palette behind the pixels of pal8: 256 colors of 4 bytes.
-_PALETTE_BYTES = 1024
 
 
 class Job(Protocol):
@@ -181,24 +178,3 @@ class _Filtering:
 
     def wait(self) -> Any:
         return self._begun.result().wait()
-
-
-def plane_rows(frame: LibavFrame) -> Sequence[tuple[int, int]]:
-    """Of each plane, the number of rows, and the bytes of a row that hold pixels."""
-    planes, row_bytes = frame.planes, _row_bytes(frame)
-    heights = [plane.height for plane in planes]
-    if frame.format.has_palette:
-        heights[1] = 1
-    return [*zip(heights, row_bytes, strict=True)]
-
-
-def _row_bytes(frame: LibavFrame) -> list[int]:
-    if frame.format.has_palette:
-        return [frame.width, _PALETTE_BYTES]
-    if len(frame.planes) == 1:
-        return [math.ceil(frame.format.padded_bits_per_pixel * frame.width / 8)]
-    components = frame.format.components
-    return [
-        plane.width * sum(math.ceil(one.bits / 8) for one in components if one.plane == index)
-        for index, plane in enumerate(frame.planes)
-    ]

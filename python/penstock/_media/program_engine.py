@@ -103,7 +103,7 @@ class ProgramEngine(OnDemand):
     def start(self) -> None:
         """Starts FFmpeg; again from the beginning of the file, if it would lose frames by a seek."""
         super().start()
-        # FFmpeg opens the file meanwhile, so that this costs no time as a rule.
+        # FFmpeg opens the file meanwhile, so this usually costs no time.
         start = self._plan.options.start
         if self._plan.may_seek and start is not None and self.questions.misses_frames(start):
             self._plan = replace(self._plan, may_seek=False)

@@ -291,7 +291,7 @@ class _Decode:
         """Packets from one at or before `start` on, and the first one's number; None if seeking leads to none."""
         # A seek may go past its target: then further back.
         for key in islice(index.starts(start), _EARLIER_SEEKS):
-            # The demuxer of MPEG-TS seeks past the target as a rule, if it is a time.
+            # The demuxer of MPEG-TS usually seeks past a target that is a time.
             is_sought = (
                 self.video.seek_byte(int(index.packets.position[key]))
                 if "mpegts" in self.video.container.format.name

@@ -122,7 +122,11 @@ class Sequence:
         if self._chosen.is_strict:
             ahead = [*islice(self._video.packets(), REORDERED + 1)]
             self._video.give_back(ahead)
-            self._is_named = names_frames(self._video, [facts_of(one) for one in ahead])
+            video = self._video
+            self._is_named = names_frames(
+                *(video.container.format.name, video.codec_name, video.codec.field_order),
+                [facts_of(one) for one in ahead],
+            )
         if self._is_named:
             self._begin_named(groups_back=0, has_threads=self._chosen.threads != 1)
         else:
@@ -170,7 +174,10 @@ class Sequence:
     @property
     def begins_inside(self) -> bool:
         """Whether the file begins inside a group of pictures, so that its first frames may be missing or wrong."""
-        return isinstance(self._run, _PlainRun) and self._run.begins_inside and not self._has_sought
+        run = self._run
+        if not isinstance(run, _PlainRun) or self._has_sought or not run.begins_inside:
+            return False
+        return any(facts.is_key for facts in run.facts)  # otherwise the container marks no keyframes
 
     @property
     def how(self) -> str:
@@ -233,7 +240,8 @@ class Sequence:
         self._begin_named(groups_back=groups_back, has_threads=False, until=until)
 
     def _fail(self, why: str) -> NoReturn:
-        raise DecoderError(f"{self._chosen.path}: frame {self._given} cannot be decoded: {why}")
+        message = f"{self._chosen.path}: frame {self._given} cannot be decoded: {why}"
+        raise DecoderError(message, reason=why, frames=self._given)
 
     # --- beginning, and beginning again ------------------------------------------------------------------------------
 

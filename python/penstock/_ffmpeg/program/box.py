@@ -15,7 +15,7 @@ from pathlib import Path
 
 from penstock import _native
 
-# The programs and libraries of the system, and what the dynamic loader reads. Of the last one, glibc's malloc learns
+# The programs and libraries of the system, and what the dynamic loader reads. The last one tells glibc's malloc
 # whether there are huge pages. /usr as a whole may hold the host's own files.
 _SYSTEM = (
     *("/bin", "/lib", "/lib64", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec"),
@@ -125,7 +125,7 @@ class BoxedFile:
     def opened(cls, path: str) -> BoxedFile | None:
         """The file at `path`; None if it is no regular file.
 
-        A descriptor of a caller, by its path in /proc, is opened anew, for it may be open for writing, too.
+        A caller's descriptor is opened again by its path in /proc, because it may be open for writing, too.
         """
         opened = os.open(
             path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK

@@ -23,7 +23,6 @@ from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE, is_gr
 from penstock._ffmpeg.command.settings import DecoderSettings, EncoderSettings
 from penstock._ffmpeg.encoder import Encoder
 from penstock._ffmpeg.plan.encoders import IMAGE_ENCODERS
-from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._media.decoder import Decoder
 from penstock._media.image_files import has_image_name
 from penstock._media.video_frame import VideoFrame
@@ -382,10 +381,9 @@ def _refuse_terminal(fd: int, title: str) -> None:
 
 def _decoder(source: str, settings: dict[str, Any]) -> Decoder:
     with as_click_errors():
-        settings["ffmpeg"] = find_decoding_ffmpeg(settings["ffmpeg"])
         # The Decoder has its own defaults for options that were not given.
         given = {name: value for name, value in settings.items() if value is not None}
-        given["settings"] = DecoderSettings(ffmpeg=given.pop("ffmpeg"))
+        given["settings"] = DecoderSettings(ffmpeg=given.pop("ffmpeg", None))
         if click.get_current_context().get_parameter_source("pixel_format") is ParameterSource.DEFAULT:
             given["pixel_format"] = DEFAULT_FORMAT
         return Decoder(source, **given)
@@ -401,7 +399,7 @@ def _next(frames: Iterator[VideoFrame]) -> Any:
 
 @contextmanager
 def _opened(
-    source: str, destinations: Destinations, decoder: Decoder, ffmpeg: str
+    source: str, destinations: Destinations, decoder: Decoder, ffmpeg: str | None
 ) -> Iterator[tuple[Output, TimestampOutput | None]]:
     """Open where frames and their timestamps go: all FIFOs at once. Empty the files."""
     frames, timestamps = destinations.frames, destinations.timestamps
@@ -420,7 +418,7 @@ def _opened(
             yield RawOutput(opened[0], decoder.frame_bytes, is_standard=frames == STANDARD), times
 
 
-def _image_encoder(destinations: Destinations, decoder: Decoder, ffmpeg: str) -> Encoder:
+def _image_encoder(destinations: Destinations, decoder: Decoder, ffmpeg: str | None) -> Encoder:
     number, pixel_format = destinations.start_number, decoder.pixel_format
     if not (is_rgb(pixel_format) or is_gray(pixel_format)):  # the encoder does not know the video's matrix
         raise ValueError(

@@ -1,0 +1,34 @@
+"""How the planes of libav's frames lie in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame as LibavFrame
+
+# FFmpeg's palette behind the pixels of pal8: 256 colors of 4 bytes.
+_PALETTE_BYTES = 1024
+
+
+def plane_rows(frame: LibavFrame) -> Sequence[tuple[int, int]]:
+    """The number of rows of each plane, and the bytes of a row that hold pixels."""
+    planes, row_bytes = frame.planes, _row_bytes(frame)
+    heights = [plane.height for plane in planes]
+    if frame.format.has_palette:
+        heights[1] = 1
+    return [*zip(heights, row_bytes, strict=True)]
+
+
+def _row_bytes(frame: LibavFrame) -> list[int]:
+    if frame.format.has_palette:
+        return [frame.width, _PALETTE_BYTES]
+    if len(frame.planes) == 1:
+        return [math.ceil(frame.format.padded_bits_per_pixel * frame.width / 8)]
+    components = frame.format.components
+    return [
+        plane.width * sum(math.ceil(one.bits / 8) for one in components if one.plane == index)
+        for index, plane in enumerate(frame.planes)
+    ]
