@@ -814,6 +814,15 @@ def test_statistics() -> None:
     assert stats.bottleneck in ("caller", "conversion", "ffmpeg", None)
 
 
+@pytest.mark.parametrize("frames", [1, 16, 17])
+def test_short_files_are_decoded_with_threads_too(tmp_path: Path, frames: int) -> None:
+    path = tmp_path / "short.mkv"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48", "-frames:v", frames, "-c:v", "ffv1", path)
+    with Decoder(path) as decoder:
+        assert len(list(decoder)) == frames
+        assert decoder.engine.reason.endswith("with threads")
+
+
 def test_the_length_is_known_where_the_file_tells_it() -> None:
     with Decoder(clip("h264")) as decoder:
         assert len(decoder) == 30 == len(list(decoder))

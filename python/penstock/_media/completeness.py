@@ -17,7 +17,7 @@ from av.error import FFmpegError as LibavError
 from penstock._ffmpeg.command import endpoints
 from penstock._media.index import Index, Packets, expected_frames, packets_of
 from penstock._media.info import AudioInfo, MediaInfo, Track, VideoInfo
-from penstock._media.opening import demux, open_media
+from penstock._media.opening import demux, marks_end, open_media
 from penstock._shortage import raise_shortage
 from penstock.errors import DecoderError
 
@@ -186,7 +186,7 @@ def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) ->
     """The packets of a stream, those from about a time on if one is given."""
     if from_s is not None:
         file.seek(round(max(0.0, from_s) / (stream.time_base or 1)), stream=stream)
-    return packets_of(one for one in demux(file, stream) if one.size or one.dts is not None)
+    return packets_of(one for one in demux(file, stream) if not marks_end(one))
 
 
 def _missing(stream: VideoStream, packets: Packets, track: Track, delivered: Delivered) -> str | None:

@@ -14,7 +14,7 @@ import av
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
-from penstock._media.opening import decode, demux, open_media
+from penstock._media.opening import decode, demux, marks_end, open_media
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -115,8 +115,7 @@ class OpenVideo:
         """The packets of the stream from here on."""
         while self._ahead:
             yield self._ahead.popleft()
-        # An empty one without a time marks the end.
-        yield from (one for one in demux(self.container, self._stream) if one.size or one.dts is not None)
+        yield from (one for one in demux(self.container, self._stream) if not marks_end(one))
 
     def give_back(self, packets: Iterable[Packet]) -> None:
         """Lets `packets` give these again, before all others."""

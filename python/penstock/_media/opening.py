@@ -94,6 +94,11 @@ def demux(media: InputContainer, *streams: Any) -> Iterator[Any]:
         raise
 
 
+def marks_end(packet: Any) -> bool:
+    """Whether the packet is the one that PyAV adds for each stream at the end of a file."""
+    return not packet.size and packet.dts is None
+
+
 def decode(codec: Any, packet: Any) -> list[Any]:
     """The frames that a decoder, or a stream's own, gives when it gets a packet.
 

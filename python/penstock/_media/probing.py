@@ -23,7 +23,7 @@ from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight
 from penstock._media.index import REORDERED
 from penstock._media.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._media.isolation import Isolation
-from penstock._media.opening import decode, demux, open_media, run_with_timeout
+from penstock._media.opening import decode, demux, marks_end, open_media, run_with_timeout
 from penstock._media.source import MediaSource, Source
 from penstock.errors import StalledError
 
@@ -284,7 +284,8 @@ def read_beginnings(
         return found, packets
     try:
         for packet in islice(demux(media, list(streams.values())) if streams else (), _FIRST_PACKETS):
-            packets.append(packet)
+            if not marks_end(packet):
+                packets.append(packet)
             number = packet.stream_index
             if (beginning := found.get(number)) is None:
                 continue  # FLV tells of a stream when it comes
