@@ -369,9 +369,12 @@ def test_a_time_before_the_first_frame() -> None:
         assert decoder.frame_at(0).index == 0
 
 
-def test_a_time_of_a_video_without_frames(video: Path) -> None:
-    with Decoder(video, start=10) as decoder, pytest.raises(DecoderError, match="there are no frames"):
+@pytest.mark.parametrize("start", [10, 2**64, 1e300])
+def test_a_time_of_a_video_without_frames(video: Path, start: float) -> None:
+    with Decoder(video, start=start) as decoder, pytest.raises(DecoderError, match="there are no frames"):
         decoder.frame_at(0)
+    with Decoder(video, start=start) as decoder, pytest.raises(DecoderError, match="there are no frames"):
+        next(decoder)
 
 
 @pytest.mark.parametrize("time_s", [-1.0, float("nan"), float("inf")])

@@ -37,7 +37,7 @@ SMALL = {
     "pipe": "--size 320x180 --bytes 2MB --rounds 1 --method stdin.write,turbopipe,staged,auto,tmpfs",
     "encode": "--job motion-720p,paced-motion-1080p --size 64x48 --frames 12 --rounds 1 "
     "--method stdin.write,pyav,opencv,penstock,penstock-submit,tmpfs-yuv420p",
-    "decode": "--job h264-1080p-motion,h264-1080p-one-core-testsrc2,hevc-10-bit-1080p-mandelbrot,busy-thread,batches,"
+    "decode": "--job h264-1080p-motion,h264-1080p-one-core-testsrc2,hevc-10-bit-1080p-testsrc2,busy-thread,batches,"
     "first-frame,reader --size 96x64 --frames 12 --rounds 1 "
     "--method stdout.readinto,opencv,pyav-threaded,penstock,penstock-program,penstock-batches,pyav-no-conversion,"
     "readinto,penstock.Reader",

@@ -32,7 +32,7 @@ PRELUDE = f"""
 import os, signal, sys, threading, time
 import penstock
 sys.path.append({str(Path(__file__).parents[1])!r})
-from support.this_process import are_asleep, threads, workers
+from support.this_process import are_asleep, pixel_threads, threads, workers
 """
 
 

@@ -19,8 +19,13 @@ def open_fds() -> dict[str, str]:
 
 
 def workers() -> set[int]:
-    """Ids of our native threads."""
+    """Ids of our native threads that move bytes."""
     return {task for task in threads() if name_of(task) == "penstock"}
+
+
+def pixel_threads() -> set[int]:
+    """Ids of our native threads that convert frames."""
+    return {task for task in threads() if name_of(task) == "penstock-pixels"}
 
 
 def name_of(task: int) -> str:

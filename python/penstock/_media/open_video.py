@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Threads of libav at most. Chosen: each has a frame in flight, and libav itself starts no more if it may choose.
 MOST_THREADS = 16
+# libav counts in signed 64 bits; what lies beyond any of them lies beyond the file, too.
+_LAST_PLACE = 2**63 - 1
 # Those that the child of a fork inherits.
 _living: weakref.WeakSet[OpenVideo] = weakref.WeakSet()
 
@@ -144,6 +146,7 @@ class OpenVideo:
 
     def _sought(self, place: int, **options: object) -> bool:
         self._ahead.clear()
+        place = max(-_LAST_PLACE, min(place, _LAST_PLACE))
         try:
             self.container.seek(place, **options)  # type: ignore[arg-type]
         except LibavError:
