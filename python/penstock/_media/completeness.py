@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import av
 import numpy as np
 from av.error import FFmpegError as LibavError
 
 from penstock._ffmpeg.command import endpoints
-from penstock._media.index import Index, Packets, expected_frames, packets_of
+from penstock._media.index import Index, Packets, expected_frames, packets_of, read_packets
 from penstock._media.info import AudioInfo, MediaInfo, Track, VideoInfo
-from penstock._media.opening import demux, marks_end, open_media
+from penstock._media.opening import demux, open_stream
 from penstock._shortage import raise_shortage
 from penstock.errors import DecoderError
 
@@ -75,8 +75,9 @@ def begins_inside_group(track: Track) -> bool:
     """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
     if endpoints.identity(track.source) is None:
         return False
-    with suppress(DecoderError, LibavError), open_media(track.source, (track.media.container,)) as file:
-        first = next((one for one in demux(file, file.streams[track.video.index]) if one.size), None)
+    place = track.source, track.media.container, track.video.index
+    with suppress(DecoderError, LibavError), open_stream(*place) as opened:
+        first = next((one for one in demux(*opened) if one.size), None)
         return first is not None and not first.is_keyframe
     return False
 
@@ -95,12 +96,13 @@ def why_incomplete(
         return None
     is_cheap = identity.size_bytes <= CHEAP_BYTES
     try:
-        with nullcontext(read[0]) if read else open_media(source, (media.container,)) as file:
-            stream = cast("VideoStream", file.streams[video.index])
+        with _opened(track, read) as (file, stream):
             if _is_indexed(stream, media.container):
                 return _early_by_index(stream, video, identity.size_bytes, delivered)
-            from_s = None if is_cheap else delivered.last_s - _SEEK_BACK_S
-            packets = read[1] if read else _packets(file, stream, from_s)
+            if not read and not is_cheap:
+                from_s = max(0.0, delivered.last_s - _SEEK_BACK_S)
+                file.seek(round(from_s / (stream.time_base or 1)), stream=stream)
+            packets = read[1] if read else packets_of(demux(file, stream))
             missing = _missing(stream, packets, track, delivered) if is_cheap else None
             if media.container == endpoints.MATROSKA and (ends := _segment_end(source)) is not None:
                 return missing or (_CUT_OFF if ends > identity.size_bytes else None)
@@ -116,8 +118,7 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
     if identity is None or media.container not in _TELLING_SOUND or media.duration_s is None:
         return None
     try:
-        with open_media(source, (media.container,)) as file:
-            stream = cast("Any", file.streams[audio.index])
+        with open_stream(source, media.container, audio.index) as (file, stream):
             own_s = _own_duration_s(file, stream, media.duration_s)
             packets = packets_of(demux(file, stream))
         times = packets.pts[packets.has_pts]
@@ -182,11 +183,12 @@ def _segment_end(source: str) -> int | None:
     return begins + size_bytes + size if is_known else None
 
 
-def _packets(file: InputContainer, stream: VideoStream, from_s: float | None) -> Packets:
-    """The packets of a stream, those from about a time on if one is given."""
-    if from_s is not None:
-        file.seek(round(max(0.0, from_s) / (stream.time_base or 1)), stream=stream)
-    return packets_of(one for one in demux(file, stream) if not marks_end(one))
+def _opened(
+    track: Track, read: tuple[InputContainer, Packets] | None
+) -> AbstractContextManager[tuple[InputContainer, Any]]:
+    if read is None:
+        return open_stream(track.source, track.media.container, track.video.index)
+    return nullcontext((read[0], read[0].streams[track.video.index]))
 
 
 def _missing(stream: VideoStream, packets: Packets, track: Track, delivered: Delivered) -> str | None:
@@ -258,8 +260,7 @@ def shown_pts(track: Track) -> Sequence[int] | None:
     if endpoints.identity(source) is None or video.is_attached_picture:
         return None
     try:
-        with open_media(source, (media.container,)) as file:
-            packets = _packets(file, cast("VideoStream", file.streams[video.index]), None)
+        packets = read_packets(source, media.container, video.index)
     except (DecoderError, LibavError):
         return None
     index = Index.by_times(packets, media.container, video.codec)
@@ -272,8 +273,8 @@ def known_frames(track: Track) -> int | None:
     if video.is_attached_picture or not media.container.startswith("mov,"):
         return None
     if endpoints.identity(source) is not None:
-        with suppress(DecoderError, LibavError, IndexError), open_media(source, (media.container,)) as file:
-            stream = cast("VideoStream", file.streams[video.index])
+        place = source, media.container, video.index
+        with suppress(DecoderError, LibavError, IndexError), open_stream(*place) as (_, stream):
             # Otherwise it is another file by now.
             if stream.frames == video.frames and _is_indexed(stream, media.container):
                 return _shown_by_index(stream)

@@ -11,9 +11,8 @@ import numpy as np
 
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.plan.nut import TICK_S
-from penstock._media.index import REORDERED, packets_of
+from penstock._media.index import REORDERED, read_packets
 from penstock._media.info import MediaInfo, VideoInfo
-from penstock._media.opening import demux, open_media
 from penstock._media.seeking import time_of
 from penstock.errors import DecoderError
 
@@ -52,8 +51,7 @@ class FrameTimes:
         video = media.best_video
         if video is None or video.frame_rate is None:
             raise DecoderError(f"{media.path} has no video, or none with a frame rate")
-        with open_media(endpoints.source(media.path), (media.container,)) as file:
-            packets = packets_of(demux(file, file.streams[video.index]))
+        packets = read_packets(endpoints.source(media.path), media.container, video.index)
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():
             raise DecoderError(f"{media.path} does not tell the times of its frames")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from penstock._media.opening import demux, open_stream
+
 if TYPE_CHECKING:
     from av.packet import Packet as AnyPacket
     from av.video.frame import VideoFrame
@@ -123,6 +125,12 @@ def table_of(facts: Sequence[Facts]) -> Packets:
 def packets_of(packets: Iterable[Packet]) -> Packets:
     """The facts about all packets of a stream."""
     return table_of([facts_of(packet) for packet in packets])
+
+
+def read_packets(source: str, container: str, index: int) -> Packets:
+    """The facts about all packets of a stream of a file, which are as for `opening.open_stream`."""
+    with open_stream(source, container, index) as opened:
+        return packets_of(demux(*opened))
 
 
 def packet_of(frame: VideoFrame) -> int:

@@ -14,7 +14,7 @@ import av
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
-from penstock._media.opening import decode, demux, marks_end, open_media
+from penstock._media.opening import decode, demux, open_media
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -117,7 +117,7 @@ class OpenVideo:
         """The packets of the stream from here on."""
         while self._ahead:
             yield self._ahead.popleft()
-        yield from (one for one in demux(self.container, self._stream) if not marks_end(one))
+        yield from demux(self.container, self._stream)
 
     def give_back(self, packets: Iterable[Packet]) -> None:
         """Lets `packets` give these again, before all others."""

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -83,20 +83,30 @@ def open_media(
     return media
 
 
+@contextmanager
+def open_stream(source: str, container: str, index: int) -> Iterator[tuple[InputContainer, Any]]:
+    """Opens a file for one of its streams. `probe` has told the container, and `source` is as for `open_media`.
+
+    Raises:
+        DecoderError, OSError: as `open_media` raises.
+        IndexError: the file has fewer streams by now.
+    """
+    with open_media(source, (container,)) as file:
+        yield file, file.streams[index]
+
+
 def demux(media: InputContainer, *streams: Any) -> Iterator[Any]:
-    """The packets of these streams; of all if none is given."""
+    """The packets of these streams; of all if none is given.
+
+    PyAV ends each stream with a packet of its own, which is left out.
+    """
     try:
-        yield from media.demux(*streams)
+        yield from (packet for packet in media.demux(*streams) if packet.size or packet.dts is not None)
     except IndexError:
         pass  # where a damaged file has begun a stream in its middle (MPEG-TS), PyAV fails behind the last packet
     except LibavError as error:
         raise_shortage(error)
         raise
-
-
-def marks_end(packet: Any) -> bool:
-    """Whether the packet is the one that PyAV adds for each stream at the end of a file."""
-    return not packet.size and packet.dts is None
 
 
 def decode(codec: Any, packet: Any) -> list[Any]:
@@ -114,6 +124,16 @@ def decode(codec: Any, packet: Any) -> list[Any]:
     return frames
 
 
+def only_frame(codec: Any, packet: Any) -> Any | None:
+    """The frame of a packet that needs no other; None if the decoder gives none."""
+    try:
+        frames = decode(codec, packet) or decode(codec, None)
+    except (LibavError, EOFError, ValueError):  # of a decoder that could not be opened, with PyAV 19
+        frames = []
+    codec.flush_buffers()
+    return frames[0] if frames else None
+
+
 def times_may_jump(container: str) -> bool:
     """Whether FFmpeg takes times that jump for another beginning: in MPEG-TS, MPEG-PS and Ogg."""
     return bool(ContainerFormat(container, "r").flags & cast("int", Flags.ts_discont.value))
@@ -126,8 +146,8 @@ def first_packet_s(source: str, container: str, index: int) -> float:
         DecoderError, LibavError: libav cannot open the file, or read it.
         ValueError: the stream has no packets, or they have no times.
     """
-    with open_media(source, (container,)) as media:
-        for packet in demux(media, media.streams[index]):
+    with open_stream(source, container, index) as opened:
+        for packet in demux(*opened):
             if packet.pts is not None:
                 return float(packet.pts * packet.time_base)
     raise ValueError(f"no packet of stream {index} has a time")

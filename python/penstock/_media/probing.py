@@ -23,7 +23,7 @@ from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight
 from penstock._media.index import REORDERED
 from penstock._media.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._media.isolation import Isolation
-from penstock._media.opening import decode, demux, marks_end, open_media, run_with_timeout
+from penstock._media.opening import demux, only_frame, open_media, run_with_timeout
 from penstock._media.source import MediaSource, Source
 from penstock.errors import StalledError
 
@@ -284,30 +284,19 @@ def read_beginnings(
         return found, packets
     try:
         for packet in islice(demux(media, list(streams.values())) if streams else (), _FIRST_PACKETS):
-            if not marks_end(packet):
-                packets.append(packet)
+            packets.append(packet)
             number = packet.stream_index
             if (beginning := found.get(number)) is None:
                 continue  # FLV tells of a stream when it comes
             if packet.size and not has_average:
                 beginning.times.append(packet.pts)
             if number in decoded and beginning.frame is None and packet.is_keyframe and packet.size:
-                beginning.frame = _only_frame(decoded[number], packet)
+                beginning.frame = only_frame(decoded[number], packet)
             if has_average and all(found[number].frame for number in decoded):
                 break
     except LibavError:
         pass  # the file is damaged there, and its header was read
     return found, packets
-
-
-def _only_frame(codec: VideoCodecContext, packet: Any) -> VideoFrame | None:
-    """The frame of a packet that needs no other; None if it gives none."""
-    try:
-        frames = decode(codec, packet) or decode(codec, None)
-    except (LibavError, EOFError, ValueError):  # of a decoder that could not be opened, with PyAV 19
-        frames = []
-    codec.flush_buffers()
-    return frames[0] if frames else None
 
 
 def _rate(

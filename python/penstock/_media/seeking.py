@@ -8,7 +8,7 @@ from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
 from numbers import Rational
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from av.error import FFmpegError as LibavError
@@ -16,9 +16,9 @@ from av.error import FFmpegError as LibavError
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import format_seconds
 from penstock._media.completeness import CHEAP_BYTES
-from penstock._media.index import REORDERED, packets_of
+from penstock._media.index import REORDERED, read_packets
 from penstock._media.info import AudioInfo, MediaInfo, Track, VideoInfo, exact_zero
-from penstock._media.opening import decode, demux, open_media, times_may_jump
+from penstock._media.opening import demux, only_frame, open_stream, times_may_jump
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
     if identity is None or identity.size_bytes > CHEAP_BYTES:
         return False
     try:
-        with open_media(source, (media.container,)) as file:
-            packets = packets_of(demux(file, file.streams[audio.index]))
+        packets = read_packets(source, media.container, audio.index)
     except (DecoderError, LibavError, OSError):  # FFmpeg will say what is wrong
         return True
     goes_back = (np.diff(packets.pts[packets.has_pts]) < 0).any()
@@ -136,16 +135,14 @@ def misses_frames(start: float | None, track: Track) -> bool:
     if sooner_s is None:
         return False
     with (
-        # EOFError and ValueError are of a decoder that PyAV 19 could not open.
-        suppress(DecoderError, LibavError, IndexError, OverflowError, EOFError, ValueError),
-        open_media(source, (media.container,)) as file,
+        suppress(DecoderError, LibavError, IndexError, OverflowError),
+        open_stream(source, media.container, video.index) as (file, stream),
     ):
-        stream = cast("VideoStream", file.streams[video.index])
         if media.container == "flv":
             # A seek would read all that is before. FFmpeg's leads to a keyframe, and the second is as the later ones.
             keyframes = (packet for packet in demux(file, stream) if packet.is_keyframe)
             second = next(islice(keyframes, 1, None), None)
-            return second is not None and not _is_whole(second, stream)
+            return second is not None and only_frame(stream.codec_context, second) is None
         file.seek(round((sooner_s - _SEEK_BACK_S) * 1_000_000))
         return _begins_late(
             demux(file, stream),
@@ -171,12 +168,7 @@ def _begins_late(
             keyframe = packet
         if decoded > (wanted_pts if keyframe is None else seek_pts):
             break
-    return has_wanted if keyframe is None else not _is_whole(keyframe, stream)
-
-
-def _is_whole(keyframe: AnyPacket[VideoStream], stream: VideoStream) -> bool:
-    """Whether a decoder that gets nothing but this keyframe makes its picture."""
-    return bool([*decode(stream, keyframe), *decode(stream, None)])
+    return has_wanted if keyframe is None else only_frame(stream.codec_context, keyframe) is None
 
 
 def _margin_s(media: MediaInfo) -> float:

@@ -28,7 +28,7 @@ from penstock._ffmpeg.plan.sound import plan_sounds
 from penstock._ffmpeg.program.messages import framecrc_unit_s
 from penstock._ffmpeg.program.process import FFmpegProcess, Session
 from penstock._media.info import VideoInfo
-from penstock._media.opening import demux, open_media
+from penstock._media.opening import demux, open_stream
 from penstock._media.output_check import missing_labels
 from penstock._media.probing import probe
 from penstock._relay import relay
@@ -376,11 +376,11 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
 
 def _has_sound(path: Path) -> bool:
     """Whether there is a packet of sound: Matroska has a track also without."""
-    sound = probe(path).best_audio
-    if sound is None:
+    media = probe(path)
+    if (sound := media.best_audio) is None:
         return False
-    with open_media(f"file:{path}") as file:
-        return any(packet.size for packet in demux(file, file.streams[sound.index]))
+    with open_stream(f"file:{path}", media.container, sound.index) as opened:
+        return any(packet.size for packet in demux(*opened))
 
 
 def _video_of(path: Path) -> VideoInfo:
