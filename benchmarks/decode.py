@@ -189,7 +189,7 @@ PICKED_AS_BEFORE = {12: (1.0, 0.8), 60: (2.0, 0.8), 250: (5.0, 1.0), 600: (12.0,
 JOBS = (
     *IN_SEQUENCE_JOBS,
     Job("busy-thread", 1920, 1080, 75, "busy", goals=faster_than(pyav=1.0)),
-    Job("batches", 1920, 1080, 150, "batches", goals=IN_BATCHES),
+    Job("batches", 1920, 1080, 600, "batches", goals=IN_BATCHES),
     Job("clips-480p", 854, 480, 6000, "clips", clips=200, goals=faster_than(pyav=1.0, opencv=1.2)),
     Job("first-frame", 1920, 1080, 20, "first", file_frames=FIRST_OF_FRAMES, goals=(SOON,)),
     *(

@@ -29,7 +29,7 @@ from penstock._media.info import MediaInfo, VideoInfo
 from penstock._media.pixels import Pixels
 from penstock._media.program_engine import changes_frames
 from penstock._media.random_access import RandomAccess
-from penstock._media.seeking import time_of
+from penstock._media.seeking import Clock
 from penstock._media.source import MediaSource, Source
 from penstock._media.video_frame import VideoFrame, frame_of
 from penstock._messages import argument, warn
@@ -204,6 +204,7 @@ class Decoder(DecoderBase):
             self._reading = read_by_program(self._opened, self._options, stream, reason)
         self._plan = self._reading.plan
         video = self._plan.track.video
+        self._clock = Clock(self._plan.track.media, video.time_base)
         said = unmapped_hdr(video, self._plan.layout, self._options)
         if said is None and size is None and not filters:
             said = lost_bits(video, pixel_format)
@@ -525,8 +526,7 @@ class Decoder(DecoderBase):
                 warning, engine.warning = engine.warning, None
                 warn(f"{self._opened.path}: {warning}")
             return None
-        track = self._plan.track
-        time_s = None if made.pts is None else time_of(made.pts, track.media, track.video.time_base)
+        time_s = None if made.pts is None else self._clock.time_s(made.pts)
         return frame_of(made.memory, self._plan.layout, index=made.index, pts=made.pts, time_s=time_s)
 
 

@@ -13,7 +13,7 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.plan.nut import TICK_S
 from penstock._media.index import REORDERED, read_packets
 from penstock._media.info import MediaInfo, VideoInfo
-from penstock._media.seeking import time_of
+from penstock._media.seeking import Clock
 from penstock.errors import DecoderError
 
 #: Matroska rounds times to 1 ms.
@@ -57,7 +57,7 @@ class FrameTimes:
             raise DecoderError(f"{media.path} does not tell the times of its frames")
         stored = packets.pts[is_shown]
         order = np.argsort(stored, kind="stable")
-        times_s = [time_of(pts, media, video.time_base) for pts in stored[order].tolist()]
+        times_s = [*map(Clock(media, video.time_base).time_s, stored[order].tolist())]
         last_s = float(packets.duration[is_shown][order[-1]] * video.time_base)
         is_regular = all(
             abs(time_s - times_s[0] - index / video.frame_rate) <= ROUNDED_S

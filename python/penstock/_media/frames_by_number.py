@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from penstock._ffmpeg.command.settings import check_place
 from penstock._media.completeness import Delivered, why_incomplete
-from penstock._media.seeking import first_pts, last_pts, time_of
+from penstock._media.seeking import Clock, first_pts, last_pts
 from penstock._media.video_frame import VideoFrame, frame_of
 from penstock._messages import plural
 from penstock._native import _SlotPool
@@ -48,6 +48,7 @@ class FramesByNumber:
     def __init__(self, plan: DecodePlan, file: RandomAccess, pixels: Pixels) -> None:
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
+        self._clock = Clock(self._media, self._time_base)
         self._file, self._pixels = file, pixels
         self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
         self._lock, self._pid = threading.Lock(), os.getpid()
@@ -165,7 +166,7 @@ class FramesByNumber:
 
     def _time_s(self, number: int) -> float:
         pts = self._file.index.pts[self._frame_places().start + number]
-        return time_of(pts, self._media, self._time_base)
+        return self._clock.time_s(pts)
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""

@@ -108,11 +108,10 @@ class PicturesInOrder:
         number, picture = decoded
         return SequenceFrame(number - self._first, number, picture)
 
-    def resume(self, after: SequenceFrame | None) -> None:
-        """Goes on after that frame; from the first one if it is None."""
+    def resume(self, given: int, _: int | None) -> None:
+        """Goes on behind so many pictures."""
         self.close()
-        begin = self._first if after is None else after.pts + 1
-        self._pictures = self._images.pictures(range(begin, len(self._images)))
+        self._pictures = self._images.pictures(range(self._first + given, len(self._images)))
 
     def close(self) -> None:
         """Ends the threads."""

@@ -43,9 +43,10 @@ class End(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    """A frame whose array is being made."""
+    """A frame whose array is being made: its number and time, without libav's frame, whose memory the job frees."""
 
-    frame: SequenceFrame
+    number: int
+    pts: int
     job: Job
 
 
@@ -129,7 +130,7 @@ class LibavEngine:
     @property
     def delivered(self) -> int:
         """Frames that callers received."""
-        return 0 if self._last is None else self._last.frame.index + 1
+        return 0 if self._last is None else self._last.number + 1
 
     @property
     def is_at_end(self) -> bool:
@@ -173,8 +174,11 @@ class LibavEngine:
         try:
             self._reading_thread = threading.get_ident()
             self._check_open()
-            with self._times.reading():
+            entered_s = self._times.enter()
+            try:
                 yield
+            finally:
+                self._times.leave(entered_s)
         finally:
             self._reading_thread = None
             self._lock.release()
@@ -202,14 +206,14 @@ class LibavEngine:
             raise
         self._last = begun
         self._begun.popleft()
-        return Made(begun.frame.index, begun.frame.pts, memory)
+        return Made(begun.number, begun.pts, memory)
 
     def _mend(self) -> None:
         """Goes on behind the last frame that is known."""
         if self._begun and self._last is self._begun[0]:
             self._begun.popleft()
         last = self._begun[-1] if self._begun else self._last
-        self._sequence.resume(None if last is None else last.frame)
+        self._sequence.resume(*((0, None) if last is None else (last.number + 1, last.pts)))
         self._first = None
 
     def _feed(self, wanted: int, deadline: Deadline) -> None:
@@ -217,17 +221,19 @@ class LibavEngine:
         while len(self._begun) < wanted and not self._is_fed:
             self._check_open()
             frame, self._first = self._first, None
+            entered_s = time.perf_counter()
             try:
-                with self._times.decoding():
-                    frame = frame or self._sequence.advance()
+                frame = frame or self._sequence.advance()
             except StopIteration:
                 self._end()
                 return
             except DecoderError as failure:
                 self._failure, self._is_fed = failure, True
                 return
+            finally:
+                self._times.decoding_s += time.perf_counter() - entered_s
             if frame is not None:
-                self._begun.append(_Begun(frame, self._pixels.begin(frame.samples)))
+                self._begun.append(_Begun(frame.index, frame.pts, self._pixels.begin(frame.samples)))
                 self._read = frame.index + 1
                 self._is_fed = self._read == self._count
             elif deadline.is_over():
@@ -300,28 +306,19 @@ class _Times:
             return 0.0
         return (self._ended_s or time.perf_counter()) - self._begun_s
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Counts a call of the reader, and the time since the last one."""
+    def enter(self) -> float:
+        """Begins to count a call of the reader, and adds the time since the last one. Returns what `leave` needs."""
         entered_s = time.perf_counter()
         if self._begun_s is None:
             self._begun_s = entered_s
         elif self._left_s is not None:
             self.away_s += entered_s - self._left_s
-        try:
-            yield
-        finally:
-            self._left_s = time.perf_counter()
-            self.reading_s += self._left_s - entered_s
+        return entered_s
 
-    @contextmanager
-    def decoding(self) -> Iterator[None]:
-        """Counts the time for a packet."""
-        entered_s = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.decoding_s += time.perf_counter() - entered_s
+    def leave(self, entered_s: float) -> None:
+        """Ends the count of a call."""
+        self._left_s = time.perf_counter()
+        self.reading_s += self._left_s - entered_s
 
     def end(self) -> None:
         """Stops the clock."""

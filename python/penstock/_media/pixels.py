@@ -54,9 +54,11 @@ class Pixels:
         self._plan, self._conversion = plan, plan.whole_conversion()
         self._size = plan.layout.width, plan.layout.height
         told = plan.options.settings.conversion_threads
-        usable = CONVERSION_THREADS if len(os.sched_getaffinity(0)) > 1 else 0
+        cpus = len(os.sched_getaffinity(0))
+        usable = CONVERSION_THREADS if cpus > 1 else 0
         self._threads = usable if told is None else told
-        self.ahead = self._threads
+        # Each is a frame more in memory.
+        self.ahead = min(self._threads, cpus - 1)
         self._converter: _PlaneConverter | None = None
         self._input_bytes, self._converted_s = 0, 0.0
         self._filterer: ThreadPoolExecutor | None = None

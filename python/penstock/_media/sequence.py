@@ -151,9 +151,13 @@ class Sequence:
         self._given, self._last_pts = self._given + 1, pts
         return SequenceFrame(self._given - 1, pts, frame)
 
-    def resume(self, after: SequenceFrame | None) -> None:
-        """Goes on behind a frame, after an exception of a signal handler has interrupted a call."""
-        self._given, self._last_pts = (0, None) if after is None else (after.index + 1, after.pts)
+    def resume(self, given: int, last_pts: int | None) -> None:
+        """Goes on behind so many frames, after an exception of a signal handler has interrupted a call.
+
+        Args:
+            last_pts: the time of the last one; None if there is none.
+        """
+        self._given, self._last_pts = given, last_pts
         self._then = None
         if self._run is None:
             self.begin()
