@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import math
+import mmap
 import os
 import random
 import select
@@ -375,6 +377,18 @@ def penstock_batches(target: Target, out: Frame | None = None) -> Iterator[Frame
 def penstock_batches_out(target: Target) -> Iterator[Frame]:
     """The same into one array."""
     yield from penstock_batches(target, np.empty((BATCH_FRAMES, *target.job.shape), np.uint8))
+
+
+@of_batches("penstock-fresh-memory", **OURS)
+def penstock_fresh_memory(target: Target) -> Iterator[Frame]:
+    """`penstock`, after memory for two batches was written to: what batches cost that their caller holds."""
+    fresh = [
+        mmap.mmap(-1, BATCH_FRAMES * math.prod(target.job.shape), flags=mmap.MAP_PRIVATE) for _ in range(2)
+    ]
+    for memory in fresh:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 1
+    yield from penstock_decoder(target)
 
 
 @of_clips("penstock.prefetch", **OURS)
