@@ -424,13 +424,14 @@ def test_tags_that_change_in_the_middle_are_followed(
             "-f", "lavfi", "-i", f"{picture}:out_range={tag},format=yuv420p", "-c:v", "libx264", *tagged, half
         )
     path.write_bytes(b"".join(half.read_bytes() for half in halves))
-    with Decoder(
-        path, settings=with_knobs(DecoderSettings(), convert=convert), conceal_errors=True
-    ) as decoder:
+    settings = with_knobs(DecoderSettings(), convert=convert)
+    with Decoder(path, settings=settings, conceal_errors=True) as decoder:
         frames = list(decoder)
         assert len(frames) == 30 and decoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
         assert max(np.abs(frame.astype(int) - [200, 0, 0]).max() for frame in frames) <= 5
         assert all(np.array_equal(decoder[at], frames[at]) for at in (0, 29))
+    with Decoder(halves[1], settings=settings) as alone:
+        assert np.array_equal(alone[14], frames[29])
 
 
 @pytest.mark.parametrize("option", [{"noautorotate": None}, {"autorotate": 0}], ids=str)

@@ -434,7 +434,7 @@ class Decoder(DecoderBase):
         """The frames by number, from the first use on."""
         self._check_open()
         if self._by_number is None or self._by_number.is_inherited:
-            from penstock._media.frames_by_number import FramesByNumber
+            from penstock._media.frames_by_number import FramesByNumber, why_early
 
             options = self._options
             given = {
@@ -453,7 +453,7 @@ class Decoder(DecoderBase):
                 return self._by_number
             file = RandomAccess(input_of(self._plan), self._reading.all_packets)
             made = FramesByNumber(self._plan, file, Pixels(self._plan))
-            reason = None if options.conceal_errors else made.why_incomplete()
+            reason = None if options.conceal_errors else why_early(self._plan.track, file)
             self._by_number = made
             if reason:
                 warn(f"{self._opened.path}: {reason}; frames by number are those before")

@@ -131,7 +131,7 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
         path=opened.path,
         title=plan.title,
         count=options.count,
-        check_end=partial(_end, plan.track, options),
+        check_end=partial(_end, plan.track, options, sequence),
         first=first,
         failure=failure,
     )

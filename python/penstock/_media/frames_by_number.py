@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,39 @@ from penstock._tensors import memory_of_out
 from penstock.errors import ClosedError, DecoderError
 
 if TYPE_CHECKING:
+    from av.video.frame import VideoFrame as LibavFrame
+
     from penstock._media.decode_plan import DecodePlan
+    from penstock._media.info import Track
     from penstock._media.pixels import Job, Pixels
     from penstock._media.random_access import RandomAccess
 
 # Memory of batches that is kept for the next ones. Chosen: a caller holds one while the next is made.
 _KEPT_BATCHES = 2
+
+
+class Times(Protocol):
+    """When each frame is shown, in units of the stream's time base."""
+
+    @property
+    def pts(self) -> Sequence[int]:
+        """Those times, in order."""
+
+    def __len__(self) -> int: ...
+
+
+class FramesAnywhere(Protocol):
+    """What frames are taken of by their numbers: a `RandomAccess`, or pictures."""
+
+    @property
+    def index(self) -> Times:
+        """When each is shown."""
+
+    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, LibavFrame]]:
+        """The frames at these places, from 0, each once, with its place."""
+
+    def close(self) -> None:
+        """Closes the file."""
 
 
 class FramesByNumber:
@@ -45,7 +72,7 @@ class FramesByNumber:
         is_inherited: this is the child of a fork, which opens the file again.
     """
 
-    def __init__(self, plan: DecodePlan, file: RandomAccess, pixels: Pixels) -> None:
+    def __init__(self, plan: DecodePlan, file: FramesAnywhere, pixels: Pixels) -> None:
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
         self._clock = Clock(self._media, self._time_base)
@@ -66,17 +93,6 @@ class FramesByNumber:
                 frames = dict(self._decoded(numbers))
                 return [frames[number] for number in numbers]
             return self._one(self._number(key))
-
-    def why_incomplete(self) -> str | None:
-        """Why frames seem to be missing at the end of the file; None if nothing shows that."""
-        with self._lock:
-            self._frame_places()
-            times = np.array(self._file.index.pts, np.float64) * float(self._time_base)
-            longest_s = np.diff(times).max(initial=0.0)
-            all_frames = Delivered(
-                frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
-            )
-            return why_incomplete(self._plan.track, all_frames, self._file.read())
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
         """As `Decoder.frame_at`."""
@@ -189,6 +205,16 @@ class FramesByNumber:
             last = len(index) if options.count is None else min(len(index), first + options.count)
             self._places = range(first, last)
         return self._places
+
+
+def why_early(track: Track, file: RandomAccess) -> str | None:
+    """Why frames seem to be missing at the end of the file; None if nothing shows that."""
+    times = np.array(file.index.pts, np.float64) * float(track.video.time_base)
+    longest_s = np.diff(times).max(initial=0.0)
+    all_frames = Delivered(
+        frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
+    )
+    return why_incomplete(track, all_frames, file.read())
 
 
 def _firsts(memory: npt.NDArray[Any], places: Mapping[int, Sequence[int]]) -> dict[int, npt.NDArray[Any]]:

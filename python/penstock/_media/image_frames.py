@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from penstock._media import completeness
-from penstock._media.decode_plan import DecodeOptions, DecodePlan, lost_bits, plan_decode
+from penstock._media.decode_plan import DecodeOptions, DecodePlan, plan_decode
 from penstock._media.engines import Reading
 from penstock._media.frames_by_number import FramesByNumber
 from penstock._media.image_sequence import ImageSequence
-from penstock._media.info import Track, VideoInfo
+from penstock._media.info import Track
 from penstock._media.libav_engine import End, LibavEngine
-from penstock._media.pixels import Job, Pixels
+from penstock._media.pixels import Pixels
 from penstock._media.seeking import first_pts
 from penstock._media.sequence import SequenceFrame
-from penstock._messages import argument, warn
+from penstock._messages import argument
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from av.video.frame import VideoFrame
 
     from penstock._media.image_files import ImageFiles
@@ -60,12 +58,12 @@ def read_images(images: ImageSequence, options: DecodeOptions) -> Reading:
     media = images.media()
     plan = plan_decode(None, Track("", media, images.video), options)
 
-    def check_end(_: object, frames: int) -> End:
+    def check_end(frames: int) -> End:
         return End(None if frames else completeness.why_no_frames(media, options.start), None)
 
     engine = LibavEngine(
-        cast("Any", PicturesInOrder(images, first_image(images, options))),  # it has the same methods
-        cast("Any", PicturePixels(images, plan)),
+        PicturesInOrder(images, first_image(images, options)),
+        Pixels(plan),
         path=media.path,
         title=plan.title,
         count=options.count,
@@ -76,9 +74,7 @@ def read_images(images: ImageSequence, options: DecodeOptions) -> Reading:
 
 def images_by_number(images: ImageSequence, plan: DecodePlan) -> FramesByNumber:
     """The same pictures in any order."""
-    return FramesByNumber(
-        plan, cast("Any", PicturesByNumber(images)), cast("Any", PicturePixels(images, plan))
-    )
+    return FramesByNumber(plan, PicturesByNumber(images), Pixels(plan))
 
 
 class PicturesInOrder:
@@ -144,46 +140,3 @@ class PictureIndex:
 
     def __len__(self) -> int:
         return len(self.pts)
-
-
-class PicturePixels:
-    """Makes the arrays of pictures. Where their pixel formats or colors differ, each kind has a plan of its own.
-
-    Attributes:
-        ahead: as `Pixels` has it.
-    """
-
-    def __init__(self, images: ImageSequence, plan: DecodePlan) -> None:
-        self._images, self._plan = images, plan
-        first = Pixels(plan)
-        self.ahead, self._by_kind = first.ahead, {images.video: first}
-
-    @property
-    def input_bytes(self) -> int:
-        """Bytes of a picture before the native conversion; 0 before the first one."""
-        return max(pixels.input_bytes for pixels in self._by_kind.values())
-
-    @property
-    def converting_s(self) -> float:
-        """Seconds that threads have spent on conversions."""
-        return sum(pixels.converting_s for pixels in self._by_kind.values())
-
-    def begin(self, picture: VideoFrame, out: npt.NDArray[Any] | None = None) -> Job:
-        """As `Pixels` does."""
-        kind = self._images.facts_of(picture)
-        if kind not in self._by_kind:
-            self._by_kind[kind] = Pixels(self._plan_of(kind))
-        return self._by_kind[kind].begin(picture, out)
-
-    def close(self) -> None:
-        """Returns the recycled memory."""
-        for pixels in self._by_kind.values():
-            pixels.close()
-
-    def _plan_of(self, kind: VideoInfo) -> DecodePlan:
-        """A plan for pictures of that kind with the result of the first plan."""
-        options = self._plan.options
-        if options.size is None and (said := lost_bits(kind, options.pixel_format)):
-            warn(f"{self._plan.track.media.path}: {said}")
-        track = replace(self._plan.track, video=kind)
-        return plan_decode(None, track, replace(options, pixel_format=self._plan.layout.pixel_format))

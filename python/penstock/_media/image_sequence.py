@@ -19,8 +19,9 @@ from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
 from penstock import _exit
-from penstock._media.info import RANGES, MediaInfo, VideoInfo, matrix_name
+from penstock._media.info import MediaInfo, VideoInfo
 from penstock._media.opening import decode, open_media
+from penstock._media.pixels import samples_like
 from penstock._media.probing import info_of
 from penstock._media.source import Source
 from penstock._messages import show_name
@@ -76,9 +77,14 @@ class ImageSequence:
         self._decoders: dict[tuple[str, bytes], str] = {}
         content, told = self._content(paths[0]), self._told(paths[0])
         self._decoders[_kind(paths[0], content)] = told.codec
-        self._first: VideoFrame | None = self._decoded(paths[0], content)
+        first = self._decoded(paths[0], content)
+        self._first: VideoFrame | None = first
         self.video = replace(
-            _like(told, self._first),
+            samples_like(told, first),
+            width=first.width,
+            height=first.height,
+            stored_width=first.width,
+            stored_height=first.height,
             frame_rate=rate,
             frames=len(paths),
             duration_s=float(len(paths) / rate),
@@ -105,10 +111,6 @@ class ImageSequence:
             chapters=(),
             tags={},
         )
-
-    def facts_of(self, picture: VideoFrame) -> VideoInfo:
-        """The facts about a video whose frames are all like this picture."""
-        return _like(self.video, picture)
 
     def picture(self, number: int) -> VideoFrame:
         """The picture of that number, from 0.
@@ -206,22 +208,6 @@ def _image_demuxers() -> tuple[str, ...]:
 
 def _kind(path: Path, content: bytes) -> tuple[str, bytes]:
     return path.suffix.lower(), content[:_MAGIC_BYTES]
-
-
-def _like(video: VideoInfo, picture: VideoFrame) -> VideoInfo:
-    """The facts about the video if its frames are like this picture."""
-    depths = {one.bits for one in picture.format.components}
-    return replace(
-        video,
-        pixel_format=picture.format.name,
-        width=picture.width,
-        height=picture.height,
-        stored_width=picture.width,
-        stored_height=picture.height,
-        color_matrix=matrix_name(picture.colorspace),
-        color_range=RANGES.get(picture.color_range),
-        bit_depth=depths.pop() if len(depths) == 1 else None,
-    )
 
 
 def _undecodable(path: Path, reason: str | None) -> DecoderError:

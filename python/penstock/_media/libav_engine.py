@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock import _exit
 from penstock._deadline import Deadline
@@ -21,7 +21,6 @@ from penstock.errors import ClosedError, DecoderError
 
 if TYPE_CHECKING:
     from penstock._media.pixels import Job, Pixels
-    from penstock._media.sequence import Sequence
 
 _LATE = "libav gave no frame"
 
@@ -40,6 +39,28 @@ class End(NamedTuple):
 
     reason: str | None
     warning: str | None
+
+
+class FramesInOrder(Protocol):
+    """What the engine reads: a `Sequence`, or pictures."""
+
+    @property
+    def how(self) -> str:
+        """How libav reads it, for a caller."""
+
+    def advance(self) -> SequenceFrame | None:
+        """The next frame; None if it is not there yet.
+
+        Raises:
+            StopIteration: there are no more.
+            DecoderError, OSError: it cannot be decoded or read.
+        """
+
+    def resume(self, given: int, last_pts: int | None, /) -> None:
+        """Goes on behind so many frames, the last of which has that time; None if there is none."""
+
+    def close(self) -> None:
+        """Ends its threads, and closes the file."""
 
 
 class _Begun(NamedTuple):
@@ -69,13 +90,13 @@ class LibavEngine:
 
     def __init__(
         self,
-        sequence: Sequence,
+        sequence: FramesInOrder,
         pixels: Pixels,
         *,
         path: str,
         title: str,
         count: int | None,
-        check_end: Callable[[Sequence, int], End],
+        check_end: Callable[[int], End],
         first: SequenceFrame | None = None,
         failure: DecoderError | None = None,
     ) -> None:
@@ -138,7 +159,7 @@ class LibavEngine:
         return self._is_fed and not self._begun
 
     @property
-    def sequence(self) -> Sequence:
+    def sequence(self) -> FramesInOrder:
         """The frames."""
         return self._sequence
 
@@ -243,7 +264,7 @@ class LibavEngine:
                 raise deadline.late(_LATE)
 
     def _end(self) -> None:
-        end = self._check_end(self._sequence, self._read)
+        end = self._check_end(self._read)
         if end.reason is not None:
             self._failure = DecoderError(f"{self._path}: {end.reason}", reason=end.reason, frames=self._read)
         self.warning, self._is_fed = end.warning, True
