@@ -12,7 +12,6 @@ from support.media import ffmpeg
 import penstock
 from penstock import AudioDecoder, Decoder, DecoderError, Encoder, probe
 
-READING = 'mended by "Reading"'
 PICTURE = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=1")
 H264 = ("-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p")
 LAST_S = 3.0
@@ -59,13 +58,11 @@ def long_last(path: Path) -> Path:
     return path
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=READING)
 def test_a_time_in_joined_streams_is_one_of_the_first(joined: Path) -> None:
     with Decoder(joined) as decoder:
         assert decoder.frame_at(0.5).index == 12
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=READING)
 def test_the_start_of_joined_streams_is_their_beginning(joined: Path) -> None:
     with Decoder(joined, start=0.0) as decoder:
         assert len(list(decoder)) == len(decoder[:]) == 50

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 import threading
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -80,6 +79,9 @@ class FramesByNumber:
         self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._places: range | None = None
+        self._latest: npt.NDArray[np.int64] = np.empty(
+            0, np.int64
+        )  # of the frames up to each, the latest time
         self._is_closed = False
 
     @property
@@ -102,7 +104,7 @@ class FramesByNumber:
             if not places:
                 raise DecoderError(f"{self._media.path}: there are no frames")
             last = last_pts(time_s, self._media, self._plan.track.video)
-            after = bisect_right(self._file.index.pts, last, places.start, places.stop)
+            after = min(self._first_at(last + 1), places.stop)
             return self._one(max(0, after - 1 - places.start))
 
     def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
@@ -199,12 +201,17 @@ class FramesByNumber:
             raise ClosedError("the decoder is closed")
         if self._places is None:
             options, index = self._plan.options, self._file.index
+            self._latest = np.maximum.accumulate(np.array(index.pts, np.int64))
             first = 0
             if options.start is not None:
-                first = bisect_left(index.pts, first_pts(options.start, self._media, self._plan.track.video))
+                first = self._first_at(first_pts(options.start, self._media, self._plan.track.video))
             last = len(index) if options.count is None else min(len(index), first + options.count)
             self._places = range(first, last)
         return self._places
+
+    def _first_at(self, pts: int) -> int:
+        """The place of the first frame that is shown then or later. Times go back where files were joined."""
+        return int(np.searchsorted(self._latest, pts))
 
 
 def why_early(track: Track, file: RandomAccess) -> str | None:

@@ -275,6 +275,8 @@ class Sequence:
 
         Returns False if the file is to be read from its beginning.
         """
+        if wanted <= (self._video.stream.start_time or 0):
+            return False
         unit = self._video.stream.time_base or 1
         for margin_s in _MARGINS_S:
             if not self._video.seek(wanted - round(margin_s / unit)):
@@ -552,10 +554,12 @@ class _PlainRun(_Run):
         for frame in frames:
             facts = self.facts[packet_of(frame)]
             pts = self._guess.of(facts.pts if facts.has_pts else None, frame.dts, frame.duration)
-            is_wanted = self._wanted is None or pts >= self._wanted
-            if is_wanted and self._skipped:
+            if self._wanted is not None and pts < self._wanted:
+                continue
+            self._wanted = None  # later times may go back, where files were joined
+            if self._skipped:
                 self._skipped -= 1
-            elif is_wanted:
+            else:
                 self._ready.append((pts, frame))
 
 
