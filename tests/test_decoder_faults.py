@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +22,14 @@ from support.engines import engine as engine
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import has_ended, run_script, script, start_script, succeeded
-from support.this_process import are_asleep
+from support.this_process import are_asleep, libav_threads, open_fds
 
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
 from penstock._ffmpeg.command.settings import with_knobs
+from penstock._media.open_video import OpenVideo
+from penstock._media.pixels import Pixels
+from penstock._media.sequence import Sequence
 from penstock.cpu import ThreadPolicy
 from penstock.video import DecoderSettings, DecoderStats, find_ffmpeg
 
@@ -294,6 +298,22 @@ def test_a_decoder_that_nobody_has_any_more_is_ended_and_told_of() -> None:
     assert np.array_equal(frame, copy)
 
 
+def test_a_decoder_of_libav_that_nobody_has_any_more_leaves_nothing_and_is_told_of() -> None:
+    fds, threads = open_fds(), libav_threads()
+    decoder = Decoder(clip("long"), settings=DecoderSettings(threads=3))
+    frame = next(decoder)
+    copy = frame.copy()
+    assert len(libav_threads() - threads) == 3 and open_fds() != fds
+    gc.disable()  # nothing waits for a collection
+    try:
+        with pytest.warns(ResourceWarning, match="long.*was never closed"):
+            del decoder
+        assert eventually(lambda: (open_fds(), libav_threads()) == (fds, threads))
+    finally:
+        gc.enable()
+    assert np.array_equal(frame, copy)
+
+
 def test_a_decoder_that_nobody_has_any_more_waits_for_no_garbage_collection() -> None:
     decoder = Decoder(clip("long"), settings=by_program())
     next(decoder)
@@ -345,6 +365,55 @@ def test_a_program_that_ends_with_a_live_decoder_makes_no_noise(ending: str) -> 
     """
     pid = int(succeeded(run_script(code, clip("long"))))
     assert eventually(lambda: has_ended(pid))
+
+
+def test_a_program_ends_well_while_a_daemon_thread_decodes() -> None:
+    code = """
+    decoder, begun = penstock.Decoder(sys.argv[1]), threading.Event()
+
+    def read():
+        for _ in decoder:
+            begun.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    assert begun.wait(60)
+    """
+    for _ in range(5):
+        succeeded(run_script(code, clip("long")))
+
+
+def test_a_thread_that_decodes_hears_of_a_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It closes the file itself, behind the packet at hand; `close` does not wait for that."""
+    decodes, is_closed = threading.Event(), threading.Event()
+    decode = OpenVideo.decode
+
+    def held_up(self: OpenVideo, packet: Any) -> Any:
+        frames = decode(self, packet)
+        decodes.set()
+        assert is_closed.wait(PATIENCE_S)
+        return frames
+
+    fds, threads, said = open_fds(), libav_threads(), []
+    decoder = Decoder(clip("long"))
+    got = [next(decoder).index]
+
+    def read() -> None:
+        try:
+            got.extend(frame.index for frame in decoder)
+        except BaseException as error:
+            said.append(error)
+
+    monkeypatch.setattr(OpenVideo, "decode", held_up)
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert decodes.wait(PATIENCE_S)
+    decoder.close()
+    assert open_fds() != fds
+    is_closed.set()
+    thread.join(PATIENCE_S)
+    assert [type(error) for error in said] == [ClosedError], said
+    assert got == list(range(len(got)))
+    assert eventually(lambda: (open_fds(), libav_threads()) == (fds, threads))
 
 
 def test_a_thread_that_waits_hears_of_a_close() -> None:
@@ -411,6 +480,24 @@ def test_a_read_that_is_late_loses_nothing() -> None:
         os.kill(decoder.pid, signal.SIGCONT)
         indices.extend(frame.index for frame in decoder)
         assert indices == list(range(600))
+
+
+@pytest.mark.parametrize("name", ["h264_mkv", "rawvideo", "variable_mp4"])
+def test_a_read_without_time_raises_or_gives_a_frame_and_loses_none(name: str) -> None:
+    with Decoder(clip(name)) as decoder:
+        expected = [(frame.index, frame.pts, frame.tobytes()) for frame in decoder]
+    got = []
+    with Decoder(clip(name)) as decoder:
+        while True:
+            try:
+                frame = decoder.read(timeout=0)
+            except StalledError as error:
+                assert error.seconds == 0
+            else:
+                if frame is None:
+                    break
+                got.append((frame.index, frame.pts, frame.tobytes()))
+    assert got == expected
 
 
 @pytest.mark.slow
@@ -512,6 +599,95 @@ def test_ctrl_c_ends_the_wait_and_ffmpeg() -> None:
     assert eventually(lambda: not is_there(pid))
 
 
+class _Signals:
+    """Sends this process a signal before or after some calls of a method, each time after one call more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type, name: str, number: int) -> None:
+        self._left = self._gap = 2
+        method = getattr(kind, name)
+
+        def called(instance: Any, *arguments: Any) -> Any:
+            self._left -= 1
+            is_due, is_before = self._left == 0, self._gap % 2 == 0
+            if is_due:
+                self._gap += 1
+                self._left = self._gap
+            if is_due and is_before:
+                signal.raise_signal(number)
+            result = method(instance, *arguments)
+            if is_due and not is_before:
+                signal.raise_signal(number)
+            return result
+
+        monkeypatch.setattr(kind, name, called)
+
+
+WITHIN = pytest.mark.parametrize(
+    ("kind", "name"),
+    [(OpenVideo, "decode"), (Sequence, "advance"), (Pixels, "begin")],
+    ids=["decode", "advance", "begin"],
+)
+
+
+@WITHIN
+@pytest.mark.parametrize("options", [{}, {"start": 0.3}, {"size": (32, 24)}], ids=str)
+@pytest.mark.parametrize("clip_name", ["h264_mkv", "h265", "rawvideo", "h264_ts"])
+def test_ctrl_c_between_two_packets_loses_no_frame(
+    monkeypatch: pytest.MonkeyPatch, kind: type, name: str, clip_name: str, options: dict[str, Any]
+) -> None:
+    """Also where the interrupted call has taken frames out of libav already."""
+    with Decoder(clip(clip_name), **options) as decoder:
+        expected = [(frame.index, frame.pts, frame.tobytes()) for frame in decoder]
+    got, interruptions, is_at_end = [], 0, False
+    with Decoder(clip(clip_name), **options) as decoder:
+        _Signals(monkeypatch, kind, name, signal.SIGINT)
+        while not is_at_end:
+            try:
+                for frame in decoder:
+                    got.append((frame.index, frame.pts, frame.tobytes()))
+                is_at_end = True
+            except KeyboardInterrupt:
+                interruptions += 1
+    assert interruptions > 1
+    assert got == expected
+
+
+@WITHIN
+def test_a_signal_handler_closes_it_in_the_middle(
+    monkeypatch: pytest.MonkeyPatch, kind: type, name: str
+) -> None:
+    fds, threads = open_fds(), libav_threads()
+    decoder = Decoder(clip("long"))
+    next(decoder)
+    before = signal.signal(signal.SIGUSR1, lambda *_: decoder.close())
+    try:
+        _Signals(monkeypatch, kind, name, signal.SIGUSR1)
+        with pytest.raises(ClosedError, match="closed"):
+            list(decoder)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert decoder.closed and 0 < decoder.stats.frames_delivered < 600
+    assert eventually(lambda: (open_fds(), libav_threads()) == (fds, threads))
+
+
+def test_a_signal_handler_that_reads_is_refused_and_takes_no_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[BaseException] = []
+
+    def read(*_: Any) -> None:
+        with pytest.raises(RuntimeError, match="signal handler") as caught:
+            decoder.read()
+        said.append(caught.value)
+
+    with Decoder(clip("h264_mkv")) as decoder:
+        before = signal.signal(signal.SIGUSR1, read)
+        try:
+            _Signals(monkeypatch, OpenVideo, "decode", signal.SIGUSR1)
+            assert [frame.index for frame in decoder] == list(range(30))
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+    assert said
+
+
 def test_no_ffmpeg_is_left_when_python_is_killed() -> None:
     code = f"""
     decoder = penstock.Decoder(sys.argv[1], size=(1280, 720), {BY_PROGRAM})
@@ -525,9 +701,10 @@ def test_no_ffmpeg_is_left_when_python_is_killed() -> None:
     assert eventually(lambda: not is_there(pid) or "Z" in Path(f"/proc/{pid}/stat").read_text())
 
 
-def test_a_forked_child_has_no_part_in_it() -> None:
+@pytest.mark.parametrize("settings", ["", BY_PROGRAM], ids=["libav", "ffmpeg"])
+def test_a_forked_child_has_no_part_in_it(settings: str) -> None:
     code = f"""
-    decoder = penstock.Decoder(sys.argv[1], size=(640, 480), {BY_PROGRAM})
+    decoder = penstock.Decoder(sys.argv[1], size=(640, 480), {settings})
     first = next(decoder)
     child = os.fork()
     if child == 0:
@@ -583,6 +760,22 @@ def test_without_ffmpeg_it_says_how_to_get_it(kind: str, options: str, tmp_path:
     assert said.startswith("no FFmpeg was found") and "run `pip install 'penstock-io[ffmpeg]'`" in said
 
 
+def test_files_are_read_without_ffmpeg(tmp_path: Path) -> None:
+    code = """
+    sys.modules["imageio_ffmpeg"] = None
+    media = penstock.probe(sys.argv[1])
+    assert media.best_video.codec == "h264"
+    for options in ({}, {"start": 0.5, "count": 4}, {"size": (32, None)}, {"pixel_format": "source"}):
+        with penstock.Decoder(sys.argv[1], **options) as decoder:
+            frames = list(decoder)
+            assert len(decoder) == len(frames) == decoder.stats.frames_delivered > 0
+            assert decoder.pid is None and decoder.file == media
+            assert (decoder[-1] == frames[-1]).all()
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_FF")}
+    succeeded(run_script(code, clip("h264_mkv"), env={**environment, "PATH": str(tmp_path)}))
+
+
 # asyncio
 
 
@@ -604,6 +797,26 @@ def test_a_cancelled_wait_loses_no_frame() -> None:
                     got.append((await task).index)
                 except asyncio.CancelledError:
                     continue
+            got.extend([frame.index async for frame in decoder])
+        return got
+
+    assert asyncio.run(indices()) == list(range(600))
+
+
+def test_a_cancelled_wait_for_libav_loses_no_frame() -> None:
+    async def indices() -> list[int]:
+        got = []
+        async with Decoder(clip("long")) as decoder:
+            for turns in range(200):
+                task = asyncio.create_task(anext(decoder))
+                for _ in range(turns % 4):
+                    await asyncio.sleep(0)
+                task.cancel()
+                try:
+                    got.append((await task).index)
+                except asyncio.CancelledError:
+                    continue
+            got.append(decoder.read().index)  # type: ignore[union-attr]
             got.extend([frame.index async for frame in decoder])
         return got
 
