@@ -823,6 +823,32 @@ def test_a_cancelled_wait_for_libav_loses_no_frame() -> None:
     assert asyncio.run(indices()) == list(range(600))
 
 
+def test_a_read_that_is_late_after_a_cancelled_wait_loses_no_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance, goes_on = Sequence.advance, threading.Event()
+
+    def held_up(self: Sequence) -> Any:
+        assert goes_on.wait(PATIENCE_S)
+        return advance(self)
+
+    async def indices() -> list[int]:
+        async with Decoder(clip("long")) as decoder:
+            got = [(await anext(decoder)).index]
+            monkeypatch.setattr(Sequence, "advance", held_up)
+            task = asyncio.create_task(anext(decoder))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(StalledError):
+                decoder.read(timeout=0)
+            goes_on.set()
+            got.append(decoder.read().index)  # type: ignore[union-attr]
+            got.extend([frame.index async for frame in decoder])
+        return got
+
+    assert asyncio.run(indices()) == list(range(600))
+
+
 def test_a_stopped_ffmpeg_is_told_of_in_asyncio_and_the_loop_goes_on() -> None:
     async def use() -> int:
         beats = 0

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -125,7 +125,7 @@ class LibavEngine:
         deadline = Deadline(timeout)
         self._check_open()
         if self._abandoned:
-            return self._abandoned.popleft().result(deadline.left_s())
+            return self._read_abandoned(deadline)
         with self._turn(deadline):
             return self._next(deadline)
 
@@ -178,6 +178,18 @@ class LibavEngine:
             output_wait_s=times.away_s,
             converting_s=self._pixels.converting_s,
         )
+
+    def _read_abandoned(self, deadline: Deadline) -> Made | None:
+        """What a task waited for that was cancelled. A wait without success leaves it to the next read."""
+        future, is_done = self._abandoned.popleft(), False
+        try:
+            is_done = bool(wait((future,), deadline.left_s()).done)
+        finally:
+            if not is_done:
+                self._abandoned.appendleft(future)
+        if not is_done:
+            raise deadline.late(_LATE)
+        return future.result()
 
     def _read_alone(self) -> Made | None:
         with self._turn(Deadline(None)):
