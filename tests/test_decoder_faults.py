@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -650,6 +651,28 @@ def test_ctrl_c_between_two_packets_loses_no_frame(
                 interruptions += 1
     assert interruptions > 1
     assert got == expected
+
+
+def test_ctrl_c_when_a_read_has_just_taken_the_lock_leaves_it_to_the_next_read() -> None:
+    class Interrupted:
+        def __init__(self, lock: Any) -> None:
+            self.release, self._lock = lock.release, lock
+
+        def acquire(self, **arguments: Any) -> bool:
+            assert self._lock.acquire(**arguments)
+            signal.raise_signal(signal.SIGINT)
+            return True
+
+    with Decoder(clip("h264_mkv")) as decoder:
+        engine: Any = decoder._reading.engine
+        lock = engine._lock
+        engine._lock = Interrupted(lock)
+        with pytest.raises(KeyboardInterrupt):
+            next(decoder)
+        engine._lock = lock
+        with ThreadPoolExecutor(1) as other_thread:
+            assert other_thread.submit(decoder.read, 20).result().index == 0
+        assert [frame.index for frame in decoder] == list(range(1, 30))
 
 
 @WITHIN

@@ -8,7 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -103,7 +103,7 @@ class LibavEngine:
         self._sequence, self._pixels, self._count = sequence, pixels, count
         self._path, self._title, self._check_end = path, title, check_end
         self.warning: str | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # which knows its owner
         self._reading_thread: int | None = None
         self._forks = _exit.forks
         self._begun: deque[_Begun] = deque()
@@ -198,23 +198,26 @@ class LibavEngine:
     @contextmanager
     def _turn(self, deadline: Deadline) -> Iterator[None]:
         """Excludes other threads. `close` leaves it to the last of them to close the file."""
-        if self._reading_thread == threading.get_ident():
+        thread = threading.get_ident()
+        if self._reading_thread == thread:
             raise RuntimeError(
                 "the decoder is being read by this thread: a signal handler can't read from it"
             )
-        if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
-            raise deadline.late("another thread read, and no frame came")
         try:
-            self._reading_thread = threading.get_ident()
+            if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
+                raise deadline.late("another thread read, and no frame came")
+            self._reading_thread = thread
             self._check_open()
             entered_s = self._times.enter()
             try:
                 yield
             finally:
                 self._times.leave(entered_s)
-        finally:
-            self._reading_thread = None
-            self._lock.release()
+        finally:  # a signal handler may have raised right behind `acquire`
+            if self._reading_thread == thread:
+                self._reading_thread = None
+            with suppress(RuntimeError):  # another thread has the lock
+                self._lock.release()
             if self._is_closed:
                 self._release()
 
@@ -310,8 +313,12 @@ class LibavEngine:
         self.close()
 
     def _release(self) -> None:
+        if self._reading_thread == threading.get_ident():
+            return  # this is a signal handler, and the read that it interrupts closes the file
         while self._is_closed and not self._is_released and self._lock.acquire(blocking=False):
             try:
+                if self._is_released:
+                    return  # a signal handler has done it, right behind `acquire`
                 self._is_released = True
                 self._begun.clear()
                 self._times.end()
