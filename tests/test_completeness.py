@@ -141,7 +141,9 @@ def test_frames_are_counted_by_the_packets(name: str, folder: Path) -> None:
         assert (reason is None) if expected is None else (reason is not None and expected in reason)
 
 
-def test_a_frame_that_every_reader_passes_over_is_told_by_the_index(folder: Path, tmp_path: Path) -> None:
+def test_a_frame_that_every_reader_passes_over_is_told_by_the_index(
+    folder: Path, tmp_path: Path, engine: str
+) -> None:
     """The head of one packet of an AVI file is gone. FFmpeg says nothing, and gives one frame fewer."""
     data, path = made("mjpeg", folder).read_bytes(), tmp_path / "damaged.avi"
     heads = [at for at in range(len(data)) if data.startswith(b"00dc", at)][: FRAMES // 2]
@@ -176,7 +178,7 @@ def test_webm_that_stops_in_the_middle_is_told(folder: Path, tmp_path: Path) -> 
         if share != 0.99 or name not in ("flv", "mxf")
     ),
 )
-def test_a_cut_file_is_told(name: str, share: float, folder: Path, tmp_path: Path) -> None:
+def test_a_cut_file_is_told(name: str, share: float, folder: Path, tmp_path: Path, engine: str) -> None:
     path, data = tmp_path / f"cut.{MADE[name].ending}", made(name, folder).read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(DecoderError) as caught:
@@ -200,7 +202,7 @@ def test_a_cut_that_nothing_in_the_file_shows_gives_the_frames_before(
     assert FRAMES // 3 < len(got) < FRAMES and got == expected[: len(got)]
 
 
-def test_a_video_that_ends_before_its_container_says(folder: Path, tmp_path: Path) -> None:
+def test_a_video_that_ends_before_its_container_says(folder: Path, tmp_path: Path, engine: str) -> None:
     """Cut between two tags, of which FFmpeg notices nothing; with the duration in the header."""
     data, path = made("flv", folder).read_bytes(), tmp_path / "cut.flv"
     at, ends = 13, []
@@ -218,7 +220,9 @@ def test_a_video_that_ends_before_its_container_says(folder: Path, tmp_path: Pat
     assert count(path, count=5) == 5
 
 
-def test_a_wrong_number_of_frames_in_the_header_is_a_warning(folder: Path, tmp_path: Path) -> None:
+def test_a_wrong_number_of_frames_in_the_header_is_a_warning(
+    folder: Path, tmp_path: Path, engine: str
+) -> None:
     data, path = bytearray(made("avi", folder).read_bytes()), tmp_path / "wrong.avi"
     length = data.index(b"strh") + 8 + 32  # dwLength in AVISTREAMHEADER
     assert int.from_bytes(data[length : length + 4], "little") == FRAMES
@@ -240,7 +244,7 @@ def test_a_wrong_number_of_frames_in_the_header_is_a_warning(folder: Path, tmp_p
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", slow_but(QUICK, sorted(MADE)))
-def test_nothing_is_told_of_an_ordinary_file(name: str, folder: Path) -> None:
+def test_nothing_is_told_of_an_ordinary_file(name: str, folder: Path, engine: str) -> None:
     path, frames = made(name, folder), FRAMES if MADE[name].frames == 12 else MADE[name].frames
     assert count(path) == frames
     if frames != FRAMES:
@@ -263,7 +267,7 @@ def test_nothing_is_told_of_an_ordinary_file(name: str, folder: Path) -> None:
 @pytest.mark.parametrize("start", slow_but(["0.7"], ["0.31", "0.7", "1.27"]))
 @pytest.mark.parametrize("name", ["mp4", "mkv", "flv", "open_groups"])
 def test_nothing_is_told_of_a_file_that_was_trimmed_without_encoding(
-    name: str, start: str, folder: Path, tmp_path: Path
+    name: str, start: str, folder: Path, tmp_path: Path, engine: str
 ) -> None:
     """The edit list of MP4 hides the frames from the keyframe on, and may end between two frames."""
     path = tmp_path / f"trimmed.{MADE[name].ending}"
@@ -272,7 +276,7 @@ def test_nothing_is_told_of_a_file_that_was_trimmed_without_encoding(
 
 
 @pytest.mark.filterwarnings("error")
-def test_damaged_sound_does_not_disturb_the_picture(folder: Path, tmp_path: Path) -> None:
+def test_damaged_sound_does_not_disturb_the_picture(folder: Path, tmp_path: Path, engine: str) -> None:
     data = bytearray(made("long_sound_mp4", folder).read_bytes())
     path = tmp_path / "damaged.mp4"
     middle = data.index(b"mdat") + (len(data) - data.index(b"mdat")) * 3 // 4  # the video is long over

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from support.cases import a_few, ffmpegs
 from support.clips import VIDEOS, WITH_AUDIO, clip
+from support.engines import engine as engine
 from support.media import ffmpeg
 
 from benchmarks.harness.accounts import children
@@ -316,7 +317,7 @@ def test_the_planes_of_a_planar_frame_have_their_shapes() -> None:
 
 
 @pytest.mark.parametrize("name", a_few(TIMED))
-def test_each_frame_has_its_timestamp(name: str) -> None:
+def test_each_frame_has_its_timestamp(name: str, engine: str) -> None:
     path = clip(name)
     with Decoder(path) as decoder:
         told = [(frame.index, frame.pts, frame.time_s) for frame in decoder]
@@ -331,7 +332,9 @@ def test_each_frame_has_its_timestamp(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "first_s"), [("starts_late_mkv", 5.0), ("starts_late_ts", 0.0)])
-def test_a_file_that_starts_late_begins_where_its_container_says(name: str, first_s: float) -> None:
+def test_a_file_that_starts_late_begins_where_its_container_says(
+    name: str, first_s: float, engine: str
+) -> None:
     with Decoder(clip(name), start=first_s + 0.2) as decoder:
         assert decoder.file.start_s == pytest.approx(first_s or decoder.file.zero_s)
         assert decoder[0].time_s == next(decoder).time_s == pytest.approx(first_s + 0.22, abs=0.021)
@@ -511,7 +514,7 @@ def test_a_start_far_behind_a_keyframe(ending: str, codec: tuple[str, ...], tmp_
 @pytest.mark.parametrize("ending", ["mp4", "mkv", "ts"])
 @pytest.mark.parametrize("refresh", [0, 1])
 @pytest.mark.filterwarnings("ignore:.*its header says 100 frames, and it has 99")  # that FFmpeg 7.1 wrote
-def test_a_start_in_a_pause(ending: str, refresh: int, tmp_path: Path) -> None:
+def test_a_start_in_a_pause(ending: str, refresh: int, tmp_path: Path, engine: str) -> None:
     """The frames are at 0 to 2 s and at 15 to 17 s."""
     path = tmp_path / f"clip.{ending}"
     pause = ("-vf", "setpts=if(gte(N\\,50)\\,PTS+13/TB\\,PTS)", "-fps_mode", "passthrough")
@@ -522,7 +525,7 @@ def test_a_start_in_a_pause(ending: str, refresh: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "variable_mp4", "starts_late_ts", "prores"])
 @pytest.mark.parametrize("first", [0, 5, 11])
-def test_start_and_count_are_exact_to_the_frame(name: str, first: int) -> None:
+def test_start_and_count_are_exact_to_the_frame(name: str, first: int, engine: str) -> None:
     with Decoder(clip(name)) as decoder:
         frames = list(decoder)
     with Decoder(clip(name), start=frames[first].time_s, count=3) as decoder:
@@ -531,13 +534,13 @@ def test_start_and_count_are_exact_to_the_frame(name: str, first: int) -> None:
     assert all(np.array_equal(*pair) for pair in zip(got, frames[first:], strict=False))
 
 
-def test_a_start_between_two_frames_begins_with_the_later_one() -> None:
+def test_a_start_between_two_frames_begins_with_the_later_one(engine: str) -> None:
     with Decoder(clip("h264"), start=0.45) as decoder:
         assert next(decoder).time_s == pytest.approx(0.48)
 
 
 @pytest.mark.parametrize(("name", "size"), [("rotated_90", (48, 64)), ("rotated_180", (64, 48))])
-def test_frames_are_turned_as_players_show_them(name: str, size: tuple[int, int]) -> None:
+def test_frames_are_turned_as_players_show_them(name: str, size: tuple[int, int], engine: str) -> None:
     with Decoder(clip(name)) as turned, Decoder(clip("h264")) as stored:
         assert turned.size == size
         times = turned.stream.rotation // 90
@@ -565,7 +568,7 @@ def test_a_size_is_two_numbers(size: Any) -> None:
         Decoder(clip("h264"), size=size)
 
 
-def test_a_video_that_changes_its_size_in_the_middle_keeps_the_first(tmp_path: Path) -> None:
+def test_a_video_that_changes_its_size_in_the_middle_keeps_the_first(tmp_path: Path, engine: str) -> None:
     small, large, joined = (tmp_path / name for name in ("small.ts", "large.ts", "joined.ts"))
     for path, size in ((small, "64x48"), (large, "96x96")):
         ffmpeg(
@@ -652,7 +655,7 @@ ALPHA = ("vp8_alpha", "vp9_alpha")
 
 
 @pytest.mark.parametrize("name", ALPHA)
-def test_alpha_that_lies_beside_the_frames_is_decoded(name: str) -> None:
+def test_alpha_that_lies_beside_the_frames_is_decoded(name: str, engine: str) -> None:
     """FFmpeg's own decoders of VP8 and VP9 leave it out."""
     path = clip(name)
     columns = np.arange(64) * 4
@@ -681,7 +684,7 @@ def test_the_files_own_format_has_its_alpha(name: str) -> None:
         assert not opaque.stream.has_separate_alpha and (next(opaque)[..., 3] == 255).all()
 
 
-def test_another_stream_can_be_had() -> None:
+def test_another_stream_can_be_had(engine: str) -> None:
     with Decoder(clip("several_videos")) as best, Decoder(clip("several_videos"), stream=0) as first:
         assert (best.stream.index, best.size) == (1, (64, 48))
         assert (first.stream.index, first.size) == (0, (48, 64))
@@ -755,7 +758,7 @@ def test_a_signal_handler_closes_it_while_it_begins(
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_readinto() -> None:
+def test_readinto(engine: str) -> None:
     with Decoder(clip("h264")) as decoder:
         expected = list(decoder)
     with Decoder(clip("h264")) as decoder:
@@ -770,7 +773,7 @@ def test_readinto() -> None:
             decoder.readinto(bytes(decoder.frame_bytes))
 
 
-def test_async_for() -> None:
+def test_async_for(engine: str) -> None:
     async def times() -> list[float | None]:
         async with Decoder(clip("h264")) as decoder:
             return [frame.time_s async for frame in decoder]
@@ -832,7 +835,9 @@ def test_the_length_is_known_where_the_file_tells_it() -> None:
 
 
 @pytest.mark.parametrize("start", ["0.53", "1.0", "1.5"])
-def test_the_length_of_an_mp4_leaves_out_what_its_edit_list_hides(tmp_path: Path, start: str) -> None:
+def test_the_length_of_an_mp4_leaves_out_what_its_edit_list_hides(
+    tmp_path: Path, start: str, engine: str
+) -> None:
     codec = ("-c:v", "libx264", "-g", "12", "-bf", "3")
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=2", *codec, tmp_path / "whole.mp4")
     ffmpeg("-ss", start, "-i", tmp_path / "whole.mp4", "-t", "0.7", "-c", "copy", tmp_path / "part.mp4")
@@ -843,7 +848,7 @@ def test_the_length_of_an_mp4_leaves_out_what_its_edit_list_hides(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "vp9", "variable_mkv", "starts_late_ts"])
 @pytest.mark.parametrize("options", [{}, {"start": 0.3}, {"start": 0.3, "count": 2}], ids=str)
-def test_the_length_is_known_by_the_packets(name: str, options: dict[str, Any]) -> None:
+def test_the_length_is_known_by_the_packets(name: str, options: dict[str, Any], engine: str) -> None:
     with Decoder(clip(name), **options) as decoder:
         assert len(decoder) == sum(1 for _ in decoder) > 0
 

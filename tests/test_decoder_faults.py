@@ -86,7 +86,7 @@ def test_frames_up_to_the_fault_and_then_ffmpegs_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*CUT, *CORRUPT])
-def test_damage_can_be_concealed(name: str) -> None:
+def test_damage_can_be_concealed(name: str, engine: str) -> None:
     with Decoder(clip(name)) as strict, pytest.raises(DecoderError):
         list(strict)
     with Decoder(clip(name), conceal_errors=True) as decoder:
@@ -129,7 +129,7 @@ def test_a_video_without_frames(name: str) -> None:
         list(decoder)
 
 
-def test_a_start_behind_the_end() -> None:
+def test_a_start_behind_the_end(engine: str) -> None:
     with Decoder(clip("h264"), start=100) as decoder:
         for _ in range(2):
             with pytest.raises(DecoderError, match=r"no frames from 100 s on; the file is 1\.200 s long"):

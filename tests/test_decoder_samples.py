@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.command_line import run
+from support.engines import engine as engine
 from support.media import ffmpeg as run_ffmpeg
 
 from penstock import Decoder, FFmpegWarning
@@ -139,7 +140,7 @@ def said_of(path: Path, **options: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("stored", CUT)
-def test_a_default_of_8_bits_is_warned_of_once(tmp_path: Path, stored: str) -> None:
+def test_a_default_of_8_bits_is_warned_of_once(tmp_path: Path, stored: str, engine: str) -> None:
     path = ffv1(tmp_path, stored)
     [said] = said_of(path)
     assert f"pixel_format={CUT[stored]!r}" in said
@@ -195,7 +196,7 @@ def test_rows_that_lie_from_the_last_to_the_first(tmp_path: Path, stored: str) -
 
 @pytest.mark.parametrize(("ending", "codec"), [("avi", "rawvideo"), ("bmp", "bmp")])
 @pytest.mark.parametrize("stored", ["bgr24", "rgb555le", "bgra"])
-def test_rows_of_raw_avi_and_bmp(tmp_path: Path, stored: str, ending: str, codec: str) -> None:
+def test_rows_of_raw_avi_and_bmp(tmp_path: Path, stored: str, ending: str, codec: str, engine: str) -> None:
     path = made(tmp_path / f"picture.{ending}", stored, "-c:v", codec, "-frames:v", "1")
     first, same = first_frames(path, pixel_format="source")
     assert np.array_equal(first, same)

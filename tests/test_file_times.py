@@ -7,6 +7,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from support.engines import engine as engine
 from support.media import ffmpeg
 
 import penstock
@@ -68,7 +69,7 @@ def test_the_start_of_joined_streams_is_their_beginning(joined: Path) -> None:
         assert len(list(decoder)) == len(decoder[:]) == 50
 
 
-def test_frames_whose_times_are_those_of_decoding_come_by_number(decoding_times: Path) -> None:
+def test_frames_whose_times_are_those_of_decoding_come_by_number(decoding_times: Path, engine: str) -> None:
     with Decoder(decoding_times) as decoder:
         frames = list(decoder)
         assert len(frames) == 25
@@ -111,7 +112,7 @@ def test_an_encoder_like_a_video_keeps_how_long_the_last_frame_is_shown(tmp_path
         assert len(audio.read_all()) == pytest.approx((0.96 + LAST_S) * audio.sample_rate, rel=0.02)
 
 
-def test_a_last_frame_that_is_shown_for_long_is_no_cut_in_matroska(tmp_path: Path) -> None:
+def test_a_last_frame_that_is_shown_for_long_is_no_cut_in_matroska(tmp_path: Path, engine: str) -> None:
     source, copied = long_last(tmp_path / "in.mp4"), tmp_path / "copied.mkv"
     ffmpeg("-i", source, "-c", "copy", copied)
     with av.open(str(copied)) as file:
