@@ -623,15 +623,33 @@ class _Signals:
         monkeypatch.setattr(kind, name, called)
 
 
+class _Waited:
+    """A frame's job, whose `wait` is Python's, so that a test can send signals in it."""
+
+    def __init__(self, job: Any) -> None:
+        self._job = job
+
+    def wait(self) -> Any:
+        return self._job.wait()
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoders wait for `_Waited`."""
+    begin = Pixels.begin
+    monkeypatch.setattr(Pixels, "begin", lambda *arguments: _Waited(begin(*arguments)))
+
+
 WITHIN = pytest.mark.parametrize(
     ("kind", "name"),
-    [(OpenVideo, "decode"), (Sequence, "advance"), (Pixels, "begin")],
-    ids=["decode", "advance", "begin"],
+    [(OpenVideo, "decode"), (Sequence, "advance"), (Pixels, "begin"), (_Waited, "wait")],
+    ids=["decode", "advance", "begin", "wait"],
 )
 
 
 @WITHIN
-@pytest.mark.parametrize("options", [{}, {"start": 0.3}, {"size": (32, 24)}], ids=str)
+@pytest.mark.usefixtures("waited")
+@pytest.mark.parametrize("options", [{}, {"start": 0.3, "count": 10}, {"size": (32, 24)}], ids=str)
 @pytest.mark.parametrize("clip_name", ["h264_mkv", "h265", "rawvideo", "h264_ts"])
 def test_ctrl_c_between_two_packets_loses_no_frame(
     monkeypatch: pytest.MonkeyPatch, kind: type, name: str, clip_name: str, options: dict[str, Any]
@@ -676,6 +694,7 @@ def test_ctrl_c_when_a_read_has_just_taken_the_lock_leaves_it_to_the_next_read()
 
 
 @WITHIN
+@pytest.mark.usefixtures("waited")
 def test_a_signal_handler_closes_it_in_the_middle(
     monkeypatch: pytest.MonkeyPatch, kind: type, name: str
 ) -> None:

@@ -113,6 +113,7 @@ class LibavEngine:
         self._is_fed = failure is not None  # all frames were decoded
         self._failure = failure  # after the frames that are begun
         self._is_torn = False  # an exception of a signal handler has interrupted a read
+        self._is_waiting = False  # the same, for a frame's array
         self._is_closed = self._is_released = False
         self._worker: ThreadPoolExecutor | None = None
         self._abandoned: deque[Future[Made | None]] = deque()  # reads of tasks that were cancelled
@@ -234,22 +235,28 @@ class LibavEngine:
                 raise self._failure
             return None
         begun = self._begun[0]
+        self._is_waiting = self._is_torn = True
         try:
             memory = begun.job.wait()
         except DecoderError as failure:
             self._begun.clear()
             self._failure, self._is_fed = failure, True
+            self._is_waiting = self._is_torn = False
             raise
-        self._last = begun
         self._begun.popleft()
+        self._last = begun
+        self._is_waiting = self._is_torn = False
         return Made(begun.number, begun.pts, memory)
 
     def _mend(self) -> None:
         """Goes on behind the last frame that is known."""
-        if self._begun and self._last is self._begun[0]:
-            self._begun.popleft()
+        if self._is_waiting:  # the frame's memory may be gone: all that were begun are decoded again
+            self._begun.clear()
+            self._is_waiting = False
         last = self._begun[-1] if self._begun else self._last
-        self._sequence.resume(*((0, None) if last is None else (last.number + 1, last.pts)))
+        self._read = 0 if last is None else last.number + 1
+        self._failure, self._is_fed = None, self._read == self._count
+        self._sequence.resume(self._read, None if last is None else last.pts)
         self._first = None
 
     def _feed(self, wanted: int, deadline: Deadline) -> None:
