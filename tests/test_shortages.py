@@ -124,7 +124,7 @@ def test_a_file_is_not_called_whole_if_that_could_not_be_looked_at(monkeypatch: 
     frames = []
     with Decoder(clip("h264_mkv"), settings=by_program()) as decoder:
         with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
-            patch.setattr(completeness, "open_media", refuse)
+            patch.setattr(completeness, "open_stream", refuse)
             while (frame := decoder.read()) is not None:
                 frames.append(frame)
         assert caught.value.errno == errno.EMFILE
