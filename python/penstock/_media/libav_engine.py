@@ -288,7 +288,7 @@ class LibavEngine:
     def _end(self) -> None:
         end = self._check_end(self._read)
         if end.reason is not None:
-            self._failure = DecoderError(f"{self._path}: {end.reason}", reason=end.reason, frames=self._read)
+            self._failure = DecoderError(f"{self._path}: {end.reason}", frames=self._read)
         self.warning, self._is_fed = end.warning, True
 
     def _check_open(self) -> None:

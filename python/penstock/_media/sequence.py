@@ -245,7 +245,7 @@ class Sequence:
 
     def _fail(self, why: str) -> NoReturn:
         message = f"{self._chosen.path}: frame {self._given} cannot be decoded: {why}"
-        raise DecoderError(message, reason=why, frames=self._given)
+        raise DecoderError(message, frames=self._given)
 
     # --- beginning, and beginning again ------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from penstock import fifo
 from penstock._deadline import Deadline
 from penstock._ffmpeg.command.endpoints import own_descriptor
 from penstock._messages import show_name
+from penstock.cli.signals import wait_for
 from penstock.errors import StalledError
 from penstock.pipes import PipeReader, PipeWriter
 
@@ -87,14 +88,11 @@ class Endpoint:
             data = data[self._when_ready(select.POLLOUT, partial(os.write, self.fd, data)) :]
 
     def _when_ready(self, event: int, call: Callable[[], int]) -> int:
-        """Make a call that may find a non-blocking descriptor not ready: another program may have made it so."""
+        """Make a call once the descriptor is ready for it, or let a signal raise."""
         while True:
-            try:
+            wait_for(self.fd, event)
+            with suppress(BlockingIOError):  # another program may have made it non-blocking, and be faster
                 return call()
-            except BlockingIOError:
-                waiting = select.poll()
-                waiting.register(self.fd, event)
-                waiting.poll()
 
     def close(self) -> None:
         """Close it. May be called again.

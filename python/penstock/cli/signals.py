@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,9 @@ ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIG
 
 #: Signals that came in a block of `deferred`; None outside of one.
 _deferred: list[int] | None = None
+
+# A pipe from which each signal that comes can be read; -1 outside of `ending_by_signal`.
+_came = -1
 
 
 class Stopped(BaseException):
@@ -39,6 +44,9 @@ def ending_by_signal() -> Iterator[None]:
 
     Signals that are ignored stay ignored: nohup(1) and shells ignore them for processes that are to live on.
     """
+    global _came
+    _came, write_end = map(_above_standard, os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC))
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
@@ -48,6 +56,25 @@ def ending_by_signal() -> Iterator[None]:
         if stopped.number in ENDING:
             _report(stopped)
         _end(stopped.number)
+    finally:
+        signal.set_wakeup_fd(-1)
+        for fd in (_came, write_end):
+            os.close(fd)
+        _came = -1
+
+
+def wait_for(fd: int, event: int) -> None:
+    """Wait until a descriptor has an event of poll(2), or let a signal raise.
+
+    Python looks for signals before a system call. One that comes between that look and a read would be seen only when
+    the read has ended.
+    """
+    waiting = select.poll()
+    waiting.register(fd, event)
+    if _came >= 0:
+        waiting.register(_came, select.POLLIN)
+    while _came in {ready for ready, _ in waiting.poll()}:
+        os.read(_came, 64)  # it has raised, or is deferred
 
 
 @contextmanager
@@ -73,6 +100,13 @@ def _stop(number: int, _frame: FrameType | None) -> None:
         if signal.getsignal(each) is _stop:
             signal.signal(each, signal.SIG_DFL)
     raise Stopped(number)
+
+
+def _above_standard(fd: int) -> int:
+    """Moves a descriptor, which may be 0 to 2 where the caller has closed these."""
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(fd)
+    return moved
 
 
 def _report(stopped: Stopped) -> None:
