@@ -416,7 +416,7 @@ def test_a_file_that_ffmpeg_cannot_make_is_no_error_of_the_methods(ffmpeg: str) 
         (small_job("file", encoder="libx265", video_pixel_format="yuv420p10le"), "penstock"),
         (small_job("file", content="mandelbrot", encoder="libvpx-vp9"), "penstock"),
         (small_job("busy"), "penstock penstock-program"),
-        (small_job("batches", 40), "penstock penstock-batches penstock-batches-out"),
+        (small_job("batches", 40), "penstock penstock-batches penstock-batches-out penstock-fresh-memory"),
         (small_job("first", 3, file_frames=FRAMES), "penstock"),
         (small_job("picked", 6, file_frames=40, gop=12), "penstock-batch penstock-one-by-one"),
         (small_job("clips", 2 * FRAMES, clips=2), "penstock penstock.prefetch"),
