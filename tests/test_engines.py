@@ -80,9 +80,8 @@ CODECS = {
         odd=("yuv420p", "rgb24", "gray"),
     ),
 }
-# FFmpeg's scaler is another version's in the program than in libav: it rounds differently, and makes other pixels at
-# the edge of an odd width. For the mean of a frame.
-SCALED_TOLERANCE = 8
+# FFmpeg's scaler is another version's in the program than in libav, and rounds differently.
+SCALER_TOLERANCE = 3
 
 
 class File(NamedTuple):
@@ -115,7 +114,7 @@ def files(draw: st.DrawFn) -> File:
 
 @st.composite
 def options(draw: st.DrawFn) -> dict[str, Any]:
-    """A `start` is drawn as a share of the file's length, by `started`."""
+    """A `start` is a share of the file's length here."""
     return {
         "pixel_format": draw(st.sampled_from(["rgb24", "gray", "source"])),
         "start": draw(st.none() | st.floats(0, 0.95)),
@@ -150,6 +149,8 @@ def outcome(path: Path, settings: DecoderSettings, wanted: dict[str, Any]) -> Ou
 def test_both_engines_give_the_same_frames(file: File, wanted: dict[str, Any]) -> None:
     if wanted["start"] is not None:
         wanted = wanted | {"start": float(wanted["start"] * file.frames / file.rate)}
+    if file.size[0] % 2:  # FFmpeg 5.1's scaler makes up to 165 levels else at the edge of an odd width
+        wanted = wanted | {"size": None}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"video.{file.ending}"
         ffmpeg(*moving(file.size, file.frames, file.rate), *file.arguments, path)
@@ -158,6 +159,6 @@ def test_both_engines_give_the_same_frames(file: File, wanted: dict[str, Any]) -
     assert by_libav.places == by_ffmpeg.places
     assert (by_libav.converted_by, by_libav.failed_after) == (by_ffmpeg.converted_by, by_ffmpeg.failed_after)
     is_scaled = wanted["size"] is not None or by_libav.converted_by == "ffmpeg"
+    tolerance = CODECS[file.codec].tolerance + (SCALER_TOLERANCE if is_scaled else 0)
     for frame, same in zip(by_libav.frames, by_ffmpeg.frames, strict=True):
-        off = np.abs(frame.astype(int) - same.astype(int))
-        assert off.mean() <= SCALED_TOLERANCE if is_scaled else off.max() <= CODECS[file.codec].tolerance
+        assert np.abs(frame.astype(int) - same.astype(int)).max() <= tolerance

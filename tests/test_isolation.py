@@ -259,9 +259,8 @@ def test_a_file_that_needs_more_memory_is_no_damaged_file(tmp_path: Path) -> Non
     large = tmp_path / "large.png"
     ffmpeg("-f", "lavfi", "-i", "color=s=8000x8000", "-frames:v", "1", "-pix_fmt", "rgb24", large)
     isolated = Isolation(Source(large), threads=1, is_strict=True)
-    isolated.box = Box(
-        isolated.box.source, 200 << 20
-    )  # enough for Python and libav, but not for that picture
+    # Enough for Python and libav, but not for that picture.
+    isolated.box = Box(isolated.box.source, 200 << 20)
     with pytest.raises(DecoderError, match="200 MiB of memory"):
         isolated.media(None)
 

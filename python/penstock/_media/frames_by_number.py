@@ -79,9 +79,8 @@ class FramesByNumber:
         self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._places: range | None = None
-        self._latest: npt.NDArray[np.int64] = np.empty(
-            0, np.int64
-        )  # of the frames up to each, the latest time
+        # Of the frames up to each, the latest time.
+        self._latest: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._is_closed = False
 
     @property
