@@ -1,20 +1,47 @@
 """Reports circles of imports between the files of each crate's `src`, and between the modules of the Python package.
 
-Folders count as well: two folders import each other in a circle also if no two of their files do.
+Folders count as well: two folders import each other in a circle also if no two of their files do. Between the rooms of
+the Python package, which are in `ROOMS`, imports must point down.
 
 In Rust, an import is a path that begins with `crate`, `super`, `self` or a child module. `mod x;` alone
-is none, and tests (`#[cfg(test)]`) do not count. In Python, it is an import that runs when the module is
-imported: none in a function or under `TYPE_CHECKING`.
+is none, and tests (`#[cfg(test)]`) do not count. In Python, circles are those of imports that run when the module is
+imported: none in a function or under `TYPE_CHECKING`. Those in functions must point down, too.
 """
 
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 Module = tuple[str, ...]
 Graph = dict[Module, set[Module]]
+
+# The rooms of the Python package, from the top down. Each may import those below it, in functions, too.
+ROOMS = (
+    "__main__",
+    "cli",
+    "rendering",
+    "video",
+    "_whole_videos",
+    "_fan_out",
+    "gl",
+    "_encoding",
+    "_decoding",
+    "_facts",
+    "_ffmpeg",
+    "turbopipe",
+    "_pipeline",
+    "pipeline",
+    "fifo",
+    "pipes",
+    "_streams",
+    "cpu",
+    "_common",
+    "results",
+    "errors",
+    "_native",
+)
 
 TEST_ITEM = re.compile(
     r"#\[cfg\((?:test|all\(test\b[^\]]*)\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?(mod|use|fn|impl)\b"
@@ -155,8 +182,31 @@ def top_level(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
                 yield from top_level(handler.body)
 
 
-def package_graph(package: Path) -> Graph:
-    """The modules of a package, and which of them each imports."""
+def everywhere(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports that may run: all but those for type checkers only."""
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from everywhere(node.orelse)
+        else:
+            yield from everywhere(ast.iter_child_nodes(node))
+
+
+def upward(graph: Graph) -> Iterator[str]:
+    """The imports of a package that point up from one of `ROOMS` to another, and the rooms that are not listed."""
+    for module, imported in sorted(graph.items()):
+        for other in sorted(imported):
+            rooms = [path[1] for path in (module, other) if len(path) > 1]
+            unknown = [room for room in rooms if room not in ROOMS]
+            if unknown or (len(rooms) == 2 and ROOMS.index(rooms[0]) > ROOMS.index(rooms[1])):
+                yield f"{'.'.join(module)} -> {'.'.join(other)}"
+
+
+def package_graph(
+    package: Path, imports_of: Callable[[list[ast.stmt]], Iterable[ast.Import | ast.ImportFrom]] = top_level
+) -> Graph:
+    """The modules of a package, and which of them each imports by the statements that `imports_of` finds."""
     bodies: dict[Module, list[ast.stmt]] = {}
     packages: set[Module] = set()
     for path in package.rglob("*.py"):
@@ -180,7 +230,7 @@ def package_graph(package: Path) -> Graph:
 
     return {
         module: {
-            found for statement in top_level(body) for found in targets(module, statement) if found in bodies
+            found for statement in imports_of(body) for found in targets(module, statement) if found in bodies
         }
         - {module}
         for module, body in bodies.items()
@@ -190,7 +240,11 @@ def package_graph(package: Path) -> Graph:
 def main() -> int:
     root = Path(__file__).resolve().parent.parent
     graphs = [(src.parent.name, "::", crate_graph(src)) for src in sorted(root.glob("crates/*/src"))]
-    graphs.append(("python", ".", package_graph(root / "python" / "penstock")))
+    package = root / "python" / "penstock"
+    graphs.append(("python", ".", package_graph(package)))
+    up = list(upward(package_graph(package, everywhere)))
+    for arrow in up:
+        print(f"python: an import points up: {arrow}")
     found: list[tuple[str, list[Module]]] = []
     for name, separator, graph in graphs:
         for depth in range(1, max(map(len, graph)) + 1):
@@ -204,7 +258,7 @@ def main() -> int:
                     imported = sorted(merged[module] & set(circle))
                     names = ", ".join(separator.join(other) or "the root" for other in imported)
                     print(f"  {separator.join(module) or 'the root'} -> {names}")
-    return 1 if found else 0
+    return 1 if found or up else 0
 
 
 if __name__ == "__main__":

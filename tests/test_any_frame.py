@@ -25,9 +25,9 @@ from support.media import ffmpeg
 from support.this_process import libav_threads, open_fds
 
 from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
-from penstock._media.engines import input_of
-from penstock._media.random_access import RandomAccess
-from penstock._media.video_frame import VideoFrame
+from penstock._decoding.engines import input_of
+from penstock._decoding.random_access import RandomAccess
+from penstock._decoding.video_frame import VideoFrame
 from penstock.video import DecoderSettings
 
 MOVING = "testsrc2=size=64x48:rate=25:duration=4"

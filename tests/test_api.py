@@ -86,8 +86,9 @@ def test_all_is_what_the_package_offers() -> None:
 
 def test_what_takes_long_to_import_is_imported_at_its_first_use() -> None:
     code = """
-        assert "penstock._exit" in sys.modules  # for exits and forks
-        for heavy in ("asyncio", "logging", "subprocess", "penstock._ffmpeg", "penstock.pipeline", "cloudpickle"):
+        assert "penstock._common.exits" in sys.modules  # for exits and forks
+        rooms = ("penstock._decoding", "penstock._encoding", "penstock._facts", "penstock._ffmpeg")
+        for heavy in ("asyncio", "logging", "subprocess", *rooms, "penstock.pipeline", "cloudpickle"):
             assert heavy not in sys.modules, heavy
         modules = ("cpu", "errors", "fifo", "pipeline", "pipes", "results", "video")
         assert {*penstock.__all__, *modules} <= {*dir(penstock)}
@@ -101,8 +102,11 @@ def test_what_takes_long_to_import_is_imported_at_its_first_use() -> None:
 @pytest.mark.parametrize(
     ("name", "heavy"),
     [
-        ("Encoder", ("asyncio", "av", "difflib", "html", "tempfile", "penstock._media")),
-        ("Decoder", ("asyncio", "difflib", "html", "tempfile", "penstock._ffmpeg.encoder")),
+        (
+            "Encoder",
+            ("asyncio", "av", "difflib", "html", "tempfile", "penstock._decoding", "penstock._facts"),
+        ),
+        ("Decoder", ("asyncio", "difflib", "html", "tempfile", "penstock._encoding")),
     ],
 )
 def test_a_class_imports_what_every_user_needs(name: str, heavy: tuple[str, ...]) -> None:

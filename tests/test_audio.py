@@ -24,7 +24,7 @@ from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, StalledError, probe
-from penstock._media.audio import _BLOCK_SAMPLES, SampleType
+from penstock._decoding.audio import _BLOCK_SAMPLES, SampleType
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")

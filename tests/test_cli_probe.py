@@ -16,7 +16,7 @@ from support.clips import clip
 from support.command_line import failed, finish, printed, run, run_process, start
 
 from penstock import probe
-from penstock._media.info import clock
+from penstock._facts.info import clock
 
 
 def shown(*arguments: object) -> str:

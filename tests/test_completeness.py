@@ -23,9 +23,9 @@ from support.engines import engine as engine
 from support.media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning, probe
+from penstock._facts.completeness import Delivered, why_incomplete
+from penstock._facts.info import Track
 from penstock._ffmpeg.program.messages import StderrLog, damage_reports
-from penstock._media.completeness import Delivered, why_incomplete
-from penstock._media.info import Track
 
 FRAMES = 60
 _INPUT = moving((160, 120), FRAMES, Fraction(30))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock import cpu
-from penstock._control_groups import available_bytes, cpu_quota
+from penstock._common.control_groups import available_bytes, cpu_quota
 from penstock.cli.commands.info import _usable_line
 from penstock.rendering.engines import processes
 

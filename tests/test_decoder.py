@@ -25,9 +25,9 @@ from support.media import ffmpeg
 
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
+from penstock._decoding.pixels import Pixels
+from penstock._decoding.session import DecodeSession
 from penstock._ffmpeg.command.settings import with_knobs
-from penstock._media.decode_session import DecodeSession
-from penstock._media.pixels import Pixels
 from penstock.video import Colors, DecoderSettings, find_ffmpeg
 
 pytestmark = pytest.mark.filterwarnings(

@@ -27,10 +27,10 @@ from support.this_process import are_asleep, libav_threads, open_fds
 
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
+from penstock._decoding.open_video import OpenVideo
+from penstock._decoding.pixels import Pixels
+from penstock._decoding.sequence import Sequence
 from penstock._ffmpeg.command.settings import with_knobs
-from penstock._media.open_video import OpenVideo
-from penstock._media.pixels import Pixels
-from penstock._media.sequence import Sequence
 from penstock.cpu import ThreadPolicy
 from penstock.video import DecoderSettings, DecoderStats, find_ffmpeg
 

@@ -946,7 +946,7 @@ def test_the_interpreters_exit_waits_for_an_ffmpeg_that_works_and_reads_nothing(
         import sys, penstock
         from penstock._ffmpeg.command.settings import with_knobs
         from penstock.video import EncoderSettings
-        penstock._exit.STALL_S = 0.1
+        penstock._common.exits.STALL_S = 0.1
         options = {"vf": "nlmeans=s=10:r=41", "filter_threads": 1}
         settings = with_knobs(EncoderSettings(), capacity_bytes=1 << 16)
         encoder = penstock.Encoder(sys.argv[1], size=(480, 270), fps=30, options=options, settings=settings)

@@ -19,7 +19,7 @@ from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, small_disk, succeeded
 
 from penstock import Decoder, Encoder, FanOut
-from penstock._ffmpeg.session.encode_session import EncodeSession
+from penstock._encoding.session import EncodeSession
 from penstock.errors import DecoderError, EncoderError, FFmpegWarning, StalledError
 
 SIZE = (64, 48)

@@ -16,9 +16,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock import Decoder, Encoder, FanOut, FFmpegWarning, Writer, map_video
+from penstock._encoding.frame_check import frame_buffer
+from penstock._encoding.frame_form import FrameForm
 from penstock._ffmpeg.command.pixel_formats import frame_layout
-from penstock._ffmpeg.plan.frame_check import frame_buffer
-from penstock._ffmpeg.plan.frame_form import FrameForm
 from penstock._native import _SlotPool, _ValueRange
 from penstock.rendering import plan
 

@@ -27,9 +27,9 @@ from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
-from penstock._ffmpeg import encoder as encoder_module
+from penstock._encoding import encoder as encoder_module
+from penstock._encoding.plan import EncodePlan
 from penstock._ffmpeg.command.settings import with_knobs
-from penstock._ffmpeg.plan.encode_plan import EncodePlan
 from penstock.video import EncoderSettings, EncoderStats
 
 WIDTH, HEIGHT = SIZE
@@ -80,8 +80,8 @@ def test_the_first_frame_tells_the_size(tmp_path: Path, pixel_format: str) -> No
 
 @pytest.mark.parametrize("pixel_format", ["gray", "ya8", "rgb24", "rgba", "bgr48le"])
 def test_small_frames_are_not_taken_for_planes(pixel_format: str) -> None:
+    from penstock._encoding.frame_check import frame_size
     from penstock._ffmpeg.command.pixel_formats import frame_layout
-    from penstock._ffmpeg.plan.frame_check import frame_size
 
     for size in itertools.product(range(1, 7), repeat=2):
         layout = frame_layout(pixel_format, *size)
@@ -610,8 +610,8 @@ def test_advice_for_a_wrong_shape_is_right(tmp_path: Path) -> None:
 )
 def test_a_frame_is_taken_exactly_or_refused_at_the_call(shape: tuple, dtype: str, channels: tuple) -> None:
     """Against the rule in one line: height x width x channels, axes of length 1 aside, or rows of all samples."""
+    from penstock._encoding.frame_check import frame_buffer
     from penstock._ffmpeg.command.pixel_formats import frame_layout
-    from penstock._ffmpeg.plan.frame_check import frame_buffer
 
     pixel_format, last = channels
     layout = frame_layout(pixel_format, 4, 3)

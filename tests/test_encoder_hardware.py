@@ -25,8 +25,8 @@ from support.processes import script
 
 import penstock
 from penstock import Decoder, Encoder, probe, rendering
-from penstock._ffmpeg.plan import encoders
-from penstock._ffmpeg.plan.request import EncodeRequest
+from penstock._encoding import encoders
+from penstock._encoding.request import EncodeRequest
 from penstock.video import AudioFile, Colors, ContentLight, EncodeReport, EncoderSettings
 
 # SVT-AV1 has no fewer lines.

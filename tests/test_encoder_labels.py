@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import DecoderError, Encoder, FFmpegWarning, probe, render
-from penstock._ffmpeg.plan.labels import Labels
+from penstock._encoding.labels import Labels
 from penstock.video import AudioTrack, EncoderSettings
 
 TITLES = ["Intro", "a=b; #1 \\ and\na second line", "Ende, ünïcödé 🎬"]

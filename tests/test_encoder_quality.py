@@ -11,8 +11,8 @@ from support.cases import needs
 
 from benchmarks.harness.content import Film
 from penstock import Decoder, Encoder
-from penstock._ffmpeg.plan.encoders import _LEVELS
-from penstock._ffmpeg.plan.request import EncodeRequest
+from penstock._encoding.encoders import _LEVELS
+from penstock._encoding.request import EncodeRequest
 from penstock.video import DecoderSettings, EncoderSettings
 
 FRAMES = 6

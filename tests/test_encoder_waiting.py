@@ -75,7 +75,7 @@ def test_a_fifo_that_nobody_reads_is_told_at_once_and_in_the_error(
 
 
 def test_leaving_a_block_says_that_nobody_reads_the_fifo(fifo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock._ffmpeg.session.encode_session.STUCK_S", 0.1)
+    monkeypatch.setattr("penstock._encoding.session.STUCK_S", 0.1)
     with pytest.raises(RuntimeError) as caught, make(fifo, **TO_FIFO) as encoder:
         encoder.write(flat(0))
         raise RuntimeError

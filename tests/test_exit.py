@@ -18,7 +18,7 @@ from support.streams import read_exactly, unread_bytes
 from support.this_process import are_asleep
 
 import penstock
-from penstock import _exit
+from penstock._common import exits
 
 SIZE = 5_000_000
 
@@ -55,7 +55,7 @@ def test_whatever_ends_a_program_its_bytes_are_delivered(ending: str) -> None:
 def test_a_stalled_reader_ends_the_wait_and_the_loss_is_reported(mode: str, stall_s: float) -> None:
     reader, writer = os.pipe()
     code = f"""
-    penstock._exit.STALL_S = {stall_s}
+    penstock._common.exits.STALL_S = {stall_s}
     penstock._native._pipe(bytes({SIZE}), 1, mode='{mode}')
     """
     with start_script(code, stdout=writer) as program:
@@ -69,7 +69,7 @@ def test_a_stalled_reader_ends_the_wait_and_the_loss_is_reported(mode: str, stal
 
 
 def test_a_program_that_ends_waits_5_s_for_a_stalled_reader() -> None:
-    assert penstock._exit.STALL_S == 5
+    assert penstock._common.exits.STALL_S == 5
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_a_reader_that_is_slow_but_reads_is_waited_for() -> None:
 def test_ctrl_c_ends_the_wait_at_exit() -> None:
     reader, writer = os.pipe()
     code = """
-    penstock._exit.STALL_S = 1000.0
+    penstock._common.exits.STALL_S = 1000.0
     penstock._native._pipe(bytes(5_000_000), 1)
     print("ending", file=sys.stderr, flush=True)
     """
@@ -246,7 +246,7 @@ def test_a_forked_child_does_not_tell_of_the_parents_losses() -> None:
 def test_what_ends_first_does_not_depend_on_what_was_used_first() -> None:
     body = """
     from functools import partial
-    from penstock._exit import at_exit
+    from penstock._common.exits import at_exit
     for priority in (1, 0, 2):
         at_exit(partial(print, priority), priority)
     """
@@ -263,8 +263,8 @@ def test_a_loss_without_a_standard_error_is_logged(
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", None if stderr is None else closed)
-    _exit.report_loss("5 bytes were lost")
-    _exit._announce_wait()
+    exits.report_loss("5 bytes were lost")
+    exits._announce_wait()
     monkeypatch.undo()
     assert capsys.readouterr().out == ""
     assert caplog.messages == ["5 bytes were lost"]

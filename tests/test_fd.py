@@ -207,7 +207,7 @@ def test_a_fifo_that_may_not_be_opened_again(tmp_path: Path) -> None:
     (tmp_path / "fifo").chmod(0)
     code = """
 import os, sys, penstock
-import penstock._log  # which reports the slower way, from files that only root may be able to read
+import penstock._common.log  # which reports the slower way, from files that only root may be able to read
 if os.geteuid() == 0:
     os.setresuid(65534, 65534, 65534)
 fd = int(sys.argv[1])

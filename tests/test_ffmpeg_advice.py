@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from support.cases import needs
 
+from penstock._encoding.advice import explain
+from penstock._encoding.request import EncodeRequest
 from penstock._ffmpeg.command.arguments import input_arguments, output_arguments
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import frame_layout
-from penstock._ffmpeg.plan.request import EncodeRequest
-from penstock._ffmpeg.session.advice import explain
 from penstock.video import EncoderSettings
 
 LAYOUT = frame_layout("yuv420p", 64, 48)

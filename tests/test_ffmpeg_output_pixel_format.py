@@ -15,10 +15,10 @@ from support.media import needs_ffprobe, picture, probed
 
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
+from penstock._encoding import output_pixel_format
+from penstock._encoding.output_pixel_format import asked_format, output_format
 from penstock._ffmpeg.command.pixel_formats import frame_layout, pixel_format_of
 from penstock._ffmpeg.command.settings import with_knobs
-from penstock._ffmpeg.plan import output_pixel_format
-from penstock._ffmpeg.plan.output_pixel_format import asked_format, output_format
 from penstock._ffmpeg.program import capabilities
 from penstock.video import Colors, EncoderSettings
 

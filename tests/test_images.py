@@ -20,7 +20,7 @@ from support.media import SIZE, ffmpeg, flat, is_flat, make
 
 import penstock
 from penstock import Decoder, DecoderError, FFmpegWarning, read_video
-from penstock._media.image_files import find_images
+from penstock._decoding.image_files import find_images
 from penstock.video import DecoderSettings, prefetch
 
 WIDTH, HEIGHT = SIZE

@@ -25,14 +25,14 @@ from support.processes import run_script, succeeded
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.seccomp import NUMBERS
 from penstock import Decoder, DecoderError, FFmpegWarning, probe
+from penstock._facts.completeness import Delivered
+from penstock._facts.exact_json import pack, unpack
+from penstock._facts.info import Chapter, MediaInfo, Track
+from penstock._facts.isolation import Isolation
+from penstock._facts.questions import InProcess
+from penstock._facts.source import Source
 from penstock._ffmpeg.program.box import Box, BoxedFile
 from penstock._ffmpeg.program.child import CapturedChild, run
-from penstock._media.completeness import Delivered
-from penstock._media.exact_json import pack, unpack
-from penstock._media.info import Chapter, MediaInfo, Track
-from penstock._media.isolation import Isolation
-from penstock._media.questions import InProcess
-from penstock._media.source import Source
 from penstock.video import DecoderSettings
 
 #: The program itself, and no link to it in an environment, whose libraries are not beside it.
@@ -326,8 +326,8 @@ def test_a_kernel_that_cannot_confine_is_named_and_refused_if_strict(call: str, 
 sys.path.insert(0, {os.fspath(ROOT)!r})
 from benchmarks.harness import seccomp
 seccomp.refuse({errno.ENOSYS}, {call!r})
-from penstock._media.isolation import Isolation
-from penstock._media.source import Source
+from penstock._facts.isolation import Isolation
+from penstock._facts.source import Source
 for is_strict in (False, True):
     isolation = Isolation(Source(sys.argv[1]), threads=1, is_strict=is_strict)
     try:

@@ -8,9 +8,9 @@ import typing
 import pytest
 
 from penstock import AudioDecoder, Decoder, Encoder
-from penstock._ffmpeg.encoder_options import LikeOptions
-from penstock._media.audio import AudioOptions
-from penstock._media.prefetching import DecoderOptions
+from penstock._decoding.audio import AudioOptions
+from penstock._decoding.prefetching import DecoderOptions
+from penstock._encoding.encoder_options import LikeOptions
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from support.this_process import open_fds, workers
 
 import penstock
 from penstock import Encoder, Pipeline, Tee, Writer, _native, cpu
-from penstock._types import Priority
+from penstock._common.types import Priority
 from penstock.cpu import ThreadPolicy
 from penstock.pipeline import Stage
 from penstock.video import EncoderSettings

@@ -308,8 +308,8 @@ class TestInTheBackground:
     def test_is_cut_off_at_the_programs_end_if_it_stands_still(self) -> None:
         done = run_script(
             """
-            import penstock._exit
-            penstock._exit.STALL_S = 0.2
+            import penstock._common.exits
+            penstock._common.exits.STALL_S = 0.2
             quiet, kept_open = os.pipe()
             penstock.pipes.start_relay(quiet, 1)
             """

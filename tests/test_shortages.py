@@ -19,8 +19,8 @@ from support.engines import BY_PROGRAM, by_program
 from support.processes import run_script, succeeded
 
 from penstock import AudioDecoder, Decoder, DecoderError, Encoder, EncoderError, probe
+from penstock._facts import completeness
 from penstock._ffmpeg.program import capabilities
-from penstock._media import completeness
 
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 

@@ -41,10 +41,10 @@ When a stream fails, the next call and ``flush`` or ``close`` raise, with the by
 from typing import TYPE_CHECKING
 
 # Now, and not at the first write: a fork in another thread during that import would leave its lock taken in the child.
-from penstock import _exit as _exit
-from penstock import _lazy
+from penstock._common import exits as _exits  # noqa: F401
+from penstock._common import lazy as _lazy
 from penstock._native import Reader, Tee, Writer, __version__
-from penstock._relay import relay
+from penstock._streams.relay import relay
 from penstock.errors import (
     BrokenStreamError,
     ClosedError,
@@ -69,11 +69,11 @@ if TYPE_CHECKING:
     from penstock import results as results
     from penstock import turbopipe as turbopipe
     from penstock import video as video
-    from penstock._fan_out import FanOut
-    from penstock._ffmpeg.encoder import Encoder
-    from penstock._media.audio import AudioDecoder
-    from penstock._media.decoder import Decoder
-    from penstock._media.probing import probe
+    from penstock._decoding.audio import AudioDecoder
+    from penstock._decoding.decoder import Decoder
+    from penstock._encoding.encoder import Encoder
+    from penstock._facts.probing import probe
+    from penstock._fan_out.fan_out import FanOut
     from penstock._pipeline import Pipeline
     from penstock._whole_videos import read_video, write_video
     from penstock.rendering.api import map_video, render
@@ -124,13 +124,13 @@ if not TYPE_CHECKING:  # which would take every name for one of ours
         __name__,
         _LAZY_MODULES,
         {
-            "AudioDecoder": "_media.audio",
-            "Decoder": "_media.decoder",
-            "Encoder": "_ffmpeg.encoder",
-            "FanOut": "_fan_out",
+            "AudioDecoder": "_decoding.audio",
+            "Decoder": "_decoding.decoder",
+            "Encoder": "_encoding.encoder",
+            "FanOut": "_fan_out.fan_out",
             "Pipeline": "_pipeline",
             "map_video": "rendering.api",
-            "probe": "_media.probing",
+            "probe": "_facts.probing",
             "read_video": "_whole_videos",
             "render": "rendering.api",
             "write_video": "_whole_videos",

@@ -10,14 +10,14 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock import _asyncio
-from penstock._exit import CUT_OFF_REASON, STALL_S, at_exit, report_loss
+from penstock._common import event_loops
+from penstock._common.exits import CUT_OFF_REASON, STALL_S, at_exit, report_loss
 from penstock._native import Chunk, ThreadPolicy, _Pipeline, _Source
 from penstock.errors import PenstockError, PipelineError, StalledError
 from penstock.pipeline import Latency, PipelineStats, Sink, Source, Stage, StageStats
 
 if TYPE_CHECKING:
-    from penstock._types import Data, OnError, Priority
+    from penstock._common.types import Data, OnError, Priority
 
 
 def _iterable(buffers: Iterable[Data | tuple[str, Data]]) -> Source:
@@ -210,7 +210,7 @@ class Pipeline:
 
     async def _next(self) -> Chunk | None:
         while True:
-            await _asyncio.until_done(self._native)
+            await event_loops.until_done(self._native)
             try:
                 return self._native.next(0.0)
             except StalledError:
@@ -221,7 +221,7 @@ class Pipeline:
         return self._ended().__await__()
 
     async def _ended(self) -> None:  # its frame keeps the pipeline alive
-        await _asyncio.ended_or_cancelled(self._native)
+        await event_loops.ended_or_cancelled(self._native)
 
     def __del__(self) -> None:
         # Stop before the garbage collector clears the objects of a cycle: no thread may call one that is half cleared.

@@ -13,16 +13,16 @@ from typing import Any, BinaryIO, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
-from penstock._control_groups import available_bytes
-from penstock._ffmpeg.encoder import Encoder
-from penstock._ffmpeg.encoder_options import EncoderOptions
-from penstock._ffmpeg.plan.sound import AudioTrack
-from penstock._media.decoder import Decoder
-from penstock._media.image_files import VideoSource
-from penstock._media.prefetching import DecoderOptions
+from penstock._common.control_groups import available_bytes
+from penstock._common.reports import EncodeReport
+from penstock._common.types import FrameData
+from penstock._decoding.decoder import Decoder
+from penstock._decoding.image_files import VideoSource
+from penstock._decoding.prefetching import DecoderOptions
+from penstock._encoding.encoder import Encoder
+from penstock._encoding.encoder_options import EncoderOptions
+from penstock._encoding.sound import AudioTrack
 from penstock._native import _count
-from penstock._reports import EncodeReport
-from penstock._types import FrameData
 
 #: Chosen: the share of the available memory that one array may take. The rest is for what the program makes of it.
 MEMORY_SHARE = 0.5

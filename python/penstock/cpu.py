@@ -31,10 +31,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import _native
-from penstock._control_groups import cpu_quota
+from penstock._common.control_groups import cpu_quota
+from penstock._common.notebook import HtmlTable
+from penstock._common.types import Near, Priority
 from penstock._native import AppliedPolicy, ThreadPolicy
-from penstock._notebook import HtmlTable
-from penstock._types import Near, Priority
 
 if TYPE_CHECKING:
     from _typeshed import StrOrBytesPath

@@ -20,7 +20,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, final, overload
 
 from penstock import _native
-from penstock._asyncio import ended_or_cancelled
+from penstock._common.event_loops import ended_or_cancelled
 from penstock.pipes import PipeReader, PipeWriter
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from collections import deque
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from penstock._common.messages import in_short
+from penstock._common.types import PictureRead, PictureSource
+from penstock._encoding.encoder import Encoder
 from penstock._ffmpeg.command.pixel_formats import FrameLayout
-from penstock._ffmpeg.encoder import Encoder
-from penstock._messages import in_short
 from penstock._native import _copy, _count
-from penstock._types import PictureRead, PictureSource
 from penstock.errors import ClosedError
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from penstock._native import AppliedPolicy, Chunk, ThreadPolicy, _count, _Sink, 
 from penstock.errors import ChunkDataError, ChunkReadError
 
 if TYPE_CHECKING:
-    from penstock._types import ChecksumName, CodecName, Data, HasFileno, Priority, WritableData
+    from penstock._common.types import ChecksumName, CodecName, Data, HasFileno, Priority, WritableData
 
 __all__ = [
     "Chunk",

@@ -22,14 +22,14 @@ import termios
 from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from penstock import _native
-from penstock._relay import relay, start_relay
+from penstock._streams.relay import relay, start_relay
 from penstock.errors import BrokenStreamError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+    from penstock._common.types import HasFileno, RelayOptions
     from penstock._native import RelayReport
-    from penstock._types import HasFileno, RelayOptions
 
 __all__ = ["PipeReader", "PipeWriter", "make_pipe", "start_relay"]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 from penstock import _native
 
 if TYPE_CHECKING:
-    from penstock._types import Data, HasFileno, Mode
+    from penstock._common.types import Data, HasFileno, Mode
 
 __all__ = ["close", "done", "pipe", "sync"]
 

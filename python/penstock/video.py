@@ -17,22 +17,10 @@
 
 from typing import TYPE_CHECKING
 
-from penstock import _lazy
+from penstock._common import lazy as _lazy
 
 if TYPE_CHECKING:
-    from penstock._ffmpeg.command.settings import (
-        Colors,
-        ContentLight,
-        DecoderSettings,
-        EncoderSettings,
-        MasteringDisplay,
-    )
-    from penstock._ffmpeg.plan.sound import AudioFile, AudioTrack
-    from penstock._ffmpeg.program.capabilities import find_ffmpeg
-    from penstock._media.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
-    from penstock._media.prefetching import prefetch
-    from penstock._media.video_frame import VideoFrame
-    from penstock._reports import (
+    from penstock._common.reports import (
         DecoderEngine,
         DecoderStats,
         DroppedFrame,
@@ -40,6 +28,18 @@ if TYPE_CHECKING:
         EncoderStats,
         OutputReport,
     )
+    from penstock._decoding.prefetching import prefetch
+    from penstock._decoding.video_frame import VideoFrame
+    from penstock._encoding.sound import AudioFile, AudioTrack
+    from penstock._facts.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
+    from penstock._ffmpeg.command.settings import (
+        Colors,
+        ContentLight,
+        DecoderSettings,
+        EncoderSettings,
+        MasteringDisplay,
+    )
+    from penstock._ffmpeg.program.capabilities import find_ffmpeg
 
 __all__ = [
     "AudioFile",
@@ -73,13 +73,13 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
                 ("Colors", "ContentLight", "DecoderSettings", "EncoderSettings", "MasteringDisplay"),
                 "_ffmpeg.command.settings",
             ),
-            **dict.fromkeys(("AudioFile", "AudioTrack"), "_ffmpeg.plan.sound"),
+            **dict.fromkeys(("AudioFile", "AudioTrack"), "_encoding.sound"),
             "find_ffmpeg": "_ffmpeg.program.capabilities",
             **dict.fromkeys(
-                ("AudioInfo", "Chapter", "MediaInfo", "SubtitleInfo", "VideoInfo"), "_media.info"
+                ("AudioInfo", "Chapter", "MediaInfo", "SubtitleInfo", "VideoInfo"), "_facts.info"
             ),
-            "prefetch": "_media.prefetching",
-            "VideoFrame": "_media.video_frame",
+            "prefetch": "_decoding.prefetching",
+            "VideoFrame": "_decoding.video_frame",
             **dict.fromkeys(
                 (
                     "DecoderEngine",
@@ -89,7 +89,7 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
                     "EncoderStats",
                     "OutputReport",
                 ),
-                "_reports",
+                "_common.reports",
             ),
         },
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock._media import decoder
+from penstock._decoding import decoder
 from penstock.video import DecoderSettings, find_ffmpeg
 
 BY_PROGRAM = "settings=penstock.video.DecoderSettings(ffmpeg=penstock.video.find_ffmpeg())"

@@ -94,12 +94,12 @@ pub(crate) fn name_end(src: &Bound<'_, PyAny>, outputs: &Bound<'_, PyTuple>, rai
 
 /// Begins the message of an ``OSError`` with where it happened.
 pub(crate) fn say_where(py: Python<'_>, raised: &PyErr, place: &str) -> PyResult<()> {
-    let streams = py.import(intern!(py, "penstock._streams"))?;
+    let streams = py.import(intern!(py, "penstock._streams.python_streams"))?;
     streams.call_method1(intern!(py, "say_where"), (raised.value(py), place)).map(drop)
 }
 
 fn streams<'py>(fd: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyModule>> {
-    fd.py().import(intern!(fd.py(), "penstock._streams"))
+    fd.py().import(intern!(fd.py(), "penstock._streams.python_streams"))
 }
 
 fn is_path(fd: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -69,5 +69,5 @@ pub(crate) fn tee_evicted(py: Python<'_>, report: &TeeReport) -> PyResult<()> {
 
 /// `logging` reports errors of handlers itself: what raises here is a signal handler, and Ctrl-C must not be lost.
 fn log(py: Python<'_>, level: &str, message: String) -> PyResult<()> {
-    py.import("penstock._log")?.getattr("logger")?.call_method1(level, (message,)).map(drop)
+    py.import("penstock._common.log")?.getattr("logger")?.call_method1(level, (message,)).map(drop)
 }

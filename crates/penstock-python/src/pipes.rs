@@ -112,7 +112,7 @@ pub(crate) fn arm_exit(py: Python<'_>) -> PyResult<()> {
     let id = std::process::id();
     // Relaxed: at worst two threads arm twice, and the second drain finds nothing to do.
     if ARMED_FOR.swap(id, Ordering::Relaxed) != id {
-        py.import("penstock._exit")?.call_method0("arm")?;
+        py.import("penstock._common.exits")?.call_method0("arm")?;
     }
     Ok(())
 }

@@ -78,16 +78,16 @@ pub(crate) fn until_written(
     })
 }
 
-/// A coroutine of `penstock._asyncio`.
+/// A coroutine of `penstock._common.event_loops`.
 pub(crate) fn coroutine<'py>(
     py: Python<'py>,
     name: &str,
     arguments: impl PyCallArgs<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    py.import(intern!(py, "penstock._asyncio"))?.getattr(name)?.call1(arguments)
+    py.import(intern!(py, "penstock._common.event_loops"))?.getattr(name)?.call1(arguments)
 }
 
-/// What `__await__` returns: an iterator over a coroutine of `penstock._asyncio`, which gets the object.
+/// What `__await__` returns: an iterator over a coroutine of `penstock._common.event_loops`, which gets the object.
 pub(crate) fn awaited<'py>(own: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     coroutine(own.py(), name, (own,))?.call_method0(intern!(own.py(), "__await__"))
 }

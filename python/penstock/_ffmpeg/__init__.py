@@ -1,6 +1,6 @@
-"""Encodes video and sound with the FFmpeg program: starts it, feeds it and reports the result. Private.
+"""The FFmpeg program, and the words of its command line.
 
-``encoder`` has the public class, and ``encoder_base`` its base. ``plan`` decides what an encode does,
-``session`` runs it, and ``program`` finds, starts and watches FFmpeg. ``command`` builds FFmpeg's arguments, for
-encoders and for the decoders in ``_media``.
+``program`` finds it, starts it and watches it; ``command`` writes its arguments for encoding and decoding. Nothing here
+decides what an encode or a decode does. It imports `_streams` and `_common`; `_facts`, `_decoding` and `_encoding` call
+it.
 """

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Self, final
 
-from penstock._types import Data
+from penstock._common.types import Data
 
 @final
 class _Conversion:

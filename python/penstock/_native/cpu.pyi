@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Self, final
 
-from penstock._types import Near, Priority, SchedulingClass
+from penstock._common.types import Near, Priority, SchedulingClass
 
 @final
 class ThreadPolicy:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, final
 
+from penstock._common.types import Data, HasFileno, Priority, WritableData
 from penstock._native.cpu import ThreadPolicy
 from penstock._native.ticket import _LoopWaker, _Watch
-from penstock._types import Data, HasFileno, Priority, WritableData
 from penstock.errors import PipelineError
 
 @final

@@ -4,10 +4,10 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, final
 
+from penstock._common.types import HasFileno, Priority, WritableData
 from penstock._native.conversion import _Conversion
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import Ticket
-from penstock._types import HasFileno, Priority, WritableData
 
 @final
 class Reader:

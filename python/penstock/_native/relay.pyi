@@ -4,9 +4,9 @@ from collections.abc import Generator
 from io import BufferedRandom, BufferedReader
 from typing import Any, Self, final
 
+from penstock._common.types import HasFileno, Priority, RelayMethod
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import _LoopWaker, _Watch
-from penstock._types import HasFileno, Priority, RelayMethod
 
 @final
 class RelayReport:

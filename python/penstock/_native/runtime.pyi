@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock._types import Data, WritableData
+from penstock._common.types import Data, WritableData
 
 def _drain(stall_timeout: float, on_long_wait: Callable[[], None]) -> tuple[int, int, int]:
     """Wait until all streams and relays have ended, or none makes progress for ``stall_timeout`` seconds, or a signal

@@ -4,9 +4,9 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self, final
 
+from penstock._common.types import HasFileno, Priority, TeeWhenFull
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import _LoopWaker, _Watch
-from penstock._types import HasFileno, Priority, TeeWhenFull
 
 @final
 class Tee:

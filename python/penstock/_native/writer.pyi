@@ -3,10 +3,10 @@
 from types import TracebackType
 from typing import NoReturn, Self, final
 
+from penstock._common.types import Data, HasFileno, Mode, Priority
 from penstock._native.conversion import _Conversion
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import Ticket
-from penstock._types import Data, HasFileno, Mode, Priority
 
 @final
 class Writer:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock import cpu
-from penstock._ffmpeg.plan.encode_plan import plan_encode
-from penstock._ffmpeg.plan.encoders import AUTO_CODECS
-from penstock._ffmpeg.plan.request import EncodeRequest
+from penstock._encoding.encoders import AUTO_CODECS
+from penstock._encoding.plan import plan_encode
+from penstock._encoding.request import EncodeRequest
 from penstock._ffmpeg.program.capabilities import entries, find_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._native import Tee, Writer, __version__, _try_priorities
-from penstock._relay import relay
+from penstock._streams.relay import relay
 from penstock.errors import EncoderError
 from penstock.pipes import make_pipe
 

@@ -10,9 +10,9 @@ from functools import partial
 
 import click
 
+from penstock._common.messages import argument_format, show_name
+from penstock._common.reports import DecoderStats, EncoderStats
 from penstock._ffmpeg.program.messages import without_components
-from penstock._messages import argument_format, show_name
-from penstock._reports import DecoderStats, EncoderStats
 from penstock.errors import FFmpegError, FFmpegWarning, PenstockError
 
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.

@@ -19,9 +19,9 @@ from typing import Literal, TypeVar
 import click
 
 from penstock import fifo
-from penstock._deadline import Deadline
+from penstock._common.deadline import Deadline
+from penstock._common.messages import show_name
 from penstock._ffmpeg.command.endpoints import own_descriptor
-from penstock._messages import show_name
 from penstock.cli.signals import wait_for
 from penstock.errors import StalledError
 from penstock.pipes import PipeReader, PipeWriter

@@ -210,7 +210,7 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
 def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for an Encoder, whose arguments `encoder_arguments` makes of them."""
     # Commands without FFmpeg start faster without it.
-    from penstock._ffmpeg.plan.output_pixel_format import ANY, AUTO
+    from penstock._encoding.output_pixel_format import ANY, AUTO
 
     options = (
         click.option(

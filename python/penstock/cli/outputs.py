@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import click
 
-from penstock._ffmpeg.encoder import Encoder
-from penstock._ffmpeg.session.encode_session import STUCK_S
-from penstock._messages import show_name
+from penstock._common.messages import show_name
+from penstock._encoding.encoder import Encoder
+from penstock._encoding.session import STUCK_S
 from penstock._native import Writer
 from penstock.cli.messages import in_one_line
 from penstock.cli.opening import Endpoint

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import click
 from rich.filesize import decimal
 
-from penstock._progress import ByteBars
+from penstock._common.progress import ByteBars
 from penstock.cli.opening import Endpoint
 
 #: How often progress is drawn. Chosen: smooth for the eye, and no load for the processor.

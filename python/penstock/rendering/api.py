@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Literal, get_args
 
+from penstock._common.messages import argument, warn
+from penstock._encoding.encoder_options import EncoderOptions
+from penstock._encoding.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
+from penstock._facts.frame_times import FrameTimes
+from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import checked_size
 from penstock._ffmpeg.command.settings import check_choice
-from penstock._ffmpeg.encoder_options import EncoderOptions
-from penstock._media.frame_times import FrameTimes
-from penstock._media.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
-from penstock._media.probing import probe
-from penstock._messages import argument, warn
 from penstock._native import _count
 from penstock.rendering import planning
 from penstock.rendering.code import Code

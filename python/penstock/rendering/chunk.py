@@ -14,9 +14,9 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from penstock._ffmpeg.encoder import Encoder
-from penstock._media.decoder import Decoder
-from penstock._media.frame_times import ROUNDED_S
+from penstock._decoding.decoder import Decoder
+from penstock._encoding.encoder import Encoder
+from penstock._facts.frame_times import ROUNDED_S
 from penstock.errors import PenstockError, RenderError
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage, encoder_arguments
 from penstock.rendering.reports import ChunkReport

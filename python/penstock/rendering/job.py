@@ -7,8 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from penstock._log import logger
-from penstock._progress import RenderBar
+from penstock._common.log import logger
+from penstock._common.progress import RenderBar
 from penstock.errors import RenderError
 from penstock.rendering.chunk import data_name, folder_of, remove_chunks, stored_report
 from penstock.rendering.engines import ATTEMPTS, Done, Engine, Failed, FramesDone

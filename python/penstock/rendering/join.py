@@ -19,19 +19,19 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock._encoding.compare import missing_labels
+from penstock._encoding.plan import plan_encode
+from penstock._encoding.request import EncodeRequest
+from penstock._encoding.sound import plan_sounds
+from penstock._facts.info import VideoInfo
+from penstock._facts.opening import demux, open_stream
+from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import option_arguments
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
-from penstock._ffmpeg.plan.encode_plan import plan_encode
-from penstock._ffmpeg.plan.request import EncodeRequest
-from penstock._ffmpeg.plan.sound import plan_sounds
 from penstock._ffmpeg.program.messages import framecrc_unit_s
 from penstock._ffmpeg.program.process import FFmpegProcess, Session
-from penstock._media.info import VideoInfo
-from penstock._media.opening import demux, open_stream
-from penstock._media.output_check import missing_labels
-from penstock._media.probing import probe
-from penstock._relay import relay
+from penstock._streams.relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
 from penstock.rendering.chunk import container_of, data_name, remove_chunks, stored_report
 from penstock.rendering.planning import Plan, encoder_arguments

@@ -13,8 +13,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
+from penstock._common.messages import argument, plural
+from penstock._encoding.labels import NO_LABELS, Labels
+from penstock._encoding.like import with_codec
+from penstock._encoding.plan import plan_encode
+from penstock._encoding.request import EncodeRequest
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import checked_size, frame_rate
+from penstock._ffmpeg.command.arguments import TICK_S, checked_size, frame_rate
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.settings import (
     DEFAULT_ENCODER_SETTINGS,
@@ -23,13 +28,7 @@ from penstock._ffmpeg.command.settings import (
     EncoderSettings,
     MasteringDisplay,
 )
-from penstock._ffmpeg.plan.encode_plan import plan_encode
-from penstock._ffmpeg.plan.labels import NO_LABELS, Labels
-from penstock._ffmpeg.plan.nut import TICK_S
-from penstock._ffmpeg.plan.request import EncodeRequest
 from penstock._ffmpeg.program.capabilities import did_you_mean, find_ffmpeg, muxer_options, version
-from penstock._media.like import with_codec
-from penstock._messages import argument, plural
 from penstock._native import _count
 from penstock.errors import EncoderError
 from penstock.rendering.code import Code

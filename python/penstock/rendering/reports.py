@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock._notebook import HtmlTable, HtmlVideo
+from penstock._common.notebook import HtmlTable, HtmlVideo
 
 
 @dataclass(frozen=True, slots=True)

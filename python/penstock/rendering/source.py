@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock._media.frame_times import FrameTimes
+from penstock._facts.frame_times import FrameTimes
 
 
 @dataclass(frozen=True, slots=True)

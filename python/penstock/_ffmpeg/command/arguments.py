@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from numbers import Rational
 
+from penstock._common.messages import argument
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.colors import VideoColors, conversion_filter
 from penstock._ffmpeg.command.endpoints import Output
@@ -19,7 +20,6 @@ from penstock._ffmpeg.command.pixel_formats import (
     is_rgb,
     subsampling,
 )
-from penstock._messages import argument
 
 # FFmpeg warns that these may apply to audio, too.
 _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
@@ -31,6 +31,9 @@ PALETTE = "pal8"
 PALETTE_FILTERS = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
 #: FFmpeg's names of samples, by NumPy's.
 SAMPLES = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
+#: Times of frames with ``fps=None`` are whole multiples of this, in seconds. FFmpeg has no finer ones, and containers
+#: have coarser ones as a rule.
+TICK_S = Fraction(1, 1_000_000)
 _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
 # FFmpeg refuses frames of 2 GiB (av_image_check_size2 in libavutil/imgutils.c): of 1 bit a pixel, that many pixels.
 _MOST_PIXELS = 1 << 34

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from penstock._common.messages import argument
 from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb, subsampling
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, Colors, MasteringDisplay
 from penstock._ffmpeg.program import capabilities
-from penstock._messages import argument
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
 # and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.

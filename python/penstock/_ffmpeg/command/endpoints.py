@@ -13,7 +13,7 @@ from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
-from penstock._messages import argument, show_name
+from penstock._common.messages import argument, show_name
 
 _FILE = "file:"
 # The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
-from penstock._messages import argument
+from penstock._common.messages import argument
+from penstock._common.types import Mode, Priority
 from penstock._native import ThreadPolicy, _Conversion, _count, _seconds, _thread_policy
-from penstock._types import Mode, Priority
 
 #: FFmpeg's names of the primaries and transfer characteristics in ITU-T H.273, tables 2 and 3, by their code points.
 PRIMARIES = {

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
+from penstock._common.messages import argument
 from penstock._ffmpeg.program.child import ProgramError, run
-from penstock._messages import argument
 from penstock.errors import DecoderError, EncoderError
 
 _VARIABLE = "PENSTOCK_FFMPEG"
@@ -73,7 +73,7 @@ _LETTERS: Mapping[Kind, str] = {"video": "V", "sound": "A"}
 PATIENCE_S = 5.0
 
 #: Codecs that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
-#: An FFmpeg without one fails, and `penstock._ffmpeg.session.advice` names what it has.
+#: An FFmpeg without one fails, and `penstock._encoding.advice` names what it has.
 COMMON_CODECS = (
     *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),
     *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "h264_vaapi", "hevc_vaapi"),

@@ -17,11 +17,11 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 
 from penstock import _native
-from penstock._deadline import Deadline
+from penstock._common.deadline import Deadline
+from penstock._common.shortage import raise_shortage
+from penstock._common.types import Priority
 from penstock._ffmpeg.program.box import Box
 from penstock._native import AppliedPolicy, ThreadPolicy
-from penstock._shortage import raise_shortage
-from penstock._types import Priority
 
 # Guessed: after a program has exited, its pipes are read for this long, if its own children hold them open.
 DRAIN_GRACE_S = 1.0

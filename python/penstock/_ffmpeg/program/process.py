@@ -16,19 +16,19 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from penstock import _exit
-from penstock._deadline import Deadline
+from penstock._common import exits
+from penstock._common.deadline import Deadline
+from penstock._common.log import logger
+from penstock._common.types import Priority
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.box import Box
 from penstock._ffmpeg.program.child import Child, Flag, Lines, NotStartedError
 from penstock._ffmpeg.program.messages import StderrLog
-from penstock._log import logger
 from penstock._native import ThreadPolicy
-from penstock._types import Priority
 from penstock.errors import ClosedError, FFmpegError, StalledError
 
 if TYPE_CHECKING:
-    from penstock._asyncio import Watchable
+    from penstock._common.event_loops import Watchable
 
 # Guessed: longer lines are cut, so that what is kept stays bounded.
 _LINE_BYTES = 4096
@@ -290,7 +290,7 @@ class Session:
         self.is_open = False
         self.new_file: Path | None = None
         self._stall_timeout = stall_timeout
-        self._forks = _exit.forks
+        self._forks = exits.forks
 
     def start(self) -> None:
         """Starts FFmpeg and the worker. Nothing is left running if this raises."""
@@ -302,7 +302,7 @@ class Session:
             self.is_open = True
             _open_sessions.add(self)
             # Before writers are drained: a session waits for a slow FFmpeg, and a writer gives up on a stalled pipe.
-            _exit.at_exit(_end_all, 2)
+            exits.at_exit(_end_all, 2)
         except BaseException:  # for example of a signal handler
             self.discard()
             raise
@@ -328,7 +328,7 @@ class Session:
     @property
     def is_inherited(self) -> bool:
         """Whether a fork copied the session into this process. FFmpeg belongs to the parent."""
-        return self._forks != _exit.forks
+        return self._forks != exits.forks
 
     def mark_closed(self) -> None:
         """Marks the session as closed: it is no longer ended at exit."""
@@ -427,8 +427,8 @@ class Session:
 
 
 def check_owner(kind: str, forks: int) -> None:
-    """Checks that no fork lies between this process and the one in which ``_exit.forks`` was `forks`."""
-    if forks != _exit.forks:
+    """Checks that no fork lies between this process and the one in which ``exits.forks`` was `forks`."""
+    if forks != exits.forks:
         raise ClosedError(f"this process is a fork, and the {kind} belongs to the process that made it")
 
 
@@ -440,7 +440,7 @@ def warn_unclosed(session: Session) -> None:
 async def _until(event: Watchable | None, timeout_s: float) -> None:
     import asyncio  # slow to import; a program that uses asyncio has done so
 
-    from penstock._asyncio import until_done
+    from penstock._common.event_loops import until_done
 
     if event is None:
         await asyncio.sleep(0)
@@ -474,6 +474,6 @@ def _end_all() -> None:
                 is_cut_off = session.is_open
                 session.discard()
                 if is_cut_off:
-                    _exit.report_loss(f"{session.title} was cut off: {failure!r}")
+                    exits.report_loss(f"{session.title} was cut off: {failure!r}")
     for raised in failures:
         sys.excepthook(type(raised), raised, raised.__traceback__)

@@ -18,17 +18,17 @@ import click
 from click.core import ParameterSource
 from rich.filesize import decimal
 
+from penstock._common.messages import show_name
+from penstock._common.progress import VideoBar
+from penstock._common.reports import DecoderStats
+from penstock._decoding.decoder import Decoder
+from penstock._decoding.image_files import has_image_name
+from penstock._decoding.video_frame import VideoFrame
+from penstock._encoding.encoder import Encoder
+from penstock._encoding.encoders import IMAGE_ENCODERS
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE, is_gray, is_rgb
 from penstock._ffmpeg.command.settings import DecoderSettings, EncoderSettings
-from penstock._ffmpeg.encoder import Encoder
-from penstock._ffmpeg.plan.encoders import IMAGE_ENCODERS
-from penstock._media.decoder import Decoder
-from penstock._media.image_files import has_image_name
-from penstock._media.video_frame import VideoFrame
-from penstock._messages import show_name
-from penstock._progress import VideoBar
-from penstock._reports import DecoderStats
 from penstock.cli.messages import (
     InputError,
     as_click_errors,

@@ -15,16 +15,16 @@ from typing import Any, cast
 import click
 from rich.filesize import decimal
 
+from penstock._common.messages import show_name
+from penstock._common.reports import EncoderStats
+from penstock._decoding.image_files import IMAGE_SUFFIXES, find_images, has_image_name, is_sequence
+from penstock._encoding.encoder import Encoder
+from penstock._encoding.output_pixel_format import AUTO
+from penstock._encoding.plan import plan_encode
+from penstock._encoding.request import EncodeRequest
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
 from penstock._ffmpeg.command.settings import Colors
-from penstock._ffmpeg.encoder import Encoder
-from penstock._ffmpeg.plan.encode_plan import plan_encode
-from penstock._ffmpeg.plan.output_pixel_format import AUTO
-from penstock._ffmpeg.plan.request import EncodeRequest
-from penstock._media.image_files import IMAGE_SUFFIXES, find_images, has_image_name, is_sequence
-from penstock._messages import show_name
-from penstock._reports import EncoderStats
 from penstock.cli.messages import (
     InputError,
     as_click_errors,
@@ -241,8 +241,8 @@ def _like(
     name: str, output: str, size: tuple[int, int] | None, settings: dict[str, Any]
 ) -> tuple[tuple[int, int], dict[str, Any], Sequence[str]]:
     """The size and the settings by which the output is like a video, and warnings of what it is not."""
-    from penstock._media.like import arguments_like_file
-    from penstock._media.probing import probe  # libav, which others do without
+    from penstock._encoding.like import arguments_like_file
+    from penstock._facts.probing import probe  # libav, which others do without
 
     defaults = {"colors": Colors(), "output_pixel_format": AUTO, "audio": (), "metadata": {}}
     given = {key: value for key, value in settings.items() if key not in defaults or value != defaults[key]}
@@ -308,7 +308,7 @@ def _opened(
 ) -> Iterator[Source]:
     """Open the input: wait for raw frames of `frame_bytes`, or look for the images, for which that is None."""
     if frame_bytes is None:
-        from penstock._media.decoder import Decoder  # libav, which others do without
+        from penstock._decoding.decoder import Decoder  # libav, which others do without
 
         with _input_errors("images"):
             found = find_images(inputs)

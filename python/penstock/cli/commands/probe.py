@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock._media.info import MediaInfo, clock, facts_of_file, facts_of_streams, ratio
-from penstock._media.probing import PATIENCE_S
-from penstock._media.probing import probe as probe_media
-from penstock._messages import show_name
+from penstock._common.messages import show_name
+from penstock._facts.info import MediaInfo, clock, facts_of_file, facts_of_streams, ratio
+from penstock._facts.probing import PATIENCE_S
+from penstock._facts.probing import probe as probe_media
 from penstock.cli.options import (
     file_names,
     follow_playlists_option,

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import click
 
-from penstock._relay import start_relay
+from penstock._streams.relay import start_relay
 from penstock.cli.opening import Endpoint, as_standard, opened
 from penstock.cli.options import (
     UNITS,

@@ -16,7 +16,7 @@ import click
 from rich.filesize import decimal
 
 from penstock import rendering
-from penstock._messages import show_name
+from penstock._common.messages import show_name
 from penstock.cli.messages import in_one_line, name_options_in_messages
 from penstock.cli.opening import as_path, check_standard_output
 from penstock.cli.options import (
@@ -42,7 +42,7 @@ from penstock.rendering.planning import Plan, chunk_of_number
 from penstock.rendering.reports import RenderReport
 
 if TYPE_CHECKING:
-    from penstock._ffmpeg.encoder_options import EncoderOptions
+    from penstock._encoding.encoder_options import EncoderOptions
 
 _STANDARD = "-"
 # What `plan` takes of the options. `render` takes the others as well.

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import click
 
-from penstock._messages import show_name
+from penstock._common.messages import show_name
 from penstock._native import Tee
 from penstock.cli.opening import Endpoint, as_standard, opened
 from penstock.cli.options import append_option, file_names, parsed, progress_option, seconds

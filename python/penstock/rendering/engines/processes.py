@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from socket import socketpair
 
 from penstock import cpu
-from penstock._deadline import Deadline
+from penstock._common.deadline import Deadline
 from penstock.rendering.engines import ENDING_S, Event, Failed, FramesDone
 from penstock.rendering.planning import Plan
 

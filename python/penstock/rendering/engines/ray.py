@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock._log import logger
+from penstock._common.log import logger
 from penstock.errors import FFmpegWarning, RenderError
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.engines import ATTEMPTS, Done, Event, Failed, FramesDone

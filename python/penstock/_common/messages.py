@@ -1,0 +1,56 @@
+"""Messages: how they name files and arguments, and warnings at the caller's line."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from penstock.errors import FFmpegError, FFmpegWarning
+
+# What the names of our own files begin with.
+_OURS = __file__.removesuffix("_common/messages.py")
+
+
+def show_name(name: object) -> str:
+    """Return a file's name for people: in quotes if it is empty or has characters that a terminal would obey."""
+    text = str(name)
+    return text if text.isprintable() and text else repr(text)
+
+
+def plural(count: int, what: str) -> str:
+    """``1 frame``, ``2 frames``."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def in_short(failure: Exception) -> str:
+    """One line about a failure, for a note of another exception, below which FFmpeg's words would hide that."""
+    said = failure.advice or failure.reason if isinstance(failure, FFmpegError) else str(failure)
+    return said.partition("\n")[0]
+
+
+def in_python(name: str, value: object) -> str:
+    """``crf=20``; ``options={'f': 'mp4'}`` for "options.f", and ``colors=Colors(range='full')`` for "colors.range"."""
+    group, _, key = name.partition(".")
+    written = "…" if value is ... else repr(value)
+    if group == "options":
+        return f"options={{{key!r}: {written}}}"
+    return f"colors=Colors({key}={written})" if group == "colors" else f"{name}={written}"
+
+
+#: The function that formats an argument for messages. The command line sets one that names options instead.
+argument_format: ContextVar[Callable[[str, object], str]] = ContextVar("argument_format", default=in_python)
+
+
+def argument(name: str, value: object = ...) -> str:
+    """Formats an argument of an `Encoder` or `Decoder` for a message. Without a value, ``…`` stands for it."""
+    return argument_format.get()(name, value)
+
+
+def warn(message: str) -> None:
+    """Warns with an `FFmpegWarning` at the line that called this package on this thread, however deep in it this is."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, FFmpegWarning, stacklevel=level)

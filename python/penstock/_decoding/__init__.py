@@ -1,0 +1,6 @@
+"""Reading: video and sound of a file as arrays, in sequence or by number.
+
+``decoder`` and ``audio`` have the public classes. ``plan`` decides how pixels are converted, and ``engines`` who
+decodes: libav in this process (``libav_engine``, ``random_access``) or the FFmpeg program (``session``). ``sequence``
+reads in order, ``frames_by_number`` any frame. It imports `_facts` and below; encoding, rendering and the CLI call it.
+"""

@@ -1,0 +1,228 @@
+"""The frames of a `Decoder` by their numbers and times: libav decodes them, and they are delivered as in iteration."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock._common.messages import plural
+from penstock._common.tensors import memory_of_out
+from penstock._decoding.video_frame import VideoFrame, frame_of
+from penstock._facts.completeness import Delivered, why_incomplete
+from penstock._facts.seeking import Clock, first_pts, last_pts
+from penstock._ffmpeg.command.settings import check_place
+from penstock._native import _SlotPool
+from penstock.errors import ClosedError, DecoderError
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame as LibavFrame
+
+    from penstock._decoding.pixels import Job, Pixels
+    from penstock._decoding.plan import DecodePlan
+    from penstock._decoding.random_access import RandomAccess
+    from penstock._facts.info import Track
+
+# Memory of batches that is kept for the next ones. Chosen: a caller holds one while the next is made.
+_KEPT_BATCHES = 2
+
+
+class Times(Protocol):
+    """When each frame is shown, in units of the stream's time base."""
+
+    @property
+    def pts(self) -> Sequence[int]:
+        """Those times, in order."""
+
+    def __len__(self) -> int: ...
+
+
+class FramesAnywhere(Protocol):
+    """What frames are taken of by their numbers: a `RandomAccess`, or pictures."""
+
+    @property
+    def index(self) -> Times:
+        """When each is shown."""
+
+    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, LibavFrame]]:
+        """The frames at these places, from 0, each once, with its place."""
+
+    def close(self) -> None:
+        """Closes the file."""
+
+
+class FramesByNumber:
+    """The frames that a decode gives, in any order.
+
+    Args:
+        plan: the decode.
+        file: the file.
+        pixels: makes the arrays. `close` closes both.
+
+    Attributes:
+        is_inherited: this is the child of a fork, which opens the file again.
+    """
+
+    def __init__(self, plan: DecodePlan, file: FramesAnywhere, pixels: Pixels) -> None:
+        self._plan, self._media = plan, plan.track.media
+        self._time_base = plan.track.video.time_base
+        self._clock = Clock(self._media, self._time_base)
+        self._file, self._pixels = file, pixels
+        self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
+        self._lock, self._pid = threading.Lock(), os.getpid()
+        self._places: range | None = None
+        # Of the frames up to each, the latest time.
+        self._latest: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._is_closed = False
+
+    @property
+    def is_inherited(self) -> bool:
+        return self._pid != os.getpid()
+
+    def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
+        with self._lock:
+            if isinstance(key, slice):
+                numbers = range(len(self._frame_places()))[key]
+                frames = dict(self._decoded(numbers))
+                return [frames[number] for number in numbers]
+            return self._one(self._number(key))
+
+    def frame_at(self, time_s: float | Fraction) -> VideoFrame:
+        """As `Decoder.frame_at`."""
+        check_place("time_s", time_s)
+        with self._lock:
+            places = self._frame_places()
+            if not places:
+                raise DecoderError(f"{self._media.path}: there are no frames")
+            last = last_pts(time_s, self._media, self._plan.track.video)
+            after = min(self._first_at(last + 1), places.stop)
+            return self._one(max(0, after - 1 - places.start))
+
+    def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
+        """As `Decoder.batch`."""
+        with self._lock:
+            numbers = [self._number(index) for index in indices]
+            shape, dtype = (len(numbers), *self._plan.layout.shape), np.dtype(self._plan.layout.dtype)
+            out = self._memory(shape, dtype) if out is None else out
+            memory, put = memory_of_out(out, shape, dtype)
+            places: dict[int, list[int]] = {}
+            for place, number in enumerate(numbers):
+                places.setdefault(number, []).append(place)
+            for number, made in self._made(places, {} if memory is None else _firsts(memory, places)):
+                first, *others = places[number]
+                if made is not None:
+                    put(first, self._frame(number, made))
+                for place in others:
+                    put(place, self._frame(number, made) if memory is None else memory[first])
+        return out
+
+    def _memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """An array in recycled memory."""
+        count, pool = self._batches
+        if count != shape[0]:
+            pool = _SlotPool(shape[0] * self._plan.layout.frame_bytes, _KEPT_BATCHES)
+            self._batches = shape[0], pool
+        return (
+            np.frombuffer(memoryview(pool.take()), dtype).reshape(shape)
+            if shape[0]
+            else np.empty(shape, dtype)
+        )
+
+    def close(self) -> None:
+        """Closes the file. Delivered frames stay valid."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._file.close()
+                self._pixels.close()
+                self._batches = (0, _SlotPool(0, 0))
+
+    def _one(self, number: int) -> VideoFrame:
+        return dict(self._decoded([number]))[number]
+
+    def _decoded(self, numbers: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
+        """The frames of these numbers, in decoding order. If one is yielded twice, the second one is to be used."""
+        for number, made in self._made(numbers, {}):
+            yield number, self._frame(number, made)
+
+    def _frame(self, number: int, memory: Any) -> VideoFrame:
+        pts = self._file.index.pts[self._frame_places().start + number]
+        return frame_of(memory, self._plan.layout, index=number, pts=pts, time_s=self._time_s(number))
+
+    def _made(self, numbers: Iterable[int], outs: dict[int, npt.NDArray[Any]]) -> Iterator[tuple[int, Any]]:
+        """The memory of the frames of these numbers, in decoding order; None for a frame that has a place in `outs`.
+
+        If one is yielded twice, the second one is to be used.
+        """
+        first = self._frame_places().start
+        begun: deque[tuple[int, Job]] = deque()
+        try:
+            for place, decoded in self._file.frames(first + number for number in numbers):
+                number = place - first
+                # A frame that is made again waits for the first time, in the same memory.
+                while begun and (len(begun) > self._pixels.ahead or any(one == number for one, _ in begun)):
+                    earlier, job = begun.popleft()
+                    yield earlier, job.wait()
+                begun.append((number, self._pixels.begin(decoded, outs.get(number))))
+            while begun:
+                number, job = begun.popleft()
+                yield number, job.wait()
+        finally:
+            # No thread writes to the caller's memory after this.
+            for _, job in begun:
+                with suppress(DecoderError, OSError):
+                    job.wait()
+
+    def _time_s(self, number: int) -> float:
+        pts = self._file.index.pts[self._frame_places().start + number]
+        return self._clock.time_s(pts)
+
+    def _number(self, index: SupportsIndex) -> int:
+        """The number that an index from either end stands for."""
+        count, number = len(self._frame_places()), operator.index(index)
+        if not -count <= number < count:
+            whole = self._plan.options.start is None and self._plan.options.count is None
+            what = "the video" if whole else "the part of the video that `start` and `count` select"
+            raise IndexError(f"frame index {number} is out of range: {what} has {plural(count, 'frame')}")
+        return number % count
+
+    def _frame_places(self) -> range:
+        """The places of the frames in the file's index."""
+        if self._is_closed:
+            raise ClosedError("the decoder is closed")
+        if self._places is None:
+            options, index = self._plan.options, self._file.index
+            self._latest = np.maximum.accumulate(np.array(index.pts, np.int64))
+            first = 0
+            if options.start is not None:
+                first = self._first_at(first_pts(options.start, self._media, self._plan.track.video))
+            last = len(index) if options.count is None else min(len(index), first + options.count)
+            self._places = range(first, last)
+        return self._places
+
+    def _first_at(self, pts: int) -> int:
+        """The place of the first frame that is shown then or later. Times go back where files were joined."""
+        return int(np.searchsorted(self._latest, pts))
+
+
+def why_early(track: Track, file: RandomAccess) -> str | None:
+    """Why frames seem to be missing at the end of the file; None if nothing shows that."""
+    times = np.array(file.index.pts, np.float64) * float(track.video.time_base)
+    longest_s = np.diff(times).max(initial=0.0)
+    all_frames = Delivered(
+        frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
+    )
+    return why_incomplete(track, all_frames, file.read())
+
+
+def _firsts(memory: npt.NDArray[Any], places: Mapping[int, Sequence[int]]) -> dict[int, npt.NDArray[Any]]:
+    """The memory of the first place of each number."""
+    return {number: memory[first] for number, (first, *_) in places.items()}

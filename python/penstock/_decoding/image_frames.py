@@ -1,0 +1,142 @@
+"""The frames of a `Decoder` of image files, in sequence and by number."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from penstock._common.messages import argument
+from penstock._decoding.engines import Reading
+from penstock._decoding.frames_by_number import FramesByNumber
+from penstock._decoding.image_sequence import ImageSequence
+from penstock._decoding.libav_engine import End, LibavEngine
+from penstock._decoding.pixels import Pixels
+from penstock._decoding.plan import DecodeOptions, DecodePlan, plan_decode
+from penstock._decoding.sequence import SequenceFrame
+from penstock._facts import completeness
+from penstock._facts.info import Track
+from penstock._facts.seeking import first_pts
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
+    from penstock._decoding.image_files import ImageFiles
+
+
+def open_images(files: ImageFiles, options: DecodeOptions, stream: int | None) -> ImageSequence:
+    """The pictures in the files.
+
+    Raises:
+        ValueError: an option is for videos only.
+        DecoderError, OSError: as `ImageSequence`.
+    """
+    for_videos = {
+        "stream": stream,
+        "filters": options.filters,
+        "input_options": options.input_options,
+        "follow_playlists": options.follow_playlists,
+        "isolated": options.isolated,
+        "settings.policy": options.settings.policy,
+        "settings.ffmpeg_policy": options.settings.ffmpeg_policy,
+    }
+    for name, value in for_videos.items():
+        if value:
+            raise ValueError(f"a sequence of images is read without {argument(name, value)}: leave it out")
+    return ImageSequence(files, threads=options.settings.threads, is_strict=not options.conceal_errors)
+
+
+def first_image(images: ImageSequence, options: DecodeOptions) -> int:
+    """The number of the first picture that is wanted; `len(images)` if none is."""
+    if options.start is None:
+        return 0
+    return bisect_left(range(len(images)), first_pts(options.start, images.media(), images.video))
+
+
+def read_images(images: ImageSequence, options: DecodeOptions) -> Reading:
+    """Reads pictures in sequence, by libav in this process."""
+    media = images.media()
+    plan = plan_decode(None, Track("", media, images.video), options)
+
+    def check_end(frames: int) -> End:
+        return End(None if frames else completeness.why_no_frames(media, options.start), None)
+
+    engine = LibavEngine(
+        PicturesInOrder(images, first_image(images, options)),
+        Pixels(plan),
+        path=media.path,
+        title=plan.title,
+        count=options.count,
+        check_end=check_end,
+    )
+    return Reading(plan, engine, "libav reads image files, in this process")
+
+
+def images_by_number(images: ImageSequence, plan: DecodePlan) -> FramesByNumber:
+    """The same pictures in any order."""
+    return FramesByNumber(plan, PicturesByNumber(images), Pixels(plan))
+
+
+class PicturesInOrder:
+    """Pictures in sequence, as a `Sequence` gives the frames of a file.
+
+    Args:
+        first: the number of the first one.
+
+    Attributes:
+        how: how they are decoded, for people.
+    """
+
+    def __init__(self, images: ImageSequence, first: int) -> None:
+        self._images, self._first = images, first
+        self._pictures = images.pictures(range(first, len(images)))
+        self.how = "each by itself, some ahead on threads"
+
+    def advance(self) -> SequenceFrame | None:
+        """The next picture; None if it is not decoded yet.
+
+        Raises:
+            StopIteration: there are no more.
+            DecoderError, OSError: the file cannot be decoded or read.
+        """
+        if (decoded := next(self._pictures)) is None:
+            return None
+        number, picture = decoded
+        return SequenceFrame(number - self._first, number, picture)
+
+    def resume(self, given: int, _: int | None) -> None:
+        """Goes on behind so many pictures."""
+        self.close()
+        self._pictures = self._images.pictures(range(self._first + given, len(self._images)))
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pictures.close()
+
+
+class PicturesByNumber:
+    """Pictures in any order, as a `RandomAccess` gives the frames of a file.
+
+    Attributes:
+        index: when each is shown.
+    """
+
+    def __init__(self, images: ImageSequence) -> None:
+        self._images, self.index = images, PictureIndex(range(len(images)))
+
+    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
+        """The pictures with these numbers, each once, with its number."""
+        return filter(None, self._images.pictures(places))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class PictureIndex:
+    """The times of pictures, in units of the time that each is shown."""
+
+    def __init__(self, pts: range) -> None:
+        self.pts = pts
+
+    def __len__(self) -> int:
+        return len(self.pts)

@@ -1,0 +1,373 @@
+"""Reads a file in sequence by libav, in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from penstock._common import exits
+from penstock._common.deadline import Deadline
+from penstock._common.reports import DecoderStats
+from penstock._decoding.sequence import SequenceFrame
+from penstock._ffmpeg.program.process import check_owner
+from penstock.errors import ClosedError, DecoderError
+
+if TYPE_CHECKING:
+    from penstock._decoding.pixels import Job, Pixels
+
+_LATE = "libav gave no frame"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A frame's number from 0, its time in units of the stream's time base, and its memory."""
+
+    index: int
+    pts: int | None
+    memory: Any
+
+
+class End(NamedTuple):
+    """What was found at the end of a file: why it failed, and what to warn of; None if nothing."""
+
+    reason: str | None
+    warning: str | None
+
+
+class FramesInOrder(Protocol):
+    """What the engine reads: a `Sequence`, or pictures."""
+
+    @property
+    def how(self) -> str:
+        """How libav reads it, for a caller."""
+
+    def advance(self) -> SequenceFrame | None:
+        """The next frame; None if it is not there yet.
+
+        Raises:
+            StopIteration: there are no more.
+            DecoderError, OSError: it cannot be decoded or read.
+        """
+
+    def resume(self, given: int, last_pts: int | None, /) -> None:
+        """Goes on behind so many frames, the last of which has that time; None if there is none."""
+
+    def close(self) -> None:
+        """Ends its threads, and closes the file."""
+
+
+class _Begun(NamedTuple):
+    """A frame whose array is being made: its number and time, without libav's frame, whose memory the job frees."""
+
+    number: int
+    pts: int
+    job: Job
+
+
+class LibavEngine:
+    """Decodes frames in sequence, and makes the arrays of the next ones while the caller has the present one.
+
+    Args:
+        sequence: the frames.
+        pixels: makes their arrays.
+        path: the file by its name, for messages.
+        title: the ``repr`` of the decoder.
+        count: how many frames to give at most.
+        check_end: called once after the last frame of the file, with the number of frames.
+        first: the first frame, if it is decoded already.
+        failure: why there is no first frame.
+
+    Attributes:
+        warning: what is to be said of the file at its end; None if that is nothing.
+    """
+
+    def __init__(
+        self,
+        sequence: FramesInOrder,
+        pixels: Pixels,
+        *,
+        path: str,
+        title: str,
+        count: int | None,
+        check_end: Callable[[int], End],
+        first: SequenceFrame | None = None,
+        failure: DecoderError | None = None,
+    ) -> None:
+        self._sequence, self._pixels, self._count = sequence, pixels, count
+        self._path, self._title, self._check_end = path, title, check_end
+        self.warning: str | None = None
+        self._lock = threading.RLock()  # which knows its owner
+        self._reading_thread: int | None = None
+        self._forks = exits.forks
+        self._begun: deque[_Begun] = deque()
+        self._last: _Begun | None = None  # the one that was given last
+        self._first = first
+        self._read = 0  # frames that were decoded
+        self._is_fed = failure is not None  # all frames were decoded
+        self._failure = failure  # after the frames that are begun
+        self._is_torn = False  # an exception of a signal handler has interrupted a read
+        self._is_waiting = False  # the same, for a frame's array
+        self._is_closed = self._is_released = False
+        self._worker: ThreadPoolExecutor | None = None
+        self._abandoned: deque[Future[Made | None]] = deque()  # reads of tasks that were cancelled
+        self._times = _Times()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, timeout: float | None = None) -> Made | None:
+        """The next frame; None at the end."""
+        deadline = Deadline(timeout)
+        self._check_open()
+        if self._abandoned:
+            return self._read_abandoned(deadline)
+        with self._turn(deadline):
+            return self._next(deadline)
+
+    async def read_async(self) -> Made | None:
+        """`read` for asyncio, on a thread of this object. A task that is cancelled while it waits loses no frame."""
+        import asyncio  # slow to import; a program that uses asyncio has done so
+
+        self._check_open()
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="penstock-decode")
+        future = self._abandoned.popleft() if self._abandoned else self._worker.submit(self._read_alone)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            self._abandoned.append(future)
+            raise
+
+    def read_ahead(self) -> None:
+        """Decodes the first frame before it is asked for."""
+        with self._turn(Deadline(None)):
+            self._feed(1, Deadline(None))
+
+    @property
+    def delivered(self) -> int:
+        """Frames that callers received."""
+        return 0 if self._last is None else self._last.number + 1
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all frames were given."""
+        return self._is_fed and not self._begun
+
+    @property
+    def sequence(self) -> FramesInOrder:
+        """The frames."""
+        return self._sequence
+
+    @property
+    def stats(self) -> DecoderStats:
+        """What was done so far."""
+        times, elapsed_s = self._times, self._times.elapsed_s
+        return DecoderStats(
+            frames_read=self._read,
+            frames_delivered=self.delivered,
+            bytes_read=self._read * self._pixels.input_bytes,
+            elapsed_s=elapsed_s,
+            fps=self._read / elapsed_s if elapsed_s else 0.0,
+            caller_wait_s=times.reading_s,
+            input_wait_s=times.decoding_s,
+            output_wait_s=times.away_s,
+            converting_s=self._pixels.converting_s,
+        )
+
+    def _read_abandoned(self, deadline: Deadline) -> Made | None:
+        """What a task waited for that was cancelled. A wait without success leaves it to the next read."""
+        future, is_done = self._abandoned.popleft(), False
+        try:
+            is_done = bool(wait((future,), deadline.left_s()).done)
+        finally:
+            if not is_done:
+                self._abandoned.appendleft(future)
+        if not is_done:
+            raise deadline.late(_LATE)
+        return future.result()
+
+    def _read_alone(self) -> Made | None:
+        with self._turn(Deadline(None)):
+            return self._next(Deadline(None))
+
+    @contextmanager
+    def _turn(self, deadline: Deadline) -> Iterator[None]:
+        """Excludes other threads. `close` leaves it to the last of them to close the file."""
+        thread = threading.get_ident()
+        if self._reading_thread == thread:
+            raise RuntimeError(
+                "the decoder is being read by this thread: a signal handler can't read from it"
+            )
+        try:
+            if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
+                raise deadline.late("another thread read, and no frame came")
+            self._reading_thread = thread
+            self._check_open()
+            entered_s = self._times.enter()
+            try:
+                yield
+            finally:
+                self._times.leave(entered_s)
+        finally:  # a signal handler may have raised right behind `acquire`
+            if self._reading_thread == thread:
+                self._reading_thread = None
+            with suppress(RuntimeError):  # another thread has the lock
+                self._lock.release()
+            if self._is_closed:
+                self._release()
+
+    def _next(self, deadline: Deadline) -> Made | None:
+        if self._is_torn:
+            self._mend()
+        self._is_torn = True
+        # One more frame with each call, so that the first ones come at once.
+        self._feed(min(self._pixels.ahead, self.delivered) + 1, deadline)
+        self._is_torn = False
+        self._check_open()  # a signal handler or another thread may have closed it
+        if not self._begun:
+            if self._failure is not None:
+                raise self._failure
+            return None
+        begun = self._begun[0]
+        self._is_waiting = self._is_torn = True
+        try:
+            memory = begun.job.wait()
+        except DecoderError as failure:
+            self._begun.clear()
+            self._failure, self._is_fed = failure, True
+            self._is_waiting = self._is_torn = False
+            raise
+        self._begun.popleft()
+        self._last = begun
+        self._is_waiting = self._is_torn = False
+        return Made(begun.number, begun.pts, memory)
+
+    def _mend(self) -> None:
+        """Goes on behind the last frame that is known."""
+        if self._is_waiting:  # the frame's memory may be gone: all that were begun are decoded again
+            self._begun.clear()
+            self._is_waiting = False
+        last = self._begun[-1] if self._begun else self._last
+        self._read = 0 if last is None else last.number + 1
+        self._failure, self._is_fed = None, self._read == self._count
+        self._sequence.resume(self._read, None if last is None else last.pts)
+        self._first = None
+
+    def _feed(self, wanted: int, deadline: Deadline) -> None:
+        """Begins to make the next frames, until there are as many as wanted."""
+        while len(self._begun) < wanted and not self._is_fed:
+            self._check_open()
+            frame, self._first = self._first, None
+            entered_s = time.perf_counter()
+            try:
+                frame = frame or self._sequence.advance()
+            except StopIteration:
+                self._end()
+                return
+            except DecoderError as failure:
+                self._failure, self._is_fed = failure, True
+                return
+            finally:
+                self._times.decoding_s += time.perf_counter() - entered_s
+            if frame is not None:
+                self._begun.append(_Begun(frame.index, frame.pts, self._pixels.begin(frame.samples)))
+                self._read = frame.index + 1
+                self._is_fed = self._read == self._count
+            elif deadline.is_over():
+                if self._begun:
+                    return
+                self._is_torn = False
+                raise deadline.late(_LATE)
+
+    def _end(self) -> None:
+        end = self._check_end(self._read)
+        if end.reason is not None:
+            self._failure = DecoderError(f"{self._path}: {end.reason}", frames=self._read)
+        self.warning, self._is_fed = end.warning, True
+
+    def _check_open(self) -> None:
+        check_owner("decoder", self._forks)
+        if self._is_closed:
+            raise ClosedError("the decoder is closed")
+
+    pid = policy = None
+
+    # --- closing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether a fork copied this into the present process. libav's threads belong to the parent."""
+        return self._forks != exits.forks
+
+    def close(self) -> None:
+        """Closes the file, or lets the thread do it that reads. May be called again, also by a signal handler."""
+        self._is_closed = True
+        if not self.is_inherited:
+            self._release()
+
+    def end_collected(self) -> None:
+        """Closes the file when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
+        if self._is_closed or self.is_inherited:
+            return
+        if self.delivered and not self.is_at_end:
+            warnings.warn(f"{self._title} was never closed", ResourceWarning, source=self, stacklevel=2)
+        self.close()
+
+    def _release(self) -> None:
+        if self._reading_thread == threading.get_ident():
+            return  # this is a signal handler, and the read that it interrupts closes the file
+        while self._is_closed and not self._is_released and self._lock.acquire(blocking=False):
+            try:
+                if self._is_released:
+                    return  # a signal handler has done it, right behind `acquire`
+                self._is_released = True
+                self._begun.clear()
+                self._times.end()
+                self._sequence.close()
+                self._pixels.close()
+                if self._worker is not None:
+                    self._worker.shutdown(wait=False)
+            finally:
+                self._lock.release()
+
+
+class _Times:
+    """What the time since the first read was spent on."""
+
+    def __init__(self) -> None:
+        self.reading_s = self.decoding_s = self.away_s = 0.0
+        self._begun_s: float | None = None
+        self._left_s: float | None = None
+        self._ended_s: float | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the first read, until the end."""
+        if self._begun_s is None:
+            return 0.0
+        return (self._ended_s or time.perf_counter()) - self._begun_s
+
+    def enter(self) -> float:
+        """Begins to count a call of the reader, and adds the time since the last one. Returns what `leave` needs."""
+        entered_s = time.perf_counter()
+        if self._begun_s is None:
+            self._begun_s = entered_s
+        elif self._left_s is not None:
+            self.away_s += entered_s - self._left_s
+        return entered_s
+
+    def leave(self, entered_s: float) -> None:
+        """Ends the count of a call."""
+        self._left_s = time.perf_counter()
+        self.reading_s += self._left_s - entered_s
+
+    def end(self) -> None:
+        """Stops the clock."""
+        if self._begun_s is not None and self._ended_s is None:
+            self._ended_s = self._left_s

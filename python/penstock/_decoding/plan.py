@@ -1,0 +1,542 @@
+"""Plans a decode: who converts the pixels, and FFmpeg's arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+from typing import Literal
+
+from av.codec import codecs_available
+from av.video.format import VideoFormat
+from av.video.format import names as video_formats  # type: ignore[attr-defined]
+from av.video.frame import VideoFrame
+
+from penstock._common.messages import argument
+from penstock._decoding import timestamps
+from penstock._decoding.planes import plane_rows
+from penstock._decoding.session import OTHER_SIZE
+from penstock._facts.info import MediaInfo, Track, VideoInfo
+from penstock._facts.seeking import may_seek, seek_arguments
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import checked_size, option_arguments, read_arguments
+from penstock._ffmpeg.command.colors import MATRICES, RANGES
+from penstock._ffmpeg.command.pixel_formats import (
+    PIXEL_FORMATS,
+    SOURCE,
+    DefaultFormat,
+    FrameLayout,
+    canonical,
+    divides_evenly,
+    frame_layout,
+    has_alpha,
+    in_native_order,
+    is_float,
+    is_gray,
+    is_rgb,
+    subsampling,
+)
+from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings, native_conversion
+from penstock._ffmpeg.program import capabilities
+from penstock._ffmpeg.program.box import Box
+from penstock._ffmpeg.program.child import ProgramError, run
+from penstock._native import _Conversion
+from penstock.errors import DecoderError
+
+# The most frames that a codec reorders. If at most so many are wanted, frames are not divided into parts, so that the
+# number of frames that FFmpeg is told to write does not depend on their size.
+_FEW_FRAMES = 16
+# Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
+_PART_BYTES = 256 << 10
+# The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
+_UNTAGGED = "bt601"
+# Formats from which our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler makes others of nv12.)
+_CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
+# What FFmpeg converts stored pixels to before our conversion to RGB, if the picture is scaled or the RGB has 16 bits.
+# Scaled to 4:4:4, it keeps more of the file's chroma; and FFmpeg's own conversion to 16-bit RGB is 256/257 as bright as
+# it should be (white is 65283; FFmpeg 5.1 and 9).
+_FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE for depth in ("", "10le")}
+# FFmpeg's names of full-range YUV.
+_FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
+# FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
+_ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
+_AUTOROTATION = frozenset(("autorotate", "noautorotate"))
+_CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
+# The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
+_HDR = {"smpte2084": "PQ", "arib-std-b67": "HLG"}
+_TONE_MAPPING = re.compile(r"tonemap|zscale|libplacebo|lut[13]d|out_transfer")
+# White is 203 cd/m² in HDR (ITU-R BT.2408). Brighter light is compressed, from 0.3 of that on. Without desat, which has
+# other defaults in FFmpeg 5.1 and 9, both make the same of it.
+_TO_SDR = "zscale=t=linear:npl=203:p=bt709,format=gbrpf32le,tonemap=mobius:desat=0,zscale=t=bt709,format=gbrp"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """The `Decoder`'s arguments of the same names."""
+
+    pixel_format: str
+    size: tuple[int | None, int | None] | None
+    start: float | None
+    count: int | None
+    color_matrix: ColorMatrix
+    color_range: ColorRange
+    filters: str | None
+    conceal_errors: bool
+    input_options: Mapping[str, object]
+    follow_playlists: bool
+    isolated: bool | Literal["strict"]
+    settings: DecoderSettings
+
+    @property
+    def is_source_format(self) -> bool:
+        """Whether frames keep the pixel format of the file."""
+        return self.pixel_format == SOURCE
+
+    @property
+    def keeps_stored_orientation(self) -> bool:
+        """Whether pictures stay as they are stored, and are not turned for display."""
+        return "noautorotate" in self.input_options or self.input_options.get("autorotate") in (0, "0")
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePlan:
+    """How frames are made, and by whom.
+
+    Attributes:
+        layout: layout of the delivered frames.
+        ffmpeg_format: the pixel format that FFmpeg writes.
+        conversion: the native conversion of each part of a frame; None if FFmpeg writes the caller's format.
+        parts: number of parts, one above the other, into which FFmpeg divides a frame.
+        converted_by: "penstock", "ffmpeg", or None if the pixels stay as in the file.
+        rotation_filters: FFmpeg's filters that turn the stored picture for display.
+        filters: the filters after those, before those that print timestamps and divide frames.
+        track: the stream, with the pixel format that its decoder gives.
+        decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
+        may_seek: whether FFmpeg need not read from the beginning of the file.
+        uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
+    """
+
+    layout: FrameLayout
+    ffmpeg_format: str
+    conversion: _Conversion | None
+    parts: int
+    converted_by: str | None
+    rotation_filters: tuple[str, ...]
+    filters: tuple[str, ...]
+    options: DecodeOptions
+    track: Track
+    decoder: str | None = None
+    may_seek: bool = True
+    uncropped: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The ``repr`` of the decoder."""
+        size = f"{self.layout.width}x{self.layout.height}"
+        return f"<Decoder {self.track.media.path!r} {size} {self.layout.pixel_format}>"
+
+    def arguments(self, descriptor: int) -> list[str]:
+        """FFmpeg's arguments. It writes timestamps to `descriptor`."""
+        reading, trim = self._reading()
+        stamp = timestamps.filters(descriptor, self.track.video.time_base)
+        divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
+        count = self.options.count
+        return [
+            *reading,
+            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, *stamp, *divide])),
+            *("-pix_fmt", self.ffmpeg_format),
+            # No frame is dropped and none repeated, whatever their times.
+            *("-fps_mode", "passthrough"),
+            *(() if count is None else ("-frames:v", str(count * self.parts))),
+            # Unbuffered: if FFmpeg fails, all frames that it has made arrive.
+            *("-avioflags", "direct"),
+            *("-c:v", "rawvideo", "-f", "rawvideo", "pipe:1"),
+        ]
+
+    def beginning_arguments(self, *, before_start: bool) -> list[str]:
+        """FFmpeg's arguments to decode the first frames, or only those before ``start``, and drop them."""
+        reading, trim = self._reading()
+        filters = ",".join(trim)
+        if before_start:
+            filters = filters.replace("trim=start_pts=", "trim=end_pts=")
+        few = () if before_start else ("-frames:v", str(_FEW_FRAMES))
+        filtered = ("-filter:v", filters) if filters else ()
+        return [*reading, *filtered, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
+
+    def _reading(self) -> tuple[list[str], list[str]]:
+        return _reading(self.track, self.options, self.decoder, self.uncropped, may_seek=self.may_seek)
+
+    def whole_conversion(self) -> _Conversion | None:
+        """The native conversion of a whole frame; None if there is none."""
+        if self.conversion is None:
+            return None
+        conversion_input = _without_range(self.ffmpeg_format)
+        return _native(conversion_input, self.layout, 1, self.track.video, self.options)
+
+
+def plan_decode(
+    program: str | None, track: Track, options: DecodeOptions, box: Box | None = None
+) -> DecodePlan:
+    """Plans a decode by the FFmpeg `program`, or by libav in this process if that is None.
+
+    Runs FFmpeg for one frame if the size depends on `filters`, in the box if there is one.
+    """
+    source, media, video = track.source, track.media, track.video
+    name = _delivered_format(video, options)
+    decoder = alpha_decoder(program, source, video, options)
+    if decoder is not None:
+        video = replace(video, pixel_format=own_pixel_format(video))
+        track = replace(track, video=video)
+    uncropped = () if program is None else _uncropped(program)
+    own_size, turns = (video.width, video.height), _rotation_filters(video, options)
+    if options.keeps_stored_orientation:
+        own_size = video.stored_width, video.stored_height
+    if options.size is not None and (not isinstance(options.size, tuple | list) or len(options.size) != 2):
+        raise TypeError(f"size is (width, height) in pixels, one of which may be None; got {options.size!r}")
+    if (
+        program
+        and options.filters
+        and (options.size is None or (None in options.size and options.size != (None, None)))
+    ):
+        if endpoints.is_sequential(source):
+            raise ValueError(
+                f"the size after filters is not known, and {media.path} can be read only once: give size="
+            )
+        reading, trim = _reading(track, options, decoder, uncropped)
+        filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
+        # If the filters fail, FFmpeg says why when it runs for all frames.
+        own_size = _first_size((program, *filtered), box) or own_size
+    width, height = _delivered_size(own_size, options.size)
+    layout = _layout(program, name, width, height)
+    own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
+    conversion_input = _conversion_input(stored, layout, options, is_scaled=(width, height) != own_size)
+    given = [options.filters] if options.filters else []
+    # A no-op as a rule, but a video may change its size in the middle.
+    scaled = [*given, f"scale={width}:{height}"]
+    # With the name in the file, full range or not, FFmpeg has nothing to convert, but the order of bytes at most.
+    is_own = in_native_order(layout.pixel_format) == in_native_order(own)
+    delivered = layout.pixel_format if is_own else own if conversion_input == stored else conversion_input
+    conversion, parts, converted_by = None, 1, None
+    if not is_own:
+        parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(conversion_input, width, height)
+        conversion, converted_by = _native(conversion_input, layout, parts, video, options), "penstock"
+        if conversion is None:
+            delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
+            scaled[-1] += _colors(options, own, layout, video)
+            scaled += _to_floats(own, delivered)
+        else:
+            scaled[-1] += _same_colors(conversion_input, layout, video, options)
+    elif own == "pal8" and (width, height) == own_size:
+        # FFmpeg 7.1's `scale` gives it the colors of a palette of its own. Another size is an error here.
+        scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
+    filters = (*scaled, f"format={delivered}")
+    return DecodePlan(
+        *(layout, delivered, conversion, parts, converted_by, turns, filters, options, track, decoder),
+        may_seek=may_seek(video.codec, video.pixel_format),
+        uncropped=uncropped,
+    )
+
+
+def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
+    """What to warn of if samples become 8 bits in a format that nobody asked for; else None.
+
+    YUV of 10 and 12 bits is left out: cameras and films have it, and screens show 8 bits of it.
+    """
+    own, bits = video.pixel_format or "", video.bit_depth or 0
+    is_usual = bits <= (8 if is_rgb(own) or is_gray(own) else 12)
+    if is_usual or not isinstance(pixel_format, DefaultFormat):
+        return None
+    gray, rgb, samples = "gray16le", "rgb48le", f"{bits}-bit samples"
+    if is_float(own):
+        gray, rgb, samples = "grayf32le", "gbrpf32le", "floats"
+    return (
+        f"the video has {samples} ({own}), which become 8 bits: give "
+        f"{argument('pixel_format', gray if is_gray(own) else rgb)} to keep them, or "
+        f"{argument('pixel_format', str(pixel_format))} if 8 bits are enough"
+    )
+
+
+def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) -> str | None:
+    """What to warn of where the samples of HDR become 8-bit RGB or gray as they are; else None."""
+    name = layout.pixel_format
+    is_short = name in PIXEL_FORMATS and layout.sample_bytes == 1 and (is_rgb(name) or is_gray(name))
+    is_asked = options.is_source_format or _TONE_MAPPING.search(options.filters or "")
+    if is_asked or not is_short or video.color_transfer not in _HDR:
+        return None
+    return (
+        f"the video is HDR ({_HDR[video.color_transfer]}), which looks dull as {name} without tone mapping: give "
+        f"{argument('pixel_format', 'rgb48le')} for its samples, or make SDR of it by Decoder(filters={_TO_SDR!r})"
+    )
+
+
+def _layout(program: str | None, pixel_format: str, width: int, height: int) -> FrameLayout:
+    """The layout of frames in a pixel format, which FFmpeg or libav tells where it is none of the usual ones."""
+    if program is not None or canonical(pixel_format) in PIXEL_FORMATS:
+        return _described(frame_layout(pixel_format, width, height, program))
+    names = [one for one in (pixel_format, in_native_order(f"{pixel_format}le")) if one in video_formats]
+    if not names:
+        near = capabilities.did_you_mean(pixel_format, PIXEL_FORMATS)
+        raise ValueError(f"unknown raw pixel format {pixel_format!r}.{near} `ffmpeg -pix_fmts` lists them")
+    try:
+        blank = VideoFrame(width, height, names[0])
+    except ValueError:
+        raise ValueError(
+            f"{names[0]} frames are in GPU memory and cannot be delivered; use nv12, for example"
+        ) from None
+    frame_bytes = sum(rows * row_bytes for rows, row_bytes in plane_rows(blank))
+    return _described(FrameLayout(names[0], width, height, ((frame_bytes,),), 1, frame_bytes))
+
+
+def _described(layout: FrameLayout) -> FrameLayout:
+    """A layout of flat bytes with its planes and samples, if libav's description of the format tells them.
+
+    Only if each sample has whole bytes of its own: it tells of no padding.
+    """
+    with suppress(ValueError):  # FFmpeg knows more formats than libav
+        told = VideoFormat(layout.pixel_format, layout.width, layout.height)
+        [bits] = {one.bits for one in told.components}
+        planes: list[tuple[int, ...]] = []
+        for number in range(1 + max(one.plane for one in told.components)):
+            inside = [one for one in told.components if one.plane == number]
+            [size] = {(one.height, one.width) for one in inside}
+            planes.append((*size, len(inside)) if len(inside) > 1 else size)
+        sample_bytes = -(-bits // 8)
+        if bits >= 8 and sample_bytes * sum(map(prod, planes)) == layout.frame_bytes:
+            return replace(layout, planes=tuple(planes), sample_bytes=sample_bytes)
+    return layout
+
+
+def _rotation_filters(video: VideoInfo, options: DecodeOptions) -> tuple[str, ...]:
+    """FFmpeg's filters that turn a picture for display (configure_input_video_filter in fftools/ffmpeg_filter.c)."""
+    if options.keeps_stored_orientation:
+        return ()
+    match video.rotation, video.is_mirrored:
+        case 0, is_mirrored:
+            return ("vflip",) * is_mirrored
+        case 90, is_mirrored:
+            return ("transpose=cclock_flip" if is_mirrored else "transpose=clock",)
+        case 180, is_mirrored:
+            return ("hflip",) if is_mirrored else ("hflip", "vflip")
+        case 270, is_mirrored:
+            return ("transpose=clock_flip" if is_mirrored else "transpose=cclock",)
+    return (f"rotate={video.rotation}*PI/180",)
+
+
+def _first_size(arguments: Sequence[str], box: Box | None) -> tuple[int, int] | None:
+    """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none."""
+    output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
+    try:
+        printed = run((*arguments, *output), None, check=False, box=box).text
+    except ProgramError:
+        return None
+    size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", printed, re.MULTILINE)
+    return (int(size[1]), int(size[2])) if size else None
+
+
+def _without_range(pixel_format: str) -> str:
+    """The name of a pixel format without its range."""
+    return canonical(_FULL_RANGE.get(pixel_format, pixel_format))
+
+
+def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:
+    """What a native conversion to RGB gets: the pixels as they are stored, or those with all chroma."""
+    is_short = layout.sample_bytes == 1 and stored in _FULL_CHROMA
+    is_full = layout.sample_bytes == 2 or (is_scaled and is_short)
+    is_ours = options.settings._knobs.convert == "auto" and is_rgb(layout.pixel_format)
+    return _FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
+
+
+def own_pixel_format(video: VideoInfo) -> str:
+    """The file's pixel format, including alpha that is stored beside the frames; empty if unknown."""
+    own = video.pixel_format or ""
+    return "yuva420p" if video.has_separate_alpha and own == "yuv420p" else own
+
+
+def _delivered_format(video: VideoInfo, options: DecodeOptions) -> str:
+    return in_native_order(own_pixel_format(video)) if options.is_source_format else options.pixel_format
+
+
+def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: DecodeOptions) -> str | None:
+    """The decoder for alpha stored beside the frames, if the delivered format has alpha; else None."""
+    pixel_format = _delivered_format(video, options)
+    is_chosen = any(name in options.input_options for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
+    if (
+        own_pixel_format(video) == (video.pixel_format or "")
+        or not has_alpha(canonical(pixel_format))
+        or is_chosen
+    ):
+        return None
+    name = _ALPHA_DECODERS[video.codec]
+    known = codecs_available if program is None else capabilities.decoders(program)
+    if known and name not in known:
+        raise DecoderError(
+            f"{endpoints.without_protocol(source)} has alpha, which only FFmpeg's decoder {name} reads, and "
+            f"{program or 'libav'} was built without it: install another FFmpeg (Debian's has it), or give a format "
+            f"without alpha, such as {argument('pixel_format', 'rgb24')}"
+        )
+    return name
+
+
+def _reading(
+    track: Track,
+    options: DecodeOptions,
+    decoder: str | None,
+    uncropped: Sequence[str],
+    *,
+    may_seek: bool = True,
+) -> tuple[list[str], list[str]]:
+    """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
+    source, media, video = track.source, track.media, track.video
+    seek, trim = seek_arguments(options.start, source, media, video, may_seek=may_seek)
+    return [
+        # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
+        *("-copyts", "-noautorotate", *uncropped),
+        *seek,
+        *(() if decoder is None else (f"-c:{video.index}", decoder)),
+        *(() if options.settings.threads is None else ("-threads", str(options.settings.threads))),
+        *endpoints.confining_arguments(source, () if options.follow_playlists else (media.container,)),
+        *option_arguments(
+            {name: value for name, value in options.input_options.items() if name not in _AUTOROTATION}
+        ),
+        *read_arguments(source, media.container),
+        *("-map", _map(media, video)),
+        *("-an", "-sn", "-dn"),
+    ], trim
+
+
+def _map(media: MediaInfo, video: VideoInfo) -> str:
+    """How FFmpeg's ``-map`` names a stream."""
+    if media.is_animated_avif and video == media.best_video:
+        # FFmpeg before 7 does not count the still picture, which has no language, while each track has one.
+        return "0:m:language"
+    return f"0:{video.index}"
+
+
+def _uncropped(program: str) -> tuple[str, ...]:
+    """FFmpeg's arguments that turn off cropping by the container.
+
+    libav and older FFmpegs do not crop, so that the sizes from `probe` are the uncropped ones.
+    """
+    return ("-apply_cropping", "codec") if capabilities.crops_by_container(program) else ()
+
+
+def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | None) -> tuple[int, int]:
+    """`size`, with a missing width or height that keeps the aspect ratio of `own`, rounded to an even number."""
+    width, height = own if size is None else size
+    if width is None and height is None:
+        raise ValueError("size is width and height in pixels, one of which may be None; got (None, None)")
+    if width is None:
+        width = _even(Fraction(height or 0) * own[0] / own[1])
+    if height is None:
+        height = _even(Fraction(width) * own[1] / own[0])
+    return checked_size((width, height))
+
+
+def _even(length: Fraction) -> int:
+    return max(2, round(length / 2) * 2)
+
+
+def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoInfo) -> str:
+    """Options of FFmpeg's scaler: the matrix and range of its input, and the range of what it makes."""
+    matrix = "" if options.color_matrix == "auto" else f":in_color_matrix={options.color_matrix}"
+    if is_gray(layout.pixel_format) and not is_rgb(own):
+        # Gray is the luma. FFmpeg 9 makes RGB of YUV first, and gray of that by BT.601: the luma again, if that is the
+        # matrix on both ways. Its values for BT.709 are up to 28 off otherwise; 5.1 and 7.1 take the luma as it is.
+        matrix = ":in_color_matrix=bt601"
+    color_range = "" if options.color_range == "auto" else f":in_range={RANGES[options.color_range]}"
+    is_full = own in _FULL_RANGE or (video.color_range == "full" and not (is_rgb(own) or is_gray(own)))
+    if is_full and not (is_rgb(layout.pixel_format) or is_gray(layout.pixel_format)):
+        color_range += ":out_range=limited"  # FFmpeg 9 would not convert it
+    return matrix + color_range
+
+
+def _to_floats(own: str, delivered: str) -> list[str]:
+    """Filters by way of 16-bit RGB, where FFmpeg's scaler makes wrong floats."""
+    if delivered.startswith("grayf"):
+        # FFmpeg's scaler gives only this gray format a limited range: black was 0.06, and white 0.92.
+        return ["format=gray16le", "format=gbrap16le", "format=gbrapf32le", "extractplanes=g"]
+    # FFmpeg 5.1's was up to 0.9 off.
+    return ["format=gbrap16le"] if is_gray(own) and delivered.startswith(("gbrpf", "gbrapf")) else []
+
+
+def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> str:
+    """Options of FFmpeg's scaler that give all frames the colors of the first, where their tags change in the middle.
+
+    While the tags are the same, it does nothing.
+    """
+    if is_gray(stored):
+        return ""
+    is_luma = is_gray(layout.pixel_format)  # which each matrix has its own of
+    is_auto = options.color_matrix == "auto" and not is_luma
+    matrix = f":out_color_matrix={_matrix(video, options)}" if is_auto else ""
+    tag = RANGES[_color_range(stored, video, options)]
+    return matrix + (f":out_range={tag}" if options.color_range == "auto" else "")
+
+
+def _converts_itself(stored: str, layout: FrameLayout) -> bool:
+    """Whether the native conversion makes the pixels, if it can.
+
+    A chroma sample is repeated for its pixels: FFmpeg does the same with 8-bit samples and even sizes. Elsewhere its
+    scaler smooths chroma over edges, at a multiple of the time: left to it are odd sizes of 8 bits, and nv12.
+    """
+    if layout.sample_bytes == 2 and is_rgb(layout.pixel_format):
+        return stored in _FULL_CHROMA.values()
+    is_even = divides_evenly(stored, layout.width, layout.height)
+    is_plain = (stored in _FULL_CHROMA or is_gray(stored)) and stored != layout.pixel_format
+    return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
+
+
+def _native(
+    stored: str, layout: FrameLayout, parts: int, video: VideoInfo, options: DecodeOptions
+) -> _Conversion | None:
+    """The native conversion of a part of a frame; None if there is none, or it is left to FFmpeg."""
+    if options.settings._knobs.convert == "auto" and not _converts_itself(stored, layout):
+        return None
+    matrix = _matrix(video, options)
+
+    def make() -> _Conversion:
+        if stored == layout.pixel_format:
+            raise ValueError(f"{video.pixel_format} to {stored} is a change of the range")
+        if matrix not in MATRICES:
+            raise ValueError(f"the color matrix is {matrix}")
+        return _Conversion(
+            stored,
+            layout.pixel_format,
+            layout.width,
+            layout.height // parts,
+            matrix=matrix,
+            range=_color_range(stored, video, options),
+            vflip=False,
+            odd_size="keep",
+        )
+
+    return native_conversion(options.settings._knobs.convert, make)
+
+
+def _matrix(video: VideoInfo, options: DecodeOptions) -> str:
+    return video.color_matrix or _UNTAGGED if options.color_matrix == "auto" else options.color_matrix
+
+
+def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:
+    # For FFmpeg's scaler gray is full, whatever it says (handle_jpeg in libswscale/utils.c).
+    if is_gray(stored):
+        return "full"
+    if options.color_range != "auto":
+        return options.color_range
+    return video.color_range or ("full" if video.pixel_format in _FULL_RANGE else "limited")
+
+
+def _parts(stored: str, width: int, height: int) -> int:
+    """The number of parts of at most `_PART_BYTES`, of equal height and with whole rows of chroma, in a YUV frame.
+
+    1 if there is no such number.
+    """
+    rows = subsampling(stored)[1]
+    frame_bytes = frame_layout(stored, width, height).frame_bytes if stored in PIXEL_FORMATS else 0
+    for parts in range(1, height // rows + 1):
+        if height % (parts * rows) == 0 and frame_bytes <= parts * _PART_BYTES:
+            return parts
+    return 1

@@ -1,0 +1,98 @@
+"""Decoders of several files, of which the next ones are opened while one is read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from fractions import Fraction
+from itertools import islice
+from typing import Literal, TypedDict, Unpack
+
+from penstock._common import exits
+from penstock._decoding.decoder import Decoder, start
+from penstock._decoding.image_files import VideoSource
+from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings
+from penstock._ffmpeg.program.process import check_owner
+from penstock._native import _count
+
+
+class DecoderOptions(TypedDict, total=False):
+    """The options of `Decoder`, by the same names."""
+
+    pixel_format: str
+    size: tuple[int | None, int | None] | None
+    start: float | None
+    count: int | None
+    stream: int | None
+    filters: str | None
+    color_matrix: ColorMatrix
+    color_range: ColorRange
+    conceal_errors: bool
+    follow_playlists: bool
+    isolated: bool | Literal["strict"]
+    input_options: Mapping[str, object] | None
+    settings: DecoderSettings
+    fps: int | float | Fraction | None
+
+
+def prefetch(
+    paths: Iterable[VideoSource], *, ahead: int = 2, **options: Unpack[DecoderOptions]
+) -> Iterator[Decoder]:
+    """A `Decoder` for each of `paths`, in their order. The next `ahead` files are opened while one is read.
+
+    ```python
+    for decoder in prefetch(["a.mp4", "b.mp4", "c.mp4"]):
+        for frame in decoder:
+            print(decoder.file.path, frame.index, frame.mean())
+    ```
+
+    Each decoder is closed when you take the next one or leave the loop. A thread opens each of the next files, and
+    decodes its first frame. If an FFmpeg program reads, it is started, and ``queue_items`` frames are read ahead; at
+    most `ahead` + 1 programs run.
+
+    A `break` or an exception that leaves the loop ends everything at once, unless you keep the iterator in a variable:
+    then close it with ``contextlib.closing``.
+
+    Args:
+        paths: sources as for `Decoder`, which are taken one by one.
+        ahead: files to open ahead, at least 1.
+        options: those of `Decoder`, for every file.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError, PermissionError, DecoderError, ValueError, TypeError: when it is the turn
+            of a file whose `Decoder` raises that, and then the iteration is over.
+        ClosedError: in a forked child.
+    """
+    return _prefetched(iter(paths), _count("ahead", ahead), options)
+
+
+def _prefetched(paths: Iterator[VideoSource], ahead: int, options: DecoderOptions) -> Iterator[Decoder]:
+    forks = exits.forks
+    pool = ThreadPoolExecutor(ahead, thread_name_prefix="penstock-prefetch")
+    opening: deque[Future[Decoder]] = deque()
+    try:
+        while True:
+            for path in islice(paths, ahead + 1 - len(opening)):
+                opening.append(pool.submit(_reading, path, options))
+            if not opening:
+                return
+            with opening[0].result() as decoder:
+                opening.popleft()
+                yield decoder
+            check_owner("decoders' iterator", forks)
+    finally:
+        # The pool's threads are the parent's.
+        if forks == exits.forks:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for future in opening:
+                with suppress(Exception):  # that of a file whose turn has not come; or it was cancelled
+                    future.result().close()
+
+
+def _reading(path: VideoSource, options: DecoderOptions) -> Decoder:
+    """A decoder that reads ahead already."""
+    decoder = Decoder(path, **options)
+    start(decoder)
+    return decoder

@@ -1,0 +1,332 @@
+"""Any frame of a video file, by libav in the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, groupby, islice, takewhile
+from typing import TYPE_CHECKING
+
+import numpy as np
+from av.error import FFmpegError as LibavError
+
+from penstock._decoding.open_video import OpenVideo, VideoInput
+from penstock._facts.index import DecodedFrame, Index, packet_of, packets_of
+from penstock._facts.seeking import may_seek
+from penstock._ffmpeg.command import endpoints
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.frame import VideoFrame
+
+    from penstock._facts.index import Packet, Packets
+
+# Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
+_EARLIER_STARTS = 2
+# Seeks that may go past their target, before the file is read from its beginning. Guessed.
+_EARLIER_SEEKS = 4
+# Frames that came after those that were asked for, and may be the next: as many as H.264 may hold back.
+_RECENT_FRAMES = 16
+# Places of a file that can be read in turn without a seek. Chosen: each has the frames of its threads in memory.
+_MOST_DECODES = 2
+
+
+class RandomAccess:
+    """Frames of one video stream of a file, in any order.
+
+    Args:
+        packets: all packets of the stream, if they have been read.
+
+    Raises:
+        DecoderError: the source is no regular file.
+    """
+
+    def __init__(self, chosen: VideoInput, packets: Packets | None = None) -> None:
+        self.path, self._packets = chosen.path, packets
+        if (identity := endpoints.identity(chosen.source)) is None:
+            raise DecoderError(f"{self.path} is not a regular file: its frames come in their order only")
+        self._chosen, self._identity = chosen, identity
+        self._decodes: list[_Decode] = []  # the one that was used last is the last one
+        self._index: Index | None = None
+
+    @property
+    def index(self) -> Index:
+        """The frames of the file. The first use reads all of it, and for some containers and codecs decodes it."""
+        if self._index is None:
+            decode = self._used(_Decode(self._chosen, has_threads=True))
+            packets = packets_of(decode.video.packets()) if self._packets is None else self._packets
+            codec = decode.video.codec_name
+            if not may_seek(codec, decode.video.codec.pix_fmt):
+                index, packets = None, replace(packets, is_key=np.arange(len(packets.size)) == 0)
+            else:
+                index = Index.by_times(packets, decode.video.container.format.name, codec)
+                if index is not None and decode.video.codec.has_b_frames and index.is_in_file_order:
+                    index = None  # the times may be those of decoding
+            if index is None or not self._chosen.is_strict:  # damage that is concealed leaves frames out
+                with _Decode(self._chosen, has_threads=False) as whole:
+                    index = Index.by_frames(packets, whole.order(packets.first_whole))
+            self._index = index
+        return self._index
+
+    def read(self) -> tuple[InputContainer, Packets]:
+        """The open file, for a caller who may move it, and the packets of the stream."""
+        packets = self.index.packets
+        return self._decodes[-1].lent(), packets
+
+    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
+        """The frames at these places, from 0, each once, with its place, in the order in which they are decoded.
+
+        Raises:
+            DecoderError: a frame cannot be decoded, or the file has changed.
+        """
+        if endpoints.identity(self._chosen.source) != self._identity:
+            raise DecoderError(f"{self.path} has changed since it was opened")
+        index = self.index
+        wanted = {int(index.shown[place]): place for place in places}
+        by_start = sorted((next(index.starts(packet)), packet) for packet in wanted)
+        for start, group in groupby(by_start, key=lambda one: one[0]):
+            missing = {packet for _, packet in group}
+            for packet, frame in self._decode_for(start, missing).frames(index, start, missing):
+                yield wanted[packet], frame
+            for packet in sorted(missing):
+                yield wanted[packet], self._again(packet, wanted[packet])
+
+    def _again(self, packet: int, place: int) -> VideoFrame:
+        """Decodes a missing frame again, on one thread: several threads lose frames beside a damaged one, too."""
+        starts = list(islice(self.index.starts(packet), 1 + _EARLIER_STARTS))
+        with _Decode(self._chosen, has_threads=False) as decode:
+            for number, start in enumerate(starts):
+                takes_corrupt = start == starts[-1] and not self._chosen.is_strict
+                missing = {packet}
+                # Of several groups, the first is for decoders that make whole pictures only some frames later.
+                floor = starts[max(0, number - 1)]
+                frames = dict(
+                    decode.frames(
+                        self.index, start, missing, floor=floor, takes_corrupt=takes_corrupt, ends=True
+                    )
+                )
+                if not missing:
+                    return frames[packet]
+        raise DecoderError(f"{self.path}: frame {place} is damaged or missing")
+
+    def _decode_for(self, start: int, wanted: set[int]) -> _Decode:
+        """The decode that leads to these packets if one does; else another one, which will seek."""
+        index = self.index
+        for decode in self._decodes:
+            if decode.leads_to(index, start, wanted):
+                return self._used(decode)
+        if len(self._decodes) < _MOST_DECODES and self._decodes[-1].is_in_use:
+            return self._used(_Decode(self._chosen, has_threads=True))
+        return self._used(self._decodes[0])
+
+    def _used(self, decode: _Decode) -> _Decode:
+        if decode in self._decodes:
+            self._decodes.remove(decode)
+        self._decodes.append(decode)
+        return decode
+
+    def close(self) -> None:
+        """Closes the file."""
+        for decode in self._decodes:
+            decode.close()
+        self._decodes.clear()
+
+
+class _Decode:
+    """An open file with a decoder, and how far it has come.
+
+    Args:
+        has_threads: whether libav may decode several frames at once.
+    """
+
+    def __init__(self, chosen: VideoInput, *, has_threads: bool) -> None:
+        self._chosen = chosen
+        self._has_threads, self.video = has_threads, OpenVideo(chosen, has_threads=has_threads)
+        self._decoded: Iterator[VideoFrame] = iter(())
+        # Numbers of packets:
+        self._start, self._sent = 0, -1  # the first and the last one that the decoder got
+        self._checked = -1  # all packets up to this one have returned their frames
+        self._came: set[int] = set()  # packets after `_checked` that have returned theirs
+        self._last: int | None = None  # the packet of the last frame; None if the next decode must seek
+        self._recent: dict[int, VideoFrame] = {}
+        self._failed: list[int] = []  # the last packet at each error of libav's, which threads tell late
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it has come to a place from which decoding may go on."""
+        return self._last is not None
+
+    def order(self, first_whole: int) -> list[DecodedFrame]:
+        """All frames, in the order in which they are shown.
+
+        Raises:
+            DecoderError: a frame from the packet `first_whole` on is damaged, and this decode is strict.
+        """
+        packets = enumerate(self.video.packets())
+        frames = self._frames_of(packets, first_whole if self._chosen.is_strict else None)
+        return [
+            DecodedFrame(packet_of(frame), frame.dts, frame.duration, frame.key_frame) for frame in frames
+        ]
+
+    def frames(
+        self,
+        index: Index,
+        start: int,
+        wanted: set[int],
+        *,
+        floor: int | None = None,
+        takes_corrupt: bool = False,
+        ends: bool = False,
+    ) -> Iterator[tuple[int, VideoFrame]]:
+        """Yields the frames of the packets in `wanted`, and removes each packet from the set.
+
+        If a frame did not come, the set has that packet and all requested ones after it again: they may depend on it.
+
+        Args:
+            start: the packet with which a decoder may begin to get all of them.
+            floor: the first packet whose frame must come; None for `start`.
+            takes_corrupt: whether a frame may be one that libav calls corrupt.
+            ends: whether the decoder gets no later packet: at a damaged one, it would lose frames of earlier ones.
+        """
+        last, delivered = max(wanted), set(wanted)
+        if not self.leads_to(index, start, wanted):
+            self._go_to(index, start, last if ends else None)
+            if floor is not None:
+                self._start, self._checked = floor, floor - 1
+        for packet in wanted & self._recent.keys():
+            wanted.discard(packet)
+            yield packet, self._recent[packet]
+        awaited = index.in_order(self._awaited(index, last) if self._chosen.is_strict else wanted)
+        for frame in self._decoded if awaited else ():
+            self._last = packet = packet_of(frame)
+            is_good = takes_corrupt or not (frame.is_corrupt or index.packets.is_corrupt[packet])
+            if is_good:
+                self._came.add(packet)
+                if packet in wanted:
+                    wanted.discard(packet)
+                    yield packet, frame
+                if not wanted:
+                    self._keep(packet, frame)
+                if awaited[-1] == packet:
+                    awaited.pop()
+            if not awaited or index.is_before(awaited[-1], packet):
+                break
+        has_failed = self._chosen.is_strict and self._has_lost_hidden(index)
+        if not awaited and not has_failed:
+            self._checked = max(self._checked, last)
+            self._came = {packet for packet in self._came if packet > self._checked}
+        else:
+            self._last = None  # nothing goes on from here
+            failed = min(delivered) if has_failed else min(awaited)
+            wanted |= {packet for packet in delivered if packet >= failed}
+
+    def _has_lost_hidden(self, index: Index) -> bool:
+        """Whether a packet may be damaged whose frame an edit list hides, and of which others are made."""
+        is_hidden = index.packets.is_hidden
+        if self._has_threads:
+            return bool(self._failed) and bool(is_hidden[self._start : self._sent + 1].any())
+        return any(is_hidden[one] and not index.is_before(one, self._start) for one in self._failed)
+
+    def _awaited(self, index: Index, last: int) -> Iterator[int]:
+        """The packets up to `last` whose frames have yet to come."""
+        for packet in range(self._checked + 1, last + 1):
+            # Frames before the one with which the decoder began may depend on others.
+            is_to_come = index.is_shown(packet) and not index.is_before(packet, self._start)
+            if is_to_come and packet not in self._came:
+                yield packet
+
+    def lent(self) -> InputContainer:
+        """The open file, for a caller who may move it: the next frame begins with a seek."""
+        self._last = None
+        return self.video.container
+
+    def _keep(self, packet: int, frame: VideoFrame) -> None:
+        """Keeps one of the last frames, for a caller who wants the next one after this call."""
+        self._recent[packet] = frame
+        while len(self._recent) > _RECENT_FRAMES:
+            del self._recent[next(iter(self._recent))]
+
+    def close(self) -> None:
+        self._decoded = iter(())
+        self._recent.clear()
+        self.video.close()
+
+    def __enter__(self) -> _Decode:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def leads_to(self, index: Index, start: int, wanted: set[int]) -> bool:
+        """Whether decoding on from here gives all the frames, with no later start to seek to."""
+        last = self._last
+        return (
+            last is not None
+            and start <= self._sent + 1
+            and all(packet in self._recent or index.is_before(last, packet) for packet in wanted)
+        )
+
+    def _go_to(self, index: Index, start: int, last: int | None) -> None:
+        """Lets the next frame be the first that a decoder makes from the packet `start` on, of packets up to `last`."""
+        self._start, self._checked, self._last = start, start - 1, None
+        self._came.clear()
+        self._recent.clear()
+        self._failed.clear()
+        packets = self._packets_from(index, start)
+        wanted = (one for one in packets if one[0] >= start)
+        self._decoded = self._frames_of(
+            wanted if last is None else takewhile(lambda one: one[0] <= last, wanted), None
+        )
+
+    def _packets_from(self, index: Index, start: int) -> Iterator[tuple[int, Packet]]:
+        """The packets with their numbers, from one at or before `start` on."""
+        first, packets = (index.is_timed and self._seek(index, start)) or self._rewind()
+        for number, packet in enumerate(packets, first):
+            if not index.packets.are(number, packet):
+                raise DecoderError(f"{self._chosen.path} has changed since it was opened")
+            yield number, packet
+
+    def _seek(self, index: Index, start: int) -> tuple[int, Iterator[Packet]] | None:
+        """Packets from one at or before `start` on, and the first one's number; None if seeking leads to none."""
+        # A seek may go past its target: then further back.
+        for key in islice(index.starts(start), _EARLIER_SEEKS):
+            # The demuxer of MPEG-TS usually seeks past a target that is a time.
+            is_sought = (
+                self.video.seek_byte(int(index.packets.position[key]))
+                if "mpegts" in self.video.container.format.name
+                else self.video.seek(int(index.packets.pts[key]))
+            )
+            if not is_sought:
+                return None
+            packets = self.video.packets()
+            first = next(packets, None)
+            number = None if first is None else index.packets.find(first)
+            if first is not None and number is not None and number <= start:
+                return number, chain([first], packets)
+        return None
+
+    def _rewind(self) -> tuple[int, Iterator[Packet]]:
+        """All packets."""
+        self.video.rewind()
+        return 0, self.video.packets()
+
+    def _frames_of(
+        self, numbered: Iterable[tuple[int, Packet]], whole_from: int | None
+    ) -> Iterator[VideoFrame]:
+        """The frames of packets with their numbers, from `whole_from` on with an error for a damaged one."""
+        for self._sent, packet in numbered:
+            packet.pts = self._sent  # the decoder gives it to the frame
+            yield from self._frames_by(packet, whole_from)
+        yield from self._frames_by(None, whole_from)
+
+    def _frames_by(self, packet: Packet | None, whole_from: int | None) -> list[VideoFrame]:
+        """What the decoder gives when it gets the packet; None stands for the end of the file."""
+        try:
+            return self.video.decode(packet)
+        except LibavError as error:
+            if whole_from is None or self._sent < whole_from:
+                self._failed.append(self._sent)
+                return []
+            message = f"{self._chosen.path} is damaged: {error.strerror} at packet {self._sent}"
+            raise DecoderError(message) from error

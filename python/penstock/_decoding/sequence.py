@@ -1,0 +1,592 @@
+"""The frames of a video in the order in which they are shown, by libav, with an account of what each packet gave."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from av.error import FFmpegError as LibavError
+
+from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
+from penstock._facts.index import (
+    REORDERED,
+    Facts,
+    Packets,
+    TimeGuess,
+    WholeFrom,
+    facts_of,
+    names_frames,
+    packet_of,
+    table_of,
+)
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
+    from penstock._facts.index import Packet
+
+# Packets after which a frame that has not come is lost: reordered ones, those in libav's threads, and some.
+_AGE = REORDERED + MOST_THREADS + 2
+_LOST = "it is damaged or missing"
+# Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
+_EARLIER_GROUPS = 2
+# How far before a time the file is sought, in seconds, until a keyframe comes before it. Containers without an index
+# seek by guessing. Guessed: broadcasts have a keyframe every 0.5 to 2 s.
+_MARGINS_S = (0, 1, 10, 60)
+# The same where the packets' times don't name the frames. Guessed: keyframes are closer together than this.
+_PLAIN_MARGIN_S = 10
+# Containers in which such a file can be sought: the others are read from the beginning.
+_SEEKABLE = frozenset(("mov", "matroska", "nut", "mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf"))
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceFrame:
+    """A frame in sequence: its number from 0, its time in units of the stream's time base, and libav's frame."""
+
+    index: int
+    pts: int
+    samples: VideoFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a sequence begins: at the first frame that is shown at `pts` or later.
+
+    Attributes:
+        may_seek: whether a decoder that begins with a later keyframe makes the same pictures.
+    """
+
+    pts: int
+    may_seek: bool
+
+
+class _LostError(Exception):
+    """A frame does not come."""
+
+
+class _UnnamedError(Exception):
+    """The times of the packets do not name the frames after all."""
+
+
+class _Ready(deque[tuple[int, "VideoFrame"]]):
+    """Frames that may be given out, with their times."""
+
+
+class Sequence:
+    """The frames of a video stream, each once, in the order in which they are shown.
+
+    libav's threads decode ahead. Each packet is accounted for as it goes by: a frame is given out when the frames of
+    all packets up to its own have come. If one does not come, that stretch is decoded again without threads, from at
+    most two groups of pictures back: threads lose frames beside a damaged one, too. What is missing then is damaged. At
+    last that stretch is decoded up to the damaged packet and no further, because with that packet's error, libav loses
+    the frames that it has held back for reordering. So the frames before damage don't depend on the number of threads.
+
+    This needs packets whose times name the frames (`names_frames`). Of other files, libav decodes one packet after
+    another without threads, and an exception for a packet is damage.
+
+    Args:
+        chosen: the stream.
+        beginning: where to begin; None for all of it.
+        video: the stream, if it is open already; at its beginning, and not decoded yet.
+    """
+
+    def __init__(
+        self, chosen: VideoInput, beginning: Beginning | None = None, video: OpenVideo | None = None
+    ) -> None:
+        self._chosen, self._beginning = chosen, beginning
+        self._video = video or OpenVideo(chosen, has_threads=chosen.is_strict)
+        self._ready = _Ready()
+        self._run: _Run | None = None
+        self._then: Callable[[], None] | None = None  # what follows the frames that are ready
+        self._given = 0  # frames that were given out
+        self._last_pts: int | None = None  # of the last one
+        self._retries = 0
+        self._is_last_try = False
+        self._floor: int | None = None  # the time of the first frame that must come
+        self._may_seek = beginning is None or beginning.may_seek
+        self._is_named = self._has_threads = self._has_sought = False
+        #: The longest step between the times of two frames.
+        self.longest = 0
+
+    # --- what a reader calls ---------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Decides how the stream is read, by its first packets. Reading calls it, too."""
+        if self._run is not None:
+            return
+        if self._chosen.is_strict:
+            ahead = [*islice(self._video.packets(), REORDERED + 1)]
+            self._video.give_back(ahead)
+            video = self._video
+            self._is_named = names_frames(
+                *(video.container.format.name, video.codec_name, video.codec.field_order),
+                [facts_of(one) for one in ahead],
+            )
+        if self._is_named:
+            self._begin_named(groups_back=0, has_threads=self._chosen.threads != 1)
+        else:
+            self._begin_plain()
+
+    def advance(self) -> SequenceFrame | None:
+        """Decodes a packet, unless a frame waits already. Returns the next frame, or None if it is not there yet.
+
+        Raises:
+            DecoderError: the next frame is damaged or missing.
+            StopIteration: there are no more frames.
+            OSError: no memory is left, or no thread.
+        """
+        self.begin()
+        if not self._ready:
+            self._step()
+        if not self._ready:
+            return None
+        pts, frame = self._ready.popleft()
+        if self._last_pts is not None:
+            self.longest = max(self.longest, pts - self._last_pts)
+        self._given, self._last_pts = self._given + 1, pts
+        return SequenceFrame(self._given - 1, pts, frame)
+
+    def resume(self, given: int, last_pts: int | None) -> None:
+        """Goes on behind so many frames, after an exception of a signal handler has interrupted a call.
+
+        Args:
+            last_pts: the time of the last one; None if there is none.
+        """
+        self._given, self._last_pts = given, last_pts
+        self._then = None
+        if self._run is None:
+            self.begin()
+        elif self._is_named:
+            self._begin_named(groups_back=0, has_threads=self._has_threads)
+        else:
+            self._begin_plain()
+
+    def packets(self) -> Packets:
+        """The facts about the packets that were read since the beginning, or since the last seek."""
+        return table_of([] if self._run is None else self._run.facts)
+
+    @property
+    def last_pts(self) -> int:
+        """The time of the last frame; 0 before the first."""
+        return self._last_pts or 0
+
+    @property
+    def begins_inside(self) -> bool:
+        """Whether the file begins inside a group of pictures, so that its first frames may be missing or wrong."""
+        run = self._run
+        if not isinstance(run, _PlainRun) or self._has_sought or not run.begins_inside:
+            return False
+        return any(facts.is_key for facts in run.facts)  # otherwise the container marks no keyframes
+
+    @property
+    def how(self) -> str:
+        """How libav reads it, for a caller."""
+        if self._run is None:
+            return "it has not begun"
+        if self._is_named:
+            return f"it decodes with {'threads' if self._has_threads else 'one thread'}"
+        why = (
+            "the times of packets don't name the frames" if self._chosen.is_strict else "errors are concealed"
+        )
+        return f"it decodes with one thread, because {why}"
+
+    @property
+    def has_all_packets(self) -> bool:
+        """Whether `packets` are those of the whole file."""
+        return self._run is not None and self._run.is_at_end and not self._has_sought
+
+    @property
+    def video(self) -> OpenVideo:
+        """The open file."""
+        return self._video
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._ready.clear()
+        self._run = self._then = None
+        self._video.close()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        then, self._then = self._then, None
+        run = self._run
+        assert run is not None
+        if then is not None:
+            then()
+        elif run.error is not None:
+            self._fail(run.error)
+        elif run.is_at_end:
+            raise StopIteration
+        else:
+            try:
+                run.step()
+            except _LostError:
+                self._then = self._retry
+            except _UnnamedError:
+                self._then = self._begin_unnamed
+
+    def _retry(self) -> None:
+        """Decodes again without threads, from the group of pictures of the next frame, then from earlier ones."""
+        run, most = self._run, _EARLIER_GROUPS if self._wanted() is not None else 0
+        assert isinstance(run, _NamedRun)
+        if self._is_last_try:
+            self._fail(_LOST)
+        groups_back = min(self._retries, most)
+        self._is_last_try = self._retries > most
+        self._retries += 1
+        until = run.first_lost if self._is_last_try else None
+        self._begin_named(groups_back=groups_back, has_threads=False, until=until)
+
+    def _fail(self, why: str) -> NoReturn:
+        message = f"{self._chosen.path}: frame {self._given} cannot be decoded: {why}"
+        raise DecoderError(message, frames=self._given)
+
+    # --- beginning, and beginning again ------------------------------------------------------------------------------
+
+    def _wanted(self) -> int | None:
+        """The time from which on frames are wanted; None for all."""
+        if self._last_pts is not None:
+            return self._last_pts + 1
+        return None if self._beginning is None else self._beginning.pts
+
+    def _begin_named(self, *, groups_back: int, has_threads: bool, until: Facts | None = None) -> None:
+        begins_again = self._run is not None
+        if begins_again and has_threads != self._has_threads:
+            self._open(has_threads=has_threads)
+            begins_again = False
+        self._has_threads, wanted = has_threads, self._wanted()
+        self._floor = None
+        self._has_sought = wanted is not None and self._may_seek and self._seek_before(wanted, groups_back)
+        if begins_again and not self._has_sought:
+            self._video.rewind()
+        self._ready.clear()
+        self._run = _NamedRun(
+            self._video, self._ready, wanted, floor=self._floor, until=until, has_threads=has_threads
+        )
+
+    def _seek_before(self, wanted: int, groups_back: int) -> bool:
+        """Goes to a keyframe at or before a time; or to one so many groups of pictures before it.
+
+        Returns False if the file is to be read from its beginning.
+        """
+        if wanted <= (self._video.stream.start_time or 0):
+            return False
+        unit = self._video.stream.time_base or 1
+        for margin_s in _MARGINS_S:
+            if not self._video.seek(wanted - round(margin_s / unit)):
+                break
+            if (found := _from_key_before(self._video.packets(), wanted, groups_back)) is not None:
+                self._floor = found.floor
+                self._video.give_back(found.packets)
+                return True
+        self._video.rewind()
+        return False
+
+    def _begin_unnamed(self) -> None:
+        self._is_named = False
+        self._begin_plain()
+
+    def _begin_plain(self) -> None:
+        self._open(has_threads=False)
+        self._has_threads = False
+        wanted = None if self._beginning is None else self._beginning.pts
+        self._has_sought = wanted is not None and self._seek_plain(wanted)
+        self._ready.clear()
+        self._run = _PlainRun(
+            self._video,
+            self._ready,
+            wanted,
+            skipped=self._given,
+            is_strict=self._chosen.is_strict,
+            is_sought=self._has_sought,
+        )
+
+    def _seek_plain(self, wanted: int) -> bool:
+        """Goes to a keyframe some seconds before a time, where that is possible."""
+        containers = self._chosen.container.split(",")
+        if not self._may_seek or _SEEKABLE.isdisjoint(containers):
+            return False
+        unit = self._video.stream.time_base or 1
+        target = wanted - round(_PLAIN_MARGIN_S / unit)
+        if target <= (self._video.stream.start_time or 0):
+            return False
+        found = _from_key_before(self._video.packets(), wanted, 0) if self._video.seek(target) else None
+        if found is not None:
+            self._video.give_back(found.packets)
+            return True
+        self._video.rewind()
+        return False
+
+    def _open(self, *, has_threads: bool) -> None:
+        self._video.close()
+        self._video = OpenVideo(self._chosen, has_threads=has_threads)
+
+
+class _Run:
+    """A decoder that reads one packet after another.
+
+    Args:
+        ready: what it adds frames to.
+        wanted: frames that are shown before this time are left out; None for no such time.
+
+    Attributes:
+        facts: about the packets that it has read.
+        is_at_end: it has read all of them.
+        error: why it can't go on; None if nothing is wrong. Frames that are ready come before that.
+    """
+
+    def __init__(self, video: OpenVideo, ready: _Ready, wanted: int | None) -> None:
+        self.facts: list[Facts] = []
+        self.is_at_end = False
+        self.error: str | None = None
+        self._video, self._ready, self._wanted = video, ready, wanted
+        self._is_strict = True
+        self._packets = video.packets()
+
+    def step(self) -> None:
+        """Reads a packet, and lets the frames that come of it be ready."""
+        try:
+            packet = next(self._packets, None)
+        except LibavError as error:
+            packet = None
+            if self._is_strict:
+                self.error = f"the file is damaged: {error.strerror}"
+        if packet is None:
+            self._finish()
+            self.is_at_end = True
+            return
+        number = len(self.facts)
+        self.facts.append(facts_of(packet))
+        if packet.size:
+            self._send(number, packet)
+
+    def _send(self, number: int, packet: Packet) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+
+class _NamedRun(_Run):
+    """Accounts for each packet.
+
+    Args:
+        floor: the time of the first frame that must come; None for the first one of the file.
+        until: a damaged packet, before which reading ends; None for all packets.
+
+    Raises:
+        _LostError: by a step, if a frame does not come.
+        _UnnamedError: by a step, if the times of the packets do not name the frames.
+    """
+
+    def __init__(
+        self,
+        video: OpenVideo,
+        ready: _Ready,
+        wanted: int | None,
+        *,
+        floor: int | None,
+        until: Facts | None,
+        has_threads: bool,
+    ) -> None:
+        super().__init__(video, ready, wanted)
+        self._floor, self._until, self._has_threads = floor, until, has_threads
+        self._awaited: dict[int, None] = {}  # packets whose frames have not come, in their order
+        self._held: deque[tuple[int, int, VideoFrame]] = deque()  # frames before which others must come
+        self._latest: int | None = None  # the time of the last frame that came
+        self._has_hidden = False  # a packet must be decoded whose frame doesn't come
+        self._failed: int | None = None  # the first packet whose damage libav has told of
+        self._disordered: int | None = (
+            None  # the packet after which a frame came that is shown before another
+        )
+
+    @property
+    def first_lost(self) -> Facts:
+        """The first packet that is damaged."""
+        number = next(iter(self._awaited)) if self._failed is None else self._failed
+        return self.facts[number]
+
+    def _send(self, number: int, packet: Packet) -> None:
+        is_due = self._await(number)
+        if self.facts[number] == self._until:
+            self._end_before(number)
+            return
+        packet.pts = number  # the decoder gives it to the frame
+        self._has_hidden |= is_due and self.facts[number].is_hidden
+        self._take(number, packet)
+        if self._awaited and next(iter(self._awaited)) < number - _AGE:
+            raise _LostError
+        if self._disordered is not None and self._disordered < number - _AGE:
+            raise _UnnamedError
+
+    def _await(self, number: int) -> bool:
+        """Lets later frames wait for that of a packet. Returns whether the packet must be decoded."""
+        facts = self.facts[number]
+        if not facts.has_pts:
+            raise _UnnamedError
+        is_due = self._is_due(facts)
+        if is_due and not facts.is_hidden:
+            self._awaited[number] = None
+        return is_due
+
+    def _is_due(self, facts: Facts) -> bool:
+        # A hidden frame that is shown before the first keyframe may need packets before it.
+        is_late = not facts.is_hidden or facts.pts >= self.facts[0].pts
+        return is_late and (self._floor is None or facts.pts >= self._floor)
+
+    def _end_before(self, number: int) -> None:
+        """Ends with the frames that are shown before those of a damaged packet and of all later ones."""
+        with suppress(LibavError):
+            for later, packet in enumerate(islice(self._packets, REORDERED), number + 1):
+                self.facts.append(facts_of(packet))
+                self._await(later)
+        self._take(number, None)
+        self.error = _LOST
+
+    def _finish(self) -> None:
+        self._take(len(self.facts), None)
+        if self._awaited:
+            raise _LostError
+        if self._disordered is not None:
+            raise _UnnamedError
+
+    def _take(self, number: int, packet: Packet | None) -> None:
+        try:
+            frames = self._video.decode(packet)
+        except LibavError:
+            self._fail(number)
+            return  # its frame will be missing
+        for frame in frames:
+            self._came(number, frame)
+
+    def _fail(self, number: int) -> None:
+        """Takes note of damage. libav's threads tell of it later than at the damaged packet."""
+        if self._has_threads:
+            if self._has_hidden:
+                raise _LostError
+        elif number < len(self.facts):
+            is_hidden = self.facts[number].is_hidden and self._is_due(self.facts[number])
+            if self._failed is None and (is_hidden or number in self._awaited):
+                self._failed = number
+            if is_hidden:  # later frames may be made of it
+                raise _LostError
+
+    def _came(self, sent: int, frame: VideoFrame) -> None:
+        number = packet_of(frame)
+        if number not in self._awaited or frame.is_corrupt or self.facts[number].is_corrupt:
+            return
+        pts = self.facts[number].pts
+        if self._latest is not None and pts <= self._latest and self._disordered is None:
+            self._disordered = sent  # either a frame between is lost, or times are wrong
+        del self._awaited[number]
+        self._latest = pts
+        self._held.append((number, pts, frame))
+        while self._held and self._disordered is None and self._is_next(*self._held[0][:2]):
+            _, pts, frame = self._held.popleft()
+            if self._wanted is None or pts >= self._wanted:
+                self._ready.append((pts, frame))
+
+    def _is_next(self, number: int, pts: int) -> bool:
+        """Whether all frames have come that this one may be made of, or that are shown before it."""
+        return all(number < other and pts < self.facts[other].pts for other in self._awaited)
+
+
+class _PlainRun(_Run):
+    """Takes what libav gives, and an exception for damage.
+
+    Args:
+        skipped: how many frames, of those that are wanted, are left out.
+        is_strict: whether damage is an error.
+        is_sought: the first packet is a keyframe in the middle of the file.
+
+    Attributes:
+        begins_inside: the first frames may need packets before the first one.
+    """
+
+    def __init__(
+        self,
+        video: OpenVideo,
+        ready: _Ready,
+        wanted: int | None,
+        *,
+        skipped: int,
+        is_strict: bool,
+        is_sought: bool,
+    ) -> None:
+        super().__init__(video, ready, wanted)
+        self._skipped, self._is_strict = skipped, is_strict
+        self._whole = WholeFrom(begins_inside=is_sought)
+        self.begins_inside = False
+        self._guess = TimeGuess()
+
+    def _send(self, number: int, packet: Packet) -> None:
+        facts = self.facts[number]
+        is_whole = self._whole.has_come(facts)
+        packet.pts = number  # the decoder gives it to the frame
+        try:
+            frames = self._video.decode(packet)
+            is_damaged = facts.is_corrupt or any(frame.is_corrupt for frame in frames)
+            why = "a part of it is missing"
+        except LibavError as error:
+            frames, is_damaged, why = [], True, error.strerror or ""
+        if is_damaged and is_whole and self._is_strict:
+            self.error = f"the file is damaged: {why}, at packet {number}"
+            # The frames that libav has held back are not asked for: with the error it may have lost one of them.
+        else:
+            self.begins_inside |= not is_whole
+            self._take(frames)
+
+    def _finish(self) -> None:
+        """Gives the frames that the decoder has held back."""
+        try:
+            self._take(self._video.decode(None))
+        except LibavError as error:
+            if self._is_strict:
+                self.error = f"the file is damaged: {error.strerror}, at its end"
+
+    def _take(self, frames: list[VideoFrame]) -> None:
+        for frame in frames:
+            facts = self.facts[packet_of(frame)]
+            pts = self._guess.of(facts.pts if facts.has_pts else None, frame.dts, frame.duration)
+            if self._wanted is not None and pts < self._wanted:
+                continue
+            self._wanted = None  # later times may go back, where files were joined
+            if self._skipped:
+                self._skipped -= 1
+            else:
+                self._ready.append((pts, frame))
+
+
+class _FromKey(NamedTuple):
+    """Packets from a keyframe on, and the time of the first frame that they certainly hold in full."""
+
+    packets: list[Packet]
+    floor: int | None
+
+
+def _from_key_before(packets: Iterator[Packet], wanted: int, groups_back: int) -> _FromKey | None:
+    """The packets from a keyframe on that is shown at or before `wanted`, up to one behind it.
+
+    None if there are not so many keyframes. Of several groups, the first is for decoders that make whole pictures only
+    some frames after what is called a keyframe (x264's intra-refresh).
+    """
+    read: list[Packet] = []
+    keys: list[int] = []
+    for packet in packets:
+        read.append(packet)
+        time = packet.dts if packet.pts is None else packet.pts
+        if packet.is_keyframe and time is not None and time <= wanted:
+            keys.append(len(read) - 1)
+        decoded = packet.pts if packet.dts is None else packet.dts
+        if decoded is not None and decoded > wanted:
+            break
+    if len(keys) <= groups_back:
+        return None
+    first = keys[-1 - groups_back]
+    return _FromKey(read[first:], read[keys[-max(1, groups_back)]].pts)

@@ -1,0 +1,270 @@
+"""What to do about an FFmpeg that failed, by its messages.
+
+The patterns are those of FFmpeg 5.1 to 9.0. Advice stands beside FFmpeg's own words and does not replace them; a
+message without a known pattern has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from penstock._common.messages import argument
+from penstock._encoding.request import EncodeRequest
+from penstock._ffmpeg.command.arguments import FILTER_OPTIONS
+from penstock._ffmpeg.command.endpoints import CONTAINERS
+from penstock._ffmpeg.program import capabilities
+from penstock._ffmpeg.program.capabilities import Option, did_you_mean
+from penstock._ffmpeg.program.messages import FAILED_OUTPUT, without_colors
+
+# From x264_preset_names and x264_tune_names in x264.h, which x265 shares; FFmpeg's help does not list them.
+_X264_VALUES = {
+    "preset": (
+        *("ultrafast", "superfast", "veryfast", "faster", "fast", "medium"),
+        *("slow", "slower", "veryslow", "placebo"),
+    ),
+    "tune": ("film", "animation", "grain", "stillimage", "psnr", "ssim", "fastdecode", "zerolatency"),
+    "profile": ("baseline", "main", "high", "high10", "high422", "high444"),
+}
+# Options that drop or repeat frames.
+_COUNT_OPTIONS = ("r", "fpsmax", "t", "to", "ss", "frames", "vframes", "fps_mode", "vsync")
+# Guessed: a line with more names than these is too long to read.
+_NAMES_IN_A_LINE = 12
+_COMMON_EXTENSIONS = (
+    *("mp4", "mkv", "mov", "webm", "avi", "ts", "m3u8", "mpd"),
+    *("flv", "gif", "y4m", "nut", "mxf", "mpg"),
+)
+
+
+def explain(request: EncodeRequest, stderr: str) -> str | None:
+    """What the user can do about FFmpeg's failure; None if the failure is not known.
+
+    Runs FFmpeg for its listings, which takes some tenths of a second.
+
+    Args:
+        stderr: FFmpeg's output, and behind it how FFmpeg ended and the number of frames that it encoded.
+    """
+    stderr = without_colors(stderr)
+    for pattern, advise in _ADVICE:
+        if (found := re.search(pattern, stderr)) and (advice := advise(request, found)):
+            return advice
+    return None
+
+
+def _codec(request: EncodeRequest, found: re.Match[str]) -> str | None:
+    values = {
+        name: value if isinstance(value, list | tuple) else [value] for name, value in request.options.items()
+    }
+    given = " ".join(name for name, of_it in values.items() if found[1] in of_it)
+    if re.search(r":s|scodec", given):
+        return None
+    of_sounds = [sound.encoder for sound in request.sounds]
+    is_sound = found[1] in of_sounds or re.search(r":a|acodec", given)
+    return capabilities.unknown_codec(request.program, found[1], "sound" if is_sound else "video")
+
+
+def _option(request: EncodeRequest, found: re.Match[str]) -> str:
+    name = found[1].partition(":")[0]  # "crf:v" is for the video
+    near = did_you_mean(name, _known_options(request))
+    return f"neither FFmpeg nor {request.codec} has an option {name!r}.{near}"
+
+
+def _value(request: EncodeRequest, found: re.Match[str]) -> str:
+    name, value = found[1], found[2]
+    option = _known_options(request).get(name, Option())
+    near = did_you_mean(value, option.values)
+    # FFmpeg calls the user's option "b:v" "b".
+    name = next((given for given in request.options if given.partition(":")[0] == name), name)
+    return f"{argument(f'options.{name}', value)} is not possible.{near}{_takes(option)}"
+
+
+def _takes(option: Option) -> str:
+    number = f"{option.kind} {option.limits}" if option.limits and "MAX" not in option.limits else option.kind
+    names = ", ".join(option.values[:_NAMES_IN_A_LINE]) + ", …" * (len(option.values) > _NAMES_IN_A_LINE)
+    kinds = [kind for kind in (number, names) if kind]
+    return f" It takes {': '.join(kinds)}" if kinds else ""
+
+
+def _preset_or_tune(request: EncodeRequest, found: re.Match[str]) -> str:
+    preset, tune = found[1], found[2]
+    # FFmpeg prints both, and one of them is wrong; "(null)" stands for one that was not given.
+    wrong = "tune" if preset in ("(null)", *_X264_VALUES["preset"]) else "preset"
+    value = tune if wrong == "tune" else preset
+    known = _X264_VALUES[wrong]
+    return f"{request.codec} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
+
+
+def _profile(request: EncodeRequest, found: re.Match[str]) -> str:
+    name = found[1] or found[2]
+    near = did_you_mean(name, _X264_VALUES["profile"])
+    return f"{request.codec} has no profile {name!r} for video of this pixel format.{near}"
+
+
+def _no_encoder(request: EncodeRequest, found: re.Match[str]) -> str:
+    return (
+        f"{found[1]} has no sound, or FFmpeg does not know with which codec: leave audio out, name another container, "
+        "or give AudioFile(codec=…) or AudioTrack(codec=…)"
+    )
+
+
+def _container(request: EncodeRequest, found: re.Match[str]) -> str:
+    near = did_you_mean(found[1], capabilities.muxers(request.program))
+    named = CONTAINERS.get(f".{found[1]}")
+    by_extension = f" {named!r} is FFmpeg's name for it." if named not in (None, found[1]) else near
+    return f"there is no container format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
+
+
+def _no_container(request: EncodeRequest, found: re.Match[str]) -> str:
+    near = did_you_mean(request.output.ending[1:], _COMMON_EXTENSIONS)
+    remedy = f"End it with .mp4 or .mkv, or give {argument('options.f')}"
+    return f"the output's name does not tell its container.{near} {remedy}"
+
+
+def _not_seekable(request: EncodeRequest, found: re.Match[str]) -> str:
+    return (
+        f"{found[1]} seeks back to its beginning at the end, which a stream cannot do: give "
+        f"{argument('options.movflags', 'frag_keyframe+delay_moov')}, or {argument('options.f', 'matroska')} or mpegts"
+    )
+
+
+def _experimental(request: EncodeRequest, found: re.Match[str]) -> str:
+    encoder = found[1] or request.codec
+    return f"{encoder} is experimental, which has to be allowed: {argument('options.strict', 'experimental')}"
+
+
+def _frame_count(request: EncodeRequest, found: re.Match[str]) -> str | None:
+    options = {name: name.partition(":")[0] for name in request.options}
+    causes = [name for name, plain in options.items() if plain in _COUNT_OPTIONS]
+    causes = causes or [name for name in options if name in FILTER_OPTIONS]  # most filters keep the number
+    if found[1] == found[2] or not causes:
+        return None
+    given = " and ".join(argument(f"options.{name}", request.options[name]) for name in causes)
+    return (
+        f"leave out {given}: the number of frames changes by it. Give the rate by {argument('fps')}, and write the "
+        "frames that the video is to have"
+    )
+
+
+def _odd_size(request: EncodeRequest, found: re.Match[str]) -> str:
+    return (
+        f"{request.codec} takes even sizes only: give {argument('odd_size', 'pad')}, or "
+        f"{argument('output_pixel_format', 'yuv444p')}"
+    )
+
+
+def _pixel_format(request: EncodeRequest, found: re.Match[str]) -> str:
+    near = did_you_mean(found[1], capabilities.pixel_formats(request.program))
+    return f"there is no output_pixel_format {found[1]!r}.{near} `ffmpeg -pix_fmts` lists them"
+
+
+def _filter(request: EncodeRequest, found: re.Match[str]) -> str:
+    return (
+        f"FFmpeg has no filter {found[1]!r}.{did_you_mean(found[1], capabilities.filters(request.program))}"
+    )
+
+
+def _filter_text(request: EncodeRequest, found: re.Match[str]) -> str:
+    known = capabilities.filters(request.program)
+    for part in re.split(r"[,;]", found[1]):
+        name = re.sub(r"^\s*(?:\[\w+\])*", "", part).partition("=")[0].partition("@")[0].strip()
+        if known and name and name not in known:
+            return f"FFmpeg has no filter {name!r}.{did_you_mean(name, known)}"
+    return f"a filter in {found[1]!r} has a syntax error; see `ffmpeg -h filter=NAME`"
+
+
+def _filter_option(request: EncodeRequest, found: re.Match[str]) -> str:
+    # FFmpeg 5.1 prints the filter first, 9.0 the option.
+    name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
+    near = did_you_mean(option, capabilities.filter_options(request.program, name))
+    return f"the filter {name!r} has no option {option!r}.{near}"
+
+
+def _one_picture(request: EncodeRequest, found: re.Match[str]) -> str:
+    output = request.output
+    numbered = f"{output.name.removesuffix(output.ending)}%05d{output.ending}"
+    return (
+        f"{output.name} holds one picture: name the output {numbered} for a file each, or take .apng or .webp"
+    )
+
+
+def _times_go_back(request: EncodeRequest, found: re.Match[str]) -> str | None:
+    if not request.sounds:
+        return None
+    return (
+        "the times of the sound go back, as where files were joined, and a copy keeps them: "
+        "AudioFile(codec='aac') encodes it, unless it is Opus"
+    )
+
+
+def _always(advice: str) -> Callable[[EncodeRequest, re.Match[str]], str]:
+    """Returns `advice` for every match, with what ``{output}``, ``{found[1]}`` and the like stand for."""
+    return lambda request, found: advice.format(codec=request.codec, output=request.output.name, found=found)
+
+
+def _known_options(request: EncodeRequest) -> dict[str, Option]:
+    return {
+        **capabilities.global_options(request.program),
+        **capabilities.muxer_options(request.program, request.output.container.removeprefix(".")),
+        # Last, so that an encoder's own option replaces a general one of the same name.
+        **capabilities.encoder_options(request.program, request.codec),
+    }
+
+
+# Patterns in FFmpeg's messages, and the advice for each. The first match counts, so causes come before consequences.
+_ADVICE: tuple[tuple[str, Callable[[EncodeRequest, re.Match[str]], str | None]], ...] = (
+    (r"(?:Unknown encoder|Invalid encoder type) '(.+)'", _codec),
+    (r"Unrecognized option '(.+)'", _option),
+    (r"Requested output format '(.+)' is not", _container),
+    (r"Unable to (?:find a suitable|choose an) output format", _no_container),
+    (r"Unknown pixel format requested: (.+)\.", _pixel_format),
+    (r"Error setting preset/tune (.+)/(.+)\.", _preset_or_tune),
+    (r"invalid profile: (.+)|Invalid or incompatible profile set: (.+)\.", _profile),
+    (r"Error setting option (\S+) to value (.+)\.", _value),
+    (r"No such filter: '(.+)'", _filter),
+    (
+        r"\[Parsed_(\w+)_\d+ @ \S+\] Option '(.+)' not found|Error applying option '(.+)' to filter '(.+)'",
+        _filter_option,
+    ),
+    (r"Error parsing filterchain '(.+)' around", _filter_text),
+    (r"Automatic encoder selection failed.* Default encoder for format (\S+) ", _no_encoder),
+    (r"The encoder '(.+?)' is experimental|experimental codecs are not enabled", _experimental),
+    (
+        r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available"
+        r"|No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",
+        _always("{codec} needs a GPU and its driver, which FFmpeg did not find here; libx264 needs none"),
+    ),
+    (r"\[(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
+    (
+        r"only supported in MP4",
+        _always("this container does not hold {codec} video: take .mp4 or .mkv, or another codec"),
+    ),
+    (
+        r"are supported for|not compatible with|Could not find tag for codec|not currently supported in container"
+        r"|supports only a single video|Unsupported codec id|No audio stream present|does not contain any stream",
+        _always(
+            "this container does not hold {codec} video: take matroska, which holds most, or another codec"
+        ),
+    ),
+    (r"(?:width|height) not divisible by", _odd_size),
+    (
+        r"Source (?:Width|Height) must be at least (\d+)",
+        _always(
+            "{codec} takes no picture of less than {found[1]}x{found[1]} pixels: scale it, or take another codec"
+        ),
+    ),
+    (r"(?i)non.monoton\w+ dts in output|non monotonically increasing dts to muxer", _times_go_back),
+    (r"Cannot write more than one file with the same name", _one_picture),
+    (
+        r"Connection refused",
+        _always("nothing listens at {output}: start the server or player first"),
+    ),
+    (
+        r"\[Parsed_(\w+)_\d+ @",
+        _always("the filter {found[1]!r} was refused: `ffmpeg -h filter={found[1]}` tells its options"),
+    ),
+    (
+        FAILED_OUTPUT.pattern,
+        _always("fix that output of tee, or give it onfail=ignore, which makes its failure a warning"),
+    ),
+    (r"exit code 0; it had encoded (\d+) of (\d+) submitted frames", _frame_count),
+)

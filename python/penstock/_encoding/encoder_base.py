@@ -1,0 +1,217 @@
+"""The base of `Encoder`: a run of FFmpeg, and its end."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from penstock._common import exits
+from penstock._common.messages import warn
+from penstock._common.progress import Reporter
+from penstock._common.reports import Bottleneck, EncodeReport, EncoderStats
+from penstock._encoding.plan import EncodePlan
+from penstock._encoding.request import EncodeRequest
+from penstock._encoding.session import EncodeSession
+from penstock._encoding.timing import Origin
+from penstock._ffmpeg.program.process import check_owner
+from penstock._native import AppliedPolicy
+from penstock.errors import ClosedError, EncoderError
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class EncoderBase:
+    """An FFmpeg that encodes, which starts at once, or when the size of the frames is known."""
+
+    _request: EncodeRequest
+    _reporter: Reporter | None = None
+
+    def __init__(self) -> None:
+        self._started: EncodeSession | None = None
+        # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
+        self._starting = threading.RLock()
+        self._forks = exits.forks
+        self._ended_unstarted: str | None = None
+        self._origin = Origin()
+
+    @property
+    def report(self) -> EncodeReport | None:
+        """The result of ``close``, also if leaving the ``with`` block closed the encoder; None before."""
+        return None if self._started is None else self._started.report
+
+    @property
+    def stats(self) -> EncoderStats:
+        """What was done so far: frames submitted, written and encoded, and who waited for whom."""
+        return EncoderStats() if self._started is None else self._started.stats
+
+    @property
+    def bottleneck(self) -> Bottleneck | None:
+        """Who is the slowest so far: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
+
+        None if nobody clearly is, and before the first frame.
+        """
+        return self.stats.bottleneck
+
+    @property
+    def pid(self) -> int | None:
+        """FFmpeg's process id; None before FFmpeg has started."""
+        return None if self._started is None else self._started.process.pid
+
+    @property
+    def ffmpeg_policy(self) -> AppliedPolicy | None:
+        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
+        return None if self._started is None else self._started.process.policy
+
+    @property
+    def closed(self) -> bool:
+        """Whether frames are no longer accepted: after ``close``, ``abort`` or FFmpeg's failure, and after a fork."""
+        if self._started is None:
+            return self._ended_unstarted is not None or self._forks != exits.forks
+        return not self._started.is_open or self._started.is_inherited
+
+    def close(self, timeout: float | None = None) -> EncodeReport:
+        """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until FFmpeg has exited.
+
+        Calling it again gives the same report, or the same failure. The wait lets Ctrl-C through; afterwards the
+        encoder is as before, and can be closed again or aborted.
+
+        Args:
+            timeout: seconds to wait; None waits as long as it takes.
+
+        Raises:
+            EncoderError: FFmpeg failed, or encoded another number of frames than were submitted; or an output of the
+                muxer ``tee`` failed that has no ``onfail=ignore``; or no frame was written.
+            StalledError: not done within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``. Nothing is
+                lost: close again, or abort, which drops the video.
+            ClosedError: the encoder was aborted.
+        """
+        if self._end_unstarted("the encoder is closed"):
+            raise EncoderError("there is no video: no frame was written, and the encoder was given no size")
+        return self._session.close(timeout)
+
+    def abort(self) -> None:
+        """Kills FFmpeg and drops the video: what is queued, and the file that FFmpeg has written so far.
+
+        A file that was there before stays as it was, unless it is overwritten in place. Several files (HLS, images) and
+        what was sent elsewhere stay as they are. Does nothing after ``close``.
+        """
+        with suppress(ClosedError):  # it has ended, or belongs to the parent of this process
+            if not self._end_unstarted("the encoder was aborted"):
+                self._session.abort()
+
+    def _cut_off(self, error: BaseException | None) -> None:
+        """Kills FFmpeg while `error` propagates, and leaves what it has written, as the session does."""
+        with suppress(ClosedError):  # it belongs to the parent of this process
+            self._session.cut_off(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
+        if self._started is None:
+            if exc is not None:
+                self.abort()
+            elif self._ended_unstarted is None:
+                self.close()
+            return
+        if self._started.is_aborted:
+            return
+        try:
+            if exc is None:
+                self._close_despite_ctrl_c()
+            else:
+                self._session.finish_during(exc)
+        except BaseException as error:  # a second Ctrl-C, for example: nothing is left running
+            self._cut_off(error)
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
+        import asyncio  # slow to import; a program that uses asyncio has done so
+
+        exiting = asyncio.ensure_future(asyncio.to_thread(self.__exit__, None, exc, None))
+        try:
+            await asyncio.shield(exiting)
+        except asyncio.CancelledError as cancelled:
+            await self._continue_exit(exiting, cancelled, is_second=isinstance(exc, asyncio.CancelledError))
+            raise cancelled from None
+
+    async def _continue_exit(
+        self, exiting: asyncio.Future[None], cancelled: BaseException, *, is_second: bool
+    ) -> None:
+        """After a cancellation, which is asyncio's Ctrl-C: the first lets the video finish, the second aborts."""
+        import asyncio
+
+        if not is_second:
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(exiting)
+        if not exiting.done():
+            # `abort` makes the thread end with an error. Retrieve it, or asyncio reports it as never retrieved.
+            exiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.to_thread(self._cut_off, cancelled)
+
+    def __del__(self) -> None:
+        if getattr(self, "_started", None) is not None:
+            self._session.end_collected()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an encoder has a running FFmpeg: it can be neither copied nor pickled")
+
+    def __repr__(self) -> str:
+        return self._titled("(not started)") if self._started is None else self._started.title
+
+    @property
+    def _session(self) -> EncodeSession:
+        if self._started is None:
+            self._check_unstarted()
+            raise ValueError(
+                "the encoder has no size yet, and starts with its first frame: give size=(width, height), or write a "
+                "frame first"
+            )
+        return self._started
+
+    def _start(self, plan: EncodePlan) -> None:
+        title = self._titled(f"{plan.frames.width}x{plan.frames.height}")
+        session = EncodeSession(plan, title=title, reporter=self._reporter, origin=self._origin)
+        try:
+            session.start()
+            self._started = session
+            if session.warning is not None:
+                warn(session.warning)
+            if self._ended_unstarted is not None:  # by a signal handler
+                session.abort()
+        except BaseException:  # for example of a signal handler
+            session.discard()
+            raise
+
+    def _titled(self, size: str) -> str:
+        request = self._request
+        return f"<{type(self).__name__} {request.output.name!r} {f'{size} {request.pixel_format}'.strip()}>"
+
+    def _end_unstarted(self, why: str) -> bool:
+        """Ends an encoder that has not started. Returns False if it has started."""
+        if self._started is None:
+            check_owner("encoder", self._forks)  # another thread of the parent may have held the lock
+            with self._starting:
+                if self._started is None:
+                    self._check_unstarted()
+                    self._ended_unstarted = why
+                    return True
+        return False
+
+    def _check_unstarted(self) -> None:
+        check_owner("encoder", self._forks)
+        if self._ended_unstarted is not None:
+            raise ClosedError(self._ended_unstarted)
+
+    def _close_despite_ctrl_c(self) -> None:
+        try:
+            self.close()
+        except KeyboardInterrupt as interrupt:
+            # Finish a playable file of what was submitted. A second Ctrl-C propagates.
+            self._session.finish_during(interrupt)
+            raise

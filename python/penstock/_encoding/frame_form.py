@@ -1,0 +1,108 @@
+"""How the caller's frames differ from their pixel format: as floats, or with their channels first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+from penstock._common.messages import argument
+from penstock._ffmpeg.command.pixel_formats import is_float, is_packed, pixel_format_of
+from penstock._native import _Conversion, _Slot, _SlotPool, _ValueRange
+
+#: The sizes of floats that are scaled to whole samples: float16, float32 and float64.
+FLOAT_BYTES = (2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameForm:
+    """How the caller's frames differ from their pixel format.
+
+    Attributes:
+        value_range: what becomes 0, and the most of a sample, if frames are floats; None if they are not scaled.
+        channels_first: whether frames are channels × height × width.
+    """
+
+    value_range: tuple[float, float] | None = None
+    channels_first: bool = False
+    _native: _ValueRange | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(
+        cls, pixel_format: str, value_range: tuple[float, float] | None, channels_first: bool
+    ) -> FrameForm:
+        """The form that the arguments of an `Encoder` mean.
+
+        Raises:
+            ValueError: `pixel_format` has no such form, or `value_range` is none.
+            TypeError: an argument has a wrong type.
+        """
+        if not isinstance(channels_first, bool):
+            raise TypeError(f"channels_first is True or False; got {channels_first!r}")
+        if channels_first and not is_packed(pixel_format):
+            raise ValueError(
+                f"channels_first=True is for packed RGB and gray, and not for {pixel_format}. Give "
+                "pixel_format='rgb24', for example"
+            )
+        if value_range is None:
+            return cls(None, channels_first)
+        low, high = _checked_range(value_range, pixel_format)
+        wanted = pixel_format_of(pixel_format)
+        assert wanted is not None, "all packed formats are known"
+        try:
+            return cls((low, high), channels_first, _ValueRange(low, high, wanted.depth))
+        except ValueError as error:
+            raise ValueError(f"{argument('value_range', value_range)} is not possible: {error}") from None
+
+    @property
+    def arguments(self) -> str:
+        """The arguments that are not the defaults, for messages."""
+        given = {"value_range": self.value_range, "channels_first": self.channels_first}
+        return ", ".join(argument(name, value) for name, value in given.items() if value)
+
+    def fill(
+        self,
+        pool: _SlotPool,
+        frame: Any,
+        number: int,
+        conversion: _Conversion | None = None,
+        prefix: bytes | None = None,
+    ) -> _Slot:
+        """A slot with the samples of `frame`, rows first, or with their conversion.
+
+        Raises:
+            ValueError: `frame`, of that number, has NaN.
+        """
+        try:
+            return pool.filled(frame, conversion, prefix, self._native)
+        except ValueError as error:
+            if self.value_range is None:
+                raise
+            low = self.value_range[0]
+            raise ValueError(
+                f"frame {number} has {error}. Pass np.nan_to_num(frame, nan={low}) to make them black"
+            ) from None
+
+
+#: Frames that are what their pixel format says.
+PLAIN = FrameForm()
+
+
+def _checked_range(value_range: object, pixel_format: str) -> tuple[float, float]:
+    if is_float(pixel_format):
+        raise ValueError(
+            f"value_range is for frames that become whole samples, and {pixel_format} keeps floats. Leave it out"
+        )
+    if not is_packed(pixel_format):
+        raise ValueError(
+            f"value_range is for packed RGB and gray, and not for {pixel_format}. Give pixel_format='rgb24', for "
+            "example"
+        )
+    is_pair = isinstance(value_range, tuple | list) and len(value_range) == 2
+    if not is_pair or not all(isinstance(one, Real) for one in value_range):  # type: ignore[attr-defined]
+        raise TypeError(f"value_range is two numbers, such as (0.0, 1.0); got {value_range!r}")
+    low, high = map(float, value_range)  # type: ignore[call-overload]
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"value_range is two finite numbers, the lower first; got {value_range!r}")
+    return low, high

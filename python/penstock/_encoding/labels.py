@@ -1,0 +1,183 @@
+"""What a file says beside its pictures and sounds: metadata, chapters and subtitles."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+from penstock._common.messages import argument
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._native import _seconds
+from penstock.errors import DecoderError
+
+Chapters = Sequence[tuple[float, str]]
+
+# The encoder of subtitles for each container that can hold them.
+_SUBTITLES = {**dict.fromkeys(("ipod", "mov", "mp4"), "mov_text"), "matroska": "copy", "webm": "webvtt"}
+# Formats of text, by FFmpeg's names. It takes them as UTF-8, or as UTF-16 with a mark.
+_TEXTS = ("ass", "srt", "webvtt")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# A program's argument has at most 128 KiB (MAX_ARG_STRLEN in Linux), and base64 makes 4 bytes of 3.
+_MOST_TEXT_BYTES = 96_000
+# The unit of chapters' times: FFmpeg's own of Matroska, and finer than that of MP4.
+_UNIT_S = 1e-6
+# Characters that FFmpeg's metadata format requires to be escaped.
+_SPECIAL = re.compile(r"([=;#\\\n])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """The metadata, chapters and subtitles that an `Encoder` writes.
+
+    Attributes:
+        metadata: names and values.
+        chapters: in their order, when each begins in seconds, and its title.
+        subtitles: FFmpeg's name of the file that has them; None for none.
+        subtitle_codec: FFmpeg's encoder for them.
+    """
+
+    metadata: tuple[tuple[str, str], ...] = ()
+    chapters: tuple[tuple[float, str], ...] = ()
+    subtitles: str | None = None
+    subtitle_codec: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        metadata: Mapping[str, str] | None,
+        chapters: Chapters | None,
+        subtitles: str | os.PathLike[str] | None,
+        output: Output,
+    ) -> Self:
+        """The labels that arguments of an `Encoder` mean. They are described there, and so are the errors."""
+        return cls(
+            metadata=tuple(checked_metadata(metadata).items()),
+            chapters=_checked_chapters(chapters or ()),
+            subtitles=None if subtitles is None else _checked_subtitles(subtitles, output),
+            subtitle_codec="" if subtitles is None else _codec_for(output),
+        )
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """The metadata and chapters that ``dataclasses.asdict`` gave, also after JSON made lists of its tuples."""
+        metadata, chapters = (tuple(map(tuple, given[name])) for name in ("metadata", "chapters"))
+        return cls(metadata=metadata, chapters=chapters)
+
+    def input_arguments(self) -> list[str]:
+        """FFmpeg's arguments for the inputs with subtitles and chapters, which come after the first input."""
+        arguments: list[str] = []
+        if self.subtitles is not None:
+            arguments += [*endpoints.confining_arguments(self.subtitles, ()), "-i", self.subtitles]
+        if self.chapters:
+            text = base64.b64encode(_ffmetadata(self.chapters).encode()).decode()
+            arguments += ["-f", "ffmetadata", "-i", f"data:text/plain;base64,{text}"]
+        return arguments
+
+    def output_arguments(self, options: Mapping[str, object], *, is_mapped: bool) -> list[str]:
+        """FFmpeg's arguments for the output, beside `options`. `is_mapped`: other arguments map the first input."""
+        arguments: list[str] = []
+        # FFmpeg would copy those of a sound's file.
+        if not any(name.startswith("map_metadata") for name in options):
+            arguments += ["-map_metadata:g", "-1"]
+        if self.subtitles is not None:
+            arguments += [] if is_mapped else ["-map", "0"]
+            arguments += ["-map", "1:s:0", "-c:s", self.subtitle_codec]
+        if self.chapters:
+            arguments += ["-map_chapters", "1" if self.subtitles is None else "2"]
+        elif "map_chapters" not in options:
+            arguments += ["-map_chapters", "-1"]
+        for name, value in self.metadata:
+            arguments += ["-metadata", f"{name}={value}"]
+        return arguments
+
+
+NO_LABELS = Labels()
+
+
+def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """`metadata` as a dict, with names and values that FFmpeg can write."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"metadata is a dict of names and texts, such as {{'title': 'x'}}; got {metadata!r}")
+    for name, value in metadata.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"metadata has names and texts, each a str; got {name!r}: {value!r}")
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError(f"metadata has names without '=', and no zero bytes; got {name!r}: {value!r}")
+        if not value:
+            raise ValueError(f"metadata {name!r} has no text, and FFmpeg would leave it out: leave it out")
+    return dict(metadata)
+
+
+def _checked_chapters(chapters: Chapters) -> tuple[tuple[float, str], ...]:
+    try:
+        pairs = [(_seconds("chapters", start_s), title) for start_s, title in chapters]
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"chapters are pairs of when each begins, in seconds, and its title, [(0.0, 'Intro'), (5, 'End')]: {error}"
+        ) from None
+    found: list[tuple[float, str]] = []
+    for start_s, title in pairs:
+        if not isinstance(title, str):
+            raise TypeError(f"the title of a chapter is a str; got {title!r}")
+        if start_s is None or math.isinf(start_s) or (found and start_s <= found[-1][0]):
+            raise ValueError(
+                f"each chapter begins later than the one before it; got {start_s} s for {title!r}"
+            )
+        found.append((start_s, title))
+    if (nbytes := len(_ffmetadata(found).encode()) if found else 0) > _MOST_TEXT_BYTES:
+        raise ValueError(
+            f"{len(found)} chapters are too many: they take {nbytes} bytes, of {_MOST_TEXT_BYTES} at most"
+        )
+    return tuple(found)
+
+
+def _checked_subtitles(subtitles: str | os.PathLike[str], output: Output) -> str:
+    source = endpoints.source(subtitles)
+    if endpoints.is_same_file(source, output.target):
+        raise ValueError(f"{output.name} is the output, too, which would overwrite it")
+    from penstock._facts.opening import open_media  # libav, only where a file of subtitles is read
+
+    path = endpoints.without_protocol(source)
+    with open_media(source, path=path) as media:
+        is_text = media.format.name in _TEXTS
+        if not media.streams.subtitles:
+            raise DecoderError(f"{path} has no subtitles")
+    if is_text and endpoints.is_path(source):
+        text = Path(path).read_bytes()
+        try:
+            text.startswith(_UTF_16) or text.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path} is not UTF-8 ({error.reason}): convert it, for example by iconv"
+            ) from None
+    return source
+
+
+def _codec_for(output: Output) -> str:
+    if (codec := _SUBTITLES.get(output.container)) is not None:
+        return codec
+    raise ValueError(
+        f"subtitles have no place in {output.name}: write mp4, mov, mkv or webm, or draw them "
+        f"into the picture, {argument('options.vf', 'subtitles=x.srt')}"
+    )
+
+
+def _ffmetadata(chapters: Sequence[tuple[float, str]]) -> str:
+    """Chapters in FFmpeg's text format. Each ends where the next begins; the end of the last is not known."""
+    units = [round(start_s / _UNIT_S) for start_s, _ in chapters]
+    lines = [";FFMETADATA1"]
+    for (start, end), (_, title) in zip(pairwise([*units, units[-1] + 1000]), chapters, strict=True):
+        escaped = _SPECIAL.sub(r"\\\1", title)
+        lines += ["[CHAPTER]", "TIMEBASE=1/1000000", f"START={start}", f"END={end}", f"title={escaped}"]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,299 @@
+"""Makes the arguments of an `Encoder` from a source video, so that the output keeps the source's properties."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from penstock._decoding.decoder import Decoder
+from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, holds_sound, software_encoder
+from penstock._encoding.output_pixel_format import AUTO, PLAYABLE_CODECS
+from penstock._encoding.request import holds_times
+from penstock._encoding.timing import Origin
+from penstock._facts.completeness import CHEAP_BYTES
+from penstock._facts.frame_times import FrameTimes
+from penstock._facts.info import MediaInfo, VideoInfo
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb, pixel_format_of
+from penstock._ffmpeg.command.settings import (
+    DEFAULT_COLORS,
+    DEFAULT_ENCODER_SETTINGS,
+    Colors,
+    EncoderSettings,
+    check_settings,
+)
+from penstock._ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
+from penstock.errors import DecoderError
+
+#: The warning of what is not kept.
+LOST = "of the source, the result does not have {}"
+# Of a source with one picture.
+_USUAL_FPS = 25
+# Chosen: more than what codecs add at the end of a sound.
+_SOUND_LONGER_S = 0.25
+# What libav tells of the file itself, and not of its content.
+_TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand", "minor_version"))
+
+
+def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
+    codec, container = encoder.get("codec", AUTO), (encoder.get("options") or {}).get("f")
+    kept = encoder.get("pixel_format", "rgb24") if encoder.get("quality") == LOSSLESS else None
+    found = encoder_for(codec, _program(encoder), Output(str(output), container), lossless=kept)
+    return {**encoder, "codec": codec if codec in AUTO_CODECS else found}
+
+
+def arguments_like_picture(
+    video: VideoInfo, size: tuple[int, int] | None, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Adds to `given` the arguments that keep the source's colors and aspect ratio.
+
+    Returns:
+        The arguments, and which properties of the source the result loses.
+    """
+    arguments, codec, frames = dict(given), _encoder(given), given.get("pixel_format", "rgb24")
+    colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
+    if "colors" not in given:
+        display = video.mastering_display
+        # The matrix applies if the frames are YUV, or if the encoder converts them to YUV. Lossless encodes do not.
+        is_given = not (is_rgb(frames) or is_gray(frames))
+        becomes_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
+        is_yuv = is_given or (becomes_yuv and given.get("quality") != LOSSLESS)
+        has_light = display is not None or video.content_light is not None
+        is_whole = display is None or display.is_complete
+        keeps_light = has_light and is_yuv and is_whole and holds_hdr_metadata(_program(given), codec)
+        has_full = _is_full(video, frames) and (is_given or codec in PLAYABLE_CODECS - {"mpeg2video"})
+        colors = Colors(
+            matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
+            range="full" if has_full else "auto",
+            primaries=video.color_primaries or "auto",
+            transfer=video.color_transfer or "auto",
+            mastering_display=display if keeps_light else None,
+            content_light=video.content_light if keeps_light else None,
+        )
+    arguments["colors"] = colors
+    options = dict(given.get("options") or {})
+    width, height = video.width, video.height
+    aspect = video.sample_aspect_ratio
+    is_scaled = size not in (None, (width, height))
+    if aspect is not None and aspect != 1 and not is_scaled:
+        shape = width * aspect / height  # of the picture
+        arguments["options"] = {"aspect": f"{shape.numerator}:{shape.denominator}"} | options
+    lost = {
+        "its values of the HDR display and light": (video.mastering_display and not colors.mastering_display)
+        or (video.content_light and not colors.content_light),
+        "its interlacing": video.field_order not in (None, "progressive"),
+        "its shape of a pixel, because the size is another": aspect not in (None, 1) and is_scaled,
+    }
+    missed = [what for what, is_lost in lost.items() if is_lost]
+    return arguments, [*missed, *_lost_samples(video, frames, given)]
+
+
+def _is_full(video: VideoInfo, frames: str) -> bool:
+    """Whether the result should have full range, given `video` and the pixel format in which its frames are read."""
+    has = video.pixel_format or ""
+    if is_rgb(frames) or is_gray(frames) or canonical(frames) == canonical(has):
+        return video.color_range == "full"
+    # FFmpeg makes limited YUV of all others, but for gray of 8 bits, whose samples stay.
+    read = pixel_format_of(frames)
+    return has == "gray" and read is not None and read.depth == 8
+
+
+def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -> Iterable[str]:
+    """What is lost if the frames of `video` are read in the pixel format `frames`, and which format keeps it."""
+    name = video.pixel_format or ""
+    source, read = pixel_format_of(name), pixel_format_of(frames)
+    has_alpha_itself = video.has_separate_alpha or has_alpha(name)
+    lost = ["alpha"] if has_alpha_itself and not has_alpha(frames) else []
+    if source is not None and read is not None and read.depth < source.depth:
+        held = map(pixel_format_of, encoder_pixel_formats(_program(arguments), _encoder(arguments)))
+        if any(one is not None and one.depth > read.depth for one in held):
+            lost.append(f"{source.depth} bits")
+    if lost:
+        depth = 8 if source is None else source.depth
+        kept_by = ("rgba64le" if has_alpha_itself else "rgb48le") if depth > 8 else "rgba"
+        if depth > 16:
+            kept_by = "gbrapf32le" if has_alpha_itself else "gbrpf32le"
+        yield f"its {' and '.join(lost)}, because the frames are {frames}: read them as {kept_by!r}"
+
+
+def arguments_like_file(
+    source: Decoder | MediaInfo, output: str | os.PathLike[str] | BinaryIO, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], Origin]:
+    """The arguments of an `Encoder` to `output` whose file is like `source`, and what its frames must be.
+
+    Raises:
+        DecoderError: there is no video.
+        TypeError: `source` is something else.
+    """
+    if not isinstance(source, Decoder | MediaInfo):
+        raise TypeError(f"the source is a Decoder, or what probe returns; got {type(source).__name__}")
+    decoder = source if isinstance(source, Decoder) else None
+    media = source.file if isinstance(source, Decoder) else source
+    video = media.best_video if decoder is None else decoder.stream
+    if video is None:
+        raise DecoderError(f"{media.path} has no video")
+    container = (given.get("options") or {}).get("f")
+    to = Output.of(output, container)
+    given = given if decoder is None else {"pixel_format": decoder.pixel_format, **given}
+    arguments = with_codec(to.target, given)
+    size = given.get("size", (video.width, video.height) if decoder is None else decoder.size)
+    arguments, lost = arguments_like_picture(video, size, arguments)
+    options = None if decoder is None else decoder._options
+    begins_later = options is not None and bool(options.start)
+    if options is not None and options.keeps_stored_orientation and video.rotation:
+        lost.append(f"its rotation by {video.rotation} degrees")
+    found: dict[str, Any] = {"size": size}
+    if "fps" not in arguments:
+        found["fps"] = _rate(media, video, decoder, has_times=holds_times(to))
+        if found["fps"] is not None:
+            lost += _lost_times(video, begins_later=begins_later)
+    if (kept := _pixel_format(video, arguments)) is not None:
+        found["output_pixel_format"] = kept
+    is_film = holds_sound(to)  # the others are pictures
+    if "audio" not in arguments and media.audio:
+        kept_sounds = 0
+        if is_film and not begins_later and _is_readable(media.path):
+            found["audio"], kept_sounds = media.path, 1
+            lost += _lost_end_of_sound(media, video)
+        if kept_sounds < len(media.audio):
+            lost.append(f"{len(media.audio) - kept_sounds} of its {len(media.audio)} sounds")
+    if is_film:
+        found |= arguments_like_labels(media, arguments)
+        is_part = begins_later or (options is not None and options.count is not None)
+        if is_part and found.pop("chapters", None):
+            lost.append("its chapters, because it is a part")
+    else:
+        labels = {"metadata": any(_metadata(media)), "chapters": bool(media.chapters)}
+        lost += [f"its {what}" for what, is_there in labels.items() if is_there and what not in arguments]
+    if media.subtitles and "subtitles" not in arguments:
+        lost.append("its subtitles")
+    return {**found, **arguments}, Origin(
+        lost=[LOST.format(what) for what in lost],
+        is_like=True,
+        is_asked="fps" in arguments,
+        source_s=_picture_s(video, decoder) if found.get("audio") else None,
+    )
+
+
+def arguments_like_labels(media: MediaInfo, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that keep the source's tags and chapters, without those that are `given`."""
+    labels = {"metadata": dict(_metadata(media)), "chapters": [*_chapters(media)]}
+    return {name: label for name, label in labels.items() if name not in given}
+
+
+def _picture_s(video: VideoInfo, decoder: Decoder | None) -> float | None:
+    """How long the pictures last that are read from the file's beginning; None if a filter may change that."""
+    options = None if decoder is None else decoder._options
+    if options is None:
+        return video.duration_s
+    if options.filters is not None or video.frame_rate is None:
+        return None
+    counted_s = math.inf if options.count is None else options.count / float(video.frame_rate)
+    return min(counted_s, video.duration_s or 0.0)
+
+
+def _rate(
+    media: MediaInfo, video: VideoInfo, decoder: Decoder | None, *, has_times: bool
+) -> Fraction | int | None:
+    """Frames per second; None where frames come with times of their own, and the container has a place for them."""
+    # Those of a part are counted from the beginning of the file.
+    is_part = decoder is not None and decoder._options.start
+    is_timed = video.is_variable_frame_rate
+    if decoder is not None and not is_part and has_times and video.start_s is not None:
+        # A filter may change how many frames there are.
+        is_timed = decoder._options.filters is not None or not _is_constant(media, video)
+    return None if is_timed and has_times else video.frame_rate or _USUAL_FPS
+
+
+def _lost_times(video: VideoInfo, *, begins_later: bool) -> Iterable[str]:
+    """What is lost at a constant rate."""
+    if video.is_variable_frame_rate:
+        yield "the uneven times of its frames"
+    if video.start_s and not begins_later:
+        yield f"the time before its picture, {video.start_s:.3f} s"
+
+
+def _lost_end_of_sound(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
+    """What is lost of a sound that ends with the picture, where the container tells how long each is."""
+    sound = media.best_audio
+    if "matroska" in media.container or sound is None or sound.duration_s is None or video.duration_s is None:
+        return
+    ends_s, picture_ends_s = ((one.start_s or 0.0) + (one.duration_s or 0.0) for one in (sound, video))
+    if ends_s > picture_ends_s + _SOUND_LONGER_S:
+        yield f"the last {ends_s - picture_ends_s:.3f} s of its sound, which goes on after the picture"
+
+
+def _metadata(media: MediaInfo) -> Iterable[tuple[str, str]]:
+    """What FFmpeg can write of it."""
+    for name, value in media.tags.items():
+        is_technical = name.lower() in _TECHNICAL or value.startswith("Lavf")  # AVI: the tag "software"
+        if value and not is_technical and "=" not in name and "\0" not in value:
+            yield name, value
+
+
+def _is_constant(media: MediaInfo, video: VideoInfo) -> bool:
+    """Whether frames come at a constant rate from the beginning of the file on."""
+    if video.is_variable_frame_rate or video.start_s:
+        return False
+    if media.container == endpoints.QUICKTIME:
+        return True
+    # Others tell of their first frames. The packets of larger files would take longer than a user waits for nothing.
+    is_cheap = Path(media.path).is_file() and (media.size_bytes or 0) <= CHEAP_BYTES
+    if not is_cheap or video is not media.best_video:
+        return False
+    try:
+        return FrameTimes.of(media).rate is not None
+    except DecoderError:  # packets have no times
+        return True
+
+
+def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
+    """The source's pixel format, where 8 bits of yuv420p would be less, and the frames and the codec have it."""
+    codec, name = _encoder(arguments), video.pixel_format or ""
+    source, frames = pixel_format_of(name), pixel_format_of(arguments.get("pixel_format", "rgb24"))
+    if (
+        source is None
+        or frames is None
+        or source.kind != "yuv"
+        or source.has_alpha
+        or name.startswith("yuvj")
+    ):
+        return None
+    is_more = source.depth > 8 or source.subsampling != (2, 2)
+    if arguments.get("quality") == LOSSLESS:  # whose format is that of the frames
+        return None
+    if codec not in PLAYABLE_CODECS or not is_more or frames.depth < source.depth:
+        return None
+    return name if name in encoder_pixel_formats(_program(arguments), codec) else None
+
+
+def _program(arguments: Mapping[str, Any]) -> str:
+    settings = arguments.get("settings", DEFAULT_ENCODER_SETTINGS)
+    check_settings(settings, EncoderSettings)
+    return find_ffmpeg(settings.ffmpeg)
+
+
+def _encoder(arguments: Mapping[str, Any]) -> str:
+    """FFmpeg's encoder. For `auto-…` codecs, the software encoder, which supports at least what hardware does."""
+    return software_encoder(str(arguments["codec"]), _program(arguments))
+
+
+def _is_readable(path: str) -> bool:
+    """Whether a path or URL can be opened once more."""
+    return "://" in path or Path(path).is_file()
+
+
+def _chapters(media: MediaInfo) -> Iterable[tuple[float, str]]:
+    begun_s = -1.0
+    for chapter in media.chapters:
+        start_s = max(0.0, chapter.start_s - media.zero_s)
+        if start_s > begun_s:
+            yield start_s, chapter.title or ""
+            begun_s = start_s

@@ -1,0 +1,317 @@
+"""Chooses the pixel format of a video, and finds what it cannot hold of the frames."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from penstock._common.messages import argument
+from penstock._ffmpeg.command.arguments import FILTER_OPTIONS, PALETTE
+from penstock._ffmpeg.command.colors import jpeg_pixel_format
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.pixel_formats import PixelFormat, is_gray, is_rgb, pixel_format_of
+from penstock._ffmpeg.command.settings import Colors
+from penstock._ffmpeg.program import capabilities
+from penstock.errors import EncoderError
+
+AUTO = "auto"
+#: The value of `output_pixel_format` with which FFmpeg chooses the format.
+ANY = "ffmpeg"
+
+
+#: What every player shows, and the same with alpha.
+_PLAYABLE = PixelFormat("yuv420p", "yuv", False, 8, (2, 2))
+_PLAYABLE_WITH_ALPHA = PixelFormat("yuva420p", "yuv", True, 8, (2, 2))
+
+# Lossy encoders that have yuv420p. For 8-bit frames without alpha, FFmpeg need not be asked.
+PLAYABLE_CODECS = frozenset(
+    (
+        *("libx264", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
+        *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "mpeg4", "mpeg2video", "mjpeg"),
+    )
+)
+# Containers that store the format of raw video, or leave it to the reader.
+_RAW_CONTAINERS = ("nut", "rawvideo")
+# Encoders that ignore the alpha of their RGBA formats: those of GPUs, and hap without its option format=hap_alpha.
+_DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
+_HAP_WITH_ALPHA = ("hap_alpha", "11")
+# What to take for images instead of a format that has less.
+_PNG_KEEPS = "A name that ends in .png keeps alpha and 16 bits"
+# ProRes's profiles without and with full chroma (prores_ks, prores_aw).
+_PRORES_FULL_CHROMA = ("4444", "4444xq", "4", "5")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """The pixel format of a video.
+
+    Attributes:
+        name: FFmpeg's name; None leaves the choice to FFmpeg.
+        warnings: what the video cannot hold of the frames, each with a fix.
+    """
+
+    name: str | None
+    warnings: tuple[str, ...] = ()
+
+
+def output_format(
+    program: str,
+    codec: str,
+    options: Mapping[str, object],
+    frames: str,
+    asked: str | None,
+    *,
+    held: str | None = None,
+    is_lossless: bool = False,
+    are_images: bool = False,
+) -> OutputFormat:
+    """The pixel format of the video that `codec` makes of frames in the pixel format `frames`.
+
+    Args:
+        held: the only format of raw video that the container holds; None for any (see `raw_format`).
+        is_lossless: the samples of the frames are to be kept, if the codec has a format for them.
+        are_images: each frame becomes a file. No player needs yuv420p there, so that the samples are to be kept, too.
+        asked: a pixel format; "auto", which keeps the frames' samples for a lossless codec, keeps alpha where the codec
+            has it, and otherwise is yuv420p; or None, which leaves the choice to FFmpeg.
+
+    Raises:
+        ValueError: the codec lacks the format `asked`.
+        EncoderError: there is no such codec, or the program did not tell what the choice depends on.
+    """
+    source, is_lossless = pixel_format_of(frames), is_lossless or are_images
+    if not is_lossless and codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
+        if asked is None or asked in (AUTO, _PLAYABLE.name):
+            return OutputFormat(asked and _PLAYABLE.name)
+    elif codec == "rawvideo":
+        return _raw(source, frames, asked, held)
+    elif codec == "copy":
+        return OutputFormat(frames if asked == AUTO else asked)
+    if asked not in (AUTO, None):
+        names: tuple[str, ...] = ()
+        with suppress(EncoderError):  # the user has chosen: the list only serves to check the name
+            names = capabilities.encoder_pixel_formats(program, codec)
+        return OutputFormat(_check_name(codec, asked, names))
+    if codec == "gif" and asked == AUTO and not any(name in options for name in FILTER_OPTIONS):
+        return OutputFormat(PALETTE, tuple(_gif_losses(source)))
+    names = capabilities.encoder_pixel_formats(program, codec)
+    kinds = {"is_lossless": is_lossless, "are_images": are_images}
+    return _choose(program, codec, options, frames, asked, names, **kinds)
+
+
+def raw_format(output: Output) -> str | None:
+    """The format of raw video that the container holds reliably; None if it holds every format.
+
+    Readers of AVI, QuickTime and Matroska confuse some formats, or cannot read the files.
+    """
+    if output.container in _RAW_CONTAINERS:
+        return None
+    return "rgb24" if output.container == "mov" else _PLAYABLE.name
+
+
+def _raw(source: PixelFormat | None, frames: str, asked: str | None, held: str | None) -> OutputFormat:
+    if asked != AUTO or held is None:
+        return OutputFormat(frames if asked == AUTO else asked)
+    chosen = pixel_format_of(held)
+    losses = () if source is None or chosen is None else _losses("rawvideo", source, chosen, [chosen])
+    return OutputFormat(held, tuple(losses))
+
+
+def _option(options: Mapping[str, object], name: str) -> str | None:
+    """The value of an option, whose name may be followed by a stream: ``pix_fmt:v``."""
+    return next((str(value) for given, value in options.items() if given.partition(":")[0] == name), None)
+
+
+def asked_format(asked: str, options: Mapping[str, object]) -> str | None:
+    """The pixel format that is asked for by ``output_pixel_format=asked``, or by FFmpeg's option ``pix_fmt``.
+
+    Returns:
+        `AUTO` if it is ours to choose, and None if it is FFmpeg's.
+
+    Raises:
+        TypeError: `asked` is no name.
+        ValueError: they contradict each other.
+    """
+    if not isinstance(asked, str):
+        raise TypeError(f"output_pixel_format is a name, or {AUTO!r} or {ANY!r}; got {asked!r}")
+    if (option := _option(options, "pix_fmt")) is None:
+        return None if asked == ANY else asked
+    if asked not in (AUTO, ANY, option):
+        also = argument("options.pix_fmt", option)
+        raise ValueError(f"{argument('output_pixel_format', asked)} and {also} exclude each other: give one")
+    return option
+
+
+def _check_name(codec: str, asked: str, names: tuple[str, ...]) -> str:
+    """The codec's name for the format `asked`; `asked` itself if FFmpeg does not list the codec's formats."""
+    # FFmpeg lists none, or only device memory, to which the user's filters have to upload the frames.
+    if not any(pixel_format_of(name) for name in names):
+        return asked
+    byte_orders = ("le", "be") if sys.byteorder == "little" else ("be", "le")
+    known = (asked, *(asked + order for order in byte_orders), jpeg_pixel_format(codec, asked))
+    for name in known:
+        if name in names:
+            return name
+    near = capabilities.did_you_mean(asked, names)
+    raise ValueError(
+        f"{codec} has no pixel format {asked!r}.{near} It has {', '.join(names)}; 'auto' chooses one of them"
+    )
+
+
+def _choose(
+    program: str,
+    codec: str,
+    options: Mapping[str, object],
+    frames: str,
+    asked: str | None,
+    names: tuple[str, ...],
+    *,
+    is_lossless: bool,
+    are_images: bool,
+) -> OutputFormat:
+    source, known = pixel_format_of(frames), _usable(codec, options, frames, names)
+    if source is None or (asked is None and not known):
+        return OutputFormat(asked and _PLAYABLE.name)
+    known = known or [_PLAYABLE]
+    if PALETTE in names and any(name in options for name in FILTER_OPTIONS):
+        return OutputFormat(None)  # a filter of the user's makes a palette, which another format would undo
+    keeps_samples = (
+        asked is None
+        or is_lossless
+        or all(one.kind != "yuv" for one in known)
+        or (codec not in PLAYABLE_CODECS and capabilities.is_lossless(program, codec))
+    )
+    ideal = source if keeps_samples else _PLAYABLE_WITH_ALPHA if source.has_alpha else _PLAYABLE
+    fitting = _for_options(known, codec, options)
+    chosen = closest(ideal, fitting)
+    losses = _losses(codec, source, chosen, fitting, are_images=are_images)
+    return OutputFormat(asked and chosen.name, tuple(losses))
+
+
+def _usable(
+    codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]
+) -> list[PixelFormat]:
+    """The usable formats among `names`. FFmpeg alone does not make a good palette for a picture."""
+    found = [one for name in names if (name != PALETTE or name == frames) and (one := pixel_format_of(name))]
+    found = [one for one in found if not _may_be_refused(codec, one)]
+    if not _DROPS_ALPHA.fullmatch(codec) or _option(options, "format") in _HAP_WITH_ALPHA:
+        return found
+    without = [one for one in found if not (one.has_alpha and one.kind == "rgb")]
+    return without or [replace(one, has_alpha=False) for one in found]
+
+
+def _may_be_refused(codec: str, one: PixelFormat) -> bool:
+    """Whether FFmpeg 9 lists the format, but calls it experimental or finds that its library lacks it."""
+    if codec == "ffv1":
+        return one.depth > 16 or one.name.startswith("bayer")
+    return one.has_alpha and (codec == "libx265" or (codec == "libvpx-vp9" and one != _PLAYABLE_WITH_ALPHA))
+
+
+def _for_options(known: list[PixelFormat], codec: str, options: Mapping[str, object]) -> list[PixelFormat]:
+    """The formats that fit the profile and the bits of alpha, if a ProRes codec has them."""
+    if codec.startswith("prores") and _option(options, "alpha_bits") == "0":
+        known = [one for one in known if not one.has_alpha] or known
+    profile = _option(options, "profile")
+    if not codec.startswith("prores") or profile is None:
+        return known
+    is_full = profile in _PRORES_FULL_CHROMA
+    return [one for one in known if (one.subsampling == (1, 1)) == is_full] or known
+
+
+def closest(ideal: PixelFormat, known: Iterable[PixelFormat]) -> PixelFormat:
+    """The format that loses the least of `ideal`; among those that lose nothing, the most similar one."""
+
+    def distance(one: PixelFormat) -> tuple[object, ...]:
+        columns, rows = one.subsampling
+        ideal_columns, ideal_rows = ideal.subsampling
+        has_chroma = ideal.kind != "gray"
+        return (
+            ideal.has_alpha and not one.has_alpha,
+            has_chroma and one.kind == "gray",
+            max(0, ideal.depth - one.depth),
+            has_chroma and (columns > ideal_columns or rows > ideal_rows),
+            # Gray is the same as red, green and blue, and loses levels as YUV of the limited range.
+            ideal.kind != "yuv" and one.kind == "yuv",
+            one.kind != ideal.kind,
+            one.has_alpha and not ideal.has_alpha,
+            one.depth,
+            -(columns * rows),
+            one.name != ideal.name,
+            # From packed to planar, FFmpeg 5.1 rounds alpha from 128 on up by one.
+            one.name.startswith("gbr") != ideal.name.startswith("gbr"),
+        )
+
+    return min(known, key=distance)
+
+
+def unused_colors(
+    codec: str, frames: str, output: str | None, colors: Colors, color_range: str
+) -> Iterable[str]:
+    """What of `colors` has no effect on a video, whose range is `color_range` if it is YUV, in sentences."""
+    has_yuv = any(name is not None and not (is_rgb(name) or is_gray(name)) for name in (frames, output))
+    becomes_gray = output is not None and is_gray(output) and is_rgb(frames)
+    effective = {
+        "matrix": colors.matrix if has_yuv or becomes_gray else None,
+        "range": color_range if has_yuv else output and "full",
+    }
+    for name, value in effective.items():
+        if (asked := getattr(colors, name)) not in ("auto", value):
+            video = f"{codec} video of {output or 'the pixel format that FFmpeg chooses'}"
+            yield f"{argument(f'colors.{name}', asked)} has no effect on {video}: leave it out"
+
+
+def _gif_losses(source: PixelFormat | None) -> Iterable[str]:
+    if source is None or source.name == PALETTE:
+        return
+    if source.depth > 8:
+        keeps = f"{argument('codec', 'ffv1')} (.mkv) keeps 16"
+        yield f"the frames' {source.depth} bits a sample become 8: GIF has no more. {keeps}"
+    if source.has_alpha:
+        yield "the frames' alpha becomes 1 bit: GIF has no more. A name such as video.apng or video.webp keeps it"
+
+
+def _losses(
+    codec: str,
+    source: PixelFormat,
+    chosen: PixelFormat,
+    known: list[PixelFormat],
+    *,
+    are_images: bool = False,
+) -> Iterable[str]:
+    """What a video of `chosen` loses of frames like `source`, in sentences that name the fix."""
+    best = closest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
+    kept_by = argument("output_pixel_format", best.name)
+    meant = f"{argument('output_pixel_format', chosen.name)} accepts the loss"
+    prores = f"{argument('codec', 'prores_ks')} (.mov)"
+    if source.has_alpha and not chosen.has_alpha:
+        keeps = _PNG_KEEPS if are_images else f"{prores}, libvpx-vp9 (.webm) or ffv1 (.mkv) keeps it"
+        if codec.startswith("prores"):
+            keeps = f"{argument('options.profile', '4444')} keeps it"
+        if best.has_alpha:
+            keeps = f"{kept_by} keeps it"
+        if source.name in ("rgba", "bgra"):
+            meant += (
+                f"; {argument('pixel_format', f'{source.name[:3]}0')} declares that the frames have no alpha"
+            )
+        yield f"the frames' alpha is dropped: {codec} video of {chosen.name} has none. {keeps}; {meant}"
+    if source.kind != "gray" and chosen.kind == "gray":
+        yield f"the frames' colors are dropped: {codec} video of {chosen.name} has none; {meant}"
+    if source.kind == "xyz" != chosen.kind:
+        clipped = f"the frames' XYZ samples become {chosen.kind.upper()}, in the gamut of sRGB"
+        yield f"{clipped}. {argument('codec', 'rawvideo')} (.nut) keeps them; {meant}"
+    if source.depth > chosen.depth:
+        keeps = "ffv1 (.mkv) keeps 16" if chosen.depth >= 10 else f"{prores} keeps 10, and ffv1 (.mkv) 16"
+        if are_images:
+            keeps = _PNG_KEEPS
+        if chosen.depth >= 16:
+            keeps = f"{argument('codec', 'exr')} (frames/%05d.exr) keeps floats"
+        if codec == "gif":
+            keeps = f"{argument('output_pixel_format', PALETTE)} has 256 colors that suit the frame"
+        if best.depth > chosen.depth:
+            keeps = f"{kept_by} keeps {min(best.depth, source.depth)}"
+            if best.depth < source.depth:
+                keeps += f", and {argument('codec', 'ffv1')} (.mkv) {min(source.depth, 16)}"
+        few = f"the frames' {source.depth} bits a sample become {chosen.depth}"
+        yield f"{few}: {codec} video of {chosen.name} has no more. {keeps}; {meant}"

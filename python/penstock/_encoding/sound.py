@@ -1,0 +1,453 @@
+"""The sound of an `Encoder`: what it is made from, and FFmpeg's arguments for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock._common.messages import argument
+from penstock._encoding import nut
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import SAMPLES, format_seconds
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.pixel_formats import FrameLayout
+from penstock._ffmpeg.command.settings import check_choice
+from penstock._ffmpeg.program.capabilities import audio_encoder
+from penstock._ffmpeg.program.child import ProgramError, run
+from penstock._ffmpeg.program.messages import framecrc_unit_s
+from penstock._native import _count
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from penstock._facts.info import AudioInfo, MediaInfo
+
+InputSampleType = Literal["int16", "int32", "float32"]
+SoundEnd = Literal["video", "longest"]
+
+# Options of FFmpeg for sound, besides those with the stream in their names, such as "b:a".
+_SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
+_NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
+#: Packets with a gap below this, in seconds, count as contiguous: containers round times to 1 ms or worse.
+LEAST_PAUSE_S = Fraction(1, 20)
+# What decoders output, and the samples that hold it. Planar formats end with a p.
+_DECODED = {"u8": "s16le", "s16": "s16le", "s32": "s32le", "dbl": "f64le"}
+# Chosen: more than any sound, and what FFmpeg's numbers hold.
+_MOST_HZ, _MOST_CHANNELS = 1 << 24, 1 << 10
+# Guessed: reading the first packet of a sound file, and writing a header.
+_TRIAL_S = 30.0
+_COPY = "copy"
+# FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` changes where FFmpeg 5.1 counts from (`_zero`).
+_LEAST_OFFSET_S = 1e-6
+_SAMPLES_GO = "Declare samples by AudioTrack(48000, 2), and pass them to encoder.write_audio(samples)"
+# Chosen: hours of most video. FFmpeg's own threshold is 50 MiB.
+_WAITING_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class AudioTrack:
+    """Sound that the program makes, for `Encoder.write_audio`.
+
+    Attributes:
+        sample_rate: samples per second of each channel, in Hz.
+        channels: how many: 1 for mono, 2 for left and right; up to 8, FFmpeg takes them for its usual layout of that
+            number (``ffmpeg -layouts``): 6 are front left, front right, center, bass, back left and back right.
+        dtype: type of the samples: "float32" is between -1 and 1 at full scale, and takes float64 and float16, too;
+            "int16" and "int32" use their range.
+        codec: FFmpeg's name of the encoder (``ffmpeg -encoders``) or of a format: "aac", "opus", "pcm_s16le". None is
+            FFmpeg's default for the container.
+        language: ISO 639 code of three letters, such as "deu".
+        title: what players call it.
+
+    Raises:
+        ValueError, TypeError: a value is not possible.
+    """
+
+    sample_rate: int
+    channels: int
+    dtype: InputSampleType = "float32"
+    codec: str | None = None
+    language: str | None = None
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        for value in (self.sample_rate, self.channels):
+            if isinstance(value, list | tuple) or np.ndim(value):
+                raise TypeError(f"AudioTrack holds no samples; got {type(value).__name__}. {_SAMPLES_GO}")
+        if (
+            _count("sample_rate", self.sample_rate) > _MOST_HZ
+            or _count("channels", self.channels) > _MOST_CHANNELS
+        ):
+            raise ValueError(
+                f"sample_rate is at most {_MOST_HZ} Hz, and channels at most {_MOST_CHANNELS}; got {self.sample_rate} "
+                f"Hz and {self.channels}"
+            )
+        check_choice("dtype", self.dtype, get_args(InputSampleType))
+        _check_texts(self)
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of a sample of all channels."""
+        return np.dtype(self.dtype).itemsize * self.channels
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFile:
+    """Sound from a file, for ``Encoder(audio=…)``.
+
+    Attributes:
+        path: an audio or video file, or a URL; of several sounds it has the best is taken, as `MediaInfo.best_audio`.
+        codec: FFmpeg's name of the encoder, or of a format; "copy" leaves the sound as it is. None copies it if the
+            container takes it and no option is for its encoder (``{"b:a": "192k"}``), and else encodes it with FFmpeg's
+            default for the container. Samples (WAV) become AAC in MP4.
+        language: ISO 639 code of three letters, such as "deu".
+        title: what players call it.
+        end: "video" ends it with the picture: exactly if it is encoded, with silence if it is shorter; a copy keeps
+            its last packet whole (20 to 100 ms) and is not prolonged. "longest" keeps all of it.
+
+    Raises:
+        ValueError: `end` is not possible.
+    """
+
+    path: str | os.PathLike[str]
+    codec: str | None = None
+    language: str | None = None
+    title: str | None = None
+    end: SoundEnd = "video"
+
+    def __post_init__(self) -> None:
+        check_choice("end", self.end, get_args(SoundEnd))
+        _check_texts(self)
+
+
+def _check_texts(sound: AudioFile | AudioTrack) -> None:
+    for name in ("codec", "language", "title"):
+        if not isinstance(value := getattr(sound, name), str | None):
+            raise TypeError(f"{name} is a str or None; got {value!r}")
+
+
+Audio = str | os.PathLike[str] | AudioFile | AudioTrack
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """A sound of an encode.
+
+    Attributes:
+        audio: the caller's `AudioFile` or `AudioTrack`.
+        input_arguments: FFmpeg's arguments that read it, from its beginning.
+        index: the number of the stream in the file that is read.
+        packet_codec: the codec of its packets in the NUT stream, by FFmpeg's name: "copy", or PCM.
+        encoder: FFmpeg's encoder of the result; None for the container's default.
+        holds_priming: whether the container has a place for the packets that an encoder puts before the sound.
+        sample_rate: samples per second of each channel of what it is made from.
+        channels: their number.
+        layout: FFmpeg's name of their layout, where it is not the usual one for their number.
+        why_short: returns why the sound seems to be cut off; None if it does not seem so.
+        first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts, by FFmpeg.
+        zero_s: the time that FFmpeg makes 0 where it reads from the beginning, with ``-itsoffset`` if times may jump.
+        may_jump: whether FFmpeg may count from the first stream in use, and not from the file's first timestamp.
+        holds_pauses: whether the container has times of packets, between which there may be nothing.
+    """
+
+    audio: AudioFile | AudioTrack
+    input_arguments: tuple[str, ...]
+    index: int
+    packet_codec: str
+    encoder: str | None
+    holds_priming: bool
+    sample_rate: int
+    channels: int
+    layout: str | None = None
+    why_short: Callable[[], str | None] = lambda: None
+    first_s: float = 0.0
+    zero_s: float = 0.0
+    may_jump: bool = False
+    holds_pauses: bool = True
+
+    def input_arguments_from(self, start_s: float) -> tuple[str, ...]:
+        """FFmpeg's arguments that read it from a time on, which becomes 0."""
+        if start_s > self.zero_s:
+            return "-ss", format_seconds(start_s - self.first_s), *self.input_arguments
+        late_s = max(self.zero_s - start_s, _LEAST_OFFSET_S if self.may_jump else 0.0)
+        return (
+            ("-itsoffset", format_seconds(late_s), *self.input_arguments) if late_s else self.input_arguments
+        )
+
+    @property
+    def is_copied(self) -> bool:
+        return self.encoder == _COPY
+
+
+def plan_sounds(
+    program: str,
+    audio: Audio | Sequence[Audio] | None,
+    output: Output,
+    options: Mapping[str, object] = MappingProxyType({}),
+) -> tuple[Sound, ...]:
+    """What `audio`, the argument of the `Encoder`, means for an output.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError, PermissionError: a file is not there, or cannot be read.
+        DecoderError: a file is no media file, or has no sound.
+        EncoderError: FFmpeg has no such encoder.
+        ValueError: there are several `AudioTrack`, a file is the output, too, or a sound cannot be copied.
+        TypeError: it is no sound.
+    """
+    if audio is None:
+        return ()
+    given: list[Any] = list(audio) if isinstance(audio, list | tuple) else [audio]
+    for one in given:
+        if not isinstance(one, str | os.PathLike | AudioFile | AudioTrack):
+            raise TypeError(
+                f"audio is a path, an AudioFile, an AudioTrack, or several of them; got {type(one).__name__}. "
+                f"{_SAMPLES_GO}"
+            )
+    if sum(isinstance(one, AudioTrack) for one in given) > 1:
+        raise ValueError(
+            "write_audio serves one AudioTrack: give its samples more channels, or a second Encoder"
+        )
+    return tuple(_plan_sound(program, one, output, options) for one in given)
+
+
+def _plan_sound(
+    program: str,
+    one: Audio,
+    output: Output,
+    options: Mapping[str, object],
+) -> Sound:
+    audio = one if isinstance(one, AudioFile | AudioTrack) else AudioFile(one)
+    if audio.codec not in (None, _COPY):
+        audio = replace(audio, codec=audio_encoder(program, audio.codec))
+    holds_priming = not output.is_matroska
+    if isinstance(audio, AudioTrack):
+        if audio.codec == _COPY:
+            raise ValueError(
+                "codec='copy' is for files: name the samples' encoder, such as 'pcm_s16le' or 'aac'"
+            )
+        encoder, rate, channels = audio.codec or _default(output), audio.sample_rate, audio.channels
+        zeros = ("-f", SAMPLES[audio.dtype], "-ar", str(rate), "-ac", str(channels), "-i", "/dev/zero")
+        return Sound(audio, zeros, 0, _COPY, encoder, holds_priming, rate, channels)
+    source = endpoints.source(audio.path)
+    if endpoints.is_same_file(source, output.target):
+        raise ValueError(f"{output.name} is the output, too, which would overwrite its sound")
+    if endpoints.is_path(source) and Path(endpoints.without_protocol(source)).is_fifo():
+        raise ValueError(
+            f"{endpoints.without_protocol(source)} is a FIFO, and the file of a sound is read more than once: use "
+            "AudioTrack, whose samples may come from anywhere"
+        )
+    from penstock._facts.completeness import why_sound_incomplete  # libav, only where a file of sound is read
+    from penstock._facts.info import unusual_layout
+    from penstock._facts.probing import probe
+
+    media = probe(audio.path)
+    if (stream := media.best_audio) is None:
+        raise DecoderError(f"{media.path} has no sound")
+    source_arguments = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
+    decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
+    why_short = partial(why_sound_incomplete, source, media, stream)
+    sound = Sound(
+        audio,
+        source_arguments,
+        stream.index,
+        _COPY,
+        _COPY,
+        holds_priming,
+        stream.sample_rate,
+        stream.channels,
+        unusual_layout(stream),
+        why_short,
+        *_zero(program, source_arguments, media, stream),
+    )
+    are_samples = stream.codec.startswith("pcm_")
+    # The outputs of `tee` may differ in what they take.
+    may_copy = audio.codec == _COPY or (
+        audio.codec is None
+        and output.container != "tee"
+        and not _asks_to_encode(options)
+        # Newer FFmpeg writes PCM to MP4 (ISO/IEC 23003-5), but few players play it.
+        and not (are_samples and output.container == "mp4")
+    )
+    is_avi = output.container == "avi"
+    # AVI stores no times: a sound that begins late needs silence in front, and so has to be encoded.
+    late_s = (stream.start_s or 0.0) - media.zero_s if is_avi else 0.0
+    if late_s > LEAST_PAUSE_S:
+        if audio.codec == _COPY:
+            raise ValueError(
+                f"the sound of {media.path} begins {late_s:.3f} s late, which AVI cannot store for a copy: give "
+                "another codec than 'copy', or none"
+            )
+        may_copy = False
+    if may_copy and _takes_copy(program, sound, stream.codec, output):
+        counts = is_avi or (are_samples and output.container == "mov")
+        return replace(sound, holds_pauses=not counts)
+    if audio.codec == _COPY:
+        raise ValueError(
+            f"the {stream.codec} of {media.path} cannot be copied to {output.name}: give "
+            f"another codec than 'copy', or none"
+        )
+    return replace(sound, packet_codec=f"pcm_{decoded}", encoder=audio.codec or _default(output))
+
+
+def _zero(
+    program: str, source_arguments: Sequence[str], media: MediaInfo, stream: AudioInfo
+) -> tuple[float, float, bool]:
+    """`Sound.first_s`, `Sound.zero_s` and `Sound.may_jump`.
+
+    In MPEG-TS, MPEG-PS and Ogg, FFmpeg makes the start of the first used stream 0, even if an unused one is earlier:
+    5.1 only without ``-itsoffset``, 6.0 and newer always. In Matroska that begins with a sound, FFmpeg before 8 counts
+    from the encoder's priming samples, and libav from the sound itself. So we run FFmpeg, and read back the time.
+    """
+    from av.error import FFmpegError as LibavError  # only where a file of sound is read
+
+    from penstock._facts.opening import first_packet_s, times_may_jump
+
+    first_s = (media.start_s or 0.0) - media.zero_s
+    may_jump = times_may_jump(media.container)
+    is_later = stream.start_s is not None and stream.start_s > (media.start_s or 0.0)
+    is_file = endpoints.identity(source_arguments[-1]) is not None
+    is_primed = is_file and media.container == endpoints.MATROSKA and first_s > 0 and not is_later
+    if not (is_primed or (may_jump and is_later)):
+        return first_s, first_s, False
+    first = ("-map", f"0:{stream.index}", "-c", _COPY, "-frames:a", "1", "-f", "framecrc", "pipe:1")
+    # Ignored here: reading the whole file will fail, too, and report it.
+    with suppress(ProgramError, DecoderError, LibavError, ValueError, IndexError):
+        asked = run((program, "-v", "error", "-itsoffset", "1", *source_arguments, *first), _TRIAL_S)
+        lines = bytes(asked.stdout).splitlines()
+        [unit_s] = filter(None, map(framecrc_unit_s, lines))
+        counted_s = float(int(lines[-1].split(b",")[2]) * unit_s) - 1
+        if may_jump:
+            return first_s, (stream.start_s or 0.0) - media.zero_s - counted_s, True
+        zero_s = first_packet_s(source_arguments[-1], media.container, stream.index) - counted_s
+        return zero_s, zero_s, False
+    return first_s, first_s, may_jump
+
+
+def _asks_to_encode(options: Mapping[str, object]) -> bool:
+    """Whether options of the `Encoder` are for the encoder of a sound, or change its samples."""
+    named = (name.partition(":") for name in options)
+    return any(
+        option in _SOUND_OPTIONS or (stream.startswith("a") and option not in _NOT_FOR_ENCODERS)
+        for option, _, stream in named
+    )
+
+
+def _default(output: Output) -> str | None:
+    """The encoder where none is asked for; None leaves it to FFmpeg, which has none for the muxer `tee`."""
+    return "aac" if output.container == "tee" else None
+
+
+def _takes_copy(program: str, sound: Sound, codec: str, output: Output) -> bool:
+    """Whether the container takes the sound as it is, out of NUT, by trying it with the first packet."""
+    import tempfile  # only where a sound may be copied
+
+    from penstock._facts.probing import probe
+
+    container = () if output.container_format is None else ("-f", output.container_format)
+    copy = ("-c", _COPY, "-frames:a", "1", "-y")
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder, suppress(ProgramError, DecoderError):
+        packed = f"file:{folder}/packed.nut"
+        trial = Path(folder, f"trial{output.ending}")
+        run(
+            (program, "-v", "error", *sound.input_arguments, "-map", f"0:{sound.index}", *copy, packed),
+            _TRIAL_S,
+        )
+        run((program, "-v", "error", "-i", packed, *copy, *container, f"file:{trial}"), _TRIAL_S)
+        # Some containers accept sounds that no program can read back.
+        found = probe(trial).best_audio
+        return found is not None and found.codec == codec and 0 not in (found.channels, found.sample_rate)
+    return False
+
+
+def packing_arguments(sounds: Sequence[Sound]) -> tuple[str, ...]:
+    """FFmpeg's arguments that make packets of sounds that it reads in their order."""
+    return tuple(
+        word
+        for number, sound in enumerate(sounds)
+        for word in ("-map", f"{number}:{sound.index}", f"-c:a:{number}", sound.packet_codec)
+    )
+
+
+def nut_stream(
+    program: str, layout: FrameLayout, rate: Fraction | None, sounds: Sequence[Sound]
+) -> nut.NutStream | None:
+    """What FFmpeg reads; None if that is frames alone, at a constant rate."""
+    if not sounds and rate is not None:
+        return None
+    inputs = tuple(sound.input_arguments for sound in sounds)
+    # A file may change.
+    is_kept = not any(isinstance(sound.audio, AudioFile) for sound in sounds)
+    make = nut.cached_stream if is_kept else nut.make_stream
+    return make(program, layout, rate, inputs, packing_arguments(sounds))
+
+
+def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> list[str]:
+    """FFmpeg's arguments for the sounds of the result, with the `Encoder`'s options."""
+    if not sounds:
+        return []
+    if "an" in options:
+        raise ValueError(f"{argument('options.an', None)} leaves the sound out: leave out audio instead")
+    # FFmpeg alone would take one of several sounds.
+    arguments = [] if "map" in options else ["-map", "0"]
+    # FFmpeg fails if more packets of one stream than 128, and this many bytes, wait for the first packet of another.
+    arguments += ["-muxing_queue_data_threshold", str(_WAITING_BYTES)]
+    for number, sound in enumerate(sounds):
+        if sound.encoder is not None:
+            arguments += [f"-c:a:{number}", sound.encoder]
+        if sound.layout is not None and not sound.is_copied:
+            places = "|".join(map(str, range(sound.channels)))
+            arguments += [f"-filter:a:{number}", f"channelmap=map={places}:channel_layout={sound.layout}"]
+        # Otherwise a file's sound keeps its own disposition, and players may start with the second track.
+        arguments += [f"-disposition:a:{number}", "0" if number else "default"]
+        for name in ("language", "title"):
+            if (value := getattr(sound.audio, name)) is not None:
+                arguments += [f"-metadata:s:a:{number}", f"{name}={value}"]
+    return arguments
+
+
+def checked_samples(samples: Any, to: AudioTrack) -> npt.NDArray[Any]:
+    """`samples` as a contiguous array of samples × channels.
+
+    Raises:
+        ValueError: they have another shape or dtype, or are not finite.
+        TypeError: they are no array.
+    """
+    if hasattr(samples, "filled") and np.ma.is_masked(samples):
+        raise ValueError(
+            "a masked array has no values where it is masked: pass samples.filled(0), for example"
+        )
+    try:
+        array = np.asarray(samples.detach().numpy() if hasattr(samples, "detach") else samples)
+    except (TypeError, ValueError) as failure:
+        raise TypeError(
+            f"samples are an array of samples × channels; got {type(samples).__name__}"
+        ) from failure
+    if array.dtype == object or isinstance(samples, bytes | bytearray | str):
+        raise TypeError(f"samples are an array of samples × channels; got {type(samples).__name__}")
+    if array.dtype != np.dtype(to.dtype) and not (array.dtype.kind == "f" and to.dtype == "float32"):
+        choices = " or ".join(get_args(InputSampleType))
+        raise ValueError(
+            f"the samples are {array.dtype}, and the AudioTrack has {argument('dtype', to.dtype)}. Convert them, or "
+            f"declare what they are, if that is {choices}"
+        )
+    if array.ndim == 1 and to.channels == 1:
+        array = array[:, np.newaxis]
+    if array.ndim != 2 or array.shape[1] != to.channels:
+        turned = ": pass samples.T" if array.ndim == 2 and array.shape[0] == to.channels else ""
+        raise ValueError(
+            f"samples have the shape samples × channels, (n, {to.channels}); got {array.shape}{turned}"
+        )
+    with np.errstate(over="ignore"):  # a float64 that float32 does not hold becomes infinite
+        array = np.ascontiguousarray(array, np.dtype(to.dtype).newbyteorder("<"))
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError("a sample is NaN or infinite, which no codec encodes")
+    return array

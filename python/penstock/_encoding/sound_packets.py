@@ -1,0 +1,282 @@
+"""The packets of a sound file: FFmpeg reads the file, and copies or decodes its sound."""
+
+from __future__ import annotations
+
+import _thread
+import select
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from penstock._common.deadline import Deadline
+from penstock._encoding.sound import LEAST_PAUSE_S, AudioFile, Sound
+from penstock._ffmpeg.command.endpoints import without_protocol
+from penstock._ffmpeg.program.messages import damage_reports, framecrc_unit_s, summarize
+from penstock._ffmpeg.program.process import FFmpegProcess
+from penstock.errors import EncoderError, StalledError
+
+# What a pipe holds by default (pipe(7)).
+_READ_BYTES = 1 << 16
+# Packets that are read ahead, some seconds of sound. Chosen.
+_AHEAD_PACKETS = 256
+# Silence comes in packets of this length. Chosen: longer ones would have FFmpeg interleave badly.
+_SILENCE_S = Fraction(1, 4)
+# Guessed: how often a wait for a packet looks again. Only the start of FFmpeg, and a slow network, make it wait.
+_CHECK_INTERVAL_S = 0.005
+# Fills gaps of `LEAST_PAUSE_S` or more with silence, so that the rest stays in sync with the picture. Not with
+# first_pts=0: FFmpeg makes a new filter where the sound changes its channels or its rate, which would begin again at 0.
+_GAPLESS = "aresample=async=1:min_hard_comp=0.05"
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A piece of sound.
+
+    Attributes:
+        number: its place in the file, from 0.
+        time_s: when it begins, in seconds.
+        samples: how many units of `unit_s` it lasts; if it is not compressed, its samples.
+        unit_s: in seconds.
+    """
+
+    number: int
+    time_s: Fraction
+    samples: int
+    unit_s: Fraction
+    data: bytes
+
+    @property
+    def end_s(self) -> Fraction:
+        return self.time_s + self.samples * self.unit_s
+
+
+class SoundPackets:
+    """An FFmpeg that reads a sound file, and what it has delivered of it.
+
+    One pipe carries the packets' bytes, and another a line for each packet, with its time and size (FFmpeg's
+    ``framecrc``). A thread reads both: signal handlers, which run on the main thread, cannot make it lose a packet.
+
+    If FFmpeg fails, or gives nothing for `stall_timeout` that somebody waits for, the sound ends there, and `failure`
+    says why.
+    """
+
+    def __init__(self, program: str, sound: Sound, stall_timeout: float | None) -> None:
+        self.stall_timeout = stall_timeout
+        self._sound = sound
+        self._source = without_protocol(sound.input_arguments[-1])
+        self._process = FFmpegProcess(
+            program, self._arguments, is_strict=True, stdout=subprocess.PIPE, error=EncoderError
+        )
+        self._packets: deque[Packet] = deque()
+        # Released when packets are taken. The thread acquires it to wait while too many are read ahead.
+        self._room = _thread.allocate_lock()
+        self._last: Packet | None = None
+        self._waiting_since_s: float | None = None
+        self._is_read = self._is_over = self._is_stuck = False
+        self._pauses_s = Fraction(0)
+
+    def start(self) -> None:
+        """Starts FFmpeg. Call it in a ``try`` that calls `end`."""
+        self._process.start()
+        threading.Thread(target=self._read, name="penstock-sound", daemon=True).start()
+
+    def end(self) -> None:
+        """Ends FFmpeg. Nothing more comes."""
+        self._is_over = True
+        self._release()
+        self._process.end()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the sound is not whole; None if no failure is known."""
+        if self._is_stuck:
+            return f"the sound of {self._source} is not whole: none came for {self.stall_timeout:g} s"
+        if not self._is_read or self._process.has_succeeded:
+            return None
+        said = (
+            summarize(self._process.log.text, self._sound.input_arguments[-1])
+            or f"FFmpeg {self._process.ending}"
+        )
+        return f"the sound of {self._source} is not whole: {said}"
+
+    @property
+    def warning(self) -> str | None:
+        """What seems to be wrong with the file, although FFmpeg has read it."""
+        if not self._is_read or self.failure is not None:
+            return None
+        if damage := damage_reports(self._process.log.reports):
+            said = summarize("\n".join(damage), self._sound.input_arguments[-1])
+            return f"the sound of {self._source} may be damaged: {said}"
+        if (reason := self._sound.why_short()) is not None:
+            return f"the sound of {self._source} is not whole: {reason}"
+        if self._pauses_s and not self._sound.holds_pauses:
+            early = f"its sound ends {float(self._pauses_s):.2f} s early"
+            return f"the container cannot store the pauses of {self._source}: {early}; AudioFile(codec=…) fills them"
+        return None
+
+    def peek(self, taken: int) -> Packet | None:
+        """The next packet, after the first `taken` ones; None at the end.
+
+        Raises:
+            StalledError: it is not there yet.
+        """
+        while self._packets and self._packets[0].number < taken:
+            self._packets.popleft()
+            self._release()
+        if not self._packets and not self._is_read and not self._is_over:
+            self._check_stuck()
+            raise StalledError(f"no sound came from {self._source}", 0.0)
+        self._waiting_since_s = None
+        return self._packets[0] if self._packets else None
+
+    def peek_last(self, taken: int, end_s: Fraction) -> Packet | None:
+        """`peek` for a video that ends at `end_s`, where sound with ``end="video"`` ends: exactly, if it is encoded."""
+        packet = self.peek(taken)
+        if not self._ends_with_video:
+            return packet
+        if packet is None and not self._sound.is_copied:
+            packet = self._silence(taken)
+        if packet is None or packet.time_s >= end_s:
+            return None
+        return packet if self._sound.is_copied else _cut(packet, end_s)
+
+    def is_priming(self, packet: Packet) -> bool:
+        """Whether the packet is priming (it ends by 0 s) that the container cannot store."""
+        return not self._sound.holds_priming and packet.end_s <= 0
+
+    def wait(self, seconds: float) -> None:
+        """Waits for the next packet, at most so long."""
+        deadline = Deadline(seconds)
+        while not (self._packets or self._is_read or deadline.is_over()):
+            time.sleep(deadline.at_most(_CHECK_INTERVAL_S))
+
+    @property
+    def _ends_with_video(self) -> bool:
+        return isinstance(self._sound.audio, AudioFile) and self._sound.audio.end == "video"
+
+    def _check_stuck(self) -> None:
+        """Gives the file up if a packet has been waited for too long."""
+        now_s = time.monotonic()
+        self._waiting_since_s = self._waiting_since_s or now_s
+        if self.stall_timeout is not None and now_s - self._waiting_since_s >= self.stall_timeout:
+            self._is_stuck = True
+            self.end()
+
+    def _silence(self, number: int) -> Packet | None:
+        """Silence after the last packet, which is not compressed."""
+        if (last := self._last) is None or not last.samples:
+            return None
+        samples = int(_SILENCE_S / last.unit_s) or 1
+        self._last = Packet(
+            number, last.end_s, samples, last.unit_s, bytes(len(last.data) // last.samples * samples)
+        )
+        self._packets.append(self._last)
+        return self._last
+
+    def _arguments(self, lines: int) -> list[str]:
+        track = ["-map", f"0:{self._sound.index}", "-c", self._sound.packet_codec, "-flush_packets", "1"]
+        if not self._sound.is_copied:
+            track += ["-filter:a", _GAPLESS]
+        return [
+            *self._sound.input_arguments_from(0),
+            *(*track, "-f", "data", "pipe:1"),
+            *(*track, "-f", "framecrc", f"pipe:{lines}"),
+        ]
+
+    def _release(self) -> None:
+        with suppress(RuntimeError):  # it is free
+            self._room.release()
+
+    def _read(self) -> None:
+        """Reads until FFmpeg ends. On a thread of its own."""
+        splitter = _Splitter(from_zero=not self._sound.is_copied)
+        with suppress(ValueError):  # another thread has closed the pipes
+            for is_data, read in self._pieces():
+                (splitter.add_data if is_data else splitter.add_lines)(read)
+                for packet in splitter.packets():
+                    if (last := self._last) is not None and last.samples:
+                        pause_s = packet.time_s - last.end_s
+                        self._pauses_s += pause_s if pause_s > LEAST_PAUSE_S else 0
+                    self._last = packet
+                    self._packets.append(packet)
+                    while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
+                        self._room.acquire()
+            if not self._is_over:
+                self._process.wait()
+        self._is_read = not self._is_over
+
+    def _pieces(self) -> Iterator[tuple[bool, bytes]]:
+        """What comes out of the two pipes until both end: whether it is the packets' bytes, and the piece."""
+        data, lines = self._process.stdout, self._process.side
+        pipes = {pipe.fileno(): pipe for pipe in (data, lines)}
+        waiting = select.poll()
+        for fd in pipes:
+            waiting.register(fd, select.POLLIN)
+        while pipes and not self._is_over:
+            for fd, _ in waiting.poll():
+                if read := pipes[fd].read(_READ_BYTES):
+                    yield pipes[fd] is data, read
+                else:
+                    waiting.unregister(fd)
+                    del pipes[fd]
+
+
+class _Splitter:
+    """Splits the bytes of all packets by the lines of ``framecrc``, which tell the time, length and size of each.
+
+    With `from_zero`, the packets are samples, which begin at 0 s: with silence, or without what is before.
+    """
+
+    def __init__(self, *, from_zero: bool) -> None:
+        self._from_zero = from_zero
+        self._data, self._line = bytearray(), b""
+        self._unit_s = Fraction(0)
+        # Time, length and size of the packets to come.
+        self._announced: deque[tuple[int, ...]] = deque()
+        self._number = 0
+
+    def add_data(self, read: bytes) -> None:
+        self._data += read
+
+    def add_lines(self, read: bytes) -> None:
+        *lines, self._line = (self._line + read).split(b"\n")
+        for line in lines:
+            self._unit_s = framecrc_unit_s(line) or self._unit_s
+            if line and not line.startswith(b"#"):
+                self._announced.append(tuple(map(int, line.split(b",")[2:5])))
+
+    def packets(self) -> Iterator[Packet]:
+        """The packets that are whole."""
+        while self._announced and len(self._data) >= self._announced[0][2]:
+            pts, samples, size = self._announced.popleft()
+            data = bytes(self._data[:size])
+            del self._data[:size]
+            if self._from_zero and self._number == 0:
+                yield from self._silence(pts, size // samples)
+                early = min(max(-pts, 0), samples)
+                pts, samples, data = pts + early, samples - early, data[size // samples * early :]
+            if data:
+                yield self._packet(pts, samples, data)
+
+    def _silence(self, end: int, sample_bytes: int) -> Iterator[Packet]:
+        piece = int(_SILENCE_S / self._unit_s) or 1
+        for begin in range(0, end, piece):
+            samples = min(piece, end - begin)
+            yield self._packet(begin, samples, bytes(samples * sample_bytes))
+
+    def _packet(self, pts: int, samples: int, data: bytes) -> Packet:
+        self._number += 1
+        return Packet(self._number - 1, pts * self._unit_s, samples, self._unit_s, data)
+
+
+def _cut(packet: Packet, end_s: Fraction) -> Packet:
+    """A packet of samples without those from `end_s` on."""
+    if packet.end_s <= end_s:
+        return packet
+    kept = int((end_s - packet.time_s) / packet.unit_s)
+    return replace(packet, samples=kept, data=packet.data[: len(packet.data) // packet.samples * kept])

@@ -1,0 +1,116 @@
+"""Compares the times that frames come with, and their places at a constant rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock._common.messages import argument
+from penstock._encoding.request import EncodeRequest, holds_times
+
+# A frame may be so far from its place, but less than half a frame: GIF has the coarsest unit of times, 0.01 s, to which
+# the time of this frame and that of the first one were rounded.
+_ROUNDED_S = 0.01
+# Pictures in files of their own, which are shown at no time.
+_PICTURES = "image2"
+
+
+@dataclass(slots=True)
+class Origin:
+    """Where the frames of an encode come from, and whether they come in time.
+
+    Attributes:
+        lost: what the result does not have of the source of `Encoder.like`, in sentences for the report.
+        is_like: the encoder was made by `Encoder.like`.
+        is_asked: the caller of `Encoder.like` gave the rate.
+        source_s: how long the picture of the source lasts, whose sound was kept; None if nothing depends on it.
+        zero_s: the time of frame 0, by the times of the frames that came; None before the first.
+        last_s: the time of the frame that came last.
+        moved_s: how far a frame is shown from its time, where that is no error.
+        is_untimed: whether a frame came without a time.
+    """
+
+    lost: Sequence[str] = ()
+    is_like: bool = False
+    is_asked: bool = False
+    source_s: float | None = None
+    zero_s: float | None = None
+    last_s: float = 0.0
+    moved_s: float = 0.0
+    is_untimed: bool = False
+
+    @property
+    def chose_rate(self) -> bool:
+        """Whether `Encoder.like` chose the rate, or that it varies."""
+        return self.is_like and not self.is_asked
+
+    def missing_time(self) -> ValueError:
+        """The error of a frame without its time, at a variable rate."""
+        if self.chose_rate:
+            return ValueError(
+                "Encoder.like keeps the times of the source's frames, and this frame comes without one. Pass the "
+                "decoder's: encoder.write(changed, time_s=frame.time_s)"
+            )
+        return ValueError(
+            f"an encoder with {argument('fps', None)} needs the time of each frame, in seconds. Pass it: "
+            "encoder.write(frame, time_s=seconds)"
+        )
+
+    def check(self, request: EncodeRequest, number: int, time_s: float, *, is_given: bool) -> None:
+        """Checks that a frame is shown at its time. Notes how far it is from that, where that is no error.
+
+        Args:
+            request: of the encode, with its constant rate.
+            number: the frame's number in the video.
+            time_s: its time.
+            is_given: the caller gave the time, in place of one that the frame carries.
+
+        Raises:
+            ValueError: the time was given, or `Encoder.like` chose the rate; and the container could hold the time.
+        """
+        assert request.rate is not None
+        place_s, limit_s = float(number / request.rate), min(_ROUNDED_S, float(1 / request.rate / 2))
+        is_strict = holds_times(request.output) if self.chose_rate else is_given
+        # A caller who gave the rate counts from 0. Other times may begin anywhere: those of a part, for example.
+        zero_s = 0.0 if is_given and not self.chose_rate else self.zero_s
+        begins_again = not (is_given or self.chose_rate) and time_s <= self.last_s  # a second clip
+        if zero_s is None or begins_again:
+            zero_s = self.zero_s = time_s - place_s
+        self.last_s = time_s
+        moved_s = abs(time_s - zero_s - place_s)
+        if moved_s <= limit_s:
+            return
+        if not is_strict:
+            self.moved_s = max(self.moved_s, moved_s)
+        elif self.chose_rate:
+            raise ValueError(
+                f"the frame's time is {time_s:.6f} s, and it would be shown at {zero_s + place_s:.6f} s: frames before "
+                f"it were left out, added or repeated. Pass {argument('fps', None)} to Encoder.like, which shows each "
+                "frame at its time, or the rate at which to show the frames"
+            )
+        else:
+            raise ValueError(
+                f"the frame's time is {time_s:.6f} s, and frame {number} is shown at {place_s:.6f} s, by "
+                f"{request.fps}. Pass {argument('fps', None)}, which shows each frame at its time, "
+                "or leave time_s out"
+            )
+
+    def warnings(self, request: EncodeRequest, frames: int) -> Iterable[str]:
+        """What is wrong with the times of a video of so many frames, in sentences."""
+        if request.rate is None:
+            return
+        if self.moved_s and request.output.container != _PICTURES:
+            moved = f"frames are shown up to {self.moved_s:.3f} s away from the times that they came with"
+            yield (
+                f"{moved}, because {request.output.container_name} has none. Write mp4, mov, mkv or webm"
+                if self.chose_rate
+                else f"{moved}, by {request.fps}. Pass {argument('fps', None)}, which keeps the "
+                "times; or, to have this rate, np.asarray(frame), which carries no time"
+            )
+        lasts_s = float(frames / request.rate)
+        if self.is_untimed and self.source_s is not None and lasts_s < self.source_s - 1.5 / request.rate:
+            yield (
+                f"the video lasts {lasts_s:.3f} s, and its source {self.source_s:.3f} s: frames are missing, and so is "
+                "the end of the sound. encoder.write(changed, time_s=frame.time_s) checks that each frame keeps its "
+                "time"
+            )

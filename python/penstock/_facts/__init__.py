@@ -1,0 +1,6 @@
+"""What is in a file: its streams, times, packets and ends, read by libav (PyAV).
+
+``probing`` makes the types of ``info``, in this process or, by ``isolation``, in a confined one. ``source`` and
+``opening`` open a file, ``index`` and ``seeking`` map frames to packets and times, and ``completeness`` tells whether
+all of it came. It imports `_ffmpeg`, `_streams` and `_common`; decoding, encoding and rendering call it.
+"""

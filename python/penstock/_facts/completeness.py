@@ -1,0 +1,352 @@
+"""Tells whether FFmpeg delivered all frames of a file: by its packets, and by the length in its header."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import av
+import numpy as np
+from av.error import FFmpegError as LibavError
+
+from penstock._common.shortage import raise_shortage
+from penstock._facts.index import Index, Packets, expected_frames, packets_of, read_packets
+from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
+from penstock._facts.opening import demux, open_stream
+from penstock._ffmpeg.command import endpoints
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+
+#: The warning for a file that was cut out of a longer one, such as a recording of a broadcast.
+BEGINS_INSIDE = "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
+# Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Y4M) or
+# guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
+_TELLING = ("mov", "matroska", "flv", "mxf")
+# Guessed: a file that was cut off lacks more than this share. A whole file may lack less: it was trimmed between two
+# frames, or its last frame is shown for long, whose duration Matroska and FLV do not store.
+_MISSING_SHARE = 1 / 3
+#: Guessed: all packets of a file of this size are read in 0.3 s, a small part of the time that its decode took.
+CHEAP_BYTES = 256 << 20
+# Guessed: of a larger file, a keyframe is within this time before the end.
+_SEEK_BACK_S = 20.0
+_CUT_OFF = "the file was cut off: its end is missing"
+# An EBML header, and then the element that holds all else of a Matroska file, with its size (RFC 9559, 4 and 5.1).
+_SEGMENT = b"\x18\x53\x80\x67"
+_SEGMENT_WITHIN_BYTES = 1024
+# More than one frame, with times that Matroska and FLV round to 1 ms.
+_FRAMES_APART = 1.5
+# Containers of sound whose header tells the length, and whose cut FFmpeg does not notice in each case.
+_TELLING_SOUND = ("aiff", "au", "caf", "flac", "flv", "mp3", "tta", "wv")
+# Chosen: more than two packets of any codec.
+_SOUND_APART_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What FFmpeg delivered of a video.
+
+    Attributes:
+        frames: number of frames; None if those before a time were left out.
+        last_s: time of the last one, by the file's own clock.
+        longest_s: longest time between two of them.
+    """
+
+    frames: int | None
+    last_s: float
+    longest_s: float
+
+
+def other_codecs(media: MediaInfo, index: int) -> set[str]:
+    """The codecs of the streams of `media` except that of `index`, for `messages.damage_reports`."""
+    streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
+    return {one.codec for one in streams} - {one.codec for one in streams if one.index == index}
+
+
+def begins_inside_group(track: Track) -> bool:
+    """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
+    if endpoints.identity(track.source) is None:
+        return False
+    place = track.source, track.media.container, track.video.index
+    with suppress(DecoderError, LibavError), open_stream(*place) as opened:
+        first = next((one for one in demux(*opened) if one.size), None)
+        return first is not None and not first.is_keyframe
+    return False
+
+
+def why_incomplete(
+    track: Track, delivered: Delivered, read: tuple[InputContainer, Packets] | None = None
+) -> str | None:
+    """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
+
+    Args:
+        read: the file, if it is open, and all packets of `video`.
+    """
+    source, media, video = track.source, track.media, track.video
+    identity = endpoints.identity(source)
+    if identity is None or video.is_attached_picture:
+        return None
+    is_cheap = identity.size_bytes <= CHEAP_BYTES
+    try:
+        with _opened(track, read) as (file, stream):
+            if _is_indexed(stream, media.container):
+                return _early_by_index(stream, video, identity.size_bytes, delivered)
+            if not read and not is_cheap:
+                from_s = max(0.0, delivered.last_s - _SEEK_BACK_S)
+                file.seek(round(from_s / (stream.time_base or 1)), stream=stream)
+            packets = read[1] if read else packets_of(demux(file, stream))
+            missing = _missing(stream, packets, track, delivered) if is_cheap else None
+            if media.container == endpoints.MATROSKA and (ends := _segment_end(source)) is not None:
+                return missing or (_CUT_OFF if ends > identity.size_bytes else None)
+            return missing or _early_by_length(file, stream, packets, track, delivered)
+    except (DecoderError, LibavError, OSError) as error:
+        raise_shortage(error)
+        return None  # the file was readable when the decode began; whether it was whole is now unknown
+
+
+def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
+    """Why the end of the sound `audio` seems to be cut off; None if nothing shows that."""
+    identity = endpoints.identity(source)
+    if identity is None or media.container not in _TELLING_SOUND or media.duration_s is None:
+        return None
+    try:
+        with open_stream(source, media.container, audio.index) as (file, stream):
+            own_s = _own_duration_s(file, stream, media.duration_s)
+            packets = packets_of(demux(file, stream))
+        times = packets.pts[packets.has_pts]
+        if (back := np.flatnonzero(np.diff(times) < 0)).size:  # FFmpeg 5.1 leaves out frames of FLAC there
+            at_s = float(times[back[0]] * audio.time_base)
+            return f"the times of the sound go back after {at_s:.3f} s, as where files were joined"
+        if own_s is None or not packets.size.any():
+            return None
+        if media.container == "mp3" and _is_guess(own_s, packets, audio, identity.size_bytes):
+            return None
+        ends_s = float((packets.pts + packets.duration)[packets.has_pts].max(initial=0) * audio.time_base)
+        if ends_s < own_s - _SOUND_APART_S:
+            return f"the sound is {own_s:.3f} s long by its container, and ends at {ends_s:.3f} s"
+    except (DecoderError, LibavError, OSError) as error:
+        raise_shortage(error)
+    return None
+
+
+def _is_guess(duration_s: float, packets: Packets, audio: AudioInfo, size_bytes: int) -> bool:
+    """Whether libav guessed the duration by the file's size and the bit rate of the first frames.
+
+    That is so of an MP3 file that doesn't count its frames. It may be whole, and shorter.
+    """
+    bit_rate = audio.bit_rate or 0
+    bits = 8 * (size_bytes - int(packets.position[0]))
+    return abs(bits - duration_s * bit_rate) < _SOUND_APART_S * bit_rate
+
+
+def _is_indexed(stream: VideoStream, container: str) -> bool:
+    """Whether an index in the header has all packets (MP4 and QuickTime that are not in fragments)."""
+    return container == endpoints.QUICKTIME and 0 < stream.frames <= len(stream.index_entries)
+
+
+def _early_by_index(
+    stream: VideoStream, video: VideoInfo, size_bytes: int, delivered: Delivered
+) -> str | None:
+    # Behind the last frame there may be sound, which does not matter.
+    has_less = delivered.frames is None or delivered.frames < stream.frames
+    if has_less and max(one.pos + one.size for one in stream.index_entries) > size_bytes:
+        return _CUT_OFF
+    return _too_few(delivered, expected_frames(video.codec, _shown_by_index(stream)))
+
+
+def _shown_by_index(stream: VideoStream) -> int:
+    """How many packets the index has that an edit list does not hide."""
+    return sum(one.size > 0 and not one.is_discard for one in stream.index_entries)
+
+
+def _segment_end(source: str) -> int | None:
+    """The byte at which a Matroska file ends by its own header; None if it was written without knowing that.
+
+    libav says nothing of a cut to its callers, and its durations don't show one: the last frame may be shown for long.
+    """
+    with Path(endpoints.without_protocol(source)).open("rb") as file:
+        head = file.read(_SEGMENT_WITHIN_BYTES)
+    begins = head.find(_SEGMENT) + len(_SEGMENT)
+    first = head[begins] if len(_SEGMENT) <= begins < len(head) else 0
+    # The zeros before the first one-bit count the bytes that follow. All ones stand for an unknown size (RFC 8794, 4).
+    size_bytes = 9 - first.bit_length()
+    size = int.from_bytes(head[begins : begins + size_bytes], "big") & ((1 << 7 * size_bytes) - 1)
+    is_known = first and size != (1 << 7 * size_bytes) - 1
+    return begins + size_bytes + size if is_known else None
+
+
+def _opened(
+    track: Track, read: tuple[InputContainer, Packets] | None
+) -> AbstractContextManager[tuple[InputContainer, Any]]:
+    if read is None:
+        return open_stream(track.source, track.media.container, track.video.index)
+    return nullcontext((read[0], read[0].streams[track.video.index]))
+
+
+def _missing(stream: VideoStream, packets: Packets, track: Track, delivered: Delivered) -> str | None:
+    media, video = track.media, track.video
+    # A reader passes over a packet whose head is damaged. AVI has an index of its own.
+    indexed = sum(one.size > 0 for one in stream.index_entries)
+    shown = max(indexed, int(((packets.size > 0) & ~packets.is_hidden).sum()))
+    index = Index.by_times(packets, media.container, video.codec)
+    if index is None or video.field_order not in (None, "progressive"):  # a packet may be a field
+        return _too_few(delivered, expected_frames(video.codec, shown))
+    return _too_few(delivered, len(index))
+
+
+def _too_few(delivered: Delivered, expected: int | None) -> str | None:
+    if expected is None or delivered.frames is None or delivered.frames >= expected:
+        return None
+    return f"the video has {expected} frames, and FFmpeg gave {delivered.frames}"
+
+
+def _early_by_length(
+    file: InputContainer, stream: VideoStream, packets: Packets, track: Track, delivered: Delivered
+) -> str | None:
+    """Why the video ends before its container says, or has later packets."""
+    media, video = track.media, track.video
+    frame_s = max(delivered.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
+    is_telling = media.container.partition(",")[0] in _TELLING
+    if not is_telling or not frame_s or media.duration_s is None or video.duration_s is None:
+        return None
+    if not _is_early(delivered.last_s, video.duration_s, video.start_s, frame_s):
+        return None
+    times_s, durations_s = (units * float(video.time_base) for units in (packets.pts, packets.duration))
+    ends_s = (times_s + durations_s)[packets.has_pts].max(initial=delivered.last_s)
+    own_s = _own_duration_s(file, stream, media.duration_s)
+    if own_s is None:
+        return _whole_ends_early(file, media.duration_s, media.start_s, delivered, ends_s)
+    if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
+        return None
+    is_shown = (packets.size > 0) & ~packets.is_hidden & packets.has_pts
+    if later := int((is_shown & (times_s > delivered.last_s + frame_s / 2)).sum()):
+        return f"FFmpeg gave no frame for the last {later} packets of the video"
+    if not _lacks_a_part(ends_s + frame_s / 2, own_s, video.start_s):
+        return None
+    return (
+        f"the video is {own_s:.3f} s long by its container, and its last frame is at {delivered.last_s:.3f} s"
+    )
+
+
+def _whole_ends_early(
+    file: InputContainer, whole_s: float, start_s: float | None, delivered: Delivered, ends_s: float
+) -> str | None:
+    """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
+    file.seek(round(max(0.0, delivered.last_s - _SEEK_BACK_S) * av.time_base))
+    for packet in demux(file):
+        if packet.pts is not None:
+            ends_s = max(ends_s, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+    if not _lacks_a_part(ends_s, whole_s, start_s):
+        return None
+    return f"the file is {whole_s:.3f} s long by its container, and its streams end at {ends_s:.3f} s"
+
+
+def _lacks_a_part(ends_s: float, duration_s: float, start_s: float | None) -> bool:
+    """Whether so much is missing before the end of `duration_s` that the file was cut off."""
+    return ends_s + duration_s * _MISSING_SHARE < min(start_s or 0.0, 0.0) + duration_s
+
+
+def shown_pts(track: Track) -> Sequence[int] | None:
+    """The times of all frames, in order, by the packets of a regular file; None if they do not tell."""
+    source, media, video = track.source, track.media, track.video
+    if endpoints.identity(source) is None or video.is_attached_picture:
+        return None
+    try:
+        packets = read_packets(source, media.container, video.index)
+    except (DecoderError, LibavError):
+        return None
+    index = Index.by_times(packets, media.container, video.codec)
+    return None if index is None else index.pts
+
+
+def known_frames(track: Track) -> int | None:
+    """The number of frames that the container claims to show; None if it claims none, or if that is unknown."""
+    source, media, video = track.source, track.media, track.video
+    if video.is_attached_picture or not media.container.startswith("mov,"):
+        return None
+    if endpoints.identity(source) is not None:
+        place = source, media.container, video.index
+        with suppress(DecoderError, LibavError, IndexError), open_stream(*place) as (_, stream):
+            # Otherwise it is another file by now.
+            if stream.frames == video.frames and _is_indexed(stream, media.container):
+                return _shown_by_index(stream)
+    # Half a frame is more than any rounding, and less than one that is hidden.
+    return None if _hides_a_part(video, 0.5) else video.frames
+
+
+def _hides_a_part(video: VideoInfo, frames: float) -> bool:
+    """Whether the container claims more than so many `frames` that it does not show (edit lists)."""
+    if video.frames is None or not video.frame_rate or video.duration_s is None:
+        return False
+    claimed_s = video.frames / video.frame_rate
+    return abs(claimed_s - Fraction(video.duration_s)) > Fraction(frames) / video.frame_rate
+
+
+def wrong_count(track: Track, delivered: Delivered) -> str | None:
+    """How the header's number of frames differs from the delivered one; None if it does not.
+
+    If the container hides a part of the video (edit lists), its number includes that part.
+    """
+    media, video = track.media, track.video
+    claimed = video.frames
+    if claimed is None or delivered.frames in (None, claimed) or video.is_attached_picture:
+        return None
+    if media.container == "avi":
+        missing = claimed - delivered.frames
+        # FFmpeg writes one more where there is sound.
+        is_wrong = abs(missing) > 1 and abs(missing - _empty_chunks(track)) > 1
+    else:
+        is_wrong = (
+            media.container.startswith("mov,")
+            and not _hides_a_part(video, _FRAMES_APART)
+            and known_frames(track) != delivered.frames
+        )
+    return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
+
+
+def _empty_chunks(track: Track) -> int:
+    """How many chunks of an AVI file are empty by its index, and only prolong the frame before.
+
+    libav leaves them out, but its times count them.
+    """
+    if endpoints.identity(track.source) is not None:
+        place = track.source, track.media.container, track.video.index
+        with suppress(DecoderError, LibavError, IndexError), open_stream(*place) as (_, stream):
+            entries = stream.index_entries
+            empty: int = entries[-1].timestamp + 1 - sum(one.size > 0 for one in entries)
+            return empty
+    return 0
+
+
+def _is_early(last_s: float, duration_s: float, start_s: float | None, frame_s: float) -> bool:
+    """Whether a frame of `frame_s` seconds at `last_s` ends clearly before the end of a video of `duration_s`.
+
+    Some containers count the duration from 0, and some from the first frame: reaching one of the two ends is enough.
+    """
+    return min(start_s or 0.0, 0.0) + duration_s - last_s > _FRAMES_APART * frame_s
+
+
+def _own_duration_s(file: InputContainer, stream: VideoStream | AudioStream, whole_s: float) -> float | None:
+    """The container's duration for this stream alone; None if it has only one for several streams."""
+    if stream.duration is not None:
+        return float(stream.duration * (stream.time_base or 0))
+    # FFmpeg and mkvmerge write it to Matroska as a tag: 00:00:02.000000000
+    if clock := re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", "")):
+        return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3])
+    return whole_s if len(file.streams) == 1 else None
+
+
+def why_no_frames(media: MediaInfo, start: float | None) -> str:
+    """Why a decode gave no frame."""
+    if start is None:
+        return "the video stream has no frames"
+    length = "" if media.duration_s is None else f"; the file is {media.duration_s:.3f} s long"
+    return f"there are no frames from {start:g} s on{length}"

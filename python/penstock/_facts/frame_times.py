@@ -1,0 +1,94 @@
+"""The times of all frames of a file, by its packets, and whether they are those of a constant rate."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from penstock._facts.index import REORDERED, read_packets
+from penstock._facts.info import MediaInfo, VideoInfo
+from penstock._facts.seeking import Clock
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import TICK_S
+from penstock.errors import DecoderError
+
+#: Matroska rounds times to 1 ms.
+ROUNDED_S = 0.0011
+# Chosen: a last frame that is shown for longer than this many is meant to be.
+_LONG_FRAMES = 1.5
+_ANEW = ": give them new ones by `ffmpeg -i IN -vf setpts=N/FRAME_RATE/TB OUT`"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTimes:
+    """The frames of a video.
+
+    Attributes:
+        video: the stream.
+        rate: frames per second; None if that varies.
+        times_s: the time of each frame, in seconds since the beginning of the file.
+        last_s: for how many seconds the last one is shown.
+        goes_back: whether the times go back further than a codec reorders frames.
+    """
+
+    video: VideoInfo
+    rate: Fraction | None
+    times_s: Sequence[float]
+    last_s: float
+    goes_back: bool
+
+    @classmethod
+    def of(cls, media: MediaInfo) -> FrameTimes:
+        """The frames of the best video stream of a file, by its packets.
+
+        Raises:
+            DecoderError: there is no video, or its packets have no times.
+        """
+        video = media.best_video
+        if video is None or video.frame_rate is None:
+            raise DecoderError(f"{media.path} has no video, or none with a frame rate")
+        packets = read_packets(endpoints.source(media.path), media.container, video.index)
+        is_shown = (packets.size > 0) & ~packets.is_hidden
+        if not is_shown.any() or not packets.has_pts[is_shown].all():
+            raise DecoderError(f"{media.path} does not tell the times of its frames")
+        stored = packets.pts[is_shown]
+        order = np.argsort(stored, kind="stable")
+        times_s = [*map(Clock(media, video.time_base).time_s, stored[order].tolist())]
+        last_s = float(packets.duration[is_shown][order[-1]] * video.time_base)
+        is_regular = all(
+            abs(time_s - times_s[0] - index / video.frame_rate) <= ROUNDED_S
+            for index, time_s in enumerate(times_s)
+        )
+        usual_s = times_s[-1] - times_s[-2] if len(times_s) > 1 else float(1 / video.frame_rate)
+        # Containers that tell no duration, or one that is a tick off, do not make a rate vary.
+        is_long = last_s > _LONG_FRAMES * usual_s
+        rate = video.frame_rate if is_regular and not is_long else None
+        goes_back = bool((np.abs(order - np.arange(len(order))) > REORDERED).any())
+        return cls(video, rate, times_s, last_s if is_long else usual_s, goes_back)
+
+    def check_distinct(self, path: str) -> None:
+        """Checks that each time leads to one frame, wherever a decode begins.
+
+        Raises:
+            DecoderError: two frames have the same time, or the times go back.
+        """
+        if self.goes_back:
+            raise DecoderError(
+                f"the times of the frames of {path} go back, as where files were joined{_ANEW}"
+            )
+        for before_s, after_s in itertools.pairwise(self.times_s):
+            if after_s == before_s:
+                raise DecoderError(
+                    f"{path} has two frames at {after_s:.6f} s, and each needs its own time{_ANEW}"
+                )
+
+    def ticks(self) -> tuple[int, ...] | None:
+        """The times since the first one, and the end, in units of `TICK_S`; None at a constant rate."""
+        if self.rate is not None:
+            return None
+        ticks = [round((time_s - self.times_s[0]) / float(TICK_S)) for time_s in self.times_s]
+        return (*ticks, ticks[-1] + max(1, round(self.last_s / float(TICK_S))))

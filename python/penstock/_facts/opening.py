@@ -1,0 +1,214 @@
+"""Opens files and URLs with libav (PyAV), as confined as the FFmpeg program."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import av
+from av.error import FFmpegError as LibavError
+from av.format import ContainerFormat, Flags
+
+from penstock._common.deadline import Deadline
+from penstock._common.shortage import raise_shortage
+from penstock._facts.single_pass import SinglePassSource
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.program import messages
+from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
+from penstock._ffmpeg.program.child import ProgramError, run
+from penstock._ffmpeg.program.process import is_unfinished
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+T = TypeVar("T")
+
+# PyAV sets it, and libav then makes wrong times of H.264 in AVI (AVFMT_FLAG_GENPTS in libavformat/avformat.h).
+_GEN_PTS = 0x0001
+# PyAV 18 raises for tags that are no UTF-8, if it is not told to do what PyAV 19 does always.
+_ANY_TAGS: dict[str, Any] = {"metadata_errors": "surrogateescape"} if av.__version__.startswith("18.") else {}
+# The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
+_TEXT_CONTAINER = "tty"
+# FFmpeg's message about a container outside of -format_whitelist.
+_NOT_ALLOWED = "Format not on whitelist"
+# FFmpeg's message about an input that it could open.
+_OPENED = "At least one output file must be specified"
+# Guessed: FFmpeg says within this time why it cannot open a file.
+_WORDS_PATIENCE_S = 10.0
+
+
+def open_media(
+    source: str,
+    containers: Iterable[str] = (),
+    *,
+    single_pass: SinglePassSource | None = None,
+    path: str | None = None,
+    follow_playlists: bool = False,
+) -> InputContainer:
+    """Opens a source, and nothing that it leads to.
+
+    Args:
+        source: what FFmpeg reads, from `endpoints.source`.
+        containers: FFmpeg's names of those to accept; empty for all, with playlists only if `follow_playlists`.
+        single_pass: `source`, if it can be read only once.
+        path: the source by its name, for messages.
+        follow_playlists: a path may be a playlist.
+
+    Raises:
+        DecoderError: libav cannot open it, or it is a playlist or text.
+        OSError: no descriptor, memory or thread is left.
+    """
+    path = path or endpoints.without_protocol(source)
+    containers = tuple(containers) or (() if follow_playlists else _harmless_containers())
+    confined = endpoints.confining_arguments(source, containers)
+    words = [*confined, *endpoints.literal_arguments(source)]
+    options = {name.removeprefix("-"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    try:
+        given: Any = source if single_pass is None else single_pass
+        media: InputContainer = av.open(given, options=options, **_ANY_TAGS)
+    except LibavError as error:
+        raise_shortage(error, path)
+        raise _refusal(source, path, confined, error.strerror or "") from error
+    if media.format.name == _TEXT_CONTAINER:
+        media.close()
+        raise DecoderError(f"{path} is text, and not a media file")
+    media.flags &= ~_GEN_PTS
+    return media
+
+
+@contextmanager
+def open_stream(source: str, container: str, index: int) -> Iterator[tuple[InputContainer, Any]]:
+    """Opens a file for one of its streams. `probe` has told the container, and `source` is as for `open_media`.
+
+    Raises:
+        DecoderError, OSError: as `open_media` raises.
+        IndexError: the file has fewer streams by now.
+    """
+    with open_media(source, (container,)) as file:
+        yield file, file.streams[index]
+
+
+def demux(media: InputContainer, *streams: Any) -> Iterator[Any]:
+    """The packets of these streams; of all if none is given.
+
+    PyAV ends each stream with a packet of its own, which is left out.
+    """
+    try:
+        yield from (packet for packet in media.demux(*streams) if packet.size or packet.dts is not None)
+    except IndexError:
+        pass  # where a damaged file has begun a stream in its middle (MPEG-TS), PyAV fails behind the last packet
+    except LibavError as error:
+        raise_shortage(error)
+        raise
+
+
+def decode(codec: Any, packet: Any) -> list[Any]:
+    """The frames that a decoder, or a stream's own, gives when it gets a packet.
+
+    Raises:
+        OSError: no memory is left, or no thread for the decoder.
+        LibavError: the packet is damaged.
+    """
+    try:
+        frames: list[Any] = codec.decode(packet)
+    except LibavError as error:
+        raise_shortage(error)
+        raise
+    return frames
+
+
+def only_frame(codec: Any, packet: Any) -> Any | None:
+    """The frame of a packet that needs no other; None if the decoder gives none."""
+    try:
+        frames = decode(codec, packet) or decode(codec, None)
+    except (LibavError, EOFError, ValueError):  # of a decoder that could not be opened, with PyAV 19
+        frames = []
+    codec.flush_buffers()
+    return frames[0] if frames else None
+
+
+def times_may_jump(container: str) -> bool:
+    """Whether FFmpeg takes times that jump for another beginning: in MPEG-TS, MPEG-PS and Ogg."""
+    return bool(ContainerFormat(container, "r").flags & cast("int", Flags.ts_discont.value))
+
+
+def first_packet_s(source: str, container: str, index: int) -> float:
+    """The time of a stream's first packet, by the file's clock.
+
+    Raises:
+        DecoderError, LibavError: libav cannot open the file, or read it.
+        ValueError: the stream has no packets, or they have no times.
+    """
+    with open_stream(source, container, index) as opened:
+        for packet in demux(*opened):
+            if packet.pts is not None:
+                return float(packet.pts * packet.time_base)
+    raise ValueError(f"no packet of stream {index} has a time")
+
+
+def run_with_timeout(path: str, function: Callable[[], T], deadline: Deadline) -> T:
+    """Runs `function`, which opens `path`, on a thread, and returns its result. Signal handlers can interrupt the wait.
+
+    Raises:
+        TimeoutError: the function did not return in time. Its thread keeps running.
+    """
+    outcome: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            outcome.set_result(function())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=call, name="penstock-open", daemon=True).start()
+    try:
+        return outcome.result(deadline.at_most(threading.TIMEOUT_MAX))
+    finally:
+        if not outcome.done():
+            _end_wait_for_writer(Path(path))
+
+
+def _end_wait_for_writer(path: Path) -> None:
+    """Unblocks a thread that waits for a FIFO's first writer, so that it does not take that writer's bytes later."""
+    with suppress(OSError):
+        if path.is_fifo():
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+
+
+@cache
+def _harmless_containers() -> tuple[str, ...]:
+    return tuple(sorted(av.formats_available - endpoints.PLAYLIST_CONTAINERS))
+
+
+def _refusal(source: str, path: str, confined: list[str], reason: str) -> DecoderError:
+    """The error for a source that libav cannot open. FFmpeg gives the reason: libav's log is off, it can deadlock."""
+    if endpoints.identity(source) is None:
+        return DecoderError(f"FFmpeg cannot open {path}: {reason}")
+    if is_unfinished(endpoints.without_protocol(source)):
+        return DecoderError(
+            f"{path} is not finished: its encoder is still open. Close the encoder, then read the file"
+        )
+    if endpoints.file_bytes(source) == 0:
+        return DecoderError(f"{path} is empty, and not a media file")
+    try:
+        program = find_decoding_ffmpeg()
+        child = run((program, "-v", "error", *confined, "-i", source), _WORDS_PATIENCE_S, check=False)
+    except (ProgramError, DecoderError):
+        return DecoderError(f"{path} is not a media file that FFmpeg knows, or it is damaged: {reason}")
+    said = child.stderr
+    if _NOT_ALLOWED in said:
+        message = (
+            f"{path} is a playlist, which leads to other files: with follow_playlists=True (--follow-playlists) FFmpeg "
+            "opens those of them that are local"
+        )
+    else:
+        words = reason if _OPENED in said else messages.summarize(said, source) or reason
+        message = f"{path} is not a media file that FFmpeg knows, or it is damaged: {words}"
+    return DecoderError(message, returncode=child.returncode, command=child.command, stderr=said)

@@ -1,0 +1,55 @@
+"""What the reading of a file by the FFmpeg program wants to know of it besides its facts. libav answers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Protocol
+
+from penstock._facts import completeness, seeking
+from penstock._facts.completeness import Delivered
+from penstock._facts.info import Track
+
+
+class Questions(Protocol):
+    """The questions about a video stream of a file."""
+
+    def frames(self, start: float | None) -> int | None:
+        """How many frames iteration gives from `start` on; None if that is unknown."""
+
+    def misses_frames(self, start: float | None) -> bool:
+        """Whether FFmpeg may lose the first frames from `start` on if it seeks there."""
+
+    def begins_inside_group(self) -> bool:
+        """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
+
+    def at_end(self, delivered: Delivered) -> tuple[str | None, str | None]:
+        """Why the file has more than FFmpeg delivered, and how its header's number of frames differs from that.
+
+        None stands for no such thing.
+        """
+
+
+class InProcess:
+    """Answers in this process."""
+
+    def __init__(self, track: Track) -> None:
+        self._track = track
+
+    def frames(self, start: float | None) -> int | None:
+        if start is None and (known := completeness.known_frames(self._track)) is not None:
+            return known
+        if (pts := completeness.shown_pts(self._track)) is None:
+            return None
+        if start is None:
+            return len(pts)
+        return len(pts) - bisect_left(pts, seeking.first_pts(start, self._track.media, self._track.video))
+
+    def misses_frames(self, start: float | None) -> bool:
+        return seeking.misses_frames(start, self._track)
+
+    def begins_inside_group(self) -> bool:
+        return completeness.begins_inside_group(self._track)
+
+    def at_end(self, delivered: Delivered) -> tuple[str | None, str | None]:
+        reason = completeness.why_incomplete(self._track, delivered)
+        return reason, completeness.wrong_count(self._track, delivered) if reason is None else None

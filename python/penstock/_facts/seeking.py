@@ -1,0 +1,225 @@
+"""Where a decode begins: its first timestamp, FFmpeg's arguments to get there, and whether they lead there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+from itertools import islice
+from numbers import Rational
+from typing import TYPE_CHECKING
+
+import numpy as np
+from av.error import FFmpegError as LibavError
+
+from penstock._facts.completeness import CHEAP_BYTES
+from penstock._facts.index import REORDERED, read_packets
+from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo, exact_zero
+from penstock._facts.opening import demux, only_frame, open_stream, times_may_jump
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import format_seconds
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from av.packet import Packet as AnyPacket
+    from av.video.stream import VideoStream
+
+# In these containers FFmpeg finds a keyframe before the place by an index.
+_WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
+# In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
+_WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
+# Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
+_SEEK_MARGIN_S = 10.0
+# Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
+_ROUNDED_S = Fraction(1, 1_000_000)
+# The unit of Matroska's times. Chosen as a bound: nobody sees such a difference, and in AVI a unit lasts a frame.
+_MOST_ROUNDED_S = Fraction(1, 1000)
+# Chosen: more than the last packet of any codec.
+_LAST_PACKET_S = 0.1
+# Seconds, of which no pause has so many. FFmpeg would take a pause of 10 s or more out of the times.
+_ANY_PAUSE = "1000000000"
+# By so much FFmpeg goes further back for a video with B-frames (open_input_file in fftools/ffmpeg_opt.c).
+_SEEK_BACK_S = 3 / 23
+
+
+def seek_arguments(
+    start: float | None, source: str, media: MediaInfo, video: VideoInfo, *, may_seek: bool = True
+) -> tuple[list[str], list[str]]:
+    """FFmpeg's options and filters to begin a video exactly at `start`. The filters need ``-copyts``.
+
+    Args:
+        start: seconds from the beginning, as `MediaInfo.zero_s` has it; None for all of the file.
+        source: what FFmpeg reads, from `endpoints.source`.
+        video: the stream that is decoded.
+        may_seek: whether FFmpeg need not read from the beginning.
+    """
+    if start is None:
+        return [], []
+    sooner_s = _seek_s(start, source, media, is_audio=False) if may_seek else None
+    # In seconds, the filter would take the nearest timestamp.
+    trim = [f"settb={video.time_base}", f"trim=start_pts={first_pts(start, media, video)}"]
+    return _place(sooner_s), trim
+
+
+def audio_arguments(
+    start: float | None, source: str, media: MediaInfo, audio: AudioInfo
+) -> tuple[list[str], float]:
+    """FFmpeg's options to begin a sound at `start` or sooner, and the time of the file that becomes 0.
+
+    From the beginning of a file whose times may jump, FFmpeg has them go on where they go back, as they do between the
+    parts of a chained Ogg file (before FFmpeg 8) and of joined transport streams.
+    """
+    sooner_s = None if start is None else _seek_s(start, source, media, is_audio=True)
+    # In Ogg, FFmpeg 5.1 counts from the file's beginning, also if the sound begins later.
+    is_late_ogg = media.container == "ogg" and (audio.start_s or 0.0) > (media.start_s or 0.0)
+    if (
+        audio.start_s is None
+        or is_late_ogg
+        or not times_may_jump(media.container)
+        or (sooner_s is not None and not _times_restart(source, media, audio))
+    ):
+        return ["-copyts", *_place(sooner_s)], 0.0
+    return ["-dts_delta_threshold", _ANY_PAUSE], audio.start_s
+
+
+def _place(seek_s: float | None) -> list[str]:
+    """FFmpeg's options to seek, so that an audio frame is decoded with the one before it, without which it fades in."""
+    if seek_s is None:
+        return []
+    # By the file's timestamps: FFmpeg and libav may differ on which is the first.
+    return ["-seek_timestamp", "1", "-noaccurate_seek", "-ss", format_seconds(seek_s)]
+
+
+def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
+    """Whether the times of a sound begin again, so that a seek may lead anywhere. Reads all of the file."""
+    identity = endpoints.identity(source)
+    if identity is None or identity.size_bytes > CHEAP_BYTES:
+        return False
+    try:
+        packets = read_packets(source, media.container, audio.index)
+    except (DecoderError, LibavError, OSError):  # FFmpeg will say what is wrong
+        return True
+    goes_back = (np.diff(packets.pts[packets.has_pts]) < 0).any()
+    # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
+    sum_s = float(packets.duration.sum() * audio.time_base)
+    return bool(goes_back) or sum_s > (media.duration_s or 0.0) + _LAST_PACKET_S
+
+
+def may_seek(codec: str, pixel_format: str | None) -> bool:
+    """Whether a decoder that begins with a keyframe behind the first one makes the same pictures."""
+    # FFmpeg's decoder of Dirac makes others. QuickTime and AVI tell the palette of raw video and SMC only once.
+    return codec not in ("dirac", "smc") and (codec, pixel_format) != ("rawvideo", "pal8")
+
+
+def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
+    """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning."""
+    may_seek = is_audio or media.container in (*_WITH_INDEX, *_WITHOUT_INDEX)
+    may_seek &= not endpoints.is_sequential(source)
+    margin_s = _margin_s(media) if media.container in _WITH_INDEX and not is_audio else _SEEK_MARGIN_S
+    sooner_s = start + media.zero_s - margin_s
+    return sooner_s if may_seek and sooner_s > (media.start_s or 0.0) else None
+
+
+def misses_frames(start: float | None, track: Track) -> bool:
+    """Whether FFmpeg may lose the first frames from `start` on if it seeks there.
+
+    Either no keyframe comes before them, or the keyframe is not a full picture: with x264's intra-refresh, pictures are
+    complete only some frames later, and FFmpeg drops the others. For a regular file, this function reads the packets
+    from the seek position to the first keyframe, and decodes that. It returns False for other sources.
+    """
+    source, media, video = track.source, track.media, track.video
+    if start is None or video.is_attached_picture or endpoints.identity(source) is None:
+        return False
+    sooner_s = _seek_s(start, source, media, is_audio=False)
+    if sooner_s is None:
+        return False
+    with (
+        suppress(DecoderError, LibavError, IndexError, OverflowError),
+        open_stream(source, media.container, video.index) as (file, stream),
+    ):
+        if media.container == "flv":
+            # A seek would read all that is before. FFmpeg's leads to a keyframe, and the second is as the later ones.
+            keyframes = (packet for packet in demux(file, stream) if packet.is_keyframe)
+            second = next(islice(keyframes, 1, None), None)
+            return second is not None and only_frame(stream.codec_context, second) is None
+        file.seek(round((sooner_s - _SEEK_BACK_S) * 1_000_000))
+        return _begins_late(
+            demux(file, stream),
+            stream,
+            seek_pts=math.ceil(Fraction(sooner_s) / video.time_base),
+            wanted_pts=first_pts(start, media, video),
+        )
+    return False
+
+
+def _begins_late(
+    packets: Iterator[AnyPacket[VideoStream]], stream: VideoStream, *, seek_pts: int, wanted_pts: int
+) -> bool:
+    """Whether a decoder that begins with a keyframe at `seek_pts` may miss frames from `wanted_pts` on."""
+    keyframe, has_wanted = None, False
+    for packet in packets:
+        decoded = packet.pts if packet.dts is None else packet.dts
+        if not packet.size or decoded is None:
+            continue
+        shown = decoded if packet.pts is None else packet.pts
+        has_wanted |= shown >= wanted_pts
+        if packet.is_keyframe and shown <= wanted_pts:
+            keyframe = packet
+        if decoded > (wanted_pts if keyframe is None else seek_pts):
+            break
+    return has_wanted if keyframe is None else only_frame(stream.codec_context, keyframe) is None
+
+
+def _margin_s(media: MediaInfo) -> float:
+    """How many seconds before `start` to seek in a container with an index.
+
+    The index of MP4 and QuickTime is in decoding order. FFmpeg may therefore begin at a keyframe that is followed by
+    frames which are shown before it, and which it cannot decode.
+    """
+    if media.container != endpoints.QUICKTIME:
+        return 0.0
+    rates = [float(video.frame_rate) for video in media.video if video.frame_rate]
+    return REORDERED / min(rates) if rates else _SEEK_MARGIN_S
+
+
+def first_pts(start: float, media: MediaInfo, video: VideoInfo) -> int:
+    """The first timestamp at or after `start`, which is as for `seek_arguments`; or before, by what was rounded."""
+    return math.ceil((exact_zero(media) + exact(start) - _rounded_s(video)) / video.time_base)
+
+
+def last_pts(time_s: float | Fraction, media: MediaInfo, video: VideoInfo) -> int:
+    """The last timestamp at or before a time, which is as `start` in `first_pts`; or after, by what was rounded."""
+    return math.floor((exact_zero(media) + exact(time_s) + _rounded_s(video)) / video.time_base)
+
+
+def _rounded_s(video: VideoInfo) -> Fraction:
+    """How far the time of a frame in the file may be from the time that was meant.
+
+    Times are rounded to the file's unit if that does not divide a frame's duration: to 1 ms in Matroska, for instance.
+    The time of the first frame, from which we count, is rounded, too.
+    """
+    unit_s, rate = video.time_base, video.frame_rate
+    is_exact = not rate or (1 / (rate * unit_s)).denominator == 1
+    return _ROUNDED_S if is_exact else max(_ROUNDED_S, min(unit_s, _MOST_ROUNDED_S) - _ROUNDED_S)
+
+
+class Clock:
+    """Tells `VideoFrame.time_s` of a frame by its time in the file: rounded once, so that it leads back to the frame.
+
+    In whole numbers, because fractions take a fifth of the time that Python spends on a frame.
+    """
+
+    def __init__(self, media: MediaInfo, time_base: Fraction) -> None:
+        zero = exact_zero(media)
+        self._per_s = math.lcm(zero.denominator, time_base.denominator)
+        self._zero, self._unit = int(zero * self._per_s), int(time_base * self._per_s)
+
+    def time_s(self, pts: int) -> float:
+        """The time of a frame, in seconds since `MediaInfo.zero_s`."""
+        return (pts * self._unit - self._zero) / self._per_s
+
+
+def exact(seconds: float | Fraction) -> Fraction:
+    """A number that a caller gave, which may be a float of NumPy's, an int or a Fraction."""
+    return Fraction(seconds if isinstance(seconds, Rational) else float(seconds))

@@ -1,0 +1,173 @@
+"""What a decoder reads from: a path, a URL, bytes in memory, a file that is open."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import stat
+import sys
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock._facts.single_pass import SinglePassSource
+from penstock._ffmpeg.command import endpoints
+from penstock._streams import python_streams
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from _typeshed import ReadableBuffer
+
+MediaSource: TypeAlias = "str | os.PathLike[str] | int | BinaryIO | ReadableBuffer | Source"
+"""A path or URL; bytes in memory; a binary file or a descriptor, which may be a pipe."""
+
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+_PIECE_BYTES = 1 << 20
+
+
+class Source:
+    """A source of media by a name that FFmpeg, libav and the children of a fork can open.
+
+    Args:
+        given: a path or URL; or an object that supports the buffer protocol, whose bytes are copied; or a descriptor,
+            or a binary file that is open for reading. All of a regular file is read, from its beginning; its position
+            stays, and so does the file if the caller closes it. A pipe, FIFO or socket is read from where it is.
+
+    Attributes:
+        given: what the caller gave.
+        url: what FFmpeg reads, as from `endpoints.source`.
+        path: what the caller gave if it is a path or URL, else a name for messages.
+        single_pass: a pipe, a FIFO or a socket; None for what can be read again.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError, PermissionError: as `endpoints.source`.
+        TypeError: it is nothing of these.
+        ValueError: it cannot seek, and has no descriptor; or it is a pipe whose bytes another decoder has got.
+    """
+
+    def __init__(self, given: MediaSource) -> None:
+        self.given = source = given
+        self.single_pass: SinglePassSource | None
+        if isinstance(given, str | os.PathLike):
+            self.url, self.path = endpoints.source(given), os.fspath(given)
+            is_path = endpoints.is_path(self.url)
+            self.single_pass = SinglePassSource(given) if is_path and Path(given).is_fifo() else None
+            own = (
+                endpoints.own_descriptor(Path(given).absolute())
+                if is_path and self.single_pass is None
+                else None
+            )
+            if own is not None:  # /dev/stdin, which FFmpeg would take for its own
+                source = int(own)
+                self.single_pass = _single_pass(source)
+        else:
+            name = given if isinstance(given, int) else getattr(given, "name", None)
+            self.path = f"<{f'descriptor {name}' if isinstance(name, int) else name or type(given).__name__}>"
+            self.single_pass = _single_pass(given)
+        if self.single_pass is not None:
+            self.url = self.single_pass.url
+            self._stop_feeding = weakref.finalize(self, self.single_pass.close)
+        elif not isinstance(source, str | os.PathLike):
+            held = _descriptor(source)
+            # In the process that opens it, this is a file of its own, with a position of its own.
+            self.url = f"file:/proc/{os.getpid()}/fd/{held}"
+            weakref.finalize(self, os.close, held)
+
+    @classmethod
+    def of(cls, given: MediaSource) -> Source:
+        """The source of what a caller gave, which may be one already."""
+        if not isinstance(given, Source):
+            return cls(given)
+        if given.single_pass is not None and given.single_pass.is_passed_on:
+            raise ValueError(f"{given.path} is no regular file: its bytes come once, for one decoder")
+        return given
+
+    @property
+    def failure(self) -> str | None:
+        """Why not all of it could be read; None if nothing says so."""
+        failure = None if self.single_pass is None else self.single_pass.failure
+        return None if failure is None else f"it could not be read to its end ({failure.strerror})"
+
+    def start_feeding(self) -> None:
+        """Starts to send a pipe's bytes to FFmpeg, once FFmpeg runs. Does nothing for other sources."""
+        if self.single_pass is not None:
+            self.single_pass.pass_on()
+
+    def stop_feeding(self) -> None:
+        """Stops reading a pipe, and closes it. Does nothing for other sources."""
+        if self.single_pass is not None:
+            self._stop_feeding()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.given, int) or self.single_pass is not None:
+            raise TypeError("a descriptor means nothing to another process: pickle a decoder of a path")
+        return Source, (self.given,)
+
+
+def _single_pass(given: Any) -> SinglePassSource | None:
+    """The bytes of an open pipe, FIFO or socket; None for all else."""
+    file = python_streams.without_wrapper(given)
+    if (carrier := _carrier(file)) is None:
+        return None
+    mode = os.fstat(carrier).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return None
+    ahead = python_streams.read_ahead(file) if isinstance(file, python_streams.Buffered) else b""
+    return SinglePassSource(fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3), ahead)
+
+
+def _carrier(file: Any) -> int | None:
+    """The descriptor that carries the bytes that the file reads; None if there is none."""
+    if isinstance(file, int) and not isinstance(file, bool):
+        return file
+    raw = getattr(file, "raw", file)
+    sockets = sys.modules.get("socket")  # without which there is none
+    is_socket = sockets is not None and isinstance(raw, sockets.SocketIO | sockets.socket)
+    return raw.fileno() if is_socket or isinstance(raw, io.FileIO) else None
+
+
+def _descriptor(given: Any) -> int:
+    """A descriptor of our own on a regular file with the content."""
+    file = python_streams.without_wrapper(given)
+    if (carrier := _carrier(file)) is not None:
+        if not stat.S_ISREG(os.fstat(carrier).st_mode):
+            raise ValueError(f"descriptor {carrier} is neither a regular file nor a pipe, FIFO or socket")
+        return fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3)
+    if not hasattr(given, "read"):
+        try:
+            with memoryview(given) as view:
+                return _in_memory([view.cast("B") if view.c_contiguous else view.tobytes()])
+        except TypeError:
+            each = ": use a Decoder (or probe) for each file" * isinstance(
+                given, list | tuple | set | frozenset
+            )
+            kind = type(given).__name__
+            raise TypeError(
+                f"an input is a path, a URL, bytes, a binary file or a descriptor; got {kind}{each}"
+            ) from None
+    if isinstance(file, io.TextIOBase):
+        raise TypeError("an input is a text stream: open it in binary mode")
+    if not file.seekable():
+        raise ValueError(f"a {type(file).__name__} cannot seek: read it, and pass the bytes")
+    position = file.tell()
+    try:
+        file.seek(0)
+        return _in_memory(iter(lambda: file.read(_PIECE_BYTES), b""))
+    finally:
+        file.seek(position)
+
+
+def _in_memory(pieces: Iterable[bytes | memoryview]) -> int:
+    """A file in memory that nobody can change, with these bytes."""
+    held = os.memfd_create("penstock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(held, "wb", closefd=False) as file:
+            file.writelines(pieces)
+        fcntl.fcntl(held, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(held)
+        raise
+    return held

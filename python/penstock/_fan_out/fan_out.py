@@ -1,0 +1,380 @@
+"""One stream of frames to several encoders and writers: `FanOut`."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Literal, NamedTuple, Self, get_args
+
+from penstock._common import exits
+from penstock._common.deadline import Deadline
+from penstock._common.reports import OutputReport
+from penstock._common.tensors import OnDevice, memory_and_size
+from penstock._common.types import FrameData
+from penstock._encoding.encoder import Encoder
+from penstock._encoding.request import EncodeRequest
+from penstock._encoding.session import Push
+from penstock._fan_out.outputs import EncoderOutput, Form, Output, WriterOutput
+from penstock._ffmpeg.command.settings import check_choice
+from penstock._ffmpeg.program.process import check_owner
+from penstock._native import Writer, _Slot, _SlotPool
+from penstock.errors import ClosedError, StalledError
+
+WhenFull = Literal["block", "drop"]
+
+# Unused frames that are kept for reuse, of each size. Guessed: one is filled while slower outputs hold others.
+KEPT_SLOTS = 4
+# Sizes of frames whose memory is kept. A caller of writers alone may write any sizes.
+KEPT_SIZES = 8
+
+_NOW = Deadline(0.0)
+
+
+class Taken(NamedTuple):
+    """A frame that a fan-out has taken.
+
+    Attributes:
+        number: how many frames it took before.
+        time_s: the frame's time; None if it came without one.
+        waiting: queues the frame, for each output that does not have it yet.
+    """
+
+    number: int
+    time_s: float | None
+    waiting: dict[Output, Push]
+
+
+class FanOut:
+    """Writes each frame to several encoders and writers. The frame is copied once, and all of them share the copy.
+
+    ```python
+    with FanOut([archive, raw]) as fan_out:
+        fan_out.add(preview, when_full="drop")
+        for time_s, frame in frames:
+            fan_out.write(frame, time_s=time_s)
+    ```
+
+    Each output has its own queue and native thread. Encoders that need the same conversion of pixels share it, too:
+    `write` does it once. If an output fails, the others go on; a warning in the log says so, and so do `reports`.
+
+    The fan-out owns its outputs from `add` on: nobody else writes to them, and closing the fan-out closes them. Leaving
+    the ``with`` block closes it, and raises the error of the first output that failed; call `close` in the block for
+    reports instead. If an exception leaves the block, all outputs are finished as without the fan-out.
+
+    There is no `lease` or `submit`, because all outputs share one copy, and no `awrite`: use ``asyncio.to_thread``.
+    Sound goes to each encoder's own `write_audio`.
+
+    Calls from several threads are served one after another. After a ``fork``, the fan-out is closed in the child and
+    continues in the parent.
+
+    Args:
+        outputs: encoders and writers that never miss a frame; `add` takes others.
+
+    Raises:
+        TypeError, ValueError: as for `add`.
+    """
+
+    def __init__(self, outputs: Iterable[Encoder | Writer] = ()) -> None:
+        self._outputs: list[Output] = []
+        self._pool_of = lru_cache(KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
+        self._newest = Taken(-1, None, {})
+        self._lock = threading.RLock()
+        self._forks = exits.forks
+        self._is_closed = False
+        if isinstance(outputs, Encoder | Writer):
+            raise TypeError(
+                f"outputs is a list of encoders and writers, and not one: {outputs!r}. Pass [output]."
+            )
+        for output in outputs:
+            self.add(output)
+
+    def add(self, output: Encoder | Writer, when_full: WhenFull = "block") -> None:
+        """Adds an output. It gets the frames that are written from now on.
+
+        Args:
+            output: an `Encoder`, whose frames are those that `write` takes; or a `Writer`, which gets their bytes as
+                they are, in C order.
+            when_full: "block" makes `write` wait while the output's queue is full. "drop" leaves the frame out of this
+                output. An encoder that may drop frames needs ``fps=None``: then the others keep their times. The size
+                of the queue is the output's: ``queue_items`` of a `Writer`, or of an `Encoder`'s ``settings``. Make the
+                encoder with its ``size``: without one, the first `write` waits until FFmpeg has started.
+
+        Raises:
+            TypeError: `output` is neither an encoder nor a writer.
+            ValueError: it is an output of this fan-out already; it takes other frames than the encoders before, by its
+                `pixel_format`, `value_range` or `channels_first`; `when_full` is unknown; or it is "drop", and the
+                encoder has a constant rate.
+            ClosedError: `output` or the fan-out is closed.
+        """
+        check_choice("when_full", when_full, get_args(WhenFull))
+        if not isinstance(output, Encoder | Writer):
+            raise TypeError(
+                f"an output is an Encoder or a Writer, and not {type(output).__name__}. Pass Encoder(path, ...)."
+            )
+        self._check_open()
+        with self._lock:
+            self._check_open()
+            if any(added.target is output for added in self._outputs):
+                raise ValueError(f"{output!r} is an output of this fan-out already")
+            if output.closed:
+                raise ClosedError(f"{output!r} is closed")
+            self._outputs.append(self._output_of(output, when_full))
+
+    def write(
+        self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
+    ) -> tuple[bool, ...]:
+        """Takes one frame for all outputs. You can reuse the frame's memory when the call returns.
+
+        Waits while the queue of an output with ``when_full="block"`` is full, without the GIL and awake to Ctrl-C.
+        Never waits for room in the queue of one with ``when_full="drop"``.
+
+        Args:
+            frame: as for `Encoder.write`. It must suit every encoder: the same pixel format and size. Without encoders,
+                any buffer. Writers get floats as floats, and channels first if they are.
+            time_s: the time of the frame in seconds, for encoders, as for `Encoder.write`. Writers do not use it.
+            timeout: seconds to wait; None waits as long as it takes. A frame that was taken reaches every output that
+                blocks: if it still waits for one after this time, the call returns, and the next call waits first.
+
+        Returns:
+            Whether each output took the frame, in the order of `add`: False if it was full and dropped the frame, or
+            has failed.
+
+        Raises:
+            ValueError, TypeError: the frame does not suit an encoder, or `time_s` is wrong, as for `Encoder.write`. No
+                output has the frame.
+            StalledError: an output still has no room for the frame before. No output has this one.
+            EncoderError, BrokenStreamError, OSError: the last output has failed; this is the error of the first.
+            ClosedError: after `close` or `abort`, or without any output.
+        """
+        self._check_open()
+        deadline = Deadline(timeout)
+        deadline.acquire(self._lock)
+        try:
+            self._check_open()
+            self._settle(deadline)
+            pushes, number = self._pushes(frame, time_s), self._newest.number + 1
+            _unsettled.add(self)
+            exits.at_exit(_settle_all, 3)  # before encoders are closed
+            # In one step: the next call continues what a signal handler interrupts from here on.
+            self._newest = Taken(number, _time_of(frame, time_s), pushes)
+            with suppress(StalledError):
+                self._settle(deadline)
+            return tuple(output.takes(number) for output in self._outputs)
+        finally:
+            self._lock.release()
+
+    @property
+    def reports(self) -> tuple[OutputReport, ...]:
+        """A report for each output, in the order of `add`: what became of it so far.
+
+        Dropped frames take 16 bytes each until the end, and each call lists all of them.
+        """
+        return tuple(output.report for output in self._outputs)
+
+    @property
+    def closed(self) -> bool:
+        """Whether frames are no longer accepted: after `close` or `abort`, and after a fork."""
+        return self._is_closed or self._forks != exits.forks
+
+    def close(self, timeout: float | None = None) -> tuple[OutputReport, ...]:
+        """Delivers what is queued, closes all outputs, and returns a report for each. Failures are in the reports.
+
+        Encoders are closed first. A writer with ``when_full="drop"`` whose reader takes nothing for 5 s is given up.
+        Calling it again gives the same reports.
+
+        Args:
+            timeout: seconds to wait for all of them; None waits as long as it takes.
+
+        Raises:
+            StalledError: not done within `timeout`. Nothing is lost: close again, or abort, which drops the videos.
+            ClosedError: in the child of a fork.
+        """
+        check_owner("fan-out", self._forks)
+        if not self._is_closed:
+            deadline = Deadline(timeout)
+            deadline.acquire(self._lock)
+            try:
+                self._settle(deadline)
+                for output in self._outputs:
+                    output.note_last()
+                for output in self._encoders_first():
+                    output.close(deadline)
+                self._is_closed = True
+            finally:
+                self._lock.release()
+        return self.reports
+
+    def abort(self) -> None:
+        """Aborts all outputs, as their own `abort` does. Does nothing after `close`."""
+        for output in self._given_up():
+            output.target.abort()
+
+    def _given_up(self) -> list[Output]:
+        """Closes the fan-out without its outputs, which the caller ends. Returns them, or none after the end."""
+        if self.closed:
+            return []
+        self._is_closed = True
+        self._newest.waiting.clear()
+        _unsettled.discard(self)
+        return self._outputs
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, exc: BaseException | None, _traceback: object) -> None:
+        if self.closed:
+            return
+        try:
+            if exc is None:
+                self._close_despite_ctrl_c()
+            else:
+                self._finish_during(exc)
+        except BaseException as error:  # a second Ctrl-C, for example: nothing is left running
+            for output in self._given_up():
+                output.cut_off(error)
+            raise
+
+    def __repr__(self) -> str:
+        return f"<FanOut to {len(self._outputs)} outputs>"
+
+    def _check_open(self) -> None:
+        check_owner("fan-out", self._forks)
+        if self._is_closed:
+            raise ClosedError("the fan-out is closed")
+
+    def _output_of(self, target: Encoder | Writer, when_full: WhenFull) -> Output:
+        """The output that is added. Raises a `ValueError` if the encoder does not suit."""
+        first = self._newest.number + 1
+        if isinstance(target, Writer):
+            return WriterOutput(target, when_full, first)
+        output = EncoderOutput(target, when_full, first)
+        self._check_same_frames(output.request)
+        if when_full == "drop" and not output.request.is_timed:
+            raise ValueError(
+                f"an Encoder that may drop frames must show each frame at its time, and {target!r} has a constant "
+                "rate. Make it with Encoder(..., fps=None), and pass the time: fan_out.write(frame, time_s=seconds)"
+            )
+        return output
+
+    def _check_same_frames(self, request: EncodeRequest) -> None:
+        """Checks that the frames of an encoder with this `request` are those of the encoders before."""
+        for output in self._outputs:
+            if isinstance(output, EncoderOutput) and (given := output.request.other_frames(request)):
+                raise ValueError(
+                    f"all encoders get the same frames, as {output.target!r} does: give the new one {given}"
+                )
+
+    def _encoders_first(self) -> list[Output]:
+        return sorted(self._outputs, key=lambda output: isinstance(output, WriterOutput))
+
+    def _alive(self) -> list[Output]:
+        """The outputs that have not failed.
+
+        Raises:
+            EncoderError, BrokenStreamError, OSError: all have failed.
+            ClosedError: there is none.
+        """
+        alive = [output for output in self._outputs if output.error is None]
+        if self._outputs and not alive:
+            for output in self._outputs:
+                output.close(Deadline(None))  # to get FFmpeg's output into the error
+            assert self._outputs[0].error is not None
+            raise self._outputs[0].error
+        if not alive:
+            raise ClosedError("the fan-out has no outputs yet: add encoders or writers")
+        return alive
+
+    def _pushes(self, frame: FrameData, time_s: float | Fraction | None) -> dict[Output, Push]:
+        """Copies a frame. Returns the function that queues it, for each output."""
+        if time_s is not None and not any(isinstance(output, EncoderOutput) for output in self._outputs):
+            raise ValueError("time_s is for encoders, and all outputs are writers: leave it out")
+        alive = self._alive()
+        # First those that know their size: a frame that does not suit them starts no others.
+        for output in sorted(alive, key=lambda output: not output.is_started):
+            output.start(frame, time_s)
+        forms = {output: output.form() for output in self._alive()}
+        uses, pushes = Counter(forms.values()), dict[Output, Push]()
+        slots: dict[Form, _Slot] = {}
+        memory, nbytes = memory_and_size(frame)
+        if isinstance(memory, OnDevice):
+            memory = memory.copy_to(slots.setdefault(Form(), self._pool_of(nbytes).take()))
+        for output, form in forms.items():
+            # A conversion that only one output needs is left to its thread.
+            used = form if form.prefix is not None or uses[form] > 1 else form.unconverted
+            if used not in slots:
+                slots[used] = output.filled(memory, used, self._pool_of)
+            pushes[output] = output.push_of(slots[used], used)
+        return pushes
+
+    def _settle(self, deadline: Deadline) -> None:
+        """Hands the newest frame to the outputs that do not have it.
+
+        Raises:
+            StalledError: an output that blocks has no room until the deadline.
+        """
+        # First without a wait: no output holds up another.
+        late = [output for output in [*self._newest.waiting] if not self._hand(output, _NOW)]
+        late = [output for output in late if not self._hand(output, deadline)]
+        if late:
+            raise deadline.late(f"{late[0].target!r} had no room")
+        _unsettled.discard(self)
+
+    def _hand(self, output: Output, deadline: Deadline) -> bool:
+        """Hands an output the newest frame, or drops it. Returns False if it waits for room at the deadline."""
+        newest, before = self._newest, output.settled
+        push = newest.waiting.get(output)  # None after another thread's `abort`
+        try:
+            if push is not None and not output.queue(push, deadline):
+                if output.when_full == "block":
+                    return False
+                output.drop(newest.number, newest.time_s)
+            newest.waiting.pop(output, None)
+        except BaseException:  # a signal handler's; it may come when the frame is queued or dropped already
+            if output.settled > before:
+                newest.waiting.pop(output, None)
+            raise
+        return True
+
+    def _close_despite_ctrl_c(self) -> None:
+        try:
+            reports = self.close()
+        except KeyboardInterrupt as interrupt:
+            self._finish_during(interrupt)
+            raise
+        for report in reports:
+            if report.error is not None:
+                raise report.error
+
+    def _finish_during(self, error: BaseException) -> None:
+        """Finishes all outputs while `error` propagates. Failures become notes of `error`."""
+        try:
+            self._settle(Deadline(exits.STALL_S))
+        except StalledError as stalled:
+            error.add_note(f"and a frame was lost: {stalled}")
+        for output in self._encoders_first():
+            output.finish_during(error)
+        self._is_closed = True
+        _unsettled.discard(self)
+
+
+def _time_of(frame: FrameData, time_s: float | Fraction | None) -> float | None:
+    """The time that a frame was written with, or else that of a decoded frame."""
+    time_s = getattr(frame, "time_s", None) if time_s is None else time_s
+    return None if time_s is None else float(time_s)
+
+
+# Fan-outs whose last frame waits for an output.
+_unsettled: set[FanOut] = set()
+
+
+def _settle_all() -> None:
+    for fan_out in list(_unsettled):
+        if not fan_out.closed:
+            try:
+                fan_out._settle(Deadline(exits.STALL_S))
+            except StalledError as stalled:
+                exits.report_loss(f"a frame was lost: {stalled}")

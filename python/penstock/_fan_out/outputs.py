@@ -1,0 +1,327 @@
+"""The outputs of a `FanOut`, and what each of them gets of a frame."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from math import isnan, nan
+
+from penstock._common import exits
+from penstock._common.deadline import Deadline
+from penstock._common.log import logger
+from penstock._common.reports import DroppedFrame, EncodeReport, OutputReport
+from penstock._common.tensors import memory_and_size
+from penstock._common.types import FrameData
+from penstock._encoding.encoder import Encoder
+from penstock._encoding.frame_check import frame_buffer
+from penstock._encoding.frame_form import PLAIN, FrameForm
+from penstock._encoding.session import FULL, EncodeSession, Push
+from penstock._native import Writer, _Conversion, _Slot, _SlotPool
+from penstock.errors import ClosedError, PenstockError, StalledError
+from penstock.results import WriterStats
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What an output gets of a frame. Equal forms share memory.
+
+    Attributes:
+        frames: how the frames differ from the pixel format of the encoders; plain for writers, which get the bytes as
+            they are.
+        conversion: of the pixels; None leaves them as they are.
+        nbytes: bytes of the converted frame.
+        tick: the time of a frame with ``fps=None``.
+        prefix: what stands before the frame; None if nothing does.
+        output: set if the memory cannot be shared: at a constant rate, the output writes its own prefix into it.
+    """
+
+    frames: FrameForm = PLAIN
+    conversion: _Conversion | None = None
+    nbytes: int = 0
+    tick: int | None = None
+    prefix: bytes | None = None
+    output: Output | None = None
+
+    @property
+    def unconverted(self) -> Form:
+        """The same without conversion and prefix."""
+        return Form(self.frames)
+
+
+class Output:
+    """An output of a `FanOut`, and what became of it.
+
+    Args:
+        first: the number of the first frame that is written for it.
+
+    Attributes:
+        error: why it failed; None as long as it has not.
+    """
+
+    def __init__(self, target: Encoder | Writer, when_full: str, first: int) -> None:
+        self.target = target
+        self.when_full = when_full
+        self.error: Exception | None = None
+        self._first = first
+        self._accepted_before = self.accepted
+        # The index and the time, or NaN, of each dropped frame: 16 bytes a frame, because a preview may run for weeks.
+        self._dropped = array("d")
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its frames have a size."""
+        return True
+
+    @property
+    def accepted(self) -> int:
+        """Frames that its queue has accepted, also before it was an output."""
+        raise NotImplementedError
+
+    @property
+    def result(self) -> EncodeReport | WriterStats | None:
+        """The target's own report or statistics, `OutputReport.result`."""
+        raise NotImplementedError
+
+    @property
+    def settled(self) -> int:
+        """How many frames it has accepted or dropped. Grows in the step that does so."""
+        return self.accepted + len(self._dropped) // 2
+
+    @property
+    def report(self) -> OutputReport:
+        """What became of it so far."""
+        return OutputReport(
+            self.target, self.accepted - self._accepted_before, self._dropped_frames, self.result, self.error
+        )
+
+    @property
+    def _dropped_frames(self) -> tuple[DroppedFrame, ...]:
+        values = iter(self._dropped[:])  # another thread may write
+        return tuple(
+            DroppedFrame(int(index), None if isnan(time_s) else time_s)
+            for index, time_s in zip(values, values, strict=True)
+        )
+
+    def drop(self, number: int, time_s: float | None) -> None:
+        """Notes that frame `number` of the fan-out is left out, for want of room."""
+        self._dropped.extend((number - self._first, nan if time_s is None else time_s))
+
+    def takes(self, number: int) -> bool:
+        """Whether it has the newest frame, or waits for it."""
+        return self.error is None and self._dropped[-2:-1] != array("d", [number - self._first])
+
+    def start(self, frame: FrameData, time_s: float | Fraction | None) -> None:
+        """Makes sure that it can take `frame`, at that time. It may fail.
+
+        Raises:
+            ValueError, TypeError: `frame` or `time_s` does not suit it.
+        """
+
+    def form(self) -> Form:
+        """What it gets of the frame that `start` got."""
+        return Form()
+
+    def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
+        """Memory with the frame that `start` got, in that form.
+
+        Args:
+            pool_of: the pool of slots of so many bytes.
+
+        Raises:
+            ValueError: the frame has NaN.
+        """
+        memory, nbytes = memory_and_size(frame)
+        return pool_of(nbytes).filled(memory)
+
+    def push_of(self, slot: _Slot, form: Form) -> Push:
+        """Returns a function that queues `slot`, which holds the frame in that form."""
+        raise NotImplementedError
+
+    def queue(self, push: Push, deadline: Deadline) -> bool:
+        """Queues a frame. Returns False if there is no room until the deadline. If it fails, the frame is gone."""
+        try:
+            if self.error is None:
+                self._push(push, deadline)
+        except StalledError as stalled:
+            if deadline.is_over():
+                return False
+            self.give_up(stalled)
+        except (PenstockError, OSError) as failure:
+            self.fail(failure)
+        return True
+
+    def close(self, deadline: Deadline) -> None:
+        """Delivers what is queued, and closes the target. It may fail.
+
+        Raises:
+            StalledError: not done until the deadline.
+        """
+        try:
+            self._close(deadline)
+        except StalledError as stalled:
+            if deadline.is_over():
+                raise
+            self.give_up(stalled)
+        except (PenstockError, OSError) as failure:
+            # The first failure stays: after an abort, a ClosedError says less than what led to it.
+            if self.error is None or not isinstance(failure, ClosedError):
+                self.fail(failure)
+
+    def note_last(self) -> None:
+        """Notes that there are no more frames."""
+
+    def finish_during(self, error: BaseException) -> None:
+        """Delivers what is queued, while `error` propagates, and gives up what is stuck. A failure becomes a note."""
+        raise NotImplementedError
+
+    def fail(self, error: Exception) -> None:
+        """Notes a failure, and the first of them in the log."""
+        if self.error is None:
+            logger.warning("%r failed, and the other outputs go on: %s", self.target, str(error))
+        self.error = error
+
+    def give_up(self, stalled: StalledError) -> None:
+        """Ends the target, which is stuck."""
+        self.fail(stalled)
+        self.cut_off(stalled)
+
+    def cut_off(self, error: BaseException) -> None:
+        """Ends the target without waiting for it, while `error` propagates. What an encoder has written is left."""
+        raise NotImplementedError
+
+    def _push(self, push: Push, deadline: Deadline) -> None:
+        raise NotImplementedError
+
+    def _close(self, deadline: Deadline) -> None:
+        raise NotImplementedError
+
+
+class EncoderOutput(Output):
+    """An encoder as an output.
+
+    Attributes:
+        request: how it encodes.
+    """
+
+    target: Encoder
+    # Set by `start`.
+    _session: EncodeSession
+    _number: int
+    _tick: int | None
+
+    def __init__(self, target: Encoder, when_full: str, first: int) -> None:
+        super().__init__(target, when_full, first)
+        self.request = target._request
+
+    @property
+    def is_started(self) -> bool:
+        return self.target.frame_bytes is not None
+
+    @property
+    def accepted(self) -> int:
+        return self.target.frames_submitted
+
+    @property
+    def result(self) -> EncodeReport | None:
+        return self.target.report
+
+    def start(self, frame: FrameData, time_s: float | Fraction | None) -> None:
+        try:
+            self._session = self.target._session_for(frame)
+            self._session.check_open()
+            self._number = self.accepted
+            frame_buffer(frame, self._session.plan.frames, self._number, self.request.form)
+            self._tick = self._session.tick_of(time_s, frame)
+        except (PenstockError, OSError) as failure:
+            self.fail(failure)
+        except (ValueError, TypeError) as wrong:
+            wrong.add_note(f"for {self.target!r}")
+            raise
+
+    def form(self) -> Form:
+        plan, frames = self._session.plan, self.request.form
+        nbytes = plan.ffmpeg_frames.frame_bytes
+        if plan.stream is not None:
+            tick = self._tick
+            prefix = self._session.prefix_of(tick)
+            return Form(frames, plan.conversion, nbytes, tick, prefix, self if tick is None else None)
+        return Form(frames) if plan.conversion is None else Form(frames, plan.conversion, nbytes)
+
+    def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
+        layout, number = self._session.plan.frames, self._number
+        buffer = frame_buffer(frame, layout, number, form.frames)
+        pool = pool_of(layout.frame_bytes if form == form.unconverted else form.nbytes)
+        return form.frames.fill(pool, buffer, number, form.conversion, form.prefix)
+
+    def push_of(self, slot: _Slot, form: Form) -> Push:
+        if form == form.unconverted and self._session.plan.conversion is not None:
+            return self._session.push_of_slot(slot)
+        return self._session.push_of_fed(slot, form.tick)
+
+    def _push(self, push: Push, deadline: Deadline) -> None:
+        self._session.wait_for(lambda slice_s: push(timeout=slice_s), deadline, FULL)
+
+    def _close(self, deadline: Deadline) -> None:
+        self.target.close(deadline.left_s())
+
+    def note_last(self) -> None:
+        if self.is_started:
+            self.target._session.note_all_submitted()
+
+    def cut_off(self, error: BaseException) -> None:
+        self.target._cut_off(error)
+
+    def finish_during(self, error: BaseException) -> None:
+        self.target.__exit__(type(error), error, None)
+
+
+class WriterOutput(Output):
+    """A writer as an output."""
+
+    target: Writer
+
+    @property
+    def accepted(self) -> int:
+        return self.target.stats.items_accepted
+
+    @property
+    def result(self) -> WriterStats:
+        return self.target.stats
+
+    def push_of(self, slot: _Slot, form: Form) -> Push:
+        return partial(self.target.submit, slot)
+
+    def _push(self, push: Push, deadline: Deadline) -> None:
+        push(timeout=deadline.left_s())
+
+    def cut_off(self, error: BaseException) -> None:
+        self.target.abort()
+
+    def finish_during(self, error: BaseException) -> None:
+        try:
+            self._close_unless_stalled(Deadline(None))
+        except (PenstockError, OSError) as failure:
+            self.target.abort()
+            if error is not self.error:
+                error.add_note(f"and {self.target!r} could not deliver everything: {failure}")
+            self.error = failure
+
+    def _close(self, deadline: Deadline) -> None:
+        if self.when_full == "block":
+            self.target.close(deadline.left_s())
+        else:
+            self._close_unless_stalled(deadline)
+
+    def _close_unless_stalled(self, deadline: Deadline) -> None:
+        """Closes it. Raises a `StalledError` at the deadline, or if its reader has taken nothing for 5 s."""
+        while True:
+            delivered = self.target.stats.bytes_delivered
+            try:
+                self.target.close(deadline.at_most(exits.STALL_S))
+                return
+            except StalledError:
+                if deadline.is_over() or self.target.stats.bytes_delivered == delivered:
+                    raise
