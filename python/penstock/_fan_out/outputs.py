@@ -203,7 +203,7 @@ class EncoderOutput(Output):
     """An encoder as an output.
 
     Attributes:
-        request: how it encodes.
+        plan: how it encodes.
     """
 
     target: Encoder
@@ -214,7 +214,7 @@ class EncoderOutput(Output):
 
     def __init__(self, target: Encoder, when_full: str, first: int) -> None:
         super().__init__(target, when_full, first)
-        self.request = target._request
+        self.plan = target._plan
 
     @property
     def is_started(self) -> bool:
@@ -233,7 +233,7 @@ class EncoderOutput(Output):
             self._session = self.target._session_for(frame)
             self._session.check_open()
             self._number = self.accepted
-            frame_buffer(frame, self._session.plan.frames, self._number, self.request.form)
+            frame_buffer(frame, self._session.plan.frames, self._number, self.plan.form)
             self._tick = self._session.tick_of(time_s, frame)
         except (PenstockError, OSError) as failure:
             self.fail(failure)
@@ -242,7 +242,7 @@ class EncoderOutput(Output):
             raise
 
     def form(self) -> Form:
-        plan, frames = self._session.plan, self.request.form
+        plan, frames = self._session.plan, self.plan.form
         nbytes = plan.ffmpeg_frames.frame_bytes
         if plan.stream is not None:
             tick = self._tick
