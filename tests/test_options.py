@@ -11,6 +11,7 @@ from penstock import AudioDecoder, Decoder, Encoder
 from penstock._decoding.audio import AudioOptions
 from penstock._decoding.prefetching import DecoderOptions
 from penstock._encoding.encoder_options import LikeOptions
+from penstock._encoding.request import Request
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,13 @@ def test_options_are_the_parameters_of_the_class(options: type, made: type) -> N
     parameters = inspect.signature(made).parameters.values()
     named = {one.name: one.annotation for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
     assert {name: one.__forward_arg__ for name, one in typed(options).items()} == named
+
+
+def test_a_request_has_the_arguments_of_an_encoder() -> None:
+    made, asked = (inspect.signature(one).parameters for one in (Encoder, Request))
+    assert list(asked) == [name for name in made if name != "progress"]
+    for name, parameter in asked.items():
+        assert (parameter.kind, parameter.default) == (made[name].kind, made[name].default), name
 
 
 def typed(options: type) -> dict[str, typing.ForwardRef]:

@@ -258,32 +258,26 @@ def _plan(
         request.codec, program, output, lossless=pixel_format if is_lossless else None
     )
     check_choice("odd_size", request.odd_size, get_args(OddSize))
-    rate = None if request.fps is None else frame_rate(request.fps)
     form = FrameForm.of(pixel_format, request.value_range, request.channels_first)
     warnings: tuple[str, ...] = ()
     if (request.metadata or request.chapters) and not encoders.holds_sound(output):
         labels = replace(labels, metadata=(), chapters=())
         warnings = (f"{output.name} has no place for metadata and chapters: write mp4, mov, mkv or webm",)
+    rate = None if request.fps is None else frame_rate(request.fps)
     container.check_rate(rate, output, sounds)
 
-    options = _with_quality(program, codec, given, request)
-    are_images = output.are_images
-    options |= encoders.quality_options(program, codec, request.quality, options, are_images=are_images)
-    if rate is None:
-        _check_quality(codec, options)
+    options = _with_quality(program, codec, given, request, are_images=output.are_images)
     asked = asked_format(request.output_pixel_format)
     asked_colors = with_range_of(request.colors, pixel_format, asked)
-    if asked is not None and asked.startswith("yuvj"):
-        asked = asked.replace("yuvj", "yuv")
     chosen = output_format(
         program,
         codec,
         options,
         pixel_format,
-        asked,
+        asked and asked.replace("yuvj", "yuv"),
         held=raw_format(output),
         is_lossless=is_lossless,
-        are_images=are_images,
+        are_images=output.are_images,
     )
     if is_lossless:
         encoders.check_lossless(codec, pixel_format, chosen.name)
@@ -291,55 +285,44 @@ def _plan(
         # FFmpeg refuses VP8 with alpha together with hidden alternate reference frames.
         options = {"auto-alt-ref": 0, **options}
     options = with_hdr_metadata(program, codec, asked_colors, options)
-
     width, height = checked_size(PROBE_SIZE if size is None else size)
     tags = colors_for(codec, asked_colors, height)
     capabilities.check_codec(program, codec)
+
     layout = frame_layout(pixel_format, width, height, program)
-    ffmpeg_options = options
-    if not container.holds_reordered_frames(output, is_timed=rate is None):
-        ffmpeg_options = {"bf": 0, **ffmpeg_options}
-    if rate is None:
-        time_base = f"1:{1 / container.time_unit_s(output)}"
-        ffmpeg_options = {**_TIMED_OPTIONS, _TIME_BASE: time_base, **ffmpeg_options}
     if request.odd_size == "error":
-        check_even(layout, chosen.name, ffmpeg_options)
+        check_even(layout, chosen.name, options)
     conversion = _native(layout, chosen.name, tags, request)
     named = None if chosen.name is None else jpeg_pixel_format(codec, chosen.name)
-    filters: list[str] = []
     if conversion is None:
-        fed = frame_layout(jpeg_pixel_format(codec, layout.pixel_format), width, height, program)
+        fed = frame_layout(jpeg_pixel_format(codec, pixel_format), width, height, program)
         filters = conversion_filters(fed, named, tags, odd_size=request.odd_size, vflip=request.vflip)
-        if named == PALETTE != layout.pixel_format and codec in _PALETTES_BY_FRAME:
+        if named == PALETTE != pixel_format and codec in _PALETTES_BY_FRAME:
             filters.append(PALETTE_FILTERS)
     else:
-        fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
-    centered = is_centered(layout.pixel_format, named)
-    # FFmpeg writes its header, which depends on the size.
+        fed, filters = frame_layout(named or pixel_format, *conversion.output_size, program), []
+    # FFmpeg makes its header, for this size.
     stream = None if size is None else sound.nut_stream(program, fed, rate, sounds)
+    centered = is_centered(pixel_format, named)
     colors_in = [
         *input_color_arguments(fed.pixel_format, tags, centered=centered),
         *hdr_arguments(codec, asked_colors),
     ]
-    reading = (
-        input_arguments(fed, rate or _TRIAL_RATE, colors_in)
-        if stream is None
-        else stream_arguments(stream.offset_s, colors_in)
-    )
     colors_out = output_color_arguments(named, tags, centered=centered)
-    has_inputs = bool(sounds) or labels != NO_LABELS
-    is_mapped = bool(sounds) or "map" in options
-    label_arguments = labels.output_arguments(options, is_mapped=is_mapped) if has_inputs else []
     arguments = [
-        *reading,
+        *(
+            input_arguments(fed, rate or _TRIAL_RATE, colors_in)
+            if stream is None
+            else stream_arguments(stream.offset_s, colors_in)
+        ),
         *labels.input_arguments(),
         *output_arguments(
             output,
             codec,
             named,
-            with_filters(ffmpeg_options, filters),
+            with_filters(_with_times(options, output, rate), filters),
             colors_out,
-            [*sound.output_arguments(sounds, options), *label_arguments],
+            [*sound.output_arguments(sounds, options), *_label_arguments(labels, options, sounds)],
         ),
     ]
     has_yuv = named is not None and not (is_rgb(named) or is_gray(named))
@@ -404,9 +387,9 @@ def _check_options(codec: str, options: Mapping[str, object]) -> None:
 
 
 def _with_quality(
-    program: str, codec: str, options: Mapping[str, object], request: Request
+    program: str, codec: str, options: Mapping[str, object], request: Request, *, are_images: bool
 ) -> dict[str, object]:
-    """FFmpeg's options with the arguments `crf` and `preset`."""
+    """FFmpeg's options with the arguments `crf`, `preset` and `quality`."""
     crf, preset = request.crf, request.preset
     if crf is not None and not isinstance(crf, Real):
         raise TypeError(f"crf must be a number; got {crf!r}. Pass crf=20, for example.")
@@ -419,7 +402,11 @@ def _with_quality(
             raise ValueError(f"{argument(name, value)} and {also} exclude each other: give one")
         capabilities.check_option(program, codec, name)
     written = {name: f"{value:g}" if isinstance(value, Real) else value for name, value in own.items()}
-    return {**written, **options}
+    options = {**written, **options}
+    options |= encoders.quality_options(program, codec, request.quality, options, are_images=are_images)
+    if request.fps is None:
+        _check_quality(codec, options)
+    return options
 
 
 def _check_quality(codec: str, options: Mapping[str, object]) -> None:
@@ -429,6 +416,21 @@ def _check_quality(codec: str, options: Mapping[str, object]) -> None:
             f"{codec} spends its bits by the frame rate, which fps=None does not give: set "
             f"{argument('options.q:v', 5)}, a constant fps, or another codec"
         )
+
+
+def _with_times(options: Mapping[str, object], output: Output, rate: Fraction | None) -> Mapping[str, object]:
+    """`options` with those by which the output gets the times of the frames."""
+    if not container.holds_reordered_frames(output, is_timed=rate is None):
+        options = {"bf": 0, **options}
+    if rate is None:
+        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / container.time_unit_s(output)}", **options}
+    return options
+
+
+def _label_arguments(labels: Labels, options: Mapping[str, object], sounds: tuple[Sound, ...]) -> list[str]:
+    if not sounds and labels == NO_LABELS:
+        return []
+    return labels.output_arguments(options, is_mapped=bool(sounds) or "map" in options)
 
 
 def _is_filtered(options: Mapping[str, object]) -> bool:

@@ -19,22 +19,19 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock._encoding import plan as encode_plan
 from penstock._encoding.compare import missing_labels
-from penstock._encoding.request import Request
 from penstock._encoding.sound import plan_sounds
 from penstock._facts.info import VideoInfo
 from penstock._facts.opening import demux, open_stream
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import option_arguments
 from penstock._ffmpeg.command.endpoints import Output
-from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
 from penstock._ffmpeg.program.messages import framecrc_unit_s
 from penstock._ffmpeg.program.process import FFmpegProcess, Session
 from penstock._streams.relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
 from penstock.rendering.chunk import container_of, data_name, remove_chunks, stored_report
-from penstock.rendering.planning import Plan, encoder_arguments
+from penstock.rendering.planning import Plan
 from penstock.rendering.storage import Storage, locked, storage_of
 
 # The first box after the header of a fragmented file (ISO/IEC 14496-12, 8.8.4). Four bytes of length come before it.
@@ -148,7 +145,7 @@ class JoinSession(Session):
     def __init__(self, plan: Plan, part: Path, sound: tuple[list[str], list[str]]) -> None:
         arguments = (
             *("-f", container_of(plan.codec), "-i", "pipe:0", *plan.labels.input_arguments(), *sound[0]),
-            *("-map", "0:v:0", "-c:v", "copy", *_color_arguments(plan), *_last_duration(plan), *sound[1]),
+            *("-map", "0:v:0", "-c:v", "copy", *plan.color_arguments, *_last_duration(plan), *sound[1]),
             *plan.labels.output_arguments(plan.file_options, is_mapped=True),
             *option_arguments(plan.file_options),
             *("-y", f"file:{part}"),
@@ -299,18 +296,6 @@ def _header(file: FileIO) -> bytes:
         header += box + file.read(int.from_bytes(box[:4], "big") - 8)
     file.seek(len(header))
     return header
-
-
-def _color_arguments(plan: Plan) -> list[str]:
-    """The color tags that the chunks were encoded with: QuickTime has no place for the range, nor for RGB's."""
-    request = Request(plan.output, fps=plan.fps, **encoder_arguments(plan))
-    made = encode_plan.plan(request, plan.size)
-    pixel_format = made.output_pixel_format or ""
-    if is_rgb(pixel_format):
-        return ["-color_range", "pc", "-colorspace", "rgb"]
-    tags = made.color_arguments
-    # FFmpeg 7 and newer encode gray with the range alone.
-    return list(tags[:2] if is_gray(pixel_format) else tags)
 
 
 def _last_duration(plan: Plan) -> list[str]:

@@ -15,11 +15,11 @@ from typing import Any, Self
 from penstock._common.messages import argument, plural
 from penstock._encoding import plan as encode_plan
 from penstock._encoding.labels import NO_LABELS, Labels
-from penstock._encoding.like import with_codec
+from penstock._encoding.plan import EncodePlan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import TICK_S, checked_size, frame_rate
-from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.arguments import TICK_S
+from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
 from penstock._ffmpeg.command.settings import (
     DEFAULT_ENCODER_SETTINGS,
     Colors,
@@ -56,6 +56,8 @@ _GROUPED: Mapping[str, Any] = {
 }
 # What a plan gives to the Encoder itself.
 _OWN_ARGUMENTS = ("output", "fps", "size", "progress", "subtitles")
+# Those of the video's file, and not of its chunks; the options are of both.
+_FILE_ARGUMENTS = ("metadata", "chapters", "options")
 # Rate control that looks at the whole video, or that has a buffer which each chunk would start full.
 _WHOLE_VIDEO_OPTIONS = ("pass", "passlogfile", "maxrate", "minrate", "bufsize", "rc_init_occupancy")
 _CODEC_PARAMETERS = ("x264-params", "x264opts", "x265-params", "svtav1-params", "aom-params")
@@ -100,6 +102,7 @@ class Plan:
         encoder_options: the arguments of each chunk's `Encoder`, as JSON has them.
         file_options: FFmpeg's options for the video's file, such as ``movflags``.
         labels: the video's metadata and chapters.
+        color_arguments: FFmpeg's arguments for the color tags of the video's file.
         code: the scene, or the function of `map_video`; None for a transcode.
         source: the video that `map_video` reads; None for a scene.
         audio: the path of the sound; None for none.
@@ -121,6 +124,7 @@ class Plan:
     storage: str
     ffmpeg: str
     labels: Labels = NO_LABELS
+    color_arguments: tuple[str, ...] = ()
     hash: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -200,6 +204,7 @@ class Plan:
                     "code": given["code"] and Code(**given["code"]),
                     "source": given["source"] and Source.from_dict(given["source"]),
                     "labels": Labels.from_dict(given["labels"]),
+                    "color_arguments": tuple(given["color_arguments"]),
                 }
             )
         except (AttributeError, KeyError, TypeError) as error:
@@ -300,20 +305,29 @@ def make_plan(
             encoder_options or {},
             "a scene draws into memory" if source is None else "no function makes floats",
         )
-    arguments, file_options, labels = _split_options(Path(output), with_codec(output, encoder_options or {}))
+    arguments = dict(encoder_options or {})
+    _check_names(arguments)
+    container = _joined_container(path, arguments.get("options") or {})
     if fps is None and source is None:
         raise TypeError(
             "fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got None"
         )
-    size, rate = checked_size(size), None if fps is None else frame_rate(fps)
-    # All chunks have the encoder that works here.
-    arguments["codec"] = _joinable_codec(target, arguments, size, rate)
+    made = encode_plan.plan(Request(path, fps=fps, **arguments), size)
+    has_alpha = made.codec == "libvpx-vp9" and made.output_pixel_format == "yuva420p"
+    if made.codec == "libvpx" or has_alpha:
+        raise ValueError(
+            f"{made.codec}{' with alpha' * has_alpha} has no container whose chunks can be joined"
+        )
+    file_options, options = _split_options(made, container)
+    # All chunks have the encoder that works here. What the file says of itself is not theirs.
+    arguments = {name: value for name, value in arguments.items() if name not in _FILE_ARGUMENTS}
+    arguments |= {"codec": made.codec, **({"options": options} if options else {})}
     place = default_storage(str(path)) if storage is None else str(storage)
     return Plan(
         output=str(path),
         frames=frames,
-        size=size,
-        fps=rate,
+        size=(made.frames.width, made.frames.height),
+        fps=made.rate,
         lengths=lengths_of(len(frames), chunk_frames, workers),
         encoder_options=_as_json(arguments),
         file_options=_as_json(file_options),
@@ -321,8 +335,9 @@ def make_plan(
         source=source,
         audio=None if audio is None else str(Path(audio).absolute()),
         storage=place if "://" in place else str(Path(place).absolute()),
-        ffmpeg=version(find_ffmpeg(arguments.get("settings", DEFAULT_ENCODER_SETTINGS).ffmpeg)),
-        labels=labels,
+        ffmpeg=version(made.program),
+        labels=made.labels,
+        color_arguments=_color_arguments(made),
     )
 
 
@@ -341,8 +356,8 @@ def default_storage(output: str) -> str:
     return f"{output}.chunks"
 
 
-def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Labels]:
-    """The arguments of the chunks' encoders, and the options and the labels of the video's file."""
+def _check_names(arguments: Mapping[str, Any]) -> None:
+    """Checks that they are arguments of an Encoder that chunks can have."""
     own = [name for name in _OWN_ARGUMENTS if name in arguments]
     if own:
         raise ValueError(
@@ -353,37 +368,16 @@ def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, A
         if name not in known:
             given = f"encoder_options={{{name!r}: …}}"
             raise TypeError(f"{given}: an Encoder has no argument {name!r}.{did_you_mean(name, known)}")
-    options = dict(arguments.get("options", {}))
-    metadata, chapters = (arguments.pop(name, None) for name in ("metadata", "chapters"))
-    labels = Labels.of(metadata, chapters, None, Output(str(output), options.get("f")))
+
+
+def _joined_container(output: Path, options: Mapping[str, object]) -> str:
+    """The container into which chunks are joined. Checks that chunks which are encoded so can be joined."""
     container = options.get("f", _CONTAINERS.get(endpoints.ending_of(output.name).lower()))
     if container not in _CONTAINERS.values():
         raise ValueError(
             f"chunks are joined into mp4, mov, matroska (.mkv) or webm; got {container or str(output)!r}. Another "
             "container can be made of that without encoding again: ffmpeg -i IN -c copy OUT"
         )
-    settings = arguments.get("settings", DEFAULT_ENCODER_SETTINGS)
-    of_container = muxer_options(find_ffmpeg(settings.ffmpeg), str(container))
-
-    def is_of_file(name: str) -> bool:
-        return name in of_container or name.partition(":")[0] in _FILE_OPTIONS
-
-    of_file = {name: value for name, value in options.items() if is_of_file(name)}
-    of_chunk = {name: value for name, value in options.items() if not is_of_file(name)}
-    for name, value in of_file.items():
-        if name in ("frag_duration", "frag_size") or (name == "movflags" and _FRAGMENTING.search(str(value))):
-            raise ValueError(
-                f"{argument(f'options.{name}', value)} writes fragments, in which the frames of the result cannot be "
-                "verified. They can be made of it without encoding again: ffmpeg -i IN -c copy -movflags … OUT"
-            )
-    return arguments | ({"options": of_chunk} if of_chunk else {}), of_file, labels
-
-
-def _joinable_codec(
-    target: str, arguments: Mapping[str, Any], size: tuple[int, int], fps: Fraction | None
-) -> str:
-    """The encoder. Checks the arguments, and that chunks which are encoded so can be joined."""
-    options = arguments.get("options", {})
     for name in options:
         if name.partition(":")[0] in _WHOLE_VIDEO_OPTIONS:
             raise ValueError(
@@ -395,13 +389,32 @@ def _joinable_codec(
             raise ValueError(
                 f"{argument(f'options.{name}')}: {found[1]} needs the whole video in one piece: use crf instead"
             )
-    made = encode_plan.plan(Request(Path(endpoints.without_protocol(target)), fps=fps, **arguments), size)
-    has_alpha = made.codec == "libvpx-vp9" and made.output_pixel_format == "yuva420p"
-    if made.codec == "libvpx" or has_alpha:
-        raise ValueError(
-            f"{made.codec}{' with alpha' * has_alpha} has no container whose chunks can be joined"
-        )
-    return made.codec
+    return str(container)
+
+
+def _split_options(made: EncodePlan, container: str) -> tuple[dict[str, object], dict[str, object]]:
+    """The options of the video's file, and those of the chunks."""
+    of_container = muxer_options(made.program, container)
+    of_file, of_chunk = dict[str, object](), dict[str, object]()
+    for name, value in (made.request.options or {}).items():
+        is_of_file = name in of_container or name.partition(":")[0] in _FILE_OPTIONS
+        (of_file if is_of_file else of_chunk)[name] = value
+    for name, value in of_file.items():
+        if name in ("frag_duration", "frag_size") or (name == "movflags" and _FRAGMENTING.search(str(value))):
+            raise ValueError(
+                f"{argument(f'options.{name}', value)} writes fragments, in which the frames of the result cannot be "
+                "verified. They can be made of it without encoding again: ffmpeg -i IN -c copy -movflags … OUT"
+            )
+    return of_file, of_chunk
+
+
+def _color_arguments(made: EncodePlan) -> tuple[str, ...]:
+    """FFmpeg's arguments for the colors of the joined video: QuickTime has no place for the range, nor for RGB's."""
+    pixel_format = made.output_pixel_format or ""
+    if is_rgb(pixel_format):
+        return "-color_range", "pc", "-colorspace", "rgb"
+    # FFmpeg 7 and newer encode gray with the range alone.
+    return made.color_arguments[:2] if is_gray(pixel_format) else made.color_arguments
 
 
 def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
