@@ -423,6 +423,9 @@ class TestOptions:
         colors = ["--color-matrix", "bt709", "--color-range", "full"]
         printed(run("encode", video, *RAW, *colors, data=raw_frames(5)))
         assert "(pc, bt709" in described(video)
+        colors = ["--color-matrix", "bt2020", "--color-primaries", "bt2020", "--color-transfer", "smpte2084"]
+        printed(run("encode", video, *RAW, *colors, data=raw_frames(5)))
+        assert "bt2020nc/bt2020/smpte2084" in described(video)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
     def test_an_exact_frame_rate(self, video: Path) -> None:

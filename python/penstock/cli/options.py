@@ -34,7 +34,8 @@ def encoder_arguments(given: dict[str, Any]) -> dict[str, Any]:
         if "f" in options:
             raise click.UsageError("--format and --option f exclude each other")
         options["f"] = container_format
-    colors = {field: arguments.pop(f"color_{field}", "auto") for field in ("matrix", "range")}
+    fields = ("matrix", "range", "primaries", "transfer")
+    colors = {field: arguments.pop(f"color_{field}", "auto") for field in fields}
     return arguments | {
         "options": options,
         "metadata": dict(arguments["metadata"]),
@@ -211,6 +212,7 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for an Encoder, whose arguments `encoder_arguments` makes of them."""
     # Commands without FFmpeg start faster without it.
     from penstock._encoding.output_pixel_format import ANY, AUTO
+    from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS
 
     options = (
         click.option(
@@ -261,6 +263,20 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "below.",
             "Whether the video's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default "
             "(auto) is limited, or full for JPEG.",
+        ),
+        click.option(
+            "--color-primaries",
+            metavar="NAME",
+            type=click.Choice(["auto", *PRIMARIES.values()]),
+            help="The tag of the color primaries, by FFmpeg's names: bt2020. The default (auto) is the usual one for "
+            "the matrix.",
+        ),
+        click.option(
+            "--color-transfer",
+            metavar="NAME",
+            type=click.Choice(["auto", *TRANSFERS.values()]),
+            help="The tag of the transfer characteristics, by FFmpeg's names: smpte2084 (PQ), arib-std-b67 (HLG). The "
+            "default (auto) is the usual one for the matrix.",
         ),
         click.option(
             "--odd-size",
