@@ -29,6 +29,7 @@ from support.processes import run_script, succeeded
 import penstock
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Encoder, probe
+from penstock._encoding import sound
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
 from penstock.video import AudioFile, AudioTrack, EncoderSettings, find_ffmpeg
@@ -601,6 +602,17 @@ def test_the_sound_of_a_video_is_kept(tmp_path: Path) -> None:
         for frame in decoder:
             encoder.write(frame)
     assert_in_step(tmp_path / "a.mkv", 3)
+
+
+def test_a_file_is_probed_once_where_the_size_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, plan_sounds = list[Any](), sound.plan_sounds
+    monkeypatch.setattr(sound, "plan_sounds", lambda *given: planned.append(given) or plan_sounds(*given))
+    source = sounded(tmp_path / "in.flac", "flac", 1)
+    with Encoder(tmp_path / "a.mkv", fps=FPS, audio=source) as encoder:
+        encoder.write(picture(0))
+    assert len(planned) == 1 and probe(tmp_path / "a.mkv").audio
 
 
 def test_a_file_that_cannot_be_copied_or_has_no_sound_is_refused(tmp_path: Path) -> None:

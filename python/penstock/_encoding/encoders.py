@@ -236,8 +236,9 @@ def software_encoder(codec: str, program: str) -> str:
 
 def hardware_encoders(codec: str) -> tuple[str, ...]:
     """The encoders of hardware to try for `codec`, in this order; none if it is not one of `AUTO_CODECS`."""
-    kind = codec.removeprefix("auto-")
-    return tuple(f"{kind}_{maker}" for maker in _MAKERS) if codec in AUTO_CODECS else ()
+    if codec not in AUTO_CODECS:  # perhaps no name
+        return ()
+    return tuple(f"{codec.removeprefix('auto-')}_{maker}" for maker in _MAKERS)
 
 
 @functools.lru_cache(maxsize=256)

@@ -205,16 +205,16 @@ def plan(request: Request, size: tuple[int, int] | None, probed: EncodePlan | No
         labels = Labels.of(request.metadata, request.chapters, request.subtitles, output)
     else:
         sounds, labels = probed.sounds, probed.labels
-    hardware = encoders.hardware_encoders(request.codec) if size is not None else ()
+    hardware = () if size is None else encoders.hardware_encoders(request.codec)
     skipped_encoders: list[str] = []
-    chosen = request
     for codec in hardware:
         tried = replace(request, codec=codec)
         if (failure := _failure(tried, size, sounds, labels)) is None:
-            chosen = tried
+            made = _plan(tried, size, sounds, labels)
             break
         skipped_encoders.append(failure)
-    made = _plan(chosen, size, sounds, labels)
+    else:
+        made = _plan(request, size, sounds, labels)
     if hardware:
         logger.info("the encoder is %s", "; ".join([made.codec, *skipped_encoders]))
     return replace(made, request=request, skipped_encoders=tuple(skipped_encoders))
@@ -227,14 +227,14 @@ def _failure(
     if request.codec not in capabilities.encoders(capabilities.find_ffmpeg(request.settings.ffmpeg)):
         return f"{request.codec} is not in this FFmpeg"
     try:
-        checked = _plan(request, None, sounds, labels)
+        _plan(request, None, sounds, labels)
         options = {
             name: value for name, value in (request.options or {}).items() if not _CONCERNS_OTHERS.match(name)
         }
         trial = replace(
             request,
             output="-",
-            fps=checked.rate or _TRIAL_RATE,
+            fps=request.fps or _TRIAL_RATE,
             options={**options, "f": "null", "frames:v": 1},
         )
         made = _plan(trial, size, (), NO_LABELS)
