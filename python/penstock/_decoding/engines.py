@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock._common.reports import DecoderEngine
-from penstock._decoding.libav_engine import End, LibavEngine
+from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
-from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
-from penstock._facts import completeness
 from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import open_media
@@ -113,34 +110,21 @@ def _read_in_box(
 def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> Reading:
     """Reads by libav in this process."""
     reason = "libav reads files, in this process"
+    ahead = None
     if options.start is None:
-        sequence, first, failure, media, video = _opened_once(opened, options, stream)
+        sequence, ahead, media, video = _opened_once(opened, options, stream)
     else:
         media = probe(opened)
         video = chosen_video(media, stream, options)
         place = Beginning(first_pts(options.start, media, video), may_seek(video.codec, video.pixel_format))
-        sequence, first, failure = (
-            Sequence(_chosen(opened, media.container, video, options), place),
-            None,
-            None,
-        )
+        sequence = Sequence(_chosen(opened, media.container, video, options), place)
     plan = plan_decode(None, Track(opened.url, media, video), options)
-    engine = LibavEngine(
-        sequence,
-        Pixels(plan),
-        path=opened.path,
-        title=plan.title,
-        count=options.count,
-        check_end=partial(_end, plan.track, options, sequence),
-        first=first,
-        failure=failure,
-    )
-    return Reading(plan, engine, reason)
+    return Reading(plan, LibavEngine(plan, sequence, ahead), reason)
 
 
 def _opened_once(
     opened: Source, options: DecodeOptions, stream: int | None
-) -> tuple[Sequence, SequenceFrame | None, DecoderError | None, MediaInfo, VideoInfo]:
+) -> tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]:
     """Opens a file, and decodes its first frame, which shows the facts that the header does not have."""
     container = open_media(opened.url, path=opened.path)
     video = chosen_video(info_of(opened, container, {}), stream, options)
@@ -151,17 +135,17 @@ def _opened_once(
     sequence = Sequence(
         chosen, video=OpenVideo(chosen, has_threads=has_threads, container=container, ahead=own)
     )
-    first = failure = None
+    ahead: SequenceFrame | DecoderError | None = None
     try:
-        while first is None:
-            first = sequence.advance()
-        beginnings[video.index].frame = first.samples
+        while (frame := sequence.advance()) is None:
+            pass
+        ahead, beginnings[video.index].frame = frame, frame.samples
     except StopIteration:
         pass
-    except DecoderError as error:
-        failure = error
+    except DecoderError as failure:
+        ahead = failure
     media = info_of(opened, sequence.video.container, beginnings)
-    return sequence, first, failure, media, chosen_video(media, stream, options)
+    return sequence, ahead, media, chosen_video(media, stream, options)
 
 
 def _chosen(opened: Source, container: str, video: VideoInfo, options: DecodeOptions) -> VideoInput:
@@ -212,23 +196,3 @@ def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -
 def _kinds(media: MediaInfo) -> str:
     kinds = [name for name, streams in (("a picture", media.video), ("sound", media.audio)) if streams]
     return " and ".join(kinds) or "other data"
-
-
-def _end(track: Track, options: DecodeOptions, sequence: Sequence, frames: int) -> End:
-    """What is wrong with a file at its end, or to be said of it."""
-    if not frames:
-        return End(completeness.why_no_frames(track.media, options.start), None)
-    if options.conceal_errors:
-        return End(None, None)
-    unit = float(track.video.time_base)
-    delivered = completeness.Delivered(
-        frames=frames if options.start is None else None,
-        last_s=sequence.last_pts * unit,
-        longest_s=sequence.longest * unit,
-    )
-    read = sequence.video.container, sequence.packets()
-    if (reason := completeness.why_incomplete(track, delivered, read)) is not None:
-        return End(f"{reason}, after {frames} frames", None)
-    if sequence.begins_inside:
-        return End(None, completeness.BEGINS_INSIDE)
-    return End(None, None if options.start is not None else completeness.wrong_count(track, delivered))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from av.error import FFmpegError as LibavError
 
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
+from penstock._facts import completeness
+from penstock._facts.completeness import End
 from penstock._facts.index import (
     REORDERED,
     Facts,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
     from penstock._facts.index import Packet
+    from penstock._facts.info import Track
 
 # Packets after which a frame that has not come is lost: reordered ones, those in libav's threads, and some.
 _AGE = REORDERED + MOST_THREADS + 2
@@ -110,8 +113,7 @@ class Sequence:
         self._floor: int | None = None  # the time of the first frame that must come
         self._may_seek = beginning is None or beginning.may_seek
         self._is_named = self._has_threads = self._has_sought = False
-        #: The longest step between the times of two frames.
-        self.longest = 0
+        self._longest = 0  # the longest step between the times of two frames
 
     # --- what a reader calls ---------------------------------------------------------------------------------------
 
@@ -147,7 +149,7 @@ class Sequence:
             return None
         pts, frame = self._ready.popleft()
         if self._last_pts is not None:
-            self.longest = max(self.longest, pts - self._last_pts)
+            self._longest = max(self._longest, pts - self._last_pts)
         self._given, self._last_pts = self._given + 1, pts
         return SequenceFrame(self._given - 1, pts, frame)
 
@@ -170,13 +172,23 @@ class Sequence:
         """The facts about the packets that were read since the beginning, or since the last seek."""
         return table_of([] if self._run is None else self._run.facts)
 
-    @property
-    def last_pts(self) -> int:
-        """The time of the last frame; 0 before the first."""
-        return self._last_pts or 0
+    def end(self, track: Track) -> End:
+        """What shows at the end of the file, once `advance` has come there."""
+        if not self._chosen.is_strict:
+            return End()
+        unit = float(track.video.time_base)
+        delivered = completeness.Delivered(
+            frames=self._given if self._beginning is None else None,
+            last_s=(self._last_pts or 0) * unit,
+            longest_s=self._longest * unit,
+        )
+        end = completeness.end_of(track, delivered, (self._video.container, self.packets()))
+        if end.reason is None and self._begins_inside:
+            return End(warning=completeness.BEGINS_INSIDE)
+        return end
 
     @property
-    def begins_inside(self) -> bool:
+    def _begins_inside(self) -> bool:
         """Whether the file begins inside a group of pictures, so that its first frames may be missing or wrong."""
         run = self._run
         if not isinstance(run, _PlainRun) or self._has_sought or not run.begins_inside:
