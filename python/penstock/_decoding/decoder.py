@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, Unpack, cast, get_args, overload
 
-from penstock._common import exits
 from penstock._common.messages import argument, warn
 from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._common.types import HasDLPack, WritableData
@@ -36,7 +35,7 @@ from penstock._ffmpeg.command.settings import (
     check_settings,
 )
 from penstock._native import AppliedPolicy, _count
-from penstock.errors import ClosedError, DecoderError
+from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -193,8 +192,6 @@ class Decoder(DecoderBase):
         self._stream = stream
         self._by_number: FramesByNumber | None = None
         self._length: int | None = None  # once known, without `count`
-        self._is_closed = False
-        self._forks = exits.forks
         self._images = None if files is None else open_images(files, self._options, stream)
         if self._images is not None:
             self._reading = read_images(self._images, self._options)
@@ -239,15 +236,7 @@ class Decoder(DecoderBase):
     @property
     def closed(self) -> bool:
         """Whether ``close`` was called, or the block was left."""
-        return self._is_closed or self._is_inherited
-
-    @property
-    def _is_inherited(self) -> bool:
-        return self._forks != exits.forks
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError("the decoder is closed")
+        return self._reading.engine.is_closed
 
     @property
     def size(self) -> tuple[int, int]:
@@ -432,7 +421,7 @@ class Decoder(DecoderBase):
 
     def _frames(self) -> FramesByNumber:
         """The frames by number, from the first use on."""
-        self._check_open()
+        self._reading.engine.check_open()
         if self._by_number is None or self._by_number.is_inherited:
             from penstock._decoding.frames_by_number import FramesByNumber, why_early
 
@@ -465,7 +454,6 @@ class Decoder(DecoderBase):
         May be called again, by any thread, and by a signal handler: if a thread is reading, that thread closes the file
         after the packet at hand, and its call raises `ClosedError`.
         """
-        self._is_closed = True
         self._reading.engine.close()
         if self._by_number is not None and not self._by_number.is_inherited:
             self._by_number.close()

@@ -108,7 +108,7 @@ class LibavEngine:
     def read(self, timeout: float | None = None) -> Made | None:
         """The next frame; None at the end."""
         deadline = Deadline(timeout)
-        self._check_open()
+        self._check_usable()
         if self._abandoned:
             return self._read_abandoned(deadline)
         with self._turn(deadline):
@@ -118,7 +118,7 @@ class LibavEngine:
         """`read` for asyncio, on a thread of this object. A task that is cancelled while it waits loses no frame."""
         import asyncio  # slow to import; a program that uses asyncio has done so
 
-        self._check_open()
+        self._check_usable()
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="penstock-decode")
         future = self._abandoned.popleft() if self._abandoned else self._worker.submit(self._read_alone)
@@ -187,7 +187,7 @@ class LibavEngine:
             if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
                 raise deadline.late("another thread read, and no frame came")
             self._reading_thread = thread
-            self._check_open()
+            self._check_usable()
             entered_s = self._times.enter()
             try:
                 yield
@@ -213,7 +213,7 @@ class LibavEngine:
     def _made(self, deadline: Deadline) -> Made | None:
         # One more frame with each call, so that the first ones come at once.
         self._feed(min(self._pixels.ahead, self.delivered) + 1, deadline)
-        self._check_open()  # a signal handler or another thread may have closed it
+        self._check_usable()  # a signal handler or another thread may have closed it
         if not self._begun:
             if self._failure is not None:
                 raise self._failure
@@ -240,7 +240,7 @@ class LibavEngine:
     def _feed(self, wanted: int, deadline: Deadline) -> None:
         """Begins to make the next frames, until there are as many as wanted."""
         while len(self._begun) < wanted and not self._is_fed:
-            self._check_open()
+            self._check_usable()
             try:
                 frame = self._decoded()
                 if frame is not None:
@@ -280,8 +280,12 @@ class LibavEngine:
             self._failure = DecoderError(f"{track.media.path}: {end.reason}{after}", frames=frames)
         self.warning, self._is_fed = end.warning, True
 
-    def _check_open(self) -> None:
+    def _check_usable(self) -> None:
         check_owner("decoder", self._forks)
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Checks that it was not closed."""
         if self._is_closed:
             raise ClosedError("the decoder is closed")
 
@@ -294,6 +298,11 @@ class LibavEngine:
         """Whether a fork copied this into the present process. libav's threads belong to the parent."""
         return self._forks != exits.forks
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or belongs to another process."""
+        return self._is_closed or self.is_inherited
+
     def close(self) -> None:
         """Closes the file, or lets the thread do it that reads. May be called again, also by a signal handler."""
         self._is_closed = True
@@ -302,7 +311,7 @@ class LibavEngine:
 
     def end_collected(self) -> None:
         """Closes the file when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
-        if self._is_closed or self.is_inherited:
+        if self.is_closed:
             return
         if self.delivered and not self.is_at_end:
             warnings.warn(f"{self._plan.title} was never closed", ResourceWarning, source=self, stacklevel=2)
