@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock._common.reports import DecoderEngine
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, plan_decode
@@ -17,50 +15,14 @@ from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import open_media
 from penstock._facts.probing import PATIENCE_S, info_of, probe, read_beginnings
-from penstock._facts.questions import InProcess, Questions
+from penstock._facts.questions import InProcess
 from penstock._facts.seeking import first_pts, may_seek
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    from penstock._facts.index import Packets
     from penstock._facts.source import Source
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How a source is read.
-
-    Attributes:
-        plan: what is made of its frames.
-        engine: reads the frames in sequence.
-        reason: why that engine.
-    """
-
-    plan: DecodePlan
-    engine: LibavEngine | ProgramEngine
-    reason: str
-
-    @property
-    def questions(self) -> Questions:
-        """Answers what there is to know of the file besides its facts."""
-        return self.engine.questions if isinstance(self.engine, ProgramEngine) else InProcess(self.plan.track)
-
-    @property
-    def all_packets(self) -> Packets | None:
-        """All packets of the stream, if iteration has read them; else None."""
-        sequence = None if isinstance(self.engine, ProgramEngine) else self.engine.sequence
-        if isinstance(sequence, Sequence) and sequence.has_all_packets:
-            return sequence.packets()
-        return None
-
-    @property
-    def facts(self) -> DecoderEngine:
-        """The engine, for a caller."""
-        if isinstance(self.engine, ProgramEngine):
-            return DecoderEngine("ffmpeg", self.reason, self.engine.unconfined)
-        return DecoderEngine("libav", f"{self.reason}; {self.engine.sequence.how}")
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
@@ -82,7 +44,7 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
     return None
 
 
-def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, reason: str) -> Reading:
+def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, reason: str) -> ProgramEngine:
     """Reads by an FFmpeg program."""
     program = find_decoding_ffmpeg(options.settings.ffmpeg)
     if options.isolated:
@@ -90,12 +52,12 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
     media = probe(opened, follow_playlists=options.follow_playlists)
     track = Track(opened.url, media, chosen_video(media, stream, options))
     plan = plan_decode(program, track, options)
-    return Reading(plan, ProgramEngine(program, opened, plan, InProcess(track)), reason)
+    return ProgramEngine(program, opened, plan, reason, InProcess(track))
 
 
 def _read_in_box(
     program: str, opened: Source, options: DecodeOptions, stream: int | None, reason: str
-) -> Reading:
+) -> ProgramEngine:
     threads = options.settings.threads or min(len(os.sched_getaffinity(0)), MOST_THREADS)
     isolation = Isolation.of(
         opened, threads=threads, isolated=options.isolated, follow_playlists=options.follow_playlists
@@ -104,12 +66,11 @@ def _read_in_box(
     track = Track(isolation.file.url, media, chosen_video(media, stream, options))
     plan = plan_decode(program, track, options, isolation.box)
     questions = isolation.about(track.video.index)
-    return Reading(plan, ProgramEngine(program, opened, plan, questions, isolation), reason)
+    return ProgramEngine(program, opened, plan, reason, questions, isolation)
 
 
-def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> Reading:
+def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
     """Reads by libav in this process."""
-    reason = "libav reads files, in this process"
     ahead = None
     if options.start is None:
         sequence, ahead, media, video = _opened_once(opened, options, stream)
@@ -119,7 +80,7 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
         place = Beginning(first_pts(options.start, media, video), may_seek(video.codec, video.pixel_format))
         sequence = Sequence(_chosen(opened, media.container, video, options), place)
     plan = plan_decode(None, Track(opened.url, media, video), options)
-    return Reading(plan, LibavEngine(plan, sequence, ahead), reason)
+    return LibavEngine(plan, sequence, "libav reads files, in this process", ahead)
 
 
 def _opened_once(

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock._common.messages import argument
-from penstock._decoding.engines import Reading
 from penstock._decoding.frames_by_number import FramesByNumber
 from penstock._decoding.image_sequence import ImageSequence
 from penstock._decoding.libav_engine import LibavEngine
@@ -53,11 +52,11 @@ def first_image(images: ImageSequence, options: DecodeOptions) -> int:
     return bisect_left(range(len(images)), first_pts(options.start, images.media(), images.video))
 
 
-def read_images(images: ImageSequence, options: DecodeOptions) -> Reading:
+def read_images(images: ImageSequence, options: DecodeOptions) -> LibavEngine:
     """Reads pictures in sequence, by libav in this process."""
     plan = plan_decode(None, Track("", images.media(), images.video), options)
-    engine = LibavEngine(plan, PicturesInOrder(images, first_image(images, options)))
-    return Reading(plan, engine, "libav reads image files, in this process")
+    pictures = PicturesInOrder(images, first_image(images, options))
+    return LibavEngine(plan, pictures, "libav reads image files, in this process")
 
 
 def images_by_number(images: ImageSequence, plan: DecodePlan) -> FramesByNumber:
@@ -73,12 +72,13 @@ class PicturesInOrder:
 
     Attributes:
         how: how they are decoded, for people.
+        all_packets: None. They have no packets.
     """
 
     def __init__(self, images: ImageSequence, first: int) -> None:
         self._images, self._first = images, first
         self._pictures = images.pictures(range(first, len(images)))
-        self.how = "each by itself, some ahead on threads"
+        self.how, self.all_packets = "each by itself, some ahead on threads", None
 
     def advance(self) -> SequenceFrame | None:
         """The next picture; None if it is not decoded yet.

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock._common import exits
 from penstock._common.deadline import Deadline
-from penstock._common.reports import DecoderStats
+from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.pixels import Job, Pixels
 from penstock._decoding.sequence import SequenceFrame
 from penstock._facts.completeness import End, why_no_frames
+from penstock._facts.questions import InProcess
 from penstock._ffmpeg.program.process import check_owner
 from penstock.errors import ClosedError, DecoderError, PenstockError
 
 if TYPE_CHECKING:
     from penstock._decoding.plan import DecodePlan
+    from penstock._facts.index import Packets
     from penstock._facts.info import Track
 
 _LATE = "libav gave no frame"
@@ -43,6 +45,10 @@ class FramesInOrder(Protocol):
     @property
     def how(self) -> str:
         """How libav reads it, for a caller."""
+
+    @property
+    def all_packets(self) -> Packets | None:
+        """The facts about all packets of the stream; None if that is unknown."""
 
     def advance(self) -> SequenceFrame | None:
         """The next frame; None if it is not there yet.
@@ -76,19 +82,26 @@ class LibavEngine:
     Args:
         plan: what is made of the frames.
         sequence: the frames.
+        reason: why libav reads them.
         ahead: the first frame, if it is decoded already, or why it could not be.
 
     Attributes:
-        sequence: as above.
+        plan: as above.
+        questions: answers what else there is to know of the file.
         warning: what is to be said of the file at its end; None if that is nothing.
     """
 
     def __init__(
-        self, plan: DecodePlan, sequence: FramesInOrder, ahead: SequenceFrame | DecoderError | None = None
+        self,
+        plan: DecodePlan,
+        sequence: FramesInOrder,
+        reason: str,
+        ahead: SequenceFrame | DecoderError | None = None,
     ) -> None:
-        self.sequence = sequence
+        self.plan, self.questions = plan, InProcess(plan.track)
         self.warning: str | None = None
-        self._plan, self._pixels, self._ahead = plan, Pixels(plan), ahead
+        self._sequence, self._reason, self._ahead = sequence, reason, ahead
+        self._pixels = Pixels(plan)
         self._lock = threading.RLock()  # which knows its owner
         self._reading_thread: int | None = None
         self._forks = exits.forks
@@ -142,6 +155,16 @@ class LibavEngine:
     def is_at_end(self) -> bool:
         """Whether all frames were given."""
         return self._is_fed and not self._begun
+
+    @property
+    def facts(self) -> DecoderEngine:
+        """The engine, for a caller."""
+        return DecoderEngine("libav", f"{self._reason}; {self._sequence.how}")
+
+    @property
+    def all_packets(self) -> Packets | None:
+        """All packets of the stream, if iteration has read them; else None."""
+        return self._sequence.all_packets
 
     @property
     def stats(self) -> DecoderStats:
@@ -233,8 +256,8 @@ class LibavEngine:
         self._begun.clear()
         self._read = self.delivered
         self._ahead = self._failure = None
-        self._is_fed = self._read == self._plan.options.count
-        self.sequence.resume(self._read, None if self._last is None else self._last.pts)
+        self._is_fed = self._read == self.plan.options.count
+        self._sequence.resume(self._read, None if self._last is None else self._last.pts)
         self._is_torn = False
 
     def _feed(self, wanted: int, deadline: Deadline) -> None:
@@ -253,7 +276,7 @@ class LibavEngine:
                 return
             if frame is not None:
                 self._read = frame.index + 1
-                self._is_fed = self._read == self._plan.options.count
+                self._is_fed = self._read == self.plan.options.count
             elif deadline.is_over():
                 if self._begun:
                     return
@@ -266,14 +289,14 @@ class LibavEngine:
             raise ahead
         entered_s = time.perf_counter()
         try:
-            return ahead or self.sequence.advance()
+            return ahead or self._sequence.advance()
         finally:
             self._times.decoding_s += time.perf_counter() - entered_s
 
     def _end(self) -> None:
-        track, frames = self._plan.track, self._read
+        track, frames = self.plan.track, self._read
         end = (
-            self.sequence.end(track) if frames else End(why_no_frames(track.media, self._plan.options.start))
+            self._sequence.end(track) if frames else End(why_no_frames(track.media, self.plan.options.start))
         )
         if end.reason is not None:
             after = f", after {frames} frames" if frames else ""
@@ -314,7 +337,7 @@ class LibavEngine:
         if self.is_closed:
             return
         if self.delivered and not self.is_at_end:
-            warnings.warn(f"{self._plan.title} was never closed", ResourceWarning, source=self, stacklevel=2)
+            warnings.warn(f"{self.plan.title} was never closed", ResourceWarning, source=self, stacklevel=2)
         self.close()
 
     def _release(self) -> None:
@@ -327,7 +350,7 @@ class LibavEngine:
                 self._is_released = True
                 self._begun.clear()
                 self._times.end()
-                self.sequence.close()
+                self._sequence.close()
                 self._pixels.close()
                 if self._worker is not None:
                     self._worker.shutdown(wait=False)

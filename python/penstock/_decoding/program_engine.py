@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock._common.reports import DecoderStats
+from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.libav_engine import Made
 from penstock._decoding.session import DecodeSession, OnDemand
 from penstock._facts import completeness
@@ -40,11 +40,12 @@ class ProgramEngine(OnDemand):
     Args:
         program: FFmpeg.
         plan: what it is to do.
+        reason: why it reads the source.
         questions: answers what else there is to know of the file.
         isolation: the box that it runs in; None if it may do all.
 
     Attributes:
-        questions: as above.
+        plan, questions: as above.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ProgramEngine(OnDemand):
         program: str,
         opened: Source,
         plan: DecodePlan,
+        reason: str,
         questions: Questions,
         isolation: Isolation | None = None,
     ) -> None:
@@ -61,14 +63,17 @@ class ProgramEngine(OnDemand):
             other_codecs=completeness.other_codecs(plan.track.media, plan.track.video.index),
             box=None if isolation is None else isolation.box,
         )
-        self.questions = questions
-        self._program, self._plan = program, plan
+        self.plan, self.questions = plan, questions
+        self._program, self._reason = program, reason
         self._isolation = isolation  # which keeps the file open
 
     @property
-    def unconfined(self) -> tuple[str, ...]:
-        """What the kernel cannot confine of the box."""
-        return () if self._isolation is None else self._isolation.unconfined
+    def facts(self) -> DecoderEngine:
+        """The engine, for a caller, with what the kernel cannot confine of the box."""
+        unconfined = () if self._isolation is None else self._isolation.unconfined
+        return DecoderEngine("ffmpeg", self._reason, unconfined)
+
+    all_packets = None
 
     def read(self, timeout: float | None = None) -> Made | None:
         """The next frame; None at the end."""
@@ -103,8 +108,8 @@ class ProgramEngine(OnDemand):
 
     def _start(self) -> DecodeSession:
         """Starts FFmpeg; again from the beginning of the file, if it would lose frames by a seek."""
-        run, start = super()._start(), self._plan.options.start
-        if start is None or not self._plan.may_seek:
+        run, start = super()._start(), self.plan.options.start
+        if start is None or not self.plan.may_seek:
             return run
         try:
             # FFmpeg opens the file meanwhile, so this usually costs no time.
@@ -114,11 +119,11 @@ class ProgramEngine(OnDemand):
             run.discard()
             raise
         run.close()
-        self._plan = replace(self._plan, may_seek=False)
+        self.plan = replace(self.plan, may_seek=False)
         return super()._start()
 
     def _make_session(self) -> DecodeSession:
-        plan = self._plan
+        plan = self.plan
         return DecodeSession(
             self._program,
             plan.arguments,
@@ -140,12 +145,12 @@ class ProgramEngine(OnDemand):
     def _end_of(self, run: DecodeSession) -> End:
         end = super()._end_of(run)
         if end.reason is None and not run.delivered:
-            return End(completeness.why_no_frames(self._plan.track.media, self._plan.options.start))
+            return End(completeness.why_no_frames(self.plan.track.media, self.plan.options.start))
         return end
 
     def _end_of_file(self, run: DecodeSession) -> End:
         run.timestamps.read_all()
-        options, last = self._plan.options, run.timestamps.last
+        options, last = self.plan.options, run.timestamps.last
         if (
             last is None
             or options.filters
@@ -153,7 +158,7 @@ class ProgramEngine(OnDemand):
             or changes_frames(options.input_options)
         ):
             return End()  # the options may make what was delivered different from the file
-        unit = float(self._plan.track.video.time_base)
+        unit = float(self.plan.track.video.time_base)
         return self.questions.at_end(
             completeness.Delivered(
                 frames=run.delivered if options.start is None else None,
@@ -167,11 +172,11 @@ class ProgramEngine(OnDemand):
 
         Either the file begins there, or FFmpeg does, because it seeks to a place some frames before `start`.
         """
-        start = self._plan.options.start
+        start = self.plan.options.start
         is_inside = self.questions.begins_inside_group()
         if start is None and not is_inside:
             return None
-        arguments = self._plan.beginning_arguments(before_start=not is_inside)
+        arguments = self.plan.beginning_arguments(before_start=not is_inside)
         beginning = FFmpegProcess(
             self._program,
             arguments,
@@ -182,7 +187,7 @@ class ProgramEngine(OnDemand):
         )
         try:
             beginning.start()
-            beginning.wait(self._plan.options.settings.stall_timeout)
+            beginning.wait(self.plan.options.settings.stall_timeout)
         finally:
             beginning.end()
         if damage - beginning.log.reports:
