@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ import numpy as np
 import pytest
 
 from penstock import Decoder, Encoder, probe
-from penstock._ffmpeg.command.settings import with_knobs
-from penstock.video import Colors, ContentLight, EncoderSettings, MasteringDisplay, VideoInfo
+from penstock.video import Colors, ContentLight, MasteringDisplay, VideoInfo
 
 SIZE = (64, 64)
 COLORS = ([200, 0, 0], [0, 200, 0], [20, 30, 220], [128, 128, 128])
@@ -34,55 +32,24 @@ def written(output: Path, **options: Any) -> tuple[VideoInfo, int]:
 
 
 @pytest.mark.parametrize(
-    "options, told",
+    "options, attribute",
     [
-        ({"colorspace": "bt709"}, {"color_matrix": "bt709"}),
-        ({"colorspace": 1}, {"color_matrix": "bt709"}),
-        ({"colorspace:v": "bt2020_ncl"}, {"color_matrix": "bt2020"}),
-        ({"color_range": "pc"}, {"color_range": "full"}),
-        ({"color_range": 2}, {"color_range": "full"}),
-        ({"x264-params": "colormatrix=bt709:colorprim=bt709:transfer=bt709"}, {"color_matrix": "bt709"}),
-        ({"x264-params": "keyint=3:fullrange=on"}, {"color_range": "full"}),
-        ({"pix_fmt": "yuvj420p"}, {"color_range": "full", "color_matrix": "bt601"}),
-        (
-            {"color_primaries": "bt2020", "color_trc": "smpte2084", "colorspace": "bt2020nc"},
-            {"color_matrix": "bt2020", "color_primaries": "bt2020", "color_transfer": "smpte2084"},
-        ),
-        (
-            {"color_primaries": "smpte432", "color_trc": "gamma22"},
-            {"color_primaries": "smpte432", "color_transfer": "bt470m"},
-        ),
+        ({"colorspace": "bt709"}, "matrix"),
+        ({"colorspace:v": "ycgco"}, "matrix"),
+        ({"color_range": 2}, "range"),
+        ({"color_primaries": "bt2020"}, "primaries"),
+        ({"color_trc": "smpte2084"}, "transfer"),
+        ({"x264-params": "keyint=3:fullrange=on"}, "range"),
+        ({"x264opts": "colormatrix=bt709"}, "matrix"),
+        ({"x265-params": "lossless=1: colorprim=bt2020"}, "primaries"),
     ],
 )
-@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-def test_options_of_ffmpeg_are_followed(
-    tmp_path: Path, options: dict[str, object], told: Mapping[str, str], convert: str
+def test_options_that_name_colors_are_refused(
+    tmp_path: Path, options: dict[str, object], attribute: str
 ) -> None:
-    settings = with_knobs(EncoderSettings(), convert=convert)  # type: ignore[arg-type]
-    video, off = written(
-        tmp_path / "video.mp4", crf=0, preset="ultrafast", options=options, settings=settings
-    )
-    assert {name: getattr(video, name) for name in told} == told
-    assert off <= 3
-
-
-def test_the_recipe_for_hdr(tmp_path: Path) -> None:
-    options = {
-        "x265-params": "lossless=1:colorprim=bt2020:transfer=smpte2084:colormatrix=bt2020nc:log-level=none"
-    }
-    video, off = written(
-        tmp_path / "video.mp4",
-        codec="libx265",
-        pixel_format="rgb48",
-        output_pixel_format="yuv420p10",
-        options=options,
-    )
-    assert (video.color_matrix, video.color_primaries, video.color_transfer) == (
-        "bt2020",
-        "bt2020",
-        "smpte2084",
-    )
-    assert off <= 1
+    with pytest.raises(ValueError, match=rf"Pass colors=Colors\({attribute}="):
+        Encoder(tmp_path / "v.mp4", fps=25, options=options)
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("suffix, codec", [("mp4", "libx264"), ("mkv", "ffv1"), ("webm", "libvpx-vp9")])
@@ -156,22 +123,10 @@ def test_a_full_range_by_the_name_of_the_format(tmp_path: Path) -> None:
     assert (video.color_range, off <= 3) == ("full", True)
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ({"options": {"colorspace": "bt709"}, "colors": Colors(matrix="bt601")}, "exclude each other"),
-        ({"options": {"color_range": "pc", "x264-params": "range=tv"}}, "exclude each other"),
-        (
-            {"output_pixel_format": "yuvj420p", "colors": Colors(range="limited")},
-            "yuvj420p exclude each other",
-        ),
-        ({"options": {"colorspace": "ycgco"}}, "no matrix by which rgb24 becomes yuv420p"),
-    ],
-)
-def test_contradictions_are_refused(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        Encoder(tmp_path / "video.mp4", size=SIZE, fps=25, **arguments)
-    assert not (tmp_path / "video.mp4").exists()
+def test_a_limited_range_contradicts_a_format_of_the_full_range(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="yuvj420p"):
+        Encoder(tmp_path / "v.mp4", fps=25, output_pixel_format="yuvj420p", colors=Colors(range="limited"))
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_tag_has_a_name_of_ffmpegs() -> None:

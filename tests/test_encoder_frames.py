@@ -221,7 +221,7 @@ def test_ending_an_encoder_while_another_thread_writes_the_first_frame(
     tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = make(tmp_path / "v.mp4", size=None)
-    plan, begun, go_on = encoder_module.plan_encode, threading.Event(), threading.Event()
+    plan, begun, go_on = encoder_module.plan, threading.Event(), threading.Event()
 
     def planned(*arguments: Any) -> EncodePlan:
         begun.set()
@@ -237,7 +237,7 @@ def test_ending_an_encoder_while_another_thread_writes_the_first_frame(
         thread.start()
         return thread
 
-    monkeypatch.setattr(encoder_module, "plan_encode", planned)
+    monkeypatch.setattr(encoder_module, "plan", planned)
     writing = ended(lambda: encoder.write(painted(0)))
     assert begun.wait(PATIENCE_S)
     ending = ended(getattr(encoder, end))

@@ -26,7 +26,8 @@ from support.processes import script
 import penstock
 from penstock import Decoder, Encoder, probe, rendering
 from penstock._encoding import encoders
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.plan import plan
+from penstock._encoding.request import Request
 from penstock.video import AudioFile, Colors, ContentLight, EncodeReport, EncoderSettings
 
 # SVT-AV1 has no fewer lines.
@@ -222,8 +223,8 @@ def test_a_codec_that_is_no_name(tmp_path: Path) -> None:
 def test_the_container_has_a_place_for_the_codec(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a file \.webm has no place for libx264 video"):
         Encoder(tmp_path / "a.webm", fps=30, size=SIZE, codec="auto-h264")
-    request = EncodeRequest.of(tmp_path / "a.webm", fps=30, codec="auto-av1")
-    assert request.codec in ("libsvtav1", "libaom-av1")
+    request = Request(tmp_path / "a.webm", fps=30, codec="auto-av1")
+    assert plan(request, None).codec in ("libsvtav1", "libaom-av1")
 
 
 def test_like_a_video(tmp_path: Path, working: Working) -> None:
@@ -245,7 +246,7 @@ def test_like_a_video(tmp_path: Path, working: Working) -> None:
 def test_hdr_of_which_hardware_has_no_tags(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "hevc_nvenc")
     light = Colors(matrix="bt2020", transfer="smpte2084", content_light=ContentLight(1000, 400))
-    request = EncodeRequest.of(
+    request = Request(
         tmp_path / "a.mp4",
         fps=30,
         pixel_format="rgb48le",
@@ -253,9 +254,10 @@ def test_hdr_of_which_hardware_has_no_tags(tmp_path: Path, ffmpeg: str) -> None:
         colors=light,
         settings=EncoderSettings(ffmpeg=ffmpeg),
     )
-    assert request.codec == "libx265"
-    nvenc = request.hardware[0]
-    assert isinstance(nvenc, EncodeRequest) or "content_light" in nvenc  # FFmpeg 9 has them for every codec
+    made = plan(request, SIZE)
+    assert made.codec == "libx265"
+    nvenc = made.skipped_encoders[0]
+    assert nvenc.startswith("hevc_nvenc: ") or "content_light" in nvenc  # FFmpeg 9 has them for every codec
 
 
 def test_a_render_has_one_encoder_for_all_chunks(tmp_path: Path, working: Working) -> None:

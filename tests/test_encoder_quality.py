@@ -12,7 +12,8 @@ from support.cases import needs
 from benchmarks.harness.content import Film
 from penstock import Decoder, Encoder
 from penstock._encoding.encoders import _LEVELS
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.plan import plan
+from penstock._encoding.request import Request
 from penstock.video import DecoderSettings, EncoderSettings
 
 FRAMES = 6
@@ -21,7 +22,7 @@ BAND_DB = 1.5
 
 
 def options_of(output: str, **arguments: Any) -> dict[str, object]:
-    return dict(EncodeRequest.of(output, fps=20, **arguments).options)
+    return dict(plan(Request(output, fps=20, **arguments), None).options)
 
 
 def test_what_counts_more(tmp_path: Path) -> None:
@@ -135,8 +136,8 @@ def test_lossless_takes_the_codec_that_keeps_the_samples(
     assert encoder.report.codec == "ffv1"
     with Decoder(tmp_path / name, pixel_format=pixel_format) as decoder:
         assert [frame.tobytes() for frame in decoder] == [sent]
-    request = EncodeRequest.of(tmp_path / name, fps=5, pixel_format="rgb24", quality="lossless")
-    assert request.codec == "libx264rgb"
+    request = Request(tmp_path / name, fps=5, pixel_format="rgb24", quality="lossless")
+    assert plan(request, None).codec == "libx264rgb"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,11 +12,11 @@ import pytest
 from support.cases import needs
 
 from penstock._encoding.advice import explain
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.plan import plan
+from penstock._encoding.request import Request
 from penstock._ffmpeg.command.arguments import input_arguments, output_arguments
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import frame_layout
-from penstock.video import EncoderSettings
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
 FRAMES = bytes(10 * LAYOUT.frame_bytes)
@@ -30,15 +31,9 @@ def explained(
     target: str = "file:/v.mp4",
 ) -> str | None:
     """The advice for the messages of an FFmpeg that was run for that."""
-    request = EncodeRequest(
-        program=ffmpeg,
-        output=Output(target, container_format),
-        options=options or {},
-        sounds=(),
-        settings=EncoderSettings(),
-        codec=codec,
-    )
-    return explain(request, stderr)
+    output = Output(target, container_format)
+    made = plan(Request("v.mp4", fps=30), None)
+    return explain(replace(made, program=ffmpeg, output=output, options=options or {}, codec=codec), stderr)
 
 
 def advice(

@@ -16,7 +16,7 @@ from support.media import needs_ffprobe, picture, probed
 import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock._encoding import output_pixel_format
-from penstock._encoding.output_pixel_format import asked_format, output_format
+from penstock._encoding.output_pixel_format import output_format
 from penstock._ffmpeg.command.pixel_formats import frame_layout, pixel_format_of
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.program import capabilities
@@ -253,15 +253,6 @@ def test_a_format_that_the_codec_lacks_is_an_error_that_names_those_it_has(
 def test_names_without_byte_order_are_those_of_the_codec(ffmpeg: str) -> None:
     assert output_format(ffmpeg, "png", {}, "rgb24", "rgb48").name == "rgb48be"
     assert output_format(ffmpeg, "ffv1", {}, "rgb24", "yuv420p10").name == "yuv420p10le"
-
-
-def test_an_option_is_as_good_as_the_argument(tmp_path: Path, ffmpeg: str) -> None:
-    needs(ffmpeg, "libx264")
-    for name in ("pix_fmt", "pix_fmt:v"):
-        asked = asked_format("auto", {name: "yuv444p"})
-        assert output_format(ffmpeg, "libx264", {}, "rgb24", asked).name == "yuv444p"
-    with pytest.raises(ValueError, match="give one"):
-        asked_format("yuv420p", {"pix_fmt": "yuv444p"})
 
 
 # Files
@@ -626,10 +617,11 @@ def test_vp8_has_alpha_by_default(tmp_path: Path) -> None:
         assert abs(int(next(iter(decoder))[8, 16, 3]) - 128) <= 2
 
 
-def test_a_pixel_format_in_the_options_is_given_once(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "v.mp4", size=(32, 16), fps=30, options={"pix_fmt": "yuv444p"}) as encoder:
-        encoder.write(np.zeros((16, 32, 3), np.uint8))
-    assert encoder.report is not None and encoder.report.warnings == ()
+def test_a_pixel_format_in_the_options_is_refused(tmp_path: Path) -> None:
+    for name in ("pix_fmt", "pix_fmt:v"):
+        with pytest.raises(ValueError, match="Pass output_pixel_format='yuv444p'"):
+            Encoder(tmp_path / "v.mp4", fps=30, options={name: "yuv444p"})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_crf_is_a_number(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_an_unknown_argument_of_the_encoder_is_named(tmp_path):
         penstock.render(
             scene, tmp_path / "v.mp4", fps=30, frames=3, size=SIZE, encoder_options={"presett": "fast"}
         )
-    assert "EncodeRequest" not in str(caught.value)
+    assert "Request" not in str(caught.value)
 
 
 def test_a_scene_has_a_constant_rate(tmp_path):

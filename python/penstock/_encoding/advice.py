@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from penstock._common.messages import argument
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.plan import EncodePlan
 from penstock._ffmpeg.command.arguments import FILTER_OPTIONS
 from penstock._ffmpeg.command.endpoints import CONTAINERS
 from penstock._ffmpeg.program import capabilities
@@ -36,7 +36,7 @@ _COMMON_EXTENSIONS = (
 )
 
 
-def explain(request: EncodeRequest, stderr: str) -> str | None:
+def explain(plan: EncodePlan, stderr: str) -> str | None:
     """What the user can do about FFmpeg's failure; None if the failure is not known.
 
     Runs FFmpeg for its listings, which takes some tenths of a second.
@@ -46,35 +46,35 @@ def explain(request: EncodeRequest, stderr: str) -> str | None:
     """
     stderr = without_colors(stderr)
     for pattern, advise in _ADVICE:
-        if (found := re.search(pattern, stderr)) and (advice := advise(request, found)):
+        if (found := re.search(pattern, stderr)) and (advice := advise(plan, found)):
             return advice
     return None
 
 
-def _codec(request: EncodeRequest, found: re.Match[str]) -> str | None:
+def _codec(plan: EncodePlan, found: re.Match[str]) -> str | None:
     values = {
-        name: value if isinstance(value, list | tuple) else [value] for name, value in request.options.items()
+        name: value if isinstance(value, list | tuple) else [value] for name, value in plan.options.items()
     }
     given = " ".join(name for name, of_it in values.items() if found[1] in of_it)
     if re.search(r":s|scodec", given):
         return None
-    of_sounds = [sound.encoder for sound in request.sounds]
+    of_sounds = [sound.encoder for sound in plan.sounds]
     is_sound = found[1] in of_sounds or re.search(r":a|acodec", given)
-    return capabilities.unknown_codec(request.program, found[1], "sound" if is_sound else "video")
+    return capabilities.unknown_codec(plan.program, found[1], "sound" if is_sound else "video")
 
 
-def _option(request: EncodeRequest, found: re.Match[str]) -> str:
+def _option(plan: EncodePlan, found: re.Match[str]) -> str:
     name = found[1].partition(":")[0]  # "crf:v" is for the video
-    near = did_you_mean(name, _known_options(request))
-    return f"neither FFmpeg nor {request.codec} has an option {name!r}.{near}"
+    near = did_you_mean(name, _known_options(plan))
+    return f"neither FFmpeg nor {plan.codec} has an option {name!r}.{near}"
 
 
-def _value(request: EncodeRequest, found: re.Match[str]) -> str:
+def _value(plan: EncodePlan, found: re.Match[str]) -> str:
     name, value = found[1], found[2]
-    option = _known_options(request).get(name, Option())
+    option = _known_options(plan).get(name, Option())
     near = did_you_mean(value, option.values)
     # FFmpeg calls the user's option "b:v" "b".
-    name = next((given for given in request.options if given.partition(":")[0] == name), name)
+    name = next((given for given in plan.options if given.partition(":")[0] == name), name)
     return f"{argument(f'options.{name}', value)} is not possible.{near}{_takes(option)}"
 
 
@@ -85,86 +85,84 @@ def _takes(option: Option) -> str:
     return f" It takes {': '.join(kinds)}" if kinds else ""
 
 
-def _preset_or_tune(request: EncodeRequest, found: re.Match[str]) -> str:
+def _preset_or_tune(plan: EncodePlan, found: re.Match[str]) -> str:
     preset, tune = found[1], found[2]
     # FFmpeg prints both, and one of them is wrong; "(null)" stands for one that was not given.
     wrong = "tune" if preset in ("(null)", *_X264_VALUES["preset"]) else "preset"
     value = tune if wrong == "tune" else preset
     known = _X264_VALUES[wrong]
-    return f"{request.codec} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
+    return f"{plan.codec} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
 
 
-def _profile(request: EncodeRequest, found: re.Match[str]) -> str:
+def _profile(plan: EncodePlan, found: re.Match[str]) -> str:
     name = found[1] or found[2]
     near = did_you_mean(name, _X264_VALUES["profile"])
-    return f"{request.codec} has no profile {name!r} for video of this pixel format.{near}"
+    return f"{plan.codec} has no profile {name!r} for video of this pixel format.{near}"
 
 
-def _no_encoder(request: EncodeRequest, found: re.Match[str]) -> str:
+def _no_encoder(plan: EncodePlan, found: re.Match[str]) -> str:
     return (
         f"{found[1]} has no sound, or FFmpeg does not know with which codec: leave audio out, name another container, "
         "or give AudioFile(codec=…) or AudioTrack(codec=…)"
     )
 
 
-def _container(request: EncodeRequest, found: re.Match[str]) -> str:
-    near = did_you_mean(found[1], capabilities.muxers(request.program))
+def _container(plan: EncodePlan, found: re.Match[str]) -> str:
+    near = did_you_mean(found[1], capabilities.muxers(plan.program))
     named = CONTAINERS.get(f".{found[1]}")
     by_extension = f" {named!r} is FFmpeg's name for it." if named not in (None, found[1]) else near
     return f"there is no container format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
 
 
-def _no_container(request: EncodeRequest, found: re.Match[str]) -> str:
-    near = did_you_mean(request.output.ending[1:], _COMMON_EXTENSIONS)
+def _no_container(plan: EncodePlan, found: re.Match[str]) -> str:
+    near = did_you_mean(plan.output.ending[1:], _COMMON_EXTENSIONS)
     remedy = f"End it with .mp4 or .mkv, or give {argument('options.f')}"
     return f"the output's name does not tell its container.{near} {remedy}"
 
 
-def _not_seekable(request: EncodeRequest, found: re.Match[str]) -> str:
+def _not_seekable(plan: EncodePlan, found: re.Match[str]) -> str:
     return (
         f"{found[1]} seeks back to its beginning at the end, which a stream cannot do: give "
         f"{argument('options.movflags', 'frag_keyframe+delay_moov')}, or {argument('options.f', 'matroska')} or mpegts"
     )
 
 
-def _experimental(request: EncodeRequest, found: re.Match[str]) -> str:
-    encoder = found[1] or request.codec
+def _experimental(plan: EncodePlan, found: re.Match[str]) -> str:
+    encoder = found[1] or plan.codec
     return f"{encoder} is experimental, which has to be allowed: {argument('options.strict', 'experimental')}"
 
 
-def _frame_count(request: EncodeRequest, found: re.Match[str]) -> str | None:
-    options = {name: name.partition(":")[0] for name in request.options}
+def _frame_count(plan: EncodePlan, found: re.Match[str]) -> str | None:
+    options = {name: name.partition(":")[0] for name in plan.options}
     causes = [name for name, plain in options.items() if plain in _COUNT_OPTIONS]
     causes = causes or [name for name in options if name in FILTER_OPTIONS]  # most filters keep the number
     if found[1] == found[2] or not causes:
         return None
-    given = " and ".join(argument(f"options.{name}", request.options[name]) for name in causes)
+    given = " and ".join(argument(f"options.{name}", plan.options[name]) for name in causes)
     return (
         f"leave out {given}: the number of frames changes by it. Give the rate by {argument('fps')}, and write the "
         "frames that the video is to have"
     )
 
 
-def _odd_size(request: EncodeRequest, found: re.Match[str]) -> str:
+def _odd_size(plan: EncodePlan, found: re.Match[str]) -> str:
     return (
-        f"{request.codec} takes even sizes only: give {argument('odd_size', 'pad')}, or "
+        f"{plan.codec} takes even sizes only: give {argument('odd_size', 'pad')}, or "
         f"{argument('output_pixel_format', 'yuv444p')}"
     )
 
 
-def _pixel_format(request: EncodeRequest, found: re.Match[str]) -> str:
-    near = did_you_mean(found[1], capabilities.pixel_formats(request.program))
+def _pixel_format(plan: EncodePlan, found: re.Match[str]) -> str:
+    near = did_you_mean(found[1], capabilities.pixel_formats(plan.program))
     return f"there is no output_pixel_format {found[1]!r}.{near} `ffmpeg -pix_fmts` lists them"
 
 
-def _filter(request: EncodeRequest, found: re.Match[str]) -> str:
-    return (
-        f"FFmpeg has no filter {found[1]!r}.{did_you_mean(found[1], capabilities.filters(request.program))}"
-    )
+def _filter(plan: EncodePlan, found: re.Match[str]) -> str:
+    return f"FFmpeg has no filter {found[1]!r}.{did_you_mean(found[1], capabilities.filters(plan.program))}"
 
 
-def _filter_text(request: EncodeRequest, found: re.Match[str]) -> str:
-    known = capabilities.filters(request.program)
+def _filter_text(plan: EncodePlan, found: re.Match[str]) -> str:
+    known = capabilities.filters(plan.program)
     for part in re.split(r"[,;]", found[1]):
         name = re.sub(r"^\s*(?:\[\w+\])*", "", part).partition("=")[0].partition("@")[0].strip()
         if known and name and name not in known:
@@ -172,23 +170,23 @@ def _filter_text(request: EncodeRequest, found: re.Match[str]) -> str:
     return f"a filter in {found[1]!r} has a syntax error; see `ffmpeg -h filter=NAME`"
 
 
-def _filter_option(request: EncodeRequest, found: re.Match[str]) -> str:
+def _filter_option(plan: EncodePlan, found: re.Match[str]) -> str:
     # FFmpeg 5.1 prints the filter first, 9.0 the option.
     name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
-    near = did_you_mean(option, capabilities.filter_options(request.program, name))
+    near = did_you_mean(option, capabilities.filter_options(plan.program, name))
     return f"the filter {name!r} has no option {option!r}.{near}"
 
 
-def _one_picture(request: EncodeRequest, found: re.Match[str]) -> str:
-    output = request.output
+def _one_picture(plan: EncodePlan, found: re.Match[str]) -> str:
+    output = plan.output
     numbered = f"{output.name.removesuffix(output.ending)}%05d{output.ending}"
     return (
         f"{output.name} holds one picture: name the output {numbered} for a file each, or take .apng or .webp"
     )
 
 
-def _times_go_back(request: EncodeRequest, found: re.Match[str]) -> str | None:
-    if not request.sounds:
+def _times_go_back(plan: EncodePlan, found: re.Match[str]) -> str | None:
+    if not plan.sounds:
         return None
     return (
         "the times of the sound go back, as where files were joined, and a copy keeps them: "
@@ -196,22 +194,22 @@ def _times_go_back(request: EncodeRequest, found: re.Match[str]) -> str | None:
     )
 
 
-def _always(advice: str) -> Callable[[EncodeRequest, re.Match[str]], str]:
+def _always(advice: str) -> Callable[[EncodePlan, re.Match[str]], str]:
     """Returns `advice` for every match, with what ``{output}``, ``{found[1]}`` and the like stand for."""
-    return lambda request, found: advice.format(codec=request.codec, output=request.output.name, found=found)
+    return lambda plan, found: advice.format(codec=plan.codec, output=plan.output.name, found=found)
 
 
-def _known_options(request: EncodeRequest) -> dict[str, Option]:
+def _known_options(plan: EncodePlan) -> dict[str, Option]:
     return {
-        **capabilities.global_options(request.program),
-        **capabilities.muxer_options(request.program, request.output.container.removeprefix(".")),
+        **capabilities.global_options(plan.program),
+        **capabilities.muxer_options(plan.program, plan.output.container.removeprefix(".")),
         # Last, so that an encoder's own option replaces a general one of the same name.
-        **capabilities.encoder_options(request.program, request.codec),
+        **capabilities.encoder_options(plan.program, plan.codec),
     }
 
 
 # Patterns in FFmpeg's messages, and the advice for each. The first match counts, so causes come before consequences.
-_ADVICE: tuple[tuple[str, Callable[[EncodeRequest, re.Match[str]], str | None]], ...] = (
+_ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ...] = (
     (r"(?:Unknown encoder|Invalid encoder type) '(.+)'", _codec),
     (r"Unrecognized option '(.+)'", _option),
     (r"Requested output format '(.+)' is not", _container),

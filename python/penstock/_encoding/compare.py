@@ -66,7 +66,7 @@ class Expected:
     @property
     def codec(self) -> str:
         """FFmpeg's name of the encoder, for messages."""
-        return self.plan.request.codec
+        return self.plan.codec
 
 
 def differences(url: str, expected: Expected) -> list[str]:
@@ -99,14 +99,14 @@ def differences(url: str, expected: Expected) -> list[str]:
             found += _check_sound(told, sound)
     return [
         *found,
-        *missing_labels(media, expected.plan.request.labels),
+        *missing_labels(media, expected.plan.labels),
         *_check_ends(media, video, expected),
     ]
 
 
 def _check_pixels(video: VideoInfo, expected: Expected) -> Iterable[str]:
     codec, told = expected.codec, video.pixel_format
-    wanted = expected.plan.request.output_pixel_format if codec == "rawvideo" else None
+    wanted = expected.plan.output_pixel_format if codec == "rawvideo" else None
     if video.codec == "rawvideo" != codec and codec not in _PACKED:
         yield f"the container has no name for {codec}, and readers take its bytes for raw video: write mkv"
     if wanted is not None and told is not None and canonical(told) != canonical(wanted):
@@ -202,7 +202,7 @@ def missing_labels(media: MediaInfo, expected: Labels) -> Iterable[str]:
 
 def _check_ends(media: MediaInfo, video: VideoInfo | None, expected: Expected) -> Iterable[str]:
     """What goes on after the picture."""
-    labels = expected.plan.request.labels
+    labels = expected.plan.labels
     if video is None or expected.ends_s is None:
         return
     ends_s, told_s = float(expected.ends_s), media.duration_s or 0.0
@@ -219,7 +219,7 @@ def _check_times(media: MediaInfo, video: VideoInfo, expected: Expected) -> Iter
         yield f"the file says that it has {video.frames} frames, and {expected.frames} were written"
     if expected.ends_s is None:
         return
-    first_s, rate = float(expected.first_s or 0), expected.plan.request.rate
+    first_s, rate = float(expected.first_s or 0), expected.plan.rate
     begins_s = _begins_s(media, video)
     may_be_late, fix, tolerance_s = expected.first_s is not None, "", _TOLERANCE_S
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, Unpack
@@ -25,8 +26,8 @@ from penstock._encoding.encoders import Quality
 from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.frame_form import PLAIN
 from penstock._encoding.output_pixel_format import AUTO
-from penstock._encoding.plan import plan_encode
-from penstock._encoding.request import EncodeRequest, OddSize
+from penstock._encoding.plan import EncodePlan, plan
+from penstock._encoding.request import OddSize, Request
 from penstock._encoding.session import EncodeSession, Push
 from penstock._encoding.sound import Audio
 from penstock._ffmpeg.command.settings import (
@@ -122,7 +123,7 @@ class Encoder(EncoderBase):
             it. Otherwise it is yuv420p, or the codec's nearest format: yuv420p plays everywhere and needs an even width
             and height. If this drops alpha or bits, an `FFmpegWarning` says so. "ffmpeg" leaves the choice to FFmpeg.
         colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
-            what they were made with. FFmpeg's options for colors among the `options` mean the same.
+            what they were made with. Options of FFmpeg that name colors are refused among the `options`.
         audio: the sound: a path, an `AudioFile`, an `AudioTrack` for ``write_audio``, or several of them, each a track
             of its own. A file's sound is copied if the container accepts it, and encoded otherwise (PCM, as in WAV,
             becomes AAC in MP4). It ends with the picture. Options for its encoder, such as ``{"b:a": "192k"}`` among
@@ -141,8 +142,8 @@ class Encoder(EncoderBase):
         ValueError: `size`, `fps` or `pixel_format` is not possible; `value_range` or `channels_first` is not, or not
             with this `pixel_format`; `codec` begins with "auto-" and is none of these; the size is odd and
             `output_pixel_format` needs an even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of
-            these is in `options`, too; nothing tells the container; a sound cannot be copied; a sound or `subtitles` is
-            the output's file; or the container can't hold `subtitles`.
+            these is in `options`, or a color is; nothing tells the container; a sound cannot be copied; a sound or
+            `subtitles` is the output's file; or the container can't hold `subtitles`.
         TypeError: `output` is neither a `str`, a path nor an object with ``write``; or another argument has a wrong
             type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
@@ -177,35 +178,28 @@ class Encoder(EncoderBase):
         progress: bool | int | Callable[[EncoderStats], object] = False,
         settings: EncoderSettings = DEFAULT_ENCODER_SETTINGS,
     ) -> None:
+        given = locals()
+        request = Request(**{one.name: given[one.name] for one in fields(Request)})
+        self._begin(plan(request, size), progress)
+
+    @classmethod
+    def _planned(
+        cls, made: EncodePlan, progress: bool | int | Callable[[EncoderStats], object] = False
+    ) -> Self:
+        """The encoder whose arguments were planned before."""
+        encoder = cls.__new__(cls)
+        encoder._begin(made, progress)
+        return encoder
+
+    def _begin(self, made: EncodePlan, progress: bool | int | Callable[[EncoderStats], object]) -> None:
         super().__init__()
-        self._request = request = EncodeRequest.of(
-            output,
-            fps=fps,
-            pixel_format=pixel_format,
-            value_range=value_range,
-            channels_first=channels_first,
-            vflip=vflip,
-            odd_size=odd_size,
-            codec=codec,
-            quality=quality,
-            crf=crf,
-            preset=preset,
-            options=options,
-            output_pixel_format=output_pixel_format,
-            colors=colors,
-            audio=audio,
-            metadata=metadata,
-            chapters=chapters,
-            subtitles=subtitles,
-            settings=settings,
-        )
-        plan = None if size is None else plan_encode(request, size)
-        for lost in (request if plan is None else plan.request).warnings:
+        self._plan = made
+        for lost in made.warnings:
             warn(lost)
-        self._reporter = Reporter.of(progress, request.rate)
+        self._reporter = Reporter.of(progress, made.rate)
         self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        if plan is not None:
-            self._start(plan)
+        if made.request.size is not None:
+            self._start(made)
 
     @classmethod
     def like(
@@ -345,7 +339,7 @@ class Encoder(EncoderBase):
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
         """
         session = self._session_for(frame)
-        if session.plan.stream is not None or self._request.form != PLAIN:
+        if session.plan.stream is not None or self._plan.form != PLAIN:
             return self.write(frame, time_s=time_s, timeout=timeout)
         session.check_open()
         buffer = frame_buffer(frame, session.plan.frames, session.submitted)
@@ -433,16 +427,18 @@ class Encoder(EncoderBase):
             with self._starting:
                 if self._started is None:
                     self._check_unstarted()
-                    request = self._request
-                    plan = plan_encode(request, frame_size(frame, request.pixel_format, request.form))
-                    frame_buffer(frame, plan.frames, form=request.form)  # before FFmpeg overwrites the output
-                    self._start(plan)
+                    checked = self._plan
+                    size = frame_size(frame, checked.pixel_format, checked.form)
+                    made = plan(checked.request, size, checked)
+                    frame_buffer(frame, made.frames, form=made.form)  # before FFmpeg overwrites the output
+                    self._plan = made
+                    self._start(made)
         return self._session
 
     def _copied(self, frame: FrameData, time_s: float | Fraction | None) -> Push:
         session = self._session
         session.check_open()
-        form, number = self._request.form, session.submitted
+        form, number = self._plan.form, session.submitted
         buffer = frame_buffer(frame, session.plan.frames, number, form)
         return session.push_of_copy(buffer, session.tick_of(time_s, frame), form, number)
 

@@ -11,7 +11,6 @@ from penstock._common.messages import warn
 from penstock._common.progress import Reporter
 from penstock._common.reports import Bottleneck, EncodeReport, EncoderStats
 from penstock._encoding.plan import EncodePlan
-from penstock._encoding.request import EncodeRequest
 from penstock._encoding.session import EncodeSession
 from penstock._encoding.timing import Origin
 from penstock._ffmpeg.program.process import check_owner
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 class EncoderBase:
     """An FFmpeg that encodes, which starts at once, or when the size of the frames is known."""
 
-    _request: EncodeRequest
+    _plan: EncodePlan
     _reporter: Reporter | None = None
 
     def __init__(self) -> None:
@@ -189,8 +188,8 @@ class EncoderBase:
             raise
 
     def _titled(self, size: str) -> str:
-        request = self._request
-        return f"<{type(self).__name__} {request.output.name!r} {f'{size} {request.pixel_format}'.strip()}>"
+        plan = self._plan
+        return f"<{type(self).__name__} {plan.output.name!r} {f'{size} {plan.pixel_format}'.strip()}>"
 
     def _end_unstarted(self, why: str) -> bool:
         """Ends an encoder that has not started. Returns False if it has started."""

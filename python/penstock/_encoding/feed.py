@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from penstock._common.deadline import Deadline
 from penstock._encoding import nut
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.container import distinct_unit_s, longest_step_s
+from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound_packets import Packet, SoundPackets
 from penstock._ffmpeg.command.arguments import TICK_S
 from penstock._native import Ticket, Writer, _Slot
@@ -80,19 +81,19 @@ class Feed:
 
     _writer: Writer  # set by `start`
 
-    def __init__(self, stream: nut.NutStream, request: EncodeRequest, frame_bytes: int) -> None:
+    def __init__(self, stream: nut.NutStream, plan: EncodePlan, frame_bytes: int) -> None:
         #: Seconds that calls have waited for room, or for a file.
         self.waited_s = 0.0
-        self._stream, self._input, self._rate = stream, request.audio_input, request.rate
-        self._distinct_unit_s, self._longest_s = request.distinct_unit_s, request.longest_step_s
+        self._stream, self._input, self._rate = stream, plan.audio_input, plan.rate
+        self._distinct_unit_s, self._longest_s = distinct_unit_s(plan.output), longest_step_s(plan.output)
         self._frame_bytes = frame_bytes
         self._input_stream = 0
         self._files: list[tuple[int, SoundPackets]] = []
-        for number, sound in enumerate(request.sounds, start=1):
+        for number, sound in enumerate(plan.sounds, start=1):
             if sound.audio is self._input:
                 self._input_stream = number
             else:
-                packets = SoundPackets(request.program, sound, request.settings.stall_timeout)
+                packets = SoundPackets(plan.program, sound, plan.request.settings.stall_timeout)
                 self._files.append((number, packets))
         # Never held in a wait. Reentrant, because a signal handler may close the encoder while its thread holds it.
         self._lock = threading.RLock()

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from penstock._decoding.decoder import Decoder
+from penstock._encoding.container import holds_times
 from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, holds_sound, software_encoder
 from penstock._encoding.output_pixel_format import AUTO, PLAYABLE_CODECS
-from penstock._encoding.request import holds_times
 from penstock._encoding.timing import Origin
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.frame_times import FrameTimes

@@ -120,28 +120,20 @@ def _raw(source: PixelFormat | None, frames: str, asked: str | None, held: str |
 
 
 def _option(options: Mapping[str, object], name: str) -> str | None:
-    """The value of an option, whose name may be followed by a stream: ``pix_fmt:v``."""
+    """The value of an option, whose name may be followed by a stream: ``profile:v``."""
     return next((str(value) for given, value in options.items() if given.partition(":")[0] == name), None)
 
 
-def asked_format(asked: str, options: Mapping[str, object]) -> str | None:
-    """The pixel format that is asked for by ``output_pixel_format=asked``, or by FFmpeg's option ``pix_fmt``.
-
-    Returns:
-        `AUTO` if it is ours to choose, and None if it is FFmpeg's.
+def asked_format(asked: str) -> str | None:
+    """The pixel format that is asked for by ``output_pixel_format=asked``: `AUTO` if it is ours to choose, and None if
+    it is FFmpeg's.
 
     Raises:
         TypeError: `asked` is no name.
-        ValueError: they contradict each other.
     """
     if not isinstance(asked, str):
         raise TypeError(f"output_pixel_format is a name, or {AUTO!r} or {ANY!r}; got {asked!r}")
-    if (option := _option(options, "pix_fmt")) is None:
-        return None if asked == ANY else asked
-    if asked not in (AUTO, ANY, option):
-        also = argument("options.pix_fmt", option)
-        raise ValueError(f"{argument('output_pixel_format', asked)} and {also} exclude each other: give one")
-    return option
+    return None if asked == ANY else asked
 
 
 def _check_name(codec: str, asked: str, names: tuple[str, ...]) -> str:

@@ -1,23 +1,31 @@
-"""Plans an encode of pictures of one size: who converts pixels, and FFmpeg's arguments."""
+"""Plans an encode: checks what was asked for, and makes FFmpeg's arguments and the conversion of pixels of it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
+from numbers import Real
+from typing import get_args
 
 from penstock._common.log import logger
-from penstock._encoding import encoders, sound
-from penstock._encoding.labels import NO_LABELS
+from penstock._common.messages import argument
+from penstock._encoding import container, encoders, sound
+from penstock._encoding.frame_form import FrameForm
+from penstock._encoding.labels import NO_LABELS, Labels
 from penstock._encoding.nut import NutStream
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.output_pixel_format import asked_format, output_format, raw_format, unused_colors
+from penstock._encoding.request import OddSize, Request
+from penstock._encoding.sound import AudioTrack, Sound
 from penstock._ffmpeg.command.arguments import (
     PALETTE,
     PALETTE_FILTERS,
     check_even,
     checked_size,
     conversion_filters,
+    frame_rate,
     input_arguments,
     output_arguments,
     stream_arguments,
@@ -25,12 +33,15 @@ from penstock._ffmpeg.command.arguments import (
 )
 from penstock._ffmpeg.command.colors import (
     VideoColors,
+    check_without_colors,
     colors_for,
     hdr_arguments,
     input_color_arguments,
     is_centered,
     jpeg_pixel_format,
     output_color_arguments,
+    with_hdr_metadata,
+    with_range_of,
 )
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import (
@@ -40,13 +51,48 @@ from penstock._ffmpeg.command.pixel_formats import (
     frame_layout,
     is_gray,
     is_rgb,
+    raw_format_name,
 )
-from penstock._ffmpeg.command.settings import native_conversion
+from penstock._ffmpeg.command.settings import (
+    Colors,
+    EncoderSettings,
+    check_choice,
+    check_settings,
+    native_conversion,
+)
+from penstock._ffmpeg.program import capabilities
 from penstock._native import _Conversion
+from penstock.errors import EncoderError
 
+#: The size at which a request is checked while that of its frames is not known. Chosen: every chroma subsampling
+#: divides it.
+PROBE_SIZE = (64, 64)
 # Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
 _conversion = lru_cache(maxsize=16)(_Conversion)
 
+# Encoders that aim at a bit rate, and mistake the unit of time for the time between frames (FFmpeg 5.1: at 1 µs,
+# libtheora kept 3 of 48 frames, and the others made 2 to 4 times the error). A quality option avoids this.
+_RATED_BY_UNIT = frozenset(
+    ("flv", "h263", "h263p", "libtheora", "msmpeg4", "msmpeg4v2", "snow", "wmv1", "wmv2"),
+)
+_QUALITY_OPTIONS = frozenset(("global_quality", "q", "qscale"))
+# FFmpeg's options that leave out a part of the sound.
+_SHORTENING_SOUND = ("aframes", "frames:a")
+# Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
+_MOST_FPS_OF_GIF = 50
+# FFmpeg's options with filters. `_MIXING` has those that may change sound, `_MOVING_OPTIONS` those that move frames.
+_FILTERING = frozenset(("vf", "filter", "filter_complex", "lavfi", "bsf"))
+# What changes the matrix or the range in FFmpeg's filters.
+_RECOLORING = re.compile(
+    r"out_color_matrix|out_range|\b(?:colorspace|colormatrix|zscale|tonemap\w*|libplacebo)\b"
+)
+_MIXING = frozenset(
+    (
+        *("ac", "af", "ar", "ch_layout", "channel_layout", "sample_fmt"),
+        *("filter", "filter_complex", "lavfi", "map"),
+    )
+)
+_MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
 # Codecs whose frames have a palette each. (QuickTime and APNG have one for the whole video.)
 _PALETTES_BY_FRAME = ("gif", "png")
 # Each frame is encoded once, at its own time.
@@ -60,85 +106,206 @@ _CONCERNS_OTHERS = re.compile(r"map|[^:]+:[as]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodePlan:
-    """What is done with each frame, and by whom.
+    """How the encode that was asked for is done: what is done with each frame, and by whom.
 
     Attributes:
         request: what was asked for.
+        program: the path of FFmpeg.
+        output: where the result goes, and in which container.
+        codec: FFmpeg's name of the video encoder.
+        skipped_encoders: why the encoders of hardware before this one were not taken, in sentences.
+        options: FFmpeg's options for the output, without those that other attributes have.
+        rate: frames per second; None if each frame comes with its time.
+        pixel_format: that of the frames that the caller writes.
+        form: how these frames differ from it.
+        output_pixel_format: of the video; None if FFmpeg is to choose it.
+        colors: the colors of a YUV video; None for other videos, and if filters may change them.
+        sounds: what comes with the picture.
+        labels: metadata, chapters and subtitles of the output.
+        warnings: what the video cannot hold of the frames.
         arguments: FFmpeg's arguments for its input and its output, whose name comes last.
-        stream: the NUT stream that FFmpeg reads; None if it reads raw frames at a constant rate.
+        color_arguments: those of the `arguments` that tag the video with its colors.
+        stream: the NUT stream that FFmpeg reads; None if it reads raw frames at a constant rate, or for `PROBE_SIZE`.
         frames: layout of the frames that the caller writes.
         ffmpeg_frames: layout of the frames that FFmpeg gets.
         conversion: the native conversion; None if FFmpeg gets the frames as they are.
-        color_arguments: those of the `arguments` that tag the video with its colors.
-        colors: the colors of a YUV video; None for other videos, and if filters may change them.
-        skipped_encoders: why the encoders of hardware before this one were not taken, in sentences.
     """
 
-    request: EncodeRequest
+    request: Request
+    program: str
+    output: Output
+    codec: str
+    options: Mapping[str, object]
+    rate: Fraction | None
+    pixel_format: str
+    form: FrameForm
+    output_pixel_format: str | None
+    colors: VideoColors | None
+    sounds: tuple[Sound, ...]
+    labels: Labels
+    warnings: tuple[str, ...]
     arguments: list[str]
+    color_arguments: tuple[str, ...]
     stream: NutStream | None
     frames: FrameLayout
     ffmpeg_frames: FrameLayout
-    conversion: _Conversion | None = None
-    color_arguments: tuple[str, ...] = ()
-    colors: VideoColors | None = None
+    conversion: _Conversion | None
     skipped_encoders: tuple[str, ...] = ()
 
     @property
     def converted_by(self) -> str | None:
         """Who converts pixels: "penstock", "ffmpeg", or None if they stay what they are."""
-        if self.request.output_pixel_format in (None, self.request.pixel_format):
+        if self.output_pixel_format in (None, self.pixel_format):
             return None
         return "ffmpeg" if self.conversion is None else "penstock"
 
+    @property
+    def audio_input(self) -> AudioTrack | None:
+        """The sound that the program makes; None if it makes none."""
+        made = (sound.audio for sound in self.sounds)
+        return next((one for one in made if isinstance(one, AudioTrack)), None)
 
-def plan_encode(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
-    """Plans an encode of pictures of `size`, width and height in pixels, by the first encoder that works."""
-    if not request.hardware:
-        return _plan(request, size)
+    @property
+    def is_timed(self) -> bool:
+        """Whether each frame comes with its time."""
+        return self.rate is None
+
+    @property
+    def keeps_sound(self) -> bool:
+        """Whether no option asks for other channels, rates or samples of the sounds, or leaves some out."""
+        named = (name.partition(":") for name in self.options)
+        return not any(option in _MIXING and not stream.startswith("v") for option, _, stream in named)
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether no option changes the times of frames."""
+        return not (_is_filtered(self.options) or _MOVING_OPTIONS & self.options.keys())
+
+    def other_frames(self, other: EncodePlan) -> str | None:
+        """The argument by which this encode takes other frames than `other`, for messages; None if it does not."""
+        wanted = {
+            "pixel_format": (self.pixel_format, other.pixel_format),
+            "value_range": (self.form.value_range, other.form.value_range),
+            "channels_first": (self.form.channels_first, other.form.channels_first),
+        }
+        different = (argument(name, own) for name, (own, others) in wanted.items() if own != others)
+        return next(different, None)
+
+
+def plan(request: Request, size: tuple[int, int] | None, probed: EncodePlan | None = None) -> EncodePlan:
+    """Plans the encode of frames of `size`, by the first encoder that works. `Encoder` describes the errors.
+
+    Args:
+        size: width and height in pixels. None checks the request at `PROBE_SIZE`: no encoder of hardware is tried.
+        probed: a plan of the same request. Its sounds and subtitles are not probed again.
+    """
+    if probed is None:
+        program, output, options = _destination(request)
+        sounds = sound.plan_sounds(program, request.audio, output, options)
+        labels = Labels.of(request.metadata, request.chapters, request.subtitles, output)
+    else:
+        sounds, labels = probed.sounds, probed.labels
+    hardware = encoders.hardware_encoders(request.codec) if size is not None else ()
     skipped_encoders: list[str] = []
-    for one in request.hardware:
-        tried = _try_encoder(one, size)
-        if isinstance(tried, EncodeRequest):
-            request = tried
+    chosen = request
+    for codec in hardware:
+        tried = replace(request, codec=codec)
+        if (failure := _failure(tried, size, sounds, labels)) is None:
+            chosen = tried
             break
-        skipped_encoders.append(tried)
-    logger.info("the encoder is %s", "; ".join([request.codec, *skipped_encoders]))
-    return replace(_plan(request, size), skipped_encoders=tuple(skipped_encoders))
+        skipped_encoders.append(failure)
+    made = _plan(chosen, size, sounds, labels)
+    if hardware:
+        logger.info("the encoder is %s", "; ".join([made.codec, *skipped_encoders]))
+    return replace(made, request=request, skipped_encoders=tuple(skipped_encoders))
 
 
-def _try_encoder(request: EncodeRequest | str, size: tuple[int, int]) -> EncodeRequest | str:
-    """The request, if its encoder encodes a frame of `size`, or else why it does not, in a sentence."""
-    if isinstance(request, str):
-        return request
-    rate = request.rate or _TRIAL_RATE
-    options = {name: value for name, value in request.options.items() if not _CONCERNS_OTHERS.match(name)}
-    trial = replace(
-        request,
-        output=Output("-", "null"),
-        options={**options, "frames:v": 1},
-        sounds=(),
-        labels=NO_LABELS,
-        rate=rate,
+def _failure(
+    request: Request, size: tuple[int, int] | None, sounds: tuple[Sound, ...], labels: Labels
+) -> str | None:
+    """Why the encoder of hardware that `request` names is not suitable, in a sentence; None if it encodes a frame."""
+    if request.codec not in capabilities.encoders(capabilities.find_ffmpeg(request.settings.ffmpeg)):
+        return f"{request.codec} is not in this FFmpeg"
+    try:
+        checked = _plan(request, None, sounds, labels)
+        options = {
+            name: value for name, value in (request.options or {}).items() if not _CONCERNS_OTHERS.match(name)
+        }
+        trial = replace(
+            request,
+            output="-",
+            fps=checked.rate or _TRIAL_RATE,
+            options={**options, "f": "null", "frames:v": 1},
+        )
+        made = _plan(trial, size, (), NO_LABELS)
+    except (ValueError, EncoderError) as error:
+        # Keep the reason only: the rest advises a user who named the encoder.
+        return re.split("[.:] ", str(error), maxsplit=1)[0]
+    assert made.rate is not None
+    arguments = ("file:/dev/zero" if one == "pipe:0" else one for one in made.arguments)
+    failure = encoders.trial_failure(made.program, "-t", f"{float(1 / made.rate):f}", *arguments)
+    return failure and f"{request.codec}: {failure}"
+
+
+def _plan(
+    request: Request, size: tuple[int, int] | None, sounds: tuple[Sound, ...], labels: Labels
+) -> EncodePlan:
+    """The plan by the encoder that `request` names; of `AUTO_CODECS` by the software's."""
+    program, output, given = _destination(request)
+    pixel_format = raw_format_name(request.pixel_format, program)
+    is_lossless = request.quality == encoders.LOSSLESS
+    codec = encoders.encoder_for(
+        request.codec, program, output, lossless=pixel_format if is_lossless else None
     )
-    arguments = ("file:/dev/zero" if one == "pipe:0" else one for one in _plan(trial, size).arguments)
-    trial_failure = encoders.trial_failure(request.program, "-t", f"{float(1 / rate):f}", *arguments)
-    return request if trial_failure is None else f"{request.codec}: {trial_failure}"
+    check_choice("odd_size", request.odd_size, get_args(OddSize))
+    rate = None if request.fps is None else frame_rate(request.fps)
+    form = FrameForm.of(pixel_format, request.value_range, request.channels_first)
+    warnings: tuple[str, ...] = ()
+    if (request.metadata or request.chapters) and not encoders.holds_sound(output):
+        labels = replace(labels, metadata=(), chapters=())
+        warnings = (f"{output.name} has no place for metadata and chapters: write mp4, mov, mkv or webm",)
+    container.check_rate(rate, output, sounds)
 
-
-def _plan(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
-    program, codec, options, rate = request.program, request.codec, request.options, request.rate
-    width, height = checked_size(size)
-    layout = frame_layout(request.pixel_format, width, height, program)
-    output, tags = request.output_pixel_format, colors_for(codec, request.colors, height)
-    if not request.holds_reordered_frames:
-        options = {"bf": 0, **options}
+    options = _with_quality(program, codec, given, request)
+    are_images = output.are_images
+    options |= encoders.quality_options(program, codec, request.quality, options, are_images=are_images)
     if rate is None:
-        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / request.time_unit_s}", **options}
+        _check_quality(codec, options)
+    asked = asked_format(request.output_pixel_format)
+    asked_colors = with_range_of(request.colors, pixel_format, asked)
+    if asked is not None and asked.startswith("yuvj"):
+        asked = asked.replace("yuvj", "yuv")
+    chosen = output_format(
+        program,
+        codec,
+        options,
+        pixel_format,
+        asked,
+        held=raw_format(output),
+        is_lossless=is_lossless,
+        are_images=are_images,
+    )
+    if is_lossless:
+        encoders.check_lossless(codec, pixel_format, chosen.name)
+    if (codec, chosen.name) == ("libvpx", "yuva420p"):
+        # FFmpeg refuses VP8 with alpha together with hidden alternate reference frames.
+        options = {"auto-alt-ref": 0, **options}
+    options = with_hdr_metadata(program, codec, asked_colors, options)
+
+    width, height = checked_size(PROBE_SIZE if size is None else size)
+    tags = colors_for(codec, asked_colors, height)
+    capabilities.check_codec(program, codec)
+    layout = frame_layout(pixel_format, width, height, program)
+    ffmpeg_options = options
+    if not container.holds_reordered_frames(output, is_timed=rate is None):
+        ffmpeg_options = {"bf": 0, **ffmpeg_options}
+    if rate is None:
+        time_base = f"1:{1 / container.time_unit_s(output)}"
+        ffmpeg_options = {**_TIMED_OPTIONS, _TIME_BASE: time_base, **ffmpeg_options}
     if request.odd_size == "error":
-        check_even(layout, output, options)
-    conversion = _native(layout, tags, request)
-    named = None if output is None else jpeg_pixel_format(codec, output)
+        check_even(layout, chosen.name, ffmpeg_options)
+    conversion = _native(layout, chosen.name, tags, request)
+    named = None if chosen.name is None else jpeg_pixel_format(codec, chosen.name)
     filters: list[str] = []
     if conversion is None:
         fed = frame_layout(jpeg_pixel_format(codec, layout.pixel_format), width, height, program)
@@ -148,48 +315,158 @@ def _plan(request: EncodeRequest, size: tuple[int, int]) -> EncodePlan:
     else:
         fed = frame_layout(named or layout.pixel_format, *conversion.output_size, program)
     centered = is_centered(layout.pixel_format, named)
-    stream = sound.nut_stream(program, fed, rate, request.sounds)
+    # FFmpeg writes its header, which depends on the size.
+    stream = None if size is None else sound.nut_stream(program, fed, rate, sounds)
     colors_in = [
         *input_color_arguments(fed.pixel_format, tags, centered=centered),
-        *hdr_arguments(codec, request.colors),
+        *hdr_arguments(codec, asked_colors),
     ]
-    if stream is not None:
-        reading = stream_arguments(stream.offset_s, colors_in)
-    else:
-        assert rate is not None
-        reading = input_arguments(fed, rate, colors_in)
+    reading = (
+        input_arguments(fed, rate or _TRIAL_RATE, colors_in)
+        if stream is None
+        else stream_arguments(stream.offset_s, colors_in)
+    )
     colors_out = output_color_arguments(named, tags, centered=centered)
-    has_inputs = bool(request.sounds) or request.labels != NO_LABELS
-    is_mapped = bool(request.sounds) or "map" in options
-    labels = request.labels.output_arguments(options, is_mapped=is_mapped) if has_inputs else []
+    has_inputs = bool(sounds) or labels != NO_LABELS
+    is_mapped = bool(sounds) or "map" in options
+    label_arguments = labels.output_arguments(options, is_mapped=is_mapped) if has_inputs else []
     arguments = [
         *reading,
-        *request.labels.input_arguments(),
+        *labels.input_arguments(),
         *output_arguments(
-            request.output,
+            output,
             codec,
             named,
-            with_filters(options, filters),
+            with_filters(ffmpeg_options, filters),
             colors_out,
-            [*sound.output_arguments(request.sounds, options), *labels],
+            [*sound.output_arguments(sounds, options), *label_arguments],
         ),
     ]
     has_yuv = named is not None and not (is_rgb(named) or is_gray(named))
     return EncodePlan(
         request=request,
+        program=program,
+        output=output,
+        codec=codec,
+        options=options,
+        rate=rate,
+        pixel_format=pixel_format,
+        form=form,
+        output_pixel_format=chosen.name,
+        colors=tags if has_yuv and not _is_filtered(options) else None,
+        sounds=sounds,
+        labels=labels,
+        warnings=(
+            *warnings,
+            *chosen.warnings,
+            *unused_colors(codec, pixel_format, chosen.name, asked_colors, tags.range),
+            *_recoloring_warnings(options, asked_colors),
+            *_gif_speed_warnings(codec, rate),
+            *_vpx_alpha_warnings(codec, chosen.name, output),
+        ),
         arguments=arguments,
+        color_arguments=tuple(colors_out),
         stream=stream,
         frames=layout,
         ffmpeg_frames=fed,
         conversion=conversion,
-        color_arguments=tuple(colors_out),
-        colors=tags if has_yuv and not request.is_filtered else None,
     )
 
 
-def _native(layout: FrameLayout, colors: VideoColors, request: EncodeRequest) -> _Conversion | None:
+def _destination(request: Request) -> tuple[str, Output, dict[str, object]]:
+    """The FFmpeg and the output of a request, and its options without the container."""
+    check_settings(request.settings, EncoderSettings)
+    program = capabilities.find_ffmpeg(request.settings.ffmpeg)
+    options = dict(request.options or {})
+    _check_options(request.codec, options)
+    container_format = options.pop("f", None)
+    if container_format is not None and not isinstance(container_format, str):
+        raise ValueError(
+            f"options['f'] is FFmpeg's name of a container, such as 'mp4'; got {container_format!r}"
+        )
+    output = Output.of(request.output, container_format)
+    return program, output, encoders.with_loop(options, output)
+
+
+def _check_options(codec: str, options: Mapping[str, object]) -> None:
+    """Checks that no option says what an argument says, nor leaves samples out."""
+    check_without_colors(options)
+    for name, value in options.items():
+        option, _, stream = name.partition(":")
+        given = argument(f"options.{name}", value)
+        if option == "vcodec" or (option in ("c", "codec") and stream[:1] in ("", "v", "0")):
+            raise ValueError(f"{argument('codec', codec)} and {given} exclude each other: give codec alone")
+        if option == "pix_fmt":
+            named = argument("output_pixel_format", value)
+            raise ValueError(f"{given} bypasses the choice of the pixel format. Pass {named}")
+        if any(name == one or name.startswith(f"{one}:") for one in _SHORTENING_SOUND):
+            raise ValueError(f"{given} leaves samples out: write fewer instead")
+
+
+def _with_quality(
+    program: str, codec: str, options: Mapping[str, object], request: Request
+) -> dict[str, object]:
+    """FFmpeg's options with the arguments `crf` and `preset`."""
+    crf, preset = request.crf, request.preset
+    if crf is not None and not isinstance(crf, Real):
+        raise TypeError(f"crf must be a number; got {crf!r}. Pass crf=20, for example.")
+    own = {name: value for name, value in (("crf", crf), ("preset", preset)) if value is not None}
+    for name, value in own.items():
+        if (
+            option := next((option for option in options if option.partition(":")[0] == name), None)
+        ) is not None:
+            also = argument(f"options.{option}", options[option])
+            raise ValueError(f"{argument(name, value)} and {also} exclude each other: give one")
+        capabilities.check_option(program, codec, name)
+    written = {name: f"{value:g}" if isinstance(value, Real) else value for name, value in own.items()}
+    return {**written, **options}
+
+
+def _check_quality(codec: str, options: Mapping[str, object]) -> None:
+    """Checks that the encoder of frames with times has a quality to keep, if it would take their unit for a rate."""
+    if codec in _RATED_BY_UNIT and not any(name.partition(":")[0] in _QUALITY_OPTIONS for name in options):
+        raise ValueError(
+            f"{codec} spends its bits by the frame rate, which fps=None does not give: set "
+            f"{argument('options.q:v', 5)}, a constant fps, or another codec"
+        )
+
+
+def _is_filtered(options: Mapping[str, object]) -> bool:
+    """Whether options may change colors and times."""
+    return any(name.partition(":")[0] in _FILTERING for name in options)
+
+
+def _recoloring_warnings(options: Mapping[str, object], colors: Colors) -> Iterable[str]:
+    """The user's filters may convert to other colors than the file is tagged with."""
+    for name, value in options.items():
+        is_filter = name.partition(":")[0] in _FILTERING and colors.matrix == colors.range == "auto"
+        if is_filter and (found := _RECOLORING.search(str(value))):
+            yield (
+                f"{argument(f'options.{name}', value)} may change colors by {found[0]!r}, and the file is tagged with "
+                f"those of the frames: say which it has then, as by {argument('colors.matrix', 'bt709')}"
+            )
+
+
+def _gif_speed_warnings(codec: str, rate: Fraction | None) -> tuple[str, ...]:
+    if codec != "gif" or rate is None or rate <= _MOST_FPS_OF_GIF:
+        return ()
+    return (f"viewers slow down a GIF of more than {_MOST_FPS_OF_GIF} frames per second: give a lower fps",)
+
+
+def _vpx_alpha_warnings(codec: str, output_pixel_format: str | None, output: Output) -> tuple[str, ...]:
+    """Warns that alpha is lost: VP8 and VP9 store it separately, which only Matroska and WebM can hold."""
+    is_beside = codec in ("libvpx", "libvpx-vp9") and output_pixel_format == "yuva420p"
+    # The outputs of `tee` may differ.
+    if not is_beside or output.container == "tee" or output.is_matroska:
+        return ()
+    return (f"the frames' alpha is dropped: {codec} video keeps it in .webm and .mkv only",)
+
+
+def _native(
+    layout: FrameLayout, output_pixel_format: str | None, colors: VideoColors, request: Request
+) -> _Conversion | None:
     """The native conversion; None if there is nothing to convert, or no native code for it."""
-    output = canonical(request.output_pixel_format or layout.pixel_format)
+    output = canonical(output_pixel_format or layout.pixel_format)
     odd_size, vflip = request.odd_size, request.vflip
     is_fitted = odd_size != "error" and not divides_evenly(output, layout.width, layout.height)
     if output == layout.pixel_format and not (is_fitted or vflip):

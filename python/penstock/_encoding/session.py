@@ -105,8 +105,7 @@ class EncodeSession(Session):
     writer: Writer  # set by `start`
 
     def __init__(self, plan: EncodePlan, *, title: str, reporter: Reporter | None, origin: Origin) -> None:
-        request = plan.request
-        output = request.output
+        output = plan.output
         path = self._path = ordinary_path(output)
         self._file = file = None if path is None or output.is_several_files else OutputFile(path)
         self._url = f"file:{file.written}" if file is not None and file.is_beside else output.argument
@@ -115,9 +114,9 @@ class EncodeSession(Session):
         self._sink = None if output.sink is None else Sink(output.sink)
         stdout = None if endpoints.uses_stdout(self._url) else subprocess.DEVNULL
         process = FFmpegProcess(
-            request.program,
+            plan.program,
             [*plan.arguments[:-1], self._url],
-            request.settings.ffmpeg_policy,
+            plan.request.settings.ffmpeg_policy,
             is_fed=True,
             is_strict=True,
             stdout=stdout if self._sink is None else subprocess.PIPE,
@@ -125,13 +124,13 @@ class EncodeSession(Session):
             fifo=output.path if endpoints.is_path(output.target) and output.path.is_fifo() else None,
             error=EncoderError,
         )
-        super().__init__(process, title, request.settings.stall_timeout)
+        super().__init__(process, title, plan.request.settings.stall_timeout)
         self.plan, self.origin = plan, origin
         self.report: EncodeReport | None = None
         self.is_aborted = False
-        self._request, self._begun_s = request, time.time()
+        self._begun_s = time.time()
         self.new_file = None if file is None or file.is_beside else path
-        self._input = request.audio_input
+        self._input = plan.audio_input
         self._reporter = reporter
         self._fed_bytes = plan.ffmpeg_frames.frame_bytes
         # Frames of a device that are no slots yet may have another size: floats, for example.
@@ -152,11 +151,11 @@ class EncodeSession(Session):
         self._failure: str | None = None  # why the file is of no use, although FFmpeg has succeeded
         self._feed: Feed | None = None
         if plan.stream is not None:
-            self._feed = Feed(plan.stream, request, self._fed_bytes)
+            self._feed = Feed(plan.stream, plan, self._fed_bytes)
             self._fed_bytes += nut.PREFIX_BYTES
 
     def connect(self) -> None:
-        settings = self._request.settings
+        settings = self.plan.request.settings
         knobs, queue_bytes = settings._knobs, settings._knobs.queue_bytes
         if queue_bytes is None:
             queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * self._fed_bytes)
@@ -166,7 +165,7 @@ class EncodeSession(Session):
             mode=knobs.mode,
             queue_bytes=queue_bytes,
             # A piece of sound may come with each frame.
-            queue_items=queue_frames * (1 + bool(self._request.sounds)),
+            queue_items=queue_frames * (1 + bool(self.plan.sounds)),
             capacity_bytes=knobs.capacity_bytes,
             policy=settings.policy,
             reader_copies=True,  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
@@ -237,8 +236,8 @@ class EncodeSession(Session):
     @property
     def _video_s(self) -> float:
         """Length of what is encoded. With times it is estimated from the last one."""
-        if self._request.rate is not None:
-            return float(self.process.frames / self._request.rate)
+        if self.plan.rate is not None:
+            return float(self.process.frames / self.plan.rate)
         assert self._feed is not None
         return float(self._feed.video_s) * self.process.frames / max(1, self.submitted)
 
@@ -267,7 +266,7 @@ class EncodeSession(Session):
         """
         is_given = time_s is not None
         time_s = time_s if is_given else getattr(frame, "time_s", None)
-        if self._request.rate is None:
+        if self.plan.rate is None:
             if time_s is None:
                 raise self.origin.missing_time()
             assert self._feed is not None
@@ -279,7 +278,7 @@ class EncodeSession(Session):
             return None
         shown_s = float(nut.ticks(time_s) * TICK_S) if is_given else float(time_s)
         number = self.submitted if number is None else number
-        self.origin.check(self._request, number, shown_s, is_given=is_given)
+        self.origin.check(self.plan, number, shown_s, is_given=is_given)
         return None
 
     def push_of_copy(
@@ -423,7 +422,7 @@ class EncodeSession(Session):
         self._put_in_place()
         self._mark_ended()
         missing = [*unread, *differences, *self._failed_outputs(ignored=True), *self._unused_input()]
-        missing += self.origin.warnings(self._request, self.submitted)
+        missing += self.origin.warnings(self.plan, self.submitted)
         missing += self._clipping()
         if self._feed is not None:
             missing += self._feed.warnings
@@ -495,7 +494,7 @@ class EncodeSession(Session):
         if self._file is not None and self._keeps_old_file:
             verb = "is" if count == 1 else "are"
             return f"{self._file.path} is still the old file: {written} {verb} in {self._file.written}"
-        return f"{self._request.output.name} has {written}"
+        return f"{self.plan.output.name} has {written}"
 
     @property
     def _keeps_old_file(self) -> bool:
@@ -613,10 +612,10 @@ class EncodeSession(Session):
 
     def _differences(self) -> list[str]:
         """How the file differs from the plan, in sentences."""
-        request, url = self._request, self._url
+        plan, url = self.plan, self._url
         if not self._is_verified or not self._is_one_file or (file := endpoints.identity(url)) is None:
             return []
-        if request.output.container in _NOT_VERIFIED:
+        if plan.output.container in _NOT_VERIFIED:
             return []
         if self._verified is not None and self._verified[0] == file:
             return self._verified[1]
@@ -626,8 +625,8 @@ class EncodeSession(Session):
             self.plan,
             frames=self.submitted,
             first_s=self._first_s,
-            ends_s=self._ends_s if request.keeps_times else None,
-            sounds=self._written_sounds if request.keeps_sound else (),
+            ends_s=self._ends_s if plan.keeps_times else None,
+            sounds=self._written_sounds if plan.keeps_sound else (),
         )
         found = differences(url, meant)
         self._verified = file, found
@@ -636,33 +635,33 @@ class EncodeSession(Session):
     @property
     def _written_sounds(self) -> Sequence[Sound]:
         unused = bool(self._unused_input())
-        return [one for one in self._request.sounds if not (unused and isinstance(one.audio, AudioTrack))]
+        return [one for one in self.plan.sounds if not (unused and isinstance(one.audio, AudioTrack))]
 
     @property
     def _first_s(self) -> Fraction | None:
         """The time of the first frame; None where a sound may move it."""
-        if self._request.is_timed:
+        if self.plan.is_timed:
             assert self._feed is not None
             return self._feed.state.first_s
-        return None if self._request.sounds else Fraction(0)
+        return None if self.plan.sounds else Fraction(0)
 
     @property
     def _ends_s(self) -> Fraction:
         """When the last frame ends at the earliest."""
-        if self._request.rate is not None:
-            return self.submitted / self._request.rate
+        if self.plan.rate is not None:
+            return self.submitted / self.plan.rate
         assert self._feed is not None
         return self._feed.state.last_s
 
     @property
     def _has_blended_frames(self) -> bool:
         """Whether FFmpeg has marked the frames of an animated WebP for blending, although each is a whole picture."""
-        request = self._request
-        has_parts = any(name.partition(":")[0] == "cr_threshold" for name in request.options)
-        pixel_format = request.output_pixel_format
+        plan = self.plan
+        has_parts = any(name.partition(":")[0] == "cr_threshold" for name in plan.options)
+        pixel_format = plan.output_pixel_format
         return (
             self._path is not None
-            and (request.output.container, request.codec) == ("webp", "libwebp")
+            and (plan.output.container, plan.codec) == ("webp", "libwebp")
             and self.submitted > 1
             and not has_parts
             and (pixel_format is None or has_alpha(pixel_format))
@@ -670,7 +669,7 @@ class EncodeSession(Session):
 
     @property
     def _is_one_file(self) -> bool:
-        output = self._request.output
+        output = self.plan.output
         return endpoints.is_path(output.target) and not output.is_several_files
 
     def _await_file(self, timeout_s: float) -> None:
@@ -695,7 +694,7 @@ class EncodeSession(Session):
     def _failed_outputs(self, *, ignored: bool = False) -> list[str]:
         """The outputs of the muxer `tee` that failed, in sentences: those with ``onfail=ignore``, or the others."""
         failed = self.process.log.failed_outputs.items()
-        target = self._request.output.target
+        target = self.plan.output.target
         named = [(endpoints.tee_output(target, number), why) for number, why in failed]
         return [
             f"the output {name!r} failed{why and ': '}{why}"
@@ -707,18 +706,18 @@ class EncodeSession(Session):
         """What the result lacks, although FFmpeg may have succeeded, in sentences."""
         failures = [] if self._feed is None else self._feed.failures
         # Without sound, a failure of FFmpeg is the cause of a missing picture, and its output says more.
-        tells = self.process.has_succeeded or self._request.sounds
+        tells = self.process.has_succeeded or self.plan.sounds
         is_empty = not self.submitted and tells
         empty = _EMPTY if is_empty else None
-        segments = lost_segments(self._request.output, self._begun_s)
+        segments = lost_segments(self.plan.output, self._begun_s)
         failure = self._failure
         if self._sink is not None and self._sink.failure is not None:
-            failure = f"the {self._request.output.name} that is written to has failed: {self._sink.failure!r}"
+            failure = f"the {self.plan.output.name} that is written to has failed: {self._sink.failure!r}"
         return [*filter(None, [empty, *segments, failure]), *self._failed_outputs(), *failures]
 
     def _clipping(self) -> list[str]:
         """That the range of values may be wrong, because more than a few samples were outside."""
-        value_range = self._request.form.value_range
+        value_range = self.plan.form.value_range
         if value_range is None or not self.submitted:
             return []
         samples = self.submitted * self.plan.frames.frame_bytes // self.plan.frames.sample_bytes
@@ -739,7 +738,7 @@ class EncodeSession(Session):
         reason = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
         advice = None
         with suppress(OSError):  # a shortage, which must not hide the failure
-            advice = explain(self._request, f"{process.log.text}\n{reason}")
+            advice = explain(self.plan, f"{process.log.text}\n{reason}")
         left = [] if self._failure is not None else filter(None, [self._left_part])
         return self.failure("; ".join([*self._lost(), reason, *left]), process.frames, advice)
 
@@ -749,9 +748,9 @@ class EncodeSession(Session):
         for line in messages:
             logger.warning("FFmpeg: %s", line)
         submitted, elapsed_s = self.submitted, self.process.elapsed_s
-        target = self._url if self._keeps_old_file else self._request.output.target
+        target = self._url if self._keeps_old_file else self.plan.output.target
         return EncodeReport(
-            output=endpoints.without_protocol(target) if self._sink is None else self._request.output.name,
+            output=endpoints.without_protocol(target) if self._sink is None else self.plan.output.name,
             frames_submitted=submitted,
             frames_encoded=self.process.frames,
             samples_submitted=self._samples,
@@ -759,8 +758,8 @@ class EncodeSession(Session):
             output_bytes=endpoints.file_bytes(target) if self._sink is None else self._sink.nbytes,
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
-            warnings=(*self.origin.lost, *self._request.warnings, *filter(None, [self.warning]), *messages),
-            codec=self._request.codec,
+            warnings=(*self.origin.lost, *self.plan.warnings, *filter(None, [self.warning]), *messages),
+            codec=self.plan.codec,
             skipped_encoders=self.plan.skipped_encoders,
             clipped_samples=self._clipped_samples,
         )

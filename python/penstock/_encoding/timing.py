@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock._common.messages import argument
-from penstock._encoding.request import EncodeRequest, holds_times
+from penstock._encoding.container import holds_times, rate_argument
+from penstock._encoding.plan import EncodePlan
 
 # A frame may be so far from its place, but less than half a frame: GIF has the coarsest unit of times, 0.01 s, to which
 # the time of this frame and that of the first one were rounded.
@@ -56,11 +57,11 @@ class Origin:
             "encoder.write(frame, time_s=seconds)"
         )
 
-    def check(self, request: EncodeRequest, number: int, time_s: float, *, is_given: bool) -> None:
+    def check(self, plan: EncodePlan, number: int, time_s: float, *, is_given: bool) -> None:
         """Checks that a frame is shown at its time. Notes how far it is from that, where that is no error.
 
         Args:
-            request: of the encode, with its constant rate.
+            plan: of the encode, with its constant rate.
             number: the frame's number in the video.
             time_s: its time.
             is_given: the caller gave the time, in place of one that the frame carries.
@@ -68,9 +69,9 @@ class Origin:
         Raises:
             ValueError: the time was given, or `Encoder.like` chose the rate; and the container could hold the time.
         """
-        assert request.rate is not None
-        place_s, limit_s = float(number / request.rate), min(_ROUNDED_S, float(1 / request.rate / 2))
-        is_strict = holds_times(request.output) if self.chose_rate else is_given
+        assert plan.rate is not None
+        place_s, limit_s = float(number / plan.rate), min(_ROUNDED_S, float(1 / plan.rate / 2))
+        is_strict = holds_times(plan.output) if self.chose_rate else is_given
         # A caller who gave the rate counts from 0. Other times may begin anywhere: those of a part, for example.
         zero_s = 0.0 if is_given and not self.chose_rate else self.zero_s
         begins_again = not (is_given or self.chose_rate) and time_s <= self.last_s  # a second clip
@@ -91,24 +92,24 @@ class Origin:
         else:
             raise ValueError(
                 f"the frame's time is {time_s:.6f} s, and frame {number} is shown at {place_s:.6f} s, by "
-                f"{request.fps}. Pass {argument('fps', None)}, which shows each frame at its time, "
+                f"{rate_argument(plan.rate)}. Pass {argument('fps', None)}, which shows each frame at its time, "
                 "or leave time_s out"
             )
 
-    def warnings(self, request: EncodeRequest, frames: int) -> Iterable[str]:
+    def warnings(self, plan: EncodePlan, frames: int) -> Iterable[str]:
         """What is wrong with the times of a video of so many frames, in sentences."""
-        if request.rate is None:
+        if plan.rate is None:
             return
-        if self.moved_s and request.output.container != _PICTURES:
+        if self.moved_s and plan.output.container != _PICTURES:
             moved = f"frames are shown up to {self.moved_s:.3f} s away from the times that they came with"
             yield (
-                f"{moved}, because {request.output.container_name} has none. Write mp4, mov, mkv or webm"
+                f"{moved}, because {plan.output.container_name} has none. Write mp4, mov, mkv or webm"
                 if self.chose_rate
-                else f"{moved}, by {request.fps}. Pass {argument('fps', None)}, which keeps the "
+                else f"{moved}, by {rate_argument(plan.rate)}. Pass {argument('fps', None)}, which keeps the "
                 "times; or, to have this rate, np.asarray(frame), which carries no time"
             )
-        lasts_s = float(frames / request.rate)
-        if self.is_untimed and self.source_s is not None and lasts_s < self.source_s - 1.5 / request.rate:
+        lasts_s = float(frames / plan.rate)
+        if self.is_untimed and self.source_s is not None and lasts_s < self.source_s - 1.5 / plan.rate:
             yield (
                 f"the video lasts {lasts_s:.3f} s, and its source {self.source_s:.3f} s: frames are missing, and so is "
                 "the end of the sound. encoder.write(changed, time_s=frame.time_s) checks that each frame keeps its "

@@ -16,7 +16,7 @@ from penstock._common.reports import OutputReport
 from penstock._common.tensors import OnDevice, memory_and_size
 from penstock._common.types import FrameData
 from penstock._encoding.encoder import Encoder
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.plan import EncodePlan
 from penstock._fan_out.outputs import EncoderOutput, Form, Offer, Output, WriterOutput
 from penstock._ffmpeg.command.settings import check_choice
 from penstock._ffmpeg.program.process import check_owner
@@ -247,18 +247,18 @@ class FanOut:
         if isinstance(target, Writer):
             return WriterOutput(target, when_full)
         output = EncoderOutput(target, when_full)
-        self._check_same_frames(output.request)
-        if when_full == "drop" and not output.request.is_timed:
+        self._check_same_frames(output.plan)
+        if when_full == "drop" and not output.plan.is_timed:
             raise ValueError(
                 f"an Encoder that may drop frames must show each frame at its time, and {target!r} has a constant "
                 "rate. Make it with Encoder(..., fps=None), and pass the time: fan_out.write(frame, time_s=seconds)"
             )
         return output
 
-    def _check_same_frames(self, request: EncodeRequest) -> None:
-        """Checks that the frames of an encoder with this `request` are those of the encoders before."""
+    def _check_same_frames(self, plan: EncodePlan) -> None:
+        """Checks that the frames of an encoder with this `plan` are those of the encoders before."""
         for output in self._outputs:
-            if isinstance(output, EncoderOutput) and (given := output.request.other_frames(request)):
+            if isinstance(output, EncoderOutput) and (given := output.plan.other_frames(plan)):
                 raise ValueError(
                     f"all encoders get the same frames, as {output.target!r} does: give the new one {given}"
                 )

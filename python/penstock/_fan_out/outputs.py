@@ -207,7 +207,7 @@ class EncoderOutput(Output):
     """An encoder as an output.
 
     Attributes:
-        request: how it encodes.
+        plan: how it encodes.
     """
 
     target: Encoder
@@ -215,7 +215,7 @@ class EncoderOutput(Output):
 
     def __init__(self, target: Encoder, when_full: str) -> None:
         super().__init__(target, when_full)
-        self.request = target._request
+        self.plan = target._plan
 
     @property
     def is_started(self) -> bool:
@@ -233,7 +233,7 @@ class EncoderOutput(Output):
         try:
             session = self._session = self.target._session_for(frame)
             session.check_open()
-            frame_buffer(frame, session.plan.frames, self.accepted, self.request.form)
+            frame_buffer(frame, session.plan.frames, self.accepted, self.plan.form)
             self.form = self._form_at(session.tick_of(time_s, frame))
         except (PenstockError, OSError) as failure:
             self.fail(failure)
@@ -242,7 +242,7 @@ class EncoderOutput(Output):
             raise
 
     def _form_at(self, tick: int | None) -> Form:
-        plan, frames = self._session.plan, self.request.form
+        plan, frames = self._session.plan, self.plan.form
         nbytes = plan.ffmpeg_frames.frame_bytes
         if plan.stream is not None:
             prefix = self._session.prefix_of(tick)

@@ -15,8 +15,8 @@ from typing import Any
 
 from penstock import cpu
 from penstock._encoding.encoders import AUTO_CODECS
-from penstock._encoding.plan import plan_encode
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.plan import plan
+from penstock._encoding.request import Request
 from penstock._ffmpeg.program.capabilities import entries, find_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._native import Tee, Writer, __version__, _try_priorities
@@ -176,10 +176,9 @@ def ffmpeg() -> dict[str, Any]:
 
 def _chosen_encoder(codec: str, names: Container[str]) -> dict[str, Any]:
     """Return the encoder that this codec means for a usual picture, if FFmpeg has it, and why not the others."""
-    request = EncodeRequest.of("-", fps=30, codec=codec, options={"f": "null"})
-    plan = plan_encode(request, _USUAL_SIZE)
-    encoder = plan.request.codec
-    return {"encoder": encoder if encoder in names else None, "skipped_encoders": list(plan.skipped_encoders)}
+    made = plan(Request("-", fps=30, codec=codec, options={"f": "null"}), _USUAL_SIZE)
+    encoder = made.codec if made.codec in names else None
+    return {"encoder": encoder, "skipped_encoders": list(made.skipped_encoders)}
 
 
 def gl() -> dict[str, Any]:

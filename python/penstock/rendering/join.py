@@ -19,9 +19,9 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock._encoding import plan as encode_plan
 from penstock._encoding.compare import missing_labels
-from penstock._encoding.plan import plan_encode
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.request import Request
 from penstock._encoding.sound import plan_sounds
 from penstock._facts.info import VideoInfo
 from penstock._facts.opening import demux, open_stream
@@ -303,11 +303,12 @@ def _header(file: FileIO) -> bytes:
 
 def _color_arguments(plan: Plan) -> list[str]:
     """The color tags that the chunks were encoded with: QuickTime has no place for the range, nor for RGB's."""
-    request = EncodeRequest.of(plan.output, fps=plan.fps, **encoder_arguments(plan))
-    pixel_format = request.output_pixel_format or ""
+    request = Request(plan.output, fps=plan.fps, **encoder_arguments(plan))
+    made = encode_plan.plan(request, plan.size)
+    pixel_format = made.output_pixel_format or ""
     if is_rgb(pixel_format):
         return ["-color_range", "pc", "-colorspace", "rgb"]
-    tags = plan_encode(request, plan.size).color_arguments
+    tags = made.color_arguments
     # FFmpeg 7 and newer encode gray with the range alone.
     return list(tags[:2] if is_gray(pixel_format) else tags)
 

@@ -9,15 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
-from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
 from penstock._common.messages import argument, plural
+from penstock._encoding import plan as encode_plan
 from penstock._encoding.labels import NO_LABELS, Labels
 from penstock._encoding.like import with_codec
-from penstock._encoding.plan import plan_encode
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S, checked_size, frame_rate
 from penstock._ffmpeg.command.endpoints import Output
@@ -349,7 +348,7 @@ def _split_options(output: Path, arguments: dict[str, Any]) -> tuple[dict[str, A
         raise ValueError(
             f"encoder_options has {', '.join(own)}, which are arguments of their own, or not possible here"
         )
-    known = signature(EncodeRequest.of).parameters
+    known = [one.name for one in fields(Request)]
     for name in arguments:
         if name not in known:
             given = f"encoder_options={{{name!r}: …}}"
@@ -396,12 +395,13 @@ def _joinable_codec(
             raise ValueError(
                 f"{argument(f'options.{name}')}: {found[1]} needs the whole video in one piece: use crf instead"
             )
-    request = EncodeRequest.of(Path(endpoints.without_protocol(target)), fps=fps, **arguments)
-    codec = plan_encode(request, size).request.codec
-    has_alpha = codec == "libvpx-vp9" and request.output_pixel_format == "yuva420p"
-    if codec == "libvpx" or has_alpha:
-        raise ValueError(f"{codec}{' with alpha' * has_alpha} has no container whose chunks can be joined")
-    return codec
+    made = encode_plan.plan(Request(Path(endpoints.without_protocol(target)), fps=fps, **arguments), size)
+    has_alpha = made.codec == "libvpx-vp9" and made.output_pixel_format == "yuva420p"
+    if made.codec == "libvpx" or has_alpha:
+        raise ValueError(
+            f"{made.codec}{' with alpha' * has_alpha} has no container whose chunks can be joined"
+        )
+    return made.codec
 
 
 def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from penstock._common.messages import argument
 from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb, subsampling
-from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, Colors, MasteringDisplay
+from penstock._ffmpeg.command.settings import Colors, MasteringDisplay
 from penstock._ffmpeg.program import capabilities
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
@@ -21,30 +21,6 @@ _CODE_POINTS = {
 MATRICES = tuple(_CODE_POINTS)
 #: Our names of the matrices that FFmpeg prints. bt470bg is BT.601 with 625 lines.
 MATRIX_NAMES = {space: name for name, (space, _, _) in _CODE_POINTS.items()} | {"bt470bg": "bt601"}
-# Aliases of our names in FFmpeg's options, and in the parameters of x264 and x265.
-_OTHER_WORDS = {
-    "matrix": MATRIX_NAMES
-    | {"1": "bt709", "5": "bt601", "6": "bt601", "9": "bt2020", "bt2020_ncl": "bt2020"},
-    "range": dict.fromkeys(("tv", "mpeg", "1", "off"), "limited")
-    | dict.fromkeys(("pc", "jpeg", "2", "on"), "full"),
-    "primaries": {str(code): name for code, name in PRIMARIES.items()}
-    | {"smpte428_1": "smpte428", "jedec-p22": "ebu3213"},
-    "transfer": {str(code): name for code, name in TRANSFERS.items()}
-    | {
-        "gamma22": "bt470m",
-        "gamma28": "bt470bg",
-        "log": "log100",
-        "log_sqrt": "log316",
-        "iec61966_2_4": "iec61966-2-4",
-        "bt1361": "bt1361e",
-        "iec61966_2_1": "iec61966-2-1",
-        "bt2020_10bit": "bt2020-10",
-        "bt2020_12bit": "bt2020-12",
-        "smpte428_1": "smpte428",
-    },
-}
-#: Words for the matrices by which we convert.
-MATRIX_WORDS = frozenset(_OTHER_WORDS["matrix"]) | frozenset(_CODE_POINTS)
 # FFmpeg's options with colors, and those of x264 and x265 among their own, by the attribute of `Colors`.
 _OPTIONS = {
     "colorspace": "matrix",
@@ -180,26 +156,36 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
     return VideoColors("bt601", "full", **tags)
 
 
-def with_colors_of_options(
-    colors: Colors, options: Mapping[str, object], *pixel_formats: str | None
-) -> tuple[Colors, dict[str, object]]:
-    """Returns `colors` with the colors that `options` and pixel formats (yuvj420p) set, and the other options.
+def check_without_colors(options: Mapping[str, object]) -> None:
+    """Checks that no option names a color, by which nothing would be converted.
 
     Raises:
-        ValueError: they contradict `colors`, or each other.
+        ValueError: one does. The message says which attribute of `Colors` to set.
     """
-    others = dict(options)
-    for given, attribute, word in colors_in(options):
-        known = {one: one for one in _OTHER_WORDS[attribute].values()} | _OTHER_WORDS[attribute]
-        if (value := known.get(word.lower())) is None:
-            continue
-        colors = _with_color(colors, attribute, value, argument(f"options.{given}", options[given]))
-        if given.partition(":")[0] in _OPTIONS:
-            others.pop(given, None)
-    for name in pixel_formats:
-        if name is not None and name.startswith("yuvj"):
-            colors = _with_color(colors, "range", "full", name)
-    return colors, others
+    for name, value in options.items():
+        kind = name.partition(":")[0]  # the rest is a stream
+        keys = [word.partition("=")[0].strip() for word in str(value).split(":")]
+        named = [_CODEC_WORDS[key] for key in keys if key in _CODEC_WORDS] if kind in _CODEC_OPTIONS else []
+        if kind in _OPTIONS:
+            named = [_OPTIONS[kind]]
+        if named:
+            instead = argument(f"colors.{named[0]}")
+            raise ValueError(f"{argument(f'options.{name}', value)} names a color. Pass {instead}")
+
+
+def with_range_of(colors: Colors, *pixel_formats: str | None) -> Colors:
+    """`colors` with the full range if that is what a pixel format says: yuvj420p.
+
+    Raises:
+        ValueError: `colors` have the limited range.
+    """
+    full = next((name for name in pixel_formats if name is not None and name.startswith("yuvj")), None)
+    if full is None:
+        return colors
+    if colors.range == "limited":
+        also = argument("colors.range", colors.range)
+        raise ValueError(f"{also} and {full} exclude each other: give one")
+    return replace(colors, range="full")
 
 
 def holds_hdr_metadata(program: str, codec: str) -> bool:
@@ -287,27 +273,6 @@ def _display(display: MasteringDisplay, *, whole: bool) -> str:
         f"{name}({','.join(str(round(one * unit) if whole else one) for one in pair or ())})"
         for name, (pair, unit) in values.items()
     )
-
-
-def colors_in(options: Mapping[str, object]) -> Iterable[tuple[str, str, str]]:
-    """The options that tell colors: their name, the attribute of `Colors`, and the word for it."""
-    for name, value in options.items():
-        kind = name.partition(":")[0]  # the rest is a stream
-        if kind in _OPTIONS and value is not None:
-            yield name, _OPTIONS[kind], str(value)
-        elif kind in _CODEC_OPTIONS:
-            for one in str(value).split(":"):
-                key, _, word = one.partition("=")
-                if key.strip() in _CODEC_WORDS:
-                    yield name, _CODEC_WORDS[key.strip()], word.strip()
-
-
-def _with_color(colors: Colors, attribute: str, value: str, by: str) -> Colors:
-    asked = getattr(colors, attribute)
-    if asked not in ("auto", value):
-        raise ValueError(f"{argument(f'colors.{attribute}', asked)} and {by} exclude each other: give one")
-    changed: dict[str, Any] = {attribute: value}
-    return replace(colors, **changed)
 
 
 def jpeg_pixel_format(codec: str, pixel_format: str) -> str:

@@ -20,8 +20,8 @@ from penstock._common.reports import EncoderStats
 from penstock._decoding.image_files import IMAGE_SUFFIXES, find_images, has_image_name, is_sequence
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.output_pixel_format import AUTO
-from penstock._encoding.plan import plan_encode
-from penstock._encoding.request import EncodeRequest
+from penstock._encoding.plan import plan
+from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
 from penstock._ffmpeg.command.settings import Colors
@@ -183,19 +183,18 @@ def encode(
                 raise click.UsageError(
                     "frames have no rate of their own: give --fps, such as --fps 30, or --like"
                 )
-            checked = EncodeRequest.of(output, **settings)
-            frame_bytes = None if size is None else plan_encode(checked, size).frames.frame_bytes
+            made = plan(Request(output, size=size, **settings), size)
+            frame_bytes = None if size is None else made.frames.frame_bytes
         with shown_warnings(is_quiet=quiet), _opened(inputs, frame_bytes, size, output) as source:
-            if wanted:
-                settings["progress"] = total_frames or source.total_frames or True
-            with as_click_errors():
-                layout = plan_encode(checked, source.size).frames
+            if size is None:
+                with as_click_errors():
+                    made = plan(replace(made.request, size=source.size), source.size, made)
             # Before the encoder starts, which may empty the file that it overwrites.
-            first = _first_frame(source, layout)
+            first = _first_frame(source, made.frames)
             # Its warnings are shown from its report.
             with as_click_errors(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", FFmpegWarning)
-                encoder = Encoder(output, size=source.size, **settings)
+                encoder = Encoder._planned(made, wanted and (total_frames or source.total_frames or True))
                 if (waiting := encoder._session.process.waiting) is not None and not quiet:
                     click.echo(f"Waiting: {waiting}", err=True)
                 cut_off = _encode(source, encoder, first)
@@ -400,7 +399,7 @@ def _feed(encoder: Encoder, source: Source) -> int:
 def _progress(encoder: Encoder, error: BaseException) -> str:
     """How many frames were encoded; and where they are, or why they are lost, if that is not OUTPUT."""
     report = encoder.report
-    is_in_place = report is not None and report.output == encoder._request.output.name
+    is_in_place = report is not None and report.output == encoder._plan.output.name
     notes = [] if is_in_place else [in_one_line(note) for note in getattr(error, "__notes__", [])]
     return "; ".join([f"frames encoded: {encoder.frames_encoded}", *notes])
 
