@@ -682,7 +682,7 @@ def test_ctrl_c_when_a_read_has_just_taken_the_lock_leaves_it_to_the_next_read()
             return True
 
     with Decoder(clip("h264_mkv")) as decoder:
-        engine: Any = decoder._reading.engine
+        engine: Any = decoder._engine
         lock = engine._lock
         engine._lock = Interrupted(lock)
         with pytest.raises(KeyboardInterrupt):
@@ -774,7 +774,7 @@ def test_a_forked_child_closes_it_while_a_thread_of_the_parent_reads(way: str) -
     decoder.read()
     child = os.fork()
     if child == 0:
-        decoder._reading.engine.session.timestamps._lock.acquire()  # as that thread may have done
+        decoder._engine.session.timestamps._lock.acquire()  # as that thread may have done
         signal.alarm(20)
         {way}
         os._exit(7)

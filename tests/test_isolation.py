@@ -399,7 +399,7 @@ def test_another_program_as_ffmpeg_is_in_the_box_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("most_mib", [12, 30, 60])
 def test_a_decode_that_needs_more_memory_says_so(most_mib: int) -> None:
     with Decoder(clip("h264_large"), isolated=True) as decoder:
-        engine = decoder._reading.engine
+        engine = decoder._engine
         engine._box = replace(engine._box, memory_bytes=most_mib << 20)
         with pytest.raises(DecoderError, match=f"{most_mib} MiB of memory, the limit"):
             list(decoder)
@@ -410,7 +410,7 @@ def test_a_decode_that_needs_more_time_says_so(tmp_path: Path) -> None:
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=640x360:d=60", "-c:v", "mpeg2video", slow)
     filters = "nlmeans,nlmeans,nlmeans"
     with Decoder(slow, isolated=True, filters=filters, size=(64, 48)) as decoder:
-        engine = decoder._reading.engine
+        engine = decoder._engine
         engine._box = replace(engine._box, cpu_s=1)
         with pytest.raises(DecoderError, match="1 s of CPU time, the limit of isolated reading"):
             list(decoder)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
-from contextlib import suppress
 
 from penstock._native import _seconds
 from penstock.errors import StalledError
@@ -44,18 +42,3 @@ class Deadline:
         """The error for a wait that has ended. Its message is `what`, and within how many seconds."""
         seconds = self.timeout or 0.0
         return StalledError(f"{what} within {seconds:.3g} s", seconds, bytes_pending)
-
-    def acquire(self, lock: threading.RLock) -> None:
-        """Takes the lock. Whatever a signal handler raises meanwhile, the lock is free again.
-
-        Raises:
-            StalledError: another thread had it until then.
-        """
-        try:
-            if not lock.acquire(timeout=self.at_most(threading.TIMEOUT_MAX)):
-                seconds = self.timeout or 0.0
-                raise StalledError(f"another thread wrote for {seconds:.3g} s", seconds)
-        except BaseException:  # a handler's, which may come when the lock is taken already
-            with suppress(RuntimeError):  # it is not
-                lock.release()
-            raise

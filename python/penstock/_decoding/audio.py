@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._decoding.session import DecoderBase, DecodeSession, OnDemand, numbered_stream
-from penstock._facts.completeness import other_codecs, why_sound_incomplete
+from penstock._facts.completeness import End, other_codecs, why_sound_incomplete
 from penstock._facts.info import AudioInfo, MediaInfo, unusual_layout
 from penstock._facts.probing import probe
 from penstock._facts.seeking import audio_arguments
@@ -134,20 +134,23 @@ class AudioDecoder(DecoderBase):
             # Unbuffered: if FFmpeg fails, all packets that it has made arrive.
             *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
         ]
-        opened, place = self._opened, (self._source, self._media, self._audio)
         new_session = partial(
             DecodeSession,
             program,
             arguments,
-            path=self._opened.path,
             title=repr(self),
             settings=settings,
             frame_bytes=_BLOCK_SAMPLES * self._sample_bytes,
             is_strict=not conceal_errors,
-            other_codecs=other_codecs(self._media, self._audio.index),
-            check_end=lambda: opened.failure or (why_sound_incomplete(*place) if duration is None else None),
         )
-        self._program = _Blocks(opened, new_session)
+        self._program = _Blocks(
+            self._opened,
+            self._media,
+            self._audio,
+            new_session,
+            is_strict=not conceal_errors,
+            is_part=duration is not None,
+        )
         self._lock = threading.Lock()
         self._is_rest_delivered = False
 
@@ -168,7 +171,7 @@ class AudioDecoder(DecoderBase):
         if (silence := self._silence()) is not None:
             return silence
         try:
-            block = self._program.session.read(timeout)
+            block = self._program.read_frame(timeout)
         except DecoderError:
             if (last := self._last_block()) is None:
                 raise
@@ -213,7 +216,7 @@ class AudioDecoder(DecoderBase):
         if (silence := self._silence()) is not None:
             return silence
         try:
-            block = await self._program.session.read_async()
+            block = await self._program.read_frame_async()
         except DecoderError:
             if (last := self._last_block()) is None:
                 raise
@@ -282,12 +285,24 @@ class AudioDecoder(DecoderBase):
 class _Blocks(OnDemand):
     """The run of FFmpeg that writes blocks of samples."""
 
-    def __init__(self, opened: Source, new_session: Callable[[], DecodeSession]) -> None:
-        super().__init__(opened)
-        self._new_session = new_session
+    def __init__(
+        self,
+        opened: Source,
+        media: MediaInfo,
+        audio: AudioInfo,
+        new_session: Callable[[], DecodeSession],
+        *,
+        is_strict: bool,
+        is_part: bool,
+    ) -> None:
+        super().__init__(opened, is_strict=is_strict, other_codecs=other_codecs(media, audio.index))
+        self._place, self._is_part, self._new_session = (opened.url, media, audio), is_part, new_session
 
     def _make_session(self) -> DecodeSession:
         return self._new_session()
+
+    def _end_of_file(self, run: DecodeSession) -> End:
+        return End(None if self._is_part else why_sound_incomplete(*self._place))
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:

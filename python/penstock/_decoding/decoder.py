@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, Unpack, cast, get_args, overload
 
-from penstock._common import exits
 from penstock._common.messages import argument, warn
 from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._common.types import HasDLPack, WritableData
@@ -18,7 +17,7 @@ from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import first_image, images_by_number, open_images, read_images
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodeOptions, lost_bits, unmapped_hdr
-from penstock._decoding.program_engine import changes_frames
+from penstock._decoding.program_engine import ProgramEngine, changes_frames
 from penstock._decoding.random_access import RandomAccess
 from penstock._decoding.session import DecoderBase
 from penstock._decoding.video_frame import VideoFrame, frame_of
@@ -36,14 +35,14 @@ from penstock._ffmpeg.command.settings import (
     check_settings,
 )
 from penstock._native import AppliedPolicy, _count
-from penstock.errors import ClosedError, DecoderError
+from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
     from penstock._decoding.frames_by_number import FramesByNumber
-    from penstock._decoding.libav_engine import Made
+    from penstock._decoding.libav_engine import LibavEngine, Made
 
 
 _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
@@ -193,16 +192,15 @@ class Decoder(DecoderBase):
         self._stream = stream
         self._by_number: FramesByNumber | None = None
         self._length: int | None = None  # once known, without `count`
-        self._is_closed = False
-        self._forks = exits.forks
         self._images = None if files is None else open_images(files, self._options, stream)
+        self._engine: LibavEngine | ProgramEngine
         if self._images is not None:
-            self._reading = read_images(self._images, self._options)
+            self._engine = read_images(self._images, self._options)
         elif (reason := why_program(self._opened, self._options)) is None:
-            self._reading = read_in_process(self._opened, self._options, stream)
+            self._engine = read_in_process(self._opened, self._options, stream)
         else:
-            self._reading = read_by_program(self._opened, self._options, stream, reason)
-        self._plan = self._reading.plan
+            self._engine = read_by_program(self._opened, self._options, stream, reason)
+        self._plan = self._engine.plan
         video = self._plan.track.video
         self._clock = Clock(self._plan.track.media, video.time_base)
         said = unmapped_hdr(video, self._plan.layout, self._options)
@@ -224,30 +222,22 @@ class Decoder(DecoderBase):
     @property
     def engine(self) -> DecoderEngine:
         """What reads the source, and why: libav in this process, or an FFmpeg program. ``print(decoder.engine)``."""
-        return self._reading.facts
+        return self._engine.facts
 
     @property
     def pid(self) -> int | None:
         """The FFmpeg program's process id; None before it has started, and if libav reads."""
-        return self._reading.engine.pid
+        return self._engine.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
         """The policy that the FFmpeg program started with; None without one, and before the program has started."""
-        return self._reading.engine.policy
+        return self._engine.policy
 
     @property
     def closed(self) -> bool:
         """Whether ``close`` was called, or the block was left."""
-        return self._is_closed or self._is_inherited
-
-    @property
-    def _is_inherited(self) -> bool:
-        return self._forks != exits.forks
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError("the decoder is closed")
+        return self._engine.is_closed
 
     @property
     def size(self) -> tuple[int, int]:
@@ -285,7 +275,7 @@ class Decoder(DecoderBase):
     @property
     def stats(self) -> DecoderStats:
         """What was done so far: frames read and delivered, and the seconds spent on decoding, conversion and waits."""
-        return self._reading.engine.stats
+        return self._engine.stats
 
     @property
     def bottleneck(self) -> Bottleneck | None:
@@ -314,7 +304,7 @@ class Decoder(DecoderBase):
             ClosedError: after ``close``, and in the child of a ``fork``.
             RuntimeError: a signal handler reads from the decoder that it interrupted.
         """
-        return self._framed(self._reading.engine.read(timeout))
+        return self._framed(self._engine.read(timeout))
 
     def readinto(self, buffer: WritableData, timeout: float | None = None) -> int:
         """Copies the next frame into `buffer`. Returns its number of bytes; 0 at the end.
@@ -335,7 +325,7 @@ class Decoder(DecoderBase):
                 raise BufferError("the buffer must be writable and C-contiguous")
             if view.nbytes != self.frame_bytes:
                 raise ValueError(f"a frame has {self.frame_bytes} bytes, and the buffer {view.nbytes}")
-            frame = self._framed(self._reading.engine.read(timeout))
+            frame = self._framed(self._engine.read(timeout))
             if frame is None:
                 return 0
             view.cast("B")[:] = frame.data.cast("B")
@@ -432,7 +422,7 @@ class Decoder(DecoderBase):
 
     def _frames(self) -> FramesByNumber:
         """The frames by number, from the first use on."""
-        self._check_open()
+        self._engine.check_open()
         if self._by_number is None or self._by_number.is_inherited:
             from penstock._decoding.frames_by_number import FramesByNumber, why_early
 
@@ -451,7 +441,7 @@ class Decoder(DecoderBase):
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
-            file = RandomAccess(input_of(self._plan), self._reading.all_packets)
+            file = RandomAccess(input_of(self._plan), self._engine.all_packets)
             made = FramesByNumber(self._plan, file, Pixels(self._plan))
             reason = None if options.conceal_errors else why_early(self._plan.track, file)
             self._by_number = made
@@ -465,8 +455,7 @@ class Decoder(DecoderBase):
         May be called again, by any thread, and by a signal handler: if a thread is reading, that thread closes the file
         after the packet at hand, and its call raises `ClosedError`.
         """
-        self._is_closed = True
-        self._reading.engine.close()
+        self._engine.close()
         if self._by_number is not None and not self._by_number.is_inherited:
             self._by_number.close()
 
@@ -489,7 +478,7 @@ class Decoder(DecoderBase):
         if options.filters or changes_frames(options.input_options):
             raise TypeError(f"{unknown}: `filters` or `input_options` change it")
         if self._length is None:
-            self._length = self._reading.questions.frames(options.start)
+            self._length = self._engine.questions.frames(options.start)
         if self._length is None:
             raise TypeError(
                 f"{unknown}: the file does not tell it. Iterate to count them: sum(1 for _ in decoder)"
@@ -500,13 +489,13 @@ class Decoder(DecoderBase):
         return True  # whatever `len` is
 
     def __next__(self) -> VideoFrame:
-        frame = self._framed(self._reading.engine.read())
+        frame = self._framed(self._engine.read())
         if frame is None:
             raise StopIteration
         return frame
 
     async def __anext__(self) -> VideoFrame:
-        frame = self._framed(await self._reading.engine.read_async())
+        frame = self._framed(await self._engine.read_async())
         if frame is None:
             raise StopAsyncIteration
         return frame
@@ -515,12 +504,12 @@ class Decoder(DecoderBase):
         return self._plan.title
 
     def __del__(self) -> None:
-        if (reading := getattr(self, "_reading", None)) is not None:
-            reading.engine.end_collected()
+        if (engine := getattr(self, "_engine", None)) is not None:
+            engine.end_collected()
 
     def _framed(self, made: Made | None) -> VideoFrame | None:
         """The frame with its time. Warns at the end, once, at the line that read or iterates."""
-        engine = self._reading.engine
+        engine = self._engine
         if made is None:
             if engine.warning is not None:
                 warning, engine.warning = engine.warning, None
@@ -532,4 +521,4 @@ class Decoder(DecoderBase):
 
 def start(decoder: Decoder) -> None:
     """Starts to decode before the first read, so that frames are read ahead."""
-    decoder._reading.engine.read_ahead()
+    decoder._engine.read_ahead()

@@ -3,67 +3,26 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock._common.reports import DecoderEngine
-from penstock._decoding.libav_engine import End, LibavEngine
+from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
-from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
-from penstock._facts import completeness
 from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import open_media
 from penstock._facts.probing import PATIENCE_S, info_of, probe, read_beginnings
-from penstock._facts.questions import InProcess, Questions
+from penstock._facts.questions import InProcess
 from penstock._facts.seeking import first_pts, may_seek
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    from penstock._facts.index import Packets
     from penstock._facts.source import Source
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How a source is read.
-
-    Attributes:
-        plan: what is made of its frames.
-        engine: reads the frames in sequence.
-        reason: why that engine.
-    """
-
-    plan: DecodePlan
-    engine: LibavEngine | ProgramEngine
-    reason: str
-
-    @property
-    def questions(self) -> Questions:
-        """Answers what there is to know of the file besides its facts."""
-        return self.engine.questions if isinstance(self.engine, ProgramEngine) else InProcess(self.plan.track)
-
-    @property
-    def all_packets(self) -> Packets | None:
-        """All packets of the stream, if iteration has read them; else None."""
-        sequence = None if isinstance(self.engine, ProgramEngine) else self.engine.sequence
-        if isinstance(sequence, Sequence) and sequence.has_all_packets:
-            return sequence.packets()
-        return None
-
-    @property
-    def facts(self) -> DecoderEngine:
-        """The engine, for a caller."""
-        if isinstance(self.engine, ProgramEngine):
-            return DecoderEngine("ffmpeg", self.reason, self.engine.unconfined)
-        return DecoderEngine("libav", f"{self.reason}; {self.engine.sequence.how}")
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
@@ -85,7 +44,7 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
     return None
 
 
-def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, reason: str) -> Reading:
+def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, reason: str) -> ProgramEngine:
     """Reads by an FFmpeg program."""
     program = find_decoding_ffmpeg(options.settings.ffmpeg)
     if options.isolated:
@@ -93,12 +52,12 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
     media = probe(opened, follow_playlists=options.follow_playlists)
     track = Track(opened.url, media, chosen_video(media, stream, options))
     plan = plan_decode(program, track, options)
-    return Reading(plan, ProgramEngine(program, opened, plan, InProcess(track)), reason)
+    return ProgramEngine(program, opened, plan, reason, InProcess(track))
 
 
 def _read_in_box(
     program: str, opened: Source, options: DecodeOptions, stream: int | None, reason: str
-) -> Reading:
+) -> ProgramEngine:
     threads = options.settings.threads or min(len(os.sched_getaffinity(0)), MOST_THREADS)
     isolation = Isolation.of(
         opened, threads=threads, isolated=options.isolated, follow_playlists=options.follow_playlists
@@ -107,40 +66,26 @@ def _read_in_box(
     track = Track(isolation.file.url, media, chosen_video(media, stream, options))
     plan = plan_decode(program, track, options, isolation.box)
     questions = isolation.about(track.video.index)
-    return Reading(plan, ProgramEngine(program, opened, plan, questions, isolation), reason)
+    return ProgramEngine(program, opened, plan, reason, questions, isolation)
 
 
-def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> Reading:
+def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
     """Reads by libav in this process."""
-    reason = "libav reads files, in this process"
+    ahead = None
     if options.start is None:
-        sequence, first, failure, media, video = _opened_once(opened, options, stream)
+        sequence, ahead, media, video = _opened_once(opened, options, stream)
     else:
         media = probe(opened)
         video = chosen_video(media, stream, options)
         place = Beginning(first_pts(options.start, media, video), may_seek(video.codec, video.pixel_format))
-        sequence, first, failure = (
-            Sequence(_chosen(opened, media.container, video, options), place),
-            None,
-            None,
-        )
+        sequence = Sequence(_chosen(opened, media.container, video, options), place)
     plan = plan_decode(None, Track(opened.url, media, video), options)
-    engine = LibavEngine(
-        sequence,
-        Pixels(plan),
-        path=opened.path,
-        title=plan.title,
-        count=options.count,
-        check_end=partial(_end, plan.track, options, sequence),
-        first=first,
-        failure=failure,
-    )
-    return Reading(plan, engine, reason)
+    return LibavEngine(plan, sequence, "libav reads files, in this process", ahead)
 
 
 def _opened_once(
     opened: Source, options: DecodeOptions, stream: int | None
-) -> tuple[Sequence, SequenceFrame | None, DecoderError | None, MediaInfo, VideoInfo]:
+) -> tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]:
     """Opens a file, and decodes its first frame, which shows the facts that the header does not have."""
     container = open_media(opened.url, path=opened.path)
     video = chosen_video(info_of(opened, container, {}), stream, options)
@@ -151,17 +96,17 @@ def _opened_once(
     sequence = Sequence(
         chosen, video=OpenVideo(chosen, has_threads=has_threads, container=container, ahead=own)
     )
-    first = failure = None
+    ahead: SequenceFrame | DecoderError | None = None
     try:
-        while first is None:
-            first = sequence.advance()
-        beginnings[video.index].frame = first.samples
+        while (frame := sequence.advance()) is None:
+            pass
+        ahead, beginnings[video.index].frame = frame, frame.samples
     except StopIteration:
         pass
-    except DecoderError as error:
-        failure = error
+    except DecoderError as failure:
+        ahead = failure
     media = info_of(opened, sequence.video.container, beginnings)
-    return sequence, first, failure, media, chosen_video(media, stream, options)
+    return sequence, ahead, media, chosen_video(media, stream, options)
 
 
 def _chosen(opened: Source, container: str, video: VideoInfo, options: DecodeOptions) -> VideoInput:
@@ -212,23 +157,3 @@ def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -
 def _kinds(media: MediaInfo) -> str:
     kinds = [name for name, streams in (("a picture", media.video), ("sound", media.audio)) if streams]
     return " and ".join(kinds) or "other data"
-
-
-def _end(track: Track, options: DecodeOptions, sequence: Sequence, frames: int) -> End:
-    """What is wrong with a file at its end, or to be said of it."""
-    if not frames:
-        return End(completeness.why_no_frames(track.media, options.start), None)
-    if options.conceal_errors:
-        return End(None, None)
-    unit = float(track.video.time_base)
-    delivered = completeness.Delivered(
-        frames=frames if options.start is None else None,
-        last_s=sequence.last_pts * unit,
-        longest_s=sequence.longest * unit,
-    )
-    read = sequence.video.container, sequence.packets()
-    if (reason := completeness.why_incomplete(track, delivered, read)) is not None:
-        return End(f"{reason}, after {frames} frames", None)
-    if sequence.begins_inside:
-        return End(None, completeness.BEGINS_INSIDE)
-    return End(None, None if options.start is not None else completeness.wrong_count(track, delivered))

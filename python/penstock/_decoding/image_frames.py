@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock._common.messages import argument
-from penstock._decoding.engines import Reading
 from penstock._decoding.frames_by_number import FramesByNumber
 from penstock._decoding.image_sequence import ImageSequence
-from penstock._decoding.libav_engine import End, LibavEngine
+from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodeOptions, DecodePlan, plan_decode
 from penstock._decoding.sequence import SequenceFrame
-from penstock._facts import completeness
+from penstock._facts.completeness import End
 from penstock._facts.info import Track
 from penstock._facts.seeking import first_pts
 
@@ -53,23 +52,11 @@ def first_image(images: ImageSequence, options: DecodeOptions) -> int:
     return bisect_left(range(len(images)), first_pts(options.start, images.media(), images.video))
 
 
-def read_images(images: ImageSequence, options: DecodeOptions) -> Reading:
+def read_images(images: ImageSequence, options: DecodeOptions) -> LibavEngine:
     """Reads pictures in sequence, by libav in this process."""
-    media = images.media()
-    plan = plan_decode(None, Track("", media, images.video), options)
-
-    def check_end(frames: int) -> End:
-        return End(None if frames else completeness.why_no_frames(media, options.start), None)
-
-    engine = LibavEngine(
-        PicturesInOrder(images, first_image(images, options)),
-        Pixels(plan),
-        path=media.path,
-        title=plan.title,
-        count=options.count,
-        check_end=check_end,
-    )
-    return Reading(plan, engine, "libav reads image files, in this process")
+    plan = plan_decode(None, Track("", images.media(), images.video), options)
+    pictures = PicturesInOrder(images, first_image(images, options))
+    return LibavEngine(plan, pictures, "libav reads image files, in this process")
 
 
 def images_by_number(images: ImageSequence, plan: DecodePlan) -> FramesByNumber:
@@ -85,12 +72,13 @@ class PicturesInOrder:
 
     Attributes:
         how: how they are decoded, for people.
+        all_packets: None. They have no packets.
     """
 
     def __init__(self, images: ImageSequence, first: int) -> None:
         self._images, self._first = images, first
         self._pictures = images.pictures(range(first, len(images)))
-        self.how = "each by itself, some ahead on threads"
+        self.how, self.all_packets = "each by itself, some ahead on threads", None
 
     def advance(self) -> SequenceFrame | None:
         """The next picture; None if it is not decoded yet.
@@ -108,6 +96,10 @@ class PicturesInOrder:
         """Goes on behind so many pictures."""
         self.close()
         self._pictures = self._images.pictures(range(self._first + given, len(self._images)))
+
+    def end(self, _: Track) -> End:
+        """Nothing shows after the last picture."""
+        return End()
 
     def close(self) -> None:
         """Ends the threads."""

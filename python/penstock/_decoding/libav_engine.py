@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock._common import exits
 from penstock._common.deadline import Deadline
-from penstock._common.reports import DecoderStats
+from penstock._common.reports import DecoderEngine, DecoderStats
+from penstock._decoding.pixels import Job, Pixels
 from penstock._decoding.sequence import SequenceFrame
+from penstock._facts.completeness import End, why_no_frames
+from penstock._facts.questions import InProcess
 from penstock._ffmpeg.program.process import check_owner
-from penstock.errors import ClosedError, DecoderError
+from penstock.errors import ClosedError, DecoderError, PenstockError
 
 if TYPE_CHECKING:
-    from penstock._decoding.pixels import Job, Pixels
+    from penstock._decoding.plan import DecodePlan
+    from penstock._facts.index import Packets
+    from penstock._facts.info import Track
 
 _LATE = "libav gave no frame"
 
@@ -34,19 +39,16 @@ class Made:
     memory: Any
 
 
-class End(NamedTuple):
-    """What was found at the end of a file: why it failed, and what to warn of; None if nothing."""
-
-    reason: str | None
-    warning: str | None
-
-
 class FramesInOrder(Protocol):
     """What the engine reads: a `Sequence`, or pictures."""
 
     @property
     def how(self) -> str:
         """How libav reads it, for a caller."""
+
+    @property
+    def all_packets(self) -> Packets | None:
+        """The facts about all packets of the stream; None if that is unknown."""
 
     def advance(self) -> SequenceFrame | None:
         """The next frame; None if it is not there yet.
@@ -58,6 +60,9 @@ class FramesInOrder(Protocol):
 
     def resume(self, given: int, last_pts: int | None, /) -> None:
         """Goes on behind so many frames, the last of which has that time; None if there is none."""
+
+    def end(self, track: Track, /) -> End:
+        """What shows at the end of the file, once there are no more frames."""
 
     def close(self) -> None:
         """Ends its threads, and closes the file."""
@@ -75,45 +80,37 @@ class LibavEngine:
     """Decodes frames in sequence, and makes the arrays of the next ones while the caller has the present one.
 
     Args:
+        plan: what is made of the frames.
         sequence: the frames.
-        pixels: makes their arrays.
-        path: the file by its name, for messages.
-        title: the ``repr`` of the decoder.
-        count: how many frames to give at most.
-        check_end: called once after the last frame of the file, with the number of frames.
-        first: the first frame, if it is decoded already.
-        failure: why there is no first frame.
+        reason: why libav reads them.
+        ahead: the first frame, if it is decoded already, or why it could not be.
 
     Attributes:
+        plan: as above.
+        questions: answers what else there is to know of the file.
         warning: what is to be said of the file at its end; None if that is nothing.
     """
 
     def __init__(
         self,
+        plan: DecodePlan,
         sequence: FramesInOrder,
-        pixels: Pixels,
-        *,
-        path: str,
-        title: str,
-        count: int | None,
-        check_end: Callable[[int], End],
-        first: SequenceFrame | None = None,
-        failure: DecoderError | None = None,
+        reason: str,
+        ahead: SequenceFrame | DecoderError | None = None,
     ) -> None:
-        self._sequence, self._pixels, self._count = sequence, pixels, count
-        self._path, self._title, self._check_end = path, title, check_end
+        self.plan, self.questions = plan, InProcess(plan.track)
         self.warning: str | None = None
+        self._sequence, self._reason, self._ahead = sequence, reason, ahead
+        self._pixels = Pixels(plan)
         self._lock = threading.RLock()  # which knows its owner
         self._reading_thread: int | None = None
         self._forks = exits.forks
         self._begun: deque[_Begun] = deque()
         self._last: _Begun | None = None  # the one that was given last
-        self._first = first
         self._read = 0  # frames that were decoded
-        self._is_fed = failure is not None  # all frames were decoded
-        self._failure = failure  # after the frames that are begun
+        self._is_fed = False  # all frames were decoded
+        self._failure: DecoderError | None = None  # after the frames that are begun
         self._is_torn = False  # an exception of a signal handler has interrupted a read
-        self._is_waiting = False  # the same, for a frame's array
         self._is_closed = self._is_released = False
         self._worker: ThreadPoolExecutor | None = None
         self._abandoned: deque[Future[Made | None]] = deque()  # reads of tasks that were cancelled
@@ -124,7 +121,7 @@ class LibavEngine:
     def read(self, timeout: float | None = None) -> Made | None:
         """The next frame; None at the end."""
         deadline = Deadline(timeout)
-        self._check_open()
+        self._check_usable()
         if self._abandoned:
             return self._read_abandoned(deadline)
         with self._turn(deadline):
@@ -134,7 +131,7 @@ class LibavEngine:
         """`read` for asyncio, on a thread of this object. A task that is cancelled while it waits loses no frame."""
         import asyncio  # slow to import; a program that uses asyncio has done so
 
-        self._check_open()
+        self._check_usable()
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="penstock-decode")
         future = self._abandoned.popleft() if self._abandoned else self._worker.submit(self._read_alone)
@@ -160,9 +157,14 @@ class LibavEngine:
         return self._is_fed and not self._begun
 
     @property
-    def sequence(self) -> FramesInOrder:
-        """The frames."""
-        return self._sequence
+    def facts(self) -> DecoderEngine:
+        """The engine, for a caller."""
+        return DecoderEngine("libav", f"{self._reason}; {self._sequence.how}")
+
+    @property
+    def all_packets(self) -> Packets | None:
+        """All packets of the stream, if iteration has read them; else None."""
+        return self._sequence.all_packets
 
     @property
     def stats(self) -> DecoderStats:
@@ -208,7 +210,7 @@ class LibavEngine:
             if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
                 raise deadline.late("another thread read, and no frame came")
             self._reading_thread = thread
-            self._check_open()
+            self._check_usable()
             entered_s = self._times.enter()
             try:
                 yield
@@ -224,75 +226,89 @@ class LibavEngine:
 
     def _next(self, deadline: Deadline) -> Made | None:
         if self._is_torn:
-            self._mend()
-        self._is_torn = True
+            self._go_back()
+        try:
+            return self._made(deadline)
+        except BaseException as error:
+            self._is_torn = not isinstance(error, PenstockError)
+            raise
+
+    def _made(self, deadline: Deadline) -> Made | None:
         # One more frame with each call, so that the first ones come at once.
         self._feed(min(self._pixels.ahead, self.delivered) + 1, deadline)
-        self._is_torn = False
-        self._check_open()  # a signal handler or another thread may have closed it
+        self._check_usable()  # a signal handler or another thread may have closed it
         if not self._begun:
             if self._failure is not None:
                 raise self._failure
             return None
         begun = self._begun[0]
-        self._is_waiting = self._is_torn = True
         try:
             memory = begun.job.wait()
         except DecoderError as failure:
             self._begun.clear()
             self._failure, self._is_fed = failure, True
-            self._is_waiting = self._is_torn = False
             raise
-        self._begun.popleft()
-        self._last = begun
-        self._is_waiting = self._is_torn = False
+        self._last = self._begun.popleft()
         return Made(begun.number, begun.pts, memory)
 
-    def _mend(self) -> None:
-        """Goes on behind the last frame that is known."""
-        if self._is_waiting:  # the frame's memory may be gone: all that were begun are decoded again
-            self._begun.clear()
-            self._is_waiting = False
-        last = self._begun[-1] if self._begun else self._last
-        self._read = 0 if last is None else last.number + 1
-        self._failure, self._is_fed = None, self._read == self._count
-        self._sequence.resume(self._read, None if last is None else last.pts)
-        self._first = None
+    def _go_back(self) -> None:
+        """Goes on behind the frame that was given last: of those that were begun, some may be lost."""
+        self._begun.clear()
+        self._read = self.delivered
+        self._ahead = self._failure = None
+        self._is_fed = self._read == self.plan.options.count
+        self._sequence.resume(self._read, None if self._last is None else self._last.pts)
+        self._is_torn = False
 
     def _feed(self, wanted: int, deadline: Deadline) -> None:
         """Begins to make the next frames, until there are as many as wanted."""
         while len(self._begun) < wanted and not self._is_fed:
-            self._check_open()
-            frame, self._first = self._first, None
-            entered_s = time.perf_counter()
+            self._check_usable()
             try:
-                frame = frame or self._sequence.advance()
+                frame = self._decoded()
+                if frame is not None:
+                    self._begun.append(_Begun(frame.index, frame.pts, self._pixels.begin(frame.samples)))
             except StopIteration:
                 self._end()
                 return
             except DecoderError as failure:
                 self._failure, self._is_fed = failure, True
                 return
-            finally:
-                self._times.decoding_s += time.perf_counter() - entered_s
             if frame is not None:
-                self._begun.append(_Begun(frame.index, frame.pts, self._pixels.begin(frame.samples)))
                 self._read = frame.index + 1
-                self._is_fed = self._read == self._count
+                self._is_fed = self._read == self.plan.options.count
             elif deadline.is_over():
                 if self._begun:
                     return
-                self._is_torn = False
                 raise deadline.late(_LATE)
 
+    def _decoded(self) -> SequenceFrame | None:
+        """The next frame; None if it is not there yet."""
+        ahead, self._ahead = self._ahead, None
+        if isinstance(ahead, DecoderError):
+            raise ahead
+        entered_s = time.perf_counter()
+        try:
+            return ahead or self._sequence.advance()
+        finally:
+            self._times.decoding_s += time.perf_counter() - entered_s
+
     def _end(self) -> None:
-        end = self._check_end(self._read)
+        track, frames = self.plan.track, self._read
+        end = (
+            self._sequence.end(track) if frames else End(why_no_frames(track.media, self.plan.options.start))
+        )
         if end.reason is not None:
-            self._failure = DecoderError(f"{self._path}: {end.reason}", frames=self._read)
+            after = f", after {frames} frames" if frames else ""
+            self._failure = DecoderError(f"{track.media.path}: {end.reason}{after}", frames=frames)
         self.warning, self._is_fed = end.warning, True
 
-    def _check_open(self) -> None:
+    def _check_usable(self) -> None:
         check_owner("decoder", self._forks)
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Checks that it was not closed."""
         if self._is_closed:
             raise ClosedError("the decoder is closed")
 
@@ -305,6 +321,11 @@ class LibavEngine:
         """Whether a fork copied this into the present process. libav's threads belong to the parent."""
         return self._forks != exits.forks
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or belongs to another process."""
+        return self._is_closed or self.is_inherited
+
     def close(self) -> None:
         """Closes the file, or lets the thread do it that reads. May be called again, also by a signal handler."""
         self._is_closed = True
@@ -313,10 +334,10 @@ class LibavEngine:
 
     def end_collected(self) -> None:
         """Closes the file when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
-        if self._is_closed or self.is_inherited:
+        if self.is_closed:
             return
         if self.delivered and not self.is_at_end:
-            warnings.warn(f"{self._title} was never closed", ResourceWarning, source=self, stacklevel=2)
+            warnings.warn(f"{self.plan.title} was never closed", ResourceWarning, source=self, stacklevel=2)
         self.close()
 
     def _release(self) -> None:

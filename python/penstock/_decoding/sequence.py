@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from av.error import FFmpegError as LibavError
 
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
+from penstock._facts import completeness
+from penstock._facts.completeness import End
 from penstock._facts.index import (
     REORDERED,
     Facts,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
     from penstock._facts.index import Packet
+    from penstock._facts.info import Track
 
 # Packets after which a frame that has not come is lost: reordered ones, those in libav's threads, and some.
 _AGE = REORDERED + MOST_THREADS + 2
@@ -107,11 +110,9 @@ class Sequence:
         self._last_pts: int | None = None  # of the last one
         self._retries = 0
         self._is_last_try = False
-        self._floor: int | None = None  # the time of the first frame that must come
         self._may_seek = beginning is None or beginning.may_seek
         self._is_named = self._has_threads = self._has_sought = False
-        #: The longest step between the times of two frames.
-        self.longest = 0
+        self._longest = 0  # the longest step between the times of two frames
 
     # --- what a reader calls ---------------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class Sequence:
             return None
         pts, frame = self._ready.popleft()
         if self._last_pts is not None:
-            self.longest = max(self.longest, pts - self._last_pts)
+            self._longest = max(self._longest, pts - self._last_pts)
         self._given, self._last_pts = self._given + 1, pts
         return SequenceFrame(self._given - 1, pts, frame)
 
@@ -166,17 +167,34 @@ class Sequence:
         else:
             self._begin_plain()
 
-    def packets(self) -> Packets:
+    def end(self, track: Track) -> End:
+        """What shows at the end of the file, once `advance` has come there."""
+        if not self._chosen.is_strict:
+            return End()
+        unit = float(track.video.time_base)
+        delivered = completeness.Delivered(
+            frames=self._given if self._beginning is None else None,
+            last_s=(self._last_pts or 0) * unit,
+            longest_s=self._longest * unit,
+        )
+        end = completeness.end_of(track, delivered, (self._video.container, self._packets))
+        if end.reason is None and self._begins_inside:
+            return End(warning=completeness.BEGINS_INSIDE)
+        return end
+
+    @property
+    def all_packets(self) -> Packets | None:
+        """The facts about the packets of the stream; None if not all of them were read."""
+        is_whole = self._run is not None and self._run.is_at_end and not self._has_sought
+        return self._packets if is_whole else None
+
+    @property
+    def _packets(self) -> Packets:
         """The facts about the packets that were read since the beginning, or since the last seek."""
         return table_of([] if self._run is None else self._run.facts)
 
     @property
-    def last_pts(self) -> int:
-        """The time of the last frame; 0 before the first."""
-        return self._last_pts or 0
-
-    @property
-    def begins_inside(self) -> bool:
+    def _begins_inside(self) -> bool:
         """Whether the file begins inside a group of pictures, so that its first frames may be missing or wrong."""
         run = self._run
         if not isinstance(run, _PlainRun) or self._has_sought or not run.begins_inside:
@@ -194,11 +212,6 @@ class Sequence:
             "the times of packets don't name the frames" if self._chosen.is_strict else "errors are concealed"
         )
         return f"it decodes with one thread, because {why}"
-
-    @property
-    def has_all_packets(self) -> bool:
-        """Whether `packets` are those of the whole file."""
-        return self._run is not None and self._run.is_at_end and not self._has_sought
 
     @property
     def video(self) -> OpenVideo:
@@ -261,32 +274,38 @@ class Sequence:
             self._open(has_threads=has_threads)
             begins_again = False
         self._has_threads, wanted = has_threads, self._wanted()
-        self._floor = None
-        self._has_sought = wanted is not None and self._may_seek and self._seek_before(wanted, groups_back)
+        found = None
+        if wanted is not None and self._may_seek:
+            found = self._seek_before(wanted, groups_back)
+        self._has_sought = found is not None
         if begins_again and not self._has_sought:
             self._video.rewind()
         self._ready.clear()
         self._run = _NamedRun(
-            self._video, self._ready, wanted, floor=self._floor, until=until, has_threads=has_threads
+            self._video,
+            self._ready,
+            wanted,
+            floor=found and found.floor,
+            until=until,
+            has_threads=has_threads,
         )
 
-    def _seek_before(self, wanted: int, groups_back: int) -> bool:
+    def _seek_before(self, wanted: int, groups_back: int) -> _FromKey | None:
         """Goes to a keyframe at or before a time; or to one so many groups of pictures before it.
 
-        Returns False if the file is to be read from its beginning.
+        Returns None if the file is to be read from its beginning.
         """
         if wanted <= (self._video.stream.start_time or 0):
-            return False
+            return None
         unit = self._video.stream.time_base or 1
         for margin_s in _MARGINS_S:
             if not self._video.seek(wanted - round(margin_s / unit)):
                 break
             if (found := _from_key_before(self._video.packets(), wanted, groups_back)) is not None:
-                self._floor = found.floor
                 self._video.give_back(found.packets)
-                return True
+                return found
         self._video.rewind()
-        return False
+        return None
 
     def _begin_unnamed(self) -> None:
         self._is_named = False

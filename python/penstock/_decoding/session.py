@@ -24,6 +24,7 @@ from penstock._common import exits
 from penstock._common.deadline import Deadline
 from penstock._common.messages import argument, plural
 from penstock._decoding.timestamps import Timestamps
+from penstock._facts.completeness import End
 from penstock._facts.source import Source
 from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._ffmpeg.program.box import Box
@@ -56,21 +57,14 @@ class DecodeSession(Session):
     """A running FFmpeg that writes raw frames, or blocks of samples.
 
     Args:
-        path: the source by its name, for messages.
-        is_strict: damage is an error, although FFmpeg goes on.
-        other_codecs: codecs of the file's other streams, whose damage does not matter.
-        explain_damage: called if `is_strict` and FFmpeg reported damage, with its messages and how often each came.
-            Returns the warning to give if only the beginning is affected, else None: the damage is an error.
+        is_strict: FFmpeg exits at the first error instead of going on.
         box: what FFmpeg may do; None if it may do all.
-        check_end: called if `is_strict` and nothing has failed. Returns why the file has more than FFmpeg delivered,
-            else None.
 
     Attributes:
         reader: the native reader.
         timestamps: the timestamps that FFmpeg writes, if `arguments` is a callable.
         rest: what FFmpeg wrote after the last whole frame.
-        is_at_end: FFmpeg has ended and all frames were read.
-        warning: what is to be said of the file at its end; None if that is nothing.
+        has_succeeded: whether FFmpeg has written all that it had to; None until it has ended and all frames were read.
     """
 
     kind = "decoder"
@@ -84,16 +78,12 @@ class DecodeSession(Session):
         program: str,
         arguments: Sequence[str] | Callable[[int], Sequence[str]],
         *,
-        path: str,
         title: str,
         settings: DecoderSettings,
         frame_bytes: int,
         conversion: _Conversion | None = None,
         parts: int = 1,
         is_strict: bool,
-        other_codecs: Collection[str] = (),
-        explain_damage: Callable[[Counter[str]], str | None] = lambda damage: None,
-        check_end: Callable[[], str | None] = lambda: None,
         box: Box | None = None,
     ) -> None:
         process = FFmpegProcess(
@@ -107,18 +97,10 @@ class DecodeSession(Session):
         )
         super().__init__(process, title, settings.stall_timeout)
         self.rest: Frame | None = None
-        self.is_at_end = False
-        self.warning: str | None = None
-        self._path = path
+        self.has_succeeded: bool | None = None
         self._has_timestamps = callable(arguments)
-        self._is_strict, self._box = is_strict, box
-        self._other_codecs = other_codecs
-        self._explain_damage, self._check_end = explain_damage, check_end
-        self._failure: FFmpegError | None = None
-        self._lock = threading.Lock()
         self._ending = threading.Lock()
         self._grace: Deadline | None = None  # once FFmpeg has closed its output
-        self._is_late = False  # it was killed, because it had not exited by then
         self._make_reader = partial(
             Reader._converting,
             frame_bytes=frame_bytes,
@@ -150,38 +132,29 @@ class DecodeSession(Session):
         return self.reader.stats.frames_delivered
 
     def read(self, timeout: float | None = None) -> Frame | None:
-        """The next frame; None at the end, if FFmpeg has succeeded."""
+        """The next frame; None at the end, when FFmpeg has exited."""
         deadline = Deadline(timeout)
-        self._check_open()
-        if not self.is_at_end:
-            with self.logged_stalls():
-                frame = self.wait_for(self._take, deadline, LATE)
-                if frame is not None:
-                    return frame
-                if not self._end(deadline):
-                    raise deadline.late(LATE)
-        self._raise_failure()
-        return None
+        self.check_open()
+        if self.has_succeeded is not None:
+            return None
+        with self.logged_stalls():
+            frame = self.wait_for(self._take, deadline, LATE)
+            if frame is None:
+                self._end(deadline)
+            return frame
 
     async def read_async(self) -> Frame | None:
         """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
-        self._check_open()
-        if not self.is_at_end:
-            with self.logged_stalls():
-                frame = await self.wait_for_async(self._take, self.reader._ready)
-            if frame is not None:
-                return frame
+        self.check_open()
+        if self.has_succeeded is not None:
+            return None
+        with self.logged_stalls():
+            frame = await self.wait_for_async(self._take, self.reader._ready)
+        if frame is None:
             import asyncio  # slow to import; a program that uses asyncio has done so
 
             await asyncio.to_thread(self._end, Deadline(None))
-        self._raise_failure()
-        return None
-
-    def fail(self, reason: str) -> FFmpegError:
-        """The error that every later read raises, with FFmpeg's output."""
-        advice = _OVER_GAPS if any(gap in self.process.log.text for gap in _GAPS) else None
-        self._failure = self.failure(f"{self._path}: {reason}", self.delivered, advice)
-        return self._failure
+        return frame
 
     def close(self) -> None:
         """Ends FFmpeg and the reader at once. May be called again."""
@@ -202,7 +175,7 @@ class DecodeSession(Session):
         if self.is_closed:
             return
         self.abandon()
-        if not self.is_at_end:
+        if self.has_succeeded is None:
             warn_unclosed(self)
 
     def end_at_exit(self) -> None:
@@ -211,23 +184,17 @@ class DecodeSession(Session):
     def progress(self) -> str:
         return f"given {self.delivered} frames"
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Checks that it was not closed."""
         self.check_owner()
         if not self.is_open:
             raise ClosedError("the decoder is closed")
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
     def _take(self, timeout_s: float) -> Frame | None:
         """A frame; None at the end of FFmpeg's output."""
         try:
             return self.reader.read(timeout=timeout_s)
         except TruncatedStreamError:
-            # Raised at each call, but only the first gets the rest.
-            with self._lock:
-                self.rest = self.rest or self.reader.take_rest()
             return None
         except StalledError as stalled:
             read = self.reader.stats
@@ -236,54 +203,31 @@ class DecodeSession(Session):
                 raise
             return None  # what a wrapper of FFmpeg has left running keeps the pipe open
         except ClosedError:
-            self._check_open()
+            self.check_open()
             return None  # another thread saw the end first and closed the reader
 
-    def _end(self, deadline: Deadline) -> bool:
+    def _end(self, deadline: Deadline) -> None:
         """FFmpeg has closed its output: notes whether it succeeded, unless `close` has killed it in another thread.
 
-        Returns False if FFmpeg had not exited at the deadline.
+        Raises:
+            StalledError: FFmpeg had not exited at the deadline.
         """
         with self._ending:
-            self._check_open()
-            if self.is_at_end:
-                return True  # another thread was first
+            self.check_open()
+            if self.has_succeeded is not None:
+                return  # another thread was first
+            process, is_late = self.process, False
             self._grace = grace = self._grace or Deadline(END_GRACE_S)
-            if not self.process.wait(deadline.at_most(grace.at_most(END_GRACE_S))):
+            if not process.wait(deadline.at_most(grace.at_most(END_GRACE_S))):
                 if not grace.is_over():
-                    return False
-                self._is_late = True
-                self.process.kill()
-                self.process.wait()
-            if (reason := self._why_failed()) is not None:
-                self.fail(reason)
-            self.is_at_end = True
+                    raise deadline.late(LATE)
+                is_late = True
+                process.kill()
+                process.wait()
+            self.check_open()
+            self.rest = self.reader.take_rest()
+            self.has_succeeded = process.has_succeeded or (is_late and process.is_complete)
             self._let_go()
-            return True
-
-    def _why_failed(self) -> str | None:
-        after = f"after {self.delivered} frames"
-        if self.process.returncode not in (0, None) and has_no_frames(self.process.log.text):
-            return "the stream has no frames that FFmpeg can decode"
-        if f"width '{OTHER_SIZE}'" in self.process.log.text:
-            remedy = f"{argument('pixel_format', 'rgb24')} scales all frames to the size of the first one"
-            return f"the pictures change their size, which is not supported with a palette: {remedy}; {after}"
-        has_succeeded = self.process.has_succeeded or (self._is_late and self.process.is_complete)
-        if self._box is not None and (not has_succeeded or self._is_strict):
-            # Before damage: what FFmpeg says for want of memory looks like that.
-            limit = self._box.reached_limit(self.process.returncode, self.process.log.text)
-            if limit is not None:
-                return f"decoding {limit}; {after}"
-        if not has_succeeded:
-            return f"FFmpeg {self.process.ending}, {after}"
-        if not self._is_strict:
-            return None
-        if damage := damage_reports(self.process.log.reports, self._other_codecs):
-            self.warning = self._explain_damage(damage)
-            if self.warning is None:
-                return f"the file is damaged, or ends too early, {after}"
-        reason = self._check_end()
-        return None if reason is None else f"{reason}, {after}"
 
     def _let_go(self) -> None:
         if not self.is_inherited:
@@ -292,15 +236,27 @@ class DecodeSession(Session):
 
 
 class OnDemand:
-    """A run of FFmpeg that starts when it is needed.
+    """A run of FFmpeg that starts when it is needed, and what its end means.
 
     Args:
         opened: what FFmpeg reads.
+        is_strict: damage is an error, although FFmpeg goes on.
+        other_codecs: codecs of the file's other streams, whose damage does not matter.
+        box: what FFmpeg may do; None if it may do all.
+
+    Attributes:
+        warning: what is to be said of the file at its end; None if that is nothing.
     """
 
-    def __init__(self, opened: Source) -> None:
-        self._opened = opened
+    def __init__(
+        self, opened: Source, *, is_strict: bool, other_codecs: Collection[str], box: Box | None = None
+    ) -> None:
+        self._opened, self._is_strict, self._other_codecs, self._box = opened, is_strict, other_codecs, box
         self.run: DecodeSession | None = None
+        self.warning: str | None = None
+        self._is_judged = False
+        self._failure: FFmpegError | None = None
+        self._judging = threading.Lock()
         self._is_closed = False
         self._starting = threading.RLock()  # a signal handler may close the decoder
         self._forks = exits.forks
@@ -308,30 +264,93 @@ class OnDemand:
     @property
     def session(self) -> DecodeSession:
         """The run of FFmpeg, which the first use starts."""
-        if self.is_inherited and self.run is not None:
-            return self.run  # without the lock, which another thread of the parent may have held
-        check_owner("decoder", self._forks)
-        with self._starting:
-            if self.run is None:
-                self.start()
-            assert self.run is not None
-            return self.run
+        if self.run is None:
+            check_owner("decoder", self._forks)
+            with self._starting:
+                self.check_open()
+                self.run = self.run or self._start()
+                if self._is_closed:  # by a signal handler
+                    self.run.close()
+        return self.run
 
-    def start(self) -> None:
+    def read_frame(self, timeout: float | None) -> Frame | None:
+        """What FFmpeg writes next; None at the end, if all is well."""
+        run = self.session
+        if (frame := run.read(timeout)) is None:
+            self._judge(run)
+        return frame
+
+    async def read_frame_async(self) -> Frame | None:
+        """`read_frame` for asyncio. A task that is cancelled while it waits loses no frame."""
+        run = self.session
+        if (frame := await run.read_async()) is None:
+            import asyncio  # slow to import; a program that uses asyncio has done so
+
+            await asyncio.to_thread(self._judge, run)
+        return frame
+
+    def _start(self) -> DecodeSession:
         """Starts FFmpeg."""
-        self.check_open()
         run = self._make_session()
         try:
             run.start()
             self._opened.start_feeding()
-            self.run = run
-            self.check_open()  # a signal handler may have closed it
         except BaseException:
-            self.run = None
             run.discard()
             raise
+        return run
 
     def _make_session(self) -> DecodeSession:
+        """A run that has not started."""
+        raise NotImplementedError
+
+    def _judge(self, run: DecodeSession) -> None:
+        """Finds out at the end whether all is well. Raises why it is not, the same at each call."""
+        with self._judging:
+            if not self._is_judged:
+                end = self._end_of(run)
+                if end.reason is not None:
+                    advice = _OVER_GAPS if any(gap in run.process.log.text for gap in _GAPS) else None
+                    self._failure = run.failure(f"{self._opened.path}: {end.reason}", run.delivered, advice)
+                self.warning, self._is_judged = end.warning, True
+        if self._failure is not None:
+            raise self._failure
+
+    def _end_of(self, run: DecodeSession) -> End:
+        """What the end of FFmpeg means: why reading has failed, and what to say of the file."""
+        process, after = run.process, f"after {run.delivered} frames"
+        said = process.log.text
+        if process.returncode not in (0, None) and has_no_frames(said):
+            return End("the stream has no frames that FFmpeg can decode")
+        if f"width '{OTHER_SIZE}'" in said:
+            remedy = f"{argument('pixel_format', 'rgb24')} scales all frames to the size of the first one"
+            return End(
+                f"the pictures change their size, which is not supported with a palette: {remedy}; {after}"
+            )
+        box = self._box if self._is_strict or not run.has_succeeded else None
+        # Before damage: what FFmpeg says for want of memory looks like that.
+        if box is not None and (limit := box.reached_limit(process.returncode, said)) is not None:
+            return End(f"decoding {limit}; {after}")
+        if not run.has_succeeded:
+            return End(f"FFmpeg {process.ending}, {after}")
+        if not self._is_strict:
+            return End()
+        warning = None
+        if damage := damage_reports(process.log.reports, self._other_codecs):
+            warning = self._explained(damage)
+            if warning is None:
+                return End(f"the file is damaged, or ends too early, {after}")
+        found = End(self._opened.failure) if self._opened.failure else self._end_of_file(run)
+        if found.reason is not None:
+            return End(f"{found.reason}, {after}")
+        return End(warning=warning or found.warning)
+
+    def _explained(self, damage: Counter[str]) -> str | None:
+        """The warning to give for FFmpeg's messages of damage, if only the beginning is damaged; else None."""
+        return None
+
+    def _end_of_file(self, run: DecodeSession) -> End:
+        """What shows at the end of the file, although FFmpeg has succeeded."""
         raise NotImplementedError
 
     def check_open(self) -> None:

@@ -30,6 +30,7 @@ from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.session import EncodeSession, Push
 from penstock._encoding.sound import Audio
+from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command.settings import (
     DEFAULT_COLORS,
     DEFAULT_ENCODER_SETTINGS,
@@ -184,15 +185,23 @@ class Encoder(EncoderBase):
 
     @classmethod
     def _planned(
-        cls, made: EncodePlan, progress: bool | int | Callable[[EncoderStats], object] = False
+        cls,
+        made: EncodePlan,
+        progress: bool | int | Callable[[EncoderStats], object] = False,
+        origin: Origin | None = None,
     ) -> Self:
-        """The encoder whose arguments were planned before."""
+        """The encoder whose arguments were planned before, for frames that come from `origin`."""
         encoder = cls.__new__(cls)
-        encoder._begin(made, progress)
+        encoder._begin(made, progress, origin)
         return encoder
 
-    def _begin(self, made: EncodePlan, progress: bool | int | Callable[[EncoderStats], object]) -> None:
-        super().__init__()
+    def _begin(
+        self,
+        made: EncodePlan,
+        progress: bool | int | Callable[[EncoderStats], object],
+        origin: Origin | None = None,
+    ) -> None:
+        super().__init__(origin or Origin())
         self._plan = made
         for lost in made.warnings:
             warn(lost)
@@ -242,11 +251,9 @@ class Encoder(EncoderBase):
         found, origin = arguments_like_file(source, output, options)
         for sentence in origin.lost:
             warn(sentence)
-        encoder = cls(output, **found)
-        encoder._origin = origin
-        if encoder._started is not None:
-            encoder._started.origin = origin
-        return encoder
+        progress = found.pop("progress", False)
+        request = Request(output, **found)
+        return cls._planned(plan(request, request.size), progress, origin)
 
     @property
     def converted_by(self) -> str | None:

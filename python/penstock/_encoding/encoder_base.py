@@ -27,13 +27,13 @@ class EncoderBase:
     _plan: EncodePlan
     _reporter: Reporter | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, origin: Origin) -> None:
         self._started: EncodeSession | None = None
         # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
         self._starting = threading.RLock()
         self._forks = exits.forks
         self._ended_unstarted: str | None = None
-        self._origin = Origin()
+        self._origin = origin
 
     @property
     def report(self) -> EncodeReport | None:

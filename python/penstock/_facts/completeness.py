@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: The warning for a file that was cut out of a longer one, such as a recording of a broadcast.
 BEGINS_INSIDE = "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
 # Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Y4M) or
-# guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `wrong_count` warns.
+# guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `_wrong_count` warns.
 _TELLING = ("mov", "matroska", "flv", "mxf")
 # Guessed: a file that was cut off lacks more than this share. A whole file may lack less: it was trimmed between two
 # frames, or its last frame is shown for long, whose duration Matroska and FLV do not store.
@@ -65,6 +65,19 @@ class Delivered:
     longest_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """What shows at the end of a file.
+
+    Attributes:
+        reason: why it has more than was delivered; None if it has no more, or if that is unknown.
+        warning: what is strange about it, although it is whole; None if nothing is.
+    """
+
+    reason: str | None = None
+    warning: str | None = None
+
+
 def other_codecs(media: MediaInfo, index: int) -> set[str]:
     """The codecs of the streams of `media` except that of `index`, for `messages.damage_reports`."""
     streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
@@ -80,6 +93,12 @@ def begins_inside_group(track: Track) -> bool:
         first = next((one for one in demux(*opened) if one.size), None)
         return first is not None and not first.is_keyframe
     return False
+
+
+def end_of(track: Track, delivered: Delivered, read: tuple[InputContainer, Packets] | None = None) -> End:
+    """What shows at the end of a file. `read` is as for `why_incomplete`."""
+    reason = why_incomplete(track, delivered, read)
+    return End(reason, _wrong_count(track, delivered) if reason is None else None)
 
 
 def why_incomplete(
@@ -290,7 +309,7 @@ def _hides_a_part(video: VideoInfo, frames: float) -> bool:
     return abs(claimed_s - Fraction(video.duration_s)) > Fraction(frames) / video.frame_rate
 
 
-def wrong_count(track: Track, delivered: Delivered) -> str | None:
+def _wrong_count(track: Track, delivered: Delivered) -> str | None:
     """How the header's number of frames differs from the delivered one; None if it does not.
 
     If the container hides a part of the video (edit lists), its number includes that part.

@@ -6,8 +6,9 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
+from penstock._facts.completeness import Delivered, End
 from penstock._facts.exact_json import pack, unpack
 from penstock._facts.info import MediaInfo
 from penstock._facts.source import Source
@@ -15,9 +16,6 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.box import Box, BoxedFile
 from penstock._ffmpeg.program.child import CapturedChild, NotStartedError, TimedOutError, run
 from penstock.errors import DecoderError, StalledError
-
-if TYPE_CHECKING:
-    from penstock._facts.completeness import Delivered
 
 T = TypeVar("T")
 
@@ -155,8 +153,8 @@ class _AboutTrack:
     def begins_inside_group(self) -> bool:
         return self._ask("begins_inside_group", bool)
 
-    def at_end(self, delivered: Delivered) -> tuple[str | None, str | None]:
-        return self._ask("at_end", tuple[str | None, str | None], delivered)
+    def at_end(self, delivered: Delivered) -> End:
+        return self._ask("at_end", End, delivered)
 
     def _ask(self, question: str, kind: type[T], *arguments: object) -> T:
         return self._isolation.ask(question, kind, None, self._index, *arguments)

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import Protocol
 
 from penstock._facts import completeness, seeking
-from penstock._facts.completeness import Delivered
+from penstock._facts.completeness import Delivered, End
 from penstock._facts.info import Track
 
 
@@ -22,11 +22,8 @@ class Questions(Protocol):
     def begins_inside_group(self) -> bool:
         """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
 
-    def at_end(self, delivered: Delivered) -> tuple[str | None, str | None]:
-        """Why the file has more than FFmpeg delivered, and how its header's number of frames differs from that.
-
-        None stands for no such thing.
-        """
+    def at_end(self, delivered: Delivered) -> End:
+        """What shows at the end of the file."""
 
 
 class InProcess:
@@ -50,6 +47,5 @@ class InProcess:
     def begins_inside_group(self) -> bool:
         return completeness.begins_inside_group(self._track)
 
-    def at_end(self, delivered: Delivered) -> tuple[str | None, str | None]:
-        reason = completeness.why_incomplete(self._track, delivered)
-        return reason, completeness.wrong_count(self._track, delivered) if reason is None else None
+    def at_end(self, delivered: Delivered) -> End:
+        return completeness.end_of(self._track, delivered)

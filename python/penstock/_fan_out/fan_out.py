@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Literal, NamedTuple, Self, get_args
+from typing import Literal, Self, get_args
 
 from penstock._common import exits
 from penstock._common.deadline import Deadline
@@ -17,8 +17,7 @@ from penstock._common.tensors import OnDevice, memory_and_size
 from penstock._common.types import FrameData
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.plan import EncodePlan
-from penstock._encoding.session import Push
-from penstock._fan_out.outputs import EncoderOutput, Form, Output, WriterOutput
+from penstock._fan_out.outputs import EncoderOutput, Form, Offer, Output, WriterOutput
 from penstock._ffmpeg.command.settings import check_choice
 from penstock._ffmpeg.program.process import check_owner
 from penstock._native import Writer, _Slot, _SlotPool
@@ -32,20 +31,6 @@ KEPT_SLOTS = 4
 KEPT_SIZES = 8
 
 _NOW = Deadline(0.0)
-
-
-class Taken(NamedTuple):
-    """A frame that a fan-out has taken.
-
-    Attributes:
-        number: how many frames it took before.
-        time_s: the frame's time; None if it came without one.
-        waiting: queues the frame, for each output that does not have it yet.
-    """
-
-    number: int
-    time_s: float | None
-    waiting: dict[Output, Push]
 
 
 class FanOut:
@@ -81,8 +66,8 @@ class FanOut:
     def __init__(self, outputs: Iterable[Encoder | Writer] = ()) -> None:
         self._outputs: list[Output] = []
         self._pool_of = lru_cache(KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
-        self._newest = Taken(-1, None, {})
-        self._lock = threading.RLock()
+        self._waiting: dict[Output, Offer] = {}  # outputs that do not have the newest frame yet
+        self._lock = threading.RLock()  # a signal handler may close the fan-out in a call
         self._forks = exits.forks
         self._is_closed = False
         if isinstance(outputs, Encoder | Writer):
@@ -152,20 +137,20 @@ class FanOut:
         """
         self._check_open()
         deadline = Deadline(timeout)
-        deadline.acquire(self._lock)
-        try:
+        with self._turn(deadline):
             self._check_open()
             self._settle(deadline)
-            pushes, number = self._pushes(frame, time_s), self._newest.number + 1
+            offers = self._offers(frame, time_s)
+            self._waiting = {**offers}
             _unsettled.add(self)
             exits.at_exit(_settle_all, 3)  # before encoders are closed
-            # In one step: the next call continues what a signal handler interrupts from here on.
-            self._newest = Taken(number, _time_of(frame, time_s), pushes)
             with suppress(StalledError):
                 self._settle(deadline)
-            return tuple(output.takes(number) for output in self._outputs)
-        finally:
-            self._lock.release()
+            return tuple(
+                output.error is None
+                and (output in self._waiting or output.accepted > offers[output].accepted)
+                for output in self._outputs
+            )
 
     @property
     def reports(self) -> tuple[OutputReport, ...]:
@@ -196,16 +181,13 @@ class FanOut:
         check_owner("fan-out", self._forks)
         if not self._is_closed:
             deadline = Deadline(timeout)
-            deadline.acquire(self._lock)
-            try:
+            with self._turn(deadline):
                 self._settle(deadline)
                 for output in self._outputs:
                     output.note_last()
                 for output in self._encoders_first():
                     output.close(deadline)
                 self._is_closed = True
-            finally:
-                self._lock.release()
         return self.reports
 
     def abort(self) -> None:
@@ -218,7 +200,7 @@ class FanOut:
         if self.closed:
             return []
         self._is_closed = True
-        self._newest.waiting.clear()
+        self._waiting.clear()
         _unsettled.discard(self)
         return self._outputs
 
@@ -246,12 +228,25 @@ class FanOut:
         if self._is_closed:
             raise ClosedError("the fan-out is closed")
 
+    @contextmanager
+    def _turn(self, deadline: Deadline) -> Iterator[None]:
+        """Excludes other threads.
+
+        Raises:
+            StalledError: another thread had its turn until the deadline.
+        """
+        if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
+            raise deadline.late("another thread wrote, and was not done")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def _output_of(self, target: Encoder | Writer, when_full: WhenFull) -> Output:
         """The output that is added. Raises a `ValueError` if the encoder does not suit."""
-        first = self._newest.number + 1
         if isinstance(target, Writer):
-            return WriterOutput(target, when_full, first)
-        output = EncoderOutput(target, when_full, first)
+            return WriterOutput(target, when_full)
+        output = EncoderOutput(target, when_full)
         self._check_same_frames(output.plan)
         if when_full == "drop" and not output.plan.is_timed:
             raise ValueError(
@@ -288,27 +283,28 @@ class FanOut:
             raise ClosedError("the fan-out has no outputs yet: add encoders or writers")
         return alive
 
-    def _pushes(self, frame: FrameData, time_s: float | Fraction | None) -> dict[Output, Push]:
-        """Copies a frame. Returns the function that queues it, for each output."""
+    def _offers(self, frame: FrameData, time_s: float | Fraction | None) -> dict[Output, Offer]:
+        """Copies a frame. Returns what each output is to queue of it."""
         if time_s is not None and not any(isinstance(output, EncoderOutput) for output in self._outputs):
             raise ValueError("time_s is for encoders, and all outputs are writers: leave it out")
-        alive = self._alive()
         # First those that know their size: a frame that does not suit them starts no others.
-        for output in sorted(alive, key=lambda output: not output.is_started):
+        for output in sorted(self._alive(), key=lambda output: not output.is_started):
             output.start(frame, time_s)
-        forms = {output: output.form() for output in self._alive()}
-        uses, pushes = Counter(forms.values()), dict[Output, Push]()
+        alive = self._alive()
+        uses = Counter(output.form for output in alive)
         slots: dict[Form, _Slot] = {}
         memory, nbytes = memory_and_size(frame)
         if isinstance(memory, OnDevice):
             memory = memory.copy_to(slots.setdefault(Form(), self._pool_of(nbytes).take()))
-        for output, form in forms.items():
+        shown_s, offers = _time_of(frame, time_s), dict[Output, Offer]()
+        for output in alive:
+            form = output.form
             # A conversion that only one output needs is left to its thread.
             used = form if form.prefix is not None or uses[form] > 1 else form.unconverted
             if used not in slots:
                 slots[used] = output.filled(memory, used, self._pool_of)
-            pushes[output] = output.push_of(slots[used], used)
-        return pushes
+            offers[output] = Offer(output.push_of(slots[used], used), shown_s, output.accepted)
+        return offers
 
     def _settle(self, deadline: Deadline) -> None:
         """Hands the newest frame to the outputs that do not have it.
@@ -316,28 +312,14 @@ class FanOut:
         Raises:
             StalledError: an output that blocks has no room until the deadline.
         """
-        # First without a wait: no output holds up another.
-        late = [output for output in [*self._newest.waiting] if not self._hand(output, _NOW)]
-        late = [output for output in late if not self._hand(output, deadline)]
-        if late:
+        for until in (_NOW, deadline):  # first without a wait: no output holds up another
+            for output in [*self._waiting]:
+                offer = self._waiting.get(output)  # None after another thread's `abort`
+                if offer is not None and output.take(offer, until):
+                    self._waiting.pop(output, None)
+        if late := [*self._waiting]:
             raise deadline.late(f"{late[0].target!r} had no room")
         _unsettled.discard(self)
-
-    def _hand(self, output: Output, deadline: Deadline) -> bool:
-        """Hands an output the newest frame, or drops it. Returns False if it waits for room at the deadline."""
-        newest, before = self._newest, output.settled
-        push = newest.waiting.get(output)  # None after another thread's `abort`
-        try:
-            if push is not None and not output.queue(push, deadline):
-                if output.when_full == "block":
-                    return False
-                output.drop(newest.number, newest.time_s)
-            newest.waiting.pop(output, None)
-        except BaseException:  # a signal handler's; it may come when the frame is queued or dropped already
-            if output.settled > before:
-                newest.waiting.pop(output, None)
-            raise
-        return True
 
     def _close_despite_ctrl_c(self) -> None:
         try:

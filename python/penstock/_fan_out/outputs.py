@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import isnan, nan
+from typing import NamedTuple
 
 from penstock._common import exits
 from penstock._common.deadline import Deadline
@@ -51,21 +52,34 @@ class Form:
         return Form(self.frames)
 
 
+class Offer(NamedTuple):
+    """A frame for one output.
+
+    Attributes:
+        push: queues it.
+        time_s: its time; None if it came without one.
+        accepted: how many frames the output had accepted before.
+    """
+
+    push: Push
+    time_s: float | None
+    accepted: int
+
+
 class Output:
     """An output of a `FanOut`, and what became of it.
 
-    Args:
-        first: the number of the first frame that is written for it.
-
     Attributes:
         error: why it failed; None as long as it has not.
+        form: what it gets of the frame that `start` got.
     """
 
-    def __init__(self, target: Encoder | Writer, when_full: str, first: int) -> None:
+    form = Form()
+
+    def __init__(self, target: Encoder | Writer, when_full: str) -> None:
         self.target = target
-        self.when_full = when_full
         self.error: Exception | None = None
-        self._first = first
+        self._when_full = when_full
         self._accepted_before = self.accepted
         # The index and the time, or NaN, of each dropped frame: 16 bytes a frame, because a preview may run for weeks.
         self._dropped = array("d")
@@ -86,32 +100,18 @@ class Output:
         raise NotImplementedError
 
     @property
-    def settled(self) -> int:
-        """How many frames it has accepted or dropped. Grows in the step that does so."""
-        return self.accepted + len(self._dropped) // 2
-
-    @property
     def report(self) -> OutputReport:
         """What became of it so far."""
-        return OutputReport(
-            self.target, self.accepted - self._accepted_before, self._dropped_frames, self.result, self.error
-        )
-
-    @property
-    def _dropped_frames(self) -> tuple[DroppedFrame, ...]:
         values = iter(self._dropped[:])  # another thread may write
-        return tuple(
+        dropped = tuple(
             DroppedFrame(int(index), None if isnan(time_s) else time_s)
             for index, time_s in zip(values, values, strict=True)
         )
+        return OutputReport(self.target, self._taken, dropped, self.result, self.error)
 
-    def drop(self, number: int, time_s: float | None) -> None:
-        """Notes that frame `number` of the fan-out is left out, for want of room."""
-        self._dropped.extend((number - self._first, nan if time_s is None else time_s))
-
-    def takes(self, number: int) -> bool:
-        """Whether it has the newest frame, or waits for it."""
-        return self.error is None and self._dropped[-2:-1] != array("d", [number - self._first])
+    @property
+    def _taken(self) -> int:
+        return self.accepted - self._accepted_before
 
     def start(self, frame: FrameData, time_s: float | Fraction | None) -> None:
         """Makes sure that it can take `frame`, at that time. It may fail.
@@ -119,10 +119,6 @@ class Output:
         Raises:
             ValueError, TypeError: `frame` or `time_s` does not suit it.
         """
-
-    def form(self) -> Form:
-        """What it gets of the frame that `start` got."""
-        return Form()
 
     def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
         """Memory with the frame that `start` got, in that form.
@@ -140,15 +136,23 @@ class Output:
         """Returns a function that queues `slot`, which holds the frame in that form."""
         raise NotImplementedError
 
-    def queue(self, push: Push, deadline: Deadline) -> bool:
-        """Queues a frame. Returns False if there is no room until the deadline. If it fails, the frame is gone."""
+    def take(self, offer: Offer, deadline: Deadline) -> bool:
+        """Queues a frame, or drops it if the queue is full. Returns False if it waits for room instead.
+
+        If the output fails, the frame is gone.
+        """
         try:
-            if self.error is None:
-                self._push(push, deadline)
+            # A signal handler may have interrupted the call that queued it.
+            if self.error is None and self.accepted == offer.accepted:
+                self._push(offer.push, deadline)
         except StalledError as stalled:
-            if deadline.is_over():
+            if not deadline.is_over():
+                self.give_up(stalled)
+            elif self._when_full == "block":
                 return False
-            self.give_up(stalled)
+            else:
+                index = self._taken + len(self._dropped) // 2
+                self._dropped.extend((index, nan if offer.time_s is None else offer.time_s))
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         return True
@@ -207,13 +211,10 @@ class EncoderOutput(Output):
     """
 
     target: Encoder
-    # Set by `start`.
-    _session: EncodeSession
-    _number: int
-    _tick: int | None
+    _session: EncodeSession  # set by `start`
 
-    def __init__(self, target: Encoder, when_full: str, first: int) -> None:
-        super().__init__(target, when_full, first)
+    def __init__(self, target: Encoder, when_full: str) -> None:
+        super().__init__(target, when_full)
         self.plan = target._plan
 
     @property
@@ -230,28 +231,26 @@ class EncoderOutput(Output):
 
     def start(self, frame: FrameData, time_s: float | Fraction | None) -> None:
         try:
-            self._session = self.target._session_for(frame)
-            self._session.check_open()
-            self._number = self.accepted
-            frame_buffer(frame, self._session.plan.frames, self._number, self.plan.form)
-            self._tick = self._session.tick_of(time_s, frame)
+            session = self._session = self.target._session_for(frame)
+            session.check_open()
+            frame_buffer(frame, session.plan.frames, self.accepted, self.plan.form)
+            self.form = self._form_at(session.tick_of(time_s, frame))
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
             wrong.add_note(f"for {self.target!r}")
             raise
 
-    def form(self) -> Form:
+    def _form_at(self, tick: int | None) -> Form:
         plan, frames = self._session.plan, self.plan.form
         nbytes = plan.ffmpeg_frames.frame_bytes
         if plan.stream is not None:
-            tick = self._tick
             prefix = self._session.prefix_of(tick)
             return Form(frames, plan.conversion, nbytes, tick, prefix, self if tick is None else None)
         return Form(frames) if plan.conversion is None else Form(frames, plan.conversion, nbytes)
 
     def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
-        layout, number = self._session.plan.frames, self._number
+        layout, number = self._session.plan.frames, self.accepted
         buffer = frame_buffer(frame, layout, number, form.frames)
         pool = pool_of(layout.frame_bytes if form == form.unconverted else form.nbytes)
         return form.frames.fill(pool, buffer, number, form.conversion, form.prefix)
@@ -310,7 +309,7 @@ class WriterOutput(Output):
             self.error = failure
 
     def _close(self, deadline: Deadline) -> None:
-        if self.when_full == "block":
+        if self._when_full == "block":
             self.target.close(deadline.left_s())
         else:
             self._close_unless_stalled(deadline)
