@@ -16,8 +16,8 @@ from penstock._common.reports import OutputReport
 from penstock._common.tensors import OnDevice, memory_and_size
 from penstock._common.types import FrameData
 from penstock._encoding.encoder import Encoder
+from penstock._encoding.feed import Item
 from penstock._encoding.request import EncodeRequest
-from penstock._encoding.session import Push
 from penstock._fan_out.outputs import EncoderOutput, Form, Output, WriterOutput
 from penstock._ffmpeg.command.settings import check_choice
 from penstock._ffmpeg.program.process import check_owner
@@ -40,12 +40,12 @@ class Taken(NamedTuple):
     Attributes:
         number: how many frames it took before.
         time_s: the frame's time; None if it came without one.
-        waiting: queues the frame, for each output that does not have it yet.
+        waiting: what is queued, for each output that does not have it yet.
     """
 
     number: int
     time_s: float | None
-    waiting: dict[Output, Push]
+    waiting: dict[Output, Item]
 
 
 class FanOut:
@@ -156,11 +156,11 @@ class FanOut:
         try:
             self._check_open()
             self._settle(deadline)
-            pushes, number = self._pushes(frame, time_s), self._newest.number + 1
+            items, number = self._items(frame, time_s), self._newest.number + 1
             _unsettled.add(self)
             exits.at_exit(_settle_all, 3)  # before encoders are closed
             # In one step: the next call continues what a signal handler interrupts from here on.
-            self._newest = Taken(number, _time_of(frame, time_s), pushes)
+            self._newest = Taken(number, _time_of(frame, time_s), items)
             with suppress(StalledError):
                 self._settle(deadline)
             return tuple(output.takes(number) for output in self._outputs)
@@ -288,8 +288,8 @@ class FanOut:
             raise ClosedError("the fan-out has no outputs yet: add encoders or writers")
         return alive
 
-    def _pushes(self, frame: FrameData, time_s: float | Fraction | None) -> dict[Output, Push]:
-        """Copies a frame. Returns the function that queues it, for each output."""
+    def _items(self, frame: FrameData, time_s: float | Fraction | None) -> dict[Output, Item]:
+        """Copies a frame. Returns what is queued, for each output."""
         if time_s is not None and not any(isinstance(output, EncoderOutput) for output in self._outputs):
             raise ValueError("time_s is for encoders, and all outputs are writers: leave it out")
         alive = self._alive()
@@ -297,7 +297,7 @@ class FanOut:
         for output in sorted(alive, key=lambda output: not output.is_started):
             output.start(frame, time_s)
         forms = {output: output.form() for output in self._alive()}
-        uses, pushes = Counter(forms.values()), dict[Output, Push]()
+        uses, items = Counter(forms.values()), dict[Output, Item]()
         slots: dict[Form, _Slot] = {}
         memory, nbytes = memory_and_size(frame)
         if isinstance(memory, OnDevice):
@@ -307,8 +307,8 @@ class FanOut:
             used = form if form.prefix is not None or uses[form] > 1 else form.unconverted
             if used not in slots:
                 slots[used] = output.filled(memory, used, self._pool_of)
-            pushes[output] = output.push_of(slots[used], used)
-        return pushes
+            items[output] = output.item_of(slots[used], used)
+        return items
 
     def _settle(self, deadline: Deadline) -> None:
         """Hands the newest frame to the outputs that do not have it.
@@ -326,9 +326,9 @@ class FanOut:
     def _hand(self, output: Output, deadline: Deadline) -> bool:
         """Hands an output the newest frame, or drops it. Returns False if it waits for room at the deadline."""
         newest, before = self._newest, output.settled
-        push = newest.waiting.get(output)  # None after another thread's `abort`
+        item = newest.waiting.get(output)  # None after another thread's `abort`
         try:
-            if push is not None and not output.queue(push, deadline):
+            if item is not None and not output.queue(item, deadline):
                 if output.when_full == "block":
                     return False
                 output.drop(newest.number, newest.time_s)
