@@ -1004,7 +1004,7 @@ def test_ctrl_c_at_the_interpreters_exit_ends_a_slow_ffmpeg(tmp_path: Path) -> N
         from penstock.video import EncoderSettings
         encoder = Encoder(sys.argv[1], size=(64, 48), fps=30, settings=EncoderSettings(ffmpeg={str(slow)!r}))
         finish = encoder._session.finish
-        encoder._session.finish = lambda: (print(encoder.pid, flush=True), finish())[1]
+        encoder._session.finish = lambda **how: (print(encoder.pid, flush=True), finish(**how))[1]
     """
     command = [sys.executable, "-c", script, str(tmp_path / "video.mp4")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as python:

@@ -800,7 +800,7 @@ def test_the_timeout_of_awrite_counts_the_wait_for_its_turn(tmp_path: Path) -> N
         encoder = make(tmp_path / "v.raw", size=(640, 480), settings=EncoderSettings(queue_items=2), **EXACT)
         with stopped(encoder):
             first, loop = asyncio.create_task(write_all(encoder, frame)), asyncio.get_running_loop()
-            assert await asyncio.to_thread(eventually, lambda: loop in encoder._session._queue_locks)
+            assert await asyncio.to_thread(eventually, lambda: loop in encoder._session._turns)
             with pytest.raises(StalledError, match=r"within 0\.1 s"):
                 while True:
                     await asyncio.wait_for(encoder.awrite(frame, timeout=0.1), PATIENCE_S)

@@ -170,4 +170,5 @@ pub mod engine {
         Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of,
     };
     pub use crate::writer::job::Mark;
+    pub use crate::writer::nut::{FrameTime, NutFeed, PREFIX_BYTES, PictureTimes, Track};
 }

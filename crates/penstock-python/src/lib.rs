@@ -12,6 +12,7 @@ mod fifo;
 mod finalization;
 mod interned;
 mod log;
+mod nut_feed;
 mod parked;
 mod pipeline;
 mod pipeline_object;
@@ -49,6 +50,8 @@ mod _native {
     use crate::cpu::_topology;
     #[pymodule_export]
     use crate::fifo::{_fifo_open, _fifo_open_async, _make_pipe, FifoTicket};
+    #[pymodule_export]
+    use crate::nut_feed::NutFeed;
     #[pymodule_export]
     use crate::pipeline::{Pipeline, Sink, Source, Stage};
     #[pymodule_export]

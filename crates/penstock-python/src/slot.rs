@@ -1,6 +1,7 @@
 //! Leased memory: the pool's, writable by the buffer protocol.
 
 use std::ffi::c_int;
+use std::ptr;
 use std::time::Instant;
 
 use penstock_core::engine::{FloatFrame, Stopwatch};
@@ -150,6 +151,19 @@ impl Slot {
     /// All of a buffer.
     pub(crate) fn of(buffer: Buffer) -> Self {
         Self { buffer, start: 0, clipped: 0 }
+    }
+
+    /// Writes the first bytes.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else reads or writes them meanwhile.
+    pub(crate) unsafe fn write_prefix(&self, prefix: &[u8]) {
+        assert!(self.start + prefix.len() <= self.buffer.len(), "the slot has room for its prefix");
+        // SAFETY: the bytes lie inside, by the assertion, and are ours, by the contract.
+        unsafe {
+            ptr::copy_nonoverlapping(prefix.as_ptr(), self.buffer.start().add(self.start), prefix.len())
+        };
     }
 }
 

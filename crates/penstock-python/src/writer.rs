@@ -60,7 +60,7 @@ pyo3::import_exception!(io, UnsupportedOperation);
 ///     ValueError: an argument has a wrong value.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Writer {
-    writer: penstock_core::Writer,
+    pub(crate) writer: penstock_core::Writer,
     /// The pipe size that the caller asked for.
     asked_bytes: Option<usize>,
 }

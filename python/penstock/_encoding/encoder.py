@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, Unpack
 from weakref import WeakKeyDictionary
 
@@ -18,17 +17,15 @@ import numpy.typing as npt
 from penstock._common.messages import warn
 from penstock._common.progress import Reporter
 from penstock._common.reports import EncoderStats
-from penstock._common.tensors import OnDevice
 from penstock._common.types import FrameData
 from penstock._encoding.encoder_base import EncoderBase
 from penstock._encoding.encoder_options import LikeOptions
 from penstock._encoding.encoders import Quality
 from penstock._encoding.frame_check import frame_buffer, frame_size
-from penstock._encoding.frame_form import PLAIN
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.request import OddSize, Request
-from penstock._encoding.session import EncodeSession, Push
+from penstock._encoding.session import EncodeSession
 from penstock._encoding.sound import Audio
 from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command.settings import (
@@ -312,7 +309,8 @@ class Encoder(EncoderBase):
             EncoderError: FFmpeg has failed; the message includes its output.
             ClosedError: after ``close`` or ``abort``.
         """
-        return self._session_for(frame).queue(self._copied(frame, time_s), timeout)
+        session = self._session_for(frame)
+        return session.queue(session.take(frame, time_s), timeout)
 
     async def awrite(
         self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
@@ -329,7 +327,8 @@ class Encoder(EncoderBase):
             async with self._start_locks.setdefault(loop, asyncio.Lock()):  # in the order of the calls
                 if self._started is None:
                     await asyncio.to_thread(self._session_for, frame)
-        return await self._session_for(frame).queue_async(partial(self._copied, frame, time_s), timeout)
+        session = self._session_for(frame)
+        return await session.queue_async(session.take, frame, time_s, timeout=timeout)
 
     def submit(
         self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
@@ -346,14 +345,7 @@ class Encoder(EncoderBase):
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
         """
         session = self._session_for(frame)
-        if session.plan.stream is not None or self._plan.form != PLAIN:
-            return self.write(frame, time_s=time_s, timeout=timeout)
-        session.check_open()
-        buffer = frame_buffer(frame, session.plan.frames, session.submitted)
-        session.tick_of(time_s, frame)  # checks a time
-        if isinstance(buffer, OnDevice):
-            return session.queue(session.push_of_copy(buffer), timeout)
-        return session.queue(session.push_of_borrowed(buffer), timeout)
+        return session.queue(session.borrow(frame, time_s), timeout)
 
     @contextmanager
     def lease(
@@ -392,8 +384,8 @@ class Encoder(EncoderBase):
         # The caller's variable is one more. Another reference, also to a slice, could still change the queued frame.
         view_holders, base_holders = _references(view)
         is_kept = view_holders > holders[0] + 1 or base_holders > holders[1]
-        push = session.push_of_copy if is_kept else session.push_of_lease
-        session.queue(push(slot, tick), timeout)
+        take = session.feed.take if is_kept else session.feed.take_lease
+        session.queue(take(slot, tick), timeout)
 
     def write_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """Copies samples and queues them, for an encoder with an `AudioTrack`; waits while the queue is full.
@@ -417,7 +409,7 @@ class Encoder(EncoderBase):
             StalledError, EncoderError, ClosedError: as `write`; the samples are not queued.
         """
         session = self._session
-        return session.queue(session.push_of_samples(samples), timeout)
+        return session.queue(session.take_samples(samples), timeout)
 
     async def awrite_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """`write_audio` for asyncio: while the queue is full, the event loop goes on.
@@ -425,7 +417,7 @@ class Encoder(EncoderBase):
         The arguments and errors are those of `write_audio`; the memory must not change until this returns.
         """
         session = self._session
-        return await session.queue_async(partial(session.push_of_samples, samples), timeout)
+        return await session.queue_async(session.take_samples, samples, timeout=timeout)
 
     def _session_for(self, frame: FrameData) -> EncodeSession:
         """The session. It starts now if `frame` is the first and tells the size."""
@@ -441,13 +433,6 @@ class Encoder(EncoderBase):
                     self._plan = made
                     self._start(made)
         return self._session
-
-    def _copied(self, frame: FrameData, time_s: float | Fraction | None) -> Push:
-        session = self._session
-        session.check_open()
-        form, number = self._plan.form, session.submitted
-        buffer = frame_buffer(frame, session.plan.frames, number, form)
-        return session.push_of_copy(buffer, session.tick_of(time_s, frame), form, number)
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

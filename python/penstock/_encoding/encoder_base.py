@@ -179,8 +179,8 @@ class EncoderBase:
         try:
             session.start()
             self._started = session
-            if session.warning is not None:
-                warn(session.warning)
+            if (warning := session.destination.warning) is not None:
+                warn(warning)
             if self._ended_unstarted is not None:  # by a signal handler
                 session.abort()
         except BaseException:  # for example of a signal handler

@@ -1,325 +1,426 @@
-"""Frames and sound with their times, on their way into the one stream that FFmpeg reads."""
+"""Frames and sound on their way into the one stream that FFmpeg reads: raw frames, or NUT."""
 
 from __future__ import annotations
 
 import math
 import threading
-import time
-from bisect import bisect_right
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from functools import lru_cache, partial
+from io import FileIO
+from typing import NamedTuple, cast
 
 from penstock._common.deadline import Deadline
+from penstock._common.tensors import OnDevice
+from penstock._common.types import Data
 from penstock._encoding import nut
 from penstock._encoding.container import distinct_unit_s, longest_step_s
+from penstock._encoding.frame_form import PLAIN, FrameForm
 from penstock._encoding.plan import EncodePlan
+from penstock._encoding.sound import checked_samples
 from penstock._encoding.sound_packets import Packet, SoundPackets
 from penstock._ffmpeg.command.arguments import TICK_S
-from penstock._native import Ticket, Writer, _Slot
-from penstock.errors import StalledError
+from penstock._native import Ticket, Writer, _Conversion, _NutFeed, _Slot, _SlotPool
 
+# Frames and bytes that may wait for FFmpeg, but at least four frames of any size. A longer queue is slower: its memory
+# is cold when FFmpeg reads it, and its pages are new at the start. Measured, 2-core x86-64 VM, x264 ultrafast,
+# 2026-11-22: at 2160p `write` has 0.96, 0.97 and 0.99 of `submit`'s frame rate with 16, 8 and 4 frames; up to 1080p
+# they are equal.
+QUEUE_FRAMES = 16
+QUEUE_BYTES = 24 << 20
+LEAST_QUEUE_FRAMES = 4
+# Leased frames that are kept for reuse: one is drawn into while another is read, and one to spare.
+KEPT_SLOTS = 3
+# Of which sizes: the pixel format's, and those of frames of floats, which a caller may mix. Guessed.
+_KEPT_SIZES = 3
 # Sound of files is queued in pieces of this length, a little behind the picture: each piece takes a place in the queue.
 # Chosen: containers interleave by half a second or more.
 _PIECE_S = Fraction(1, 4)
 # Samples that the program makes come in packets of at most this length.
 _PACKETS_A_SECOND = 10
-# Frames whose ends in the stream are kept: more than any queue has as a rule.
-_KEPT_ENDS = 1 << 12
-# Packets of each file that are queued at once after the last frame. Chosen.
-_LAST_PACKETS = 32
-
-_Result = TypeVar("_Result")
 
 
-class Queued(NamedTuple):
-    """What was queued. A tuple, because a changed copy of a dataclass takes three times as long.
+class Item(NamedTuple):
+    """A frame or samples that the feed has taken, and that its `queue` queues.
 
     Attributes:
-        frames: how many.
-        first_s: the time of the first one.
-        last_s: the time of the last one.
-        step_s: how long that is after the one before.
-        samples: how many of each channel.
-        files_s: the time up to which packets of files were taken.
-        taken: how many packets of each file were taken.
-        pieces: what was taken of them and is not queued.
+        memory: the bytes.
+        is_fed: FFmpeg gets them as they are. Otherwise the worker converts the frame.
+        tick: the time of the frame in `TICK_S`; None at a constant rate.
+        is_sound: they are samples that the program has made.
     """
 
-    frames: int = 0
-    first_s: Fraction = Fraction(0)
-    last_s: Fraction = Fraction(0)
-    step_s: Fraction = Fraction(0)
-    samples: int = 0
-    files_s: Fraction = Fraction(0)
-    taken: tuple[int, ...] = ()
-    pieces: tuple[bytes, ...] = ()
-
-
-class _NotYet(Exception):
-    """A step cannot be done yet. ``wait(seconds)`` waits, at most that long, until it may be."""
-
-    def __init__(self, wait: Callable[[float], object]) -> None:
-        super().__init__()
-        self.wait = wait
+    memory: Data
+    is_fed: bool = False
+    tick: int | None = None
+    is_sound: bool = False
 
 
 class Feed:
-    """Queues frames and sound for FFmpeg, each behind its time.
+    """Takes frames and samples into memory, and queues them for FFmpeg: see `RawFeed` and `NutFeed`.
 
-    Frames of several threads are numbered, or their times compared, in the step that queues them. Each call that queues
-    waits at most the `timeout` it gets, and can be repeated after a `StalledError`. The state is one value, which is
-    replaced in one step: an exception of a signal handler leaves the old or the new state.
-
-    Args:
-        stream: the header and the units.
-        frame_bytes: of a frame that FFmpeg gets.
+    Attributes:
+        writer: the native writer, whose counts are what the report says.
     """
 
-    _writer: Writer  # set by `start`
+    writer: Writer  # set by `start`
 
-    def __init__(self, stream: nut.NutStream, plan: EncodePlan, frame_bytes: int) -> None:
-        #: Seconds that calls have waited for room, or for a file.
-        self.waited_s = 0.0
-        self._stream, self._input, self._rate = stream, plan.audio_input, plan.rate
-        self._distinct_unit_s, self._longest_s = distinct_unit_s(plan.output), longest_step_s(plan.output)
-        self._frame_bytes = frame_bytes
-        self._input_stream = 0
-        self._files: list[tuple[int, SoundPackets]] = []
-        for number, sound in enumerate(plan.sounds, start=1):
-            if sound.audio is self._input:
-                self._input_stream = number
-            else:
-                packets = SoundPackets(plan.program, sound, plan.request.settings.stall_timeout)
-                self._files.append((number, packets))
-        # Never held in a wait. Reentrant, because a signal handler may close the encoder while its thread holds it.
-        self._lock = threading.RLock()
-        self._is_queueing = False  # whether it is held to queue a frame or samples
-        self._queued = Queued(taken=(0,) * len(self._files))
-        # What `_queued` becomes once the writer has accepted more items than that number.
-        self._pending: tuple[int, Queued] | None = None
-        self._ends: list[int] = []
+    def __init__(self, plan: EncodePlan) -> None:
+        self._plan, self._conversion = plan, plan.conversion
+        self._fed_bytes = plan.ffmpeg_frames.frame_bytes
+        # Frames of a device that are no slots yet may have another size: floats, for example.
+        self._pool_of = lru_cache(_KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
+        self._slots = self._pool_of(plan.frames.frame_bytes)
+        self._fed_slots = _SlotPool(self._fed_bytes, KEPT_SLOTS)
+        self.clipped_samples = 0
+        self._counting = threading.RLock()  # reentrant, because a signal handler may write
 
-    def start(self, writer: Writer) -> None:
-        """Queues the header, and starts to read the files. `end` ends what this has started, also if it raises."""
-        self._writer = writer
-        writer.submit(self._stream.head)
-        for _, packets in self._files:
-            packets.start()
+    def start(self, fd: FileIO) -> None:
+        """Starts to feed FFmpeg. `end` ends what this has started, also if it raises."""
+        self._write_to(fd, self._conversion, self._fed_bytes)
 
     def end(self) -> None:
-        """Ends the reading of files."""
-        for _, packets in self._files:
-            packets.end()
+        """Drops what is queued. Does nothing after the writer was closed."""
+        if hasattr(self, "writer"):
+            self.writer.abort()
 
     def limit_waits(self, stall_timeout: float) -> None:
         """Limits the waits for files to `stall_timeout` seconds, for an encode that no caller waits for."""
-        for _, packets in self._files:
-            packets.stall_timeout = min(stall_timeout, packets.stall_timeout or stall_timeout)
 
     @property
-    def state(self) -> Queued:
-        """What was queued."""
-        pending = self._pending
-        is_over = pending is not None and self._writer.stats.items_accepted > pending[0]
-        return pending[1] if is_over and pending is not None else self._queued
+    def submitted(self) -> int:
+        """Frames that were accepted."""
+        raise NotImplementedError
+
+    @property
+    def samples(self) -> int:
+        """Samples of each channel that the program made and that were accepted."""
+        return 0
+
+    @property
+    def first_s(self) -> Fraction | None:
+        """The time of the first frame; None where a sound may move it."""
+        return None if self._plan.sounds else Fraction(0)
+
+    @property
+    def ends_s(self) -> Fraction:
+        """When the last frame ends at the earliest."""
+        assert self._plan.rate is not None
+        return self.submitted / self._plan.rate
+
+    @property
+    def video_s(self) -> Fraction:
+        """When the picture ends."""
+        return self.ends_s
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds that calls have waited, beside those that the writer counts."""
+        return 0.0
+
+    @property
+    def filling_s(self) -> float:
+        """Seconds that calls have spent on copies and conversions."""
+        return self._fed_slots.filling_s + self._slots.filling_s
 
     @property
     def failures(self) -> list[str]:
         """Which sounds are not whole, and why."""
-        return [failure for _, packets in self._files if (failure := packets.failure) is not None]
+        return []
 
     @property
     def warnings(self) -> list[str]:
         """What is wrong with sounds that were written, in sentences."""
-        return [warning for _, packets in self._files if (warning := packets.warning) is not None]
+        return []
+
+    def frames_until(self, nbytes: int) -> int:
+        """How many frames are in the first so many bytes of the stream."""
+        raise NotImplementedError
+
+    def check_later(self, tick: int) -> int | None:
+        """Checks that a frame comes after those before. Returns the time of the last one."""
+        raise NotImplementedError
+
+    def prefix(self, tick: int | None) -> bytes | None:
+        """What comes before a frame in its memory; None if nothing does. Without `tick`, it is written later."""
+        raise NotImplementedError
+
+    def lease(self) -> _Slot:
+        """Memory for one frame."""
+        return self._slots.take()
+
+    def take(
+        self, frame: Data | OnDevice, tick: int | None = None, form: FrameForm = PLAIN, number: int = 0
+    ) -> Item:
+        """Copies a frame.
+
+        Raises:
+            ValueError: the frame, of that number, has NaN.
+        """
+        if isinstance(frame, OnDevice):
+            slot = self._pool_of(frame.contents.nbytes).take()
+            frame = frame.copy_to(slot)
+            if form == PLAIN:
+                return self.take_lease(slot, tick)
+        return self._copied(frame, tick, form, number)
+
+    def take_lease(self, slot: _Slot, tick: int | None = None) -> Item:
+        """Takes a leased slot that nobody else holds, without a copy if FFmpeg needs nothing before the frame."""
+        raise NotImplementedError
+
+    def take_samples(self, samples: object) -> Item:
+        """Copies samples."""
+        if self._plan.audio_input is None:
+            raise ValueError("the encoder has no AudioTrack: give it audio=AudioTrack(sample_rate, channels)")
+        return Item(checked_samples(samples, self._plan.audio_input).tobytes(), is_sound=True)
+
+    def queue(self, item: Item, timeout: float | None) -> Ticket:
+        """Queues a frame or samples.
+
+        Raises:
+            StalledError: there was no room within `timeout`. The call can be repeated.
+            ValueError: the frame's time is not later than that of the frame before.
+        """
+        raise NotImplementedError
+
+    def finish(self, timeout: float) -> None:
+        """Queues what comes after the last frame. Can be repeated after a `StalledError`."""
+
+    def _copied(self, frame: Data, tick: int | None, form: FrameForm, number: int) -> Item:
+        raise NotImplementedError
+
+    def _write_to(self, fd: FileIO, conversion: _Conversion | None, item_bytes: int) -> None:
+        settings = self._plan.request.settings
+        knobs, queue_bytes = settings._knobs, settings._knobs.queue_bytes
+        if queue_bytes is None:
+            queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * item_bytes)
+        queue_frames = QUEUE_FRAMES if settings.queue_items is None else settings.queue_items
+        self.writer = Writer._converting(
+            fd,
+            mode=knobs.mode,
+            queue_bytes=queue_bytes,
+            # A piece of each sound may come with each frame.
+            queue_items=queue_frames * (1 + len(self._plan.sounds)),
+            capacity_bytes=knobs.capacity_bytes,
+            policy=settings.policy,
+            reader_copies=True,  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
+            conversion=conversion,
+        )
+
+    def _count_clipped(self, item: Item) -> None:
+        if isinstance(item.memory, _Slot) and item.memory.clipped_samples:
+            with self._counting:
+                self.clipped_samples += item.memory.clipped_samples
+
+
+class RawFeed(Feed):
+    """Frames at a constant rate and nothing else, one after another."""
+
+    @property
+    def submitted(self) -> int:
+        return self.writer.stats.items_accepted
+
+    def frames_until(self, nbytes: int) -> int:
+        return nbytes // self._fed_bytes
+
+    def prefix(self, tick: int | None) -> None:
+        return None
+
+    def take_lease(self, slot: _Slot, tick: int | None = None) -> Item:
+        return Item(slot)
+
+    def queue(self, item: Item, timeout: float | None) -> Ticket:
+        submit = self.writer._submit_converted if item.is_fed else self.writer.submit
+        ticket = submit(item.memory, timeout=timeout)
+        self._count_clipped(item)
+        return ticket
+
+    def _copied(self, frame: Data, tick: int | None, form: FrameForm, number: int) -> Item:
+        """Copies a frame.
+
+        If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
+        copy. If frames are waiting, the caller converts while it copies: this saves the second copy, a tenth of all CPU
+        time with x264 ultrafast (2-core x86-64 VM, 2026-11-22), while FFmpeg has no CPU time to spare.
+        """
+        if self._conversion is not None and self.writer._oldest() is None:
+            return Item(form.fill(self._slots, frame, number))
+        return Item(form.fill(self._fed_slots, frame, number, self._conversion), is_fed=True)
+
+
+class NutFeed(Feed):
+    """Frames with times, or with sound, each packet behind its time.
+
+    The native feed numbers frames, samples and packets in the step that queues them, so that no lock is held here:
+    several threads and signal handlers may be in any call.
+    """
+
+    _native: _NutFeed  # set by `start`
+
+    def __init__(self, plan: EncodePlan) -> None:
+        assert plan.stream is not None
+        super().__init__(plan)
+        self._stream = plan.stream
+        self._is_timed = plan.rate is None
+        # What the picture's time is counted in, a second.
+        self._rate = plan.rate or 1 / TICK_S
+        self._input_track = 0
+        self._files: list[tuple[int, SoundPackets]] = []
+        for track, sound in enumerate(plan.sounds, start=1):
+            if sound.audio is plan.audio_input:
+                self._input_track = track
+            else:
+                packets = SoundPackets(plan.program, sound, plan.request.settings.stall_timeout)
+                self._files.append((track, packets))
+        self._files_s = Fraction(0)  # the time up to which packets of files were queued
+
+    def start(self, fd: FileIO) -> None:
+        # A frame with a time is converted when it is taken.
+        self._write_to(fd, None, self._fed_bytes + _NutFeed.PREFIX_BYTES)
+        rates = [self._rate, *(1 / clock.unit_s for clock in self._stream.clocks[1:])]
+        if (audio := self._plan.audio_input) is not None:
+            rates[self._input_track] = Fraction(audio.sample_rate)
+        self._native = _NutFeed(
+            self.writer, self._stream.head, self._stream.unit_count, self._stream.tracks(rates)
+        )
+        for _, packets in self._files:
+            packets.start()
+
+    def end(self) -> None:
+        super().end()
+        for _, packets in self._files:
+            packets.end()
+
+    def limit_waits(self, stall_timeout: float) -> None:
+        for _, packets in self._files:
+            packets.stall_timeout = min(stall_timeout, packets.stall_timeout or stall_timeout)
+
+    @property
+    def submitted(self) -> int:
+        return self._native.count(0)
+
+    @property
+    def samples(self) -> int:
+        return self._native.count(self._input_track) if self._input_track else 0
+
+    @property
+    def first_s(self) -> Fraction | None:
+        return self._times_s[0] if self._is_timed else super().first_s
+
+    @property
+    def ends_s(self) -> Fraction:
+        return self._times_s[1] if self._is_timed else super().ends_s
 
     @property
     def video_s(self) -> Fraction:
         """When the picture ends. With times, the last frame is taken to last as long as the one before."""
-        state = self.state
-        if self._rate is not None:
-            return state.frames / self._rate
-        return state.last_s + (state.step_s or Fraction(1, nut.NOMINAL_FPS)) if state.frames else Fraction(0)
+        if not self._is_timed or not self.submitted:
+            return self.submitted / self._rate
+        _, last_s, step_s = self._times_s
+        return last_s + (step_s or Fraction(1, nut.NOMINAL_FPS))
+
+    @property
+    def waited_s(self) -> float:
+        return self._native.waited_s + sum(packets.waited_s for _, packets in self._files)
+
+    @property
+    def failures(self) -> list[str]:
+        return [failure for _, packets in self._files if (failure := packets.failure) is not None]
+
+    @property
+    def warnings(self) -> list[str]:
+        return [warning for _, packets in self._files if (warning := packets.warning) is not None]
 
     def frames_until(self, nbytes: int) -> int:
-        """How many frames are in the first so many bytes of the stream."""
-        ends = self._ends
-        return max(0, self.state.frames - len(ends)) + bisect_right(ends, nbytes)
+        return self._native.frames_until(nbytes)
 
-    def next_s(self, tick: int | None) -> Fraction:
-        """The time of the next frame: `tick` multiples of `TICK_S`, or None at a constant rate."""
-        if tick is not None:
-            return tick * TICK_S
-        assert self._rate is not None
-        return self.state.frames / self._rate
-
-    def prefix(self, time_s: Fraction) -> bytes:
-        """What comes before a frame at that time."""
-        return self._stream.prefix(0, time_s, self._frame_bytes)
-
-    def check_later(self, tick: int) -> None:
-        """Checks that a frame comes after those before."""
-        time_s, queued = tick * TICK_S, self.state
-        if queued.frames and time_s <= queued.last_s:
+    def check_later(self, tick: int) -> int | None:
+        if (times := self._native.times) is None:
+            return None
+        last = times[1]
+        time_s, last_s = tick * TICK_S, last * TICK_S
+        if tick <= last:
             raise ValueError(
-                f"time_s must grow from frame to frame: {float(time_s):.6f} s comes after {float(queued.last_s):.6f} s"
+                f"time_s must grow from frame to frame: {float(time_s):.6f} s comes after {float(last_s):.6f} s"
             )
-        if not queued.frames or self._longest_s is None:
-            return
-        unit_s, step_s = self._distinct_unit_s, time_s - queued.last_s
+        if (longest_s := longest_step_s(self._plan.output)) is None:
+            return last
         # As FFmpeg rounds: a half goes up.
-        units = [math.floor(one / unit_s + Fraction(1, 2)) for one in (queued.last_s, time_s)]
-        if units[0] == units[1] or step_s > self._longest_s:
+        unit_s = distinct_unit_s(self._plan.output)
+        units = [math.floor(one / unit_s + Fraction(1, 2)) for one in (last_s, time_s)]
+        if units[0] == units[1] or time_s - last_s > longest_s:
             raise ValueError(
-                f"the container cannot store frames at {float(queued.last_s):.6f} and {float(time_s):.6f} s: its steps "
-                f"are from {unit_s} to {float(self._longest_s):g} s, and time_s is in seconds"
+                f"the container cannot store frames at {float(last_s):.6f} and {float(time_s):.6f} s: its steps are "
+                f"from {unit_s} to {float(longest_s):g} s, and time_s is in seconds"
             )
+        return last
 
-    def queue_frame(self, slot: _Slot, tick: int | None, *, timeout: float) -> Ticket:
-        """Queues a frame with its prefix, which is written here at a constant rate: now the frame's number is known."""
+    def prefix(self, tick: int | None) -> bytes:
+        # At a constant rate the number of the frame is known when it is queued.
+        return bytes(_NutFeed.PREFIX_BYTES) if tick is None else self._native.prefix(tick, self._fed_bytes)
 
-        def step() -> Ticket:
-            time_s = self.next_s(tick)
-            if tick is not None:
-                self.check_later(tick)
-            self._queue_files(time_s)
-            if tick is None:
-                memoryview(slot)[: nut.PREFIX_BYTES] = self.prefix(time_s)
-            before = self._queued
-            step_s = time_s - before.last_s if before.frames else Fraction(0)
-            first_s = before.first_s if before.frames else time_s
-            ticket = self._push(
-                lambda: self._writer._submit_converted(slot, timeout=0.0),
-                before._replace(frames=before.frames + 1, first_s=first_s, last_s=time_s, step_s=step_s),
+    def take_lease(self, slot: _Slot, tick: int | None = None) -> Item:
+        return self._copied(slot, tick, PLAIN, 0)
+
+    def queue(self, item: Item, timeout: float | None) -> Ticket:
+        deadline, ticket = Deadline(timeout), None
+        if item.is_sound:
+            return self._queue_samples(item, deadline)
+        while ticket is None:  # until no other thread has queued a frame in between
+            after = None if item.tick is None else self.check_later(item.tick)
+            if self._files:
+                self._queue_files((self.submitted if item.tick is None else item.tick) / self._rate, deadline)
+            ticket = self._native.frame(
+                cast("_Slot", item.memory), item.tick, after, timeout=deadline.left_s()
             )
-            self._ends.append(self._writer.stats.bytes_accepted)
-            del self._ends[:-_KEPT_ENDS]
-            return ticket
-
-        return self._when_possible(step, timeout)
-
-    def queue_samples(self, samples: npt.NDArray[Any], *, timeout: float) -> Ticket:
-        """Queues a copy of samples that the program has made, contiguous in the order samples × channels."""
-        assert self._input is not None
-        rate, data = self._input.sample_rate, samples.reshape(-1).view(np.uint8).data
-        sample_bytes, packet = self._input.sample_bytes, -(-rate // _PACKETS_A_SECOND)
-
-        def step() -> Ticket:
-            before, parts = self._queued, list[bytes | memoryview]()
-            for start in range(0, len(samples), packet):
-                piece = data[start * sample_bytes : (start + packet) * sample_bytes]
-                time_s = Fraction(before.samples + start, rate)
-                parts += (self._stream.prefix(self._input_stream, time_s, len(piece)), piece)
-            becomes = before._replace(samples=before.samples + len(samples))
-            return self._push(lambda: self._writer.submit(b"".join(parts), timeout=0.0), becomes)
-
-        return self._when_possible(step, timeout)
-
-    def finish(self, *, timeout: float) -> None:
-        """Queues the rest of the files' sound, when there are no more frames."""
-        deadline = Deadline(timeout)
-        while self._when_possible(self._queue_last, deadline.at_most(timeout), is_last=True):
-            if deadline.is_over():
-                raise self._late(deadline)
-
-    def _when_possible(
-        self, step: Callable[[], _Result], timeout: float, *, is_last: bool = False
-    ) -> _Result:
-        """Does a step, alone. If it cannot be done yet, waits without the lock, and begins it again.
-
-        Raises:
-            StalledError: it could not be done within `timeout`.
-            RuntimeError: a signal handler has interrupted such a step, and it is not one of the last.
-        """
-        deadline = Deadline(timeout)
-        while True:
-            try:
-                with self._lock:
-                    if self._is_queueing and not is_last:
-                        raise RuntimeError(
-                            "a signal handler wrote to the encoder inside of a write: have it set a flag, and write "
-                            "later"
-                        )
-                    self._is_queueing = True
-                    try:
-                        self._queued, self._pending = self.state, None
-                        return step()
-                    finally:
-                        self._is_queueing = False
-            except _NotYet as not_yet:
-                waiting_s = time.monotonic()
-                if (left_s := deadline.at_most(timeout)) == 0:
-                    raise self._late(deadline) from None
-                try:
-                    not_yet.wait(left_s)
-                except StalledError:
-                    pass
-                finally:
-                    self.waited_s += time.monotonic() - waiting_s
-
-    def _late(self, deadline: Deadline) -> StalledError:
-        return deadline.late("no room", self._writer.stats.bytes_pending)
-
-    def _push(self, push: Callable[[], Ticket], becomes: Queued) -> Ticket:
-        """Queues one item. If a signal handler raises, `state` finds out whether the item is queued."""
-        self._pending = self._writer.stats.items_accepted, becomes
-        try:
-            ticket = push()
-        except StalledError:
-            raise _NotYet(self._wait_for_room) from None
-        self._queued, self._pending = self.state, None
+        self._count_clipped(item)
         return ticket
 
-    def _wait_for_room(self, seconds: float) -> None:
-        if (oldest := self._writer._oldest()) is not None:
-            oldest.wait(seconds)
+    def finish(self, timeout: float) -> None:
+        """Queues the rest of the files' sound, when there are no more frames."""
+        deadline, end_s, rest = Deadline(timeout), self.video_s, self._files
+        while rest := [one for one in rest if self._queue_last(*one, end_s, deadline)]:
+            if deadline.is_over():
+                raise deadline.late("no room", self.writer.stats.bytes_pending)
 
-    def _queue_files(self, until_s: Fraction) -> None:
-        """Queues the files' sound until a time."""
-        self._queue_pieces()
-        while self._files and until_s - self._queued.files_s >= _PIECE_S:
-            piece_end_s = self._queued.files_s + _PIECE_S
-            for place, (_, packets) in enumerate(self._files):
-                while (packet := self._peek(place)) is not None and packet.time_s < piece_end_s:
-                    self._take(place, packet, is_left_out=packets.is_priming(packet))
-            self._queue_pieces()
-            self._queued = self._queued._replace(files_s=piece_end_s)
+    def _copied(self, frame: Data, tick: int | None, form: FrameForm, number: int) -> Item:
+        slot = form.fill(self._fed_slots, frame, number, self._conversion, self.prefix(tick))
+        return Item(slot, is_fed=True, tick=tick)
 
-    def _queue_last(self) -> bool:
-        """Queues a little of what is left of each file. Returns whether there was something."""
-        self._queue_pieces()
-        for place, (_, packets) in enumerate(self._files):
-            for _ in range(_LAST_PACKETS):
-                packet = self._peek(place, self.video_s)
-                if packet is None:
-                    break
-                self._take(place, packet, is_left_out=packets.is_priming(packet))
-        is_more = bool(self._queued.pieces)
-        self._queue_pieces()
-        return is_more
+    @property
+    def _times_s(self) -> tuple[Fraction, Fraction, Fraction]:
+        first, last, step = self._native.times or (0, 0, 0)
+        return first * TICK_S, last * TICK_S, step * TICK_S
 
-    def _peek(self, place: int, end_s: Fraction | None = None) -> Packet | None:
-        packets, taken = self._files[place][1], self._queued.taken[place]
-        try:
-            return packets.peek(taken) if end_s is None else packets.peek_last(taken, end_s)
-        except StalledError:
-            raise _NotYet(packets.wait) from None
-
-    def _take(self, place: int, packet: Packet, *, is_left_out: bool) -> None:
-        """Takes a packet, in one step."""
-        before, number = self._queued, self._files[place][0]
-        pieces = (self._stream.prefix(number, packet.time_s, len(packet.data)), packet.data)
-        taken = (*before.taken[:place], packet.number + 1, *before.taken[place + 1 :])
-        self._queued = before._replace(
-            taken=taken, pieces=before.pieces if is_left_out else (*before.pieces, *pieces)
+    def _queue_samples(self, item: Item, deadline: Deadline) -> Ticket:
+        audio = self._plan.audio_input
+        assert audio is not None
+        most_bytes = -(-audio.sample_rate // _PACKETS_A_SECOND) * audio.sample_bytes
+        return self._native.samples(
+            self._input_track,
+            cast("bytes", item.memory),
+            audio.sample_bytes,
+            most_bytes,
+            timeout=deadline.left_s(),
         )
 
-    def _queue_pieces(self) -> None:
-        """Queues what was taken of the files. What finds no room is queued by the next call."""
-        if pieces := self._queued.pieces:
-            data = b"".join(pieces)
-            self._push(lambda: self._writer.submit(data, timeout=0.0), self._queued._replace(pieces=()))
+    def _queue_files(self, until_s: Fraction, deadline: Deadline) -> None:
+        """Queues the files' sound until a time."""
+        while (piece_end_s := self._files_s + _PIECE_S) <= until_s:
+            for track, packets in self._files:
+                while found := packets.before(piece_end_s, self._native.count(track), deadline):
+                    self._queue_packets(track, found, deadline)
+            self._files_s = max(self._files_s, piece_end_s)  # another thread may be further
+
+    def _queue_last(self, track: int, packets: SoundPackets, end_s: Fraction, deadline: Deadline) -> bool:
+        """Queues a little of what is left of a file. Returns whether there was something."""
+        if found := packets.last(end_s, self._native.count(track), deadline):
+            self._queue_packets(track, found, deadline)
+        return bool(found)
+
+    def _queue_packets(self, track: int, packets: list[Packet], deadline: Deadline) -> None:
+        pieces = [(self._stream.tick(track, packet.time_s), packet.data) for packet in packets]
+        self._native.packets(track, packets[0].number, pieces, timeout=deadline.left_s())
+
+
+def feed_of(plan: EncodePlan) -> Feed:
+    """The feed that the plan needs."""
+    return RawFeed(plan) if plan.stream is None else NutFeed(plan)

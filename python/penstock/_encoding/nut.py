@@ -37,10 +37,6 @@ _SYNC_POINT = bytes.fromhex("4e4be4adeeca4569")
 _INFO = bytes.fromhex("4e49ab68b596ba78")
 # Packets of the header that are longer have a checksum of their own head.
 _SHORT_BYTES = 4096
-# The frame code of FFmpeg's writer whose flags all come in the packet.
-_FRAME_CODE = b"\x01"
-# Key frame, coded time, number of the stream, size and checksum, which frames of more than 64 KiB require.
-_FLAGS = 1 | 8 | 16 | 32 | 64
 # Each byte with its bits in reverse.
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 # The tag with which FFmpeg writes pixel formats that have none of their own. It is that of rgb555le.
@@ -81,22 +77,17 @@ class NutStream:
     offset_s: int
 
     def tick(self, stream: int, time_s: Fraction) -> int:
-        """A time in the unit of that stream, rounded to the nearest, with the offset.
+        """A time in the unit of that stream, rounded to the nearest, with the offset."""
+        return math.floor((time_s + self.offset_s) / self.clocks[stream].unit_s + Fraction(1, 2))
 
-        In integers, which are faster than fractions by far: this is done for each frame.
-        """
-        unit_s, whole = self.clocks[stream].unit_s, time_s.denominator
-        steps = (time_s.numerator + self.offset_s * whole) * unit_s.denominator
-        of = whole * unit_s.numerator
-        return (2 * steps + of) // (2 * of)
-
-    def prefix(self, stream: int, time_s: Fraction, nbytes: int) -> bytes:
-        """The packet header for `nbytes` bytes of that stream: always `PREFIX_BYTES` long."""
-        clock, tick = self.clocks[stream], self.tick(stream, time_s)
-        point = _number(tick * self.unit_count + clock.number) + _ZERO
-        packet = _CODED + _number(stream) + _number(tick + clock.full_time) + _number(nbytes)
-        size = bytes((len(point) + 4,))
-        return _SYNC_POINT + size + point + _checksum(point) + packet + _checksum(packet)
+    def tracks(self, rates: Sequence[Fraction]) -> list[tuple[int, int, int, int, int]]:
+        """What a native feed knows of each stream, which counts that many frames or samples a second."""
+        found = []
+        for clock, rate in zip(self.clocks, rates, strict=True):
+            step, start = 1 / (rate * clock.unit_s), self.offset_s / clock.unit_s
+            divisor = math.lcm(step.denominator, start.denominator)
+            found.append((clock.number, clock.full_time, int(step * divisor), int(start * divisor), divisor))
+        return found
 
 
 def ticks(time_s: float | Rational) -> int:
@@ -212,24 +203,6 @@ def _with_nominal_rate(head: bytes) -> bytes:
     return head
 
 
-def _number(number: int) -> bytes:
-    """A number in NUT's form, seven bits a byte, the highest first. Nine bytes hold every time and every size."""
-    # Written out: a list comprehension takes twice as long, and each packet has four.
-    return bytes(
-        (
-            number >> 56 & 127 | 128,
-            number >> 49 & 127 | 128,
-            number >> 42 & 127 | 128,
-            number >> 35 & 127 | 128,
-            number >> 28 & 127 | 128,
-            number >> 21 & 127 | 128,
-            number >> 14 & 127 | 128,
-            number >> 7 & 127 | 128,
-            number & 127,
-        )
-    )
-
-
 def _numbers(data: bytes, at: int) -> Iterator[int]:
     """The numbers in `data` from `at` on."""
     number = 0
@@ -247,9 +220,3 @@ def _checksum(data: bytes) -> bytes:
     """
     crc = zlib.crc32(data.translate(_REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return crc.to_bytes(4, "little").translate(_REVERSED)
-
-
-_ZERO = _number(0)
-_CODED = _FRAME_CODE + _number(_FLAGS)
-#: Bytes that a prefix has.
-PREFIX_BYTES = len(NutStream(b"", (StreamClock(TICK_S, 0, 0),), 1, 0).prefix(0, Fraction(0), 0))

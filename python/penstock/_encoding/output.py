@@ -6,15 +6,19 @@ import operator
 import os
 import re
 import shutil
+import subprocess
 import threading
+import time
 from contextlib import suppress
 from errno import EEXIST
 from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import Any
 
+from penstock._common.messages import plural
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.program.process import FFmpegProcess
 
 # Size, offset and file name of a segment that is a part of a file, in an HLS playlist.
 _PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
@@ -29,6 +33,149 @@ _MOST_PARTS = 1000
 
 class ReplacedError(Exception):
     """The new file did not take its place. The message says where it is."""
+
+
+class Destination:
+    """Where FFmpeg writes: a file, beside an old one if there is one, several files, a URL or a Python object.
+
+    Attributes:
+        url: FFmpeg's name of it.
+        is_cut_short: FFmpeg finishes it although nobody has said that the frames are all: an old file stays.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output, self._begun_s = output, time.time()
+        self._path = path = ordinary_path(output)
+        self._file = file = None if path is None or output.is_several_files else OutputFile(path)
+        self.url = f"file:{file.written}" if file is not None and file.is_beside else output.argument
+        self._sink = None if output.sink is None else Sink(output.sink)
+        self.is_cut_short = False
+        if output.is_image_sequence:
+            output.path.parent.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def stdout(self) -> int | None:
+        """The standard output of FFmpeg, as `FFmpegProcess` takes it."""
+        if self._sink is not None:
+            return subprocess.PIPE
+        return None if endpoints.uses_stdout(self.url) else subprocess.DEVNULL
+
+    @property
+    def fifo(self) -> Path | None:
+        """The FIFO that FFmpeg writes to; None if it writes to none."""
+        output = self._output
+        return output.path if endpoints.is_path(output.target) and output.path.is_fifo() else None
+
+    @property
+    def new_file(self) -> Path | None:
+        """The one new file that FFmpeg writes under its own name; None if there is none."""
+        return None if self._file is None or self._file.is_beside else self._path
+
+    @property
+    def warning(self) -> str | None:
+        """Why an old file is overwritten in place; None if there is no old file, or it can be replaced."""
+        return None if self._file is None else self._file.warning
+
+    def start(self, process: FFmpegProcess) -> None:
+        """Starts to read what FFmpeg writes for a Python object."""
+        if self._sink is not None:
+            process.our_ends.remove(process.stdout)  # it stays open until FFmpeg has written all
+            self._sink.start(process.stdout)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits, once FFmpeg has ended, until a Python object has everything. Returns whether it has."""
+        return self._sink is None or self._sink.wait(timeout_s)
+
+    @property
+    def keeps_old_file(self) -> bool:
+        """Whether the file is left beside an old one, although FFmpeg has finished it."""
+        return self.is_cut_short and self._file is not None and self._file.is_beside
+
+    @property
+    def left_part(self) -> str | None:
+        """Where an unfinished file was left beside its place, in words; None if it was not."""
+        if self._file is None or self._file.written in (None, self._file.path):
+            return None
+        return f"what FFmpeg has written is in {self._file.written}"
+
+    def whereabouts(self, frames: int) -> str:
+        """Where the frames of a video are that was cut short, in a sentence."""
+        written = f"the {plural(frames, 'frame')} written before"
+        if self._file is not None and self.keeps_old_file:
+            verb = "is" if frames == 1 else "are"
+            return f"{self._file.path} is still the old file: {written} {verb} in {self._file.written}"
+        return f"{self._output.name} has {written}"
+
+    @property
+    def identity(self) -> endpoints.Identity | None:
+        """Which file is there now; None if FFmpeg does not write one file."""
+        is_one = endpoints.is_path(self._output.target) and not self._output.is_several_files
+        return endpoints.identity(self.url) if is_one else None
+
+    def put_in_place(self, process: FFmpegProcess, *, is_blended: bool) -> None:
+        """Moves the new file, which is whole, over the old one.
+
+        Args:
+            is_blended: the frames of an animated WebP are marked for blending, although each is a whole picture.
+
+        Raises:
+            ReplacedError: that fails, or the new file is gone.
+        """
+        if is_blended and self._path is not None:
+            with suppress(FileNotFoundError):  # the next lines tell that the file is gone
+                disable_blending(endpoints.without_protocol(self.url))
+        if self._file is not None and self.keeps_old_file:
+            self._file.leave(is_finished=True)
+        elif self._file is not None:
+            self._file.take_place(is_expected=bool(process.output_bytes))
+
+    def leave(self, process: FFmpegProcess) -> None:
+        """Leaves what FFmpeg has written, unless that has taken its place. Removes it if no frame is in it."""
+        if self._file is None:
+            return
+        was_killed = (
+            process.returncode is None or process.returncode < 0
+        )  # it may not have told of its last frames
+        if was_killed or process.frames:
+            self._file.leave(is_finished=process.has_succeeded)
+        else:
+            self._file.discard()
+
+    def discard(self) -> None:
+        """Removes what FFmpeg has written, unless that is in the place of a file that was there before."""
+        if self._file is not None:
+            self._file.discard()
+
+    def lost(self) -> list[str]:
+        """What it lacks, although FFmpeg may have succeeded, in sentences."""
+        lost = lost_segments(self._output, self._begun_s)
+        if self._sink is not None and self._sink.failure is not None:
+            lost.append(f"the {self._output.name} that is written to has failed: {self._sink.failure!r}")
+        return lost
+
+    def failed(self, process: FFmpegProcess, *, ignored: bool) -> list[str]:
+        """The outputs of the muxer `tee` that failed, in sentences: those with ``onfail=ignore``, or the others."""
+        failed = process.log.failed_outputs.items()
+        named = [(endpoints.tee_output(self._output.target, number), why) for number, why in failed]
+        return [
+            f"the output {name!r} failed{why and ': '}{why}"
+            for name, why in named
+            if endpoints.ignores_failure(name) == ignored
+        ]
+
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        if self._sink is not None:
+            return self._output.name
+        return endpoints.without_protocol(self.url if self.keeps_old_file else self._output.target)
+
+    @property
+    def nbytes(self) -> int | None:
+        """Its size; None if that is not known."""
+        if self._sink is not None:
+            return self._sink.nbytes
+        return endpoints.file_bytes(self.url if self.keeps_old_file else self._output.target)
 
 
 class OutputFile:

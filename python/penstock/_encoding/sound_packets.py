@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import takewhile
 
 from penstock._common.deadline import Deadline
 from penstock._encoding.sound import LEAST_PAUSE_S, AudioFile, Sound
@@ -24,6 +25,8 @@ from penstock.errors import EncoderError, StalledError
 _READ_BYTES = 1 << 16
 # Packets that are read ahead, some seconds of sound. Chosen.
 _AHEAD_PACKETS = 256
+# Packets that are handed out at once after the last frame. Chosen.
+_LAST_PACKETS = 32
 # Silence comes in packets of this length. Chosen: longer ones would have FFmpeg interleave badly.
 _SILENCE_S = Fraction(1, 4)
 # Guessed: how often a wait for a packet looks again. Only the start of FFmpeg, and a slow network, make it wait.
@@ -33,7 +36,7 @@ _CHECK_INTERVAL_S = 0.005
 _GAPLESS = "aresample=async=1:min_hard_comp=0.05"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Packet:
     """A piece of sound.
 
@@ -63,10 +66,14 @@ class SoundPackets:
 
     If FFmpeg fails, or gives nothing for `stall_timeout` that somebody waits for, the sound ends there, and `failure`
     says why.
+
+    Attributes:
+        waited_s: seconds that calls have waited for packets.
     """
 
     def __init__(self, program: str, sound: Sound, stall_timeout: float | None) -> None:
         self.stall_timeout = stall_timeout
+        self.waited_s = 0.0
         self._sound = sound
         self._source = without_protocol(sound.input_arguments[-1])
         self._process = FFmpegProcess(
@@ -119,45 +126,55 @@ class SoundPackets:
             return f"the container cannot store the pauses of {self._source}: {early}; AudioFile(codec=…) fills them"
         return None
 
-    def peek(self, taken: int) -> Packet | None:
-        """The next packet, after the first `taken` ones; None at the end.
+    def before(self, end_s: Fraction, number: int, deadline: Deadline) -> list[Packet]:
+        """The packets from that number on that begin before `end_s` and are there; empty if the next begins later.
+
+        Packets before `number` are forgotten.
 
         Raises:
-            StalledError: it is not there yet.
+            StalledError: the next one is not there at the deadline.
         """
-        while self._packets and self._packets[0].number < taken:
-            self._packets.popleft()
-            self._release()
-        if not self._packets and not self._is_read and not self._is_over:
-            self._check_stuck()
-            raise StalledError(f"no sound came from {self._source}", 0.0)
+        self._wait(number, deadline)
+        return list(takewhile(lambda packet: packet.time_s < end_s, self._from(number)))
+
+    def last(self, end_s: Fraction, number: int, deadline: Deadline) -> list[Packet]:
+        """Some packets from that number on, for a video that ends at `end_s`; empty at the end of the sound.
+
+        Sound with ``end="video"`` ends with the video: exactly, if it is encoded.
+
+        Raises:
+            StalledError: as `before`.
+        """
+        self._wait(number, deadline)
+        packets = self._from(number)[:_LAST_PACKETS]
+        if not (isinstance(self._sound.audio, AudioFile) and self._sound.audio.end == "video"):
+            return packets
+        if not packets and not self._sound.is_copied:
+            packets = self._silence(number)
+        kept = [packet for packet in packets if packet.time_s < end_s]
+        return kept if self._sound.is_copied else [_cut(packet, end_s) for packet in kept]
+
+    def _wait(self, number: int, deadline: Deadline) -> None:
+        """Waits for that packet, or for the end."""
+        began_s = time.monotonic()
+        try:
+            while not (self._is_read or self._is_over or self._from(number)):
+                self._check_stuck()
+                if deadline.is_over():
+                    raise StalledError(f"no sound came from {self._source}", deadline.timeout or 0.0)
+                time.sleep(deadline.at_most(_CHECK_INTERVAL_S))
+        finally:
+            self.waited_s += time.monotonic() - began_s
         self._waiting_since_s = None
-        return self._packets[0] if self._packets else None
 
-    def peek_last(self, taken: int, end_s: Fraction) -> Packet | None:
-        """`peek` for a video that ends at `end_s`, where sound with ``end="video"`` ends: exactly, if it is encoded."""
-        packet = self.peek(taken)
-        if not self._ends_with_video:
-            return packet
-        if packet is None and not self._sound.is_copied:
-            packet = self._silence(taken)
-        if packet is None or packet.time_s >= end_s:
-            return None
-        return packet if self._sound.is_copied else _cut(packet, end_s)
-
-    def is_priming(self, packet: Packet) -> bool:
-        """Whether the packet is priming (it ends by 0 s) that the container cannot store."""
-        return not self._sound.holds_priming and packet.end_s <= 0
-
-    def wait(self, seconds: float) -> None:
-        """Waits for the next packet, at most so long."""
-        deadline = Deadline(seconds)
-        while not (self._packets or self._is_read or deadline.is_over()):
-            time.sleep(deadline.at_most(_CHECK_INTERVAL_S))
-
-    @property
-    def _ends_with_video(self) -> bool:
-        return isinstance(self._sound.audio, AudioFile) and self._sound.audio.end == "video"
+    def _from(self, number: int) -> list[Packet]:
+        """The packets from that number on that are there. Those before are forgotten."""
+        packets = list(self._packets)
+        for gone in takewhile(lambda packet: packet.number < number, packets):
+            with suppress(ValueError):  # another thread has done it
+                self._packets.remove(gone)
+            self._release()
+        return [packet for packet in packets if packet.number >= number]
 
     def _check_stuck(self) -> None:
         """Gives the file up if a packet has been waited for too long."""
@@ -167,16 +184,20 @@ class SoundPackets:
             self._is_stuck = True
             self.end()
 
-    def _silence(self, number: int) -> Packet | None:
-        """Silence after the last packet, which is not compressed."""
+    def _is_priming(self, packet: Packet) -> bool:
+        """Whether the packet is priming (it ends by 0 s) that the container cannot store."""
+        return not self._sound.holds_priming and packet.end_s <= 0
+
+    def _silence(self, number: int) -> list[Packet]:
+        """Silence from that number on, after the last packet, which is not compressed."""
         if (last := self._last) is None or not last.samples:
-            return None
-        samples = int(_SILENCE_S / last.unit_s) or 1
-        self._last = Packet(
-            number, last.end_s, samples, last.unit_s, bytes(len(last.data) // last.samples * samples)
-        )
-        self._packets.append(self._last)
-        return self._last
+            return []
+        unit_s, samples = last.unit_s, int(_SILENCE_S / last.unit_s) or 1
+        silence = bytes(len(last.data) // last.samples * samples)
+        return [
+            Packet(one, last.end_s + (one - last.number - 1) * samples * unit_s, samples, unit_s, silence)
+            for one in range(number, number + _LAST_PACKETS)
+        ]
 
     def _arguments(self, lines: int) -> list[str]:
         track = ["-map", f"0:{self._sound.index}", "-c", self._sound.packet_codec, "-flush_packets", "1"]
@@ -203,7 +224,8 @@ class SoundPackets:
                         pause_s = packet.time_s - last.end_s
                         self._pauses_s += pause_s if pause_s > LEAST_PAUSE_S else 0
                     self._last = packet
-                    self._packets.append(packet)
+                    if not self._is_priming(packet):
+                        self._packets.append(packet)
                     while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
                         self._room.acquire()
             if not self._is_over:

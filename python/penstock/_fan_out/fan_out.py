@@ -303,7 +303,7 @@ class FanOut:
             used = form if form.prefix is not None or uses[form] > 1 else form.unconverted
             if used not in slots:
                 slots[used] = output.filled(memory, used, self._pool_of)
-            offers[output] = Offer(output.push_of(slots[used], used), shown_s, output.accepted)
+            offers[output] = Offer(output.item_of(slots[used], used), shown_s, output.accepted)
         return offers
 
     def _settle(self, deadline: Deadline) -> None:

@@ -6,7 +6,6 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from math import isnan, nan
 from typing import NamedTuple
 
@@ -17,9 +16,10 @@ from penstock._common.reports import DroppedFrame, EncodeReport, OutputReport
 from penstock._common.tensors import memory_and_size
 from penstock._common.types import FrameData
 from penstock._encoding.encoder import Encoder
+from penstock._encoding.feed import Item
 from penstock._encoding.frame_check import frame_buffer
 from penstock._encoding.frame_form import PLAIN, FrameForm
-from penstock._encoding.session import FULL, EncodeSession, Push
+from penstock._encoding.session import FULL, EncodeSession
 from penstock._native import Writer, _Conversion, _Slot, _SlotPool
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.results import WriterStats
@@ -56,12 +56,12 @@ class Offer(NamedTuple):
     """A frame for one output.
 
     Attributes:
-        push: queues it.
+        item: what is queued of it.
         time_s: its time; None if it came without one.
         accepted: how many frames the output had accepted before.
     """
 
-    push: Push
+    item: Item
     time_s: float | None
     accepted: int
 
@@ -132,9 +132,9 @@ class Output:
         memory, nbytes = memory_and_size(frame)
         return pool_of(nbytes).filled(memory)
 
-    def push_of(self, slot: _Slot, form: Form) -> Push:
-        """Returns a function that queues `slot`, which holds the frame in that form."""
-        raise NotImplementedError
+    def item_of(self, slot: _Slot, form: Form) -> Item:
+        """What `queue` gets of `slot`, which holds the frame in that form."""
+        return Item(slot)
 
     def take(self, offer: Offer, deadline: Deadline) -> bool:
         """Queues a frame, or drops it if the queue is full. Returns False if it waits for room instead.
@@ -144,7 +144,7 @@ class Output:
         try:
             # A signal handler may have interrupted the call that queued it.
             if self.error is None and self.accepted == offer.accepted:
-                self._push(offer.push, deadline)
+                self._push(offer.item, deadline)
         except StalledError as stalled:
             if not deadline.is_over():
                 self.give_up(stalled)
@@ -196,7 +196,7 @@ class Output:
         """Ends the target without waiting for it, while `error` propagates. What an encoder has written is left."""
         raise NotImplementedError
 
-    def _push(self, push: Push, deadline: Deadline) -> None:
+    def _push(self, item: Item, deadline: Deadline) -> None:
         raise NotImplementedError
 
     def _close(self, deadline: Deadline) -> None:
@@ -243,11 +243,11 @@ class EncoderOutput(Output):
 
     def _form_at(self, tick: int | None) -> Form:
         plan, frames = self._session.plan, self.plan.form
-        nbytes = plan.ffmpeg_frames.frame_bytes
-        if plan.stream is not None:
-            prefix = self._session.prefix_of(tick)
-            return Form(frames, plan.conversion, nbytes, tick, prefix, self if tick is None else None)
-        return Form(frames) if plan.conversion is None else Form(frames, plan.conversion, nbytes)
+        prefix = self._session.feed.prefix(tick)
+        if prefix is None and plan.conversion is None:
+            return Form(frames)
+        output = self if prefix is not None and tick is None else None
+        return Form(frames, plan.conversion, plan.ffmpeg_frames.frame_bytes, tick, prefix, output)
 
     def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
         layout, number = self._session.plan.frames, self.accepted
@@ -255,13 +255,12 @@ class EncoderOutput(Output):
         pool = pool_of(layout.frame_bytes if form == form.unconverted else form.nbytes)
         return form.frames.fill(pool, buffer, number, form.conversion, form.prefix)
 
-    def push_of(self, slot: _Slot, form: Form) -> Push:
-        if form == form.unconverted and self._session.plan.conversion is not None:
-            return self._session.push_of_slot(slot)
-        return self._session.push_of_fed(slot, form.tick)
+    def item_of(self, slot: _Slot, form: Form) -> Item:
+        is_fed = form != form.unconverted or self._session.plan.conversion is None
+        return Item(slot, is_fed, form.tick)
 
-    def _push(self, push: Push, deadline: Deadline) -> None:
-        self._session.wait_for(lambda slice_s: push(timeout=slice_s), deadline, FULL)
+    def _push(self, item: Item, deadline: Deadline) -> None:
+        self._session.wait_for(self._session.feed.queue, deadline, FULL, item)
 
     def _close(self, deadline: Deadline) -> None:
         self.target.close(deadline.left_s())
@@ -290,11 +289,8 @@ class WriterOutput(Output):
     def result(self) -> WriterStats:
         return self.target.stats
 
-    def push_of(self, slot: _Slot, form: Form) -> Push:
-        return partial(self.target.submit, slot)
-
-    def _push(self, push: Push, deadline: Deadline) -> None:
-        push(timeout=deadline.left_s())
+    def _push(self, item: Item, deadline: Deadline) -> None:
+        self.target.submit(item.memory, timeout=deadline.left_s())
 
     def cut_off(self, error: BaseException) -> None:
         self.target.abort()

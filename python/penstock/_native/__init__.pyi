@@ -19,6 +19,7 @@ from penstock._native.cpu import (
     _try_priorities,
 )
 from penstock._native.fifo import _fifo_open, _fifo_open_async, _FifoTicket, _make_pipe
+from penstock._native.nut_feed import _NutFeed
 from penstock._native.pipeline import Chunk, _Pipeline, _Sink, _Source, _Stage
 from penstock._native.reader import Frame, Reader, ReaderStats
 from penstock._native.relay import RelayReport, RelayTicket, _Relay, _start_relay
@@ -55,6 +56,7 @@ __all__ = [
     "_Conversion",
     "_FifoTicket",
     "_LoopWaker",
+    "_NutFeed",
     "_Pipeline",
     "_PlaneConverter",
     "_PlaneJob",

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from errno import ENXIO
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar, TypeVarTuple, Unpack
 
 from penstock._common import exits
 from penstock._common.deadline import Deadline
@@ -267,6 +267,7 @@ def _cpu_ticks(pid: int) -> int:
 
 
 R = TypeVar("R")
+Arguments = TypeVarTuple("Arguments")
 
 # How often a wait checks FFmpeg's signs of life. Chosen: much shorter than any `stall_timeout`.
 CHECK_INTERVAL_S = 0.5
@@ -284,11 +285,13 @@ class Session:
     kind: ClassVar[str]
     error: ClassVar[type[FFmpegError]]
 
-    def __init__(self, process: FFmpegProcess, title: str, stall_timeout: float | None) -> None:
+    def __init__(
+        self, process: FFmpegProcess, title: str, stall_timeout: float | None, new_file: Path | None = None
+    ) -> None:
         self.process = process
         self.title = title
         self.is_open = False
-        self.new_file: Path | None = None
+        self.new_file = new_file
         self._stall_timeout = stall_timeout
         self._forks = exits.forks
 
@@ -339,13 +342,24 @@ class Session:
         """Checks that this process started the session."""
         check_owner(self.kind, self._forks)
 
-    def wait_for(self, step: Callable[[float], R], deadline: Deadline, late: str) -> R:
+    def limit_stalls(self, seconds: float) -> None:
+        """Gives up an FFmpeg that shows no sign of life for so long, where no caller waits."""
+        self._stall_timeout = seconds
+
+    def wait_for(
+        self,
+        step: Callable[[Unpack[Arguments], float], R],
+        deadline: Deadline,
+        late: str,
+        *arguments: *Arguments,
+    ) -> R:
         """Waits for `step` as long as FFmpeg shows signs of life.
 
         Args:
-            step: waits for so many seconds at most, and raises `StalledError` if that was too short.
+            step: waits for so many seconds at most, its last argument, and raises `StalledError` if that was too short.
             deadline: until when.
             late: what the error says after that.
+            arguments: the arguments of `step` before.
 
         Raises:
             StalledError: after `deadline`, or without a sign of life for ``stall_timeout``.
@@ -353,7 +367,7 @@ class Session:
         watch: Watch | None = None
         while True:
             try:
-                return step(deadline.at_most(CHECK_INTERVAL_S))
+                return step(*arguments, deadline.at_most(CHECK_INTERVAL_S))
             except StalledError as stalled:
                 if deadline.is_over():
                     raise deadline.late(self.process.waits_for() or late, stalled.bytes_pending) from None
@@ -362,8 +376,9 @@ class Session:
 
     async def wait_for_async(
         self,
-        step: Callable[[float], R],
+        step: Callable[[Unpack[Arguments], float], R],
         event: Callable[[], Watchable | None],
+        *arguments: *Arguments,
     ) -> R:
         """`wait_for` for asyncio: the event loop goes on while this waits. A cancellation takes no step.
 
@@ -373,7 +388,7 @@ class Session:
         watch: Watch | None = None
         while True:
             try:
-                return step(0.0)
+                return step(*arguments, 0.0)
             except StalledError as error:
                 stalled = error
             watch = watch or Watch(self.process)
