@@ -86,7 +86,8 @@ WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 test: SELECTED := -m "not slow"
 # Loom explores the orders with at most three preemptions; in test-all, every order.
 test: export LOOM_MAX_PREEMPTIONS := 3
-test-all: SELECTED := --durations=20
+# The benchmarks' and scripts' own tests too, which do not test the package.
+test-all: SELECTED := --durations=20 --override-ini="testpaths=tests benchmarks/tests scripts/tests"
 # Sums wrap in builds without overflow checks only.
 test-all: IN_RELEASE := memory::
 # Property tests try all their examples, not a fifth.

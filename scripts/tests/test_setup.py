@@ -13,7 +13,7 @@ import pytest
 
 from scripts import licenses
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CARGO = "cargo {} (873a06493 2025-05-10)"
 RUSTC = "rustc {} (6b00bc388 2025-06-23) (built from a source tarball)"
 
