@@ -1000,7 +1000,7 @@ def test_any_order_and_any_sizes(writes: list[tuple[bool, int]], channels: int) 
         assert levels == [number % 256 for is_frame, number in writes if is_frame]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv", "a.webm"])
 def test_sound_and_picture_agree_after_ten_minutes(tmp_path: Path, name: str) -> None:
     fps, sample_rate, seconds = Fraction(30_000, 1001), 44_100, 600

@@ -253,7 +253,7 @@ def test_options_of_the_encoder_that_are_no_dict_are_refused(tmp_path: Path, giv
     assert list(tmp_path.iterdir()) == []
 
 
-@SLOW
+@pytest.mark.exhaustive
 def test_the_drivers_memory_does_not_grow_with_the_chunks(tmp_path: Path) -> None:
     code = """
 import resource

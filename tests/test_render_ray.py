@@ -169,6 +169,7 @@ def test_a_video_is_mapped(cluster: Any, tmp_path: Path, wanted: Any) -> None:
             assert np.abs(255 - np.asarray(a, int) - b).max() <= 2  # rounded twice, into yuv444p
 
 
+@pytest.mark.exhaustive
 def test_a_node_is_removed(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     victim = cluster.add_node(num_cpus=2, object_store_memory=STORE_BYTES)
     cluster.wait_for_nodes()
@@ -283,6 +284,7 @@ def test_without_progress_no_actor_is_started(cluster: Any, tmp_path: Path) -> N
     assert eventually(is_idle)
 
 
+@pytest.mark.exhaustive
 def test_a_scene_larger_than_the_object_store(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     ballast, draw = os.urandom(STORE_BYTES), slow_scene()
 
