@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -544,8 +543,6 @@ def test_ctrl_c_while_an_output_waits_loses_no_frame(tmp_path: Path) -> None:
     assert counts == {len(frames_of(out))} == {len(decode(tmp_path / "a.mkv"))}
 
 
-HAND_OVER = ("_settle", "_hand", "queue", "_push", "drop", "takes")
-
 UNSETTLED = """
 import subprocess
 reader, end = os.pipe()
@@ -568,51 +565,6 @@ os.close(reader)
 def test_the_end_of_the_program_delivers_a_frame_that_waited() -> None:
     taken, nbytes = map(int, succeeded(run_script(UNSETTLED)).split())
     assert taken >= 2 and nbytes == taken * 2_000_000
-
-
-def test_an_interrupted_hand_over_gives_each_output_the_frame_once() -> None:
-    """A signal handler raises at every line of the hand-over in turn; the next call continues."""
-    outputs = [raw() for _ in range(3)]
-    full, reader = unread(queue_items=3, capacity_bytes=4096)
-    sent = []
-
-    class Interrupt(BaseException):
-        pass
-
-    with FanOut(writer for writer, _ in outputs) as fan_out:
-        fan_out.add(full, when_full="drop")
-        for line in range(80):
-            count = 0
-
-            def trace(frame: Any, event: str, _argument: Any, line: int = line) -> Callable[..., Any]:
-                nonlocal count
-                if event == "line" and frame.f_code.co_name in HAND_OVER:
-                    if count == line:
-                        sys.settrace(None)
-                        raise Interrupt
-                    count += 1
-                return trace
-
-            data = bytes([line]) * 1000
-            sys.settrace(trace)
-            try:
-                fan_out.write(data)
-            except Interrupt:
-                pass
-            finally:
-                sys.settrace(None)
-            fan_out.write(b"\xff")
-            sent.append(data)
-        read_exactly(reader, 1000)
-        os.close(reader)
-        *_, thinned = fan_out.reports
-        full.abort()
-    first, *others = [reader.result() for _, reader in outputs]
-    assert others == [first] * 2
-    found = [piece for piece in first.split(b"\xff") if piece]
-    assert all(piece in sent for piece in found) and len(found) == len(set(found)) > 60
-    left_out = [dropped.index for dropped in thinned.dropped]
-    assert left_out == sorted(set(left_out)) and len(left_out) + thinned.frames_taken == len(found) + 80
 
 
 def test_a_handler_that_raises_when_a_call_has_its_turn_leaves_the_turn_to_the_next() -> None:

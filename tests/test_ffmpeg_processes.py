@@ -6,12 +6,10 @@ import gc
 import os
 import random
 import signal
-import sys
 import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,8 +24,6 @@ from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Decoder, Encoder, probe
 from penstock._ffmpeg.program.child import Lines
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
-
-PACKAGE = str(Path(sys.modules["penstock"].__file__ or "").parent)
 
 ENCODE = """
 from penstock import Encoder, EncoderError
@@ -181,51 +177,6 @@ def nothing_is_left(recwarn: pytest.WarningsRecorder) -> Iterator[None]:
     yield
     gc.collect()
     assert eventually(lambda: not any(left())), left()
-
-
-def _raised_after(construct: Callable[[], Any], lines: int) -> bool:
-    """Constructs, and raises at the given line of the package's Python code; tells whether there was such a line.
-
-    In a thread of its own: one in which a trace function has raised within an ``except`` keeps what was caught there.
-    """
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_raised_in_thread, construct, lines).result()
-
-
-def _raised_in_thread(construct: Callable[[], Any], lines: int) -> bool:
-    left = lines
-
-    def count(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        if event != "call":
-            left -= 1
-            if left == 0:
-                raise Interrupted
-        return count
-
-    made = None
-    sys.settrace(count)
-    try:
-        made = construct()
-    except Interrupted as interrupted:
-        traceback.clear_frames(interrupted.__traceback__)
-    finally:
-        sys.settrace(None)
-    _end(made)
-    return left <= 0
-
-
-@pytest.mark.parametrize("kind", ["Encoder", "Decoder", "AudioDecoder", "probe"])
-@pytest.mark.parametrize("step", [100, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.usefixtures("nothing_is_left")
-def test_an_exception_at_a_line_of_a_constructor(kind: str, step: int, tmp_path: Path) -> None:
-    construct = _constructions(tmp_path)[kind]
-    chosen = random.Random(13)
-    at = 1
-    while _raised_after(construct, at):
-        at += chosen.randrange(1, step)
 
 
 def _end(made: Any) -> None:
