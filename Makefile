@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound machines all compare report)
-.PHONY: help demo docs docs-serve test test-all soak sanitize fuzz $(BENCHES) wheel release-check check check-workflows fmt clean
+.PHONY: help demo docs docs-serve test test-all test-exhaustive soak sanitize fuzz $(BENCHES) wheel release-check check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -24,7 +24,8 @@ help:
 	@echo "make docs         the documentation's site, in build/site; a warning or a dead link is an error"
 	@echo "make docs-serve   the same on localhost:8000, built again whenever a page changes"
 	@echo "make test         the tests: Rust, loom with bounds, and Python's but for those that are marked slow"
-	@echo "make test-all     all tests, the slow ones too, and with all cases; prints the 20 slowest; and the site"
+	@echo "make test-all     the slow tests too, those of benchmarks and scripts, and the site; prints the 20 slowest"
+	@echo "make test-exhaustive  all tests, with every case of every table and all examples of property tests"
 	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer, some by Miri (needs a nightly Rust)"
 	@echo "make fuzz         hostile and random input, a minute each; SECONDS_EACH=600 (needs a nightly Rust)"
 	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
@@ -84,19 +85,27 @@ $(BENCHES):
 WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 # Of two -m the last one holds, so that ARGS can ask for others. pytest itself, called by hand, leaves none out.
 test: SELECTED := -m "not slow"
-# Loom explores the orders with at most three preemptions; in test-all, every order.
+# Loom explores the orders with at most three preemptions; in the others, every order.
 test: export LOOM_MAX_PREEMPTIONS := 3
-test-all: SELECTED := --durations=20
+# The benchmarks' and scripts' own tests too, which do not test the package.
+ALL_TESTS := --durations=20 --override-ini="testpaths=tests benchmarks/tests scripts/tests"
+test-all: SELECTED := $(ALL_TESTS) -m "not exhaustive"
+test-exhaustive: SELECTED := $(ALL_TESTS)
 # Sums wrap in builds without overflow checks only.
-test-all: IN_RELEASE := memory::
+test-all test-exhaustive: IN_RELEASE := memory::
 # Property tests try all their examples, not a fifth.
-test-all: export PENSTOCK_THOROUGH := 1
+test-exhaustive: export PENSTOCK_THOROUGH := 1
 test-all: docs
+# The native module comes last, as above.
+TESTS := test test-all test-exhaustive
+test: $(READY)-test
+test-all test-exhaustive: $(READY)-test-all
+$(TESTS): $(READY)-native
 # Compiled modules are kept, whatever the caller's environment says: the tests start hundreds of interpreters, and pytest
 # rewrites each of their modules.
-test test-all: export PYTHONDONTWRITEBYTECODE :=
+$(TESTS): export PYTHONDONTWRITEBYTECODE :=
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
-test test-all: %: $(READY)-% $(READY)-native
+$(TESTS):
 	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
 	cargo test --quiet --package penstock-pipeline --no-default-features --lib
 	$(if $(IN_RELEASE),CARGO_PROFILE_RELEASE_LTO=off cargo test --quiet --package penstock-core --release --lib $(IN_RELEASE))

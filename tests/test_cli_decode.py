@@ -511,7 +511,7 @@ class TestFailures:
         assert "/nowhere/ffmpeg" in failed(run("decode", video, "--ffmpeg", "/nowhere/ffmpeg"))
 
     def test_a_destination_that_cannot_be_written_to_is_named(self) -> None:
-        with pytest.raises(click.ClickException, match="there: Bad file descriptor"):
+        with pytest.raises(click.ClickException, match="there"):
             RawOutput(Endpoint("there", 1 << 30), FRAME_BYTES, is_standard=False)
 
     def test_an_output_that_does_not_block(self) -> None:

@@ -236,10 +236,10 @@ def test_numbers() -> None:
     )
     assert (chunk_range("7"), chunk_range("3-7")) == (range(7, 8), range(3, 8))
     for text in ("", "x", "-5", "0", "5:5", "1:2:3:4", "1:9:0"):
-        with pytest.raises(ValueError, match="is not a number of frames"):
+        with pytest.raises(ValueError, match="frames"):
             frame_range(text)
     for text in ("", "x", "-1", "3-", "3-2", "1-2-3"):
-        with pytest.raises(ValueError, match="is not the number of a chunk"):
+        with pytest.raises(ValueError, match="chunk"):
             chunk_range(text)
 
 

@@ -70,27 +70,6 @@ def test_a_code_host_can_follow_all_links() -> None:
     assert docs.dead_links_of_repository() == []
 
 
-LINKS = """
-# What `x_y` does, and *why*
-
-[to a heading](#what-x_y-does-and-why), [of another page](other.md#one), [to a name](other.md#penstock.Encoder),
-[to a folder](folder), <img src="there.png">
-[to no heading](#what-x), [of another page](other.md#two), [to no file](gone.md), ![to no picture](gone.png)
-
-```text
-[this is code](code.md)
-```
-"""
-
-
-def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
-    page, other = tmp_path / "page.md", tmp_path / "other.md"
-    pages = {page: docs.HostedPage(LINKS), other: docs.HostedPage("## One")}
-    files = {page, other, tmp_path / "folder", tmp_path / "there.png"}
-    dead = ["#what-x", "other.md#two", "gone.md", "gone.png"]
-    assert docs.dead_links(pages, files.__contains__) == [f"{page}: {link}" for link in dead]
-
-
 def picture(path: Path) -> np.ndarray:
     with penstock.Decoder(path) as decoder:
         return next(iter(decoder)).astype(int)
@@ -161,46 +140,3 @@ def test_notebook(page: Path, tmp_path: Path) -> None:
         (False, True),
     ]
     assert '<img src="data:image/png' in shown[3]["text/html"]
-
-
-PAGE_OF_ALL_KINDS = """
-```python
-word = "first"
-print(word)
-```
-
-```sh
-echo second
-```
-
-<!-- not run: it fails -->
-```python
-raise SystemExit("this block ran")
-```
-
-<!-- needs: no_such_module -->
-```python
-import no_such_module
-```
-
-```python
-print(word, "again")
-```
-
-```text
-first
-sec…
-first again
-```
-"""
-
-
-def test_a_page_is_one_program_and_its_output_is_compared(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(PAGE_OF_ALL_KINDS)
-    run = [sys.executable, run_page.__file__, page]
-    output = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    assert output == "first\nsecond\nfirst again\n"
-    assert run_page.missing_output(page, output) is None
-    assert run_page.missing_output(page, "first again\nsecond\nfirst\n") == "sec…"
-    assert run_page.missing_output(page, "first\nsecond\n") == "first again"

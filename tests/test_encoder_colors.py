@@ -97,7 +97,7 @@ def test_the_display_and_the_light_of_hdr(tmp_path: Path, codec: str, suffix: st
 
 def test_an_impossible_light_is_refused(tmp_path: Path) -> None:
     given: dict[str, Any] = {"fps": 25, "size": SIZE, "colors": PQ}
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="exclude"):
         Encoder(tmp_path / "v.mp4", options={"x264-params": "cll=100,50"}, **given)
     given["colors"] = Colors(mastering_display=replace(DISPLAY, white=None))
     with pytest.raises(ValueError, match="white"):
@@ -108,12 +108,12 @@ def test_an_impossible_light_is_refused(tmp_path: Path) -> None:
         replace(DISPLAY, red=(float("nan"), 0.3)),
         replace(DISPLAY, luminance=1000.0),  # type: ignore[arg-type]
     ):
-        with pytest.raises(ValueError, match="the least first"):
+        with pytest.raises(ValueError, match="least"):
             Encoder(tmp_path / "v.mp4", **given | {"colors": Colors(mastering_display=display)})
     for level in (-1, 100_000, 0.5):
-        with pytest.raises(ValueError, match="content light"):
+        with pytest.raises(ValueError, match="light"):
             Encoder(tmp_path / "v.mp4", **given | {"colors": Colors(content_light=ContentLight(level, 0))})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"content_light is a penstock\.video\.ContentLight"):
+    with pytest.raises(TypeError, match="content_light"):
         Colors(content_light=(1000, 400))  # type: ignore[arg-type]
     assert not [*tmp_path.iterdir()]
 
@@ -130,11 +130,11 @@ def test_a_limited_range_contradicts_a_format_of_the_full_range(tmp_path: Path) 
 
 
 def test_a_tag_has_a_name_of_ffmpegs() -> None:
-    with pytest.raises(ValueError, match=r"transfer is 'auto'.*got 'pq'"):
+    with pytest.raises(ValueError, match="transfer"):
         Colors(transfer="pq")
 
 
 @pytest.mark.parametrize("name", ["c:v", "codec", "vcodec", "c:v:0"])
 def test_a_codec_is_named_once(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="exclude each other: give codec alone"):
+    with pytest.raises(ValueError, match="codec"):
         Encoder(tmp_path / "v.mp4", size=SIZE, fps=25, options={name: "mpeg4"})

@@ -189,7 +189,7 @@ def test_nan_is_refused_at_the_call_and_nothing_is_written(tmp_path: Path) -> No
     with lossless(tmp_path / "v.mkv", value_range=(0.0, 1.0)) as encoder:
         encoder.write(frame)
         for call in (encoder.write, encoder.submit, lambda one: asyncio.run(encoder.awrite(one))):
-            with pytest.raises(ValueError, match="frame 1 has NaN in 1 of its samples"):
+            with pytest.raises(ValueError, match="NaN"):
                 call(wrong)
         assert encoder.frames_submitted == 1
         encoder.write(np.nan_to_num(wrong, nan=0.0))
@@ -307,7 +307,7 @@ def test_a_fan_out_converts_floats_once_for_all_encoders(tmp_path: Path, is_shar
         fan_out.write(raw, time_s=0)
         wrong = raw.copy()
         wrong[0, 0, 0] = np.nan
-        with pytest.raises(ValueError, match="frame 1 has NaN"):
+        with pytest.raises(ValueError, match="NaN"):
             fan_out.write(wrong, time_s=Fraction(1, 30))
         fan_out.write(raw, time_s=Fraction(1, 30))
         reports = fan_out.close()

@@ -202,14 +202,12 @@ def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str) -> None:
 
 def test_names_that_do_not_exist(tmp_path: Path) -> None:
     for name in ("auto-vp9", "auto-", "auto-libx264"):
-        with pytest.raises(
-            ValueError, match=rf"codec='{name}' is none of auto, auto-h264, auto-hevc, auto-av1"
-        ):
+        with pytest.raises(ValueError, match="auto-av1"):
             Encoder(tmp_path / "a.mp4", fps=30, size=SIZE, codec=name)
 
 
 def test_a_codec_that_is_no_name(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="codec must be FFmpeg's name"):
+    with pytest.raises(TypeError, match="codec"):
         rendering.plan(
             "math:sin",
             frames=3,
@@ -221,7 +219,7 @@ def test_a_codec_that_is_no_name(tmp_path: Path) -> None:
 
 
 def test_the_container_has_a_place_for_the_codec(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a file \.webm has no place for libx264 video"):
+    with pytest.raises(ValueError, match="libx264"):
         Encoder(tmp_path / "a.webm", fps=30, size=SIZE, codec="auto-h264")
     request = Request(tmp_path / "a.webm", fps=30, codec="auto-av1")
     assert plan(request, None).codec in ("libsvtav1", "libaom-av1")

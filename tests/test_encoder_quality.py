@@ -201,7 +201,7 @@ def ssim_db(shown: Any, sent: Any) -> float:
     return float(-10 * np.log10(1 - ssim.mean()))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("level", ["draft", "good", "master"])
 def test_a_level_looks_alike_with_each_encoder(tmp_path: Path, ffmpeg: str, level: Any) -> None:
     def measured(codec: str) -> float:

@@ -60,7 +60,7 @@ def test_close_gives_the_same_error_again(tmp_path: Path) -> None:
     encoder = make(outputs, options={"f": "tee", "map": "0:v", "flags": "+global_header"})
     encoder.write(flat(0))
     for _ in range(2):
-        with pytest.raises(EncoderError, match=r"the output .*b\.mkv. failed"):
+        with pytest.raises(EncoderError, match=r"b\.mkv"):
             encoder.close()
     assert encoder.report is None
 

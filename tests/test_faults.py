@@ -199,7 +199,7 @@ class TestTheBufferGoesAway:
         """NumPy counts references, and our hold is one: without `refcheck=False` it refuses."""
         frame = np.frombuffer(FRAME, np.uint8).copy()
         _native._pipe(frame, pair[1])
-        with pytest.raises(ValueError, match="resize"):
+        with pytest.raises(ValueError):
             frame.resize(10)
         assert read_exactly(pair[0], len(FRAME)) == FRAME
 
@@ -501,9 +501,9 @@ class TestNoRoom:
             assert type(failure) is OSError
             assert failure.errno == errno.ENOSPC
             assert (failure.bytes_delivered, failure.bytes_lost) == (0, 1000)
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(OSError, match="space"):
                 stream.flush()
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(OSError, match="space"):
                 stream.close()
 
     def test_dev_full_by_pipe(self) -> None:
@@ -530,7 +530,7 @@ class TestNoRoom:
                 assert failure.errno == errno.ENOSPC
                 assert (failure.bytes_delivered, failure.bytes_lost) == (delivered, 1_200_000 - delivered)
                 assert failure.__notes__ == [f"{delivered} bytes delivered, {1_200_000 - delivered} lost"]
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(OSError, match="space"):
                 stream.close()
         assert path.read_bytes() == (FRAME[:400_000] * 3)[:delivered]
 

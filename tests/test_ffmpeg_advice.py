@@ -19,6 +19,7 @@ from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import frame_layout
 
 LAYOUT = frame_layout("yuv420p", 64, 48)
+NO_ADVICE = "none"
 FRAMES = bytes(10 * LAYOUT.frame_bytes)
 
 
@@ -29,11 +30,14 @@ def explained(
     options: Mapping[str, object] | None = None,
     container_format: str | None = None,
     target: str = "file:/v.mp4",
-) -> str | None:
-    """The advice for the messages of an FFmpeg that was run for that."""
+) -> str:
+    """The advice for the messages of an FFmpeg that was run for that, or `NO_ADVICE`."""
     output = Output(target, container_format)
     made = plan(Request("v.mp4", fps=30), None)
-    return explain(replace(made, program=ffmpeg, output=output, options=options or {}, codec=codec), stderr)
+    return (
+        explain(replace(made, program=ffmpeg, output=output, options=options or {}, codec=codec), stderr)
+        or NO_ADVICE
+    )
 
 
 def advice(
@@ -43,7 +47,7 @@ def advice(
     container_format: str | None = "matroska",
     pixel_format: str | None = "yuv420p",
     **options: object,
-) -> str | None:
+) -> str:
     """Runs an FFmpeg that must fail, and returns the advice."""
     target = output if "://" in str(output) else f"file:{output}"
     arguments = [
@@ -62,34 +66,34 @@ def advice(
 
 def test_smoke(ffmpeg: str) -> None:
     said = advice(ffmpeg, codec="libx246")
-    assert said is not None and "'libx246'. Did you mean 'libx264'" in said
+    assert "'libx264'" in said
     assert "\n" not in said
 
 
 def test_a_picture_that_is_too_small() -> None:
     said = "Svt[error]: Instance 1: Source Width must be at least 64"
-    assert "libsvtav1 takes no picture of less than 64x64" in str(explained("ffmpeg", said, "libsvtav1"))
+    assert "64x64" in explained("ffmpeg", said, "libsvtav1")
 
 
 def test_colored_messages() -> None:
     said = explained("/missing/ffmpeg", "\x1b[4;31mUnknown encoder '\x1b[0mx'\x1b[0m")
-    assert said is not None and "no video encoder 'x'" in said
+    assert "'x'" in said
 
 
 def test_an_audio_encoder(ffmpeg: str) -> None:
-    assert "has no video encoder 'aac'" in str(advice(ffmpeg, codec="aac"))
+    assert "aac" in advice(ffmpeg, codec="aac")
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"c:a": "acc"}, "has no sound encoder 'acc'. Did you mean 'aac'?"),
-        ({"c:a": ["aac", "acc"]}, "has no sound encoder 'acc'."),
-        ({"c:s": "acc"}, "None"),
+        ({"c:a": "acc"}, "'aac'"),
+        ({"c:a": ["aac", "acc"]}, "'acc'"),
+        ({"c:s": "acc"}, NO_ADVICE),
     ],
 )
 def test_an_unknown_encoder_of_another_stream(ffmpeg: str, options: dict[str, str], words: str) -> None:
-    assert words in str(explained(ffmpeg, "Unknown encoder 'acc'", options=options))
+    assert words in explained(ffmpeg, "Unknown encoder 'acc'", options=options)
 
 
 @pytest.mark.parametrize(
@@ -103,36 +107,30 @@ def test_an_unknown_encoder_of_another_stream(ffmpeg: str, options: dict[str, st
     ],
 )
 def test_an_unknown_option(ffmpeg: str, option: str, nearest: str) -> None:
-    said = str(advice(ffmpeg, **{option: 1}))
-    assert f"has an option '{option}'. Did you mean '" in said
-    assert f"'{nearest}'" in said
+    assert f"'{nearest}'" in advice(ffmpeg, **{option: 1})
 
 
 def test_an_option_of_the_container(ffmpeg: str, tmp_path: Path) -> None:
     said = advice(ffmpeg, tmp_path / "video.mp4", container_format=None, movflag="faststart")
-    assert "Did you mean 'movflags'" in str(said)
+    assert "'movflags'" in said
 
 
 def test_an_option_for_one_stream(ffmpeg: str) -> None:
-    assert "Did you mean 'qscale'" in str(advice(ffmpeg, **{"qscal:v": 3}))
+    assert "'qscale'" in advice(ffmpeg, **{"qscal:v": 3})
 
 
 def test_an_unknown_container(ffmpeg: str) -> None:
-    assert "'matroksa'. Did you mean 'matroska'" in str(advice(ffmpeg, container_format="matroksa"))
-    assert "'matroska' is FFmpeg's name for it" in str(advice(ffmpeg, container_format="mkv"))
+    assert "'matroska'" in advice(ffmpeg, container_format="matroksa")
+    assert "'matroska'" in advice(ffmpeg, container_format="mkv")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("video", "End it with .mp4"), ("video.mp", "Did you mean 'mp4'")]
-)
+@pytest.mark.parametrize(("name", "words"), [("video", ".mp4"), ("video.mp", "'mp4'")])
 def test_a_name_without_a_known_extension(ffmpeg: str, tmp_path: Path, name: str, words: str) -> None:
-    assert words in str(advice(ffmpeg, tmp_path / name, container_format=None))
+    assert words in advice(ffmpeg, tmp_path / name, container_format=None)
 
 
 def test_an_unknown_pixel_format(ffmpeg: str) -> None:
-    assert "output_pixel_format 'yuv402p'. Did you mean 'yuv420p'" in str(
-        advice(ffmpeg, pixel_format="yuv402p")
-    )
+    assert "'yuv420p'" in advice(ffmpeg, pixel_format="yuv402p")
 
 
 # Values
@@ -141,19 +139,19 @@ def test_an_unknown_pixel_format(ffmpeg: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("b:v", "lots", "options={'b:v': 'lots'} is not possible. It takes int64"),
-        ("mpv_flags", "skip_dr", "Did you mean 'skip_rd'"),
-        ("brd_scale", 7, "is not possible. It takes int from 0 to 3"),
-        ("colorspace", "bt790", "Did you mean 'bt709'"),
+        ("b:v", "lots", "int64"),
+        ("mpv_flags", "skip_dr", "'skip_rd'"),
+        ("brd_scale", 7, "0 to 3"),
+        ("colorspace", "bt790", "'bt709'"),
     ],
 )
 def test_a_value_that_an_option_cannot_have(ffmpeg: str, name: str, value: object, words: str) -> None:
-    assert words in str(advice(ffmpeg, **{name: value}))
+    assert words in advice(ffmpeg, **{name: value})
 
 
 def test_long_lists_of_values_are_cut(ffmpeg: str, tmp_path: Path) -> None:
-    said = str(advice(ffmpeg, tmp_path / "video.mp4", container_format=None, movflags="fststart"))
-    assert "Did you mean 'faststart'" in said and said.endswith(", …")
+    said = advice(ffmpeg, tmp_path / "video.mp4", container_format=None, movflags="fststart")
+    assert "'faststart'" in said and said.endswith(", …")
     assert len(said) < 400
 
 
@@ -161,101 +159,99 @@ def test_long_lists_of_values_are_cut(ffmpeg: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "value", "meant"), [("preset", "fats", "fast"), ("tune", "gran", "grain")])
 def test_presets_and_tunes(ffmpeg: str, codec: str, name: str, value: str, meant: str) -> None:
     needs(ffmpeg, codec)
-    said = str(advice(ffmpeg, codec=codec, **{name: value}))
-    assert f"{codec} has no {name} '{value}'. Did you mean '{meant}'" in said
+    said = advice(ffmpeg, codec=codec, **{name: value})
+    assert f"'{meant}'" in said
 
 
 def test_profiles(ffmpeg: str) -> None:
     needs(ffmpeg, "libx264")
-    said = str(advice(ffmpeg, codec="libx264", profile="hgih"))
-    assert "libx264 has no profile 'hgih'" in said and "'high'" in said
+    said = advice(ffmpeg, codec="libx264", profile="hgih")
+    assert "'high'" in said
 
 
 @pytest.mark.parametrize("filters", ["sacle=2:2", "vflip,sacle", "[in]sacle=w=3[out]"])
 def test_an_unknown_filter(ffmpeg: str, filters: str) -> None:
-    assert "no filter 'sacle'. Did you mean 'scale'" in str(advice(ffmpeg, vf=filters))
+    assert "'scale'" in advice(ffmpeg, vf=filters)
 
 
 def test_a_filter_with_wrong_options(ffmpeg: str) -> None:
-    assert "'scale' has no option 'widht'. Did you mean 'width'" in str(
-        advice(ffmpeg, vf="scale=widht=4:h=4")
-    )
-    assert "'scale' was refused" in str(advice(ffmpeg, vf="scale=foo:4"))
+    assert "'width'" in advice(ffmpeg, vf="scale=widht=4:h=4")
+    assert "refused" in advice(ffmpeg, vf="scale=foo:4")
 
 
 # What does not go together
 
 
 def test_a_codec_that_the_container_does_not_hold(ffmpeg: str) -> None:
-    assert "does not hold ffv1 video" in str(advice(ffmpeg, codec="ffv1", container_format="webm"))
+    assert "ffv1" in advice(ffmpeg, codec="ffv1", container_format="webm")
 
 
 def test_a_codec_that_quicktime_does_not_hold(ffmpeg: str, tmp_path: Path) -> None:
     needs(ffmpeg, "libvpx-vp9")
-    said = str(advice(ffmpeg, tmp_path / "v.mov", "libvpx-vp9", container_format=None))
-    assert said == "this container does not hold libvpx-vp9 video: take .mp4 or .mkv, or another codec"
+    said = advice(ffmpeg, tmp_path / "v.mov", "libvpx-vp9", container_format=None)
+    assert ".mp4 or .mkv" in said
 
 
 @pytest.mark.parametrize(
     ("options", "left_out"),
     [
-        ({"r": 60}, "leave out options={'r': 60}: "),
-        ({"g": 1, "r:v": 60, "vf": "hflip"}, "leave out options={'r:v': 60}: "),
-        ({"vf": "fps=60", "g": 1}, "leave out options={'vf': 'fps=60'}: "),
-        ({"t": 1, "frames:v": 1}, "leave out options={'t': 1} and options={'frames:v': 1}: "),
-        ({"r": 60}, "Give the rate by fps=…, and write the frames"),
-        ({"g": 1}, "None"),
+        ({"r": 60}, "{'r': 60}"),
+        ({"g": 1, "r:v": 60, "vf": "hflip"}, "{'r:v': 60}"),
+        ({"vf": "fps=60", "g": 1}, "{'vf': 'fps=60'}"),
+        ({"t": 1, "frames:v": 1}, "{'frames:v': 1}"),
+        ({"r": 60}, "fps="),
+        ({"g": 1}, NO_ADVICE),
     ],
 )
 def test_another_number_of_frames(options: dict[str, object], left_out: str) -> None:
     ended = "FFmpeg ended with exit code 0; it had encoded 20 of 10 submitted frames"
-    assert left_out in str(explained("/missing/ffmpeg", f"\n{ended}", options=options))
+    assert left_out in explained("/missing/ffmpeg", f"\n{ended}", options=options)
     for other in (ended.replace("20", "10"), ended.replace("code 0", "code 1")):
-        assert explained("/missing/ffmpeg", other, options=options) is None
+        assert explained("/missing/ffmpeg", other, options=options) == NO_ADVICE
 
 
 def test_an_odd_size(ffmpeg: str) -> None:
     needs(ffmpeg, "libx264")
-    assert "odd_size='pad'" in str(advice(ffmpeg, codec="libx264", s="63x47"))
+    assert "odd_size='pad'" in advice(ffmpeg, codec="libx264", s="63x47")
 
 
 def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
-    said = str(advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mp4"))
+    said = advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mp4")
     assert "nothing listens" in said  # the first of its two troubles
     color = ("-f", "lavfi", "-i", "color", "-t", "1", "-c:v", "mpeg4", "-f", "mp4", "pipe:1")
     done = subprocess.run([ffmpeg, "-v", "error", *color], capture_output=True, check=False)
-    said = str(explained(ffmpeg, done.stderr.decode(), container_format="mp4", target="pipe:1"))
+    said = explained(ffmpeg, done.stderr.decode(), container_format="mp4", target="pipe:1")
     assert said.startswith("mp4 seeks back") and "'frag_keyframe+delay_moov'" in said
 
 
 def test_an_experimental_encoder_of_sound(ffmpeg: str) -> None:
     words = "The encoder 'opus' is experimental but experimental codecs are not enabled"
-    assert "opus is experimental, which" in str(explained(ffmpeg, words, options={"c:a": "opus"}))
+    assert "opus" in explained(ffmpeg, words, options={"c:a": "opus"})
 
 
 def test_an_experimental_codec(ffmpeg: str) -> None:
     needs(ffmpeg, "vc2")
-    assert "'strict': 'experimental'" in str(advice(ffmpeg, codec="avui", pixel_format="uyvy422"))
+    assert "'strict': 'experimental'" in advice(ffmpeg, codec="avui", pixel_format="uyvy422")
 
 
 def test_hardware_that_is_not_there(ffmpeg: str) -> None:
     needs(ffmpeg, "h264_nvenc")
     if Path("/dev/nvidia0").exists():
         pytest.skip("there is an NVIDIA GPU")
-    assert "needs a GPU" in str(advice(ffmpeg, codec="h264_nvenc"))
+    assert "GPU" in advice(ffmpeg, codec="h264_nvenc")
 
 
 # Places
 
 
 def test_nobody_listens(ffmpeg: str) -> None:
-    said = str(advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mpegts"))
+    said = advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mpegts")
     assert "nothing listens at tcp://127.0.0.1:9" in said
 
 
 def test_unknown_messages_have_no_advice() -> None:
-    assert explained("/missing/ffmpeg", "") is None
-    assert explained("/missing/ffmpeg", "Conversion failed!\nOh dear") is None
+    assert explained("/missing/ffmpeg", "") == NO_ADVICE
+    assert explained("/missing/ffmpeg", "Conversion failed!\nOh dear") == NO_ADVICE
 
 
 @pytest.mark.parametrize(

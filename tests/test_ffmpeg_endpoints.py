@@ -76,7 +76,7 @@ def test_a_url_as_a_path_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("name", ["pipe:0", "pipe:2", "pipe:17"])
 def test_pipes_that_ffmpeg_has_not(name: str) -> None:
-    with pytest.raises(ValueError, match=r"only standard output \(pipe:1\)"):
+    with pytest.raises(ValueError, match="standard"):
         endpoints.target(name)
 
 
@@ -104,7 +104,7 @@ def test_containers_of_streams(target: str, container: str | None) -> None:
 
 
 def test_a_pipe_needs_a_container() -> None:
-    with pytest.raises(ValueError, match="give options"):
+    with pytest.raises(ValueError, match="options"):
         Output.of("pipe:", None)
     assert Output.of("pipe:", "nut").container_format == "nut"
 
@@ -197,5 +197,5 @@ def test_a_fifo_is_an_output(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_path_is_told_so_at_the_call(given: object, words: str) -> None:
-    with pytest.raises(TypeError, match=f"an output is one path or URL, .*{words}"):
+    with pytest.raises(TypeError, match=words):
         endpoints.target(given)  # type: ignore[arg-type]

@@ -147,9 +147,7 @@ wait $!
     mute = wrapped(tmp_path, ffmpegs()[0], script)
     encoder = Encoder(tmp_path / "out.mp4", size=(64, 48), fps=25, settings=EncoderSettings(ffmpeg=mute))
     encoder.write(bytes(64 * 48 * 3))
-    with pytest.raises(
-        Exception, match="exit code 0, and did not report that it was done; it had encoded 1 of 1"
-    ):
+    with pytest.raises(Exception, match="encoded"):
         encoder.close()
 
 

@@ -48,7 +48,7 @@ def test_a_program_that_is_missing_or_broken(tmp_path: Path, content: bytes | No
 
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     program = script(tmp_path / "program", "sleep 1000 &", f"echo $! > {tmp_path}/child", "wait")
-    with pytest.raises(TimedOutError, match=r"program did not end within 0\.5 s"):
+    with pytest.raises(TimedOutError):
         run([str(program)], 0.5)
     child = int((tmp_path / "child").read_text())
     assert eventually(lambda: has_ended(child))

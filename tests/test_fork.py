@@ -460,6 +460,6 @@ def test_no_child_hangs_beside_the_first_uses_of_everything() -> None:
         succeeded(run_script(FORKS_BESIDE_PYTHON, 20))
 
 
-@pytest.mark.parametrize("forks", [200, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("forks", [200, pytest.param(3000, marks=pytest.mark.exhaustive)])
 def test_no_child_hangs_beside_pipelines_that_run_python(forks: int) -> None:
     succeeded(run_script(FORKS_BESIDE_PYTHON, forks))

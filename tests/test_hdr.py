@@ -117,9 +117,7 @@ def test_a_light_of_other_codecs_needs_ffmpeg_9(
     needs(ffmpeg, codec)
     given = {**given, "codec": codec, "size": SIZE, "colors": Colors(**LIGHT)}  # type: ignore[arg-type]
     if not tags_any_codec(ffmpeg):
-        with pytest.raises(
-            ValueError, match=rf"Colors\(mastering_display=…\) has no place in {codec} .*FFmpeg 9"
-        ):
+        with pytest.raises(ValueError, match="mastering_display"):
             Encoder(tmp_path / name, settings=EncoderSettings(ffmpeg=ffmpeg), **given)
         return
     with Encoder(tmp_path / name, settings=EncoderSettings(ffmpeg=ffmpeg), **given) as encoder:

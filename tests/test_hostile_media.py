@@ -53,9 +53,7 @@ def playlist(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_a_playlist_under_another_name_is_refused(playlist: Path) -> None:
     for read in (probe, Decoder, AudioDecoder):
         # Of FFmpeg 7 and later a file is HLS by its name only.
-        with pytest.raises(
-            DecoderError, match=r"is a playlist, which leads to other files|moov atom not found"
-        ):
+        with pytest.raises(DecoderError, match=r"playlist|moov"):
             read(playlist)
 
 
@@ -104,7 +102,7 @@ def test_ffmpeg_reads_the_container_that_was_told_and_nothing_else(tmp_path: Pat
     ffmpeg.write_text(f'#!/bin/sh\ncp {playlist} {swapped}\nexec ffmpeg "$@"\n')
     ffmpeg.chmod(0o755)
     with (
-        pytest.raises(DecoderError, match=r"not on whitelist|is a playlist"),
+        pytest.raises(DecoderError, match=r"whitelist|playlist"),
         Decoder(swapped, settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder,
     ):
         list(decoder)

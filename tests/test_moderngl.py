@@ -167,7 +167,7 @@ def test_other_threads_run_while_a_buffer_is_copied(
 
 def test_a_copy_of_another_size_is_refused(context: moderngl.Context) -> None:
     buffer = context.buffer(noise(SIZE))
-    with pytest.raises(ValueError, match="different sizes"):
+    with pytest.raises(ValueError, match="sizes"):
         _copy(buffer, bytearray(SIZE - 1))
     target = bytearray(SIZE)
     _copy(buffer, target)  # it is not left mapped
@@ -175,7 +175,7 @@ def test_a_copy_of_another_size_is_refused(context: moderngl.Context) -> None:
 
 
 def test_what_has_no_memory_is_refused(context: moderngl.Context, pair: tuple[int, int]) -> None:
-    with pytest.raises(TypeError, match="bytes-like"):
+    with pytest.raises(TypeError, match="bytes"):
         _native._pipe(context.texture((4, 4), 4), pair[1])
 
 

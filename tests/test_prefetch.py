@@ -73,7 +73,7 @@ def test_options_are_those_of_every_decoder() -> None:
 def test_an_error_comes_at_the_turn_of_its_file(tmp_path: Path) -> None:
     paths = [clip("h264"), clip("h264"), tmp_path / "missing.mp4", clip("h264")]
     opened = 0
-    with pytest.raises(FileNotFoundError, match="missing"):
+    with pytest.raises(FileNotFoundError):
         for decoder in prefetch(paths, ahead=3):
             assert len(list(decoder)) == 30
             opened += 1

@@ -190,7 +190,7 @@ def test_readinto_copies_into_anything_with_room(pair: tuple[int, int]) -> None:
         assert bytes(exact) == data[:16]
         assert larger.tobytes() == data[16:32] + b"\7" * 4
         assert floats.tobytes() == data[32:48]
-        with pytest.raises(ValueError, match="room for 15 bytes, and a frame has 16"):
+        with pytest.raises(ValueError, match="room"):
             stream.readinto(bytearray(15))
         with pytest.raises(BufferError):
             stream.readinto(bytes(16))

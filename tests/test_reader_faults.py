@@ -63,7 +63,7 @@ def test_a_conversion_of_another_size_is_refused(pair: tuple[int, int]) -> None:
     made = _native._Conversion(
         "rgb24", "yuv420p", 4, 4, matrix="bt709", range="limited", vflip=False, odd_size="keep"
     )
-    with pytest.raises(ValueError, match="frame_bytes is 48, but the transform makes 1 x 24 bytes"):
+    with pytest.raises(ValueError, match="frame_bytes"):
         penstock.Reader._converting(pair[0], frame_bytes=48, conversion=made)
 
 

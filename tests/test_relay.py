@@ -139,7 +139,7 @@ class TestArguments:
     def test_an_offset_needs_a_file(self, pair: tuple[int, int]) -> None:
         with (
             tempfile.TemporaryFile() as copy,
-            pytest.raises(ValueError, match="offset needs a source that is a file"),
+            pytest.raises(ValueError, match="offset"),
         ):
             penstock.relay(pair[0], copy, offset=0)
 

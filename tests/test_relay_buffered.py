@@ -392,7 +392,7 @@ class TestStream:
         src, writer = source
         os.write(writer, b"0123")
         src.read(1)
-        with pytest.raises(ValueError, match=r"src\.raw or src\.fileno\(\)"):
+        with pytest.raises(ValueError, match="raw"):
             penstock.pipes.start_relay(src, pair[1])
         assert penstock.relay(src, pair[1], 3).bytes == 3
 
@@ -493,7 +493,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("dst", [io.BytesIO(), io.StringIO()])
     def test_memory_is_no_destination(self, path: Path, dst: Any) -> None:
-        with path.open("rb") as src, pytest.raises(TypeError, match="dst is a"):
+        with path.open("rb") as src, pytest.raises(TypeError, match="dst"):
             penstock.relay(src, dst)
 
     def test_a_response_of_http_client_is_no_source(self, pair: tuple[int, int]) -> None:
@@ -502,7 +502,7 @@ class TestRefused:
             far.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nplain\r\n0\r\n\r\n")
             with http.client.HTTPResponse(near) as src:
                 src.begin()
-                with pytest.raises(TypeError, match="src is a HTTPResponse"):
+                with pytest.raises(TypeError, match="HTTPResponse"):
                     penstock.relay(src, pair[1])
                 assert src.read() == b"plain"
 

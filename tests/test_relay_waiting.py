@@ -328,7 +328,7 @@ class TestMessages:
         source, feeder, sink, reader = pairs
         feeder.send(b"one")
         feeder.send(b"three")
-        with pytest.raises(OSError, match="Message too long") as caught:
+        with pytest.raises(OSError, match="long") as caught:
             penstock.relay(source, sink, 7)
         assert caught.value.bytes_delivered == 3  # type: ignore[attr-defined]
         assert (reader.recv(100), source.recv(100)) == (b"one", b"three")

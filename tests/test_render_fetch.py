@@ -65,6 +65,6 @@ def test_a_chunk_that_differs_leaves_no_copies(planned: Plan) -> None:
     assert eventually(lambda: len(copies()) == 2)
     other = next(one for one in copies() if one != path)
     other.write_bytes(other.read_bytes().replace(b"moov", b"moop", 1))
-    with pytest.raises(RenderError, match="chunk 1 has other parameter sets"):
+    with pytest.raises(RenderError):
         next(files)
     assert list(Path(tempfile.gettempdir()).iterdir()) == []

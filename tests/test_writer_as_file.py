@@ -124,9 +124,9 @@ def test_it_has_a_files_face_and_no_descriptor(pair: tuple[int, int]) -> None:
             False,
             False,
         )
-        with pytest.raises(io.UnsupportedOperation, match="bytes_accepted"):
+        with pytest.raises(io.UnsupportedOperation):
             stream.tell()
-        with pytest.raises(io.UnsupportedOperation, match="Reader"):
+        with pytest.raises(io.UnsupportedOperation):
             stream.read(1)
         assert not hasattr(stream, "fileno")
         assert stream.write(np.zeros((3, 4), np.float32)) == 48

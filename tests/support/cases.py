@@ -15,7 +15,7 @@ import pytest
 from penstock._ffmpeg.program import capabilities
 
 IS_THOROUGH = "PENSTOCK_THOROUGH" in os.environ
-"""Whether property tests try many examples, as in make test-all."""
+"""Whether property tests try many examples, as in make test-exhaustive."""
 
 
 def examples(thorough: int) -> hypothesis.settings:
@@ -31,10 +31,10 @@ PATIENCE_S = 60.0
 
 
 def a_few(cases: Iterable[Any], one_in: int = 4) -> list[Any]:
-    """A test's cases. Only one in four, or in `one_in`, is not slow."""
+    """A test's cases. One in four, or in `one_in`, runs always, and the others where every case does."""
     values = [case if isinstance(case, tuple) else (case,) for case in cases]
     return [
-        pytest.param(*value, marks=[pytest.mark.slow] if number % one_in else [])
+        pytest.param(*value, marks=[pytest.mark.exhaustive] if number % one_in else [])
         for number, value in enumerate(values)
     ]
 

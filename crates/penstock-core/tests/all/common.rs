@@ -96,7 +96,7 @@ pub fn in_own_process_with(test: &str, prepare: impl FnOnce(&mut Command), body:
     assert!(output.status.success() && report.contains("1 passed"), "{}: {report}", output.status);
 }
 
-/// How many cases a property test tries: all of them if PENSTOCK_THOROUGH is set (`make test-all`), else a fifth.
+/// How many cases a property test tries: all of them if PENSTOCK_THOROUGH is set (`make test-exhaustive`), else a fifth.
 pub fn cases(all: u32) -> u32 {
     if std::env::var_os("PENSTOCK_THOROUGH").is_some() { all } else { all.div_ceil(5) }
 }

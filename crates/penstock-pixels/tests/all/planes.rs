@@ -4,7 +4,7 @@ use crate::common::{convert, options};
 use penstock_pixels::{Conversion, OddSize, PixelFormat, PlaneCopy, PlaneSize, Planes};
 use proptest::prelude::*;
 
-/// All cases if PENSTOCK_THOROUGH is set (`make test-all`).
+/// All cases if PENSTOCK_THOROUGH is set (`make test-exhaustive`).
 fn cases() -> u32 {
     if std::env::var_os("PENSTOCK_THOROUGH").is_some() { 60 } else { 12 }
 }

@@ -31,6 +31,14 @@ hypothesis.settings.register_profile("penstock", deadline=None, max_examples=100
 hypothesis.settings.load_profile("penstock")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What only `make test-exhaustive` runs is slow, too."""
+    for item in items:
+        if item.get_closest_marker("exhaustive"):
+            item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """Has `gc.collect()` look only at what the tests make, and not at the collected tests themselves.
 

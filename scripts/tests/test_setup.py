@@ -13,7 +13,7 @@ import pytest
 
 from scripts import licenses
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CARGO = "cargo {} (873a06493 2025-05-10)"
 RUSTC = "rustc {} (6b00bc388 2025-06-23) (built from a source tarball)"
 
@@ -139,5 +139,5 @@ def test_the_wheel_has_the_licenses_of_crates_and_of_the_c_sources_in_them(tmp_p
 def test_a_license_that_asks_for_more_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(licenses, "linked_crates", lambda: [("copied v1.0.0", "MIT AND GPL-3.0", tmp_path)])
     monkeypatch.setattr("sys.argv", ["licenses", str(tmp_path / "all.txt")])
-    with pytest.raises(SystemExit, match=r"copied v1\.0\.0 is under MIT AND GPL-3\.0"):
+    with pytest.raises(SystemExit, match="GPL"):
         licenses.main()

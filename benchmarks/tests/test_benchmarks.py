@@ -61,7 +61,13 @@ def run(benchmark: str, *arguments: str) -> Result:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("benchmark", SMALL)
+@pytest.mark.parametrize(
+    "benchmark",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] if name in ("machines", "render") else [])
+        for name in SMALL
+    ],
+)
 def test_a_small_real_run(benchmark: str) -> None:
     if benchmark == "capture" and (reason := no_opengl()):
         pytest.skip(reason)

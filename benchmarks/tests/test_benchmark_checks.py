@@ -257,7 +257,7 @@ def test_what_is_comparable(nbytes: float, db: float, reason: str | None) -> Non
 def test_a_file_that_is_no_video_is_an_error(ffmpeg: str, tmp_path: Path) -> None:
     path = tmp_path / "video.mp4"
     path.write_bytes(b"no video")
-    with pytest.raises(FFmpegFailedError, match="Invalid data"):
+    with pytest.raises(FFmpegFailedError):
         encode.count_frames(ffmpeg, str(path))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import penstock
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 
 
 def test_it_begins_with_the_version() -> None:

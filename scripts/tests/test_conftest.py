@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.cases import eventually
 
+ROOT = Path(__file__).parents[2]
+
 FAILING = """
 import os, subprocess, time
 
@@ -44,8 +46,8 @@ def run_tests(
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
 
-    for name in ("conftest.py", "support"):
-        (folder / name).symlink_to(Path(__file__).with_name(name))
+    for helper in ("conftest.py", "tests/support"):
+        (folder / Path(helper).name).symlink_to(ROOT / helper)
     (folder / "test_it.py").write_text(code)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, "test_it.py"]
     return subprocess.run(
