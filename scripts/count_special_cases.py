@@ -40,6 +40,7 @@ HARDWARE = re.compile(r"\w+_(amf|mediacodec|nvenc|omx|qsv|rkmpp|v4l2m2m|vaapi|vi
 # What a regular expression has around names: "(libx26[45]|h264_.*)$". The first of a set stands for all.
 REGEX_SET = re.compile(r"\[(\w)[^]]*\]")
 REGEX_DECORATION = re.compile(r"\\.|[.*+?^$(){}:]")
+SENTENCE = re.compile(r"""match=.*"[^"]*\s[^"]*"|"[^"]*\s[^"]*" (not )?in str\(""")
 VERSION = re.compile(r"\b(FFmpeg|PyAV|libav\w*)('s)?( before| from| up to| since)? \d")
 
 
@@ -110,7 +111,8 @@ def measures(root: Path) -> dict[str, int]:
         "imports that point up": len(list(upward(package_graph(package, everywhere)))),
         "lines of the package, without stubs": len(lines(modules)),
         "lines of tests": len(lines(tests)),
-        "assertions on wording": sum("match=" in line or "in str(" in line for line in lines(tests)),
+        "assertions on an error's words": sum("match=" in line or "in str(" in line for line in lines(tests)),
+        "assertions on more than one word": sum(map(bool, map(SENTENCE.search, lines(tests)))),
     }
 
 

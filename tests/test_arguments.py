@@ -464,7 +464,7 @@ def test_a_number_is_taken_or_refused(path: str, name: str) -> None:
     try_any()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 @pytest.mark.parametrize(("path", "name"), [one for one in NUMBERS if is_of_ffmpeg(one[0])])
 def test_a_number_for_ffmpeg_is_taken_or_refused(path: str, name: str) -> None:

@@ -278,7 +278,7 @@ class TestImages:
         assert (done.returncode, done.stderr.decode()) == (0, warning)
         delivered(run("decode", path, "--quiet"))
 
-    def test_of_a_truncated_video_all_before_the_fault(
+    def test_all_frames_before_the_fault_of_a_truncated_video_are_written(
         self, cut: Path, frames: list[bytes], tmp_path: Path
     ) -> None:
         said = failed(run("decode", cut, tmp_path / "%d.png"))
@@ -385,7 +385,9 @@ class TestOptions:
 class TestFailures:
     """One line each."""
 
-    def test_of_a_truncated_video_all_before_the_fault(self, cut: Path, frames: list[bytes]) -> None:
+    def test_all_frames_before_the_fault_of_a_truncated_video_are_written(
+        self, cut: Path, frames: list[bytes]
+    ) -> None:
         done = run("decode", cut)
         count = len(done.stdout) // FRAME_BYTES
         assert 0 < count < COUNT
@@ -458,7 +460,9 @@ class TestFailures:
             ("fifo:missing", "there is no FIFO"),
         ],
     )
-    def test_the_output_s(self, video: Path, tmp_path: Path, output: str, complaint: str) -> None:
+    def test_an_output_that_cannot_be_written_is_an_error(
+        self, video: Path, tmp_path: Path, output: str, complaint: str
+    ) -> None:
         done = run("decode", video, output, cwd=tmp_path)
         assert complaint in failed(done)
         assert len(done.stderr.splitlines()) == 1

@@ -499,7 +499,9 @@ class TestFailures:
             ("/dev/full", ["--format", "matroska"], "No space left on device"),
         ],
     )
-    def test_the_output_s(self, tmp_path: Path, output: str, arguments: list[str], complaint: str) -> None:
+    def test_an_output_that_cannot_be_written_is_an_error(
+        self, tmp_path: Path, output: str, arguments: list[str], complaint: str
+    ) -> None:
         done = run("encode", "-", output, *RAW, *arguments, data=raw_frames(3), cwd=tmp_path)
         assert complaint in failed(done)
         assert len(done.stderr.splitlines()) == 1

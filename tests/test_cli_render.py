@@ -93,7 +93,7 @@ def test_options_of_the_encoder_and_a_range(folder: Path) -> None:
     assert is_whole(folder / "video.bin", 6, 14)
 
 
-@SLOW
+@pytest.mark.exhaustive
 def test_options_of_rays_tasks(folder: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'penstock-io[ray]'")
     environment = {**os.environ, "RAY_ADDRESS": "local"}

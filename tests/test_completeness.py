@@ -82,13 +82,13 @@ MADE = {
 }
 
 
-# One of each kind of container; the rest are slow tests.
+# One of each kind of container; only `make test-exhaustive` has the rest.
 QUICK = ("webm", "mp4", "flv", "gif")
 
 
-def slow_but(quick: Sequence[str], names: Iterable[str]) -> list[object]:
-    """Parameters, of which all but a few are slow."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+def some_of(quick: Sequence[str], names: Iterable[str]) -> list[object]:
+    """Parameters, of which all but a few are only for `make test-exhaustive`."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.exhaustive) for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def count(path: Path, **options: object) -> int:
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 @pytest.mark.parametrize(
-    "name", slow_but(QUICK[:2], ["webm", "mkv", "mp4", "fragmented", "avi", "flv", "gif", "apng"])
+    "name", some_of(QUICK[:2], ["webm", "mkv", "mp4", "fragmented", "avi", "flv", "gif", "apng"])
 )
 def test_zeroed_bytes_are_told_or_cost_no_frame(name: str, folder: Path, tmp_path: Path) -> None:
     """Not of MPEG-TS: of a lost packet FFmpeg says nothing at the level of errors."""
@@ -241,7 +241,7 @@ def test_a_wrong_number_of_frames_in_the_header_is_a_warning(
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", slow_but(QUICK, sorted(MADE)))
+@pytest.mark.parametrize("name", some_of(QUICK, sorted(MADE)))
 def test_nothing_is_told_of_an_ordinary_file(name: str, folder: Path, engine: str) -> None:
     path, frames = made(name, folder), FRAMES if MADE[name].frames == 12 else MADE[name].frames
     assert count(path) == frames
@@ -262,7 +262,7 @@ def test_nothing_is_told_of_an_ordinary_file(name: str, folder: Path, engine: st
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("start", slow_but(["0.7"], ["0.31", "0.7", "1.27"]))
+@pytest.mark.parametrize("start", some_of(["0.7"], ["0.31", "0.7", "1.27"]))
 @pytest.mark.parametrize("name", ["mp4", "mkv", "flv", "open_groups"])
 def test_nothing_is_told_of_a_file_that_was_trimmed_without_encoding(
     name: str, start: str, folder: Path, tmp_path: Path, engine: str
@@ -404,7 +404,7 @@ def shipped() -> list[Path]:
     return sorted(set(itertools.islice(found, 60)))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("error")
 def test_nothing_is_told_of_what_packages_ship() -> None:
     paths = shipped()

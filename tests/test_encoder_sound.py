@@ -569,8 +569,8 @@ def test_names_of_a_sound_that_the_container_does_not_keep(
     encoder = Encoder(tmp_path / name, size=SIZE, fps=FPS, audio=sound, preset="ultrafast")
     encoder.write(picture(0))
     encoder.write_audio(claps(1, 1)[:PER_FRAME])
-    warned = [one.partition(" of the sound: write m") for one in encoder.close().warnings]
-    assert [what for what, *_ in warned] == [f"the file does not keep the {one}" for one in lost]
+    warned = [one for one in encoder.close().warnings if "of the sound" in one]
+    assert len(warned) == len(lost) and all(what in one for what, one in zip(lost, warned, strict=True))
     [told] = probe(tmp_path / name).audio
     assert ((told.language or "und") == language) == (f"language {language!r}" not in lost)
     assert (told.title == "Deutsch") == ("title 'Deutsch'" not in lost)
@@ -680,21 +680,6 @@ def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, code
 def test_wrong_fields_of_a_sound(wrong: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match=next(iter(wrong)).replace("_", "|")):
         AudioTrack(**{"sample_rate": 8000, "channels": 1} | wrong)
-
-
-@pytest.mark.parametrize("codec", ["aac", "pcm_s16le"])
-def test_a_sound_that_begins_later_does_so_in_avi(tmp_path: Path, codec: str) -> None:
-    """AVI has no times: it is silence that keeps them apart."""
-    picture = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=2")
-    ffmpeg(
-        *picture, "-itsoffset", "0.7", "-f", "lavfi", "-i", "sine=d=1", "-c:a", codec, tmp_path / "late.mov"
-    )
-    make(tmp_path / "a.avi", audio=tmp_path / "late.mov", frames=FPS)
-    with AudioDecoder(tmp_path / "a.avi") as audio:
-        loud = np.abs(audio.read_all()[:, 0]) > 0.05
-    assert np.argmax(loud) / audio.sample_rate == pytest.approx(0.7, abs=0.05)
-    with pytest.raises(ValueError, match=r"0\.[67]"):
-        make(tmp_path / "b.avi", audio=AudioFile(tmp_path / "late.mov", codec="copy"), frames=FPS)
 
 
 @pytest.mark.parametrize("layout", ["3.0", "quad", "5.1(side)", "7.1(wide)"])

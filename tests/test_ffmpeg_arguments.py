@@ -174,7 +174,7 @@ NO_SITING = ("prores_ks", "mpeg4")
         ("bt709", "limited", False),
         ("bt601", "full", True),
         *(
-            pytest.param(*colors, marks=pytest.mark.slow)
+            pytest.param(*colors, marks=pytest.mark.exhaustive)
             for colors in (
                 *(("bt709", "limited", True), ("bt601", "full", False)),
                 *(("bt2020", "limited", True), ("bt2020", "limited", False)),

@@ -74,7 +74,9 @@ SLOW_FORMATS = (
 
 
 @pytest.mark.parametrize(
-    "pixel_formats", [QUICK_FORMATS, pytest.param(SLOW_FORMATS, marks=pytest.mark.slow)], ids=["quick", "all"]
+    "pixel_formats",
+    [QUICK_FORMATS, pytest.param(SLOW_FORMATS, marks=pytest.mark.exhaustive)],
+    ids=["quick", "all"],
 )
 def test_formats_outside_the_table_have_the_bytes_that_ffmpeg_writes(
     ffmpeg: str, pixel_formats: tuple[str, ...]

@@ -618,7 +618,7 @@ def test_threads_that_wait_for_one_ticket_get_one_stream(path: Path) -> None:
             assert all(stream is got[0] for stream in got)
 
 
-@pytest.mark.parametrize("times", [50, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [50, pytest.param(1000, marks=pytest.mark.exhaustive)])
 def test_many_openings_leave_nothing(path: Path, times: int, nothing_is_left: Callable[[], bool]) -> None:
     for _ in range(times):
         with fifo.open(path) as reader, fifo.open(path, "w") as writer:

@@ -454,7 +454,7 @@ assert not hung, hung
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_no_child_hangs_beside_the_first_uses_of_everything() -> None:
     for _ in range(60):
         succeeded(run_script(FORKS_BESIDE_PYTHON, 20))

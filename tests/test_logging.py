@@ -228,7 +228,7 @@ def test_what_the_end_of_the_program_lost_is_logged_and_told() -> None:
 
 LOSSES = {
     "fails": (
-        "options={'nonsense': 1}",
+        "options={'nonsense': 1}, settings=unrehearsed",
         "could not be finished: neither FFmpeg nor libx264 has an option",
     ),
     "is stuck": ("", "could not be finished: FFmpeg gave no sign of life"),
@@ -243,6 +243,8 @@ def test_frames_that_a_forgotten_encoder_lost_at_the_end_are_logged_and_told(
     code = f"""
     import logging
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(name)s %(message)s")
+    from penstock._ffmpeg.command.settings import with_knobs
+    unrehearsed = with_knobs(penstock.video.EncoderSettings(), rehearse=False)
     encoder = penstock.Encoder(sys.argv[1], size=(64, 48), fps=30, {options})
     if {why == "is stuck"}:
         os.kill(encoder.pid, signal.SIGSTOP)

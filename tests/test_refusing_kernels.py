@@ -142,7 +142,7 @@ def test_all_that_may_be_refused(tmp_path: Path, part: str, refused: str) -> Non
     succeeded(run_script(PROGRAM + PARTS[part], number, ",".join(ALL), cwd=tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("call", ALL)
 def test_one_call(tmp_path: Path, part: str, call: str) -> None:

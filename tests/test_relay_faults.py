@@ -890,7 +890,7 @@ class TestOnePositionOfTwo:
         assert reading.result() == first.data
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
     """To a pipe that a relay drains, and to a device."""
     size = (4 << 30) + 4321

@@ -18,6 +18,7 @@ from penstock.video import Colors, find_ffmpeg
 
 SIZE = (64, 64)
 SLOW = pytest.mark.slow
+EXHAUSTIVE = pytest.mark.exhaustive
 TAGS = (
     *(
         "codec",
@@ -104,26 +105,28 @@ def test_no_chunk_has_fewer_frames_than_an_encoder_reorders() -> None:
 
 OUTPUTS = [
     ("mp4", "libx264", 30000, 1001, {}),
-    pytest.param("mov", "libx264", 24, 1, {"colors": {"range": "full"}}, marks=SLOW),
-    pytest.param("mkv", "libx264", 60, 1, {"options": {"bf": 5, "b_strategy": 0}}, marks=SLOW),
-    pytest.param("mp4", "libx264", 24, 1, {"options": {"x264-params": "open-gop=1:keyint=8"}}, marks=SLOW),
-    pytest.param("mp4", "libx265", 30000, 1001, {}, marks=SLOW),
-    pytest.param("mkv", "libx265", 24, 1, {"output_pixel_format": "yuv420p10le"}, marks=SLOW),
-    pytest.param("webm", "libvpx-vp9", 60, 1, {"options": {"b": "1M"}}, marks=SLOW),
-    pytest.param("mp4", "libvpx-vp9", 24, 1, {"options": {"b": "1M"}}, marks=SLOW),
-    pytest.param("webm", "libsvtav1", 24, 1, {}, marks=SLOW),
-    pytest.param("mp4", "libaom-av1", 30000, 1001, {"options": {"cpu-used": 8}}, marks=SLOW),
-    pytest.param("mov", "prores_ks", 24, 1, {}, marks=SLOW),
-    pytest.param("mkv", "ffv1", 60, 1, {}, marks=SLOW),
-    pytest.param("mkv", "ffv1", 30000, 1001, {"output_pixel_format": "gbrp10le"}, marks=SLOW),
-    pytest.param("mp4", "libx264rgb", 24, 1, {}, marks=SLOW),
-    pytest.param("mkv", "libx264rgb", 24, 1, {}, marks=SLOW),
-    pytest.param("mov", "qtrle", 24, 1, {}, marks=SLOW),
-    pytest.param("mkv", "ffv1", 24, 1, {"output_pixel_format": "yuv420p"}, marks=SLOW),
+    pytest.param("mov", "libx264", 24, 1, {"colors": {"range": "full"}}, marks=EXHAUSTIVE),
+    pytest.param("mkv", "libx264", 60, 1, {"options": {"bf": 5, "b_strategy": 0}}, marks=EXHAUSTIVE),
     pytest.param(
-        "mkv", "libx264", 24, 1, {"pixel_format": "gray", "output_pixel_format": "gray"}, marks=SLOW
+        "mp4", "libx264", 24, 1, {"options": {"x264-params": "open-gop=1:keyint=8"}}, marks=EXHAUSTIVE
     ),
-    pytest.param("mkv", "libx264", 30000, 1001, {"colors": {"matrix": "bt2020"}}, marks=SLOW),
+    pytest.param("mp4", "libx265", 30000, 1001, {}, marks=EXHAUSTIVE),
+    pytest.param("mkv", "libx265", 24, 1, {"output_pixel_format": "yuv420p10le"}, marks=EXHAUSTIVE),
+    pytest.param("webm", "libvpx-vp9", 60, 1, {"options": {"b": "1M"}}, marks=EXHAUSTIVE),
+    pytest.param("mp4", "libvpx-vp9", 24, 1, {"options": {"b": "1M"}}, marks=EXHAUSTIVE),
+    pytest.param("webm", "libsvtav1", 24, 1, {}, marks=EXHAUSTIVE),
+    pytest.param("mp4", "libaom-av1", 30000, 1001, {"options": {"cpu-used": 8}}, marks=EXHAUSTIVE),
+    pytest.param("mov", "prores_ks", 24, 1, {}, marks=EXHAUSTIVE),
+    pytest.param("mkv", "ffv1", 60, 1, {}, marks=EXHAUSTIVE),
+    pytest.param("mkv", "ffv1", 30000, 1001, {"output_pixel_format": "gbrp10le"}, marks=EXHAUSTIVE),
+    pytest.param("mp4", "libx264rgb", 24, 1, {}, marks=EXHAUSTIVE),
+    pytest.param("mkv", "libx264rgb", 24, 1, {}, marks=EXHAUSTIVE),
+    pytest.param("mov", "qtrle", 24, 1, {}, marks=EXHAUSTIVE),
+    pytest.param("mkv", "ffv1", 24, 1, {"output_pixel_format": "yuv420p"}, marks=EXHAUSTIVE),
+    pytest.param(
+        "mkv", "libx264", 24, 1, {"pixel_format": "gray", "output_pixel_format": "gray"}, marks=EXHAUSTIVE
+    ),
+    pytest.param("mkv", "libx264", 30000, 1001, {"colors": {"matrix": "bt2020"}}, marks=EXHAUSTIVE),
 ]
 
 

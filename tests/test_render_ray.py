@@ -403,7 +403,7 @@ def test_an_ffmpeg_of_another_version(cluster: Any, tmp_path: Path) -> None:
     environment = {"env_vars": {"PENSTOCK_FFMPEG": str(other)}}
     with pytest.raises(penstock.RenderError, match="plan") as caught:
         render(tmp_path / "out.mkv", ray={"runtime_env": environment})
-    assert f"FFmpeg {ours}, and {other} is FFmpeg {ours}-other" in str(caught.value)
+    assert f"{ours}-other" in str(caught.value)
 
 
 @pytest.mark.parametrize("protocol", ["file", "local"])
@@ -446,6 +446,7 @@ def studio(tmp_path: Path) -> Path:
     return folder / "program.py"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("where", ["local", "cluster"])
 def test_a_script_that_says_nothing_of_ray(
     cluster: Any, tmp_path: Path, wanted: Any, studio: Path, where: str
@@ -460,6 +461,7 @@ def test_a_script_that_says_nothing_of_ray(
     assert frames(output) == wanted
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_keeps_what_is_done(cluster: Any, tmp_path: Path, wanted: Any, studio: Path) -> None:
     """All processes of the terminal get the signal; the second call goes on from there."""
     environment = os.environ | {"RAY_ADDRESS": "local"}

@@ -29,7 +29,9 @@ TESTS = """
 def test_it():
     with pytest.raises(ValueError, match="size") as caught:
         fail()
-    assert "size" in str(caught.value)
+    assert "size" in str(caught.value) and "the size" in str(caught.value)
+    with pytest.warns(match=r"a\\.mp4 ends"):
+        warn()
 """
 
 
@@ -44,4 +46,4 @@ def test_special_cases_are_counted(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(source)
     (tmp_path / "python/penstock/__init__.py").touch()
-    assert list(measures(tmp_path).values()) == [4, 1, 4, 2, 1, 12, 4, 2]
+    assert list(measures(tmp_path).values()) == [4, 1, 4, 2, 1, 12, 6, 3, 2]

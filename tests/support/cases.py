@@ -12,7 +12,9 @@ from typing import Any
 import hypothesis
 import pytest
 
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.program import capabilities
+from penstock.video import EncoderSettings
 
 IS_THOROUGH = "PENSTOCK_THOROUGH" in os.environ
 """Whether property tests try many examples, as in make test-exhaustive."""
@@ -21,6 +23,10 @@ IS_THOROUGH = "PENSTOCK_THOROUGH" in os.environ
 def examples(thorough: int) -> hypothesis.settings:
     """That many examples for a property test, or a fifth of them if the tests are not thorough."""
     return hypothesis.settings(max_examples=thorough if IS_THOROUGH else max(10, thorough // 5))
+
+
+UNREHEARSED = with_knobs(EncoderSettings(), rehearse=False)
+"""Settings for encoders whose FFmpeg is to fail while it runs."""
 
 
 MODES = ["auto", "write", "staged", "zero-copy"]

@@ -30,7 +30,7 @@ pub(crate) struct NutFeed {
 impl NutFeed {
     /// Bytes before each frame, which its slot has room for.
     #[classattr]
-    #[pyo3(name = "PREFIX_BYTES")]
+    #[pyo3(name = "_PREFIX_BYTES")]
     const PREFIX: usize = PREFIX_BYTES;
 
     #[new]

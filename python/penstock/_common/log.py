@@ -10,5 +10,8 @@ from __future__ import annotations
 
 import logging
 
+from penstock._common.messages import silent
+
 logger = logging.getLogger("penstock")
+logger.addFilter(lambda _: not silent.get())
 logger.addHandler(logging.NullHandler())

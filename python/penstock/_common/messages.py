@@ -48,8 +48,14 @@ def argument(name: str, value: object = ...) -> str:
     return argument_format.get()(name, value)
 
 
+#: Whether warnings and the log are off: in a trial, which is about no file of the user's.
+silent: ContextVar[bool] = ContextVar("silent", default=False)
+
+
 def warn(message: str) -> None:
     """Warns with an `FFmpegWarning` at the line that called this package on this thread, however deep in it this is."""
+    if silent.get():
+        return
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame, level = frame.f_back, level + 1

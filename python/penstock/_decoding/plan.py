@@ -57,7 +57,7 @@ _UNTAGGED = "bt601"
 _CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
 # What FFmpeg converts stored pixels to before our conversion to RGB, if the picture is scaled or the RGB has 16 bits.
 # Scaled to 4:4:4, it keeps more of the file's chroma; and FFmpeg's own conversion to 16-bit RGB is 256/257 as bright as
-# it should be (white is 65283; FFmpeg 5.1 and 9).
+# it should be (white is 65283).
 _FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE for depth in ("", "10le")}
 # FFmpeg's names of full-range YUV.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
@@ -68,8 +68,8 @@ _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 # The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
 _HDR = {"smpte2084": "PQ", "arib-std-b67": "HLG"}
 _TONE_MAPPING = re.compile(r"tonemap|zscale|libplacebo|lut[13]d|out_transfer")
-# White is 203 cd/m² in HDR (ITU-R BT.2408). Brighter light is compressed, from 0.3 of that on. Without desat, which has
-# other defaults in FFmpeg 5.1 and 9, both make the same of it.
+# White is 203 cd/m² in HDR (ITU-R BT.2408). Brighter light is compressed, from 0.3 of that on. The default of desat
+# differs between versions of FFmpeg.
 _TO_SDR = "zscale=t=linear:npl=203:p=bt709,format=gbrpf32le,tonemap=mobius:desat=0,zscale=t=bt709,format=gbrp"
 
 
@@ -230,7 +230,7 @@ def plan_decode(
         else:
             scaled[-1] += _same_colors(conversion_input, layout, video, options)
     elif own == "pal8" and (width, height) == own_size:
-        # FFmpeg 7.1's `scale` gives it the colors of a palette of its own. Another size is an error here.
+        # FFmpeg's `scale` may replace the palette. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (*scaled, f"format={delivered}")
     return DecodePlan(
@@ -443,13 +443,13 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoI
     """Options of FFmpeg's scaler: the matrix and range of its input, and the range of what it makes."""
     matrix = "" if options.color_matrix == "auto" else f":in_color_matrix={options.color_matrix}"
     if is_gray(layout.pixel_format) and not is_rgb(own):
-        # Gray is the luma. FFmpeg 9 makes RGB of YUV first, and gray of that by BT.601: the luma again, if that is the
-        # matrix on both ways. Its values for BT.709 are up to 28 off otherwise; 5.1 and 7.1 take the luma as it is.
+        # Gray is the luma. FFmpeg may make RGB of YUV first, and gray of that by BT.601: the luma again, if that is
+        # the matrix on both ways. For BT.709, its values are up to 28 off otherwise.
         matrix = ":in_color_matrix=bt601"
     color_range = "" if options.color_range == "auto" else f":in_range={RANGES[options.color_range]}"
     is_full = own in _FULL_RANGE or (video.color_range == "full" and not (is_rgb(own) or is_gray(own)))
     if is_full and not (is_rgb(layout.pixel_format) or is_gray(layout.pixel_format)):
-        color_range += ":out_range=limited"  # FFmpeg 9 would not convert it
+        color_range += ":out_range=limited"  # otherwise, FFmpeg may not convert it
     return matrix + color_range
 
 
@@ -458,7 +458,7 @@ def _to_floats(own: str, delivered: str) -> list[str]:
     if delivered.startswith("grayf"):
         # FFmpeg's scaler gives only this gray format a limited range: black was 0.06, and white 0.92.
         return ["format=gray16le", "format=gbrap16le", "format=gbrapf32le", "extractplanes=g"]
-    # FFmpeg 5.1's was up to 0.9 off.
+    # From gray, FFmpeg's scaler may be up to 0.9 off.
     return ["format=gbrap16le"] if is_gray(own) and delivered.startswith(("gbrpf", "gbrapf")) else []
 
 

@@ -1,7 +1,6 @@
 """What to do about an FFmpeg that failed, by its messages.
 
-The patterns are those of FFmpeg 5.1 to 9.0. Advice stands beside FFmpeg's own words and does not replace them; a
-message without a known pattern has none.
+Advice stands beside FFmpeg's own words and does not replace them; a message without a known pattern has none.
 """
 
 from __future__ import annotations
@@ -171,7 +170,7 @@ def _filter_text(plan: EncodePlan, found: re.Match[str]) -> str:
 
 
 def _filter_option(plan: EncodePlan, found: re.Match[str]) -> str:
-    # FFmpeg 5.1 prints the filter first, 9.0 the option.
+    # FFmpeg prints the filter or the option first.
     name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
     near = did_you_mean(option, capabilities.filter_options(plan.program, name))
     return f"the filter {name!r} has no option {option!r}.{near}"

@@ -1,4 +1,4 @@
-"""Verifies a written file: compares what it says of its video and sound with what was encoded."""
+"""Compares a written file with what was encoded: what it says of its streams, and in a rehearsal each frame."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+import av
 import numpy as np
+import numpy.typing as npt
 from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import argument
+from penstock._decoding.decoder import Decoder
+from penstock._decoding.planes import plane_rows
+from penstock._encoding.encoders import LOSSLESS, default_encoder
 from penstock._encoding.labels import Labels
 from penstock._encoding.sound import AudioTrack, Sound
 from penstock._facts.opening import first_packet_s
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.command.colors import UNTAGGED
-from penstock._ffmpeg.command.pixel_formats import canonical
+from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -45,9 +51,72 @@ _WITHOUT_LENGTH = ("mpeg",)
 _WITHOUT_LENGTH_OF_TIMES = (*_WITHOUT_LENGTH, endpoints.QUICKTIME)
 
 
+# Tried with all encoders of FFmpeg 5.1 at their defaults: lossy ones are at most 8 off, and swapped planes 40 or more.
+_COARSE_ERROR = 12
+# Pixels whose mean is compared: noise is lost in a lossy codec.
+_BLOCK = 8
+# When frames are shown that come with their times, in seconds. Chosen: not evenly, but in steps that GIF has, too.
+_TIMES_S = (Fraction(0), Fraction(1, 25), Fraction(3, 25), Fraction(5, 25))
+_TONE_S, _TONE_HZ = Fraction(1, 5), 440
+# GIF counts hundredths of a second, and nothing that has times is coarser.
+_STEP_S = 0.0101
+
+Kind = Literal["picture", "count", "samples", "times", "pixels", "colors", "sound", "labels", "unverified"]
+
+
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """What was encoded, which the file should state.
+class Difference:
+    """How a file differs from what was encoded.
+
+    Attributes:
+        kind: in what: the pictures, their number, exact samples, times; what the file says of its pixels, colors, sound
+            and labels. "unverified" if nobody can tell.
+        sentence: for people.
+    """
+
+    kind: Kind
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A frame that was written.
+
+    Attributes:
+        time_s: when it is shown.
+        samples: as the encoder takes it, in the pixel format of its frames.
+        rgb: the same as height × width × 3 of uint8; None if nobody knows.
+    """
+
+    time_s: Fraction
+    samples: npt.NDArray[np.uint8]
+    rgb: npt.NDArray[np.uint8] | None
+
+    @classmethod
+    def of(cls, time_s: Fraction, rgba: npt.NDArray[np.uint16], plan: EncodePlan) -> Self:
+        """The picture `rgba` as that plan takes it; or noise, if libav can't make its pixel format."""
+        layout = plan.frames
+        try:
+            frame = av.VideoFrame.from_ndarray(rgba, "rgba64le").reformat(format=layout.pixel_format)
+            rows = [
+                np.frombuffer(memoryview(plane), np.uint8, count * plane.line_size).reshape(count, -1)[
+                    :, :nbytes
+                ]
+                for plane, (count, nbytes) in zip(frame.planes, plane_rows(frame), strict=True)
+            ]
+            # As gray, for example, if the video has no colors.
+            shown = plan.output_pixel_format or layout.pixel_format
+            shown = layout.pixel_format if shown == PALETTE else shown
+            rgb: Any = frame.reformat(format=shown).reformat(format="rgb24").to_ndarray()
+        except (LibavError, ValueError):
+            noise = np.random.default_rng(int(time_s * 1000)).integers(0, 256, layout.frame_bytes, np.uint8)
+            return cls(time_s, noise, None)
+        return cls(time_s, np.concatenate([one.reshape(-1) for one in rows]), rgb)
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What was encoded, which the file should have.
 
     Attributes:
         plan: of what was encoded.
@@ -55,6 +124,7 @@ class Expected:
         first_s: the time of the first one; None where a sound may move it.
         ends_s: when the last one ends at the earliest; None where the user's options may change times.
         sounds: what was encoded; none where the user's options may change it.
+        pictures: each frame; none if only what the file says is to be compared.
     """
 
     plan: EncodePlan
@@ -62,6 +132,7 @@ class Expected:
     first_s: Fraction | None
     ends_s: Fraction | None
     sounds: Sequence[Sound]
+    pictures: Sequence[Picture] = ()
 
     @property
     def codec(self) -> str:
@@ -69,44 +140,122 @@ class Expected:
         return self.plan.codec
 
 
-def differences(url: str, expected: Expected) -> list[str]:
-    """Compares the file at `url` with what was encoded. Returns a sentence for each difference."""
+def compare(url: str, meant: Meant) -> list[Difference]:
+    """How the file at `url` differs from what was encoded."""
     try:
         media = probe(endpoints.without_protocol(url))
+        frames = _compare_frames(media.path, meant) if meant.pictures else ()
+        return [*_compare_facts(media, meant), *frames]
     except DecoderError as error:
-        return [f"the file could not be verified, because libav cannot read it: {error}"]
+        said = f"the file could not be verified, because libav cannot read it: {error}"
     except FileNotFoundError:  # it is gone
         return []
     except Exception as error:  # the file is whole, whatever libav or PyAV has met
-        return [f"the file could not be verified: {error!r}"]
-    found: list[str] = []
+        said = f"the file could not be verified: {error!r}"
+    return [Difference("unverified", said)]
+
+
+def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
+    """How what the file says differs."""
     video = media.best_video or next(iter(media.video), None)
-    if expected.frames and (video is None or None in (video.pixel_format, video.width or None)):
-        found.append(
-            f"libav finds no picture of {expected.codec} in the file: take another container, or codec"
+    if meant.frames and (video is None or None in (video.pixel_format, video.width or None)):
+        yield Difference(
+            "picture",
+            f"libav finds no picture of {meant.codec} in the file: take another container, or codec",
         )
     if video is not None:
-        found += [
-            *_check_pixels(video, expected),
-            *_check_colors(video, expected),
-            *_check_light(video, expected),
+        yield from (Difference("pixels", one) for one in _check_pixels(video, meant))
+        yield from (Difference("colors", one) for one in _check_colors(video, meant))
+        yield from (Difference("colors", one) for one in _check_light(video, meant))
+        yield from (Difference("times", one) for one in _check_times(media, video, meant))
+    if len(media.audio) < len(meant.sounds):
+        yield Difference(
+            "sound", f"the file has {len(media.audio)} sounds, and {len(meant.sounds)} were written"
+        )
+    elif len(media.audio) == len(meant.sounds):
+        for told, sound in zip(media.audio, meant.sounds, strict=True):
+            yield from (Difference("sound", one) for one in _check_sound(told, sound))
+    yield from (Difference("labels", one) for one in missing_labels(media, meant.plan.labels))
+    yield from (Difference("labels", one) for one in _check_ends(media, video, meant))
+
+
+def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
+    """How the frames differ that a `Decoder` delivers."""
+    with Decoder(path, pixel_format="rgb24") as decoder:
+        got = [(frame.time_s, np.asarray(frame)) for frame in decoder]
+    if len(got) != len(meant.pictures):
+        yield Difference(
+            "count",
+            f"{meant.plan.output.container_name} does not keep all frames of {meant.codec}: of {len(meant.pictures)} "
+            f"that were written, {len(got)} are read back. Write mp4, mov, mkv or webm",
+        )
+        return
+    plan = meant.plan
+    if plan.keeps_times and (moved_s := _moved_s([time_s for time_s, _ in got], meant)) > _STEP_S:
+        yield Difference(
+            "times",
+            f"{plan.output.container_name} does not keep the times of {meant.codec}'s frames: one is read back "
+            f"{moved_s:.3f} s away. Write mp4, mov, mkv or webm{', or pass a rate' * plan.is_timed}",
+        )
+    if plan.request.quality == LOSSLESS and not _keeps_samples(path, meant):
+        yield Difference(
+            "samples",
+            f"{meant.codec} in {plan.output.container_name} is not lossless for {plan.pixel_format} frames. "
+            f"Pass {argument('codec', 'ffv1')} and a name such as video.mkv",
+        )
+    if not plan.is_filtered:
+        errors = [
+            _error(rgb, one, vflip=plan.request.vflip)
+            for (_, rgb), one in zip(got, meant.pictures, strict=True)
         ]
-        found += _check_times(media, video, expected)
-    if len(media.audio) < len(expected.sounds):
-        found.append(f"the file has {len(media.audio)} sounds, and {len(expected.sounds)} were written")
-    elif len(media.audio) == len(expected.sounds):
-        for told, sound in zip(media.audio, expected.sounds, strict=True):
-            found += _check_sound(told, sound)
-    return [
-        *found,
-        *missing_labels(media, expected.plan.labels),
-        *_check_ends(media, video, expected),
-    ]
+        if max(errors) > _COARSE_ERROR:
+            yield Difference(
+                "picture",
+                f"the picture of {meant.codec} in {plan.output.container_name} is another one when it is read back. "
+                f"Pass {argument('codec', default_encoder(plan.output))}, or write mkv",
+            )
 
 
-def _check_pixels(video: VideoInfo, expected: Expected) -> Iterable[str]:
-    codec, told = expected.codec, video.pixel_format
-    wanted = expected.plan.output_pixel_format if codec == "rawvideo" else None
+def _keeps_samples(path: str, meant: Meant) -> bool:
+    with Decoder(path, pixel_format=meant.plan.pixel_format) as decoder:
+        return all(
+            np.array_equal(np.asarray(frame).reshape(-1).view(np.uint8), one.samples)
+            for frame, one in zip(decoder, meant.pictures, strict=True)
+        )
+
+
+def _moved_s(times_s: Sequence[float | None], meant: Meant) -> float:
+    """How far frames are from their times; since the first one, where a sound may move that."""
+    first_s = 0.0 if meant.first_s is not None else (times_s[0] or 0.0)
+    if None in times_s:
+        return float("inf")
+    return max(
+        abs((time_s or 0.0) - first_s - float(one.time_s))
+        for time_s, one in zip(times_s, meant.pictures, strict=True)
+    )
+
+
+def _error(rgb: npt.NDArray[Any], meant: Picture, *, vflip: bool) -> float:
+    """How far the colors of a frame are off, in steps of 8 bits, where padding has added nothing."""
+    if meant.rgb is None:
+        return 0.0
+    wanted = meant.rgb[::-1] if vflip else meant.rgb
+    height, width, _ = wanted.shape
+    if not (height <= rgb.shape[0] < height + _BLOCK and width <= rgb.shape[1] < width + _BLOCK):
+        return float("inf")
+    difference = rgb[:height, :width].astype(float) - wanted
+    rows, columns = height // _BLOCK, width // _BLOCK
+    whole = difference[: rows * _BLOCK, : columns * _BLOCK].reshape(rows, _BLOCK, columns, _BLOCK, 3)
+    return float(np.abs(whole.mean((1, 3))).mean((0, 1)).max())
+
+
+def _check_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
+    had = meant.plan.output_pixel_format
+    keeps_alpha = video.has_separate_alpha or has_alpha(video.pixel_format or "")
+    if had and has_alpha(had) and not keeps_alpha:
+        yield f"the frames' alpha is dropped: the file of {meant.codec} has none. libvpx-vp9 keeps it in .webm"
+    codec, told = meant.codec, video.pixel_format
+    wanted = meant.plan.output_pixel_format if codec == "rawvideo" else None
     if video.codec == "rawvideo" != codec and codec not in _PACKED:
         yield f"the container has no name for {codec}, and readers take its bytes for raw video: write mkv"
     if wanted is not None and told is not None and canonical(told) != canonical(wanted):
@@ -116,8 +265,8 @@ def _check_pixels(video: VideoInfo, expected: Expected) -> Iterable[str]:
         )
 
 
-def _check_colors(video: VideoInfo, expected: Expected) -> Iterable[str]:
-    if (colors := expected.plan.colors) is None:
+def _check_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
+    if (colors := meant.plan.colors) is None:
         return
     told = {
         "matrix": (colors.matrix, video.color_matrix, UNTAGGED.matrix),
@@ -129,14 +278,14 @@ def _check_colors(video: VideoInfo, expected: Expected) -> Iterable[str]:
         if wanted is not None and wanted != (said or assumed):
             file = f"says {said!r}" if said else f"does not say so, which readers take for {assumed!r}"
             fix = f"{argument(f'colors.{name}', said or assumed)}, or libx264 in mp4, mov or mkv"
-            yield f"the video's {name} is {wanted!r}, and the file of {expected.codec} {file}: give {fix}"
+            yield f"the video's {name} is {wanted!r}, and the file of {meant.codec} {file}: give {fix}"
 
 
-def _check_light(video: VideoInfo, expected: Expected) -> Iterable[str]:
+def _check_light(video: VideoInfo, meant: Meant) -> Iterable[str]:
     for name in ("mastering_display", "content_light"):
-        wanted, told = getattr(expected.plan.request.colors, name), getattr(video, name)
+        wanted, told = getattr(meant.plan.request.colors, name), getattr(video, name)
         if wanted is not None and not _is_same_light(wanted, told):
-            yield f"the video's {name} is {wanted}, and the file of {expected.codec} says {told}"
+            yield f"the video's {name} is {wanted}, and the file of {meant.codec} says {told}"
 
 
 def _is_same_light(wanted: Any, told: Any) -> bool:
@@ -147,42 +296,42 @@ def _is_same_light(wanted: Any, told: Any) -> bool:
     )
 
 
-def _check_sound(told: AudioInfo, expected: Sound) -> Iterable[str]:
+def _check_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
     if not told.channels or not told.sample_rate:
         yield f"libav cannot tell the samples of the file's {told.codec}: name another codec by AudioFile(codec=…)"
         return
     names = {"language": "mkv, or mp4 with a code of three letters such as 'deu'", "title": "mp4 or mkv"}
     for name, fix in names.items():
-        wanted = getattr(expected.audio, name)
+        wanted = getattr(meant.audio, name)
         if wanted not in (None, "", "und") and getattr(told, name) in (None, "und"):
             yield f"the file does not keep the {name} {wanted!r} of the sound: write {fix}"
-    if expected.is_copied:
+    if meant.is_copied:
         return
-    if told.channels != expected.channels:
+    if told.channels != meant.channels:
         yield (
-            f"the sound has {expected.channels} channels, and the file's {told.codec} has {told.channels}: give "
+            f"the sound has {meant.channels} channels, and the file's {told.codec} has {told.channels}: give "
             f"another codec, such as 'flac', or {argument('options.ac', told.channels)}, which accepts it"
         )
-    if told.sample_rate < expected.sample_rate:
+    if told.sample_rate < meant.sample_rate:
         yield (
-            f"the sound has {expected.sample_rate} samples per second, and the file's {told.codec} has "
+            f"the sound has {meant.sample_rate} samples per second, and the file's {told.codec} has "
             f"{told.sample_rate}: give another codec, such as 'flac', or {argument('options.ar', told.sample_rate)}, "
             "which accepts it"
         )
     kept = _WHOLE_BITS.get((told.sample_format or "").removesuffix("p"), 32)
-    dtype = expected.audio.dtype if isinstance(expected.audio, AudioTrack) else "int16"
-    if expected.audio.codec is None and kept < _BITS[dtype]:
+    dtype = meant.audio.dtype if isinstance(meant.audio, AudioTrack) else "int16"
+    if meant.audio.codec is None and kept < _BITS[dtype]:
         yield (
             f"the {dtype} samples become {kept} bits in {told.codec}: name another codec by AudioTrack(codec=…), "
             "or this one, which accepts it"
         )
 
 
-def missing_labels(media: MediaInfo, expected: Labels) -> Iterable[str]:
+def missing_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
     told = {name.lower(): value for name, value in media.tags.items()}
     lost = [
         name
-        for name, value in expected.metadata
+        for name, value in meant.metadata
         if told.get(name.lower()) != value and not (name.lower() in _REWRITTEN and name.lower() in told)
     ]
     is_quicktime = media.container == endpoints.QUICKTIME
@@ -190,44 +339,44 @@ def missing_labels(media: MediaInfo, expected: Labels) -> Iterable[str]:
         fix = f": give {argument('options.movflags', 'use_metadata_tags')}" if is_quicktime else ": write mkv"
         yield f"the container does not keep the metadata {', '.join(lost)} as given{fix}"
     told_chapters = [(round(one.start_s, 2), one.title) for one in media.chapters]
-    chapters = [(round(start_s, 2), title) for start_s, title in expected.chapters]
+    chapters = [(round(start_s, 2), title) for start_s, title in meant.chapters]
     if is_quicktime and chapters and told_chapters == [(0, chapters[0][1]), *chapters[1:]] != chapters:
         yield "MP4 and QuickTime begin the first chapter at 0 s: give one that begins there, or write mkv"
     elif chapters and told_chapters != chapters:
         found, given = len(told_chapters), len(chapters)
         yield f"the file has {found} chapters, and {given} others were given: write mp4, mov or mkv"
-    if expected.subtitles is not None and not media.subtitles:
+    if meant.subtitles is not None and not media.subtitles:
         yield "the file has no subtitles, and some were given"
 
 
-def _check_ends(media: MediaInfo, video: VideoInfo | None, expected: Expected) -> Iterable[str]:
+def _check_ends(media: MediaInfo, video: VideoInfo | None, meant: Meant) -> Iterable[str]:
     """What goes on after the picture."""
-    labels = expected.plan.labels
-    if video is None or expected.ends_s is None:
+    labels = meant.plan.labels
+    if video is None or meant.ends_s is None:
         return
-    ends_s, told_s = float(expected.ends_s), media.duration_s or 0.0
+    ends_s, told_s = float(meant.ends_s), media.duration_s or 0.0
     for start_s, title in labels.chapters:
         if start_s > ends_s + _SAME_S:
             yield f"the chapter {title!r} begins at {start_s:g} s, and the picture ends at {ends_s:.3f} s"
-    if labels.subtitles is not None and not expected.sounds and told_s > ends_s + _SUBTITLES_LATER_S:
+    if labels.subtitles is not None and not meant.sounds and told_s > ends_s + _SUBTITLES_LATER_S:
         yield f"the picture ends at {ends_s:.3f} s, and the file with the last subtitle, at {told_s:.3f} s"
 
 
-def _check_times(media: MediaInfo, video: VideoInfo, expected: Expected) -> Iterable[str]:
+def _check_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:
     # FFmpeg's muxer of AVI counts one more beside sound.
-    if video.frames is not None and video.frames < expected.frames:
-        yield f"the file says that it has {video.frames} frames, and {expected.frames} were written"
-    if expected.ends_s is None:
+    if video.frames is not None and video.frames < meant.frames:
+        yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
+    if meant.ends_s is None:
         return
-    first_s, rate = float(expected.first_s or 0), expected.plan.rate
+    first_s, rate = float(meant.first_s or 0), meant.plan.rate
     begins_s = _begins_s(media, video)
-    may_be_late, fix, tolerance_s = expected.first_s is not None, "", _TOLERANCE_S
+    may_be_late, fix, tolerance_s = meant.first_s is not None, "", _TOLERANCE_S
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
         may_be_late &= media.container == endpoints.QUICKTIME
         fix, tolerance_s = ": add delay_moov to movflags", min(_TOLERANCE_S, float(1 / rate / 2))
     if may_be_late and begins_s is not None and abs(begins_s - first_s) > tolerance_s:
         yield f"the first frame was written at {first_s:.3f} s, and the file has it at {begins_s:.3f} s{fix}"
-    lasts_s, told_s = float(expected.ends_s) - first_s, video.duration_s
+    lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
     unsure = _WITHOUT_LENGTH if rate is not None else _WITHOUT_LENGTH_OF_TIMES
     if told_s is not None and told_s < lasts_s - _TOLERANCE_S and media.container not in unsure:
         yield f"{lasts_s:.3f} s of video were written, and the file says that it has {told_s:.3f} s"
@@ -241,3 +390,33 @@ def _begins_s(media: MediaInfo, video: VideoInfo) -> float | None:
     with suppress(DecoderError, LibavError, ValueError):
         return first_packet_s(endpoints.source(media.path), media.container, video.index) - media.zero_s
     return None
+
+
+def pictures_for(plan: EncodePlan) -> Iterable[Picture]:
+    """Four frames, all different: three move a little, so that encoders reorder them, and the last has noise."""
+    width, height, rate = plan.frames.width, plan.frames.height, plan.rate
+    times_s = _TIMES_S if rate is None else [number / rate for number in range(len(_TIMES_S))]
+    rows, columns = np.mgrid[:height, :width] / max(width, height)
+    random = np.random.default_rng(0)
+    for number, time_s in enumerate(times_s):
+        # Red, green and blue are far apart everywhere.
+        channels = (
+            230 - 120 * rows,
+            60 + 20 * number + 60 * columns,
+            20 + 50 * rows,
+            np.full(rows.shape, 255),
+        )
+        rgba = np.stack(channels, -1)
+        if plan.request.quality == LOSSLESS:
+            rgba = random.uniform(0, 256, rgba.shape)  # every bit, and alpha
+        elif number == len(times_s) - 1:
+            rgba[..., :3] += random.uniform(-40, 40, (height, width, 3))
+        yield Picture.of(time_s, (rgba.clip(0, 255) * 257).astype(np.uint16), plan)
+
+
+def tone(track: AudioTrack) -> npt.NDArray[Any]:
+    """A fifth of a second of a tone at half the full scale."""
+    wave = np.sin(2 * np.pi * _TONE_HZ * np.arange(int(_TONE_S * track.sample_rate)) / track.sample_rate) / 2
+    if track.dtype != "float32":
+        wave *= np.iinfo(track.dtype).max
+    return np.repeat(wave.astype(track.dtype)[:, np.newaxis], track.channels, axis=1)

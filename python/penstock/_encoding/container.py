@@ -1,4 +1,4 @@
-"""What containers can hold: times, their steps, and frames in another order."""
+"""The times that containers hold, and their steps."""
 
 from __future__ import annotations
 
@@ -6,56 +6,36 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from penstock._common.messages import argument
-from penstock._encoding.encoders import BARE_ENDINGS
 from penstock._encoding.sound import Sound
 from penstock._ffmpeg.command.arguments import TICK_S
 from penstock._ffmpeg.command.endpoints import Output
 
 # The unit of times in MP4 and QuickTime, in seconds: that of MPEG-2 systems, in which all common frame rates are exact.
-# In units of 1 µs, FFmpeg 5.1 lost frames after a pause of 5 minutes, and a pause of 36 minutes broke the file.
+# In units of 1 µs, FFmpeg loses frames after a pause of 5 minutes, and a pause of 36 minutes breaks the file.
 _QUICKTIME_UNIT_S = Fraction(1, 90_000)
 _QUICKTIME = ("3g2", "3gp", "f4v", "ipod", "ismv", "mov", "mp4", "psp")
 # The most units of time from a frame to the next, in MP4 and QuickTime. The files have 31 bits, but FFmpeg 5.1 refuses
 # more than 28 bits between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
 _MOST_STEPS = 2**28 - 1
 _GIF_UNIT_S = Fraction(1, 100)
-# The longest time from a frame to the next that other containers hold, in seconds. A delay has 16 bits in GIF and APNG,
-# and 24 of milliseconds in WebP.
-_LONGEST_STEPS_S = {
-    "apng": Fraction(0xFFFF),
-    "gif": 0xFFFF * _GIF_UNIT_S,
-    "webp": Fraction(0xFFFFFF, 1000),
-}
+# The longest time from a frame to the next in GIF, in seconds: a delay has 16 bits.
+_LONGEST_STEP_OF_GIF_S = 0xFFFF * _GIF_UNIT_S
 # FFmpeg's reader of NUT ignores a frame rate of this or more (decode_info_header in libavformat/nutdec.c; 5.1 to 9).
 _TOO_MANY_FPS_WITH_SOUND = 1000
-# The unit of times in Matroska, WebM and FLV is 1 ms.
-_MOST_FPS_OF_MILLISECONDS = 1000
-_MILLISECONDS = ("flv", "matroska", "webm")
-# Containers without times, or that number frames, and endings of files without a container. In Ogg, FFmpeg writes the
-# time of a frame where that of the next belongs. MPEG program streams have one time for several small frames.
-_UNTIMED = (
-    *("avi", "dvd", "h264", "hevc", "image2", "image2pipe", "mjpeg", "mpeg", "mxf", "oga", "ogg", "ogv"),
-    *("rawvideo", "svcd", "vcd", "vob", "yuv4mpegpipe", *BARE_ENDINGS),
-)
-# FFmpeg writes only the times of decoding there, which are those of the frames unless the codec reorders them.
-_DECODING_TIMES = ("asf", "asf_stream", "avi", "mxf", "mxf_opatom")
+# The unit of times in Matroska and WebM is 1 ms.
+_MOST_FPS_OF_MATROSKA = 1000
+# Containers that hold the time of each frame.
+_TIMED = (*_QUICKTIME, "gif", "matroska", "webm")
 
 
 def holds_times(output: Output) -> bool:
-    """Whether an output has a place for the times of frames."""
-    return output.container not in _UNTIMED
+    """Whether an output is known to hold the times of frames."""
+    return output.container in _TIMED
 
 
 def time_unit_s(output: Output) -> Fraction:
     """The unit of the frames' times that the container holds, in seconds."""
     return _QUICKTIME_UNIT_S if output.container in _QUICKTIME else TICK_S
-
-
-def holds_reordered_frames(output: Output, *, is_timed: bool) -> bool:
-    """Whether the container can store frames that the codec reorders (B-frames)."""
-    # In FLV, FFmpeg discards times if a frame is shown more than 15 minutes after its decoding (flvdec.c).
-    may_be_far = is_timed and output.container == "flv"
-    return not (may_be_far or output.container in _DECODING_TIMES)
 
 
 def distinct_unit_s(output: Output) -> Fraction:
@@ -65,8 +45,8 @@ def distinct_unit_s(output: Output) -> Fraction:
 
 def longest_step_s(output: Output) -> Fraction | None:
     """The longest time from a frame to the next that the container holds, in seconds; None for any."""
-    if (longest_s := _LONGEST_STEPS_S.get(output.container)) is not None:
-        return longest_s
+    if output.container == "gif":
+        return _LONGEST_STEP_OF_GIF_S
     unit_s = time_unit_s(output)
     return None if unit_s == TICK_S else Fraction(int(_MOST_STEPS * unit_s))
 
@@ -81,16 +61,15 @@ def rate_argument(rate: Fraction | None) -> str:
 def check_rate(rate: Fraction | None, output: Output, sounds: Sequence[Sound]) -> None:
     """Checks that the container and the stream to FFmpeg can have frames of that rate, or with times."""
     if rate is None:
-        if not holds_times(output):
+        if output.are_images:
             raise ValueError(
-                f"{output.container_name} has no place for the times of frames (fps=None): "
-                "write mp4, mov, mkv or webm, or give a constant fps"
+                f"{argument('fps', None)} is for containers with times, and images have none. Pass a rate"
             )
         return
     given = rate_argument(rate)
     if output.container == "gif" and rate * _GIF_UNIT_S > 1:
         raise ValueError(f"{given} is too much for GIF, which counts hundredths of a second: give 50 or less")
-    if rate > _MOST_FPS_OF_MILLISECONDS and output.container in _MILLISECONDS:
+    if rate > _MOST_FPS_OF_MATROSKA and output.is_matroska:
         raise ValueError(f"{given} is too much for a container that counts milliseconds: write mp4 or mov")
     if sounds and rate >= _TOO_MANY_FPS_WITH_SOUND:
         raise ValueError(f"{given} is too much for frames with sound: give fps=None, and time_s to write")

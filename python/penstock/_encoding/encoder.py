@@ -23,7 +23,8 @@ from penstock._encoding.encoder_options import LikeOptions
 from penstock._encoding.encoders import Quality
 from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.output_pixel_format import AUTO
-from penstock._encoding.plan import EncodePlan, plan
+from penstock._encoding.plan import EncodePlan
+from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.session import EncodeSession
 from penstock._encoding.sound import Audio
@@ -178,7 +179,7 @@ class Encoder(EncoderBase):
     ) -> None:
         given = locals()
         request = Request(**{one.name: given[one.name] for one in fields(Request)})
-        self._begin(plan(request, size), progress)
+        self._begin(working_plan(request, size), progress)
 
     @classmethod
     def _planned(
@@ -250,7 +251,7 @@ class Encoder(EncoderBase):
             warn(sentence)
         progress = found.pop("progress", False)
         request = Request(output, **found)
-        return cls._planned(plan(request, request.size), progress, origin)
+        return cls._planned(working_plan(request, request.size), progress, origin)
 
     @property
     def converted_by(self) -> str | None:
@@ -309,7 +310,7 @@ class Encoder(EncoderBase):
             EncoderError: FFmpeg has failed; the message includes its output.
             ClosedError: after ``close`` or ``abort``.
         """
-        session = self._session_for(frame)
+        session = self._session_for(frame, timeout)
         return session.queue(session.take(frame, time_s), timeout)
 
     async def awrite(
@@ -326,8 +327,8 @@ class Encoder(EncoderBase):
         if self._started is None or loop in self._start_locks:
             async with self._start_locks.setdefault(loop, asyncio.Lock()):  # in the order of the calls
                 if self._started is None:
-                    await asyncio.to_thread(self._session_for, frame)
-        session = self._session_for(frame)
+                    await asyncio.to_thread(self._session_for, frame, timeout)
+        session = self._session_for(frame, timeout)
         return await session.queue_async(session.take, frame, time_s, timeout=timeout)
 
     def submit(
@@ -344,7 +345,7 @@ class Encoder(EncoderBase):
         Returns:
             A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
         """
-        session = self._session_for(frame)
+        session = self._session_for(frame, timeout)
         return session.queue(session.borrow(frame, time_s), timeout)
 
     @contextmanager
@@ -419,7 +420,7 @@ class Encoder(EncoderBase):
         session = self._session
         return await session.queue_async(session.take_samples, samples, timeout=timeout)
 
-    def _session_for(self, frame: FrameData) -> EncodeSession:
+    def _session_for(self, frame: FrameData, timeout: float | None = None) -> EncodeSession:
         """The session. It starts now if `frame` is the first and tells the size."""
         if self._started is None:
             check_owner("encoder", self._forks)
@@ -428,7 +429,10 @@ class Encoder(EncoderBase):
                     self._check_unstarted()
                     checked = self._plan
                     size = frame_size(frame, checked.pixel_format, checked.form)
-                    made = plan(checked.request, size, checked)
+                    made = working_plan(checked.request, size, timeout, checked)
+                    for lost in made.warnings:
+                        if lost not in checked.warnings:
+                            warn(lost)
                     frame_buffer(frame, made.frames, form=made.form)  # before FFmpeg overwrites the output
                     self._plan = made
                     self._start(made)

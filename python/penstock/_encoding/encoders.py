@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
-from typing import Literal, NoReturn, get_args
+from typing import Literal, get_args
 
 from penstock._common.messages import argument
-from penstock._encoding.output_pixel_format import AUTO, output_format
-from penstock._ffmpeg.command.arguments import PALETTE
+from penstock._encoding.output_pixel_format import AUTO
 from penstock._ffmpeg.command.endpoints import Output
-from penstock._ffmpeg.command.pixel_formats import PixelFormat, is_rgb, pixel_format_of
+from penstock._ffmpeg.command.pixel_formats import is_rgb
 from penstock._ffmpeg.command.settings import check_choice
 from penstock._ffmpeg.program import capabilities
-from penstock._ffmpeg.program.child import ProgramError, run
-from penstock._ffmpeg.program.messages import StderrLog
 
 Quality = Literal["draft", "good", "master", "lossless"]
 
@@ -51,8 +47,6 @@ _STREAM_ENCODERS = {
     ".m2v": "mpeg2video",
     ".obu": "libsvtav1",
 }
-#: Endings of streams without a container.
-BARE_ENDINGS = tuple(_STREAM_ENCODERS)
 # The same for containers of one kind of video, and for pictures that move.
 _VIDEO_ENCODERS = {
     ".apng": "apng",
@@ -62,62 +56,6 @@ _VIDEO_ENCODERS = {
     ".webm": "libvpx-vp9",
 }
 _ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
-_H264 = r"libx264(rgb)?|libopenh264|h264_\w+"
-_MPEG4 = r"mpeg4(_\w+)?|libxvid"
-_HEVC = r"libx265|libkvazaar|libsvt_hevc|hevc_\w+"
-# Of MPEG's own containers. FFmpeg 5.1 hangs with SVT-AV1 in MPEG-TS, and nothing reads other video there.
-_MPEG = (
-    r"copy|libx26[45](rgb)?|lib(xvid|openh264|kvazaar|vvenc|xavs2?|xeve|uavs3e|svt_hevc)"
-    r"|(mpeg[124]|h264|hevc|vvc)\w*"
-)
-# Encoders of pictures, and of what is in use in one container only.
-_PICTURES = (
-    r"alias_pix|apng|bitpacked|bmp|fits|flashsv2|libjxl|libwebp\w*|pcx|p[abgp]m|pfm|pgmyuv|phm|qoi|rv[12]0|sunrast|vbn"
-    r"|wrapped_avframe|xbm|xface|xwd"
-)
-# Patterns of the encoders whose video each container holds (tried with FFmpeg 5.1 and 9). With others, FFmpeg fails
-# after some frames, or writes what nothing reads. libav's tables are no help: by them, Matroska holds no PNG, and
-# MPEG-TS no H.264.
-_ENCODERS_HELD = {
-    **dict.fromkeys((".3g2", ".3gp"), rf"copy|{_H264}|{_MPEG4}|h263"),
-    **dict.fromkeys(
-        (".asf", ".wmv"),
-        rf"(?!({_PICTURES}|{_HEVC}|avrp|exr|gif|hap|prores\w*|qtrle|roqvideo|sgi|smc|tiff)$).*",
-    ),
-    ".avi": rf"(?!({_PICTURES}|{_HEVC}|gif|qtrle|roqvideo|sgi|smc|tiff)$).*",
-    ".f4v": rf"copy|{_H264}",
-    ".flv": rf"copy|{_H264}|flv|flashsv2?",
-    ".m4v": rf"copy|{_H264}|{_MPEG4}",
-    **dict.fromkeys((".matroska", ".mkv"), rf"(?!({_PICTURES}|gif)$).*"),  # of GIF, the first picture is read
-    ".mov": rf"(?!({_PICTURES})$|[\w-]*(av1|vp[89x])).*",
-    ".mp4": rf"copy|{_H264}|{_MPEG4}|libx265|lib(kvazaar|openjpeg|vvenc|oapv|xeve|uavs3e|svt_hevc)|mpeg[12]\w*|vc2"
-    r"|jpeg2000|png|mjpeg\w*|hevc_\w+|vvc\w*|[\w-]*(av1|vp9)\w*",
-    ".mxf": rf"copy|{_H264}|mpeg2\w*|prores\w*|dnxhd|dvvideo|jpeg2000|libopenjpeg",
-    ".nut": rf"(?!({_PICTURES}|avrp|exr|qtrle|sgi|smc|tiff)$).*",
-    **dict.fromkeys((".mpeg", ".mpg", ".vob"), _MPEG),
-    # Dirac is read in .ts only.
-    **dict.fromkeys((".m2t", ".m2ts", ".mpegts", ".mts", ".ts"), rf"{_MPEG}|vc2|dirac"),
-}
-# The same, from a version of FFmpeg on: that of its Changelog, and for FFV1 tried with 7.1, 8.1 and 9, in MXF with 5.1
-# and 9.
-_ENCODERS_HELD_SINCE = {
-    ".flv": ((6, 1), r"libx265|libkvazaar|hevc_\w+|[\w-]*(av1|vp9)\w*"),
-    ".mp4": ((8, 0), r"ffv1\w*"),
-    ".mxf": ((6, 0), r"ffv1"),
-}
-# Other encoders for the same names.
-_RELATED = {
-    "h263": "h263p",
-    "jpeg2000": "libopenjpeg",
-    "libsvtav1": r"[\w-]*av1\w*",
-    "libtheora": r"libvpx|vp8_\w+",
-    "libvpx-vp9": r"libvpx|[\w-]*(vp[89]|av1)\w*",
-    "libwebp": "libwebp_anim",
-    "libx264": r"\w*264\w*",
-    "libx265": r"\w*(265|hevc)\w*",
-    "mjpeg": r"ljpeg|mjpeg_\w+",
-    "mpeg2video": r"mpeg2_\w+",
-}
 # The encoder for all other names: every player knows its video.
 _DEFAULT_ENCODER = "libx264"
 # Pictures that move are shown again and again, as GIF is by FFmpeg's default.
@@ -131,81 +69,38 @@ AUTO_CODECS = tuple(f"auto-{name}" for name in _SOFTWARE)
 # Ends of the names of encoders, in the order in which they are tried: NVIDIA, Intel and AMD. Those of VA-API and Vulkan
 # need a device and filters of their own.
 _MAKERS = ("nvenc", "qsv", "amf")
-# Guessed: a driver takes up to 2 s to load when its files are not cached.
-_PATIENCE_S = 10.0
-_UNUSED = re.compile(r"AVOption (\S+) .* has not been used for any stream")
-_COMPONENTS = re.compile(r"(?:\[[^\]]+\] )*")
 
 
-def encoder_for(codec: str, program: str, output: Output, *, lossless: str | None) -> str:
+def encoder_for(codec: str, program: str, output: Output, *, is_lossless: bool, frames: str) -> str:
     """The encoder that `codec` names, or that the name of `output` means. Of `AUTO_CODECS`, it is the software's.
 
     Args:
-        lossless: the frames' pixel format, if they are to be encoded without loss; None otherwise. If the encoder that
-            the name of `output` means cannot do that, it is FFV1, if the container holds that.
+        is_lossless: the frames are to be encoded without loss.
+        frames: their pixel format.
 
     Raises:
-        ValueError: the name means another kind of video.
         TypeError: `codec` is no name.
+        ValueError: it begins with "auto-", and is none of those.
     """
     if not isinstance(codec, str):
         raise TypeError(
             f"codec must be FFmpeg's name of a video encoder, such as 'libx264', not {codec!r}. An Encoder writes no "
             "file of sound alone: pass the samples to soundfile or PyAV"
         )
-    asked, codec = codec, software_encoder(codec, program)
-    kind = output.kind
-    means = _ENCODERS.get(kind, _DEFAULT_ENCODER)
-    if codec == AUTO:
-        is_missing = kind == ".avif" and means not in capabilities.encoders(program)
-        codec = "libaom-av1" if is_missing else means
-    elif not _holds_codec(codec, program, kind):
-        _refuse(codec, program, kind, means)
+    found = software_encoder(codec, program)
+    if found == AUTO:
+        found = default_encoder(output)
+        if output.kind == ".avif" and found not in capabilities.encoders(program):
+            found = "libaom-av1"
     # H.264 of RGB has an encoder of its own.
-    if lossless is not None and codec == "libx264" and asked in (AUTO, *AUTO_CODECS) and is_rgb(lossless):
-        codec = "libx264rgb"
-    if lossless is None or asked != AUTO or _keeps_samples(program, codec, lossless):
-        return codec
-    return "ffv1" if _holds_codec("ffv1", program, kind) else codec
+    if is_lossless and found == "libx264" and codec in (AUTO, *AUTO_CODECS) and is_rgb(frames):
+        return "libx264rgb"
+    return found
 
 
-def _keeps_samples(program: str, codec: str, frames: str) -> bool:
-    """Whether an encoder keeps every sample of frames in the pixel format `frames`, if it is asked to."""
-    chosen = output_format(program, codec, {}, frames, AUTO, is_lossless=True)
-    try:
-        check_lossless(codec, frames, chosen.name)
-    except ValueError:
-        return False
-    return True
-
-
-def _holds_codec(codec: str, program: str, kind: str) -> bool:
-    """Whether files of this kind can hold the video of `codec`."""
-    means = _ENCODERS.get(kind)
-    held = f"{means}|copy|{_RELATED.get(means, '-')}" if means else _ENCODERS_HELD.get(kind, ".*")
-    if re.fullmatch(held, codec):
-        return True
-    since, later = _ENCODERS_HELD_SINCE.get(kind, ((0, 0), "-"))
-    # The version is asked for only where it matters.
-    return (
-        re.fullmatch(later, codec) is not None and (capabilities.version_numbers(program) or since) >= since
-    )
-
-
-def _refuse(codec: str, program: str, kind: str, means: str) -> NoReturn:
-    """Raises that files of this kind, whose default encoder is `means`, cannot hold the video of `codec`."""
-    capabilities.check_codec(program, codec)  # raises for a misspelt name
-    known = capabilities.encoders(program)
-    related = [one for one in known if one != means and _holds_codec(one, program, kind)]
-    if kind in _ENCODERS_HELD:  # too many to name
-        related = [one for one in capabilities.software(capabilities.COMMON_CODECS) if one in related]
-    others = f" (or {', '.join(related)})" if related else ""
-    own = next((ending for ending, encoder in _VIDEO_ENCODERS.items() if encoder == codec), ".mkv")
-    is_held = own != ".mkv" or re.fullmatch(_ENCODERS_HELD[own], codec)
-    name = f", or a name such as video{own}" if is_held else ""
-    raise ValueError(
-        f"a file {kind} has no place for {codec} video: give {argument('codec', means)}{others}{name}"
-    )
+def default_encoder(output: Output) -> str:
+    """The encoder that the name of `output` means."""
+    return _ENCODERS.get(output.kind, _DEFAULT_ENCODER)
 
 
 def with_loop(options: Mapping[str, object], output: Output) -> dict[str, object]:
@@ -241,32 +136,9 @@ def hardware_encoders(codec: str) -> tuple[str, ...]:
     return tuple(f"{codec.removeprefix('auto-')}_{maker}" for maker in _MAKERS)
 
 
-@functools.lru_cache(maxsize=256)
-def trial_failure(program: str, *arguments: str) -> str | None:
-    """Why FFmpeg cannot encode by these arguments, in its own words; None if it can, and no option is left out.
-
-    The answer is remembered, because no hardware comes or goes while a program runs.
-    """
-    try:
-        trial = run(
-            (program, "-hide_banner", "-nostdin", "-loglevel", "level+warning", *arguments),
-            _PATIENCE_S,
-            check=False,
-        )
-    except ProgramError as error:
-        return str(error)
-    log = StderrLog(trial.stderr.encode().splitlines())
-    if trial.returncode != 0:
-        # For a wrong value of an option, FFmpeg explains it on the next line.
-        errors = (_COMPONENTS.sub("", line, count=1) for line in log.errors if "[Eval]" not in line)
-        return next(errors, f"FFmpeg {trial.ending}")
-    unused = (found[1] for line in log.warnings if (found := _UNUSED.search(line)))
-    return next((f"it has no option {name}" for name in unused), None)
-
-
 LOSSLESS = "lossless"
 # Those of "draft", "good" and "master". The SSIM of luma in dB, as a mean over rendered motion and a noisy camera at
-# 640×360, is within 1.5 dB of libx264's, with FFmpeg 5.1 and 9 and the presets that encoders have by default. Text
+# 640×360, is within 1.5 dB of libx264's, with the presets that encoders have by default. Text
 # on a screen looks at least as good as with libx264, but for mjpeg and mpeg4.
 _LEVELS: dict[str, tuple[Mapping[str, object], Mapping[str, object], Mapping[str, object]]] = {
     "libsvtav1": ({"crf": 52}, {"crf": 23}, {"crf": 7}),
@@ -286,11 +158,6 @@ _WITHOUT_LOSS: dict[str, Mapping[str, object]] = {
     "libx264rgb": {"qp": 0},
     "libx265": {"x265-params": "lossless=1"},
 }
-# FFmpeg calls these lossless, but v210 cannot store the four lowest and highest values, and ljpeg is decoded with
-# another range than it was encoded with.
-_NOT_EXACT = ("ljpeg", "v210")
-# Frames that FFmpeg 5.1 cannot convert exactly: it interpolates Bayer data, clips XYZ, and rounds the others.
-_CONVERTED_INEXACTLY = re.compile(r"bayer|xyz|x2|(?:rgb|bgr)\d{3}")
 # FFmpeg's options for a quality or a bit rate of video. One of them overrides a level, and contradicts "lossless".
 _RATE_OPTIONS = frozenset(("b", "cq", "crf", "global_quality", "q", "qp", "qscale"))
 # Options that hold parameters of the encoder's own, and those of these for a quality or a bit rate.
@@ -321,7 +188,7 @@ def quality_options(
         levels = {name: options[get_args(Quality).index(quality)] for name, options in _LEVELS.items()}
     if codec not in levels:
         is_exact = codec == "rawvideo" or capabilities.is_lossless(program, codec)
-        if is_exact and not (is_lossless and codec in _NOT_EXACT):
+        if is_exact:
             return {}  # it has no other level
         known = ", ".join([*levels, *(["ffv1", "png"] if is_lossless else [])])
         raise ValueError(
@@ -345,49 +212,6 @@ def quality_options(
         named = argument(f"options.{also}", given[also])
         raise ValueError(f"{argument('quality', quality)} and {named} exclude each other: give one")
     return {}
-
-
-def check_lossless(codec: str, frames: str, output_pixel_format: str | None) -> None:
-    """Checks that video of `output_pixel_format` gives back the samples of frames in the pixel format `frames`."""
-    source, chosen = pixel_format_of(frames), pixel_format_of(output_pixel_format or "")
-    is_palette = output_pixel_format == PALETTE != frames
-    if is_palette or source is None or chosen is None or not _holds(chosen, source):
-        raise ValueError(
-            f"{argument('quality', LOSSLESS)} is not possible: {codec} stores {frames} as "
-            f"{output_pixel_format or 'FFmpeg decides'}, which changes samples. Give {_keeping(codec, frames, source)}"
-        )
-
-
-def _keeping(codec: str, frames: str, source: PixelFormat | None) -> str:
-    """The arguments that keep the samples, which `codec` does not."""
-    if frames.startswith("bgra64"):
-        return f"{argument('pixel_format', 'rgba64le')}, {argument('codec', 'ffv1')} and a name such as video.mkv"
-    if source and source.depth > 16:
-        return f"{argument('codec', 'exr')}, a name such as frames/%05d.exr, and no quality"
-    if codec == "ffv1" or source is None or source.depth < 8 or _CONVERTED_INEXACTLY.match(frames):
-        # Other containers have no name for x2rgb10.
-        return f"{argument('codec', 'rawvideo')} and a name such as video.{'rgb' if frames[:2] == 'x2' else 'nut'}"
-    return f"{argument('codec', 'ffv1')} and a name such as video.mkv"
-
-
-def _holds(chosen: PixelFormat, source: PixelFormat) -> bool:
-    kinds = {source.kind, "rgb"} if source.kind == "gray" else {source.kind}
-    return (
-        chosen.kind in kinds
-        and chosen.depth == source.depth
-        and chosen.has_alpha >= source.has_alpha
-        and (source.kind == "gray" or chosen.subsampling == source.subsampling)
-        and not _rounds(source.name, chosen.name)
-    )
-
-
-def _rounds(source: str, chosen: str) -> bool:
-    """Whether FFmpeg's conversion changes samples, though both formats hold them."""
-    # Another order of bytes alone changes nothing.
-    is_inexact = _CONVERTED_INEXACTLY.match(source) is not None and source[:-2] != chosen[:-2]
-    is_swapped = "bgra64" in (source[:6], chosen[:6]) and source[:6] != chosen[:6]
-    rounds_alpha = chosen == "gbrap" and source in ("rgba", "bgra", "argb", "abgr")  # FFmpeg 5.1
-    return is_inexact or is_swapped or rounds_alpha
 
 
 def _is_rate(name: str) -> bool:

@@ -55,11 +55,12 @@ class Item(NamedTuple):
     is_sound: bool = False
 
 
-class Feed:
-    """Takes frames and samples into memory, and queues them for FFmpeg: see `RawFeed` and `NutFeed`.
+class RawFeed:
+    """Takes frames into memory and queues them for FFmpeg, one after another at a constant rate.
 
     Attributes:
         writer: the native writer, whose counts are what the report says.
+        clipped_samples: samples of queued frames that were outside of the range of values.
     """
 
     writer: Writer  # set by `start`
@@ -89,7 +90,7 @@ class Feed:
     @property
     def submitted(self) -> int:
         """Frames that were accepted."""
-        raise NotImplementedError
+        return self.writer.stats.items_accepted
 
     @property
     def samples(self) -> int:
@@ -134,15 +135,13 @@ class Feed:
 
     def frames_until(self, nbytes: int) -> int:
         """How many frames are in the first so many bytes of the stream."""
-        raise NotImplementedError
+        return nbytes // self._fed_bytes
 
     def check_later(self, tick: int) -> int | None:
-        """Checks that a frame comes after those before. Returns the time of the last one."""
-        raise NotImplementedError
+        """Checks that a frame with a time comes after those before. Returns the time of the last one."""
 
     def prefix(self, tick: int | None) -> bytes | None:
         """What comes before a frame in its memory; None if nothing does. Without `tick`, it is written later."""
-        raise NotImplementedError
 
     def lease(self) -> _Slot:
         """Memory for one frame."""
@@ -165,7 +164,7 @@ class Feed:
 
     def take_lease(self, slot: _Slot, tick: int | None = None) -> Item:
         """Takes a leased slot that nobody else holds, without a copy if FFmpeg needs nothing before the frame."""
-        raise NotImplementedError
+        return Item(slot)
 
     def take_samples(self, samples: object) -> Item:
         """Copies samples."""
@@ -180,13 +179,24 @@ class Feed:
             StalledError: there was no room within `timeout`. The call can be repeated.
             ValueError: the frame's time is not later than that of the frame before.
         """
-        raise NotImplementedError
+        submit = self.writer._submit_converted if item.is_fed else self.writer.submit
+        ticket = submit(item.memory, timeout=timeout)
+        self._count_clipped(item)
+        return ticket
 
     def finish(self, timeout: float) -> None:
         """Queues what comes after the last frame. Can be repeated after a `StalledError`."""
 
     def _copied(self, frame: Data, tick: int | None, form: FrameForm, number: int) -> Item:
-        raise NotImplementedError
+        """Copies a frame.
+
+        If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
+        copy. If frames are waiting, the caller converts while it copies: this saves the second copy, a tenth of all CPU
+        time with x264 ultrafast (2-core x86-64 VM, 2026-11-22), while FFmpeg has no CPU time to spare.
+        """
+        if self._conversion is not None and self.writer._oldest() is None:
+            return Item(form.fill(self._slots, frame, number))
+        return Item(form.fill(self._fed_slots, frame, number, self._conversion), is_fed=True)
 
     def _write_to(self, fd: FileIO, conversion: _Conversion | None, item_bytes: int) -> None:
         settings = self._plan.request.settings
@@ -212,41 +222,7 @@ class Feed:
                 self.clipped_samples += item.memory.clipped_samples
 
 
-class RawFeed(Feed):
-    """Frames at a constant rate and nothing else, one after another."""
-
-    @property
-    def submitted(self) -> int:
-        return self.writer.stats.items_accepted
-
-    def frames_until(self, nbytes: int) -> int:
-        return nbytes // self._fed_bytes
-
-    def prefix(self, tick: int | None) -> None:
-        return None
-
-    def take_lease(self, slot: _Slot, tick: int | None = None) -> Item:
-        return Item(slot)
-
-    def queue(self, item: Item, timeout: float | None) -> Ticket:
-        submit = self.writer._submit_converted if item.is_fed else self.writer.submit
-        ticket = submit(item.memory, timeout=timeout)
-        self._count_clipped(item)
-        return ticket
-
-    def _copied(self, frame: Data, tick: int | None, form: FrameForm, number: int) -> Item:
-        """Copies a frame.
-
-        If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
-        copy. If frames are waiting, the caller converts while it copies: this saves the second copy, a tenth of all CPU
-        time with x264 ultrafast (2-core x86-64 VM, 2026-11-22), while FFmpeg has no CPU time to spare.
-        """
-        if self._conversion is not None and self.writer._oldest() is None:
-            return Item(form.fill(self._slots, frame, number))
-        return Item(form.fill(self._fed_slots, frame, number, self._conversion), is_fed=True)
-
-
-class NutFeed(Feed):
+class NutFeed(RawFeed):
     """Frames with times, or with sound, each packet behind its time.
 
     The native feed numbers frames, samples and packets in the step that queues them, so that no lock is held here:
@@ -274,7 +250,7 @@ class NutFeed(Feed):
 
     def start(self, fd: FileIO) -> None:
         # A frame with a time is converted when it is taken.
-        self._write_to(fd, None, self._fed_bytes + _NutFeed.PREFIX_BYTES)
+        self._write_to(fd, None, self._fed_bytes + _NutFeed._PREFIX_BYTES)
         rates = [self._rate, *(1 / clock.unit_s for clock in self._stream.clocks[1:])]
         if (audio := self._plan.audio_input) is not None:
             rates[self._input_track] = Fraction(audio.sample_rate)
@@ -355,7 +331,7 @@ class NutFeed(Feed):
 
     def prefix(self, tick: int | None) -> bytes:
         # At a constant rate the number of the frame is known when it is queued.
-        return bytes(_NutFeed.PREFIX_BYTES) if tick is None else self._native.prefix(tick, self._fed_bytes)
+        return bytes(_NutFeed._PREFIX_BYTES) if tick is None else self._native.prefix(tick, self._fed_bytes)
 
     def take_lease(self, slot: _Slot, tick: int | None = None) -> Item:
         return self._copied(slot, tick, PLAIN, 0)
@@ -421,6 +397,6 @@ class NutFeed(Feed):
         self._native.packets(track, packets[0].number, pieces, timeout=deadline.left_s())
 
 
-def feed_of(plan: EncodePlan) -> Feed:
+def feed_of(plan: EncodePlan) -> RawFeed:
     """The feed that the plan needs."""
     return RawFeed(plan) if plan.stream is None else NutFeed(plan)

@@ -44,8 +44,13 @@ _TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand
 def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
     codec, container = encoder.get("codec", AUTO), (encoder.get("options") or {}).get("f")
-    kept = encoder.get("pixel_format", "rgb24") if encoder.get("quality") == LOSSLESS else None
-    found = encoder_for(codec, _program(encoder), Output(str(output), container), lossless=kept)
+    found = encoder_for(
+        codec,
+        _program(encoder),
+        Output(str(output), container),
+        is_lossless=encoder.get("quality") == LOSSLESS,
+        frames=encoder.get("pixel_format", "rgb24"),
+    )
     return {**encoder, "codec": codec if codec in AUTO_CODECS else found}
 
 

@@ -195,7 +195,7 @@ def _usable(
 
 
 def _may_be_refused(codec: str, one: PixelFormat) -> bool:
-    """Whether FFmpeg 9 lists the format, but calls it experimental or finds that its library lacks it."""
+    """Whether FFmpeg may list the format, but call it experimental or find that its library lacks it."""
     if codec == "ffv1":
         return one.depth > 16 or one.name.startswith("bayer")
     return one.has_alpha and (codec == "libx265" or (codec == "libvpx-vp9" and one != _PLAYABLE_WITH_ALPHA))
@@ -231,7 +231,7 @@ def closest(ideal: PixelFormat, known: Iterable[PixelFormat]) -> PixelFormat:
             one.depth,
             -(columns * rows),
             one.name != ideal.name,
-            # From packed to planar, FFmpeg 5.1 rounds alpha from 128 on up by one.
+            # From packed to planar, FFmpeg may round alpha from 128 on up by one.
             one.name.startswith("gbr") != ideal.name.startswith("gbr"),
         )
 

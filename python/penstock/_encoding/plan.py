@@ -10,7 +10,6 @@ from functools import lru_cache, partial
 from numbers import Real
 from typing import get_args
 
-from penstock._common.log import logger
 from penstock._common.messages import argument
 from penstock._encoding import container, encoders, sound
 from penstock._encoding.frame_form import FrameForm
@@ -62,7 +61,6 @@ from penstock._ffmpeg.command.settings import (
 )
 from penstock._ffmpeg.program import capabilities
 from penstock._native import _Conversion
-from penstock.errors import EncoderError
 
 #: The size at which a request is checked while that of its frames is not known. Chosen: every chroma subsampling
 #: divides it.
@@ -70,12 +68,6 @@ PROBE_SIZE = (64, 64)
 # Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
 _conversion = lru_cache(maxsize=16)(_Conversion)
 
-# Encoders that aim at a bit rate, and mistake the unit of time for the time between frames (FFmpeg 5.1: at 1 µs,
-# libtheora kept 3 of 48 frames, and the others made 2 to 4 times the error). A quality option avoids this.
-_RATED_BY_UNIT = frozenset(
-    ("flv", "h263", "h263p", "libtheora", "msmpeg4", "msmpeg4v2", "snow", "wmv1", "wmv2"),
-)
-_QUALITY_OPTIONS = frozenset(("global_quality", "q", "qscale"))
 # FFmpeg's options that leave out a part of the sound.
 _SHORTENING_SOUND = ("aframes", "frames:a")
 # Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
@@ -98,10 +90,8 @@ _PALETTES_BY_FRAME = ("gif", "png")
 # Each frame is encoded once, at its own time.
 _TIMED_OPTIONS = {"fps_mode": "passthrough"}
 _TIME_BASE = "enc_time_base:v"
-# The rate of a trial encode, whose frame has no time: FFmpeg's default.
+# The rate of a plan that is only checked: FFmpeg's default.
 _TRIAL_RATE = Fraction(25)
-# Options that a trial leaves out: those of sound and subtitles (``b:a``), and `map`, which names streams.
-_CONCERNS_OTHERS = re.compile(r"map|[^:]+:[as]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +156,11 @@ class EncodePlan:
         return next((one for one in made if isinstance(one, AudioTrack)), None)
 
     @property
+    def is_one_picture(self) -> bool:
+        """Whether the output is one picture, and no options replace it with each frame."""
+        return self.output.are_images and not self.output.is_numbered and "update" not in self.options
+
+    @property
     def is_timed(self) -> bool:
         """Whether each frame comes with its time."""
         return self.rate is None
@@ -177,9 +172,14 @@ class EncodePlan:
         return not any(option in _MIXING and not stream.startswith("v") for option, _, stream in named)
 
     @property
+    def is_filtered(self) -> bool:
+        """Whether options may change colors and times."""
+        return _is_filtered(self.options)
+
+    @property
     def keeps_times(self) -> bool:
         """Whether no option changes the times of frames."""
-        return not (_is_filtered(self.options) or _MOVING_OPTIONS & self.options.keys())
+        return not (self.is_filtered or _MOVING_OPTIONS & self.options.keys())
 
     def other_frames(self, other: EncodePlan) -> str | None:
         """The argument by which this encode takes other frames than `other`, for messages; None if it does not."""
@@ -193,70 +193,29 @@ class EncodePlan:
 
 
 def plan(request: Request, size: tuple[int, int] | None, probed: EncodePlan | None = None) -> EncodePlan:
-    """Plans the encode of frames of `size`, by the first encoder that works. `Encoder` describes the errors.
+    """Plans the encode of frames of `size`. `Encoder` describes the errors.
+
+    Of a codec such as "auto-h264", the encoder is the software's.
 
     Args:
-        size: width and height in pixels. None checks the request at `PROBE_SIZE`: no encoder of hardware is tried.
+        size: width and height in pixels. None checks the request at `PROBE_SIZE`.
         probed: a plan of the same request. Its sounds and subtitles are not probed again.
     """
-    if probed is None:
-        program, output, options = _destination(request)
-        sounds = sound.plan_sounds(program, request.audio, output, options)
-        labels = Labels.of(request.metadata, request.chapters, request.subtitles, output)
-    else:
-        sounds, labels = probed.sounds, probed.labels
-    hardware = () if size is None else encoders.hardware_encoders(request.codec)
-    skipped_encoders: list[str] = []
-    for codec in hardware:
-        tried = replace(request, codec=codec)
-        if (failure := _failure(tried, size, sounds, labels)) is None:
-            made = _plan(tried, size, sounds, labels)
-            break
-        skipped_encoders.append(failure)
-    else:
-        made = _plan(request, size, sounds, labels)
-    if hardware:
-        logger.info("the encoder is %s", "; ".join([made.codec, *skipped_encoders]))
-    return replace(made, request=request, skipped_encoders=tuple(skipped_encoders))
-
-
-def _failure(
-    request: Request, size: tuple[int, int] | None, sounds: tuple[Sound, ...], labels: Labels
-) -> str | None:
-    """Why the encoder of hardware that `request` names is not suitable, in a sentence; None if it encodes a frame."""
-    if request.codec not in capabilities.encoders(capabilities.find_ffmpeg(request.settings.ffmpeg)):
-        return f"{request.codec} is not in this FFmpeg"
-    try:
-        _plan(request, None, sounds, labels)
-        options = {
-            name: value for name, value in (request.options or {}).items() if not _CONCERNS_OTHERS.match(name)
-        }
-        trial = replace(
-            request,
-            output="-",
-            fps=request.fps or _TRIAL_RATE,
-            options={**options, "f": "null", "frames:v": 1},
-        )
-        made = _plan(trial, size, (), NO_LABELS)
-    except (ValueError, EncoderError) as error:
-        # Keep the reason only: the rest advises a user who named the encoder.
-        return re.split("[.:] ", str(error), maxsplit=1)[0]
-    assert made.rate is not None
-    arguments = ("file:/dev/zero" if one == "pipe:0" else one for one in made.arguments)
-    failure = encoders.trial_failure(made.program, "-t", f"{float(1 / made.rate):f}", *arguments)
-    return failure and f"{request.codec}: {failure}"
+    if probed is not None:
+        return _plan(request, size, probed.sounds, probed.labels)
+    program, output, options = _destination(request)
+    sounds = sound.plan_sounds(program, request.audio, output, options)
+    labels = Labels.of(request.metadata, request.chapters, request.subtitles, output)
+    return _plan(request, size, sounds, labels)
 
 
 def _plan(
     request: Request, size: tuple[int, int] | None, sounds: tuple[Sound, ...], labels: Labels
 ) -> EncodePlan:
-    """The plan by the encoder that `request` names; of `AUTO_CODECS` by the software's."""
     program, output, given = _destination(request)
     pixel_format = raw_format_name(request.pixel_format, program)
     is_lossless = request.quality == encoders.LOSSLESS
-    codec = encoders.encoder_for(
-        request.codec, program, output, lossless=pixel_format if is_lossless else None
-    )
+    codec = encoders.encoder_for(request.codec, program, output, is_lossless=is_lossless, frames=pixel_format)
     check_choice("odd_size", request.odd_size, get_args(OddSize))
     form = FrameForm.of(pixel_format, request.value_range, request.channels_first)
     warnings: tuple[str, ...] = ()
@@ -279,8 +238,6 @@ def _plan(
         is_lossless=is_lossless,
         are_images=output.are_images,
     )
-    if is_lossless:
-        encoders.check_lossless(codec, pixel_format, chosen.name)
     if (codec, chosen.name) == ("libvpx", "yuva420p"):
         # FFmpeg refuses VP8 with alpha together with hidden alternate reference frames.
         options = {"auto-alt-ref": 0, **options}
@@ -345,7 +302,6 @@ def _plan(
             *unused_colors(codec, pixel_format, chosen.name, asked_colors, tags.range),
             *_recoloring_warnings(options, asked_colors),
             *_gif_speed_warnings(codec, rate),
-            *_vpx_alpha_warnings(codec, chosen.name, output),
         ),
         arguments=arguments,
         color_arguments=tuple(colors_out),
@@ -404,24 +360,11 @@ def _with_quality(
     written = {name: f"{value:g}" if isinstance(value, Real) else value for name, value in own.items()}
     options = {**written, **options}
     options |= encoders.quality_options(program, codec, request.quality, options, are_images=are_images)
-    if request.fps is None:
-        _check_quality(codec, options)
     return options
-
-
-def _check_quality(codec: str, options: Mapping[str, object]) -> None:
-    """Checks that the encoder of frames with times has a quality to keep, if it would take their unit for a rate."""
-    if codec in _RATED_BY_UNIT and not any(name.partition(":")[0] in _QUALITY_OPTIONS for name in options):
-        raise ValueError(
-            f"{codec} spends its bits by the frame rate, which fps=None does not give: set "
-            f"{argument('options.q:v', 5)}, a constant fps, or another codec"
-        )
 
 
 def _with_times(options: Mapping[str, object], output: Output, rate: Fraction | None) -> Mapping[str, object]:
     """`options` with those by which the output gets the times of the frames."""
-    if not container.holds_reordered_frames(output, is_timed=rate is None):
-        options = {"bf": 0, **options}
     if rate is None:
         options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / container.time_unit_s(output)}", **options}
     return options
@@ -453,15 +396,6 @@ def _gif_speed_warnings(codec: str, rate: Fraction | None) -> tuple[str, ...]:
     if codec != "gif" or rate is None or rate <= _MOST_FPS_OF_GIF:
         return ()
     return (f"viewers slow down a GIF of more than {_MOST_FPS_OF_GIF} frames per second: give a lower fps",)
-
-
-def _vpx_alpha_warnings(codec: str, output_pixel_format: str | None, output: Output) -> tuple[str, ...]:
-    """Warns that alpha is lost: VP8 and VP9 store it separately, which only Matroska and WebM can hold."""
-    is_beside = codec in ("libvpx", "libvpx-vp9") and output_pixel_format == "yuva420p"
-    # The outputs of `tee` may differ.
-    if not is_beside or output.container == "tee" or output.is_matroska:
-        return ()
-    return (f"the frames' alpha is dropped: {codec} video keeps it in .webm and .mkv only",)
 
 
 def _native(

@@ -19,7 +19,7 @@ from penstock._common.progress import Reporter
 from penstock._common.reports import EncodeReport, EncoderStats
 from penstock._common.tensors import OnDevice
 from penstock._common.types import FrameData
-from penstock._encoding import nut
+from penstock._encoding import listed, nut
 from penstock._encoding.advice import explain
 from penstock._encoding.feed import Item, feed_of
 from penstock._encoding.frame_check import frame_buffer
@@ -49,16 +49,11 @@ from penstock.errors import (
 if TYPE_CHECKING:
     import asyncio
 
+    from penstock._encoding.compare import Difference, Picture
+
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.
 # The same as the native writers give a reader at exit.
 STUCK_S = 5.0
-
-# Containers of which the result is not read back: libav cannot recognize the file, the file has no video, or libav
-# reads at most one picture of it.
-_NOT_VERIFIED = (
-    *("avif", "crc", "data", "framecrc", "framehash", "framemd5", "hash", "md5", "null", "rawvideo"),
-    *("streamhash", "webp"),
-)
 
 # The share of clipped samples from which on a report warns. Chosen: models overshoot a little in a few places, and a
 # wrong range clips many times that.
@@ -71,7 +66,7 @@ _EMPTY = "there is no video: no frame was written"
 # The file that was read back, and how it differs from the plan.
 _Found = tuple[endpoints.Identity | None, list[str]]
 # The file is not read back, and nothing is said of that.
-_NO_READER: Sequence[str] = ()
+_UNREAD: Sequence[str] = ()
 
 
 class EncodeSession(Session):
@@ -169,6 +164,10 @@ class EncodeSession(Session):
         """Checks that frames are still accepted."""
         if self.outcome is None:
             self.check_owner()
+            if self.plan.is_one_picture and self.submitted:
+                raise ValueError(
+                    f"{self.plan.output.name} holds one picture. Pass a name such as frames/%05d.png"
+                )
         elif isinstance(self.outcome, EncodeReport):
             raise ClosedError("the encoder is closed")
         else:
@@ -246,17 +245,18 @@ class EncodeSession(Session):
 
         deadline = Deadline(timeout)
         turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-        try:
-            with self.logged_stalls():
+        with self.logged_stalls():
+            try:
                 async with asyncio.timeout(deadline.left_s()), turn:
                     item = take(*arguments)
                     return await self.wait_for_async(self.feed.queue, self.writer._oldest, item)
-        except StalledError:  # which is a TimeoutError
-            raise
-        except TimeoutError:
-            raise deadline.late(self.process.waits_for() or FULL, self.writer.stats.bytes_pending) from None
-        except BrokenStreamError as broken:
-            raise await asyncio.to_thread(self._failed) from broken
+            except StalledError:  # which is a TimeoutError
+                raise
+            except TimeoutError:
+                late = self.process.waits_for() or FULL
+                raise deadline.late(late, self.writer.stats.bytes_pending) from None
+            except BrokenStreamError as broken:
+                raise await asyncio.to_thread(self._failed) from broken
 
     def close(self, timeout: float | None, *, reads_back: bool = True) -> EncodeReport:
         """Delivers what is queued and waits for FFmpeg's end. Can be called again after a `StalledError`.
@@ -278,15 +278,15 @@ class EncodeSession(Session):
         self.note_all_submitted()
         self._deliver(deadline)
         self.process.close_pipes()
-        reader = _import_libav() if reads_back else _NO_READER
+        unread = _import_libav() if reads_back else _UNREAD
         self.wait_for(self._await_file, deadline, NOT_DONE)
         found: _Found = (None, [])
-        if not self.process.has_ended and reader is None:
+        if not self.process.has_ended and unread is None:
             found = self._differences()  # while FFmpeg exits
         self.wait_for(self._await_end, deadline, NOT_DONE)
         with self._close_lock:
             if self.outcome is None:
-                self._end(found, reader)
+                self._end(found, unread)
 
     def note_all_submitted(self) -> None:
         """Notes that the caller has no more frames: from now on, an exception makes the video no shorter."""
@@ -313,6 +313,7 @@ class EncodeSession(Session):
         missing = [*(unread or ()), *found[1], *ignored, *self._unused_input()]
         missing += self.origin.warnings(self.plan, self.submitted)
         missing += [*self._clipping(), *self.feed.warnings]
+        missing = [what for what in missing if what not in self.plan.warnings]  # a rehearsal has shown it
         self.outcome = self._make_report(missing)
         for what in missing:
             warn(what)
@@ -381,11 +382,8 @@ class EncodeSession(Session):
     def finish_forgotten(self) -> None:
         """Finishes the video of an encoder that was collected. A failure becomes a `RuntimeWarning`."""
         # Python hides a ResourceWarning by default, and frames were lost, or are not where they were to be.
-        if (failure := self.finish()) is not None:
-            warnings.warn(f"{self.title} could not be finished: {failure}", RuntimeWarning, stacklevel=2)
-        elif self.destination.keeps_old_file:
-            where = self.destination.whereabouts(self.submitted)
-            warnings.warn(f"{self.title} was never closed: {where}", RuntimeWarning, stacklevel=2)
+        if (loss := self._loss(self.finish())) is not None:
+            warnings.warn(loss, RuntimeWarning, stacklevel=2)
 
     def end_collected(self) -> None:
         """Finishes in the background, when the garbage collector takes the encoder."""
@@ -405,12 +403,17 @@ class EncodeSession(Session):
 
     def end_at_exit(self) -> None:
         # Nothing can be imported any more.
-        if (failure := self.finish(reads_back=False)) is not None:
-            exits.report_loss(f"{self.title} could not be finished: {failure}")
-        elif self.destination.keeps_old_file:
-            where = self.destination.whereabouts(self.submitted)
-            exits.report_loss(f"{self.title} was never closed: {where}")
+        if (loss := self._loss(self.finish(reads_back=False))) is not None:
+            exits.report_loss(loss)
         warn_unclosed(self)
+
+    def _loss(self, failure: Exception | None) -> str | None:
+        """What an encoder that was never closed lost, in a sentence; None if all is where it was to be."""
+        if failure is not None:
+            return f"{self.title} could not be finished: {failure}"
+        if self.destination.keeps_old_file:
+            return f"{self.title} was never closed: {self.destination.whereabouts(self.submitted)}"
+        return None
 
     def progress(self) -> str:
         return f"encoded {self.process.frames} frames"
@@ -432,18 +435,24 @@ class EncodeSession(Session):
     def _differences(self) -> _Found:
         """Which file is there, and how it differs from the plan, in sentences."""
         plan, file = self.plan, self.destination.identity
-        if file is None or plan.output.container in _NOT_VERIFIED:
+        if file is None or plan.output.container in listed.NOT_READ:
             return file, []
-        from penstock._encoding.compare import Expected, differences
+        return file, [one.sentence for one in self.compare()]
 
-        meant = Expected(
-            self.plan,
+    def compare(self, pictures: Sequence[Picture] = ()) -> list[Difference]:
+        """How the file differs from what was encoded; frame by frame if these are its `pictures`."""
+        from penstock._encoding.compare import Meant, compare  # libav, where a file is read back
+
+        plan = self.plan
+        meant = Meant(
+            plan,
             frames=self.submitted,
             first_s=self.feed.first_s,
             ends_s=self.feed.ends_s if plan.keeps_times else None,
             sounds=self._written_sounds if plan.keeps_sound else (),
+            pictures=pictures,
         )
-        return file, differences(self.destination.url, meant)
+        return compare(self.destination.url, meant)
 
     @property
     def _written_sounds(self) -> Sequence[Sound]:
@@ -566,7 +575,7 @@ def _import_libav() -> Sequence[str] | None:
     except ImportError as error:
         return [f"the file could not be verified, because PyAV cannot be imported: {error}"]
     except RuntimeError:  # the interpreter is about to exit: threading takes no more callbacks
-        return _NO_READER
+        return _UNREAD
     return None
 
 

@@ -46,7 +46,7 @@ _MOST_HZ, _MOST_CHANNELS = 1 << 24, 1 << 10
 # Guessed: reading the first packet of a sound file, and writing a header.
 _TRIAL_S = 30.0
 _COPY = "copy"
-# FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` changes where FFmpeg 5.1 counts from (`_zero`).
+# FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` may change where FFmpeg counts from (`_zero`).
 _LEAST_OFFSET_S = 1e-6
 _SAMPLES_GO = "Declare samples by AudioTrack(48000, 2), and pass them to encoder.write_audio(samples)"
 # Chosen: hours of most video. FFmpeg's own threshold is 50 MiB.
@@ -156,6 +156,9 @@ class Sound:
         first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts, by FFmpeg.
         zero_s: the time that FFmpeg makes 0 where it reads from the beginning, with ``-itsoffset`` if times may jump.
         may_jump: whether FFmpeg may count from the first stream in use, and not from the file's first timestamp.
+        codec: of a copy, by FFmpeg's name; None for others.
+        encoded: of a copy, the same sound encoded, for a container that does not take the copy.
+        begins_s: when the sound of a file begins.
         holds_pauses: whether the container has times of packets, between which there may be nothing.
     """
 
@@ -173,6 +176,9 @@ class Sound:
     zero_s: float = 0.0
     may_jump: bool = False
     holds_pauses: bool = True
+    codec: str | None = None
+    encoded: Sound | None = None
+    begins_s: float = 0.0
 
     def input_arguments_from(self, start_s: float) -> tuple[str, ...]:
         """FFmpeg's arguments that read it from a time on, which becomes 0."""
@@ -267,6 +273,7 @@ def _plan_sound(
         unusual_layout(stream),
         why_short,
         *_zero(program, source_arguments, media, stream),
+        begins_s=(stream.start_s or 0.0) - media.zero_s,
     )
     are_samples = stream.codec.startswith("pcm_")
     # The outputs of `tee` may differ in what they take.
@@ -277,25 +284,14 @@ def _plan_sound(
         # Newer FFmpeg writes PCM to MP4 (ISO/IEC 23003-5), but few players play it.
         and not (are_samples and output.container == "mp4")
     )
-    is_avi = output.container == "avi"
-    # AVI stores no times: a sound that begins late needs silence in front, and so has to be encoded.
-    late_s = (stream.start_s or 0.0) - media.zero_s if is_avi else 0.0
-    if late_s > LEAST_PAUSE_S:
-        if audio.codec == _COPY:
-            raise ValueError(
-                f"the sound of {media.path} begins {late_s:.3f} s late, which AVI cannot store for a copy: give "
-                "another codec than 'copy', or none"
-            )
-        may_copy = False
-    if may_copy and _takes_copy(program, sound, stream.codec, output):
-        counts = is_avi or (are_samples and output.container == "mov")
-        return replace(sound, holds_pauses=not counts)
-    if audio.codec == _COPY:
-        raise ValueError(
-            f"the {stream.codec} of {media.path} cannot be copied to {output.name}: give "
-            f"another codec than 'copy', or none"
-        )
-    return replace(sound, packet_codec=f"pcm_{decoded}", encoder=audio.codec or _default(output))
+    encoded = replace(sound, packet_codec=f"pcm_{decoded}", encoder=audio.codec or _default(output))
+    if not may_copy:
+        return encoded
+    # QuickTime counts the samples, and has no times.
+    sound = replace(sound, codec=stream.codec, holds_pauses=not (are_samples and output.container == "mov"))
+    return replace(
+        sound, encoded=replace(encoded, encoder=_default(output)) if audio.codec == _COPY else encoded
+    )
 
 
 def _zero(
@@ -344,28 +340,6 @@ def _asks_to_encode(options: Mapping[str, object]) -> bool:
 def _default(output: Output) -> str | None:
     """The encoder where none is asked for; None leaves it to FFmpeg, which has none for the muxer `tee`."""
     return "aac" if output.container == "tee" else None
-
-
-def _takes_copy(program: str, sound: Sound, codec: str, output: Output) -> bool:
-    """Whether the container takes the sound as it is, out of NUT, by trying it with the first packet."""
-    import tempfile  # only where a sound may be copied
-
-    from penstock._facts.probing import probe
-
-    container = () if output.container_format is None else ("-f", output.container_format)
-    copy = ("-c", _COPY, "-frames:a", "1", "-y")
-    with tempfile.TemporaryDirectory(prefix="penstock-") as folder, suppress(ProgramError, DecoderError):
-        packed = f"file:{folder}/packed.nut"
-        trial = Path(folder, f"trial{output.ending}")
-        run(
-            (program, "-v", "error", *sound.input_arguments, "-map", f"0:{sound.index}", *copy, packed),
-            _TRIAL_S,
-        )
-        run((program, "-v", "error", "-i", packed, *copy, *container, f"file:{trial}"), _TRIAL_S)
-        # Some containers accept sounds that no program can read back.
-        found = probe(trial).best_audio
-        return found is not None and found.codec == codec and 0 not in (found.channels, found.sample_rate)
-    return False
 
 
 def packing_arguments(sounds: Sequence[Sound]) -> tuple[str, ...]:

@@ -169,7 +169,7 @@ class SoundPackets:
 
     def _from(self, number: int) -> list[Packet]:
         """The packets from that number on that are there. Those before are forgotten."""
-        packets = list(self._packets)
+        packets = self._packets.copy()  # in one step: a thread appends to it
         for gone in takewhile(lambda packet: packet.number < number, packets):
             with suppress(ValueError):  # another thread has done it
                 self._packets.remove(gone)

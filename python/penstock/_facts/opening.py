@@ -128,7 +128,7 @@ def only_frame(codec: Any, packet: Any) -> Any | None:
     """The frame of a packet that needs no other; None if the decoder gives none."""
     try:
         frames = decode(codec, packet) or decode(codec, None)
-    except (LibavError, EOFError, ValueError):  # of a decoder that could not be opened, with PyAV 19
+    except (LibavError, EOFError, ValueError):  # of a decoder that could not be opened
         frames = []
     codec.flush_buffers()
     return frames[0] if frames else None

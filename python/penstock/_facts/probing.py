@@ -252,7 +252,7 @@ def _videos(media: InputContainer) -> list[VideoStream]:
 class Beginning:
     """A video's codec, its first keyframe if one of the first packets has it, and the times of these packets.
 
-    The name is read before decoding: after a failure to open a decoder, PyAV 19 has none, or crashes.
+    The name is read before decoding: after a failure to open a decoder, PyAV may have none, or crash.
     """
 
     codec: str
@@ -386,7 +386,7 @@ def _depth(codec: VideoCodecContext) -> int | None:
 
 
 def _fraction(rational: Any) -> Fraction | None:
-    """A rational number of libav's, which PyAV 19 gives as a type of its own; None for 0."""
+    """A rational number of libav's, of whichever type PyAV has for it; None for 0."""
     return Fraction(rational.numerator, rational.denominator) if rational else None
 
 

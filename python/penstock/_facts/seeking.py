@@ -68,7 +68,7 @@ def audio_arguments(
     """FFmpeg's options to begin a sound at `start` or sooner, and the time of the file that becomes 0.
 
     From the beginning of a file whose times may jump, FFmpeg has them go on where they go back, as they do between the
-    parts of a chained Ogg file (before FFmpeg 8) and of joined transport streams.
+    parts of joined transport streams, and in some versions of a chained Ogg file.
     """
     sooner_s = None if start is None else _seek_s(start, source, media, is_audio=True)
     # In Ogg, FFmpeg 5.1 counts from the file's beginning, also if the sound begins later.

@@ -14,7 +14,7 @@ class _NutFeed:
     picture's comes first.
     """
 
-    PREFIX_BYTES: ClassVar[int]
+    _PREFIX_BYTES: ClassVar[int]
     """Bytes before each frame, which its slot has room for."""
 
     def __new__(

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock import cpu
 from penstock._encoding.encoders import AUTO_CODECS
-from penstock._encoding.plan import plan
+from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.program.capabilities import entries, find_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
@@ -176,7 +176,7 @@ def ffmpeg() -> dict[str, Any]:
 
 def _chosen_encoder(codec: str, names: Container[str]) -> dict[str, Any]:
     """Return the encoder that this codec means for a usual picture, if FFmpeg has it, and why not the others."""
-    made = plan(Request("-", fps=30, codec=codec, options={"f": "null"}), _USUAL_SIZE)
+    made = working_plan(Request("-", fps=30, codec=codec, options={"f": "null"}), _USUAL_SIZE)
     encoder = made.codec if made.codec in names else None
     return {"encoder": encoder, "skipped_encoders": list(made.skipped_encoders)}
 

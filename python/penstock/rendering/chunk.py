@@ -17,6 +17,7 @@ from typing import Any
 from penstock._decoding.decoder import Decoder
 from penstock._encoding.encoder import Encoder
 from penstock._facts.frame_times import ROUNDED_S
+from penstock._ffmpeg.command.settings import DEFAULT_ENCODER_SETTINGS, with_knobs
 from penstock.errors import PenstockError, RenderError
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage, encoder_arguments
 from penstock.rendering.reports import ChunkReport
@@ -126,7 +127,9 @@ class Renderer:
             "avoid_negative_ts": "disabled",
             "output_ts_offset": f"{float(offset_s):.6f}",
         }
-        return arguments | {"options": options}
+        # The plan was rehearsed where it was made.
+        settings = with_knobs(arguments.get("settings", DEFAULT_ENCODER_SETTINGS), rehearse=False)
+        return arguments | {"options": options, "settings": settings}
 
     def _draw(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
         """The frames of a scene, drawn into leased memory."""

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from penstock._common.messages import argument, plural
-from penstock._encoding import plan as encode_plan
 from penstock._encoding.labels import NO_LABELS, Labels
 from penstock._encoding.plan import EncodePlan
+from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
 from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
 from penstock._ffmpeg.command.settings import (
+    DEFAULT_COLORS,
     DEFAULT_ENCODER_SETTINGS,
     Colors,
     ContentLight,
@@ -312,7 +313,7 @@ def make_plan(
         raise TypeError(
             "fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got None"
         )
-    made = encode_plan.plan(Request(path, fps=fps, **arguments), size)
+    made = working_plan(Request(path, fps=fps, **arguments), size)
     has_alpha = made.codec == "libvpx-vp9" and made.output_pixel_format == "yuva420p"
     if made.codec == "libvpx" or has_alpha:
         raise ValueError(
@@ -322,6 +323,8 @@ def make_plan(
     # All chunks have the encoder that works here. What the file says of itself is not theirs.
     arguments = {name: value for name, value in arguments.items() if name not in _FILE_ARGUMENTS}
     arguments |= {"codec": made.codec, **({"options": options} if options else {})}
+    if made.request.colors != DEFAULT_COLORS:
+        arguments["colors"] = made.request.colors
     place = default_storage(str(path)) if storage is None else str(storage)
     return Plan(
         output=str(path),
@@ -413,7 +416,7 @@ def _color_arguments(made: EncodePlan) -> tuple[str, ...]:
     pixel_format = made.output_pixel_format or ""
     if is_rgb(pixel_format):
         return "-color_range", "pc", "-colorspace", "rgb"
-    # FFmpeg 7 and newer encode gray with the range alone.
+    # FFmpeg may refuse gray with more than the range.
     return made.color_arguments[:2] if is_gray(pixel_format) else made.color_arguments
 
 

@@ -118,35 +118,31 @@ class VideoColors:
 UNTAGGED = VideoColors("bt601", "limited")
 # The names of these transfers in FFmpeg's options, by those in its filters.
 _GAMMAS = {"bt470m": "gamma22", "bt470bg": "gamma28"}
-# Encoders whose video has no place for a matrix, or for a range, in any container (seen with FFmpeg 5.1 to 9; VP8: RFC
-# 6386, 9.2).
-_NO_MATRIX = (
-    *("flv", "libtheora", "libvpx", "libwebp", "libwebp_anim"),
-    *("msmpeg4", "msmpeg4v2", "wmv1", "wmv2"),
-)
-_NO_RANGE = (*_NO_MATRIX, "mpeg1video", "mpeg2video", "prores", "prores_aw", "prores_ks")
+# WebP has no tags, and libav reads none that is animated, so that no rehearsal finds out.
+_UNTAGGED_CODECS = ("libwebp", "libwebp_anim")
 
 
 def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
     """The colors of `codec`'s video: the given ones, or for JPEG always BT.601 and full (JFIF 1.02).
 
-    A matrix "auto" is bt709 from 720 lines on, and bt601 below, and for a codec without a place for it.
+    A matrix "auto" is bt709 from 720 lines on, and bt601 below, and for a codec without tags.
 
     Raises:
-        ValueError: the codec has no place for what is given.
+        ValueError: the codec can't store what is given.
     """
-    for name, codecs in (("matrix", _NO_MATRIX), ("range", _NO_RANGE)):
-        asked, held = getattr(colors, name), getattr(UNTAGGED, name)
-        if codec in codecs and asked not in ("auto", held):
-            raise ValueError(
-                f"{argument(f'colors.{name}', asked)} has no place in {codec} video, which readers take for {held!r}"
-            )
+    if codec in _UNTAGGED_CODECS and (colors.matrix, colors.range) not in (
+        ("auto", "auto"),
+        ("bt601", "limited"),
+    ):
+        raise ValueError(
+            f"{codec} video has no tags, and is taken for {UNTAGGED.matrix!r} and {UNTAGGED.range!r}"
+        )
     tags = {
         name: None if getattr(colors, name) == "auto" else getattr(colors, name)
         for name in ("primaries", "transfer")
     }
     if not _is_jpeg(codec):
-        is_hd = height >= _HD_LINES and codec not in _NO_MATRIX
+        is_hd = height >= _HD_LINES and codec not in _UNTAGGED_CODECS
         matrix = ("bt709" if is_hd else "bt601") if colors.matrix == "auto" else colors.matrix
         return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
     if colors.matrix not in ("auto", "bt601"):
@@ -232,7 +228,7 @@ def with_hdr_metadata(
 def hdr_arguments(codec: str, colors: Colors) -> list[str]:
     """FFmpeg's arguments for an input with this display and light, where the encoder has no parameters for them.
 
-    FFmpeg 9 has these options, and its muxers of MP4, QuickTime, Matroska and WebM write what they say.
+    The muxers of MP4, QuickTime, Matroska and WebM write what these options say, where FFmpeg has the options.
     """
     given = {} if codec in HDR_PARAMETERS else _hdr_values(colors, whole=True)
     return [word for name, value in given.items() for word in (f"-{name}:v", value)]
@@ -278,7 +274,7 @@ def _display(display: MasteringDisplay, *, whole: bool) -> str:
 def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
     """The name of `pixel_format` for `codec`: JPEG encoders call yuv420p ``yuvj420p``.
 
-    FFmpeg 5.1 converts frames that come with the other name.
+    FFmpeg may convert frames that come with the other name.
     """
     is_yuv = pixel_format in ("yuv420p", "yuv422p", "yuv444p")
     return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
@@ -288,8 +284,8 @@ def input_color_arguments(pixel_format: str, colors: VideoColors, *, centered: b
     """FFmpeg's arguments for input frames of `pixel_format`. RGB and gray have the full range.
 
     Args:
-        centered: as for `output_color_arguments`. FFmpeg 7.1 takes the chroma location from the frames, and 9 from the
-            output's arguments if it converts: both get it.
+        centered: as for `output_color_arguments`. FFmpeg takes the chroma location from the frames, or from the
+            output's arguments: both get it.
     """
     center = _CENTERED if centered else ()
     if is_rgb(pixel_format) or is_gray(pixel_format):
@@ -302,7 +298,7 @@ def output_color_arguments(
 ) -> list[str]:
     """FFmpeg's arguments for output video of `pixel_format`; none for None. RGB has no matrix.
 
-    Gray has the full range: FFmpeg 7 and later write and read no other.
+    Gray has the full range: FFmpeg may write and read no other.
 
     Args:
         centered: whether a chroma sample lies in the middle of its pixels, and not in their left column (see
@@ -339,8 +335,8 @@ def conversion_filter(frames: str, output_pixel_format: str, colors: VideoColors
 def _scale_filter(colors: VideoColors, pixel_format: str) -> str:
     """FFmpeg's filters that convert to `pixel_format` with these colors, and tag the frames with them.
 
-    By default, FFmpeg 5.1 uses BT.601 for every size, whatever tags the file gets. ``area`` makes a chroma sample the
-    mean of its pixels. Without ``format``, FFmpeg 9 may convert in a filter of its own, with other flags.
+    By default, FFmpeg may use BT.601 for every size, whatever tags the file gets. ``area`` makes a chroma sample the
+    mean of its pixels. Without ``format``, FFmpeg may convert in a filter of its own, with other flags.
     """
     out = f"out_color_matrix={colors.matrix}:out_range={RANGES[colors.range]}"
     return f"scale={out}:flags=accurate_rnd+full_chroma_inp+area,format={pixel_format},{colors.filter}"
@@ -349,7 +345,7 @@ def _scale_filter(colors: VideoColors, pixel_format: str) -> str:
 def _gray_filter(pixel_format: str, matrix: str) -> str:
     """FFmpeg's filters that convert colors to gray `pixel_format` of the full range, with this matrix.
 
-    By default, FFmpeg 7 and 9 use BT.601 whatever matrix they get. The mixer makes red, green and blue equal, which
+    By default, FFmpeg may use BT.601 whatever matrix it gets. The mixer makes red, green and blue equal, which
     every matrix converts to the same gray. It works on 16 bits because it rounds each product.
     """
     weights = _WEIGHTS[matrix]

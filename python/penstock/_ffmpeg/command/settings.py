@@ -176,12 +176,14 @@ class Knobs:
         capacity_bytes: capacity of the pipe, as for `penstock.Writer` and `penstock.Reader`.
         convert: who converts pixels: "native", the native thread while it copies; "ffmpeg"; or "auto", the native
             thread where it can.
+        rehearse: whether an encode that is not known to work is tried before its first frame.
     """
 
     mode: Mode = "auto"
     queue_bytes: int | None = None
     capacity_bytes: int | None = None
     convert: Convert = "auto"
+    rehearse: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Finds the FFmpeg program, and tells what it supports, from its own listings: encoders, containers, options.
 
-Each listing is read once per program, when it is needed: it takes 0.08 s with Debian's FFmpeg 5.1, most of it for
-loading libraries. If a program prints no listing, the listing is empty, nothing is refused because of that, and the
+Each listing is read once per program, when it is needed: it takes some 0.08 s, most of it for loading
+libraries. If a program prints no listing, the listing is empty, nothing is refused because of that, and the
 next call asks again.
 """
 

@@ -1,7 +1,4 @@
-"""FFmpeg's messages: sorts the lines that it writes to standard error, and finds damage in them.
-
-The patterns are those of FFmpeg 5.1 to 9.0.
-"""
+"""FFmpeg's messages: sorts the lines that it writes to standard error, and finds damage in them."""
 
 from __future__ import annotations
 
@@ -25,16 +22,16 @@ _COMPONENT = r"\[([^\[\]]+) @ 0x[0-9a-f]+\] ?"
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 # With "-loglevel level+…", the level follows the components.
 _LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
-# What a decoder prints, at level info, when it conceals damage in a frame. FFmpeg 5.1 may mark the frame too late.
+# What a decoder prints, at level info, when it conceals damage in a frame. FFmpeg may mark the frame too late.
 _CONCEALED = re.compile(rf"{_COMPONENT}concealing \d+ DC, \d+ AC, \d+ MV errors")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
 _REPEATED = re.compile(r"\s*Last message repeated (\d+) times")
-# The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg 5.1 and 7.1 go on, and 9.0 aborts.
+# The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg goes on or aborts.
 FAILED_OUTPUT = re.compile(r"Slave muxer #(\d+) failed(?:: (.*), continuing with|, aborting)")
 
 # FFmpeg's message if it cannot open /dev/fd for FFREPORT.
 _NO_REPORT = "Failed to open report"
-# What FFmpeg 5.1 to 9 prints first for a stream without a decodable frame.
+# What FFmpeg prints first for a stream without a decodable frame.
 _NO_FRAMES = "Cannot determine format of input"
 # Warnings about something that Penstock asks for on purpose, or about one of FFmpeg's own defaults.
 _NOISE = re.compile(
@@ -52,7 +49,7 @@ _NOISE = re.compile(
     r"|Using libwebp for RGB-to-YUV conversion"
     r"|No filtered frames for output stream, trying to initialize anyway"  # no frame came, or no sound
 )
-# Lines with the level of an error, in FFmpeg 5.1 to 9, that cost no frame.
+# Lines with the level of an error that cost no frame.
 _HARMLESS = re.compile(
     # The times of the input go back, or two are the same, and so do those of an output that stores no times: raw frames
     # or samples. An output that stores times fails with an error of its own (av_interleaved_write_frame).
@@ -185,7 +182,7 @@ def has_no_frames(stderr: str) -> bool:
 def summarize(stderr: str, source: str) -> str:
     """The last lines of `stderr` as one line, without components and without the name of the input, `source`."""
     lines = (line.strip().removeprefix(f"{source}: ") for line in without_components(stderr).splitlines())
-    # FFmpeg 7 ends with the name of the input and the reason once more.
+    # FFmpeg may end with the name of the input and the reason once more.
     said = (line for line in lines if line and not line.startswith("Error opening input file"))
     return "; ".join([*dict.fromkeys(said)][-_SUMMARY_LINES:])
 

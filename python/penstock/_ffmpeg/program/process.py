@@ -160,8 +160,7 @@ class FFmpegProcess(Child):
     def wait_until_done(self, timeout_s: float) -> bool:
         """Waits until FFmpeg has written everything, or has ended. Returns whether that is so.
 
-        The unloading of its libraries takes milliseconds more: 6 with Debian's FFmpeg 5.1, 2 with a static 9
-        (2-core x86-64 VM, 2026-11-26).
+        The unloading of its libraries takes 2 to 6 ms more (2-core x86-64 VM, 2026-11-26).
         """
         return self._is_done.wait(timeout_s)
 

@@ -21,6 +21,7 @@ from penstock._decoding.image_files import IMAGE_SUFFIXES, find_images, has_imag
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import plan
+from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
@@ -186,9 +187,8 @@ def encode(
             made = plan(Request(output, size=size, **settings), size)
             frame_bytes = None if size is None else made.frames.frame_bytes
         with shown_warnings(is_quiet=quiet), _opened(inputs, frame_bytes, size, output) as source:
-            if size is None:
-                with as_click_errors():
-                    made = plan(replace(made.request, size=source.size), source.size, made)
+            with as_click_errors():
+                made = working_plan(replace(made.request, size=source.size), source.size, probed=made)
             # Before the encoder starts, which may empty the file that it overwrites.
             first = _first_frame(source, made.frames)
             # Its warnings are shown from its report.

@@ -1,0 +1,90 @@
+"""The pairs of container and encoder whose result is known to be right: the tests prove it with each FFmpeg.
+
+``docs/formats.md`` shows the table. Any other combination is rehearsed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from penstock._encoding.encoders import LOSSLESS
+from penstock._encoding.plan import EncodePlan
+from penstock._encoding.sound import Sound
+from penstock._ffmpeg.command import endpoints
+
+_COMMON = ("libx264", "libx265", "libsvtav1", "libaom-av1")
+#: FFmpeg's names of the encoders of pictures, by its names of the containers.
+PAIRS = {
+    "mp4": _COMMON,
+    "mov": ("libx264", "libx265", "prores_ks"),
+    "matroska": (*_COMMON, "prores_ks", "ffv1"),
+    "webm": ("libvpx-vp9", "libsvtav1", "libaom-av1"),
+    "gif": ("gif",),
+    "image2": ("png", "mjpeg"),
+}
+#: The codecs of sounds, by the containers that have some.
+SOUNDS = {
+    "mp4": ("aac", "mp3", "opus"),
+    "mov": ("aac", "mp3", "pcm_s16le", "pcm_s24le"),
+    "matroska": ("aac", "mp3", "opus", "flac", "pcm_s16le", "pcm_s24le", "pcm_f32le"),
+    "webm": ("opus",),
+}
+# FFmpeg's encoders of these that have another name.
+_SOUND_ENCODERS = {"libmp3lame": "mp3", "libopus": "opus"}
+_FASTSTART = (("movflags", "faststart"), ("movflags", "+faststart"))
+#: Options that change nothing of what is promised.
+OPTIONS = frozenset(("b", "crf", "g", "preset", "threads", "tune"))
+#: Containers that libav does not read, or of which it reads one picture, or that have no video.
+NOT_READ = (
+    *(
+        "avif",
+        "crc",
+        "data",
+        "framecrc",
+        "framehash",
+        "framemd5",
+        "hash",
+        "image2pipe",
+        "md5",
+        "null",
+        "rawvideo",
+    ),
+    *("streamhash", "webp"),
+)
+
+# Options that read or write files of their own: a rehearsal would write them, too.
+_FILES = re.compile(r"pass|stats|log|attach|sdp|/")
+
+
+def can_be_tried(plan: EncodePlan) -> bool:
+    """Whether an encode can be rehearsed: into one file that libav reads, by options that name no files."""
+    output = plan.output
+    return (
+        (endpoints.is_path(output.target) or endpoints.uses_stdout(output.target))
+        and not (output.is_several_files or output.are_images)
+        and output.container not in NOT_READ
+        and not any(_FILES.search(f"{name}={value}") for name, value in (plan.request.options or {}).items())
+    )
+
+
+def is_listed(plan: EncodePlan) -> bool:
+    """Whether an encode is known to be right: by a listed pair, with options that change nothing of that."""
+    request, container = plan.request, plan.output.container
+    is_tagged = plan.codec != "prores_ks" or request.colors.range == "auto"  # it stores no range
+    return (
+        plan.codec in PAIRS.get(container, ())
+        and request.quality != LOSSLESS
+        and is_tagged
+        and all(_is_harmless(name, value) for name, value in (request.options or {}).items())
+        and all(_codec_of(sound) in (None, *SOUNDS.get(container, ())) for sound in plan.sounds)
+    )
+
+
+def _codec_of(sound: Sound) -> str | None:
+    """The codec of a sound in the file; None for FFmpeg's default of the container."""
+    codec = sound.codec if sound.is_copied else sound.encoder
+    return _SOUND_ENCODERS.get(codec or "", codec)
+
+
+def _is_harmless(name: str, value: object) -> bool:
+    return name.partition(":")[0] in OPTIONS or (name, value) in _FASTSTART

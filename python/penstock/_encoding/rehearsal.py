@@ -1,0 +1,331 @@
+"""The rehearsal of an encode: four frames by the user's own plan, into a file that is read back.
+
+It answers what no table could: which encoder works in which container, with which options, in this FFmpeg. A plan that
+`listed` knows needs none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock._common.deadline import Deadline
+from penstock._common.log import logger
+from penstock._common.messages import argument, silent
+from penstock._encoding import encoders
+from penstock._encoding.listed import can_be_tried, is_listed
+from penstock._encoding.output_pixel_format import AUTO
+from penstock._encoding.plan import EncodePlan, plan
+from penstock._encoding.request import Request
+from penstock._encoding.session import EncodeSession
+from penstock._encoding.sound import AudioFile, Sound
+from penstock._encoding.timing import Origin
+from penstock._ffmpeg.command.settings import DEFAULT_COLORS
+from penstock._ffmpeg.program import capabilities
+from penstock.errors import EncoderError, FFmpegError, StalledError
+
+if TYPE_CHECKING:
+    from penstock._encoding.compare import Difference
+
+Size = tuple[int, int]
+
+# Measured (FFmpeg 5.1, 2-core x86-64 VM, 2026-11-27): software encoders take 0.1 to 0.4 s for so small a picture, and
+# for 1080p 0.5 to 7.6 s.
+_SMALL = 64
+# Sizes with the same rest are padded, and their chroma is subsampled, in the same way.
+_ALIGNED = 4
+# Guessed: a driver takes up to 2 s to load when its files are not cached. FFmpeg 5.1 hangs with SVT-AV1 in MPEG-TS.
+_PATIENCE_S = 10.0
+# A sound that begins so late is not in four frames.
+_LATE_S = 0.1
+# FFmpeg's warning of an option that the encoder does not have.
+_UNUSED = re.compile(r"AVOption (\S+) .* has not been used for any stream")
+# What FFmpeg's messages begin with.
+_COMPONENTS = re.compile(r"(?:\[[^\]]+\] )*")
+# The container of a trial where the user's is several files, a URL, or none that libav reads.
+_READABLE = ".mkv"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rehearsal has shown.
+
+    Attributes:
+        failure: the error of FFmpeg; None if it has encoded.
+        differences: how the file differs from what was meant.
+        unused: the names of options that the encoder does not have.
+        unsure: why nobody can tell, in a sentence; None if it was compared.
+    """
+
+    failure: FFmpegError | None = None
+    differences: tuple[Difference, ...] = ()
+    unused: tuple[str, ...] = ()
+    unsure: str | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the file is what was meant."""
+        return self.failure is None and not self.differences and self.unsure is None
+
+    def lacks(self, kind: str) -> bool:
+        """Whether the file differs in that, or there is no file."""
+        return self.failure is not None or any(one.kind == kind for one in self.differences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Remedy:
+    """Another plan that may mend what a file lacks, where the user has not decided it; None if there is none."""
+
+    kind: str
+    other: Callable[[EncodePlan, Size], EncodePlan | None]
+
+
+def working_plan(
+    request: Request, size: Size | None, timeout: float | None = None, probed: EncodePlan | None = None
+) -> EncodePlan:
+    """The plan of an encode that is known to work, or was tried.
+
+    Args:
+        size: width and height in pixels; None only checks the request.
+        timeout: seconds to wait for trials; None for any.
+        probed: as for `plan`.
+
+    Raises:
+        EncoderError: FFmpeg can't encode it, and says why.
+        ValueError: the file would not have what the caller asked for.
+        StalledError: the trials took longer than `timeout`.
+    """
+    deadline, skipped = Deadline(timeout), list[str]()
+    made = plan(request, size, probed)
+    if size is None:
+        return made
+    for codec in encoders.hardware_encoders(request.codec):
+        found = _by_hardware(replace(request, codec=codec), size, deadline, made)
+        if isinstance(found, EncodePlan):
+            return _chosen(found, skipped)
+        skipped.append(found)
+    if request.settings._knobs.rehearse and can_be_tried(made) and not is_listed(made):
+        made = _tried(made, size, deadline)
+    return _chosen(made, skipped) if skipped else made
+
+
+def _chosen(made: EncodePlan, skipped: list[str]) -> EncodePlan:
+    logger.info("the encoder is %s", "; ".join([made.codec, *skipped]))
+    return replace(made, skipped_encoders=tuple(skipped))
+
+
+def _by_hardware(request: Request, size: Size, deadline: Deadline, probed: EncodePlan) -> EncodePlan | str:
+    """The plan by the encoder of hardware that `request` names, or why it is not suitable, in a sentence."""
+    codec = request.codec
+    if codec not in capabilities.encoders(capabilities.find_ffmpeg(request.settings.ffmpeg)):
+        return f"{codec} is not in this FFmpeg"
+    try:
+        made = plan(request, size, probed)
+    except (ValueError, EncoderError) as error:
+        # Keep the reason only: the rest advises a user who named the encoder.
+        return re.split("[.:] ", str(error), maxsplit=1)[0]
+    verdict = _verdict_at(made, deadline, size)
+    why = [
+        *(f"it has no option {name}" for name in verdict.unused),
+        *(one.sentence for one in verdict.differences),
+    ]
+    if verdict.failure is not None:
+        # For a wrong value of an option, FFmpeg explains it on the next line.
+        said = [line for line in verdict.failure.stderr.splitlines() if "[Eval]" not in line]
+        said = said or [str(verdict.failure)]
+        why.append(_COMPONENTS.sub("", said[0], count=1))
+    why += filter(None, [verdict.unsure])
+    return f"{codec}: {why[0]}" if why else made
+
+
+def _tried(made: EncodePlan, size: Size, deadline: Deadline) -> EncodePlan:
+    """The plan, once a rehearsal has shown that it works, or another one that does."""
+    made = _without_late_copies(made, size)
+    verdict = _verdict_at(made, deadline, _small(size), size)
+    for remedy in _REMEDIES:
+        if verdict.lacks(remedy.kind) and (other := remedy.other(made, size)) is not None:
+            mended = _verdict_at(other, deadline, _small(size), size)
+            if not mended.lacks(remedy.kind):
+                _check_free(made, other)
+                made, verdict = other, mended
+    _check(made, verdict)
+    warnings = [*made.warnings, *(one.sentence for one in verdict.differences)]
+    return replace(made, warnings=(*warnings, *filter(None, [verdict.unsure])))
+
+
+def _without_late_copies(made: EncodePlan, size: Size) -> EncodePlan:
+    """The plan that encodes sounds which begin after the rehearsal, unless they must be copied."""
+    sounds = tuple(
+        one.encoded if one.encoded and one.begins_s >= _LATE_S and one.audio.codec is None else one
+        for one in made.sounds
+    )
+    return made if sounds == made.sounds else plan(made.request, size, replace(made, sounds=sounds))
+
+
+def _check_free(made: EncodePlan, other: EncodePlan) -> None:
+    """Checks that a plan that works does not encode what was to be copied."""
+    for asked, sound in zip(made.sounds, other.sounds, strict=True):
+        if asked.is_copied and not sound.is_copied and asked.audio.codec == "copy":
+            raise ValueError(
+                f"the {asked.codec} sound cannot be copied to {made.output.container_name}. Pass another codec than "
+                "'copy', or none"
+            )
+
+
+def _check(made: EncodePlan, verdict: Verdict) -> None:
+    """Raises what an encode must not be begun with."""
+    if verdict.failure is not None:
+        raise verdict.failure
+    if made.request.quality == encoders.LOSSLESS and verdict.unsure is not None:
+        raise ValueError(f"{argument('quality', encoders.LOSSLESS)} cannot be verified: {verdict.unsure}")
+    refused = {"picture", "count", "samples"}
+    if made.rate is None:
+        refused.add("times")
+    if made.request.colors != DEFAULT_COLORS:
+        refused.add("colors")
+    for one in verdict.differences:
+        if one.kind in refused:
+            raise ValueError(one.sentence)
+
+
+def _without_reordering(made: EncodePlan, size: Size) -> EncodePlan | None:
+    """Some containers hold only the times of decoding, which differ from those of frames that are reordered."""
+    if "bf" in made.options:
+        return None
+    return plan(replace(made.request, options={"bf": 0, **(made.request.options or {})}), size, made)
+
+
+def _with_assumed_colors(made: EncodePlan, size: Size) -> EncodePlan | None:
+    """What readers take a video without tags for."""
+    colors = made.request.colors
+    if not colors.matrix == colors.range == "auto":
+        return None
+    return plan(replace(made.request, colors=replace(colors, matrix="bt601", range="limited")), size, made)
+
+
+def _with_encoded_sound(made: EncodePlan, size: Size) -> EncodePlan | None:
+    """Sounds that may be copied or encoded."""
+    sounds = tuple(one.encoded or one for one in made.sounds)
+    return None if sounds == made.sounds else plan(made.request, size, replace(made, sounds=sounds))
+
+
+def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
+    """FFV1 keeps the samples of most pixel formats."""
+    is_free = made.request.codec == AUTO and made.request.quality == encoders.LOSSLESS
+    return plan(replace(made.request, codec="ffv1"), size, made) if is_free else None
+
+
+_REMEDIES = (
+    _Remedy("samples", _with_ffv1),
+    _Remedy("sound", _with_encoded_sound),
+    _Remedy("times", _without_reordering),
+    _Remedy("colors", _with_assumed_colors),
+)
+
+_verdicts: dict[tuple[object, ...], Verdict] = {}
+
+
+def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
+    """The verdict on a plan, by rehearsals of these sizes until one succeeds, if there was none in this process."""
+    sounds = [(one.encoder, one.input_arguments) for one in made.sounds]
+    output = (made.output.container_format, made.output.ending, made.output.sink is None)
+    key = (
+        made.program,
+        sizes,
+        *output,
+        *made.arguments[:-1],
+        made.pixel_format,
+        made.request.quality,
+        *sounds,
+    )
+    if key not in _verdicts:
+        for size in dict.fromkeys(sizes):  # some encoders need more pixels than few
+            verdict = rehearse(made, size, deadline)
+            if verdict.is_clean or verdict.unsure:
+                break
+        _verdicts[key] = verdict
+        logger.info("rehearsed %s in %s: %s", made.codec, made.output.container_name, verdict)
+    return _verdicts[key]
+
+
+def rehearse(made: EncodePlan, size: Size, deadline: Deadline) -> Verdict:
+    """Encodes four frames of `size`, and compares them with what is read back.
+
+    Raises:
+        StalledError: it is not done by `deadline`.
+    """
+    import tempfile  # where it is needed
+
+    token = silent.set(True)
+    patience = Deadline(_PATIENCE_S)
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            return _compared(_trial(made, Path(folder), size), deadline, patience)
+    except EncoderError as failure:
+        return Verdict(failure)
+    except StalledError as stalled:
+        if deadline.is_over():
+            raise
+        return Verdict(unsure=f"the encode could not be tried before its first frame: {stalled}")
+    finally:
+        silent.reset(token)
+
+
+def _small(size: Size) -> Size:
+    width, height = (_SMALL + side % _ALIGNED for side in size)
+    return width, height
+
+
+def _trial(made: EncodePlan, folder: Path, size: Size) -> EncodePlan:
+    """The plan of the same encode into a file in `folder`."""
+    request, options = made.request, dict(made.request.options or {})
+    ending = made.output.ending
+    if not can_be_tried(made):
+        ending, _ = _READABLE, options.pop("f", None)
+    path = folder / f"rehearsal{ending}"
+    request = replace(request, output=path, options=options, value_range=None, channels_first=False)
+    if made.colors is not None:  # those of "auto" depend on the size
+        resolved: dict[str, Any] = {"matrix": made.colors.matrix, "range": made.colors.range}
+        request = replace(request, colors=replace(request.colors, **resolved))
+    sounds = tuple(_cut(one) for one in made.sounds if one.begins_s < _LATE_S)
+    return plan(request, size, replace(made, sounds=sounds))
+
+
+def _cut(sound: Sound) -> Sound:
+    """The sound, as long as the picture."""
+    return (
+        replace(sound, audio=replace(sound.audio, end="video"))
+        if isinstance(sound.audio, AudioFile)
+        else sound
+    )
+
+
+def _compared(made: EncodePlan, deadline: Deadline, patience: Deadline) -> Verdict:
+    """Encodes by that plan, and compares."""
+    from penstock._encoding.compare import pictures_for, tone  # libav, where it is needed
+
+    def left_s() -> float:
+        return deadline.at_most(patience.left_s() or 0.0)
+
+    pictures = tuple(pictures_for(made))
+    session = EncodeSession(made, title="<rehearsal>", reporter=None, origin=Origin())
+    try:
+        session.start()
+        for picture in pictures:
+            session.queue(session.take(picture.samples, picture.time_s if made.is_timed else None), left_s())
+        if (track := made.audio_input) is not None:
+            session.queue(session.take_samples(tone(track)), left_s())
+        report = session.close(left_s())
+    finally:
+        session.abort()
+    found = session.compare(pictures)
+    unused = (_UNUSED.search(line) for line in report.warnings)
+    return Verdict(
+        # Labels may be for what comes after four frames.
+        differences=tuple(one for one in found if one.kind not in ("labels", "unverified")),
+        unused=tuple(one[1] for one in unused if one),
+        unsure=next((one.sentence for one in found if one.kind == "unverified"), None),
+    )

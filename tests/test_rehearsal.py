@@ -1,0 +1,160 @@
+"""The rehearsal: whatever no list knows is tried with four frames before the first real one, and read back."""
+
+from __future__ import annotations
+
+import shlex
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cases import needs
+from support.processes import script
+
+from penstock import Decoder, Encoder, EncoderError, StalledError
+from penstock._common.deadline import Deadline
+from penstock._encoding import listed, rehearsal
+from penstock._encoding.plan import plan
+from penstock._encoding.request import Request
+from penstock.video import AudioTrack, Colors, EncoderSettings
+
+SIZE = (160, 120)
+ENDINGS = {"gif": "gif", "matroska": "mkv", "mov": "mov", "mp4": "mp4", "webm": "webm"}
+SOUND_ENCODERS = {"mp3": "libmp3lame", "opus": "libopus"}
+PAIRS = [(name, codec) for name in ENDINGS for codec in listed.PAIRS[name]]
+SOUNDS = [(name, codec) for name, codecs in listed.SOUNDS.items() for codec in codecs]
+
+
+def verdict(output: Path, ffmpeg: str, **arguments: Any) -> rehearsal.Verdict:
+    made = plan(Request(output, settings=EncoderSettings(ffmpeg=ffmpeg), **arguments), None)
+    return rehearsal.rehearse(made, (66, 66), Deadline(None))
+
+
+@pytest.mark.parametrize("fps", [25, Fraction(30000, 1001), None], ids=str)
+@pytest.mark.parametrize(("container", "codec"), PAIRS)
+def test_a_listed_pair_is_read_back_as_it_was_written(
+    tmp_path: Path, ffmpeg: str, container: str, codec: str, fps: Fraction | None
+) -> None:
+    needs(ffmpeg, codec)
+    for colors in (Colors(), Colors(matrix="bt2020", primaries="bt2020", transfer="smpte2084")):
+        if codec != "gif" or colors == Colors():
+            found = verdict(tmp_path / f"a.{ENDINGS[container]}", ffmpeg, codec=codec, fps=fps, colors=colors)
+            assert found.is_clean, found
+
+
+@pytest.mark.parametrize(("container", "codec"), SOUNDS)
+def test_a_listed_sound_is_read_back_as_it_was_written(
+    tmp_path: Path, ffmpeg: str, container: str, codec: str
+) -> None:
+    track = AudioTrack(48_000, 2, dtype="int16", codec=SOUND_ENCODERS.get(codec, codec))
+    path = tmp_path / f"a.{ENDINGS[container]}"
+    assert verdict(path, ffmpeg, codec=listed.PAIRS[container][0], fps=25, audio=track).is_clean
+
+
+@pytest.fixture
+def counted(tmp_path: Path, ffmpeg: str) -> EncoderSettings:
+    """An FFmpeg that writes its arguments to the file ``runs``."""
+    runs = shlex.quote(str(tmp_path / "runs"))
+    return EncoderSettings(
+        ffmpeg=str(script(tmp_path / "ffmpeg", f'echo "$*" >> {runs}', f'exec {shlex.quote(ffmpeg)} "$@"'))
+    )
+
+
+def encodes(folder: Path) -> int:
+    """How often FFmpeg was started to encode."""
+    return (folder / "runs").read_text().count("pipe:0")
+
+
+def write(output: Path, **arguments: Any) -> Encoder:
+    with Encoder(output, **{"fps": 25, "size": SIZE, **arguments}) as encoder:
+        for number in range(3):
+            time_s = None if encoder_fps(arguments) else number / 10
+            encoder.write(np.full((SIZE[1], SIZE[0], 3), 40 * number, np.uint8), time_s=time_s)
+    return encoder
+
+
+def encoder_fps(arguments: dict[str, Any]) -> object:
+    return arguments.get("fps", 25)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"fps": None},
+        {"crf": 20, "preset": "veryfast", "options": {"tune": "film", "g": 30, "movflags": "+faststart"}},
+        {"quality": "draft"},
+    ],
+    ids=str,
+)
+def test_a_usual_encode_starts_ffmpeg_once(
+    tmp_path: Path, counted: EncoderSettings, arguments: dict[str, Any]
+) -> None:
+    write(tmp_path / "a.mp4", settings=counted, **arguments)
+    assert encodes(tmp_path) == 1
+
+
+def test_another_combination_is_rehearsed_once_in_a_process(tmp_path: Path, counted: EncoderSettings) -> None:
+    for name in ("a.ts", "b.ts"):
+        write(tmp_path / name, settings=counted)
+    assert encodes(tmp_path) == 3
+    write(tmp_path / "c.ts", settings=counted, options={"bf": 0})
+    assert encodes(tmp_path) == 5
+
+
+@pytest.mark.parametrize(
+    "options", [{"stats": ""}, {"x264-params": "stats=/dev/null"}, {"f": "segment"}], ids=str
+)
+def test_options_that_name_files_are_not_rehearsed(
+    tmp_path: Path, counted: EncoderSettings, options: dict[str, object]
+) -> None:
+    with Encoder(tmp_path / "a%d.mp4", fps=25, size=SIZE, settings=counted, options=options) as encoder:
+        encoder.abort()
+    assert not (tmp_path / "runs").exists() or encodes(tmp_path) <= 1
+
+
+def test_what_ffmpeg_refuses_raises_its_words_at_the_call(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match=r"WebM|webm"):
+        Encoder(tmp_path / "a.webm", fps=25, size=SIZE, codec="libx264")
+    assert not list(tmp_path.iterdir())
+
+
+def test_times_that_a_container_does_not_hold_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="times"):
+        Encoder(tmp_path / "a.ogv", fps=None, size=SIZE)
+
+
+def test_a_container_of_decoding_times_gets_no_reordered_frames(tmp_path: Path) -> None:
+    """NUT is late by what x264 reorders, unless it reorders nothing."""
+    write(tmp_path / "a.nut", fps=None)
+    with Decoder(tmp_path / "a.nut") as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx([0, 0.1, 0.2], abs=0.01)
+
+
+def test_colors_that_a_codec_cannot_store_are_those_that_readers_assume(tmp_path: Path) -> None:
+    picture = np.full((720, 1280, 3), (30, 200, 60), np.uint8)
+    with Encoder(tmp_path / "a.ogv", fps=25) as encoder:
+        encoder.write(picture)
+    with Decoder(tmp_path / "a.ogv") as decoder:
+        assert np.abs(np.asarray(decoder[0], float) - picture).max() < 12
+    with pytest.raises(ValueError, match="matrix"):
+        Encoder(tmp_path / "a.ogv", fps=25, size=(1280, 720), colors=Colors(matrix="bt709"))
+
+
+def test_an_encoder_of_large_pictures_is_tried_at_their_size(tmp_path: Path, ffmpeg: str) -> None:
+    """H.261 has two sizes."""
+    Encoder(tmp_path / "a.mov", fps=25, size=(352, 288), codec="h261").abort()
+    with pytest.raises(EncoderError):
+        Encoder(tmp_path / "a.mov", fps=25, size=(640, 480), codec="h261")
+
+
+def test_a_first_write_waits_for_the_rehearsal_within_its_timeout(tmp_path: Path, ffmpeg: str) -> None:
+    slow = script(tmp_path / "ffmpeg", "sleep 1", f'exec {shlex.quote(ffmpeg)} "$@"')
+    frame = np.zeros((SIZE[1], SIZE[0], 3), np.uint8)
+    with Encoder(tmp_path / "a.ts", fps=25, settings=EncoderSettings(ffmpeg=slow)) as encoder:
+        with pytest.raises(StalledError):
+            encoder.write(frame, timeout=0.1)
+        assert encoder.frames_submitted == 0
+        encoder.write(frame)
+    assert encoder.report is not None and encoder.report.frames_encoded == 1
