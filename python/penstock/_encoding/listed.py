@@ -76,14 +76,14 @@ def is_listed(plan: EncodePlan) -> bool:
         and request.quality != LOSSLESS
         and is_tagged
         and all(_is_harmless(name, value) for name, value in (request.options or {}).items())
-        and all(_codec_of(sound) in (None, *SOUNDS.get(container, ())) for sound in plan.sounds)
+        and all(is_listed_sound(sound, container) for sound in plan.sounds)
     )
 
 
-def _codec_of(sound: Sound) -> str | None:
-    """The codec of a sound in the file; None for FFmpeg's default of the container."""
+def is_listed_sound(sound: Sound, container: str) -> bool:
+    """Whether a container is known to hold a sound: of a listed codec, or of FFmpeg's default."""
     codec = sound.codec if sound.is_copied else sound.encoder
-    return _SOUND_ENCODERS.get(codec or "", codec)
+    return _SOUND_ENCODERS.get(codec or "", codec) in (None, *SOUNDS.get(container, ()))
 
 
 def _is_harmless(name: str, value: object) -> bool:

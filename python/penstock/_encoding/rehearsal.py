@@ -16,7 +16,7 @@ from penstock._common.deadline import Deadline
 from penstock._common.log import logger
 from penstock._common.messages import argument, silent
 from penstock._encoding import encoders
-from penstock._encoding.listed import can_be_tried, is_listed
+from penstock._encoding.listed import can_be_tried, is_listed, is_listed_sound
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.request import Request
@@ -130,7 +130,7 @@ def _by_hardware(request: Request, size: Size, deadline: Deadline, probed: Encod
     verdict = _verdict_at(made, deadline, size)
     why = [
         *(f"it has no option {name}" for name in verdict.unused),
-        *(one.sentence for one in verdict.differences),
+        *(one.sentence for one in verdict.differences if one.kind != "sound"),
     ]
     if verdict.failure is not None:
         # For a wrong value of an option, FFmpeg explains it on the next line.
@@ -157,11 +157,14 @@ def _tried(made: EncodePlan, size: Size, deadline: Deadline) -> EncodePlan:
 
 
 def _without_late_copies(made: EncodePlan, size: Size) -> EncodePlan:
-    """The plan that encodes sounds which begin after the rehearsal, unless they must be copied."""
-    sounds = tuple(
-        one.encoded if one.encoded and one.begins_s >= _LATE_S and one.audio.codec is None else one
-        for one in made.sounds
-    )
+    """The plan that encodes sounds which begin after the rehearsal, unless a copy is asked for, or known to work."""
+    container = made.output.container
+
+    def is_unsure(one: Sound) -> bool:
+        may_encode = one.begins_s >= _LATE_S and one.audio.codec is None
+        return may_encode and not is_listed_sound(one, container)
+
+    sounds = tuple(one.encoded if one.encoded and is_unsure(one) else one for one in made.sounds)
     return made if sounds == made.sounds else plan(made.request, size, replace(made, sounds=sounds))
 
 
@@ -178,7 +181,7 @@ def _check_free(made: EncodePlan, other: EncodePlan) -> None:
 def _check(made: EncodePlan, verdict: Verdict) -> None:
     """Raises what an encode must not be begun with."""
     if verdict.failure is not None:
-        raise verdict.failure
+        raise verdict.failure.with_traceback(None)
     if made.request.quality == encoders.LOSSLESS and verdict.unsure is not None:
         raise ValueError(f"{argument('quality', encoders.LOSSLESS)} cannot be verified: {verdict.unsure}")
     refused = {"picture", "count", "samples"}
@@ -232,15 +235,9 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
     """The verdict on a plan, by rehearsals of these sizes until one succeeds, if there was none in this process."""
     sounds = [(one.encoder, one.input_arguments) for one in made.sounds]
     output = (made.output.container_format, made.output.ending, made.output.sink is None)
-    key = (
-        made.program,
-        sizes,
-        *output,
-        *made.arguments[:-1],
-        made.pixel_format,
-        made.request.quality,
-        *sounds,
-    )
+    request = made.request
+    asked = (request.quality, request.vflip, request.odd_size, made.pixel_format, made.output_pixel_format)
+    key = (made.program, sizes, *asked, *output, *made.arguments[:-1], *sounds)
     if key not in _verdicts:
         for size in dict.fromkeys(sizes):  # some encoders need more pixels than few
             verdict = rehearse(made, size, deadline)
@@ -265,7 +262,7 @@ def rehearse(made: EncodePlan, size: Size, deadline: Deadline) -> Verdict:
         with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
             return _compared(_trial(made, Path(folder), size), deadline, patience)
     except EncoderError as failure:
-        return Verdict(failure)
+        return Verdict(failure.with_traceback(None))  # whose frames hold the pictures
     except StalledError as stalled:
         if deadline.is_over():
             raise
