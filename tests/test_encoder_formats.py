@@ -97,6 +97,8 @@ def test_the_container_counts_more_than_the_name(tmp_path: Path) -> None:
         ("video.flv", "mpeg4"),
         ("video.ogv", "libx264"),
         ("video.avi", "exr"),
+        ("video.avi", "qoi"),
+        ("video.ts", "ffv1"),
     ],
 )
 def test_a_codec_that_a_container_does_not_hold_is_refused_at_the_call(

@@ -147,7 +147,8 @@ def compare(url: str, meant: Meant) -> list[Difference]:
         frames = _compare_frames(media.path, meant) if meant.pictures else ()
         return [*_compare_facts(media, meant), *frames]
     except DecoderError as error:
-        said = f"the file could not be verified, because libav cannot read it: {error}"
+        told = str(error).replace(endpoints.without_protocol(url), "the file")
+        said = f"the file could not be verified, because libav cannot read it: {told}"
     except FileNotFoundError:  # it is gone
         return []
     except Exception as error:  # the file is whole, whatever libav or PyAV has met
@@ -181,8 +182,17 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
 
 def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
     """How the frames differ that a `Decoder` delivers."""
-    with Decoder(path, pixel_format="rgb24") as decoder:
-        got = [(frame.time_s, np.asarray(frame)) for frame in decoder]
+    try:
+        with Decoder(path, pixel_format="rgb24") as decoder:
+            got = [(frame.time_s, np.asarray(frame)) for frame in decoder]
+    except DecoderError as error:
+        if isinstance(error.__cause__, NotImplementedError):  # libav can't convert the pixel format
+            raise
+        said = str(error).partition("\n")[0].replace(path, "the file")
+        yield Difference(
+            "picture", f"frames of {meant.codec} cannot be read back: {said}. Write mp4, mov or mkv"
+        )
+        return
     if len(got) != len(meant.pictures):
         yield Difference(
             "count",
@@ -198,10 +208,11 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
             f"{moved_s:.3f} s away. Write mp4, mov, mkv or webm{', or pass a rate' * plan.is_timed}",
         )
     if plan.request.quality == LOSSLESS and not _keeps_samples(path, meant):
+        keeping = argument("codec", "rawvideo" if meant.codec == "ffv1" else "ffv1")
         yield Difference(
             "samples",
             f"{meant.codec} in {plan.output.container_name} is not lossless for {plan.pixel_format} frames. "
-            f"Pass {argument('codec', 'ffv1')} and a name such as video.mkv",
+            f"Pass {keeping} and a name such as video.{'nut' if meant.codec == 'ffv1' else 'mkv'}",
         )
     if not plan.is_filtered:
         errors = [
