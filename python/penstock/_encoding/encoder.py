@@ -72,6 +72,10 @@ class Encoder(EncoderBase):
 
     After a ``fork``, the encoder is closed in the child and continues in the parent.
 
+    A container and codec that are not a listed pair (see the page on formats), or unusual `options`, are tried first:
+    four small frames are encoded into a temporary file and read back, which takes 0.1 to 0.4 s, once in a process. If
+    something is lost that you asked for, that is a `ValueError`, and otherwise an `FFmpegWarning`.
+
     An encoder without `size` starts FFmpeg with its first frame: until then `converted_by`, `frame_bytes`, `pid` and
     `ffmpeg_policy` are None, and `lease` and `write_audio` raise a `ValueError`.
 
@@ -147,7 +151,7 @@ class Encoder(EncoderBase):
             type.
         FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
         IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
-        EncoderError: FFmpeg was not found, or could not be started.
+        EncoderError: FFmpeg was not found, could not be started, or could not encode the frames of the trial.
         OSError: no descriptor, memory, process or thread is left for it.
         DecoderError: a file for the sound or the subtitles is no media file, or has no sound or subtitles.
     """
