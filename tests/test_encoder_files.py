@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cases import eventually
+from support.cases import UNREHEARSED, eventually
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, small_disk, succeeded
 
@@ -437,7 +437,8 @@ def test_alpha_that_the_container_has_no_place_for_is_told(tmp_path: Path, name:
 
 
 def test_a_video_that_nobody_can_tell_the_format_of(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=25, codec="qtrle", pixel_format="rgba") as encoder:
+    given = {"codec": "qtrle", "pixel_format": "rgba", "settings": UNREHEARSED}
+    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=25, **given) as encoder:
         encoder.write(np.zeros((SIZE[1], SIZE[0], 4), np.uint8))
     with pytest.raises(DecoderError), Decoder(tmp_path / "v.mkv", pixel_format="rgba") as decoder:
         next(decoder)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cases import a_few, needs
+from support.cases import UNREHEARSED, a_few, needs
 from support.media import needs_ffprobe, picture, probed
 
 import penstock
@@ -598,7 +598,12 @@ def test_raw_video_stays_as_it_is_where_the_container_says_what_it_is(tmp_path: 
 
 
 def test_what_ffmpeg_calls_an_error_and_goes_on_is_reported(tmp_path: Path) -> None:
-    options = {"codec": "rawvideo", "pixel_format": "rgb48le", "output_pixel_format": "rgb48le"}
+    options = {
+        "codec": "rawvideo",
+        "pixel_format": "rgb48le",
+        "output_pixel_format": "rgb48le",
+        "settings": UNREHEARSED,
+    }
     with Encoder(tmp_path / "v.avi", size=(16, 8), fps=30, **options) as encoder:  # type: ignore[arg-type]
         encoder.write(np.zeros((8, 16, 3), np.uint16))
     assert encoder.report is not None
