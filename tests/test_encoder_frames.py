@@ -223,10 +223,10 @@ def test_ending_an_encoder_while_another_thread_writes_the_first_frame(
     encoder = make(tmp_path / "v.mp4", size=None)
     plan, begun, go_on = encoder_module.working_plan, threading.Event(), threading.Event()
 
-    def planned(*arguments: Any) -> EncodePlan:
+    def planned(*arguments: Any, **named: Any) -> EncodePlan:
         begun.set()
         assert go_on.wait(PATIENCE_S)
-        return plan(*arguments)
+        return plan(*arguments, **named)
 
     def ended(call: Callable[[], object]) -> threading.Thread:
         def run() -> None:

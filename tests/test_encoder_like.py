@@ -346,9 +346,9 @@ def test_yuv_frames_become_the_pictures_that_they_are(tmp_path: Path, name: str)
         assert np.abs(np.asarray(decoder.read(), int) - (200, 30, 30)).max() <= 3
     with (
         Decoder(source, pixel_format="yuv420p") as decoder,
-        pytest.raises(ValueError, match="wmv2"),
+        pytest.warns(FFmpegWarning, match="wmv2"),
     ):
-        Encoder.like(decoder, tmp_path / "c.wmv", codec="wmv2")
+        Encoder.like(decoder, tmp_path / "c.wmv", codec="wmv2").abort()
 
 
 def test_the_format_that_keeps_all_is_named(tmp_path: Path) -> None:

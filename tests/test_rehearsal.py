@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from support.cases import needs
 from support.processes import script
 
-from penstock import Decoder, Encoder, EncoderError, StalledError
+from penstock import Decoder, Encoder, EncoderError, FFmpegWarning, StalledError
 from penstock._common.deadline import Deadline
 from penstock._encoding import listed, rehearsal
 from penstock._encoding.plan import plan
@@ -158,3 +159,45 @@ def test_a_first_write_waits_for_the_rehearsal_within_its_timeout(tmp_path: Path
         assert encoder.frames_submitted == 0
         encoder.write(frame)
     assert encoder.report is not None and encoder.report.frames_encoded == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"vflip": True},
+        {"pixel_format": "yuv420p", "size": (63, 61), "odd_size": "pad", "codec": "ffv1"},
+        {"options": {"vf": "hflip"}},
+        {"pixel_format": "bgr0"},
+    ],
+    ids=str,
+)
+def test_lossless_is_about_samples_and_not_where_they_are(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    Encoder(tmp_path / "a.mkv", **{"fps": 25, "size": SIZE, "quality": "lossless", **arguments}).abort()
+
+
+def test_colors_of_a_source_that_a_file_cannot_store_are_warned_of(tmp_path: Path) -> None:
+    write(tmp_path / "in.mp4", colors=Colors(matrix="bt709"))
+    with Decoder(tmp_path / "in.mp4") as decoder:
+        with pytest.warns(FFmpegWarning, match="matrix"):
+            encoder = Encoder.like(decoder, tmp_path / "a.avi", codec="mpeg4")
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+        encoder.close()
+    assert encoder.report is not None and encoder.report.frames_encoded == 3
+
+
+def test_frames_of_the_full_range_are_not_refused_for_a_remedy_that_contradicts_them(tmp_path: Path) -> None:
+    with pytest.warns(FFmpegWarning, match="range"):
+        Encoder(tmp_path / "a.avi", fps=25, size=SIZE, pixel_format="yuvj420p", codec="mpeg4").abort()
+
+
+def test_a_rehearsal_that_has_no_place_for_its_file_is_a_warning_and_done_later(
+    tmp_path: Path, counted: EncoderSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {"settings": counted, "options": {"bf": 1}}
+    with monkeypatch.context() as without:
+        without.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        with pytest.warns(FFmpegWarning, match="tried"):
+            write(tmp_path / "a.mp4", **given)
+    write(tmp_path / "a.mp4", **given)
+    assert encodes(tmp_path) == 3

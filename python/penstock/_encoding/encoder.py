@@ -255,7 +255,7 @@ class Encoder(EncoderBase):
             warn(sentence)
         progress = found.pop("progress", False)
         request = Request(output, **found)
-        return cls._planned(working_plan(request, request.size), progress, origin)
+        return cls._planned(working_plan(request, request.size, is_like=True), progress, origin)
 
     @property
     def converted_by(self) -> str | None:
@@ -433,7 +433,7 @@ class Encoder(EncoderBase):
                     self._check_unstarted()
                     checked = self._plan
                     size = frame_size(frame, checked.pixel_format, checked.form)
-                    made = working_plan(checked.request, size, timeout, checked)
+                    made = working_plan(checked.request, size, timeout, checked, is_like=self._origin.is_like)
                     for lost in made.warnings:
                         if lost not in checked.warnings:
                             warn(lost)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,9 @@ _ALIGNED = 4
 _PATIENCE_S = 10.0
 # A sound that begins so late is not in four frames.
 _LATE_S = 0.1
+# What may make FFmpeg fail and has a remedy, and what does not depend on the size of the frames.
+_FAILING = ("samples", "sound")
+_OF_ANY_SIZE = ("colors", "sound", "times")
 # FFmpeg's warning of an option that the encoder does not have.
 _UNUSED = re.compile(r"AVOption (\S+) .* has not been used for any stream")
 # What FFmpeg's messages begin with.
@@ -71,8 +75,9 @@ class Verdict:
         return self.failure is None and not self.differences and self.unsure is None
 
     def lacks(self, kind: str) -> bool:
-        """Whether the file differs in that, or there is no file."""
-        return self.failure is not None or any(one.kind == kind for one in self.differences)
+        """Whether the file differs in that, or there is none and that may be why."""
+        may_fail = self.failure is not None and kind in _FAILING
+        return may_fail or any(one.kind == kind for one in self.differences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,12 @@ class _Remedy:
 
 
 def working_plan(
-    request: Request, size: Size | None, timeout: float | None = None, probed: EncodePlan | None = None
+    request: Request,
+    size: Size | None,
+    timeout: float | None = None,
+    probed: EncodePlan | None = None,
+    *,
+    is_like: bool = False,
 ) -> EncodePlan:
     """The plan of an encode that is known to work, or was tried.
 
@@ -92,6 +102,7 @@ def working_plan(
         size: width and height in pixels; None only checks the request.
         timeout: seconds to wait for trials; None for any.
         probed: as for `plan`.
+        is_like: the colors are those of a source, and nobody has asked for them.
 
     Raises:
         EncoderError: FFmpeg can't encode it, and says why.
@@ -108,7 +119,7 @@ def working_plan(
             return _chosen(found, skipped)
         skipped.append(found)
     if request.settings._knobs.rehearse and can_be_tried(made) and not is_listed(made):
-        made = _tried(made, size, deadline)
+        made = _tried(made, size, deadline, is_like=is_like)
     return _chosen(made, skipped) if skipped else made
 
 
@@ -141,17 +152,21 @@ def _by_hardware(request: Request, size: Size, deadline: Deadline, probed: Encod
     return f"{codec}: {why[0]}" if why else made
 
 
-def _tried(made: EncodePlan, size: Size, deadline: Deadline) -> EncodePlan:
+def _tried(made: EncodePlan, size: Size, deadline: Deadline, *, is_like: bool) -> EncodePlan:
     """The plan, once a rehearsal has shown that it works, or another one that does."""
     made = _without_late_copies(made, size)
     verdict = _verdict_at(made, deadline, _small(size), size)
     for remedy in _REMEDIES:
-        if verdict.lacks(remedy.kind) and (other := remedy.other(made, size)) is not None:
+        other = None
+        if verdict.lacks(remedy.kind):
+            with suppress(ValueError):  # the frames contradict it
+                other = remedy.other(made, size)
+        if other is not None:
             mended = _verdict_at(other, deadline, _small(size), size)
             if not mended.lacks(remedy.kind):
                 _check_free(made, other)
                 made, verdict = other, mended
-    _check(made, verdict)
+    _check(made, verdict, is_like=is_like)
     warnings = [*made.warnings, *(one.sentence for one in verdict.differences)]
     return replace(made, warnings=(*warnings, *filter(None, [verdict.unsure])))
 
@@ -178,7 +193,7 @@ def _check_free(made: EncodePlan, other: EncodePlan) -> None:
             )
 
 
-def _check(made: EncodePlan, verdict: Verdict) -> None:
+def _check(made: EncodePlan, verdict: Verdict, *, is_like: bool) -> None:
     """Raises what an encode must not be begun with."""
     if verdict.failure is not None:
         raise verdict.failure.with_traceback(None)
@@ -187,7 +202,7 @@ def _check(made: EncodePlan, verdict: Verdict) -> None:
     refused = {"picture", "count", "samples"}
     if made.rate is None:
         refused.add("times")
-    if made.request.colors != DEFAULT_COLORS:
+    if made.request.colors != DEFAULT_COLORS and not is_like:
         refused.add("colors")
     for one in verdict.differences:
         if one.kind in refused:
@@ -233,19 +248,25 @@ _verdicts: dict[tuple[object, ...], Verdict] = {}
 
 def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
     """The verdict on a plan, by rehearsals of these sizes until one succeeds, if there was none in this process."""
-    sounds = [(one.encoder, one.input_arguments) for one in made.sounds]
+    sounds = [
+        (one.encoder, one.codec, one.sample_rate, one.channels, one.input_arguments) for one in made.sounds
+    ]
     output = (made.output.container_format, made.output.ending, made.output.sink is None)
     request = made.request
     asked = (request.quality, request.vflip, request.odd_size, made.pixel_format, made.output_pixel_format)
     key = (made.program, sizes, *asked, *output, *made.arguments[:-1], *sounds)
-    if key not in _verdicts:
-        for size in dict.fromkeys(sizes):  # some encoders need more pixels than few
-            verdict = rehearse(made, size, deadline)
-            if verdict.is_clean or verdict.unsure:
-                break
+    if (known := _verdicts.get(key)) is not None:
+        return known
+    for size in dict.fromkeys(sizes):  # some encoders need more pixels than few
+        verdict = rehearse(made, size, deadline)
+        depends_on_size = any(one.kind not in _OF_ANY_SIZE for one in verdict.differences)
+        if verdict.failure is None and not depends_on_size:
+            break
+    logger.info("rehearsed %s in %s: %s", made.codec, made.output.container_name, verdict)
+    # A failure may pass, as that of a full disk; but hardware that is not there stays away.
+    if len(sizes) == 1 or (verdict.failure is None and verdict.unsure is None):
         _verdicts[key] = verdict
-        logger.info("rehearsed %s in %s: %s", made.codec, made.output.container_name, verdict)
-    return _verdicts[key]
+    return verdict
 
 
 def rehearse(made: EncodePlan, size: Size, deadline: Deadline) -> Verdict:
@@ -254,13 +275,18 @@ def rehearse(made: EncodePlan, size: Size, deadline: Deadline) -> Verdict:
     Raises:
         StalledError: it is not done by `deadline`.
     """
-    import tempfile  # where it is needed
+    import shutil  # where they are needed
+    import tempfile
 
+    try:
+        # No TemporaryDirectory, which a forked child would remove when it ends.
+        folder = tempfile.mkdtemp(prefix="penstock-")
+    except OSError as error:
+        return Verdict(unsure=f"the encode could not be tried before its first frame: {error}")
     token = silent.set(True)
     patience = Deadline(_PATIENCE_S)
     try:
-        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-            return _compared(_trial(made, Path(folder), size), deadline, patience)
+        return _compared(_trial(made, Path(folder), size), deadline, patience)
     except EncoderError as failure:
         return Verdict(failure.with_traceback(None))  # whose frames hold the pictures
     except StalledError as stalled:
@@ -269,6 +295,7 @@ def rehearse(made: EncodePlan, size: Size, deadline: Deadline) -> Verdict:
         return Verdict(unsure=f"the encode could not be tried before its first frame: {stalled}")
     finally:
         silent.reset(token)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _small(size: Size) -> Size:
@@ -284,6 +311,11 @@ def _trial(made: EncodePlan, folder: Path, size: Size) -> EncodePlan:
         ending, _ = _READABLE, options.pop("f", None)
     path = folder / f"rehearsal{ending}"
     request = replace(request, output=path, options=options, value_range=None, channels_first=False)
+    if request.quality == encoders.LOSSLESS:  # samples are compared as they are
+        request, size = (
+            replace(request, vflip=False),
+            (size[0] // _ALIGNED * _ALIGNED, size[1] // _ALIGNED * _ALIGNED),
+        )
     if made.colors is not None:  # those of "auto" depend on the size
         resolved: dict[str, Any] = {"matrix": made.colors.matrix, "range": made.colors.range}
         request = replace(request, colors=replace(request.colors, **resolved))
