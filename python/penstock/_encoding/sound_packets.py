@@ -86,16 +86,21 @@ class SoundPackets:
         self._waiting_since_s: float | None = None
         self._is_read = self._is_over = self._is_stuck = False
         self._pauses_s = Fraction(0)
+        self._reader: threading.Thread | None = None
 
     def start(self) -> None:
         """Starts FFmpeg. Call it in a ``try`` that calls `end`."""
         self._process.start()
-        threading.Thread(target=self._read, name="penstock-sound", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, name="penstock-sound", daemon=True)
+        self._reader.start()
 
     def end(self) -> None:
         """Ends FFmpeg. Nothing more comes."""
         self._is_over = True
         self._release()
+        if self._reader is not None:
+            self._process.kill()
+            self._reader.join()  # before the pipes are closed that it reads
         self._process.end()
 
     @property
@@ -216,20 +221,19 @@ class SoundPackets:
     def _read(self) -> None:
         """Reads until FFmpeg ends. On a thread of its own."""
         splitter = _Splitter(from_zero=not self._sound.is_copied)
-        with suppress(ValueError):  # another thread has closed the pipes
-            for is_data, read in self._pieces():
-                (splitter.add_data if is_data else splitter.add_lines)(read)
-                for packet in splitter.packets():
-                    if (last := self._last) is not None and last.samples:
-                        pause_s = packet.time_s - last.end_s
-                        self._pauses_s += pause_s if pause_s > LEAST_PAUSE_S else 0
-                    self._last = packet
-                    if not self._is_priming(packet):
-                        self._packets.append(packet)
-                    while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
-                        self._room.acquire()
-            if not self._is_over:
-                self._process.wait()
+        for is_data, read in self._pieces():
+            (splitter.add_data if is_data else splitter.add_lines)(read)
+            for packet in splitter.packets():
+                if (last := self._last) is not None and last.samples:
+                    pause_s = packet.time_s - last.end_s
+                    self._pauses_s += pause_s if pause_s > LEAST_PAUSE_S else 0
+                self._last = packet
+                if not self._is_priming(packet):
+                    self._packets.append(packet)
+                while len(self._packets) >= _AHEAD_PACKETS and not self._is_over:
+                    self._room.acquire()
+        if not self._is_over:
+            self._process.wait()
         self._is_read = not self._is_over
 
     def _pieces(self) -> Iterator[tuple[bool, bytes]]:
