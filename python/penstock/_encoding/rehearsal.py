@@ -6,11 +6,14 @@ It answers what no table could: which encoder works in which container, with whi
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from penstock._common.deadline import Deadline
@@ -49,6 +52,8 @@ _OF_ANY_SIZE = ("colors", "sound", "times")
 _UNUSED = re.compile(r"AVOption (\S+) .* has not been used for any stream")
 # What FFmpeg's messages begin with.
 _COMPONENTS = re.compile(r"(?:\[[^\]]+\] )*")
+# What FFmpeg's messages call the file of a trial.
+_TRIAL_NAME = re.compile(r"(file:)?/\S*/penstock-\w+/rehearsal(\.\w+)?")
 # The container of a trial where the user's is several files, a URL, or none that libav reads.
 _READABLE = ".mkv"
 
@@ -118,7 +123,7 @@ def working_plan(
         if isinstance(found, EncodePlan):
             return _chosen(found, skipped)
         skipped.append(found)
-    if request.settings._knobs.rehearse and can_be_tried(made) and not is_listed(made):
+    if request.settings._knobs.rehearse and not is_listed(made) and can_be_tried(made):
         made = _tried(made, size, deadline, is_like=is_like)
     return _chosen(made, skipped) if skipped else made
 
@@ -196,7 +201,7 @@ def _check_free(made: EncodePlan, other: EncodePlan) -> None:
 def _check(made: EncodePlan, verdict: Verdict, *, is_like: bool) -> None:
     """Raises what an encode must not be begun with."""
     if verdict.failure is not None:
-        raise verdict.failure.with_traceback(None)
+        raise _renamed(verdict.failure, made.output.name)
     if made.request.quality == encoders.LOSSLESS and verdict.unsure is not None:
         raise ValueError(f"{argument('quality', encoders.LOSSLESS)} cannot be verified: {verdict.unsure}")
     refused = {"picture", "count", "samples"}
@@ -207,6 +212,22 @@ def _check(made: EncodePlan, verdict: Verdict, *, is_like: bool) -> None:
     for one in verdict.differences:
         if one.kind in refused:
             raise ValueError(one.sentence)
+
+
+def _renamed(failure: FFmpegError, name: str) -> FFmpegError:
+    """The failure with the name of the user's output in place of the trial's."""
+    message, reason, stderr = (
+        _TRIAL_NAME.sub(lambda _: name, text) for text in (str(failure), failure.reason, failure.stderr)
+    )
+    return type(failure)(
+        message,
+        reason=reason,
+        returncode=failure.returncode,
+        command=failure.command,
+        stderr=stderr,
+        frames=failure.frames,
+        advice=failure.advice,
+    )
 
 
 def _without_reordering(made: EncodePlan, size: Size) -> EncodePlan | None:
@@ -244,6 +265,9 @@ _REMEDIES = (
 )
 
 _verdicts: dict[tuple[object, ...], Verdict] = {}
+# Those that are going on, or ended after their callers' time was over. A fork has not their threads.
+_trials: dict[tuple[object, ...], Future[Verdict]] = {}
+os.register_at_fork(after_in_child=_trials.clear)
 
 
 def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
@@ -257,11 +281,20 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
     key = (made.program, sizes, *asked, *output, *made.arguments[:-1], *sounds)
     if (known := _verdicts.get(key)) is not None:
         return known
-    for size in dict.fromkeys(sizes):  # some encoders need more pixels than few
-        verdict = rehearse(made, size, deadline)
-        depends_on_size = any(one.kind not in _OF_ANY_SIZE for one in verdict.differences)
-        if verdict.failure is None and not depends_on_size:
-            break
+    trial = _trials.get(key)
+    if trial is None:
+        trial = _trials[key] = Future()
+        Thread(target=_try, args=(trial, made, dict.fromkeys(sizes)), name="penstock-rehearsal").start()
+    try:
+        verdict = trial.result(deadline.left_s())
+    except TimeoutError:
+        raise StalledError(
+            f"{made.codec} in {made.output.container_name} is still being tried. No frame is queued. Call again",
+            deadline.timeout or 0.0,
+        ) from None
+    finally:
+        if trial.done():
+            _trials.pop(key, None)
     logger.info("rehearsed %s in %s: %s", made.codec, made.output.container_name, verdict)
     # A failure may pass, as that of a full disk; but hardware that is not there stays away.
     if len(sizes) == 1 or (verdict.failure is None and verdict.unsure is None):
@@ -269,12 +302,22 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
     return verdict
 
 
-def rehearse(made: EncodePlan, size: Size, deadline: Deadline) -> Verdict:
-    """Encodes four frames of `size`, and compares them with what is read back.
+def _try(trial: Future[Verdict], made: EncodePlan, sizes: Iterable[Size]) -> None:
+    """Rehearses at these sizes until one succeeds. On a thread, so that it goes on when a caller's time is over."""
+    try:
+        for size in sizes:  # some encoders need more pixels than few
+            verdict = rehearse(made, size)
+            depends_on_size = any(one.kind not in _OF_ANY_SIZE for one in verdict.differences)
+            if verdict.failure is None and not depends_on_size:
+                break
+    except BaseException as error:
+        trial.set_exception(error)
+    else:
+        trial.set_result(verdict)
 
-    Raises:
-        StalledError: it is not done by `deadline`.
-    """
+
+def rehearse(made: EncodePlan, size: Size) -> Verdict:
+    """Encodes four frames of `size`, and compares them with what is read back."""
     import shutil  # where they are needed
     import tempfile
 
@@ -284,14 +327,11 @@ def rehearse(made: EncodePlan, size: Size, deadline: Deadline) -> Verdict:
     except OSError as error:
         return Verdict(unsure=f"the encode could not be tried before its first frame: {error}")
     token = silent.set(True)
-    patience = Deadline(_PATIENCE_S)
     try:
-        return _compared(_trial(made, Path(folder), size), deadline, patience)
+        return _compared(_trial(made, Path(folder), size), Deadline(_PATIENCE_S))
     except EncoderError as failure:
         return Verdict(failure.with_traceback(None))  # whose frames hold the pictures
     except StalledError as stalled:
-        if deadline.is_over():
-            raise
         return Verdict(unsure=f"the encode could not be tried before its first frame: {stalled}")
     finally:
         silent.reset(token)
@@ -332,22 +372,21 @@ def _cut(sound: Sound) -> Sound:
     )
 
 
-def _compared(made: EncodePlan, deadline: Deadline, patience: Deadline) -> Verdict:
+def _compared(made: EncodePlan, patience: Deadline) -> Verdict:
     """Encodes by that plan, and compares."""
     from penstock._encoding.compare import pictures_for, tone  # libav, where it is needed
-
-    def left_s() -> float:
-        return deadline.at_most(patience.left_s() or 0.0)
 
     pictures = tuple(pictures_for(made))
     session = EncodeSession(made, title="<rehearsal>", reporter=None, origin=Origin())
     try:
         session.start()
         for picture in pictures:
-            session.queue(session.take(picture.samples, picture.time_s if made.is_timed else None), left_s())
+            session.queue(
+                session.take(picture.samples, picture.time_s if made.is_timed else None), patience.left_s()
+            )
         if (track := made.audio_input) is not None:
-            session.queue(session.take_samples(tone(track)), left_s())
-        report = session.close(left_s())
+            session.queue(session.take_samples(tone(track)), patience.left_s())
+        report = session.close(patience.left_s())
     finally:
         session.abort()
     found = session.compare(pictures)
