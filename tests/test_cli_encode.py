@@ -495,7 +495,7 @@ class TestFailures:
         [
             ("nowhere/video.mp4", [], "nowhere: the output's folder does not exist"),
             (".", [], "the output is a folder"),
-            ("video.xyz", [], "or give --format"),
+            ("video.xyz", [], "or pass --format"),
             ("/dev/full", ["--format", "matroska"], "No space left on device"),
         ],
     )

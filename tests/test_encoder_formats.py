@@ -48,6 +48,8 @@ def written(path: Path, ffmpeg: str = "ffmpeg", frames: int = 6, **arguments: An
         ("a.avif", "libsvtav1", "av1"),
         ("a.webp", "libwebp", "webp"),
         ("a.h264", "libx264", "h264"),
+        ("a.ivf", "libvpx", "vp8"),
+        ("a.y4m", "wrapped_avframe", "rawvideo"),
         ("%03d.png", "png", "png"),
         ("%03d.jpg", "mjpeg", "mjpeg"),
         ("%03d.webp", "libwebp", "webp"),

@@ -124,9 +124,8 @@ def test_an_unknown_container(ffmpeg: str) -> None:
     assert "'matroska'" in advice(ffmpeg, container_format="mkv")
 
 
-@pytest.mark.parametrize(("name", "words"), [("video", ".mp4"), ("video.mp", "'mp4'")])
-def test_a_name_without_a_known_extension(ffmpeg: str, tmp_path: Path, name: str, words: str) -> None:
-    assert words in advice(ffmpeg, tmp_path / name, container_format=None)
+def test_a_name_without_a_known_extension(ffmpeg: str, tmp_path: Path) -> None:
+    assert ".mp4" in advice(ffmpeg, tmp_path / "video", container_format=None)
 
 
 def test_an_unknown_pixel_format(ffmpeg: str) -> None:
@@ -163,12 +162,6 @@ def test_presets_and_tunes(ffmpeg: str, codec: str, name: str, value: str, meant
     assert f"'{meant}'" in said
 
 
-def test_profiles(ffmpeg: str) -> None:
-    needs(ffmpeg, "libx264")
-    said = advice(ffmpeg, codec="libx264", profile="hgih")
-    assert "'high'" in said
-
-
 @pytest.mark.parametrize("filters", ["sacle=2:2", "vflip,sacle", "[in]sacle=w=3[out]"])
 def test_an_unknown_filter(ffmpeg: str, filters: str) -> None:
     assert "'scale'" in advice(ffmpeg, vf=filters)
@@ -176,7 +169,6 @@ def test_an_unknown_filter(ffmpeg: str, filters: str) -> None:
 
 def test_a_filter_with_wrong_options(ffmpeg: str) -> None:
     assert "'width'" in advice(ffmpeg, vf="scale=widht=4:h=4")
-    assert "refused" in advice(ffmpeg, vf="scale=foo:4")
 
 
 # What does not go together
@@ -189,7 +181,7 @@ def test_a_codec_that_the_container_does_not_hold(ffmpeg: str) -> None:
 def test_a_codec_that_quicktime_does_not_hold(ffmpeg: str, tmp_path: Path) -> None:
     needs(ffmpeg, "libvpx-vp9")
     said = advice(ffmpeg, tmp_path / "v.mov", "libvpx-vp9", container_format=None)
-    assert ".mp4 or .mkv" in said
+    assert ".mkv" in said
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.processes import run_script, succeeded
 
-from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command import containers, endpoints
 from penstock._ffmpeg.command.endpoints import Output
 
 
@@ -31,6 +31,11 @@ from penstock._ffmpeg.command.endpoints import Output
 )
 def test_urls_are_passed_on(url: str) -> None:
     assert endpoints.target(url) == url
+
+
+@pytest.mark.parametrize("ending", containers._USUAL)
+def test_the_usual_containers_are_what_libav_says(ending: str) -> None:
+    assert containers.of_ending(ending) == containers._asked(f"name{ending}", None)
 
 
 @pytest.mark.parametrize("name", ["-", "pipe:", "pipe:1"])

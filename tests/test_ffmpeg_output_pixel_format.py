@@ -117,7 +117,7 @@ def test_names_tell_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
 
 
 def test_the_codecs_that_are_not_asked_have_yuv420p(ffmpeg: str) -> None:
-    for codec in output_pixel_format.PLAYABLE_CODECS & set(capabilities.encoders(ffmpeg)):
+    for codec in set(capabilities.PLAYABLE_CODECS) & set(capabilities.encoders(ffmpeg)):
         assert "yuv420p" in capabilities.encoder_pixel_formats(ffmpeg, codec), codec
         assert not capabilities.is_lossless(ffmpeg, codec), codec
 
@@ -126,7 +126,7 @@ def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
     program.chmod(0o755)
-    for codec in output_pixel_format.PLAYABLE_CODECS:
+    for codec in capabilities.PLAYABLE_CODECS:
         for asked in ("auto", "yuv420p", None):
             assert output_format(str(program), codec, {}, "rgb24", asked).name == (asked and "yuv420p")
     capabilities.check_option(str(program), "libx264", "crf")

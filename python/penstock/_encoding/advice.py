@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from penstock._common.messages import argument
 from penstock._encoding.plan import EncodePlan
+from penstock._ffmpeg.command import containers
 from penstock._ffmpeg.command.arguments import FILTER_OPTIONS
-from penstock._ffmpeg.command.endpoints import CONTAINERS
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.capabilities import Option, did_you_mean
 from penstock._ffmpeg.program.messages import FAILED_OUTPUT, without_colors
@@ -23,16 +23,11 @@ _X264_VALUES = {
         *("slow", "slower", "veryslow", "placebo"),
     ),
     "tune": ("film", "animation", "grain", "stillimage", "psnr", "ssim", "fastdecode", "zerolatency"),
-    "profile": ("baseline", "main", "high", "high10", "high422", "high444"),
 }
 # Options that drop or repeat frames.
 _COUNT_OPTIONS = ("r", "fpsmax", "t", "to", "ss", "frames", "vframes", "fps_mode", "vsync")
 # Guessed: a line with more names than these is too long to read.
 _NAMES_IN_A_LINE = 12
-_COMMON_EXTENSIONS = (
-    *("mp4", "mkv", "mov", "webm", "avi", "ts", "m3u8", "mpd"),
-    *("flv", "gif", "y4m", "nut", "mxf", "mpg"),
-)
 
 
 def explain(plan: EncodePlan, stderr: str) -> str | None:
@@ -93,12 +88,6 @@ def _preset_or_tune(plan: EncodePlan, found: re.Match[str]) -> str:
     return f"{plan.codec} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
 
 
-def _profile(plan: EncodePlan, found: re.Match[str]) -> str:
-    name = found[1] or found[2]
-    near = did_you_mean(name, _X264_VALUES["profile"])
-    return f"{plan.codec} has no profile {name!r} for video of this pixel format.{near}"
-
-
 def _no_encoder(plan: EncodePlan, found: re.Match[str]) -> str:
     return (
         f"{found[1]} has no sound, or FFmpeg does not know with which codec: leave audio out, name another container, "
@@ -108,15 +97,15 @@ def _no_encoder(plan: EncodePlan, found: re.Match[str]) -> str:
 
 def _container(plan: EncodePlan, found: re.Match[str]) -> str:
     near = did_you_mean(found[1], capabilities.muxers(plan.program))
-    named = CONTAINERS.get(f".{found[1]}")
+    known = containers.of_ending(f".{found[1]}")
+    named = known and known.name
     by_extension = f" {named!r} is FFmpeg's name for it." if named not in (None, found[1]) else near
     return f"there is no container format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
 
 
 def _no_container(plan: EncodePlan, found: re.Match[str]) -> str:
-    near = did_you_mean(plan.output.ending[1:], _COMMON_EXTENSIONS)
-    remedy = f"End it with .mp4 or .mkv, or give {argument('options.f')}"
-    return f"the output's name does not tell its container.{near} {remedy}"
+    remedy = f"End it with .mp4 or .mkv, or pass {argument('options.f')}"
+    return f"the output's name does not tell its container. {remedy}"
 
 
 def _not_seekable(plan: EncodePlan, found: re.Match[str]) -> str:
@@ -215,7 +204,6 @@ _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ..
     (r"Unable to (?:find a suitable|choose an) output format", _no_container),
     (r"Unknown pixel format requested: (.+)\.", _pixel_format),
     (r"Error setting preset/tune (.+)/(.+)\.", _preset_or_tune),
-    (r"invalid profile: (.+)|Invalid or incompatible profile set: (.+)\.", _profile),
     (r"Error setting option (\S+) to value (.+)\.", _value),
     (r"No such filter: '(.+)'", _filter),
     (
@@ -232,15 +220,10 @@ _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ..
     ),
     (r"\[(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
     (
-        r"only supported in MP4",
-        _always("this container does not hold {codec} video: take .mp4 or .mkv, or another codec"),
-    ),
-    (
-        r"are supported for|not compatible with|Could not find tag for codec|not currently supported in container"
+        r"only supported in MP4|are supported for|not compatible with|Could not find tag for codec"
+        r"|not currently supported in container"
         r"|supports only a single video|Unsupported codec id|No audio stream present|does not contain any stream",
-        _always(
-            "this container does not hold {codec} video: take matroska, which holds most, or another codec"
-        ),
+        _always("this container does not hold {codec} video: take .mkv, which holds most, or another codec"),
     ),
     (r"(?:width|height) not divisible by", _odd_size),
     (
@@ -254,10 +237,6 @@ _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ..
     (
         r"Connection refused",
         _always("nothing listens at {output}: start the server or player first"),
-    ),
-    (
-        r"\[Parsed_(\w+)_\d+ @",
-        _always("the filter {found[1]!r} was refused: `ffmpeg -h filter={found[1]}` tells its options"),
     ),
     (
         FAILED_OUTPUT.pattern,

@@ -15,7 +15,7 @@ from penstock._ffmpeg.program import capabilities
 
 Quality = Literal["draft", "good", "master", "lossless"]
 
-#: FFmpeg's encoder for each suffix of image files.
+#: FFmpeg's encoder for each suffix of image files. Others have the name of theirs.
 IMAGE_ENCODERS = {
     **dict.fromkeys((".jpeg", ".jpg"), "mjpeg"),
     **dict.fromkeys((".tif", ".tiff"), "tiff"),
@@ -25,38 +25,9 @@ IMAGE_ENCODERS = {
     ".tga": "targa",
     ".webp": "libwebp",
 }
-# The same for streams without a container, and for more images. FFmpeg writes any other codec under these names, too.
-_STREAM_ENCODERS = {
-    **dict.fromkeys((".264", ".avc", ".h264"), "libx264"),
-    **dict.fromkeys((".265", ".h265", ".hevc"), "libx265"),
-    **dict.fromkeys((".mjpeg", ".mjpg"), "mjpeg"),
-    **dict.fromkeys((".dnxhd", ".dnxhr"), "dnxhd"),
-    **dict.fromkeys((".drc", ".vc2"), "vc2"),
-    **dict.fromkeys((".rgb", ".yuv"), "rawvideo"),
-    **dict.fromkeys((".im1", ".im24", ".im8", ".ras", ".rs", ".sun", ".sunras"), "sunrast"),
-    **dict.fromkeys((".j2c", ".j2k"), "jpeg2000"),
-    **{
-        suffix: suffix[1:]
-        for suffix in (".dpx", ".exr", ".h261", ".h263", ".pbm", ".pcx", ".pfm", ".pgm", ".pgmyuv")
-    },
-    **{suffix: suffix[1:] for suffix in (".phm", ".vbn", ".xbm", ".xface", ".xwd")},
-    ".cavs": "libxavs",
-    ".jls": "jpegls",
-    ".ljpg": "ljpeg",
-    ".m1v": "mpeg1video",
-    ".m2v": "mpeg2video",
-    ".obu": "libsvtav1",
-}
-# The same for containers of one kind of video, and for pictures that move.
-_VIDEO_ENCODERS = {
-    ".apng": "apng",
-    ".avif": "libsvtav1",
-    ".gif": "gif",
-    **dict.fromkeys((".ogg", ".ogv"), "libtheora"),
-    ".webm": "libvpx-vp9",
-}
-_ENCODERS = IMAGE_ENCODERS | _STREAM_ENCODERS | _VIDEO_ENCODERS
-# The encoder for all other names: every player knows its video.
+# The encoders of containers that do not hold H.264, but sound.
+_VIDEO_ENCODERS = {**dict.fromkeys(("ogg", "ogv"), "libtheora"), "webm": "libvpx-vp9"}
+# The encoder of all other containers with sound: every player knows its video.
 _DEFAULT_ENCODER = "libx264"
 # Pictures that move are shown again and again, as GIF is by FFmpeg's default.
 _LOOPING = {".apng": ("plays", 0), ".webp": ("loop", 0)}
@@ -87,20 +58,31 @@ def encoder_for(codec: str, program: str, output: Output, *, is_lossless: bool, 
             f"codec must be FFmpeg's name of a video encoder, such as 'libx264', not {codec!r}. An Encoder writes no "
             "file of sound alone: pass the samples to soundfile or PyAV"
         )
-    found = software_encoder(codec, program)
-    if found == AUTO:
-        found = default_encoder(output)
-        if output.kind == ".avif" and found not in capabilities.encoders(program):
-            found = "libaom-av1"
+    found = default_encoder(output, program) if codec == AUTO else software_encoder(codec, program)
     # H.264 of RGB has an encoder of its own.
     if is_lossless and found == "libx264" and codec in (AUTO, *AUTO_CODECS) and is_rgb(frames):
         return "libx264rgb"
     return found
 
 
-def default_encoder(output: Output) -> str:
-    """The encoder that the name of `output` means."""
-    return _ENCODERS.get(output.kind, _DEFAULT_ENCODER)
+def default_encoder(output: Output, program: str) -> str:
+    """The encoder that the name of `output` means.
+
+    Raises:
+        ValueError: it is an image of a kind that has no encoder of its name.
+    """
+    if (of_image := IMAGE_ENCODERS.get(output.kind)) is not None:
+        return of_image
+    if (of_container := _VIDEO_ENCODERS.get(output.container)) is not None:
+        return of_container
+    known = output.known
+    if output.are_images:
+        if output.ending[1:] not in capabilities.encoders(program):
+            raise ValueError(f"{output.name} does not name an encoder of images. Pass codec, or write .png")
+        return output.ending[1:]
+    if known is None or known.holds_sound:
+        return _DEFAULT_ENCODER
+    return software_encoder(known.video or _DEFAULT_ENCODER, program)
 
 
 def with_loop(options: Mapping[str, object], output: Output) -> dict[str, object]:
@@ -109,20 +91,12 @@ def with_loop(options: Mapping[str, object], output: Output) -> dict[str, object
     return dict(options) if loop is None or output.is_numbered else dict([loop]) | dict(options)
 
 
-def holds_sound(output: Output) -> bool:
-    """Whether an output has a place for sound, as containers have and pictures have not."""
-    kind = output.kind
-    return kind in (".ogg", ".ogv", ".webm") or kind not in (*_ENCODERS, ".image2pipe", ".rawvideo")
-
-
 def software_encoder(codec: str, program: str) -> str:
     """The encoder that `codec` names: an encoder, a format, or one of `AUTO_CODECS`, of which it is the software's.
 
     Raises:
         ValueError: it begins with "auto-", and is none of those.
     """
-    if codec == AUTO:
-        return codec
     if codec.startswith("auto-") and codec not in AUTO_CODECS:
         known = ", ".join(AUTO_CODECS)
         raise ValueError(f"{argument('codec', codec)} is none of auto, {known}, and no encoder of FFmpeg's")

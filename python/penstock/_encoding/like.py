@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, cast
 
 from penstock._decoding.decoder import Decoder
 from penstock._encoding.container import holds_times
-from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, holds_sound, software_encoder
-from penstock._encoding.output_pixel_format import AUTO, PLAYABLE_CODECS
+from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, software_encoder
+from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.timing import Origin
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.frame_times import FrameTimes
@@ -28,7 +28,7 @@ from penstock._ffmpeg.command.settings import (
     EncoderSettings,
     check_settings,
 )
-from penstock._ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
+from penstock._ffmpeg.program.capabilities import PLAYABLE_CODECS, encoder_pixel_formats, find_ffmpeg
 from penstock.errors import DecoderError
 
 #: The warning of what is not kept.
@@ -73,7 +73,8 @@ def arguments_like_picture(
         has_light = display is not None or video.content_light is not None
         is_whole = display is None or display.is_complete
         keeps_light = has_light and is_yuv and is_whole and holds_hdr_metadata(_program(given), codec)
-        has_full = _is_full(video, frames) and (is_given or codec in PLAYABLE_CODECS - {"mpeg2video"})
+        takes_full = codec in PLAYABLE_CODECS and codec != "mpeg2video"
+        has_full = _is_full(video, frames) and (is_given or takes_full)
         colors = Colors(
             matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
             range="full" if has_full else "auto",
@@ -161,7 +162,7 @@ def arguments_like_file(
             lost += _lost_times(video, begins_later=begins_later)
     if (kept := _pixel_format(video, arguments)) is not None:
         found["output_pixel_format"] = kept
-    is_film = holds_sound(to)  # the others are pictures
+    is_film = to.holds_sound  # the others are pictures
     if "audio" not in arguments and media.audio:
         kept_sounds = 0
         if is_film and not begins_later and _is_readable(media.path):

@@ -11,6 +11,7 @@ from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import Sound
 from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.endpoints import Output
 
 _COMMON = ("libx264", "libx265", "libsvtav1", "libaom-av1")
 #: FFmpeg's names of the encoders of pictures, by its names of the containers.
@@ -34,26 +35,16 @@ _SOUND_ENCODERS = {"libmp3lame": "mp3", "libopus": "opus"}
 _FASTSTART = (("movflags", "faststart"), ("movflags", "+faststart"))
 #: Options that change nothing of what is promised.
 OPTIONS = frozenset(("b", "crf", "g", "preset", "threads", "tune"))
-#: Containers that libav does not read, or of which it reads one picture, or that have no video.
-NOT_READ = (
-    *(
-        "avif",
-        "crc",
-        "data",
-        "framecrc",
-        "framehash",
-        "framemd5",
-        "hash",
-        "image2pipe",
-        "md5",
-        "null",
-        "rawvideo",
-    ),
-    *("streamhash", "webp"),
-)
+# Containers that libav does not read, or of which it reads one picture.
+_NOT_READ = ("avif", "data", "image2pipe", "null", "webp")
 
 # Options that read or write files of their own: a rehearsal would write them, too.
 _FILES = re.compile(r"pass|stats|log|attach|sdp|/")
+
+
+def is_read(output: Output) -> bool:
+    """Whether libav reads a container. It does not read checksums, and raw video has no header."""
+    return output.container not in _NOT_READ and (output.known is None or output.known.video != "rawvideo")
 
 
 def can_be_tried(plan: EncodePlan) -> bool:
@@ -62,7 +53,7 @@ def can_be_tried(plan: EncodePlan) -> bool:
     return (
         (endpoints.is_path(output.target) or endpoints.uses_stdout(output.target))
         and not (output.is_several_files or output.are_images)
-        and output.container not in NOT_READ
+        and is_read(output)
         and not any(_FILES.search(f"{name}={value}") for name, value in (plan.request.options or {}).items())
     )
 

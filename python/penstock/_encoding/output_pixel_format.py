@@ -26,13 +26,6 @@ ANY = "ffmpeg"
 _PLAYABLE = PixelFormat("yuv420p", "yuv", False, 8, (2, 2))
 _PLAYABLE_WITH_ALPHA = PixelFormat("yuva420p", "yuv", True, 8, (2, 2))
 
-# Lossy encoders that have yuv420p. For 8-bit frames without alpha, FFmpeg need not be asked.
-PLAYABLE_CODECS = frozenset(
-    (
-        *("libx264", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
-        *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "mpeg4", "mpeg2video", "mjpeg"),
-    )
-)
 # Containers that store the format of raw video, or leave it to the reader.
 _RAW_CONTAINERS = ("nut", "rawvideo")
 # Encoders that ignore the alpha of their RGBA formats: those of GPUs, and hap without its option format=hap_alpha.
@@ -82,7 +75,14 @@ def output_format(
         EncoderError: there is no such codec, or the program did not tell what the choice depends on.
     """
     source, is_lossless = pixel_format_of(frames), is_lossless or are_images
-    if not is_lossless and codec in PLAYABLE_CODECS and source and not source.has_alpha and source.depth <= 8:
+    # For 8-bit frames without alpha, FFmpeg need not be asked.
+    if (
+        not is_lossless
+        and codec in capabilities.PLAYABLE_CODECS
+        and source
+        and not source.has_alpha
+        and source.depth <= 8
+    ):
         if asked is None or asked in (AUTO, _PLAYABLE.name):
             return OutputFormat(asked and _PLAYABLE.name)
     elif codec == "rawvideo":
@@ -173,7 +173,7 @@ def _choose(
         asked is None
         or is_lossless
         or all(one.kind != "yuv" for one in known)
-        or (codec not in PLAYABLE_CODECS and capabilities.is_lossless(program, codec))
+        or (codec not in capabilities.PLAYABLE_CODECS and capabilities.is_lossless(program, codec))
     )
     ideal = source if keeps_samples else _PLAYABLE_WITH_ALPHA if source.has_alpha else _PLAYABLE
     fitting = _for_options(known, codec, options)

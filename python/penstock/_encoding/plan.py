@@ -219,7 +219,7 @@ def _plan(
     check_choice("odd_size", request.odd_size, get_args(OddSize))
     form = FrameForm.of(pixel_format, request.value_range, request.channels_first)
     warnings: tuple[str, ...] = ()
-    if (request.metadata or request.chapters) and not encoders.holds_sound(output):
+    if (request.metadata or request.chapters) and not output.holds_sound:
         labels = replace(labels, metadata=(), chapters=())
         warnings = (f"{output.name} has no place for metadata and chapters: write mp4, mov, mkv or webm",)
     rate = None if request.fps is None else frame_rate(request.fps)

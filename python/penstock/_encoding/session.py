@@ -435,7 +435,7 @@ class EncodeSession(Session):
     def _differences(self) -> _Found:
         """Which file is there, and how it differs from the plan, in sentences."""
         plan, file = self.plan, self.destination.identity
-        if file is None or plan.output.container in listed.NOT_READ:
+        if file is None or not listed.is_read(plan.output):
             return file, []
         return file, [one.sentence for one in self.compare()]
 

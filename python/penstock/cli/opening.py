@@ -21,22 +21,16 @@ import click
 from penstock import fifo
 from penstock._common.deadline import Deadline
 from penstock._common.messages import show_name
-from penstock._ffmpeg.command.endpoints import own_descriptor
+from penstock._ffmpeg.command import containers
+from penstock._ffmpeg.command.endpoints import ending_of, own_descriptor
 from penstock.cli.signals import wait_for
 from penstock.errors import StalledError
 from penstock.pipes import PipeReader, PipeWriter
 
 STANDARD = "-"
 FIFO_PREFIX = "fifo:"
-#: Suffixes of videos, sounds and images, whose bytes are no raw frames, and as which raw frames are not written.
-MEDIA_SUFFIXES = frozenset(
-    (
-        *(".3gp", ".asf", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"),
-        *(".mts", ".mxf", ".nut", ".ogv", ".ts", ".vob", ".webm", ".wmv", ".y4m"),
-        *(".aac", ".ac3", ".aif", ".aiff", ".flac", ".m4a", ".mka", ".mp3", ".oga", ".ogg", ".opus", ".wav"),
-        *(".apng", ".avif", ".dpx", ".exr", ".hdr", ".heic", ".ico", ".pcx", ".psd", ".svg"),
-    )
-)
+# Its files are raw frames.
+_RAW = "rawvideo"
 
 _STANDARD_TITLES = ("standard input", "standard output")
 
@@ -185,6 +179,12 @@ def as_path(_context: click.Context, _parameter: click.Parameter, name: str) -> 
         if not stat.S_ISFIFO(os.stat(path).st_mode):  # noqa: PTH116  # Path("") would be the current folder
             raise ValueError(f"{show_name(path)} is not a FIFO")
     return str(Path(path).absolute())  # "-" is not standard output here
+
+
+def names_media(path: str) -> bool:
+    """Whether the path is that of a video, sound or image by its ending, whose bytes are no raw frames."""
+    known = containers.of_ending(ending_of(path).lower())
+    return known is not None and known.name != _RAW
 
 
 def refuse_same(first: str | Endpoint, second: str) -> None:

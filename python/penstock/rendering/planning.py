@@ -67,9 +67,9 @@ _WHOLE_VIDEO_PARAMETERS = re.compile(r"(?:^|:)(pass|stats|vbv-\w+|nal-hrd|hrd|mb
 _FILE_OPTIONS = ("metadata", "disposition", "map_metadata", "tag", "vtag", "timecode", "f")
 # FFmpeg's movflags that write a file in fragments, whose header counts the frames of the first one; "-" takes one away.
 _FRAGMENTING = re.compile(r"(?<![-\w])(?:frag_(?:keyframe|custom|every_frame)|empty_moov|dash|cmaf|isml)\b")
-# FFmpeg's names of the containers into which chunks are joined, by their extensions. The others begin at another time
-# than 0 (MPEG-TS), have no colors (AVI), or are no single file (HLS).
-_CONTAINERS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", ".webm": "webm"}
+# The containers into which chunks are joined. The others begin at another time than 0 (MPEG-TS), have no colors (AVI),
+# or are no single file (HLS).
+_CONTAINERS = ("ipod", "mp4", "mov", "matroska", "webm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,10 +375,10 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
 
 def _joined_container(output: Path, options: Mapping[str, object]) -> str:
     """The container into which chunks are joined. Checks that chunks which are encoded so can be joined."""
-    container = options.get("f", _CONTAINERS.get(endpoints.ending_of(output.name).lower()))
-    if container not in _CONTAINERS.values():
+    container = options.get("f") or endpoints.Output(f"file:{output}").container
+    if container not in _CONTAINERS:
         raise ValueError(
-            f"chunks are joined into mp4, mov, matroska (.mkv) or webm; got {container or str(output)!r}. Another "
+            f"chunks are joined into mp4, mov, matroska (.mkv) or webm; got {container!r}. Another "
             "container can be made of that without encoding again: ffmpeg -i IN -c copy OUT"
         )
     for name in options:

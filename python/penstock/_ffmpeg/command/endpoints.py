@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
 from penstock._common.messages import argument, show_name
+from penstock._ffmpeg.command import containers
+from penstock._ffmpeg.command.containers import IMAGES, Container
 
 _FILE = "file:"
 # The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.
@@ -37,34 +39,6 @@ _NUMBER = re.compile(r"%0*(\d+)?d")
 _IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
 # One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
-# FFmpeg's name of what writes each picture to a file of its own.
-_IMAGES = "image2"
-#: FFmpeg's name of the container that it chooses for each file extension.
-CONTAINERS = {
-    **{
-        f".{name}": _IMAGES
-        for name in ("bmp", "dpx", "exr", "jp2", "jpeg", "jpg", "jxl", "pam", "pbm", "pcx")
-    },
-    **{
-        f".{name}": _IMAGES
-        for name in ("pfm", "pgm", "phm", "png", "ppm", "qoi", "sgi", "tga", "tif", "tiff")
-    },
-    **{f".{name}": name for name in ("3g2", "3gp", "apng", "au", "avi", "avif", "caf", "f4v", "flv", "gif")},
-    **{f".{name}": name for name in ("ismv", "mov", "mp4", "mxf", "nut", "oga", "ogg", "ogv", "opus", "psp")},
-    **{f".{name}": name for name in ("spx", "w64", "wav", "webm", "webp", "wtv")},
-    **dict.fromkeys((".afc", ".aif", ".aifc", ".aiff"), "aiff"),
-    **dict.fromkeys((".asf", ".wma", ".wmv"), "asf"),
-    **dict.fromkeys((".m2t", ".m2ts", ".mts", ".ts"), "mpegts"),
-    **dict.fromkeys((".m4a", ".m4b", ".m4v"), "ipod"),
-    **dict.fromkeys((".mka", ".mkv"), "matroska"),
-    **dict.fromkeys((".mpeg", ".mpg"), "mpeg"),
-    **dict.fromkeys((".rgb", ".yuv"), "rawvideo"),
-    ".isma": "ismv",
-    ".m3u8": "hls",
-    ".mpd": "dash",
-    ".vob": "svcd",
-    ".y4m": "yuv4mpegpipe",
-}
 # The container of each protocol: FFmpeg guesses one from a file's ending, which a stream lacks. RTMP carries nothing
 # but FLV (Adobe's specification, 6.1).
 _LIVE_CONTAINERS = {
@@ -159,8 +133,20 @@ class Output:
     def container(self) -> str:
         """FFmpeg's name of the container; the extension of the target's name if that belongs to no known container."""
         if self.container_format is None and self.ending == ".webp" and self.is_numbered:
-            return _IMAGES  # without a number, it may move
-        return self.container_format or CONTAINERS.get(self.ending, self.ending)
+            return IMAGES  # without a number, it may move
+        return self.container_format or (self.known.name if self.known else self.ending)
+
+    @property
+    def known(self) -> Container | None:
+        """What libav says of the container; None if it does not know it."""
+        if self.container_format is not None:
+            return containers.of_format(self.container_format)
+        return containers.of_ending(self.ending)
+
+    @property
+    def holds_sound(self) -> bool:
+        """Whether it has a place for sound, as containers have and pictures have not."""
+        return self.known is None or self.known.holds_sound
 
     @property
     def container_name(self) -> str:
@@ -185,7 +171,7 @@ class Output:
     @property
     def are_images(self) -> bool:
         """Whether each frame becomes an image file."""
-        return self.container == _IMAGES
+        return self.container == IMAGES
 
     @property
     def is_image_sequence(self) -> bool:

@@ -72,12 +72,27 @@ _LETTERS: Mapping[Kind, str] = {"video": "V", "sound": "A"}
 #: Guessed: how long to wait for a listing. FFmpeg answers within 0.1 s, unless caches are cold or the machine is busy.
 PATIENCE_S = 5.0
 
+#: Lossy encoders that have yuv420p, which every player shows.
+PLAYABLE_CODECS = (
+    *(
+        "libx264",
+        "libx265",
+        "libvpx-vp9",
+        "libvpx",
+        "libsvtav1",
+        "libaom-av1",
+        "mpeg4",
+        "mpeg2video",
+        "mjpeg",
+    ),
+    *("h264_nvenc", "hevc_nvenc", "av1_nvenc"),
+)
+
 #: Codecs that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
 #: An FFmpeg without one fails, and `penstock._encoding.advice` names what it has.
 COMMON_CODECS = (
-    *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libsvtav1", "libaom-av1"),
-    *("h264_nvenc", "hevc_nvenc", "av1_nvenc", "h264_vaapi", "hevc_vaapi"),
-    *("mpeg4", "mjpeg", "prores_ks", "ffv1", "rawvideo", "png", "gif"),
+    *PLAYABLE_CODECS,
+    *("libx264rgb", "prores_ks", "ffv1", "rawvideo", "png", "gif", "h264_vaapi", "hevc_vaapi"),
 )
 
 #: The oldest FFmpeg that the tests are run with.

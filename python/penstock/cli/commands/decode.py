@@ -39,10 +39,10 @@ from penstock.cli.messages import (
 )
 from penstock.cli.opening import (
     FIFO_PREFIX,
-    MEDIA_SUFFIXES,
     STANDARD,
     as_standard,
     check_standard_output,
+    names_media,
     opened_destinations,
     refuse_same,
 )
@@ -349,7 +349,7 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
     if frames == STANDARD:
         _refuse_terminal(1, "standard output")
     path = Path(frames)
-    if is_file_name(frames) and path.suffix.lower() in MEDIA_SUFFIXES:
+    if is_file_name(frames) and not destinations.are_images and names_media(frames):
         raise click.UsageError(
             f"OUTPUT {show_name(frames)} is a video, sound or image by its name, and would get raw frames; several "
             "INPUTs are decoded one at a time"

@@ -34,7 +34,7 @@ from penstock.cli.messages import (
     name_options_in_messages,
     shown_warnings,
 )
-from penstock.cli.opening import FIFO_PREFIX, MEDIA_SUFFIXES, STANDARD, as_path, opened, refuse_same
+from penstock.cli.opening import FIFO_PREFIX, STANDARD, as_path, names_media, opened, refuse_same
 from penstock.cli.options import (
     encoder_arguments,
     encoder_options,
@@ -272,7 +272,7 @@ def _check_raw_options(
             "raw frames need --size, such as --size 1920x1080; images are a folder, a pattern, or files that end in "
             + " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
         )
-    if not has_images and inputs and Path(inputs[0]).suffix.lower() in MEDIA_SUFFIXES:
+    if not has_images and inputs and names_media(inputs[0]):
         raise click.UsageError(
             f"{show_name(inputs[0])} is a video, sound or image by its name, and INPUT is raw frames: `penstock "
             "decode` makes these of a video, and penstock.map_video changes one"
