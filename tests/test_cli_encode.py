@@ -532,7 +532,7 @@ class TestFailures:
                 "mpeg4 has no crf: use --option q:v=… instead",
             ),
             (
-                ["o.avi", "--size", "63x47", "--fps", "1", "--codec", "rawvideo"],
+                ["o.mp4", "--size", "63x47", "--fps", "1"],
                 "give --odd-size pad, or",
             ),
             (["-", *RAW], "give --format"),

@@ -42,6 +42,8 @@ _WHOLE_BITS = {"u8": 8, "s16": 16}
 _BITS = {"int16": 16, "int32": 32, "float32": 24}
 # Encoders that pack raw video, which libav calls so.
 _PACKED = ("wrapped_avframe", "ayuv", "v210", "v308", "v408", "v410", "y41p", "yuv4")
+# Containers know few layouts of raw video; NUT has any.
+_RAW_REMEDY = f"Write .nut, or pass {argument('output_pixel_format', 'yuv420p')}"
 # Containers write these in their own way.
 _REWRITTEN = ("creation_time", "date", "location")
 # Containers whose length libav guesses: MPEG program streams.
@@ -167,7 +169,10 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
     if meant.frames and (video is None or None in (video.pixel_format, video.width or None)):
         yield Difference(
             "picture",
-            f"libav finds no picture of {meant.codec} in the file: take another container, or codec",
+            f"libav finds no picture of {meant.codec} in the file. "
+            + (
+                _RAW_REMEDY if meant.codec == "rawvideo" else "Write another container, or pass another codec"
+            ),
         )
     if video is not None:
         yield from (Difference("pixels", one) for one in _check_pixels(video, meant))
@@ -229,7 +234,7 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
             yield Difference(
                 "picture",
                 f"the picture of {meant.codec} in {plan.output.container_name} is another one when it is read back. "
-                "Pass another codec, or write mkv",
+                + (_RAW_REMEDY if meant.codec == "rawvideo" else "Pass another codec, or write mkv"),
             )
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from penstock._common.messages import argument
 from penstock._ffmpeg.command.arguments import FILTER_OPTIONS, PALETTE
 from penstock._ffmpeg.command.colors import jpeg_pixel_format
-from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import PixelFormat, is_gray, is_rgb, pixel_format_of
 from penstock._ffmpeg.command.settings import Colors
 from penstock._ffmpeg.program import capabilities
@@ -26,8 +25,6 @@ ANY = "ffmpeg"
 _PLAYABLE = PixelFormat("yuv420p", "yuv", False, 8, (2, 2))
 _PLAYABLE_WITH_ALPHA = PixelFormat("yuva420p", "yuv", True, 8, (2, 2))
 
-# Containers that store the format of raw video, or leave it to the reader.
-_RAW_CONTAINERS = ("nut", "rawvideo")
 # Encoders that ignore the alpha of their RGBA formats: those of GPUs, and hap without its option format=hap_alpha.
 _DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
 _HAP_WITH_ALPHA = ("hap_alpha", "11")
@@ -57,14 +54,12 @@ def output_format(
     frames: str,
     asked: str | None,
     *,
-    held: str | None = None,
     is_lossless: bool = False,
     are_images: bool = False,
 ) -> OutputFormat:
     """The pixel format of the video that `codec` makes of frames in the pixel format `frames`.
 
     Args:
-        held: the only format of raw video that the container holds; None for any (see `raw_format`).
         is_lossless: the samples of the frames are to be kept, if the codec has a format for them.
         are_images: each frame becomes a file. No player needs yuv420p there, so that the samples are to be kept, too.
         asked: a pixel format; "auto", which keeps the frames' samples for a lossless codec, keeps alpha where the codec
@@ -85,9 +80,7 @@ def output_format(
     ):
         if asked is None or asked in (AUTO, _PLAYABLE.name):
             return OutputFormat(asked and _PLAYABLE.name)
-    elif codec == "rawvideo":
-        return _raw(source, frames, asked, held)
-    elif codec == "copy":
+    elif codec in ("copy", "rawvideo"):
         return OutputFormat(frames if asked == AUTO else asked)
     if asked not in (AUTO, None):
         names: tuple[str, ...] = ()
@@ -99,24 +92,6 @@ def output_format(
     names = capabilities.encoder_pixel_formats(program, codec)
     kinds = {"is_lossless": is_lossless, "are_images": are_images}
     return _choose(program, codec, options, frames, asked, names, **kinds)
-
-
-def raw_format(output: Output) -> str | None:
-    """The format of raw video that the container holds reliably; None if it holds every format.
-
-    Readers of AVI, QuickTime and Matroska confuse some formats, or cannot read the files.
-    """
-    if output.container in _RAW_CONTAINERS:
-        return None
-    return "rgb24" if output.container == "mov" else _PLAYABLE.name
-
-
-def _raw(source: PixelFormat | None, frames: str, asked: str | None, held: str | None) -> OutputFormat:
-    if asked != AUTO or held is None:
-        return OutputFormat(frames if asked == AUTO else asked)
-    chosen = pixel_format_of(held)
-    losses = () if source is None or chosen is None else _losses("rawvideo", source, chosen, [chosen])
-    return OutputFormat(held, tuple(losses))
 
 
 def _option(options: Mapping[str, object], name: str) -> str | None:

@@ -15,7 +15,7 @@ from penstock._encoding import container, encoders, sound
 from penstock._encoding.frame_form import FrameForm
 from penstock._encoding.labels import NO_LABELS, Labels
 from penstock._encoding.nut import NutStream
-from penstock._encoding.output_pixel_format import asked_format, output_format, raw_format, unused_colors
+from penstock._encoding.output_pixel_format import asked_format, output_format, unused_colors
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.sound import AudioTrack, Sound
 from penstock._ffmpeg.command.arguments import (
@@ -234,7 +234,6 @@ def _plan(
         options,
         pixel_format,
         asked and asked.replace("yuvj", "yuv"),
-        held=raw_format(output),
         is_lossless=is_lossless,
         are_images=output.are_images,
     )

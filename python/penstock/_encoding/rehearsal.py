@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -284,7 +286,10 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
     trial = _trials.get(key)
     if trial is None:
         trial = _trials[key] = Future()
-        Thread(target=_try, args=(trial, made, dict.fromkeys(sizes)), name="penstock-rehearsal").start()
+        work = partial(
+            copy_context().run, _try, trial, made, dict.fromkeys(sizes)
+        )  # which names options in messages
+        Thread(target=work, name="penstock-rehearsal").start()
     try:
         verdict = trial.result(deadline.left_s())
     except TimeoutError:
