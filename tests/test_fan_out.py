@@ -205,7 +205,7 @@ def test_a_reader_that_goes_away(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
-    full_video = make("/dev/full", options={"f": "matroska"}, codec="rawvideo")
+    full_video = make("/dev/full", options={"f": "matroska"}, codec="rawvideo", output_pixel_format="yuv420p")
     with Path("/dev/full").open("wb") as full:
         fan_out = FanOut([full_video, Writer(full), lossless(tmp_path / "a.mkv")])
     frames = noise(80)
@@ -220,7 +220,9 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
 
 
 def test_when_all_have_failed_the_call_says_so() -> None:
-    with FanOut([make("/dev/full", options={"f": "matroska"}, codec="rawvideo")]) as fan_out:
+    with FanOut(
+        [make("/dev/full", options={"f": "matroska"}, codec="rawvideo", output_pixel_format="yuv420p")]
+    ) as fan_out:
         with pytest.raises(penstock.EncoderError, match="space"):
             for _ in range(10_000):
                 fan_out.write(flat(0))

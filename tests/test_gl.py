@@ -208,7 +208,7 @@ def test_a_framebuffer_that_is_released(context: Any, tmp_path: Path) -> None:
 
 def test_an_encoder_that_dies(context: Any) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=3)
-    encoder = make("/dev/full", options={"f": "matroska"}, codec="rawvideo")
+    encoder = make("/dev/full", options={"f": "matroska"}, codec="rawvideo", output_pixel_format="yuv420p")
     with (
         pytest.raises(penstock.EncoderError, match="space") as raised,
         Capture(framebuffer, encoder) as capture,

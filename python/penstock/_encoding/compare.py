@@ -40,8 +40,6 @@ _SUBTITLES_LATER_S = 1.0
 # Bits of samples, by FFmpeg's names of those that decoders output, and by ours.
 _WHOLE_BITS = {"u8": 8, "s16": 16}
 _BITS = {"int16": 16, "int32": 32, "float32": 24}
-# Encoders that pack raw video, which libav calls so.
-_PACKED = ("wrapped_avframe", "ayuv", "v210", "v308", "v408", "v410", "y41p", "yuv4")
 # Containers know few layouts of raw video; NUT has any.
 _RAW_REMEDY = f"Write .nut, or pass {argument('output_pixel_format', 'yuv420p')}"
 # Containers write these in their own way.
@@ -287,8 +285,6 @@ def _check_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
         yield f"the frames' alpha is dropped: the file of {meant.codec} has none. libvpx-vp9 keeps it in .webm"
     codec, told = meant.codec, video.pixel_format
     wanted = meant.plan.output_pixel_format if codec == "rawvideo" else None
-    if video.codec == "rawvideo" != codec and codec not in _PACKED:
-        yield f"the container has no name for {codec}, and readers take its bytes for raw video: write mkv"
     if wanted is not None and told is not None and canonical(told) != canonical(wanted):
         yield (
             f"the video is raw {wanted}, and the file says {told!r}, as which readers show it: give "

@@ -13,7 +13,7 @@ from penstock._ffmpeg.command.endpoints import Output
 # The unit of times in MP4 and QuickTime, in seconds: that of MPEG-2 systems, in which all common frame rates are exact.
 # In units of 1 µs, FFmpeg loses frames after a pause of 5 minutes, and a pause of 36 minutes breaks the file.
 _QUICKTIME_UNIT_S = Fraction(1, 90_000)
-_QUICKTIME = ("3g2", "3gp", "f4v", "ipod", "ismv", "mov", "mp4", "psp")
+_QUICKTIME = ("ipod", "mov", "mp4")
 # The most units of time from a frame to the next, in MP4 and QuickTime. The files have 31 bits, but FFmpeg 5.1 refuses
 # more than 28 bits between the decoding of a frame and its display (mov_read_ctts in libavformat/mov.c).
 _MOST_STEPS = 2**28 - 1

@@ -15,11 +15,10 @@ from penstock._ffmpeg.program import capabilities
 
 Quality = Literal["draft", "good", "master", "lossless"]
 
-#: FFmpeg's encoder for each suffix of image files. Others have the name of theirs.
-IMAGE_ENCODERS = {
+# FFmpeg's encoders of images whose files end otherwise.
+_IMAGE_ENCODERS = {
     **dict.fromkeys((".jpeg", ".jpg"), "mjpeg"),
-    **dict.fromkeys((".tif", ".tiff"), "tiff"),
-    **{suffix: suffix[1:] for suffix in (".bmp", ".pam", ".png", ".ppm", ".qoi", ".sgi")},
+    ".tif": "tiff",
     ".jp2": "jpeg2000",
     ".jxl": "libjxl",
     ".tga": "targa",
@@ -71,15 +70,16 @@ def default_encoder(output: Output, program: str) -> str:
     Raises:
         ValueError: it is an image of a kind that has no encoder of its name.
     """
-    if (of_image := IMAGE_ENCODERS.get(output.kind)) is not None:
+    if (of_image := _IMAGE_ENCODERS.get(output.kind)) is not None:
         return of_image
     if (of_container := _VIDEO_ENCODERS.get(output.container)) is not None:
         return of_container
     known = output.known
     if output.are_images:
-        if output.ending[1:] not in capabilities.encoders(program):
-            raise ValueError(f"{output.name} does not name an encoder of images. Pass codec, or write .png")
-        return output.ending[1:]
+        same = output.ending[1:]
+        if same in capabilities.COMMON_CODECS or same in capabilities.encoders(program):
+            return same
+        raise ValueError(f"{output.name} names no encoder of images by its ending. Pass codec, or write .png")
     if known is None or known.holds_sound:
         return _DEFAULT_ENCODER
     return software_encoder(known.video or _DEFAULT_ENCODER, program)

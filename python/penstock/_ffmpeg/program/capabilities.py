@@ -102,10 +102,7 @@ OLDEST = (5, 1)
 _CROPPING = (7, 1)
 
 #: Sound encoders that are not looked up either.
-COMMON_AUDIO_CODECS = (
-    *("aac", "libopus", "flac", "libmp3lame", "libvorbis", "alac", "ac3"),
-    *("pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le"),
-)
+COMMON_AUDIO_CODECS = ("aac", "libopus", "flac", "libmp3lame", "pcm_s16le", "pcm_s24le", "pcm_f32le")
 
 # Encoders that have these options, for which the `Encoder` has arguments. Their options are not looked up.
 _HAVE_OPTION = {
@@ -124,11 +121,10 @@ _FORMAT_NAMES = {
     "vp08": "vp8",
     "vp09": "vp9",
 }
+# Chosen: "acc" is like "aac", of which two letters of three are the same.
+_ALIKE = 0.66
 #: What users probably mean by a name that this FFmpeg does not have.
 _MEANT = {
-    "libx264": ("libopenh264",),
-    "acc": ("aac",),
-    "yuv420": ("yuv420p",),
     "rgb": ("rgb24",),
     "bgr": ("bgr24",),
 }
@@ -280,7 +276,7 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
     """The three names of `names` that are most like `name`, the likeliest first."""
     names = list(dict.fromkeys(names))
     alike = sorted(names, key=lambda known: _likeness(name, known), reverse=True)
-    close = [known for known in alike if _likeness(name, known)[0] >= 0.7]
+    close = [known for known in alike if _likeness(name, known)[0] > _ALIKE]
     # Short names such as "x264", "vp9" and "nvenc" resemble no full name, but are parts of some.
     parts = sorted((known for known in names if len(name) > 2 and name.lower() in known.lower()), key=len)
     meant = [known for known in _MEANT.get(name.lower(), ()) if known in names]

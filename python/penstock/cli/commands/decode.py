@@ -25,7 +25,6 @@ from penstock._decoding.decoder import Decoder
 from penstock._decoding.image_files import has_image_name
 from penstock._decoding.video_frame import VideoFrame
 from penstock._encoding.encoder import Encoder
-from penstock._encoding.encoders import IMAGE_ENCODERS
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE, is_gray, is_rgb
 from penstock._ffmpeg.command.settings import DecoderSettings, EncoderSettings
@@ -355,16 +354,10 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
             "INPUTs are decoded one at a time"
         )
     with as_click_errors():
-        if destinations.are_images:
-            if path.suffix.lower() not in IMAGE_ENCODERS:
-                known = " ".join(suffix[1:] for suffix in sorted(IMAGE_ENCODERS))
-                raise click.UsageError(
-                    f"{show_name(frames)}: images are written by names that end in one of: {known}"
-                )
-            if selection.most_frames != 1 and not endpoints.has_number(frames):
-                several = path.with_name(f"{path.stem}-%05d{path.suffix}")
-                one = "add --count 1" if selection.at is None else "give --at one time"
-                raise click.UsageError(f"{show_name(frames)} is one image: {one}, or name many, as {several}")
+        if destinations.are_images and selection.most_frames != 1 and not endpoints.has_number(frames):
+            several = path.with_name(f"{path.stem}-%05d{path.suffix}")
+            one = "add --count 1" if selection.at is None else "give --at one time"
+            raise click.UsageError(f"{show_name(frames)} is one image: {one}, or name many, as {several}")
         for name in filter(is_file_name, filter(None, (frames, timestamps))):
             if not Path(name).is_fifo():  # such as >(program) of a shell: /dev/fd/63
                 endpoints.Output.of(

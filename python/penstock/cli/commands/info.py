@@ -12,19 +12,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from penstock import cpu
+from penstock._ffmpeg.program.capabilities import COMMON_CODECS
 from penstock.cli import machine
 from penstock.cli.cpu_tree import counted, cpu_tree, in_bytes, legend
 from penstock.cli.options import json_option
 
-#: Codecs that people encode video with, and parts of the names of FFmpeg's encoders for them.
-CODECS = {
-    "H.264": ("264",),
-    "HEVC": ("265", "hevc"),
-    "AV1": ("av1",),
-    "VP8, VP9": ("vp8", "vp9", "vpx"),
-    "lossless": ("ffv1", "huffyuv", "utvideo", "rawvideo"),
-    "editing": ("prores", "dnxhd"),
-}
 #: Each way to move bytes, and its method where the kernel refuses nothing.
 BEST_METHODS = {"zero-copy": "zero-copy", "relay": "splice", "copy": "copy_file_range", "tee": "tee"}
 
@@ -130,12 +122,10 @@ def _ffmpeg_lines(ffmpeg: dict[str, Any]) -> Iterable[str]:
         for kind in ("video", "audio")
     }
     yield f"lists {counted(len(names['video']), 'encoder')} of video and {len(names['audio'])} of audio"
-    for codec, parts in CODECS.items():
-        of_codec = [name for name in names["video"] if any(part in name for part in parts)]
-        yield f"{codec}: {', '.join(of_codec) or 'none'}"
+    yield f"the common ones: {', '.join(one for one in COMMON_CODECS if one in names['video']) or 'none'}"
     for codec, chosen in ffmpeg["auto"].items():
         yield f"{codec}: {'; '.join([chosen['encoder'] or 'none', *chosen['skipped_encoders']])}"
-    yield "hardware encoders (nvenc, qsv, vaapi, v4l2m2m, vulkan) are listed even if the hardware is missing"
+    yield "hardware encoders (nvenc, vaapi) are listed even if the hardware is missing"
 
 
 def _gl_lines(gl: dict[str, Any]) -> Iterable[str]:
