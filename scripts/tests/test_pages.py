@@ -45,6 +45,12 @@ def test_a_link_to_the_home_is_one_to_a_file() -> None:
         assert docs.local_link(other, page) == other
 
 
+def test_all_links_of_the_readme_are_absolute() -> None:
+    """The package index shows it, too."""
+    links = docs.HostedPage((ROOT / "README.md").read_text()).links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+
+
 def test_the_animation_is_small_and_has_all_frames(tmp_path: Path) -> None:
     path = tmp_path / "silk.webp"
     subprocess.run([sys.executable, animation.__file__, path], check=True, capture_output=True)
