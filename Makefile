@@ -45,7 +45,7 @@ help:
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for this processor, or for TARGET=aarch64-unknown-linux-gnu, and glibc 2.17 or newer; checked"
 	@echo "make release-check  what a release needs: wheels, sdist, crates, links and more; ARGS=\"links version\" for these only"
-	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
+	@echo "make check        formatting, lints, types, circles of imports and refused phrases, of Rust and Python"
 	@echo "make check-workflows  .github/workflows, by actionlint (needs Go)"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
@@ -172,6 +172,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy
 	$(IN_VENV) python scripts/check_imports.py
+	$(IN_VENV) python scripts/check_voice.py
 	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check
 	$(IN_VENV) python scripts/reference_table.py --check
