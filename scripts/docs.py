@@ -5,8 +5,12 @@ python scripts/docs.py --serve    # `make docs-serve`: the site on localhost, bu
 
 First it makes what the pages show: the reference of the commands, the crates' documentation, the benchmarks, and the
 pictures that are missing. A page that shows ``pictures/NAME.jpg`` has code that makes NAME.mp4; the picture is the
-frame in its middle. The reference of the commands and the pictures are committed, for readers on a code host, and
-tests compare them with new ones.
+frame in its middle. The reference of the commands and these pictures are committed, for readers on a code host, and
+tests compare them with new ones. Two kinds of pictures are only on the site: the animation that the README shows, and
+those of the gallery's examples.
+
+Links of the README are absolute, because the package index shows it, too. Those to the project's home (``project.urls``
+in pyproject.toml) are checked as links to the files of this repository and of the site.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
@@ -29,11 +34,16 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 COMMANDS = DOCS / "reference" / "cli.md"
 PICTURES = DOCS / "pictures"
+GALLERY = DOCS / "gallery.md"
+EXAMPLE_PICTURES = ROOT / "build" / "gallery"
 SITE = ROOT / "build" / "site"
+HOME = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 # What Zensical says when all is well.
 _NO_NEWS = re.compile(r"Build (?:started|finished in .*)|No issues found|\s*")
 _HEADING = re.compile("h[1-6]")
+# Where the gallery shows an example's picture, on the site only.
+_EXAMPLE = re.compile(r"<!-- example: (\w+) -->")
 # A link that only the site has, to the reference of a name.
 _SITE_LINK = re.compile(r"\]\[(penstock\.[\w.]+)\]")
 
@@ -77,7 +87,8 @@ def write_pictures() -> None:
     PICTURES.mkdir(exist_ok=True)
     for page in DOCS.rglob("*.md"):
         missing = [name for name in picture_names(page) if not (PICTURES / f"{name}.jpg").exists()]
-        if not missing:
+        # The gallery has no code, and shows pictures of other pages.
+        if not missing or page == GALLERY:
             continue
         with TemporaryDirectory() as folder:
             run = [sys.executable, ROOT / "scripts" / "run_page.py", page]
@@ -88,13 +99,45 @@ def write_pictures() -> None:
                 write_middle_frame(Path(folder, f"{name}.mp4"), PICTURES / f"{name}.jpg")
 
 
+def write_example_pictures() -> None:
+    """The pictures of the gallery's examples that are missing, by running the examples."""
+    EXAMPLE_PICTURES.mkdir(parents=True, exist_ok=True)
+    for name in _EXAMPLE.findall(GALLERY.read_text()):
+        picture = EXAMPLE_PICTURES / f"{name}.jpg"
+        if picture.exists():
+            continue
+        with TemporaryDirectory() as folder:
+            video = Path(folder, f"{name}.mp4")
+            example = [sys.executable, ROOT / "examples" / f"{name}.py", "--output", video]
+            short = ["--size", "640", "360", "--frames", "60"]
+            ran = subprocess.run([*example, *short], cwd=folder, capture_output=True, text=True)
+            if ran.returncode:
+                sys.exit(f"docs: the example {name} failed:\n{ran.stderr}")
+            write_middle_frame(video, picture)
+
+
+def show_example_pictures() -> None:
+    """Puts the pictures of the examples into the gallery of the site."""
+    page = SITE / GALLERY.stem / "index.html"
+    html = page.read_text()
+    for name in _EXAMPLE.findall(html):
+        shutil.copy(EXAMPLE_PICTURES / f"{name}.jpg", page.parent)
+    alt = "A frame of the video that the program writes"
+    page.write_text(_EXAMPLE.sub(rf'<p><img alt="{alt}" src="\1.jpg"></p>', html))
+
+
 def write_middle_frame(video: Path, picture: Path) -> None:
     """The frame in the middle of a video, as an image."""
     from penstock import Decoder, probe, write_video
 
     duration_s = probe(video).duration_s or 0.0
     with Decoder(video, start=duration_s / 2, count=1) as decoder:
-        write_video(picture, decoder, fps=1, progress=False)
+        write_video(picture, decoder, fps=25, progress=False)
+
+
+def write_animation() -> None:
+    """The picture at the top of the README."""
+    subprocess.run([sys.executable, ROOT / "scripts" / "animation.py"], cwd=ROOT, check=True)
 
 
 def write_benchmarks() -> None:
@@ -179,10 +222,22 @@ def dead_links(pages: Mapping[Path, Page], exists: Callable[[Path], bool]) -> li
 
 
 def dead_links_of_site() -> list[str]:
-    """Links within the site that lead nowhere. Zensical checks those between pages, but no pictures and no crates."""
+    """Links within the site, and from the README to it, that lead nowhere.
+
+    Zensical checks those between pages, but no pictures and no crates.
+    """
     paths = [path for path in SITE.rglob("*.html") if "rust" not in path.relative_to(SITE).parts]
     pages = {path: Page(path.read_text()) for path in paths if path.name != "404.html"}
+    readme = pages[SITE / "README.md"] = HostedPage((ROOT / "README.md").read_text())
+    to_site = [link for link in readme.links if link.startswith(HOME["Documentation"])]
+    readme.links = ["./" + link.removeprefix(HOME["Documentation"]) for link in to_site]
     return dead_links(pages, lambda target: target.is_file() or (target / "index.html").is_file())
+
+
+def local_link(link: str, page: Path) -> str:
+    """A link of a page to a file at the project's home, as one to the file here."""
+    home = re.match(rf"{re.escape(HOME['Source'])}/(?:blob|raw)/main/", link)
+    return f"{os.path.relpath(ROOT, page.parent)}/{link[home.end() :]}" if home else link
 
 
 def dead_links_of_repository() -> list[str]:
@@ -196,6 +251,8 @@ def dead_links_of_repository() -> list[str]:
     for path in (ROOT / "README.md", *DOCS.glob("*.md")):
         if path in pages:
             pages[path].links += _SITE_LINK.findall(path.read_text())
+    for path, page in pages.items():
+        page.links = [local_link(link, path) for link in page.links]
     return dead_links(pages, lambda target: target in files or target in folders)
 
 
@@ -203,11 +260,14 @@ def main() -> None:
     COMMANDS.write_text(commands_page())
     write_crates()
     write_pictures()
+    write_animation()
+    write_example_pictures()
     write_benchmarks()
     if "--serve" in sys.argv:
         os.chdir(ROOT)
         os.execv(Path(sys.executable).with_name("zensical"), ["zensical", "serve"])
     build_site()
+    show_example_pictures()
     if dead := dead_links_of_site() + dead_links_of_repository():
         sys.exit("\n".join(["docs: these links lead nowhere:", *dead]))
     print(f"The site is {SITE.relative_to(ROOT) / 'index.html'}")

@@ -62,6 +62,11 @@ def probe(
 ) -> MediaInfo:
     """Reads the facts about a media file: container, streams, sizes, rates, colors.
 
+    ```python
+    video = probe("in.mp4").best_video
+    print(video.width, video.height, video.frame_rate, video.codec)
+    ```
+
     libav (PyAV) reads them in this process, and decodes one frame of each video. A regular file is read on this thread,
     anything else on a thread of its own.
 
@@ -341,7 +346,7 @@ def _orientation(frame: VideoFrame | None) -> tuple[int, bool]:
 
 
 def _mastering_display(frame: VideoFrame | None) -> MasteringDisplay | None:
-    """As AVMasteringDisplayMetadata in libavutil/mastering_display_metadata.h has it: rationals, and what is told."""
+    """As AVMasteringDisplayMetadata in libavutil/mastering_display_metadata.h has it: rationals, and which are set."""
     if (found := _side_data(frame, "MASTERING_DISPLAY_METADATA")) is None:
         return None
     *numbers, has_primaries, has_luminance = struct.unpack("=22i", found)
