@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -48,6 +51,80 @@ def test_each_public_module_is_in_the_reference() -> None:
     public = {path.stem for path in package.glob("[!_]*.py")} | {"rendering"}
     shown = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
     assert {module for module in public if f"::: penstock.{module}\n" not in shown} == set()
+
+
+def test_the_reference_shows_every_name_of_the_package_and_every_member_that_it_groups() -> None:
+    shown = re.findall(
+        r"^::: penstock\.([\w.]+)$", (ROOT / "docs/reference/penstock.md").read_text(), re.MULTILINE
+    )
+    names = {name for name in penstock.__all__ if not name.endswith(("Error", "Warning", "__"))}
+    assert names - {*shown} == set()
+    for grouped in {path.partition(".")[0] for path in shown if "." in path}:
+        members = {f"{grouped}.{name}" for name in dir(getattr(penstock, grouped)) if name[0] != "_"}
+        assert members - {*shown} == set()
+
+
+def examples_of_docstrings() -> Iterator[tuple[str, str]]:
+    """The blocks of code in the docstrings of the package's names and their members."""
+    for name in penstock.__all__:
+        target = getattr(penstock, name)
+        members = [each for each in dir(target) if each[0] != "_"] if inspect.isclass(target) else []
+        for path in (
+            name,
+            *(f"{name}.{each}" for each in (*members, "__getitem__") if hasattr(target, each)),
+        ):
+            described = getattr(target, path.partition(".")[2]) if "." in path else target
+            for code in re.findall(r"```python\n(.*?)```", inspect.getdoc(described) or "", re.DOTALL):
+                yield path, code
+
+
+def names_for_example(path: str) -> dict[str, object]:
+    """What the code of a docstring takes for granted."""
+    frames = [np.full((1080, 1920, 3), 50 * number, np.uint8) for number in range(3)]
+    names: dict[str, object] = {name: getattr(penstock, name) for name in penstock.__all__}
+    names |= {"penstock": penstock, "np": np, "frames": frames}
+    match path:
+        case "Encoder.lease":
+            names["encoder"] = penstock.Encoder("leased.mp4", size=(64, 48), fps=30)
+            names["framebuffer"] = SimpleNamespace(read_into=lambda view: view.fill(7))
+        case "FanOut":
+            names["archive"] = penstock.Encoder("archive.mkv", fps=30, codec="ffv1")
+            names["preview"] = penstock.Encoder("preview.mp4", fps=None, preset="ultrafast")
+            with Path("raw").open("wb") as file:
+                names["raw"] = penstock.Writer(file)
+    return names
+
+
+@pytest.fixture(scope="module")
+def in_mp4(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A video of 12 s, with sound."""
+    path = tmp_path_factory.mktemp("video") / "in.mp4"
+    picture = ["-f", "lavfi", "-i", "testsrc2=size=160x120:rate=10:duration=12"]
+    sound = ["-f", "lavfi", "-i", "sine=duration=12"]
+    encoded = ["-preset", "ultrafast", "-pix_fmt", "yuv420p", str(path)]
+    subprocess.run(["ffmpeg", "-v", "error", *picture, *sound, *encoded], check=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        pytest.param(path, code, id=path)
+        for path, code in examples_of_docstrings()
+        # Two have a process that the reader has started, and the last renders 2,400 frames. Pages have such programs.
+        if path not in ("Tee", "Writer", "render")
+    ],
+)
+def test_example_of_docstring(
+    path: str, code: str, in_mp4: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.mp4").symlink_to(in_mp4)
+    names = names_for_example(path)
+    exec(compile(code, path, "exec"), names)
+    for one in names.values():
+        if isinstance(one, penstock.Encoder):
+            one.close()
 
 
 def test_the_messages_of_troubleshooting_exist() -> None:

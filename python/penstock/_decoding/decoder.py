@@ -367,6 +367,12 @@ class Decoder(DecoderBase):
     def __getitem__(self, key: SupportsIndex | slice, /) -> VideoFrame | list[VideoFrame]:
         """The frame of that number, from 0, or from the end if it is negative; those of a slice as a list.
 
+        ```python
+        with Decoder("in.mp4") as decoder:
+            first, last = decoder[0], decoder[-1]
+            every_tenth = decoder[::10]  # a list
+        ```
+
         It has the same pixels as in iteration, which goes on where it was. libav decodes it in this process. The first
         use opens the file again, and reads all of its packets for an index: see `batch`.
 
@@ -380,6 +386,12 @@ class Decoder(DecoderBase):
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
         """The frame on screen at a time: the last that is shown then or before; the first frame if all are later.
+
+        ```python
+        with Decoder("in.mp4") as decoder:
+            frame = decoder.frame_at(1.5)
+            print(frame.index, frame.time_s)
+        ```
 
         Args:
             time_s: in seconds, as `VideoFrame.time_s` counts. ``number / rate`` leads to its frame: where a file rounds
@@ -397,6 +409,12 @@ class Decoder(DecoderBase):
     def batch(self, indices: Iterable[SupportsIndex], out: _Out) -> _Out: ...
     def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
         """The frames of these numbers, in this order, as one array of frames × `shape`.
+
+        ```python
+        with Decoder("in.mp4", size=(224, 224)) as decoder:
+            batch = decoder.batch([7, 3, 3, -1])  # 4 × 224 × 224 × 3
+            decoder.batch(range(4), out=batch)  # into memory that you have
+        ```
 
         A number may be negative, or there several times. Each group of pictures is decoded once. Frames between those
         that you want are decoded, but neither converted nor copied. A batch that follows another one goes on decoding

@@ -282,6 +282,14 @@ class Encoder(EncoderBase):
     ) -> Ticket:
         """Copies one frame and queues it; waits while the queue is full. You can reuse the frame's memory afterwards.
 
+        ```python
+        frame = np.empty((120, 160, 3), np.uint8)
+        with Encoder("out.mp4", fps=30) as encoder:
+            for number in range(30):
+                frame[:] = 8 * number
+                encoder.write(frame)
+        ```
+
         The copy, or the conversion, is done before the call returns, without the GIL. The wait releases the GIL and
         lets Ctrl-C through.
 

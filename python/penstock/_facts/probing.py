@@ -62,6 +62,11 @@ def probe(
 ) -> MediaInfo:
     """Reads the facts about a media file: container, streams, sizes, rates, colors.
 
+    ```python
+    video = probe("in.mp4").best_video
+    print(video.width, video.height, video.frame_rate, video.codec)
+    ```
+
     libav (PyAV) reads them in this process, and decodes one frame of each video. A regular file is read on this thread,
     anything else on a thread of its own.
 

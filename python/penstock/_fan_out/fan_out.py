@@ -39,8 +39,8 @@ class FanOut:
     ```python
     with FanOut([archive, raw]) as fan_out:
         fan_out.add(preview, when_full="drop")
-        for time_s, frame in frames:
-            fan_out.write(frame, time_s=time_s)
+        for number, frame in enumerate(frames):
+            fan_out.write(frame, time_s=number / 30)
     ```
 
     Each output has its own queue and native thread. Encoders that need the same conversion of pixels share it, too:
@@ -79,6 +79,13 @@ class FanOut:
 
     def add(self, output: Encoder | Writer, when_full: WhenFull = "block") -> None:
         """Adds an output. It gets the frames that are written from now on.
+
+        ```python
+        with FanOut() as fan_out:
+            fan_out.add(Encoder("archive.mkv", fps=None, codec="ffv1"))
+            fan_out.add(Encoder("preview.mp4", fps=None, size=(160, 120)), when_full="drop")
+            fan_out.write(np.zeros((120, 160, 3), np.uint8), time_s=0.0)
+        ```
 
         Args:
             output: an `Encoder`, whose frames are those that `write` takes; or a `Writer`, which gets their bytes as
