@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound machines all compare report)
-.PHONY: help demo docs docs-serve test test-all test-exhaustive soak sanitize fuzz $(BENCHES) wheel release-check check check-workflows fmt clean
+.PHONY: help build demo docs docs-serve test test-all test-exhaustive soak sanitize fuzz $(BENCHES) wheel release-check check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -20,6 +20,7 @@ NATIVE_SOURCES := Cargo.toml $(wildcard Cargo.lock) pyproject.toml \
 	$(shell find crates -name '*.rs' -o -name Cargo.toml)
 
 help:
+	@echo "make build        the native module, into python/penstock; the package is in .venv then"
 	@echo "make demo         render a video with a progress bar"
 	@echo "make docs         the documentation's site, in build/site; a warning or a dead link is an error"
 	@echo "make docs-serve   the same on localhost:8000, built again whenever a page changes"
@@ -44,7 +45,7 @@ help:
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for this processor, or for TARGET=aarch64-unknown-linux-gnu, and glibc 2.17 or newer; checked"
 	@echo "make release-check  what a release needs: wheels, sdist, crates, links and more; ARGS=\"links version\" for these only"
-	@echo "make check        formatting, lints, types and circles of imports, of Rust and Python"
+	@echo "make check        formatting, lints, types, circles of imports and refused phrases, of Rust and Python"
 	@echo "make check-workflows  .github/workflows, by actionlint (needs Go)"
 	@echo "make fmt          format, and fix what the linters can"
 	@echo "make clean        remove everything that was built or installed here"
@@ -57,6 +58,8 @@ $(READY)-%: scripts/setup scripts/requirements.py pyproject.toml
 $(READY)-native: $(NATIVE_SOURCES)
 	@$(IN_VENV) scripts/setup native
 	@touch $@
+
+build: $(READY)-build $(READY)-native
 
 demo: $(READY)-demo $(READY)-native
 	@$(IN_VENV) python examples/demo.py $(ARGS)
@@ -169,6 +172,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy
 	$(IN_VENV) python scripts/check_imports.py
+	$(IN_VENV) python scripts/check_voice.py
 	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check
 	$(IN_VENV) python scripts/reference_table.py --check
@@ -187,6 +191,6 @@ fmt: $(READY)-check $(READY)-native
 	$(IN_VENV) ruff format .
 
 clean:
-	rm -rf $(VENV) target build dist __pycache__ .cache docs/benchmarks.md docs/rust .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) target build dist __pycache__ .cache docs/benchmarks.md docs/pictures/silk.webp docs/rust .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find benchmarks python tests examples scripts -name __pycache__ -prune -exec rm -rf {} +
 	find python -name '*.so' -delete

@@ -6,7 +6,11 @@ python scripts/docs.py --serve    # `make docs-serve`: the site on localhost, bu
 First it makes what the pages show: the reference of the commands, the crates' documentation, the benchmarks, and the
 pictures that are missing. A page that shows ``pictures/NAME.jpg`` has code that makes NAME.mp4; the picture is the
 frame in its middle. The reference of the commands and these pictures are committed, for readers on a code host, and
-tests compare them with new ones. The gallery also has a picture of each of its examples, only on the site.
+tests compare them with new ones. Two kinds of pictures are only on the site: the animation that the README shows, and
+those of the gallery's examples.
+
+Links of the README are absolute, because the package index shows it, too. Those to the project's home (``project.urls``
+in pyproject.toml) are checked as links to the files of this repository and of the site.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
@@ -32,6 +37,7 @@ PICTURES = DOCS / "pictures"
 GALLERY = DOCS / "gallery.md"
 EXAMPLE_PICTURES = ROOT / "build" / "gallery"
 SITE = ROOT / "build" / "site"
+HOME = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 # What Zensical says when all is well.
 _NO_NEWS = re.compile(r"Build (?:started|finished in .*)|No issues found|\s*")
@@ -129,6 +135,11 @@ def write_middle_frame(video: Path, picture: Path) -> None:
         write_video(picture, decoder, fps=25, progress=False)
 
 
+def write_animation() -> None:
+    """The picture at the top of the README."""
+    subprocess.run([sys.executable, ROOT / "scripts" / "animation.py"], cwd=ROOT, check=True)
+
+
 def write_benchmarks() -> None:
     """The page with the kept records as pictures."""
     command = [sys.executable, "-m", "benchmarks.report", "--page", DOCS / "benchmarks.md"]
@@ -211,10 +222,22 @@ def dead_links(pages: Mapping[Path, Page], exists: Callable[[Path], bool]) -> li
 
 
 def dead_links_of_site() -> list[str]:
-    """Links within the site that lead nowhere. Zensical checks those between pages, but no pictures and no crates."""
+    """Links within the site, and from the README to it, that lead nowhere.
+
+    Zensical checks those between pages, but no pictures and no crates.
+    """
     paths = [path for path in SITE.rglob("*.html") if "rust" not in path.relative_to(SITE).parts]
     pages = {path: Page(path.read_text()) for path in paths if path.name != "404.html"}
+    readme = pages[SITE / "README.md"] = HostedPage((ROOT / "README.md").read_text())
+    to_site = [link for link in readme.links if link.startswith(HOME["Documentation"])]
+    readme.links = ["./" + link.removeprefix(HOME["Documentation"]) for link in to_site]
     return dead_links(pages, lambda target: target.is_file() or (target / "index.html").is_file())
+
+
+def local_link(link: str, page: Path) -> str:
+    """A link of a page to a file at the project's home, as one to the file here."""
+    home = re.match(rf"{re.escape(HOME['Source'])}/(?:blob|raw)/main/", link)
+    return f"{os.path.relpath(ROOT, page.parent)}/{link[home.end() :]}" if home else link
 
 
 def dead_links_of_repository() -> list[str]:
@@ -228,6 +251,8 @@ def dead_links_of_repository() -> list[str]:
     for path in (ROOT / "README.md", *DOCS.glob("*.md")):
         if path in pages:
             pages[path].links += _SITE_LINK.findall(path.read_text())
+    for path, page in pages.items():
+        page.links = [local_link(link, path) for link in page.links]
     return dead_links(pages, lambda target: target in files or target in folders)
 
 
@@ -235,6 +260,7 @@ def main() -> None:
     COMMANDS.write_text(commands_page())
     write_crates()
     write_pictures()
+    write_animation()
     write_example_pictures()
     write_benchmarks()
     if "--serve" in sys.argv:

@@ -22,6 +22,10 @@ from scripts.docs import dead_links_of_repository
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
+#: What stands for the project's home until it has one, in links and among the authors (RELEASING.md).
+PLACEHOLDER = "OWNER"
+#: Files that speak of the placeholder itself.
+ABOUT_PLACEHOLDER = {"scripts/release_check.py", "scripts/tests/test_release_check.py", "RELEASING.md"}
 AARCH64 = "aarch64-unknown-linux-gnu"
 ONE_PIPE = """
 import os, platform, penstock
@@ -70,6 +74,22 @@ def version() -> str:
     if tags and (tags != [f"v{package['version']}"] or "unreleased" in heading):
         raise Failed(f"CHANGELOG.md begins with {heading}, and the tag is {' '.join(tags)}")
     return f"Cargo.toml and CHANGELOG.md have {heading}; the tag is {' '.join(tags) or 'missing'}"
+
+
+def home() -> str:
+    """The packages and pages name the project's home and authors, the same ones, and no placeholder."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    crates = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+    if crates["repository"] != project["urls"]["Source"]:
+        raise Failed(f"Cargo.toml has {crates['repository']}, and pyproject.toml {project['urls']['Source']}")
+    if crates["authors"] != [author["name"] for author in project["authors"]]:
+        raise Failed("Cargo.toml and pyproject.toml must name the same authors")
+    files = [ROOT / name for name in output("git", "ls-files").splitlines() if name not in ABOUT_PLACEHOLDER]
+    is_placeholder = re.compile(rf"\b{PLACEHOLDER}\b".encode()).search
+    if left := [file for file in files if file.is_file() and is_placeholder(file.read_bytes())]:
+        names = ", ".join(str(file.relative_to(ROOT)) for file in left)
+        raise Failed(f"{PLACEHOLDER} must be the owner of the project's home in {names}")
+    return f"the home is {crates['repository']}"
 
 
 def links() -> str:
@@ -187,7 +207,18 @@ def descriptions() -> str:
     return f"twine finds no fault in {', '.join(file.name for file in files)}"
 
 
-CHECKS = (version, links, workflows, crates, sdist, wheel, wheel_for_aarch64, wheel_in_qemu, descriptions)
+CHECKS = (
+    version,
+    home,
+    links,
+    workflows,
+    crates,
+    sdist,
+    wheel,
+    wheel_for_aarch64,
+    wheel_in_qemu,
+    descriptions,
+)
 
 
 def main() -> None:

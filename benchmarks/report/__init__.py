@@ -138,12 +138,12 @@ def _render(template: str, **values: Any) -> str:
 
 
 def speed(kept: dict[str, dict[str, Any]], theme: dict[str, str]) -> str:
-    """Bars of the slowest of each line's ratios, on a scale of factors of two, as SVG."""
+    """Bars of the slowest of each line's ratios, with Penstock at 1, on a scale of factors of two, as SVG."""
     return _render(
         "speed.svg",
         bars=figures.bars(kept),
-        ticks=[2**power for power in range(-1, 5)],
-        place=lambda ratio: round(560 + 70 * math.log2(ratio), 1),
+        ticks=[2**power for power in range(-2, 4)],
+        place=lambda ratio: round(620 + 65 * math.log2(ratio), 1),
         plain=lambda text: text.replace("`", "").replace("*", ""),
         span=figures.span,
         theme=theme,

@@ -18,8 +18,12 @@ from benchmarks.harness.machine import ROOT
 from benchmarks.harness.record import FOLDER
 
 MARKED = re.compile(r"(<!-- figures: ([^>]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
-#: The main figure of a benchmark, if it is not frames per second.
-FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s", "sound": "realtime"}
+#: How long handing over a frame holds up a loop that has time for each.
+WAIT = "wait per frame of a 30 fps loop, p99"
+#: The main figure of a benchmark or job, if it is not frames per second.
+FIGURES = {"relay": "ops_per_s", "pipeline": "mb_per_s", "sound": "realtime", WAIT: "blocked_p99_ms"}
+#: Figures of which less is better.
+COSTS = {"blocked_p99_ms"}
 
 Group = dict[str, Any]
 #: The values that fields of a group have to have.
@@ -74,6 +78,7 @@ NULL, ARRAYS, PIPE = "noise into `ffmpeg -f null -`", "H.264 to RGB arrays", "a 
 TO_NULL: Fits = {"encode": [[]], "buffers": [4]}
 #: Not of noise, whose file depends on the smallest difference in the conversion.
 FAST: Fits = {"preset": ["ultrafast"], "paced_fps": [None], "content": ["motion", "camera", "text"]}
+PACED: Fits = {"preset": ["ultrafast"], "paced_fps": [30]}
 #: All frames, in their size, on all CPUs. Old records have some of these fields.
 WHOLE: Fits = {
     "kind": [None, "file", "survey"],
@@ -98,6 +103,7 @@ LINES = [
         ("pipe", NULL, "auto", TO_NULL, "turbopipe tmpfs"),
         ("pipe", NULL, "write", TO_NULL, "turbopipe"),
         ("encode", "RGB to x264 ultrafast", "penstock", FAST, ENCODERS),
+        ("encode", WAIT, "penstock", PACED, "pyav imageio-ffmpeg turbopipe"),
         ("decode", ARRAYS, "penstock", H264, DECODERS),
         ("decode", "10-bit HEVC to RGB arrays", "penstock", TEN_BITS, "pyav-threaded opencv"),
         ("decode", "H.264 clips to RGB", "penstock", CLIPS, "pyav-threaded opencv"),
@@ -116,6 +122,14 @@ LINES = [
     )
     for other in others.split()
 ]
+#: The picture on the front page has these common jobs and libraries: at most five, for the worst loss is there as well.
+FRONT = {
+    ("RGB to x264 ultrafast", "pyav"),
+    ("RGB to x264 ultrafast", "imageio-ffmpeg"),
+    (WAIT, "pyav"),
+    (ARRAYS, "pyav-threaded"),
+    (ARRAYS, "opencv"),
+}
 
 
 def records() -> dict[str, dict[str, Any]]:
@@ -124,11 +138,15 @@ def records() -> dict[str, dict[str, Any]]:
     return dict(sorted(read.items(), key=lambda item: str(item[1]["date"]), reverse=True))
 
 
-def medians(line: Line, group: Group) -> dict[str, float]:
-    """Of the main figure by method, without methods that are not comparable."""
-    figure = FIGURES.get(line.benchmark, "fps")
+def speeds(line: Line, group: Group) -> dict[str, float]:
+    """Medians of the main figure by method, without methods that are not comparable.
+
+    If less is better, they are inverted.
+    """
+    figure = FIGURES.get(line.job) or FIGURES.get(line.benchmark, "fps")
+    power = -1 if figure in COSTS else 1
     return {
-        row["name"]: row["figures"][figure]["median"]
+        row["name"]: row["figures"][figure]["median"] ** power
         for row in group["methods"]
         if figure in row.get("figures", {}) and "not_comparable" not in row.get("notes", {})
     }
@@ -151,7 +169,7 @@ class Found:
 def find(line: Line, kept: dict[str, dict[str, Any]]) -> Found | None:
     """What the newest record says that has both methods; None without one."""
     for name, record in kept.items():
-        found = [(group, medians(line, group)) for group in line.groups(record)]
+        found = [(group, speeds(line, group)) for group in line.groups(record)]
         both = [(group, of) for group, of in found if {line.ours, line.other} <= of.keys()]
         if both:
             ratios = [of[line.ours] / of[line.other] for _, of in both]
@@ -224,7 +242,14 @@ def markdown(*rows: Iterable[str]) -> str:
 
 
 def bars(kept: dict[str, dict[str, Any]]) -> list[Found]:
-    """What the picture on the front page shows: all rivals, at our default, and no bounds."""
+    """What the picture on the front page shows: FRONT, and the line with the worst ratio of all."""
+    every = compared(kept)
+    worst = min(every, key=lambda one: min(one.ratios), default=None)
+    return [one for one in every if (one.line.job, one.line.other) in FRONT or one is worst]
+
+
+def compared(kept: dict[str, dict[str, Any]]) -> list[Found]:
+    """All rivals, at our default, and no bounds."""
     rivals = [line for line in LINES if "the bound" not in line.title and line.ours != "write"]
     return [found for line in rivals if (found := find(line, kept))]
 

@@ -245,10 +245,29 @@ def test_a_record_of_code_from_elsewhere_is_drawn(tmp_path: Path) -> None:
 def test_the_figures_on_the_pages_are_those_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = [*report.changed_figures()]
     assert changed == [], "python -m benchmarks.report --figures"
-    pages = [path.relative_to(ROOT).as_posix() for path in figures.pages()]
-    assert pages[:1] == ["docs/index.md"]
+    page = ROOT / "docs" / "migration" / "pyav.md"
+    assert page in figures.pages()
     monkeypatch.setattr(figures, "records", dict)
-    assert ROOT / "docs" / "index.md" in report.changed_figures()
+    assert page in report.changed_figures()
+
+
+def test_the_picture_on_the_front_page_has_six_bars_and_the_worst_loss() -> None:
+    kept = figures.records()
+    bars = figures.bars(kept)
+    assert 1 <= len(bars) <= 6
+    shown = {(one.line.job, one.line.other) for one in bars}
+    assert shown >= figures.FRONT
+    worst = min(min(one.ratios) for one in figures.compared(kept))
+    assert worst in [min(one.ratios) for one in bars]
+
+
+def test_the_less_a_frame_waits_the_faster_it_is() -> None:
+    record = one_group(("penstock", "ours", []), ("pyav", "rival", []), paced_fps=30)
+    for row, wait_ms in zip(record["groups"][0]["methods"], (2, 20), strict=True):
+        row["figures"]["blocked_p99_ms"] = {"median": wait_ms}
+    assert f"| {figures.WAIT}, motion 1080p | PyAV | 10 × | `new` |" in figures.table(
+        ["pyav"], {"new": record}
+    )
 
 
 def test_a_figure_is_from_the_newest_record_that_has_both() -> None:

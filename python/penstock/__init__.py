@@ -1,4 +1,7 @@
-"""Penstock writes and reads video with FFmpeg, and moves raw bytes between memory, pipes, sockets and files.
+"""Video I/O that doesn't hold up your loop and loses nothing unsaid, on a toolkit for bytes.
+
+NumPy, ModernGL and PyTorch frames go to files and streams through FFmpeg, and come back, in order or by index.
+Underneath are classes that move bytes between memory, files, pipes and sockets.
 
 What to use for which task:
 

@@ -17,7 +17,7 @@ PenstockError
 
 `FFmpegWarning` is a warning: a video cannot hold all that was handed in, or a file's header is wrong.
 
-Every other failure of the operating system is an ``OSError`` with its ``errno``, on which a failed stream
+Other failures of the operating system raise ``OSError`` with its ``errno``; a failed stream
 also sets ``bytes_delivered`` and ``bytes_lost``. Wrong arguments are ``TypeError`` or ``ValueError`` at the call.
 """
 
@@ -39,7 +39,7 @@ class BrokenStreamError(PenstockError, BrokenPipeError):
     """The reader of a stream went away before it had read everything.
 
     Attributes:
-        errno: the system's error number, ``EPIPE`` or ``ECONNRESET`` as a rule.
+        errno: the system's error number, usually ``EPIPE`` or ``ECONNRESET``.
         bytes_delivered: bytes of this stream that reached the reader (pipe) or the kernel (socket).
         bytes_lost: accepted bytes of this stream that did not.
     """
@@ -90,7 +90,7 @@ class PipelineError(PenstockError):
     """A chunk of a pipeline failed. What a callable of the pipeline raised is the ``__cause__``.
 
     Attributes:
-        name: the chunk's name, the path of its file as a rule.
+        name: the chunk's name, usually the path of its file.
         offset: the byte of its file or stream at which the failure was found; the chunk's first byte if nothing more
             precise is known.
         index: the chunk's number in its source, from 0.

@@ -52,7 +52,7 @@ class Capture:
             picture that was drawn last, and returns an object whose ``read_into(view)`` waits for that picture and
             copies it into `view`, an array as `Encoder.lease` yields it.
         encoder: with a ``size``. OpenGL's first row is the bottom of the picture: give the encoder ``vflip=True``,
-            unless the shader flips. Of a framebuffer, its ``pixel_format`` is rgb24, rgba, rgb0 or gray.
+            unless the shader flips. For a framebuffer, its ``pixel_format`` is rgb24, rgba, rgb0 or gray.
         buffers: pictures that may be in flight. A picture is handed over when so many newer ones were taken. One buffer
             is enough where the GPU is done by then; each takes a frame's bytes of the GPU's memory.
 

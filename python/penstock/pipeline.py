@@ -101,8 +101,8 @@ class Source:
         Args:
             fd: an int or an object with ``fileno()``, open for reading. A buffered Python stream is read from the first
                 byte that the program has not taken. A stream whose descriptor carries other bytes (text, compressed
-                files, TLS sockets) is a TypeError when the pipeline is made, and a socket that keeps messages apart a
-                ValueError.
+                files, TLS sockets) raises TypeError when the pipeline is made, and a socket that keeps messages apart
+                raises ValueError.
             piece_bytes: the largest size of a piece in bytes.
         """
         piece_bytes = _count("piece_bytes", piece_bytes)
@@ -186,8 +186,8 @@ class Sink:
         descriptor stays the caller's.
 
         Args:
-            fd: an int or an object with ``fileno()``, open for writing. Otherwise it is an OSError (EBADF) when the
-                pipeline is made.
+            fd: an int or an object with ``fileno()``, open for writing. Otherwise the pipeline raises OSError (EBADF)
+                when it is made.
         """
         return Sink(partial(_Sink.fd, fd), _writes=True)
 

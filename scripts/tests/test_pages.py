@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support.stub import STUBS
 
-from scripts import docs, run_page
+from scripts import animation, docs, run_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +32,31 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     files = {page, other, tmp_path / "folder", tmp_path / "there.png"}
     dead = ["#what-x", "other.md#two", "gone.md", "gone.png"]
     assert docs.dead_links(pages, files.__contains__) == [f"{page}: {link}" for link in dead]
+
+
+def test_a_link_to_the_home_is_one_to_a_file() -> None:
+    source = docs.HOME["Source"]
+    page = docs.DOCS / "index.md"
+    assert docs.local_link(f"{source}/blob/main/docs/limits.md#gpu", page) == "../docs/limits.md#gpu"
+    assert docs.local_link(f"{source}/raw/main/docs/speed-light.svg", docs.ROOT / "README.md") == (
+        "./docs/speed-light.svg"
+    )
+    for other in (f"{source}/issues", f"{source}/blob/v0.1.0/README.md", "https://example.com/blob/main/a"):
+        assert docs.local_link(other, page) == other
+
+
+def test_all_links_of_the_readme_are_absolute() -> None:
+    """The package index shows it, too."""
+    links = docs.HostedPage((ROOT / "README.md").read_text()).links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+
+
+def test_the_animation_is_small_and_has_all_frames(tmp_path: Path) -> None:
+    path = tmp_path / "silk.webp"
+    subprocess.run([sys.executable, animation.__file__, path], check=True, capture_output=True)
+    data = path.read_bytes()
+    assert data.count(b"ANMF") == animation.FRAMES
+    assert len(data) < 600_000
 
 
 PAGE_OF_ALL_KINDS = """

@@ -57,6 +57,66 @@ def test_a_program_that_fails_is_shown_with_what_it_said() -> None:
         release_check.output("sh", "-c", "echo why; exit 3")
 
 
+PROJECT = """[project]
+authors = [{{ name = "{author}" }}]
+[project.urls]
+Source = "https://github.com/{owner}/penstock"
+"""
+WORKSPACE = """[workspace.package]
+authors = ["Ada"]
+repository = "https://github.com/ada/penstock"
+"""
+
+
+@pytest.mark.parametrize(
+    ("author", "owner", "link", "fault"),
+    [
+        ("Ada", "ada", "https://github.com/ada/penstock", None),
+        (
+            "Ada",
+            "ada",
+            "https://github.com/OWNER/penstock",
+            "OWNER must be the owner of the project's home in README.md",
+        ),
+        ("Grace", "ada", "", "Cargo.toml and pyproject.toml must name the same authors"),
+        (
+            "Ada",
+            "grace",
+            "",
+            "Cargo.toml has https://github.com/ada/penstock, and pyproject.toml https://github.com/grace",
+        ),
+    ],
+)
+def test_a_release_names_its_home_and_no_placeholder(
+    author: str, owner: str, link: str, fault: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "pyproject.toml": PROJECT.format(author=author, owner=owner),
+        "Cargo.toml": WORKSPACE,
+        "README.md": f"[the source]({link}), in NOWONERS, and a NEW_OWNER",
+        "RELEASING.md": "OWNER stands for the home",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    for command in (["init"], ["add", "."]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.setattr(release_check, "ROOT", tmp_path)
+    if fault is None:
+        assert release_check.home() == "the home is https://github.com/ada/penstock"
+    else:
+        with pytest.raises(Failed) as failed:
+            release_check.home()
+        assert fault in str(failed.value)
+
+
+def test_the_home_of_this_repository_is_the_same_everywhere() -> None:
+    """That may be the placeholder."""
+    try:
+        release_check.home()
+    except Failed as error:
+        assert str(error).startswith("OWNER must be")
+
+
 @pytest.mark.parametrize(
     ("heading", "tags", "fault"),
     [

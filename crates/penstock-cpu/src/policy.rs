@@ -61,9 +61,9 @@ pub struct AppliedPolicy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolicyNote {
-    /// Of the priority.
+    /// About the priority.
     Priority(PriorityNote),
-    /// Of the CPUs.
+    /// About the CPUs.
     Placement(PlacementNote),
     /// What [`restore`](AppliedPolicy::restore) would not get.
     CannotUndo(Box<Self>),

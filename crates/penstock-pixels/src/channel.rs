@@ -39,9 +39,9 @@ pub(super) struct Factors<T> {
     pub(super) luma: T,
     /// The value of luma at half of the code values.
     pub(super) middle: T,
-    /// Of the first channel's chroma in that channel, and of the last's.
+    /// The factors of the first channel's chroma in that channel, and of the last's.
     pub(super) own: [T; 2],
-    /// Of both chromas in green.
+    /// The factors of both chromas in green.
     pub(super) green: [T; 2],
 }
 

@@ -90,7 +90,7 @@ impl Relay {
     fn leave(&self, stream: &Bound<'_, PyAny>, moved: u64) -> PyResult<()> {
         match self.offset {
             Some(offset) => stream.call_method1("seek", (offset + self.bytes_delivered,))?,
-            // Of a pipe, only bytes of its buffer can be skipped: those taken from the descriptor are gone.
+            // Only bytes of a pipe's buffer can be skipped: those taken from the descriptor are gone.
             None => stream.call_method1("read", (moved.min(self.ahead_bytes),))?,
         };
         Ok(())

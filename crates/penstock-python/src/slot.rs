@@ -16,7 +16,7 @@ use crate::conversion::Conversion;
 use crate::errors::no_memory;
 use crate::value_range::{ValueRange, clipped};
 
-/// Of a frame behind a prefix, for the conversions: any vector register's width.
+/// Alignment of a frame after a prefix, for the conversions: any vector register's width.
 const ALIGNMENT: usize = 64;
 
 /// Page-aligned memory in slots of one size, in huge pages where the system has them. Dropped slots are recycled; at

@@ -1,4 +1,4 @@
-"""Progress: who is told of it, and the bars on standard error.
+"""Progress: its callbacks, and the bars on standard error.
 
 rich takes long to import, so that only a bar that is drawn imports it.
 """

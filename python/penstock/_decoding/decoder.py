@@ -130,8 +130,8 @@ class Decoder(DecoderBase):
             The program reads the file then, and frames by number are refused.
         isolated: for a file that nobody trusts: no byte of it is parsed in this process. Other processes read it in a
             box: they can read no other file, write none, open no socket, and have limits of memory and CPU time. One
-            regular file, or bytes, in sequence. What the kernel cannot confine is in `engine`; with "strict" it is a
-            `DecoderError`.
+            regular file, or bytes, in sequence. What the kernel cannot confine is in `engine`; "strict" raises a
+            `DecoderError` then.
         settings: how many threads decode and convert, and which FFmpeg program to run instead: see `DecoderSettings`.
 
     Raises:

@@ -79,7 +79,7 @@ class FramesByNumber:
         self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._places: range | None = None
-        # Of the frames up to each, the latest time.
+        # For each frame, the latest time of the frames up to it.
         self._latest: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._is_closed = False
 

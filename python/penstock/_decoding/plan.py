@@ -47,7 +47,7 @@ from penstock._native import _Conversion
 from penstock.errors import DecoderError
 
 # The most frames that a codec reorders. If at most so many are wanted, frames are not divided into parts, so that the
-# number of frames that FFmpeg is told to write does not depend on their size.
+# number of frames that FFmpeg has to write does not depend on their size.
 _FEW_FRAMES = 16
 # Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
 _PART_BYTES = 256 << 10
@@ -214,7 +214,7 @@ def plan_decode(
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
     conversion_input = _conversion_input(stored, layout, options, is_scaled=(width, height) != own_size)
     given = [options.filters] if options.filters else []
-    # A no-op as a rule, but a video may change its size in the middle.
+    # Usually a no-op, but a video may change its size in the middle.
     scaled = [*given, f"scale={width}:{height}"]
     # With the name in the file, full range or not, FFmpeg has nothing to convert, but the order of bytes at most.
     is_own = in_native_order(layout.pixel_format) == in_native_order(own)

@@ -10,7 +10,7 @@ from io import FileIO
 
 # The filter's line for a frame; "NOPTS" stands for no timestamp.
 _LINE = re.compile(rb"^frame:\d+ +pts:(\S+)", re.MULTILINE)
-# Guessed: the line is written before its frame, so that this wait is not needed as a rule.
+# Guessed: the line is written before its frame, so this wait is rarely needed.
 _PATIENCE_MS = 1000
 
 

@@ -74,7 +74,7 @@ class Encoder(EncoderBase):
 
     A container and codec that are not a listed pair (see the page on formats), or unusual `options`, are tried first:
     four small frames are encoded into a temporary file and read back, which takes 0.1 to 0.4 s, once in a process. If
-    something is lost that you asked for, that is a `ValueError`, and otherwise an `FFmpegWarning`.
+    something that you asked for is lost, this raises a `ValueError`; other losses are warned of (`FFmpegWarning`).
 
     An encoder without `size` starts FFmpeg with its first frame: until then `converted_by`, `frame_bytes`, `pid` and
     `ffmpeg_policy` are None, and `lease` and `write_audio` raise a `ValueError`.

@@ -33,7 +33,7 @@ from penstock.errors import DecoderError
 
 #: The warning of what is not kept.
 LOST = "of the source, the result does not have {}"
-# Of a source with one picture.
+# For a source with one picture.
 _USUAL_FPS = 25
 # Chosen: more than what codecs add at the end of a sound.
 _SOUND_LONGER_S = 0.25

@@ -1,7 +1,7 @@
 """Raw frames and sound with their times in one stream, as FFmpeg reads it: NUT.
 
-Raw frames alone have no times. Of the containers that FFmpeg reads from a pipe, NUT holds all common pixel formats
-unchanged and times in any unit; Matroska holds few of them, and AVI, Y4M and QuickTime lack times or a live form.
+Raw frames alone have no times. FFmpeg reads several containers from a pipe. NUT holds all common pixel formats
+unchanged, and times in any unit. Matroska holds few of the formats; AVI, Y4M and QuickTime lack times or a live form.
 Sound in the same stream needs no second pipe: FFmpeg takes whatever comes next, so that neither can wait for the other.
 FFmpeg itself writes the header, once for each layout. See FFmpeg's ``doc/nut.texi`` and the NUT specification for the
 packets.

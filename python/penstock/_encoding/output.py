@@ -23,7 +23,7 @@ from penstock._ffmpeg.program.process import FFmpegProcess
 # Size, offset and file name of a segment that is a part of a file, in an HLS playlist.
 _PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
 _SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
-# Of a WebP: bytes before its first chunk, where the flags are in the chunk of a frame, and one of them.
+# In a WebP: the bytes before its first chunk, the place of the flags in the chunk of a frame, and one of the flags.
 _RIFF_HEADER_BYTES, _ANMF_FLAGS, _DO_NOT_BLEND = 12, 15, 2
 # Chosen: with what is added, the name is short enough for every file system.
 _KEPT_LETTERS = 60

@@ -195,7 +195,7 @@ class EncodePlan:
 def plan(request: Request, size: tuple[int, int] | None, probed: EncodePlan | None = None) -> EncodePlan:
     """Plans the encode of frames of `size`. `Encoder` describes the errors.
 
-    Of a codec such as "auto-h264", the encoder is the software's.
+    A codec such as "auto-h264" is planned with its software encoder.
 
     Args:
         size: width and height in pixels. None checks the request at `PROBE_SIZE`.
@@ -221,7 +221,7 @@ def _plan(
     warnings: tuple[str, ...] = ()
     if (request.metadata or request.chapters) and not encoders.holds_sound(output):
         labels = replace(labels, metadata=(), chapters=())
-        warnings = (f"{output.name} has no place for metadata and chapters: write mp4, mov, mkv or webm",)
+        warnings = (f"{output.name} can't hold metadata and chapters: write mp4, mov, mkv or webm",)
     rate = None if request.fps is None else frame_rate(request.fps)
     container.check_rate(rate, output, sounds)
 

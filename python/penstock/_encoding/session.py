@@ -250,7 +250,7 @@ class EncodeSession(Session):
                 async with asyncio.timeout(deadline.left_s()), turn:
                     item = take(*arguments)
                     return await self.wait_for_async(self.feed.queue, self.writer._oldest, item)
-            except StalledError:  # which is a TimeoutError
+            except StalledError:  # a subclass of TimeoutError
                 raise
             except TimeoutError:
                 late = self.process.waits_for() or FULL

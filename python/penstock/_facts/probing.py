@@ -346,7 +346,7 @@ def _orientation(frame: VideoFrame | None) -> tuple[int, bool]:
 
 
 def _mastering_display(frame: VideoFrame | None) -> MasteringDisplay | None:
-    """As AVMasteringDisplayMetadata in libavutil/mastering_display_metadata.h has it: rationals, and what is told."""
+    """As AVMasteringDisplayMetadata in libavutil/mastering_display_metadata.h has it: rationals, and which are set."""
     if (found := _side_data(frame, "MASTERING_DISPLAY_METADATA")) is None:
         return None
     *numbers, has_primaries, has_luminance = struct.unpack("=22i", found)

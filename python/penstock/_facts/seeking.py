@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 # In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
 _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
-# Guessed: keyframes are closer together than this as a rule; broadcasts have one every 0.5 to 2 s.
+# Guessed: keyframes are usually closer together than this; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
 # Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
 _ROUNDED_S = Fraction(1, 1_000_000)

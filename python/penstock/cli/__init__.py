@@ -43,7 +43,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def penstock_command() -> None:
-    """Encode, decode and render video with FFmpeg, and move raw bytes as fast as the kernel allows."""
+    """Write, read, probe and render video with FFmpeg, and move bytes between files, pipes and sockets."""
 
 
 def main() -> None:

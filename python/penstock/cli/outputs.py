@@ -29,7 +29,7 @@ class RawOutput:
     Args:
         destination: where they go.
         frame_bytes: size of a frame.
-        is_standard: the destination is standard output. If nobody reads it any more, the command ends in silence.
+        is_standard: the destination is standard output. If nobody reads it any more, the command ends silently.
     """
 
     def __init__(self, destination: Endpoint, frame_bytes: int, *, is_standard: bool) -> None:

@@ -169,7 +169,7 @@ def render(
             The scene is compared by its code and its values, and by the files of those modules of yours that it comes
             from or uses, and that these use. What such a module has read, such as a file or the environment, is not
             compared: name it in `version`, or give `resume=False`. Sets of objects (not of text, numbers, and tuples of
-            them) may have another order in each process, so that such a scene is rendered anew.
+            them) may have another order in each process, so such a scene is rendered again.
         version: text by which the scene is compared in place of all that: change it with the scene.
         progress: True draws a bar on standard error; a callable is called with a `penstock.rendering.RenderProgress`
             about twice a second. On Ray, it takes a process of its own.

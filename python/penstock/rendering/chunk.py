@@ -167,7 +167,7 @@ class Renderer:
                     f"{source.path} has {found} frames from {start_s} s on, and {count} by its packets"
                 )
         if not source.is_same():  # other chunks may be of what it was
-            raise RenderError(f"{source.path} has changed since the render was planned: begin anew")
+            raise RenderError(f"{source.path} has changed since the render was planned: plan it again")
 
     @contextmanager
     def _naming_failures(self, what: str) -> Iterator[None]:

@@ -412,7 +412,7 @@ def _split_options(made: EncodePlan, container: str) -> tuple[dict[str, object],
 
 
 def _color_arguments(made: EncodePlan) -> tuple[str, ...]:
-    """FFmpeg's arguments for the colors of the joined video: QuickTime has no place for the range, nor for RGB's."""
+    """FFmpeg's arguments for the colors of the joined video: QuickTime can't hold the range, nor RGB's."""
     pixel_format = made.output_pixel_format or ""
     if is_rgb(pixel_format):
         return "-color_range", "pc", "-colorspace", "rgb"

@@ -2,7 +2,7 @@
 //! pthread_atfork(3).
 //!
 //! In the child, a lock may be held for ever by a thread that exists only in the parent. So the child abandons what threads
-//! share: it neither locks nor drops it. A [`PerProcess`] value begins anew, and an [`Own`] one is out of reach. Only two locks
+//! share: it neither locks nor drops it. A [`PerProcess`] value starts again, and an [`Own`] one is out of reach. Only two locks
 //! are held over a fork: that of the descriptors, which the child closes, and that of the starts of threads.
 
 use std::cell::UnsafeCell;

@@ -194,7 +194,7 @@ impl<T> Queue<T> {
         Ok(state.failure.clone().map_or(Ok(()), Err))
     }
 
-    /// Of the first `items` items, those that have not ended. What was removed together counts as one.
+    /// How many of the first `items` items have not ended. What was removed together counts as one.
     pub(crate) fn pending_of(&self, items: u64) -> usize {
         let state = self.0.lock();
         let queued = state.items.partition_point(|item| item.position < items);

@@ -15,7 +15,7 @@ use crate::sync::{
 /// Told when a ticket has returned a failure of its stream to a caller.
 pub(crate) type OnReport = std::sync::Arc<dyn Fn() + Send + Sync>;
 
-/// Whoever is told of the end.
+/// Who hears of the end.
 enum Listener {
     Callback(Box<dyn FnOnce() + Send>),
     Task(Waker),

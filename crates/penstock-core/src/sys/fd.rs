@@ -405,7 +405,7 @@ pub(crate) fn limits_unsent(fd: BorrowedFd<'_>) -> bool {
 fn socket_option<const N: usize>(fd: BorrowedFd<'_>, level: i32, option: i32) -> Result<[u32; N]> {
     let mut numbers = [0; N];
     let mut bytes = size_of_val(&numbers) as libc::socklen_t;
-    // SAFETY: the system writes at most as many bytes as it is told that there are.
+    // SAFETY: the system writes at most `bytes` bytes, the size of `numbers`.
     let returned = unsafe {
         libc::getsockopt(fd.as_raw_fd(), level, option, numbers.as_mut_ptr().cast(), &raw mut bytes)
     };

@@ -74,11 +74,11 @@ pub enum FrameTime {
 /// The ticks of the picture; at a constant rate, the numbers of its frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PictureTimes {
-    /// Of the first frame.
+    /// The first frame's time.
     pub first: u64,
-    /// Of the last frame.
+    /// The last frame's time.
     pub last: u64,
-    /// How long that is after the one before; 0 if there is none.
+    /// From the frame before the last to the last; 0 if there is none.
     pub step: u64,
 }
 

@@ -191,7 +191,7 @@ impl Stream {
         Ok(own)
     }
 
-    /// Counts a writer as open. `begin` runs first, and is told whether no other one is.
+    /// Counts a writer as open. `begin` runs first; its argument says whether no other writer is open.
     pub(crate) fn join(&self, writer: &Arc<Destination>, begin: impl FnOnce(bool)) {
         let mut writers = lock(&self.writers);
         begin(writers.is_empty());

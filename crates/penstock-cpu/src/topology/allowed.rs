@@ -29,12 +29,12 @@ pub(super) fn of_process(tree: &mut Tree, is_this_machine: bool, online: &Cpus) 
     allowed
 }
 
-/// Of the calling thread. None on another machine, and in a sandbox that refuses the call.
+/// The calling thread's affinity. None on another machine, and in a sandbox that refuses the call.
 pub(super) fn own_affinity(is_this_machine: bool) -> Option<Cpus> {
     is_this_machine.then(|| sched::cpus().ok())?.map(Cpus::from_iter)
 }
 
-/// Of the process that recorded the machine.
+/// The affinity of the process that recorded the machine.
 fn recorded_affinity(tree: &mut Tree, is_this_machine: bool) -> Option<Cpus> {
     let path = if is_this_machine { "proc/thread-self/status" } else { "proc/self/status" };
     let status = tree.text(path)?;

@@ -23,7 +23,7 @@ impl Cpuinfo {
         found
     }
 
-    /// What is told of these CPUs' package and core.
+    /// The `key` of the package and core that the file names, for each of these CPUs that has them.
     pub(super) fn told<K>(&self, cpus: &Cpus, key: impl Fn((usize, usize)) -> K) -> BTreeMap<usize, K> {
         let of_these = self.processors.iter().filter(|(cpu, _)| cpus.contains(cpu));
         of_these.filter_map(|&(cpu, ids)| Some((cpu, key(ids?)))).collect()

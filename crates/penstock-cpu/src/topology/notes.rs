@@ -36,7 +36,7 @@ pub enum TopologyProblem {
     OnlineWithoutFolder,
     /// They have no topology, unlike others.
     NoTopology,
-    /// Neither an affinity nor a cpuset is told.
+    /// There is neither an affinity nor a cpuset.
     NoLimits,
     /// No CPU of the affinity is online.
     AffinityOffline,

@@ -31,8 +31,8 @@ PALETTE = "pal8"
 PALETTE_FILTERS = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
 #: FFmpeg's names of samples, by NumPy's.
 SAMPLES = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
-#: Times of frames with ``fps=None`` are whole multiples of this, in seconds. FFmpeg has no finer ones, and containers
-#: have coarser ones as a rule.
+#: Times of frames with ``fps=None`` are whole multiples of this, in seconds. FFmpeg has no finer ones, and most
+#: containers have coarser ones.
 TICK_S = Fraction(1, 1_000_000)
 _RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
 # FFmpeg refuses frames of 2 GiB (av_image_check_size2 in libavutil/imgutils.c): of 1 bit a pixel, that many pixels.

@@ -205,7 +205,7 @@ def with_hdr_metadata(
         if holds_hdr_metadata(program, codec):
             return dict(options)  # these are for `hdr_arguments`
         raise ValueError(
-            f"{argument(f'colors.{next(iter(given))}')} has no place in {codec} video as this FFmpeg writes it: take "
+            f"this FFmpeg can't write {argument(f'colors.{next(iter(given))}')} into {codec} video: take "
             f"{', '.join(HDR_PARAMETERS)}, or FFmpeg 9"
         )
     # x264's parameters may be in two options. FFmpeg reads x264-params last.

@@ -69,7 +69,7 @@ class Source:
     readinto: Callable[[memoryview], int]
 
     def fill(self, frame: memoryview) -> int:
-        """Read the next frame. Return its bytes: too few at the end, or 0. A failure is an `InputError`."""
+        """Read the next frame. Return its bytes: too few at the end, or 0. A failure raises `InputError`."""
         with _input_errors(self.title):
             return self.readinto(frame)
 

@@ -273,9 +273,7 @@ def _read_plan(name: str) -> Plan:
     help="Where chunks are kept until the video is complete: a folder, or a URL that fsspec opens. All workers must "
     "reach it. The default is OUTPUT.chunks.",
 )
-@click.option(
-    "--no-resume", is_flag=True, help="Render everything anew, and not what an earlier call has left over."
-)
+@click.option("--no-resume", is_flag=True, help="Render everything again; use no chunks of an earlier call.")
 @click.option(
     "--plan-only",
     "plan_file",
