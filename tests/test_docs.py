@@ -54,6 +54,12 @@ def test_each_public_module_is_in_the_reference() -> None:
     assert {module for module in public if f"::: penstock.{module}\n" not in shown} == set()
 
 
+def test_the_gallery_names_every_example() -> None:
+    gallery = docs.GALLERY.read_text()
+    names = [f"examples/{path.name}" for path in (ROOT / "examples").glob("*.py")]
+    assert [name for name in names if name not in gallery] == []
+
+
 @pytest.mark.parametrize("module", ["penstock", "penstock.video"])
 def test_a_page_in_groups_shows_every_name_and_every_member_that_it_groups(module: str) -> None:
     page = ROOT / "docs" / "reference" / f"{module.rpartition('.')[2]}.md"
