@@ -121,7 +121,7 @@ def test_all_pixel_formats(tmp_path: Path, suffix: str, codec: str) -> None:
         if is_gray(name) or name.startswith("mono"):
             continue  # asked for: it has no colors
         if re.fullmatch("(rgb|bgr)5[56]5be", name):
-            continue  # libav's scaler (libswscale 9) reads them wrongly: see the limits
+            continue  # libav's scaler (libswscale 9) reads them wrongly: see docs/containers.md
         if found := check(tmp_path / f"{name}.{suffix}", codec=codec, output_pixel_format=name):
             wrong[name] = found
     assert wrong == {}

@@ -71,8 +71,8 @@ class Decoder(DecoderBase):
     come. It decodes a missing frame again without threads, so the result doesn't depend on the number of threads. This
     needs packets whose times name the frames. Other files (AVI, raw streams, VP8, MPEG-4) are decoded by one thread,
     and libav's error for a packet counts as damage. A wrong number of frames in the header, or a file that begins
-    inside a group of pictures, only gives a `penstock.FFmpegWarning`. Some damage is invisible to every decoder: see
-    the limits in the documentation.
+    inside a group of pictures, only gives a `penstock.FFmpegWarning`. Some damage is invisible to every decoder: the
+    page on containers in the documentation lists it.
 
     **Conversion.** Native threads make RGB and gray of YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits, by the matrix and
     range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
