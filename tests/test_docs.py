@@ -36,6 +36,7 @@ SLOW = {
     "how-to/prores",
     "how-to/quality",
     "how-to/recording",
+    "how-to/schedulers",
     "how-to/sound",
     "how-to/untrusted-files",
     "install",
