@@ -100,7 +100,7 @@ def write_pictures() -> None:
 
 
 def write_example_pictures() -> None:
-    """The pictures of the gallery's examples that are missing, by running the examples."""
+    """The pictures of the gallery's examples that are missing, by running the examples that can run here."""
     EXAMPLE_PICTURES.mkdir(parents=True, exist_ok=True)
     for name in _EXAMPLE.findall(GALLERY.read_text()):
         picture = EXAMPLE_PICTURES / f"{name}.jpg"
@@ -111,19 +111,22 @@ def write_example_pictures() -> None:
             example = [sys.executable, ROOT / "examples" / f"{name}.py", "--output", video]
             short = ["--size", "640", "360", "--frames", "60"]
             ran = subprocess.run([*example, *short], cwd=folder, capture_output=True, text=True)
-            if ran.returncode:
-                sys.exit(f"docs: the example {name} failed:\n{ran.stderr}")
-            write_middle_frame(video, picture)
+            if ran.returncode:  # no OpenGL or no Vulkan, for example
+                reason = ran.stderr.strip().rpartition("\n")[2]
+                print(f"docs: the gallery has no picture of {name}: {reason}", file=sys.stderr)
+            else:
+                write_middle_frame(video, picture)
 
 
 def show_example_pictures() -> None:
     """Puts the pictures of the examples into the gallery of the site."""
     page = SITE / GALLERY.stem / "index.html"
     html = page.read_text()
-    for name in _EXAMPLE.findall(html):
-        shutil.copy(EXAMPLE_PICTURES / f"{name}.jpg", page.parent)
-    alt = "A frame of the video that the program writes"
-    page.write_text(_EXAMPLE.sub(rf'<p><img alt="{alt}" src="\1.jpg"></p>', html))
+    for picture in EXAMPLE_PICTURES.glob("*.jpg"):
+        shutil.copy(picture, page.parent)
+        shown = f'<p><img alt="A frame of the video that the program writes" src="{picture.name}"></p>'
+        html = html.replace(f"<!-- example: {picture.stem} -->", shown)
+    page.write_text(html)
 
 
 def write_middle_frame(video: Path, picture: Path) -> None:
