@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import subprocess
@@ -35,6 +36,7 @@ SLOW = {
     "how-to/prores",
     "how-to/quality",
     "how-to/recording",
+    "how-to/schedulers",
     "how-to/sound",
     "how-to/untrusted-files",
     "install",
@@ -53,15 +55,21 @@ def test_each_public_module_is_in_the_reference() -> None:
     assert {module for module in public if f"::: penstock.{module}\n" not in shown} == set()
 
 
-def test_the_reference_shows_every_name_of_the_package_and_every_member_that_it_groups() -> None:
-    shown = re.findall(
-        r"^::: penstock\.([\w.]+)$", (ROOT / "docs/reference/penstock.md").read_text(), re.MULTILINE
-    )
-    names = {name for name in penstock.__all__ if not name.endswith(("Error", "Warning", "__"))}
-    assert names - {*shown} == set()
+def test_the_gallery_names_every_example() -> None:
+    gallery = docs.GALLERY.read_text()
+    names = [f"examples/{path.name}" for path in (ROOT / "examples").glob("*.py")]
+    assert [name for name in names if name not in gallery] == []
+
+
+@pytest.mark.parametrize("module", ["penstock", "penstock.video"])
+def test_a_page_in_groups_shows_every_name_and_every_member_that_it_groups(module: str) -> None:
+    page = ROOT / "docs" / "reference" / f"{module.rpartition('.')[2]}.md"
+    shown = {*re.findall(rf"^::: {module}\.([\w.]+)$", page.read_text(), re.MULTILINE)}
+    package = importlib.import_module(module)
+    assert {name for name in package.__all__ if not name.endswith(("Error", "Warning", "__"))} <= shown
     for grouped in {path.partition(".")[0] for path in shown if "." in path}:
-        members = {f"{grouped}.{name}" for name in dir(getattr(penstock, grouped)) if name[0] != "_"}
-        assert members - {*shown} == set()
+        members = {f"{grouped}.{name}" for name in dir(getattr(package, grouped)) if name[0] != "_"}
+        assert members <= shown
 
 
 def examples_of_docstrings() -> Iterator[tuple[str, str]]:

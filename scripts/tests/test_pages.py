@@ -45,6 +45,14 @@ def test_a_link_to_the_home_is_one_to_a_file() -> None:
         assert docs.local_link(other, page) == other
 
 
+def test_a_link_to_the_published_site_is_one_to_a_page() -> None:
+    home = docs.HOME["Documentation"]
+    page = docs.SITE / "how-to" / "memory" / "index.html"
+    assert docs.site_link(f"{home}benchmarks/#render", page) == "../../benchmarks/#render"
+    assert docs.site_link(f"{home}install/", docs.SITE / "README.md") == "./install/"
+    assert docs.site_link("../install/", page) == "../install/"
+
+
 def test_all_links_of_the_readme_are_absolute() -> None:
     """The package index shows it, too."""
     links = docs.HostedPage((ROOT / "README.md").read_text()).links
