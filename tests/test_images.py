@@ -380,3 +380,7 @@ class TestEncoder:
         with pytest.raises(ValueError, match="number"):
             make(tmp_path / "%d-%d.png")
         assert [*tmp_path.iterdir()] == []
+
+
+def test_an_image_is_not_compared_with_how_long_it_was_shown(tmp_path: Path) -> None:
+    assert penstock.write_video(tmp_path / "a.jpg", [np.zeros((48, 64, 3), np.uint8)], 1).warnings == ()

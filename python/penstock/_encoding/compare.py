@@ -393,7 +393,7 @@ def _check_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[s
     # FFmpeg's muxer of AVI counts one more beside sound.
     if video.frames is not None and video.frames < meant.frames:
         yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
-    if meant.ends_s is None:
+    if meant.ends_s is None or meant.plan.output.are_images:  # which have no times
         return
     first_s, rate = float(meant.first_s or 0), meant.plan.rate
     begins_s = _begins_s(media, video)
