@@ -85,8 +85,8 @@ $(BENCHES):
 WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 # Of two -m the last one holds, so that ARGS can ask for others. pytest itself, called by hand, leaves none out.
 test: SELECTED := -m "not slow"
-# Loom explores the orders with at most three preemptions; in the others, every order.
-test: export LOOM_MAX_PREEMPTIONS := 3
+# Loom explores the orders with at most three preemptions; make test-exhaustive, every order.
+test test-all: export LOOM_MAX_PREEMPTIONS := 3
 # The benchmarks' and scripts' own tests too, which do not test the package.
 ALL_TESTS := --durations=20 --override-ini="testpaths=tests benchmarks/tests scripts/tests"
 test-all: SELECTED := $(ALL_TESTS) -m "not exhaustive"
