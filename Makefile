@@ -110,8 +110,7 @@ $(TESTS):
 	cargo test --quiet --package penstock-pipeline --no-default-features --lib
 	$(if $(AS_IN_RELEASE),CARGO_PROFILE_DEV_OVERFLOW_CHECKS=false CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false \
 		cargo test --quiet --package penstock-core --lib $(AS_IN_RELEASE))
-	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
-		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
+	RUSTFLAGS="$$RUSTFLAGS --cfg loom" cargo test --quiet --package penstock-core --profile loom --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
 
 soak: $(READY)-test $(READY)-native
