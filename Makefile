@@ -162,8 +162,8 @@ check: $(READY)-check $(READY)-native
 	for codec in "" deflate lz4 zstd; do \
 		cargo clippy --quiet --package penstock-pipeline --no-default-features --features "$$codec" -- -D warnings || exit 1; \
 	done
-	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps
 	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps --exclude penstock-python
 	$(IN_VENV) ruff check .
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy
