@@ -106,7 +106,7 @@ $(TESTS): export PYTHONDONTWRITEBYTECODE :=
 AS_IN_RELEASE := $(patsubst %,--config profile.dev.package.penstock-core.%=false,overflow-checks debug-assertions)
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 $(TESTS):
-	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
+	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --exclude penstock-benches --all-features
 	cargo test --quiet --package penstock-core --package penstock-pipeline --no-default-features --lib $(AS_IN_RELEASE)
 	RUSTFLAGS="$$RUSTFLAGS --cfg loom" cargo test --quiet --package penstock-core --profile loom --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
