@@ -88,14 +88,12 @@ $(BENCHES):
 WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 # Of two -m the last one holds, so that ARGS can ask for others. pytest itself, called by hand, leaves none out.
 test: SELECTED := -m "not slow"
-# Loom explores the orders with at most three preemptions; in the others, every order.
-test: export LOOM_MAX_PREEMPTIONS := 3
+# Loom explores the orders with at most three preemptions; make test-exhaustive, every order.
+test test-all: export LOOM_MAX_PREEMPTIONS := 3
 # The benchmarks' and scripts' own tests too, which do not test the package.
 ALL_TESTS := --durations=20 --override-ini="testpaths=tests benchmarks/tests scripts/tests"
 test-all: SELECTED := $(ALL_TESTS) -m "not exhaustive"
 test-exhaustive: SELECTED := $(ALL_TESTS)
-# Sums wrap in builds without overflow checks only, as a release is. This one builds in two thirds of a release's time.
-test-all test-exhaustive: AS_IN_RELEASE := memory::
 # Property tests try all their examples, not a fifth.
 test-exhaustive: export PENSTOCK_THOROUGH := 1
 test-all: docs
@@ -107,14 +105,13 @@ $(TESTS): $(READY)-native
 # Compiled modules are kept, whatever the caller's environment says: the tests start hundreds of interpreters, and pytest
 # rewrites each of their modules.
 $(TESTS): export PYTHONDONTWRITEBYTECODE :=
+# Without features the core's sums wrap, as in a release. Its settings alone differ, so that what it uses is compiled already.
+AS_IN_RELEASE := $(patsubst %,--config profile.dev.package.penstock-core.%=false,overflow-checks debug-assertions)
 # Loom's build is another program: in a folder of its own, neither throws away what the other has compiled.
 $(TESTS):
-	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --all-features
-	cargo test --quiet --package penstock-pipeline --no-default-features --lib
-	$(if $(AS_IN_RELEASE),CARGO_PROFILE_DEV_OVERFLOW_CHECKS=false CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false \
-		cargo test --quiet --package penstock-core --lib $(AS_IN_RELEASE))
-	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS="$$RUSTFLAGS --cfg loom" \
-		cargo test --quiet --package penstock-core --release --lib --target-dir target/loom
+	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --exclude penstock-benches --all-features
+	cargo test --quiet --package penstock-core --package penstock-pipeline --no-default-features --lib $(AS_IN_RELEASE)
+	RUSTFLAGS="$$RUSTFLAGS --cfg loom" cargo test --quiet --package penstock-core --profile loom --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
 
 soak: $(READY)-test $(READY)-native
@@ -166,8 +163,8 @@ check: $(READY)-check $(READY)-native
 	for codec in "" deflate lz4 zstd; do \
 		cargo clippy --quiet --package penstock-pipeline --no-default-features --features "$$codec" -- -D warnings || exit 1; \
 	done
-	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps
 	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(IN_VENV) cargo doc --quiet --workspace --all-features --no-deps --exclude penstock-python
 	$(IN_VENV) ruff check .
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy

@@ -70,8 +70,10 @@ def commands_page() -> str:
 
 def write_crates() -> None:
     """The crates' documentation, without that of the bindings, whose names are Python's."""
+    # As `make check` does it last, so that it is there already.
     options = ["--workspace", "--all-features", "--no-deps", "--exclude", "penstock-python"]
-    subprocess.run(["cargo", "doc", "--quiet", *options], cwd=ROOT, check=True)
+    strictly = os.environ | {"RUSTDOCFLAGS": "-D warnings"}
+    subprocess.run(["cargo", "doc", "--quiet", *options], cwd=ROOT, env=strictly, check=True)
     made, kept = ROOT / "target" / "doc", DOCS / "rust"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(made, kept, ignore=shutil.ignore_patterns("_native", ".lock"))

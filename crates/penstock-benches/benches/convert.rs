@@ -1,6 +1,6 @@
 //! Pixel conversions of whole frames on one core, in the strips that a worker makes them in.
 //!
-//! `cargo bench -p penstock-pixels --bench convert`. Bytes per second are those of the input.
+//! `cargo bench -p penstock-benches --bench convert`. Bytes per second are those of the input.
 
 #![allow(missing_docs)] // of what criterion's macros make
 

@@ -1,6 +1,6 @@
 //! What a pipeline costs by itself, and its decompressors against others.
 //!
-//! `cargo bench -p penstock-core --bench pipeline`. The numbers that matter to users come from `make bench-pipeline`.
+//! `cargo bench -p penstock-benches --bench pipeline`. The numbers that matter to users come from `make bench-pipeline`.
 
 #![allow(missing_docs)] // of what criterion's macros make
 

@@ -1,6 +1,6 @@
 //! Relays against plain loops, without Python: a file into a pipe that a thread drains, other pairs, and tees to many readers.
 //!
-//! `cargo bench -p penstock-core --bench relay`. The rivals are what a careful program would write by hand: a loop of read(2) and
+//! `cargo bench -p penstock-benches --bench relay`. The rivals are what a careful program would write by hand: a loop of read(2) and
 //! write(2), of splice(2) into the pipe as it comes, and of splice(2) in pieces into a pipe that was made larger.
 
 #![allow(missing_docs)] // of what criterion's macros make

@@ -1,6 +1,6 @@
 //! The transports into a pipe that a thread drains with read(2), frame by frame, without Python and without FFmpeg.
 //!
-//! `cargo bench -p penstock-core`. The numbers that matter to users come from `make bench`.
+//! `cargo bench -p penstock-benches`. The numbers that matter to users come from `make bench`.
 
 #![allow(missing_docs)] // of what criterion's macros make
 
