@@ -43,9 +43,9 @@ def write_video(
     report = penstock.write_video("out.mp4", frames, fps=30, crf=20)
     ```
 
-    Frames are written one by one as they come, so a generator needs memory for one frame only, and may reuse its array.
-    If an exception of the generator or Ctrl-C ends the call early, the frames so far are kept as an `Encoder` does in
-    its ``with`` block.
+    Frames are written one by one as they come: a generator is never collected into a list, and may reuse one array. If
+    an exception of the generator or Ctrl-C ends the call early, the frames so far are kept as an `Encoder` does in its
+    ``with`` block.
 
     Args:
         path: the output, as for `Encoder`.

@@ -28,7 +28,7 @@ from typing import Any
 
 
 class PenstockError(Exception):
-    """The base of all errors that Penstock defines."""
+    """The base class of all errors that Penstock defines."""
 
 
 class ClosedError(PenstockError, ValueError):
@@ -51,7 +51,7 @@ class BrokenStreamError(PenstockError, BrokenPipeError):
 
 
 class StalledError(PenstockError, TimeoutError):
-    """The peer did not read or write in time. Nothing is lost yet, unless a relay raised this.
+    """The peer didn't read or write in time. Nothing is lost yet, unless a relay raised this.
 
     Attributes:
         seconds: how long the call waited.

@@ -63,12 +63,12 @@ class _PipeEnd(io.FileIO):
 
     @property
     def capacity_bytes(self) -> int:
-        """The size of the pipe in bytes."""
+        """Size of the pipe in bytes."""
         return fcntl.fcntl(self.fileno(), fcntl.F_GETPIPE_SZ)
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes in the pipe that were not read yet."""
+        """Bytes in the pipe that weren't read yet."""
         answer = fcntl.ioctl(self.fileno(), termios.FIONREAD, bytes(4))
         return int.from_bytes(answer, sys.byteorder)
 

@@ -70,15 +70,15 @@ class Decoder(DecoderBase):
     or missing, or if the file ends before its container says. If a frame is missing, libav decodes that part again
     without threads, so the result doesn't depend on the number of threads. This needs packets whose times name the
     frames. Other files (AVI, raw streams, VP8, MPEG-4) are decoded by one thread, and libav's error for a packet counts
-    as damage. A wrong number of frames in the header, or a file that begins inside a GOP, only gives a
+    as damage. A wrong number of frames in the header, or a file that begins inside a GOP, only causes a
     `penstock.FFmpegWarning`. Some damage is invisible to every decoder: see the limits in the documentation.
 
     **Conversion.** Native threads convert YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits to RGB and gray, with the matrix
     and range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
     pixels of a chroma sample get its value, and samples are at most 1 off the exact value. FFmpeg's default scaler
     interpolates chroma of 10 bits instead: in its 1080p test pictures of yuv420p10le, its RGB differs by at most 72
-    (testsrc2, with hard edges) and 58 (mandelbrot), by 0.8 and 2.0 on average. Primaries and transfer don't change:
-    decoding HDR (PQ, HLG) to 8-bit RGB or gray gives a `penstock.FFmpegWarning`, unless `filters` convert it to SDR.
+    (testsrc2, with hard edges) and 58 (mandelbrot), by 0.8 and 2.0 on average. Primaries and transfer don't change: you
+    get a `penstock.FFmpegWarning` for HDR (PQ, HLG) that becomes 8-bit RGB or gray, unless `filters` convert it to SDR.
 
     **Memory.** You may write to a frame, and keep it. Its memory is recycled once you drop the last array on it. Up to
     four unused frames are kept, and `close` returns them. Decoding holds a frame for each thread of libav, plus the

@@ -81,7 +81,8 @@ class Encoder(EncoderBase):
 
     **Trial.** Penstock first tries unusual `options`, and pairs of container and codec that the page on formats doesn't
     list. It encodes four small frames into a temporary file and reads them back, which takes 0.1 to 0.4 s, once per
-    process. If something that you asked for is lost, you get a `ValueError`. Other losses give an `FFmpegWarning`.
+    process. If something that you asked for is lost, you get a `ValueError`. You get an `FFmpegWarning` of other
+    losses.
 
     **Size.** Without `size`, the first frame starts FFmpeg. Until then `converted_by`, `frame_bytes`, `pid` and
     `ffmpeg_policy` are None, and `lease` and `write_audio` raise a `ValueError`.

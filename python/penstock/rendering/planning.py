@@ -173,7 +173,7 @@ class Plan:
         return self.source.ticks[position] * TICK_S
 
     def with_chunks_of(self, other: Plan) -> Plan:
-        """This plan with the chunks of `other`, if that makes the same frames; else itself."""
+        """Returns this plan with the chunks of `other`, if `other` makes the same frames; otherwise this plan."""
         source = self.source and other.source and replace(self.source, starts_s=other.source.starts_s)
         same = replace(self, lengths=other.lengths, source=source)
         return same if same.hash == other.hash else self
