@@ -226,8 +226,8 @@ def set_priority(level: Priority) -> AppliedPolicy:
 
     Returns:
         The scheduling of the thread, read back from the system. Its ``notes`` say what was refused, why, and by which
-            limit. They also say if the thread can't return to its earlier priority: on Linux, a thread needs a
-            privilege to raise its priority, but not to lower it.
+        limit. They also say if the thread can't return to its earlier priority: on Linux, a thread needs a privilege to
+        raise its priority, but not to lower it.
 
     Raises:
         ValueError: if the level is unknown.
@@ -248,7 +248,7 @@ def pin(cpus: Iterable[int]) -> AppliedPolicy:
 
     Returns:
         The scheduling of the thread. Its ``notes`` name the CPUs that were refused and the CPUs that the system allows.
-            If none was granted, the thread's CPUs don't change.
+        If none was granted, the thread's CPUs don't change.
 
     Raises:
         ValueError: if ``cpus`` is empty, or a number is impossible for a CPU.

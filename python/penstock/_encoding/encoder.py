@@ -81,8 +81,8 @@ class Encoder(EncoderBase):
 
     **Trial.** Penstock first tries unusual `options`, and pairs of container and codec that the page on formats doesn't
     list. It encodes four small frames into a temporary file and reads them back, which takes 0.1 to 0.4 s, once per
-    process. If something that you asked for is lost, you get a `ValueError`. You get an `FFmpegWarning` of other
-    losses.
+    process. If something that you asked for is lost, you get a `ValueError`. Other losses only cause an
+    `FFmpegWarning`.
 
     **Size.** Without `size`, the first frame starts FFmpeg. Until then `converted_by`, `frame_bytes`, `pid` and
     `ffmpeg_policy` are None, and `lease` and `write_audio` raise a `ValueError`.
@@ -98,8 +98,8 @@ class Encoder(EncoderBase):
             with a denominator of at most a million. None means a variable frame rate: ``write`` then needs the time of
             each frame (``time_s``), and FFmpeg takes 0.1 s longer to start the first time.
         size: width and height in pixels. None takes them from the first frame, if `pixel_format` is packed or gray.
-        pixel_format: layout of the frames that you pass to ``write``: FFmpeg's name of any raw format (``ffmpeg
-            -pix_fmts``).
+        pixel_format: layout of the frames that you pass to ``write``: FFmpeg's name of any raw format
+            (``ffmpeg -pix_fmts``).
         value_range: two finite numbers, such as ``(0.0, 1.0)`` or ``(-1.0, 1.0)``, for frames of float16, float32 or
             float64. The first becomes 0, and the second the highest sample of `pixel_format`, 255 or 65535. Values
             between them are rounded. Samples outside are clipped, and the report counts them. NaN makes ``write``
@@ -365,8 +365,8 @@ class Encoder(EncoderBase):
         (they are converted).
 
         Returns:
-            A ticket, which is done when FFmpeg has the frame and you can reuse its memory: ``ticket.wait()`` or ``await
-                ticket``.
+            A ticket, which is done when FFmpeg has the frame and you can reuse its memory: ``ticket.wait()`` or
+            ``await ticket``.
         """
         session = self._session_for(frame, timeout)
         return session.queue(session.borrow(frame, time_s), timeout)
@@ -390,8 +390,8 @@ class Encoder(EncoderBase):
 
         Yields:
             A writable, page-aligned NumPy array: height × width × channels of uint8 or uint16 for packed pixel formats,
-                height × width for gray, and one dimension with all samples for planar formats. `value_range` and
-                `channels_first` don't apply to it.
+            height × width for gray, and one dimension with all samples for planar formats. `value_range` and
+            `channels_first` don't apply to it.
 
         Raises:
             ValueError: also if the encoder has no size yet.

@@ -134,7 +134,7 @@ class FanOut:
 
         Returns:
             Whether each output took the frame, in the order of `add`: False if its queue was full and it dropped the
-                frame, or if it has failed.
+            frame, or if it has failed.
 
         Raises:
             ValueError, TypeError: if the frame doesn't suit an encoder, or `time_s` is wrong, as for `Encoder.write`.

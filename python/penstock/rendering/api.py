@@ -225,8 +225,8 @@ def map_video(
 ) -> RenderReport:
     """Applies a function to each frame of a video, on many processes or machines, and copies the audio.
 
-    The result keeps the source's colors, tags and chapters, unless `encoder_options` overrides them (``{"metadata":
-    None}``).
+    The result keeps the source's colors, tags and chapters, unless `encoder_options` overrides them
+    (``{"metadata": None}``).
 
     Each worker decodes its own range of frames, calls the function, and encodes. A variable frame rate stays: each
     frame keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.
