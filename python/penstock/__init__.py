@@ -1,44 +1,44 @@
 """Video I/O that doesn't hold up your loop and loses nothing unsaid, on a toolkit for bytes.
 
-NumPy, ModernGL and PyTorch frames go to files and streams through FFmpeg, and come back, in order or by index.
-Underneath are classes that move bytes between memory, files, pipes and sockets.
+NumPy, ModernGL and PyTorch frames go to files and streams through FFmpeg, and come back, in order or by index. The
+toolkit underneath moves bytes between memory, files, pipes and sockets.
 
-What to use for which task:
+Which one to use:
 
 - Write a video: `write_video` takes all frames in one call. An `Encoder` takes frame after frame, with audio tracks,
   times, metadata and settings.
 - Read a video: `read_video` returns one array. A `Decoder` returns frame after frame, or any frame by its number
-  (``decoder[7]``) or its time (``decoder.frame_at(1.5)``). An `AudioDecoder` returns the sound, and `probe` the facts
-  of a file: its streams, sizes, rates, colors.
-- Change a video: ``Encoder.like(decoder, "out.mp4")`` keeps its sound, times, metadata and colors. `map_video` does it
+  (``decoder[7]``) or its time (``decoder.frame_at(1.5)``). An `AudioDecoder` returns the audio. `probe` returns the
+  facts about a file: its streams, sizes, frame rates, colors.
+- Change a video: ``Encoder.like(decoder, "out.mp4")`` keeps its audio, times, metadata and colors. `map_video` does it
   on many processes or machines, and `render` draws a scene there.
 - Record: a `FanOut` writes each frame to one or several encoders and writers. An output with ``when_full="drop"`` never
-  holds up your loop, and reports the frames that it dropped. `gl.Capture` reads what OpenGL draws.
-- Write bytes: a `Writer` is a file to ``pickle``, Pillow and the like, on a pipe, a socket or a file. ``write`` copies
-  the data; ``submit`` borrows its memory until the ticket that it returns is done.
+  holds up your loop, and reports the frames that it dropped. `gl.Capture` reads the pictures that OpenGL draws.
+- Write bytes: a `Writer` is a file for ``pickle``, Pillow and the like, on a pipe, a socket or a file. ``write`` copies
+  the data. ``submit`` borrows its memory until the ticket that it returns is done.
 - Read frames from a program: a `Reader` reads buffers of a fixed size ahead.
 - Move bytes between two descriptors: `relay`, or `pipes.start_relay` on a thread of its own. `Tee` copies a stream to
   many.
 - Load compressed assets: a `Pipeline` reads, decompresses and checks files on many threads.
 
-Where the rest is:
+Modules:
 
 - ``penstock.video``: settings, facts of files and results for encoders and decoders, such as `video.AudioTrack`.
-- ``penstock.rendering``: the steps of `render` and `map_video`, for those who schedule by themselves.
-- ``penstock.results``: what writers, readers, relays and tees return: tickets, statistics, reports.
+- ``penstock.rendering``: the steps of `render` and `map_video`, for your own scheduler.
+- ``penstock.results``: the results of writers, readers, relays and tees: tickets, statistics, reports.
 - ``penstock.pipes``, ``penstock.fifo``: pipes and named pipes, as Python files.
 - ``penstock.pipeline``: the source, the stages and the sink of a `Pipeline`.
 - ``penstock.gl``: OpenGL. ``penstock.cpu``: priorities and CPUs of threads.
 - ``penstock.turbopipe``: a drop-in for TurboPipe.
 - The errors are here, and `PenstockError` is the base of all.
 
-A native thread moves the bytes of each stream without ever touching Python. It uses one of three *transports*:
+A native thread moves the bytes of each stream, without the GIL. It uses one of three *transports*:
 
 - ``write``: the kernel copies. For files, sockets and small pieces.
 - ``staged``: the thread copies into pages that the pipe takes over. Faster, and right for every reader.
 - ``zero-copy``: the pipe gets the buffer's own pages, until the reader has read them.
 
-When a stream fails, the next call and ``flush`` or ``close`` raise, with the bytes delivered and lost.
+If a stream fails, the next call and ``flush`` or ``close`` raise, with the number of bytes delivered and lost.
 """
 
 from typing import TYPE_CHECKING

@@ -47,38 +47,41 @@ def _stage_stats(record: dict[str, Any]) -> StageStats:
 
 
 class Pipeline:
-    """A source, stages and a sink in a line. It begins to work when it is made.
+    """Reads, decompresses, checks and passes on chunks of data: a source, stages and a sink, each on native threads.
 
-    Iterate over it with ``for`` or ``async for``; if the sink is a descriptor, ``wait`` for it or ``await`` it.
-    ``with`` and ``async with`` close it at the end of the block; if the sink is a descriptor and the block did not
-    raise, they first wait for its end. Several threads may take chunks from one pipeline; each chunk goes to one of
-    them.
+    The pipeline starts when you make it. Iterate over it with ``for`` or ``async for``. If the sink is a descriptor,
+    ``wait`` for it or ``await`` it. ``with`` and ``async with`` close it at the end of the block; if the sink is a
+    descriptor and the block didn't raise, they first wait for its end. Several threads may take chunks from one
+    pipeline: each chunk goes to one of them.
 
-    At the end of the program, a pipeline whose sink is a descriptor continues for as long as bytes move. If it is cut
-    off, that is reported. ``close``, or dropping the pipeline, stops all threads wherever they wait. ``close`` waits
-    for the threads, but at most 5 seconds for a call of Python code that does not return. Dropping does not wait;
-    running calls end by themselves. In the child of a fork, a pipeline raises ``ClosedError``.
+    ``close``, or dropping the pipeline, stops all threads wherever they wait. ``close`` waits for the threads, but at
+    most 5 seconds for a call of Python code that doesn't return. Dropping doesn't wait: running calls end by
+    themselves. At the end of the program, a pipeline whose sink is a descriptor continues for as long as bytes move,
+    and reports if it is cut off. In the child of a fork, a pipeline raises ``ClosedError``.
 
     Args:
         source: a `pipeline.Source`; or an iterable of buffers, or of pairs of a name and a buffer. A thread of the
-            pipeline iterates over it and copies the bytes, so that the iterable may reuse its buffer.
+            pipeline iterates over it and copies the bytes, so the iterable may reuse its buffer.
         stages: each a `pipeline.Stage`, or a callable, which is short for ``Stage.call``.
-        sink: a `pipeline.Sink`; None for iteration.
-        queue_items: the most chunks that wait between two parts; then the part in front waits.
-        queue_bytes: the most memory of those chunks; one chunk may always wait. At most as much is kept for reuse.
-        max_chunk_bytes: the most bytes of a chunk, read or decompressed. A larger one gets a ``ChunkDataError``, and no
-            memory. So does a zstd stream in pieces whose window is larger than this and than 8 MiB.
-        on_error: ``"raise"`` ends the pipeline at the first chunk that fails, after all chunks before it have come
-            out; ``"skip"`` continues, and lists the failures in ``skipped``. A decompressed stream and an iterable
-            that raises end in both cases.
-        policies: a ``ThreadPolicy``, or a level like ``"below-normal"``, for the threads of a part, by its name:
+        sink: a `pipeline.Sink`; None if you iterate.
+        queue_items: maximum number of chunks that wait between two parts; then the part before waits.
+        queue_bytes: maximum memory in bytes of these chunks; one chunk may always wait. At most as much is kept for
+            reuse.
+        max_chunk_bytes: maximum size of a chunk in bytes, read or decompressed. A larger chunk gets a
+            ``ChunkDataError``, and no memory. So does a zstd stream in pieces whose window is larger than this and than
+            8 MiB.
+        on_error: ``"raise"`` ends the pipeline at the first chunk that fails, after all chunks before it have come out.
+            ``"skip"`` continues, and lists the failures in ``skipped``. Both end at a failure of a decompressed stream,
+            or of the iterable.
+        policies: a ``ThreadPolicy``, or a level such as ``"below-normal"``, for the threads of a part, by its name:
             ``"files"``, ``"file"``, ``"fd"`` or ``"iterable"``; ``"decompress"``, ``"checksum"``, a callable's name
-            (the second of one name is ``"checksum 2"``); ``"writer"`` for ``Sink.fd``.
+            (the second of a name is ``"checksum 2"``); ``"writer"`` for ``Sink.fd``.
 
     Raises:
-        ValueError: the parts do not fit together, or an argument has a wrong value.
-        TypeError: an argument has the wrong type.
-        OSError: EBADF if a descriptor is closed or open for something else; or no thread could be started.
+        ValueError: if the parts don't fit together, or an argument has a wrong value.
+        TypeError: if an argument has the wrong type.
+        OSError: EBADF if a descriptor is closed, or isn't open for reading or writing as needed; or if no thread could
+            be started.
     """
 
     def __init__(
@@ -122,7 +125,7 @@ class Pipeline:
         at_exit(_end_all, 1)
 
     def read(self, timeout: float | None = None) -> Chunk | None:
-        """The next chunk; None at the end. Releases the GIL; Ctrl-C interrupts it.
+        """Returns the next chunk; None at the end. Releases the GIL; Ctrl-C interrupts it.
 
         After the end, or an error other than StalledError, it returns or raises the same again, in every thread.
 
@@ -130,23 +133,23 @@ class Pipeline:
             timeout: seconds; None waits without limit.
 
         Raises:
-            PipelineError: the next chunk has failed, and with it the pipeline.
-            StalledError: no chunk came in time.
-            ClosedError: the pipeline was closed.
+            PipelineError: if the next chunk failed, which ends the pipeline.
+            StalledError: if no chunk came in time.
+            ClosedError: if the pipeline was closed.
         """
         return self._native.next(timeout)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the sink, a descriptor, has everything.
+        """Waits until the sink, a descriptor, has everything.
 
         Args:
             timeout: seconds; None waits without limit.
 
         Raises:
-            PipelineError: a chunk has failed; the chunks before it were written.
-            BrokenStreamError, OSError: the descriptor failed.
-            StalledError: the pipeline did not end in that time. It continues.
-            ClosedError: the pipeline was closed before its end.
+            PipelineError: if a chunk failed. The chunks before it were written.
+            BrokenStreamError, OSError: if the descriptor failed.
+            StalledError: if the pipeline didn't end in that time. It continues.
+            ClosedError: if the pipeline was closed before its end.
         """
         try:
             self._native.wait(timeout)
@@ -157,9 +160,9 @@ class Pipeline:
             raise
 
     def close(self) -> None:
-        """Stop the pipeline, drop the chunks in it, and wait for its threads. Ctrl-C interrupts the wait.
+        """Stops the pipeline, drops the chunks in it, and waits for its threads. Ctrl-C interrupts the wait.
 
-        A call of Python code that does not return is left behind after 5 seconds. Closing again only waits.
+        The wait for a call of Python code that doesn't return ends after 5 seconds. Closing again only waits.
         """
         self._native.close()
 
@@ -170,12 +173,12 @@ class Pipeline:
 
     @property
     def skipped(self) -> list[PipelineError]:
-        """With ``on_error="skip"``, the errors of the chunks that were skipped so far, in order."""
+        """The errors of the chunks that were skipped so far, in order, with ``on_error="skip"``."""
         return self._native.skipped
 
     @property
     def stats(self) -> PipelineStats:
-        """What the pipeline has done so far, also after its end."""
+        """Statistics so far, also after the pipeline's end."""
         record = self._native.stats()
         record["stages"] = tuple(_stage_stats(stage) for stage in record["stages"])
         record["end_to_end"] = Latency(**record["end_to_end"])
@@ -183,10 +186,10 @@ class Pipeline:
 
     @property
     def bottleneck(self) -> str | None:
-        """The name of the slowest part, as in `stats`; None while it is nobody clearly.
+        """The name of the slowest part, as in `stats`; None if no part clearly is.
 
-        It is the part whose threads worked the longest, without waits, and for at least a fifth of the time. For
-        iteration, ``"consumer"``, that is your own code.
+        It's the part whose threads worked the longest, without waits, and for at least a fifth of the time.
+        ``"consumer"`` is your own code that iterates.
         """
         return self._native.bottleneck()
 

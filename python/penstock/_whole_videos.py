@@ -37,31 +37,31 @@ def write_video(
     fps: int | float | Fraction | None,
     **options: Unpack[EncoderOptions],
 ) -> EncodeReport:
-    """Writes all frames to a video file, and returns the report.
+    """Writes all frames to a video file, and returns a report.
 
     ```python
     report = penstock.write_video("out.mp4", frames, fps=30, crf=20)
     ```
 
-    Each frame is written as it comes: a generator is never collected, and may make the frames in one array. Whatever
-    ends this early, an exception of the generator or Ctrl-C, leaves the file as it does in the ``with`` block of an
-    `Encoder`.
+    Frames are written one by one as they come: a generator is never collected into a list, and may reuse one array. If
+    an exception of the generator or Ctrl-C ends the call early, the frames so far are kept as an `Encoder` does in its
+    ``with`` block.
 
     Args:
         path: the output, as for `Encoder`.
-        frames: any iterable of what `Encoder.write` takes: arrays, tensors, PIL images. Or one array or tensor of
-            frames × height × width × channels. Or a `Decoder`, of which only the picture is written: `Encoder.like`
-            and `map_video` keep its sound and metadata.
-        fps: frames per second, as for `Encoder`. None keeps the times of a `Decoder`'s frames; frames of other kinds
-            have none, and need ``Encoder.write(frame, time_s=...)``.
-        options: those of `Encoder`, but its `audio` is of files: samples need an `Encoder` and its `write_audio`.
-            `progress` is True by default if standard error is a terminal; the bar has an end if ``len(frames)`` is
-            known.
+        frames: an iterable of frames, each as for `Encoder.write`: arrays, tensors or PIL images. Or one array or
+            tensor of frames × height × width × channels. Or a `Decoder`, whose frames are written without its audio and
+            metadata: use `Encoder.like` or `map_video` to keep them.
+        fps: frames per second, as for `Encoder`. None keeps the times of a `Decoder`'s frames. Other frames have no
+            times: write them with ``Encoder.write(frame, time_s=...)``.
+        options: arguments of `Encoder`. `audio` must be files: to write samples, use an `Encoder` and its
+            `write_audio`. `progress` is True by default if standard error is a terminal. The bar shows the total if
+            ``len(frames)`` is known.
 
     Raises:
-        ValueError: `frames` is empty, `fps` is None and a frame has no time, `audio` has an `AudioTrack`, or as for
-            `Encoder` and its ``write``.
-        TypeError: `frames` is no iterable, or one of them is no frame.
+        ValueError: if `frames` is empty; if `fps` is None and a frame has no time; if `audio` has an `AudioTrack`; or
+            as for `Encoder` and its ``write``.
+        TypeError: if `frames` isn't iterable, or has something that isn't a frame.
         OSError, EncoderError, StalledError: as for `Encoder`.
     """
     if isinstance(frames, str | os.PathLike):
@@ -86,22 +86,22 @@ def read_video(path: VideoSource, *, every: int = 1, **options: Unpack[DecoderOp
     frames = penstock.read_video("in.mp4", start=10, count=100, size=(None, 240), every=2)
     ```
 
-    The array has no times: `probe` tells the rate, ``probe(path).best_video.frame_rate``, and the frames of a `Decoder`
-    have their times. Each frame goes into the array when it was decoded: there is no second array.
+    Decoded frames go straight into the array: there is no second array. The array has no times.
+    ``probe(path).best_video.frame_rate`` is the frame rate, and the frames of a `Decoder` have their times.
 
     Args:
         path: the source, as for `Decoder`.
-        every: takes the first frame, and each `every`-th after it.
-        options: those of `Decoder`, such as `start`, `count`, `size` and `pixel_format`. Here, `count` is the maximum
-            number of frames in the array.
+        every: step between the frames that are returned: 2 returns the first, third, fifth frame and so on. 1 returns
+            all.
+        options: arguments of `Decoder`, such as `start`, `count`, `size` and `pixel_format`. Here, `count` is the
+            maximum number of frames in the array.
 
     Returns:
-        An array of uint8, or of what `pixel_format` has. Planar formats (yuv420p) give frames × samples.
+        An array of uint8, or of the dtype of `pixel_format`. Planar formats (yuv420p) return frames × samples.
 
     Raises:
-        MemoryError: the array would take more than half of the memory that is available now, by the limits of this
-            process's control groups (containers), too. Raised before anything is decoded if the file tells its number
-            of frames, else while reading.
+        MemoryError: if the array needs more than half of the available memory, which a control group (container) may
+            limit. It's raised before decoding if the file states its number of frames, and otherwise while reading.
         ValueError, TypeError, OSError, DecoderError, StalledError: as for `Decoder` and its iteration.
     """
     every = _count("every", every)

@@ -5,10 +5,10 @@ with cpu.applied(priority="highest", near=os.getpid()) as applied:
     print(applied.priority, applied.cpus, applied.notes)  # what was granted, and why not more
 ```
 
-`set_priority`, `pin` and `applied` are for the calling thread; worker threads and FFmpeg take a `ThreadPolicy`.
-Refusals of the system don't raise; the result shows what was applied.
+`set_priority`, `pin` and `applied` are for the calling thread. For worker threads and FFmpeg, pass a `ThreadPolicy`. If
+the system refuses something, the calls don't raise; the result reports what was applied.
 
-`topology` shows which processors share a core, a cache, a package and a memory node:
+`topology` reports which processors share a core, a cache, a package and a memory node:
 
 ```python
 topology = cpu.topology()
@@ -17,7 +17,7 @@ for domain in topology.l3_domains:
     print(domain.size_bytes, domain.logical_processors)
 ```
 
-Its records are flat and refer to each other by number, because a tree of packages cannot describe caches that only some
+Its records are flat and refer to each other by number, because a tree of packages can't describe caches that only some
 cores of a package share.
 """
 
@@ -91,12 +91,12 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A core.
+    """A core of a processor.
 
     Attributes:
-        id: a number from 0, unique on the machine. The kernel's ``core_id`` is not unique: packages and dies repeat it.
-        package: the number of its package.
-        kind: ``"performance"``, ``"efficiency"`` or ``"low-power efficiency"``; if all are alike, the first.
+        id: a number from 0, unique on the machine. The kernel's ``core_id`` isn't unique: packages and dies repeat it.
+        package: number of its package.
+        kind: ``"performance"``, ``"efficiency"`` or ``"low-power efficiency"``; if all cores are alike, the first.
         kind_source: the source of the kind: ``"cpu_core/cpu_atom"`` (Intel's lists of hybrid machines),
             ``"cpu_capacity"``, ``"maximum frequency"``, ``"base frequency"`` (among those of one maximum), or
             ``"assumed"`` if nothing distinguishes kinds.
@@ -158,15 +158,15 @@ class Topology(HtmlTable):
     domain, or to none if it has no such cache or this is unknown.
 
     Attributes:
-        model: the name of the processor; None if unknown.
+        model: name of the processor; None if unknown.
         packages: the packages.
-        numa_nodes: the memory nodes; a single one if the kernel reports none.
+        numa_nodes: the memory nodes; a single node if the kernel reports none.
         cores: the cores.
-        logical_processors: the logical processors, including those that are offline.
+        logical_processors: the logical processors, including offline ones.
         l1d_domains: the processors that share a first-level data cache.
         l2_domains: the processors that share a second-level cache.
         l3_domains: the processors that share a third-level cache.
-        notes: what was missing or malformed, and what was assumed instead.
+        notes: facts that were missing or malformed, and what was assumed instead.
     """
 
     model: str | None
@@ -187,9 +187,10 @@ class Topology(HtmlTable):
 
 
 def topology() -> Topology:
-    """Read the CPUs of this machine.
+    """Reads the CPUs of this machine.
 
-    Missing or malformed files don't raise: the result is the best that remains, and its ``notes`` say what is wrong.
+    If files are missing or malformed, the call doesn't raise. The result is the best that remains, and its ``notes``
+    say what is wrong.
     """
     return _topology_at("/")
 
@@ -205,10 +206,10 @@ def _topology_at(root: StrOrBytesPath) -> Topology:
 
 
 def usable() -> float:
-    """How many CPUs this process can keep busy.
+    """Returns how many CPUs this process can keep busy.
 
-    They are those that the calling thread may run on, or fewer if a control group limits the time on them: in a
-    container with a quota of 1.5 CPUs, it is 1.5. Python's ``os.process_cpu_count`` does not look at quotas.
+    The number counts the CPUs that the calling thread may run on, or fewer if a control group limits the time on them:
+    in a container with a quota of 1.5 CPUs, it is 1.5. Python's ``os.process_cpu_count`` ignores quotas.
     """
     allowed = float(len(os.sched_getaffinity(0)))
     quota = cpu_quota()
@@ -216,21 +217,21 @@ def usable() -> float:
 
 
 def set_priority(level: Priority) -> AppliedPolicy:
-    """Set the priority of the calling thread permanently.
+    """Sets the priority of the calling thread permanently.
 
-    Threads and processes that it starts later inherit the priority.
+    Threads and processes that the thread starts later inherit the priority.
 
     Args:
         level: as for `ThreadPolicy`.
 
     Returns:
         The scheduling of the thread, read back from the system. Its ``notes`` say what was refused, why, and by which
-        limit. They also say if the thread cannot return to its earlier priority: on Linux, raising a priority takes a
-        privilege, and lowering it does not.
+        limit. They also say if the thread can't return to its earlier priority: on Linux, a thread needs a privilege to
+        raise its priority, but not to lower it.
 
     Raises:
-        ValueError: an unknown level.
-        TypeError: ``level`` is not a str.
+        ValueError: if the level is unknown.
+        TypeError: if ``level`` isn't a str.
     """
     if level is None:
         raise TypeError("level must be a str, not None")
@@ -238,20 +239,20 @@ def set_priority(level: Priority) -> AppliedPolicy:
 
 
 def pin(cpus: Iterable[int]) -> AppliedPolicy:
-    """Restrict the calling thread to these CPUs permanently.
+    """Restricts the calling thread to these CPUs permanently.
 
-    Threads and processes that it starts later inherit the CPUs.
+    Threads and processes that the thread starts later inherit the CPUs.
 
     Args:
-        cpus: the numbers of the CPUs.
+        cpus: numbers of the CPUs.
 
     Returns:
-        The scheduling of the thread. Its ``notes`` name the CPUs that were refused and those that the system allows. If
-        none was granted, the CPUs of the thread do not change.
+        The scheduling of the thread. Its ``notes`` name the CPUs that were refused and the CPUs that the system allows.
+        If none was granted, the thread's CPUs don't change.
 
     Raises:
-        ValueError: no CPU, or a number that no CPU can have.
-        TypeError: ``cpus`` is not an iterable of integers.
+        ValueError: if ``cpus`` is empty, or a number is impossible for a CPU.
+        TypeError: if ``cpus`` isn't an iterable of integers.
     """
     if cpus is None:
         raise TypeError("cpus must be CPU numbers, like [0, 1], not None")
@@ -266,23 +267,23 @@ def applied(
     cpus: Iterable[int] | None = None,
     near: Near | None = None,
 ) -> AbstractContextManager[AppliedPolicy]:
-    """Apply a policy to the calling thread for the length of a ``with`` block.
+    """Applies a policy to the calling thread for the length of a ``with`` block.
 
     ```python
     with cpu.applied(priority="below-normal", near=encoder.pid) as applied:
         print(applied.nice, applied.cpus, applied.notes)
     ```
 
-    The block gets the `AppliedPolicy`. Its ``notes`` also say what cannot be restored: on Linux, raising a priority
-    takes a privilege, and lowering it does not. The end of the block restores what the thread had before, as far as the
-    system allows.
+    The block gets the `AppliedPolicy`. Its ``notes`` also say what can't be restored: on Linux, a thread needs a
+    privilege to raise its priority, but not to lower it. The end of the block restores what the thread had before, if
+    the system allows it.
 
     Args:
-        policy: the policy, or a level; or the fields of a policy by name, as for `ThreadPolicy`.
+        policy: the policy, or a level. Or pass the fields of a policy by name, as for `ThreadPolicy`.
 
     Raises:
-        ValueError, TypeError: as for `ThreadPolicy`; or both a policy and fields are given.
-        RuntimeError: the block has started already, or ends on another thread than it started on.
+        ValueError, TypeError: as for `ThreadPolicy`; or if you pass both a policy and fields.
+        RuntimeError: if the block has started already, or ends on another thread than it started on.
     """
     fields = ThreadPolicy(priority=priority, nice=nice, cpus=cpus, near=near)
     if policy is not None and fields != ThreadPolicy():

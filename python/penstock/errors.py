@@ -1,4 +1,4 @@
-"""Errors, told apart by whose fault they are.
+"""Errors, grouped by their cause.
 
 ```
 PenstockError
@@ -10,15 +10,15 @@ PenstockError
 │   ├── EncoderError                            to encode
 │   └── DecoderError                            to read or decode
 ├── RenderError                                 a scene raised, or a chunk failed three times
-└── PipelineError                               a chunk of a pipeline failed, or a callable of yours
+└── PipelineError                               a chunk of a pipeline failed, or your callable
     ├── ChunkDataError (also ValueError)        it is corrupt, truncated or too large
-    └── ChunkReadError (also OSError)           the system did not give it
+    └── ChunkReadError (also OSError)           the system couldn't read it
 ```
 
-`FFmpegWarning` is a warning: a video cannot hold all that was handed in, or a file's header is wrong.
+`FFmpegWarning` is a warning: a video can't hold everything that you passed, or a file's header is wrong.
 
-Other failures of the operating system raise ``OSError`` with its ``errno``; a failed stream
-also sets ``bytes_delivered`` and ``bytes_lost``. Wrong arguments are ``TypeError`` or ``ValueError`` at the call.
+If the operating system fails in another way, you get an ``OSError`` with its ``errno``. A failed stream also sets
+``bytes_delivered`` and ``bytes_lost``. Wrong arguments raise ``TypeError`` or ``ValueError`` at the call.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from typing import Any
 
 
 class PenstockError(Exception):
-    """The base of all errors that Penstock defines."""
+    """The base class of all errors that Penstock defines."""
 
 
 class ClosedError(PenstockError, ValueError):
-    """The object was used after ``close`` or ``abort``."""
+    """You used an object after its ``close`` or ``abort``."""
 
 
 class BrokenStreamError(PenstockError, BrokenPipeError):
@@ -41,7 +41,7 @@ class BrokenStreamError(PenstockError, BrokenPipeError):
     Attributes:
         errno: the system's error number, usually ``EPIPE`` or ``ECONNRESET``.
         bytes_delivered: bytes of this stream that reached the reader (pipe) or the kernel (socket).
-        bytes_lost: accepted bytes of this stream that did not.
+        bytes_lost: bytes of this stream that were accepted and not delivered.
     """
 
     def __init__(self, errno: int, strerror: str, bytes_delivered: int = 0, bytes_lost: int = 0) -> None:
@@ -51,14 +51,14 @@ class BrokenStreamError(PenstockError, BrokenPipeError):
 
 
 class StalledError(PenstockError, TimeoutError):
-    """The peer did not read or write in time. Nothing is lost yet, unless a relay raised this.
+    """The peer didn't read or write in time. Nothing is lost yet, unless a relay raised this.
 
     Attributes:
         seconds: how long the call waited.
-        bytes_pending: bytes that were still to be delivered when it gave up; of a ``Reader``, bytes that were missing
-            of the frame that it was reading.
-        bytes_delivered: of a relay: bytes that it had moved by then.
-        bytes_lost: of a relay that has ended: bytes that had left its source by then and were not delivered.
+        bytes_pending: bytes that weren't delivered yet when the call gave up; for a ``Reader``, bytes that the
+            incomplete frame still needed.
+        bytes_delivered: for a relay, bytes that it had moved by then.
+        bytes_lost: for a relay that has ended, bytes that had left its source and weren't delivered.
     """
 
     bytes_delivered: int = 0
@@ -71,12 +71,12 @@ class StalledError(PenstockError, TimeoutError):
 
 
 class TruncatedStreamError(PenstockError, EOFError):
-    """A stream of frames ended inside one. All whole frames came before this.
+    """A stream ended in the middle of a frame. All whole frames came before this error.
 
     Attributes:
-        frames: whole frames that the stream had.
-        frame_bytes: the size of a frame in the stream.
-        bytes_over: bytes that arrived of the incomplete frame.
+        frames: number of whole frames in the stream.
+        frame_bytes: size of a frame in bytes.
+        bytes_over: bytes of the incomplete frame that arrived.
     """
 
     def __init__(self, message: str, frames: int = 0, frame_bytes: int = 0, bytes_over: int = 0) -> None:
@@ -87,15 +87,15 @@ class TruncatedStreamError(PenstockError, EOFError):
 
 
 class PipelineError(PenstockError):
-    """A chunk of a pipeline failed. What a callable of the pipeline raised is the ``__cause__``.
+    """A chunk of a pipeline failed. If your callable raised, its exception is the ``__cause__``.
 
     Attributes:
         name: the chunk's name, usually the path of its file.
-        offset: the byte of its file or stream at which the failure was found; the chunk's first byte if nothing more
+        offset: the byte of its file or stream where the failure was found; the chunk's first byte if nothing more
             precise is known.
         index: the chunk's number in its source, from 0.
-        stage: the part of the pipeline that it failed in.
-        reason: why.
+        stage: the part of the pipeline in which it failed.
+        reason: why it failed.
     """
 
     def __init__(self, reason: str, name: str = "", offset: int = 0, index: int = 0, stage: str = "") -> None:
@@ -142,9 +142,9 @@ class FFmpegError(PenstockError, RuntimeError):
         returncode: the program's exit status; negative if a signal ended it; None if it never started, or if the status
             is unknown because this process ignores SIGCHLD or another thread waits for all children.
         command: the command line that was run.
-        stderr: the last lines that the program wrote to its standard error.
+        stderr: the last lines of the program's standard error.
         frames: frames that were encoded, or delivered, before the failure.
-        advice: what a person can do about it; None if unknown.
+        advice: what you can do about it; None if unknown.
         reason: what failed, in one line: the message without the advice and the program's output.
     """
 
@@ -169,19 +169,19 @@ class FFmpegError(PenstockError, RuntimeError):
 
 
 class EncoderError(FFmpegError):
-    """FFmpeg failed, or did not encode every frame that it was given."""
+    """FFmpeg wasn't found, failed, or encoded a different number of frames than it was given."""
 
 
 class DecoderError(FFmpegError):
-    """FFmpeg or libav could not read a file or a URL, or did not decode all of it."""
+    """FFmpeg or libav couldn't read a file or a URL, or didn't decode all of it."""
 
 
 class RenderError(PenstockError):
-    """A scene or a function of a render raised, or a chunk failed three times. What is done is kept.
+    """A scene or a function of a render raised, or a chunk failed three times. Finished chunks are kept.
 
     Attributes:
-        chunk: the chunk's number; None where it is not known.
-        frames: the indices of its frames; None where they are not known.
+        chunk: the chunk's number; None if unknown.
+        frames: the indices of its frames; None if unknown.
         attempts: how often it was tried.
     """
 
@@ -195,11 +195,12 @@ class RenderError(PenstockError):
 
 
 class FFmpegWarning(UserWarning):
-    """A video differs from what was asked for, or is not where it was to be, or a header is wrong.
+    """A video differs from what you asked for, isn't at the path that you asked for, or has a wrong header.
 
-    An `Encoder` warns when the video cannot hold all that is in its frames, such as alpha. The message names a format
-    that can, and the argument that confirms the choice; ``EncodeReport.warnings`` repeats it. It also warns when an old
-    file is overwritten in place, or stays because a generator or a task ended early. A `Decoder` warns when the number
-    of frames in the file's header is wrong, when HDR becomes 8-bit RGB without tone mapping, and when other samples of
-    more than 8 bits become 8 in a pixel format that nobody asked for.
+    An `Encoder` warns if the video can't hold everything in its frames, such as alpha. The message names a format that
+    can, and the argument that confirms the choice. ``EncodeReport.warnings`` repeats it. It also warns if an old file
+    is overwritten in place, or stays because a generator or a task ended early.
+
+    A `Decoder` warns if the number of frames in the file's header is wrong, if HDR becomes 8-bit RGB without tone
+    mapping, or if other samples of more than 8 bits become 8 because you passed no `pixel_format`.
     """

@@ -6,9 +6,9 @@ with fifo.open("/run/frames", "w", timeout=10) as writer:  # waits for a reader
     writer.write(frame)
 ```
 
-The usual way to open a FIFO blocks until somebody opens the other side, and cannot be cancelled. These functions accept
-a timeout, Ctrl-C interrupts them, and in the background ``cancel()`` ends them. Once a path has led to a FIFO, they
-wait for that FIFO, whatever happens to the path.
+Python's ``open`` blocks on a FIFO until another process opens the other side, and can't be cancelled. These functions
+accept a timeout, Ctrl-C interrupts them, and ``cancel()`` ends them in the background. Once a path has led to a FIFO,
+they wait for that FIFO, whatever happens to the path.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _MODES = {"r": "r", "rb": "r", "w": "w", "wb": "w"}
 
 
 def create(path: StrOrBytesPath, permissions: int = 0o666) -> None:
-    """Create a FIFO. The umask is removed from the permissions.
+    """Creates a FIFO. The umask is removed from the permissions.
 
     Raises:
-        FileExistsError: something exists at that path, a FIFO or not.
-        OSError: another failure of the system.
+        FileExistsError: if something exists at that path, a FIFO or not.
+        OSError: if the system failed in another way.
     """
     try:
         os.mkfifo(path, permissions)
@@ -56,18 +56,18 @@ def open(path: StrOrBytesPath, mode: WriteMode, *, timeout: float | None = None)
 def open(
     path: StrOrBytesPath, mode: FifoMode = "r", *, timeout: float | None = None
 ) -> PipeReader | PipeWriter:
-    """Open a FIFO. Only mode ``"w"`` can have to wait.
+    """Opens a FIFO. Only mode ``"w"`` may have to wait.
 
     Args:
-        path: the path of a FIFO.
-        mode: ``"r"`` opens at once, and the first read waits for a writer; ``"w"`` waits for a reader. A ``b`` may be
-            added: both are binary and unbuffered.
+        path: path of a FIFO.
+        mode: ``"r"`` opens at once, and the first read waits for a writer. ``"w"`` waits for a reader. You may add a
+            ``b``: both are binary and unbuffered.
         timeout: seconds to wait for a reader; None waits without limit.
 
     Raises:
-        StalledError: no reader came in time.
-        ValueError: the path leads to something other than a FIFO, or the mode is wrong.
-        OSError: another failure of the system, such as FileNotFoundError.
+        StalledError: if no reader came in time.
+        ValueError: if the path leads to something other than a FIFO, or the mode is wrong.
+        OSError: if the system failed in another way, such as FileNotFoundError.
     """
     access = _access(mode)
     fd = _native._fifo_open(os.fspath(path), access, timeout)
@@ -79,17 +79,18 @@ def open_async(path: StrOrBytesPath, mode: ReadMode = "r") -> FifoTicket[PipeRea
 @overload
 def open_async(path: StrOrBytesPath, mode: WriteMode) -> FifoTicket[PipeWriter]: ...
 def open_async(path: StrOrBytesPath, mode: FifoMode = "r") -> FifoTicket[Any]:
-    """Open a FIFO on a native thread, and return a ticket that is done when the other side is open.
+    """Opens a FIFO on a native thread, and returns a ticket that is done when the other side is open.
 
-    For reading, the FIFO is open at once, so writers find a reader while the ticket waits for the first of them.
+    With ``"r"``, this side of the FIFO is open at once, so writers find a reader while the ticket waits for the first
+    writer.
 
     Args:
-        path: the path of a FIFO.
+        path: path of a FIFO.
         mode: as for ``open``; ``"r"`` waits for a writer, ``"w"`` for a reader.
 
     Raises:
-        ValueError: the path leads to something other than a FIFO, or the mode is wrong.
-        OSError: another failure of the system, such as FileNotFoundError.
+        ValueError: if the path leads to something other than a FIFO, or the mode is wrong.
+        OSError: if the system failed in another way, such as FileNotFoundError.
     """
     access = _access(mode)
     return FifoTicket(_native._fifo_open_async(os.fspath(path), access), access)
@@ -104,23 +105,23 @@ def _access(mode: str) -> str:
 class FifoReader(PipeReader):
     """The reading side of a FIFO, opened before the first writer.
 
-    The system reports the end of the file while there is no writer, even before the first one. Therefore the first read
-    waits until there are bytes, or until a writer has opened and closed the FIFO. If the descriptor is non-blocking, it
+    The first read waits until there are bytes, or until a writer has opened and closed the FIFO: the system reports the
+    end of the file while there is no writer, even before the first. If the descriptor is non-blocking, the first read
     returns None until then.
     """
 
     _has_met_a_writer = False
 
     def read(self, size: int | None = -1, /) -> bytes | None:  # type: ignore[override]  # None: see io.RawIOBase
-        """Read at most ``size`` bytes; with -1 or None, all until the end of the file."""
+        """Reads at most ``size`` bytes; with -1 or None, all until the end of the file."""
         return super().read(size) if size == 0 or self._may_read() else None
 
     def readinto(self, buffer: WriteableBuffer, /) -> int | None:
-        """Read into the buffer and return the number of bytes."""
+        """Reads into the buffer and returns the number of bytes."""
         return super().readinto(buffer) if self._may_read() else None
 
     def readall(self) -> bytes | None:  # type: ignore[override]
-        """Read until the end of the file."""
+        """Reads until the end of the file."""
         return super().readall() if self._may_read() else None
 
     def _may_read(self) -> bool:
@@ -141,8 +142,8 @@ Stream = TypeVar("Stream", bound=PipeReader | PipeWriter)
 class FifoTicket(Generic[Stream]):
     """A FIFO that a native thread opens. ``await ticket`` waits for it in asyncio.
 
-    Cancelling the task that awaits it cancels the opening. The thread ends when the other side is open, and when the
-    ticket is cancelled or dropped.
+    If you cancel the task that awaits the ticket, the opening is cancelled. The thread ends when the other side is
+    open, and when the ticket is cancelled or dropped.
     """
 
     def __init__(self, opening: _native._FifoTicket, access: str) -> None:
@@ -156,15 +157,15 @@ class FifoTicket(Generic[Stream]):
         return self._opening.done()
 
     def wait(self, timeout: float | None = None) -> Stream:
-        """Wait until the other side is open and return the stream, the same each time. Ctrl-C interrupts the wait.
+        """Waits until the other side is open, and returns the stream, the same each time. Ctrl-C interrupts the wait.
 
         Args:
             timeout: seconds; None waits without limit.
 
         Raises:
-            StalledError: the other side was not opened in that time. The opening continues.
-            ClosedError: the opening was cancelled.
-            OSError: a failure of the system.
+            StalledError: if the other side wasn't opened in that time. The opening continues.
+            ClosedError: if the opening was cancelled.
+            OSError: if the system failed.
         """
         self._opening.wait(timeout)
         with self._lock:
@@ -173,15 +174,15 @@ class FifoTicket(Generic[Stream]):
             return self._stream
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as ``wait`` does and return the exception of an opening that failed; None if it succeeded.
+        """Waits as ``wait`` does, and returns the exception of an opening that failed; None if it succeeded.
 
         Raises:
-            StalledError: the other side was not opened in that time. The opening continues.
+            StalledError: if the other side wasn't opened in that time. The opening continues.
         """
         return self._opening.exception(timeout)
 
     def cancel(self) -> None:
-        """Cancel the opening. When this returns, the FIFO is closed.
+        """Cancels the opening. When this returns, the FIFO is closed.
 
         Does nothing if ``wait`` has returned the stream already.
         """

@@ -1,4 +1,4 @@
-"""Capture of rendered pictures into a video, without a wait for the GPU.
+"""Capture of rendered pictures into a video, without waiting for the GPU.
 
 `Capture` reads pictures from a ``moderngl.Framebuffer``, or from any renderer with two small methods.
 """
@@ -30,7 +30,7 @@ _CHANNELS = {"gray": 1, "rgb24": 3, "rgb0": 4, "rgba": 4}
 
 
 class Capture:
-    """Reads each drawn picture a few frames later, when the GPU is done with it, and hands it to an encoder.
+    """Passes rendered OpenGL pictures to an encoder, a few frames late, without waiting for the GPU.
 
     ```python
     with (
@@ -42,24 +42,25 @@ class Capture:
             capture.take()
     ```
 
-    A picture is copied once on the calling thread, into memory of the encoder, whose native thread flips and converts
-    it. All calls belong on the thread that made the capture, where the context is current.
+    The calling thread copies each picture once, into memory of the encoder, whose native thread flips and converts it.
+    Make all calls on the thread that made the capture, where the context is current.
 
-    Leaving the ``with`` block closes the capture, also if an exception leaves it, and not the encoder.
+    Leaving the ``with`` block closes the capture, also after an exception. It doesn't close the encoder.
 
     Args:
-        source: a ``moderngl.Framebuffer`` of the encoder's size; or an object whose ``start_read()`` begins to read the
-            picture that was drawn last, and returns an object whose ``read_into(view)`` waits for that picture and
+        source: a ``moderngl.Framebuffer`` of the encoder's size. Or an object with ``start_read()``, which begins to
+            read the last picture, and returns an object with ``read_into(view)``. That call waits for the picture and
             copies it into `view`, an array as `Encoder.lease` yields it.
-        encoder: with a ``size``. OpenGL's first row is the bottom of the picture: give the encoder ``vflip=True``,
-            unless the shader flips. For a framebuffer, its ``pixel_format`` is rgb24, rgba, rgb0 or gray.
-        buffers: pictures that may be in flight. A picture is handed over when so many newer ones were taken. One buffer
-            is enough where the GPU is done by then; each takes a frame's bytes of the GPU's memory.
+        encoder: an encoder with a ``size``. OpenGL's first row is the bottom of the picture, so pass the encoder
+            ``vflip=True``, unless your shader flips. For a framebuffer, its ``pixel_format`` must be rgb24, rgba, rgb0
+            or gray.
+        buffers: number of pictures in flight. Each picture reaches the encoder this many calls later, and takes a
+            frame's bytes of GPU memory meanwhile. 1 is enough if the GPU finishes within one frame.
 
     Raises:
-        ValueError: the framebuffer has another size than the encoder, or several samples a pixel; or the encoder has no
-            size yet, or a pixel format that OpenGL does not read; or the framebuffer has a capture already.
-        EncoderError, ClosedError: the encoder has failed, or is closed.
+        ValueError: if the framebuffer's size differs from the encoder's, it has several samples a pixel, or it has a
+            capture already; or if the encoder has no size yet, or a pixel format that OpenGL doesn't read.
+        EncoderError, ClosedError: if the encoder has failed, or is closed.
     """
 
     def __init__(
@@ -86,25 +87,25 @@ class Capture:
 
     @property
     def in_flight(self) -> int:
-        """Pictures that were taken, and that the encoder does not have yet."""
+        """Number of pictures that you took and that haven't reached the encoder yet."""
         return len(self._in_flight)
 
     def take(self, *, time_s: float | Fraction | None = None, timeout: float | None = None) -> None:
-        """Takes the picture that was drawn last. Call it after each drawn frame, before the next is drawn.
+        """Takes the last picture. Call it after each drawn frame, before you draw the next.
 
-        When all buffers are in flight, it first hands the oldest picture to the encoder, as `Encoder.lease` does.
+        If all buffers are in flight, the call first passes the oldest picture to the encoder, as `Encoder.lease` does.
 
         Args:
-            time_s: the time of the picture in seconds, as for `Encoder.write`.
+            time_s: time of the picture in seconds, as for `Encoder.write`.
             timeout: seconds to wait for room in the encoder's queue; None waits as long as it takes.
 
         Raises:
-            ValueError: `time_s` is wrong, as for `Encoder.write`.
-            RuntimeError: this is another thread than the capture's.
-            StalledError: no room within `timeout`. The picture was not taken.
-            EncoderError: FFmpeg has failed.
-            ClosedError: the capture or the encoder is closed; or the OpenGL context was released, with the pictures in
-                flight.
+            ValueError: if `time_s` is wrong, as for `Encoder.write`.
+            RuntimeError: if this isn't the capture's thread.
+            StalledError: if there is no room within `timeout`. The picture wasn't taken.
+            EncoderError: if FFmpeg has failed.
+            ClosedError: if the capture or the encoder is closed, or the OpenGL context was released, with the pictures
+                in flight.
         """
         self._check_thread()
         if self._is_closed:
@@ -121,12 +122,12 @@ class Capture:
         self._last_tick = -1 if tick is None else tick
 
     def close(self) -> None:
-        """Hands all pictures in flight to the encoder, in order. Does nothing when called again.
+        """Passes all pictures in flight to the encoder, in order. Does nothing when called again.
 
         Raises:
-            RuntimeError: this is another thread than the capture's.
+            RuntimeError: if this isn't the capture's thread.
             StalledError, EncoderError: as for `take`. The pictures in flight are lost.
-            ClosedError: the OpenGL context was released while pictures were in flight; they are lost.
+            ClosedError: if the OpenGL context was released while pictures were in flight. They are lost.
         """
         if self._is_closed:
             return

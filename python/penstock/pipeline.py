@@ -1,8 +1,8 @@
-"""The parts of a `penstock.Pipeline`: storage, native stages, and Python, a descriptor or buffers at the end.
+"""The parts of a `penstock.Pipeline`: sources, stages and sinks.
 
 A pipeline is a source, stages and a sink in a line, each on one native thread or several, with bounded queues in
-between. Chunks come out in order. When the consumer is slow, the source waits; ``queue_items`` bounds the memory, which
-is recycled. No native stage holds the GIL.
+between. Chunks come out in order. If the consumer is slow, the source waits: ``queue_items`` bounds the memory, which
+is recycled. Native stages run without the GIL.
 
 ```python
 from penstock.pipeline import Source, Stage
@@ -13,7 +13,7 @@ print(pipeline.bottleneck)
 ```
 
 The static methods of `Source`, `Stage` and `Sink` make the parts. An iterable of buffers, or of pairs of a name and a
-buffer, is a source as well, and a callable is a stage (see `Stage.call`). Without a sink, you iterate over the chunks.
+buffer, is also a source, and a callable is a stage (see `Stage.call`). Without a sink, you iterate over the chunks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Policy: TypeAlias = "ThreadPolicy | Priority | None"
 
 @dataclass(frozen=True)
 class Source:
-    """A source of chunks. `files`, `file` and `fd` make them.
+    """A source of chunks. `files`, `file` and `fd` make one.
 
     Attributes:
         name: its name in ``policies`` and statistics.
@@ -65,45 +65,46 @@ class Source:
     def files(
         paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, workers: int = 1
     ) -> Source:
-        """Files, each as one chunk whose name is its path.
+        """Reads files, each as one chunk whose name is its path.
 
         Args:
-            paths: the paths, in the order of the chunks; or one path; or, if there is no file of that name, a pattern
-                for ``glob.glob``, whose matches are sorted (``**`` matches any folders).
-            workers: the number of threads that read, each a file of its own, at most 1024. More than one pays where the
-                storage has a high latency, not for files in the page cache.
+            paths: paths, in the order of the chunks. Or one path; if there is no file of that name, a pattern for
+                ``glob.glob``, whose matches are sorted (``**`` matches any folders).
+            workers: number of threads that read, at most 1024, each a file of its own. More than one helps if the
+                storage has a high latency, but not for files in the page cache.
 
         Raises:
-            ValueError, TypeError: ``workers`` is not such a number.
-            FileNotFoundError: nothing matches the pattern. For a missing file, its chunk gets a ``ChunkReadError``.
+            ValueError, TypeError: if ``workers`` isn't such a number.
+            FileNotFoundError: if nothing matches the pattern. If a listed file is missing, its chunk gets a
+                ``ChunkReadError``.
         """
         names, workers = _paths(paths), _count("workers", workers)
         return Source("files", lambda policy: _Source.files(names, workers, policy))
 
     @staticmethod
     def file(path: str | os.PathLike[str], piece_bytes: int = _PIECE_BYTES) -> Source:
-        """One file in pieces.
+        """Reads one file in pieces.
 
         Args:
-            path: the file.
-            piece_bytes: the size of a piece in bytes; the last piece is as long as the rest.
+            path: path of the file.
+            piece_bytes: size of a piece in bytes. The last piece may be shorter.
         """
         name, piece_bytes = os.fspath(path), _count("piece_bytes", piece_bytes)
         return Source("file", lambda policy: _Source.file(name, piece_bytes, policy))
 
     @staticmethod
     def fd(fd: int | HasFileno, piece_bytes: int = _PIECE_BYTES) -> Source:
-        """The bytes of a pipe, a stream socket or another descriptor, until its end.
+        """Reads the bytes of a pipe, a stream socket or another descriptor, until its end.
 
-        Available bytes are passed on before the source waits for more. The pipeline duplicates the descriptor when it
-        is made; the caller's descriptor stays the caller's.
+        The source passes on available bytes before it waits for more. The pipeline duplicates the descriptor when you
+        make the pipeline; yours stays open.
 
         Args:
             fd: an int or an object with ``fileno()``, open for reading. A buffered Python stream is read from the first
-                byte that the program has not taken. A stream whose descriptor carries other bytes (text, compressed
-                files, TLS sockets) raises TypeError when the pipeline is made, and a socket that keeps messages apart
-                raises ValueError.
-            piece_bytes: the largest size of a piece in bytes.
+                byte that your program hasn't taken. If the descriptor carries other bytes than the stream (text,
+                compressed files, TLS sockets), the pipeline raises TypeError when you make it. For a socket that
+                preserves message boundaries, it raises ValueError.
+            piece_bytes: maximum size of a piece in bytes.
         """
         piece_bytes = _count("piece_bytes", piece_bytes)
         return Source("fd", lambda policy: _Source.fd(fd, piece_bytes, policy))
@@ -111,11 +112,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Stage:
-    """An operation on every chunk. `decompress`, `checksum` and `call` make them.
+    """An operation on every chunk. `decompress`, `checksum` and `call` make one.
 
     Attributes:
         name: its name in ``policies``, statistics and errors.
-        workers: the number of its threads.
+        workers: number of its threads.
     """
 
     name: str
@@ -124,31 +125,31 @@ class Stage:
 
     @staticmethod
     def decompress(codec: CodecName = "auto", *, workers: int = 1, streamed: bool | None = None) -> Stage:
-        """Decompress chunks.
+        """Decompresses chunks.
 
-        Each chunk of ``Source.files`` and of an iterable is an asset of its own. ``Source.file`` and ``Source.fd`` give
-        pieces of one stream; the stage then gives pieces of the decompressed stream, at most as large as those of the
-        source.
+        Each chunk of ``Source.files`` and of an iterable is an asset of its own. ``Source.file`` and ``Source.fd``
+        return pieces of one stream; the stage then returns pieces of the decompressed stream, at most as large as those
+        of the source.
 
-        Further gzip members, zstd frames and lz4 frames are decompressed, too. Other bytes behind the first are ignored
-        for zlib and gzip, and are an error for zstd and lz4, as in the tools of these formats.
+        Further gzip members, zstd frames and lz4 frames are decompressed, too. Other bytes after the first are ignored
+        for zlib and gzip, and fail for zstd and lz4, as in the tools of these formats.
 
         Args:
             codec: ``"zlib"``, ``"gzip"``, ``"zstd"``, ``"lz4"`` (frames); or ``"auto"``, which looks at the first bytes
-                of each asset. A skippable frame at the beginning is taken for zstd's, and not for lz4's.
-            workers: the number of threads, each of which decompresses a chunk of its own; a stream takes one.
-            streamed: whether chunks are pieces of one stream; by default, what the source says.
+                of each asset. A skippable frame at the beginning counts as zstd, not as lz4.
+            workers: number of threads, each of which decompresses a chunk of its own. A stream takes one.
+            streamed: whether chunks are pieces of one stream; None follows the source.
         """
         make = partial(_Stage.decompress, codec, streamed)
         return Stage("decompress", _count("workers", workers), make)
 
     @staticmethod
     def checksum(kind: ChecksumName = "xxh3", *, workers: int = 1) -> Stage:
-        """Compute a checksum of each chunk, which becomes its ``checksum``.
+        """Computes a checksum of each chunk, which becomes its ``checksum``.
 
         Args:
             kind: ``"xxh3"`` (XXH3, 64 bits, seed 0) or ``"crc32"`` (as ``zlib.crc32``).
-            workers: the number of threads.
+            workers: number of threads.
         """
         return Stage("checksum", _count("workers", workers), partial(_Stage.checksum, kind))
 
@@ -156,16 +157,16 @@ class Stage:
     def call(
         function: Callable[[Chunk], Chunk | Data | None], *, workers: int = 1, name: str | None = None
     ) -> Stage:
-        """Call a Python callable with each chunk, on a thread of the pipeline, with the GIL.
+        """Calls a Python callable with each chunk, on a thread of the pipeline, with the GIL.
 
-        A callable among the stages of a pipeline is short for this. It returns the chunk, or None for the same; or a
-        buffer, whose bytes are copied and replace those of the chunk. An exception is the cause of the chunk's
-        ``PipelineError``. Statistics count its waits for the GIL separately.
+        A callable among the stages of a pipeline is short for this. The callable returns the chunk, or None for the
+        same chunk; or a buffer, whose bytes are copied and replace those of the chunk. If it raises, the exception is
+        the cause of the chunk's ``PipelineError``. Statistics count its waits for the GIL separately.
 
         Args:
-            function: gets a ``Chunk``, whose bytes are read-only.
-            workers: the number of threads that call it, in parallel where it releases the GIL.
-            name: the name of the stage; by default that of the callable.
+            function: a callable that gets a ``Chunk``, whose bytes are read-only.
+            workers: number of threads that call it. They run in parallel where it releases the GIL.
+            name: name of the stage; None is the callable's name.
         """
         named = name or str(getattr(function, "__name__", type(function).__name__))
         return Stage(named, _count("workers", workers), partial(_Stage.call, function))
@@ -173,35 +174,35 @@ class Stage:
 
 @dataclass(frozen=True)
 class Sink:
-    """A destination of chunks other than iteration. `fd` and `into` make them."""
+    """A destination of chunks other than iteration. `fd` and `into` make one."""
 
     _make: Callable[[int, int, _Policy], _Sink] = field(repr=False)
     _writes: bool = field(default=False, repr=False)
 
     @staticmethod
     def fd(fd: int | HasFileno) -> Sink:
-        """Write chunks to a pipe, a file, a socket or another descriptor, from their own memory, through a ``Writer``.
+        """Writes chunks to a pipe, a file, a socket or another descriptor, from their own memory, through a ``Writer``.
 
-        ``policies`` calls this part ``"writer"``. The pipeline duplicates the descriptor when it is made; the caller's
-        descriptor stays the caller's.
+        ``policies`` calls this part ``"writer"``. The pipeline duplicates the descriptor when you make the pipeline;
+        yours stays open.
 
         Args:
             fd: an int or an object with ``fileno()``, open for writing. Otherwise the pipeline raises OSError (EBADF)
-                when it is made.
+                when you make one.
         """
         return Sink(partial(_Sink.fd, fd), _writes=True)
 
     @staticmethod
     def into(buffers: Iterable[WritableData]) -> Sink:
-        """Copy chunks into buffers of the caller, the first into the first, on a native thread without the GIL.
+        """Copies chunks into your buffers, the first into the first, on a native thread without the GIL.
 
-        Iteration then gives chunks whose memory is these buffers. The pipeline ends when there are no more buffers. A
+        Iteration then returns chunks whose memory is these buffers. The pipeline ends when there are no more buffers. A
         chunk that is larger than its buffer gets a ``ChunkDataError``.
 
         Args:
-            buffers: writable, C-contiguous buffers. They are taken one by one, ``queue_items`` ahead of iteration, so a
-                generator can wait until one is free again. Do not touch a buffer from then until its chunk comes; it is
-                released when its chunk is dropped.
+            buffers: writable, C-contiguous buffers. The pipeline takes them one by one, ``queue_items`` ahead of
+                iteration, so a generator can wait until one is free again. Don't touch a buffer from then until its
+                chunk comes. It is released when you drop its chunk.
         """
         return Sink(lambda *_: _Sink.into(buffers))
 
@@ -224,7 +225,7 @@ class Latency:
     """The distribution of many times, accurate to 1 %. All fields are 0 while ``count`` is.
 
     Attributes:
-        count: the number of times.
+        count: number of times.
         min_s: the shortest time, in seconds like all that follow.
         p50_s: the median.
         p95_s: the 95th percentile.
@@ -244,22 +245,22 @@ class Latency:
 
 @dataclass(frozen=True)
 class StageStats:
-    """What one part of a pipeline has done so far, all its threads together.
+    """Statistics of one part of a pipeline so far, all its threads together.
 
     Attributes:
         name: its name.
-        workers: the number of its threads; iteration counts as one, the caller's.
+        workers: number of its threads. Iteration counts as one, the caller's.
         bytes_in: bytes that it took.
-        bytes_out: bytes that it gave.
-        failed: chunks that failed in it.
-        work: its time for a chunk, without waits; for iteration, the time between two chunks asked for.
-        queued: the time that chunks waited for it, since the part before had finished with them.
-        gil: the time that a callable waited for the GIL; empty for native parts.
-        input_wait_s: seconds that its threads waited for chunks, summed; a source's threads wait for its descriptor.
+        bytes_out: bytes that it passed on.
+        failed: number of chunks that failed in it.
+        work: time that it needed for a chunk, without waits; for iteration, the time between two requests for a chunk.
+        queued: time that chunks waited for it after the part before had finished with them.
+        gil: time that a callable waited for the GIL; empty for native parts.
+        input_wait_s: seconds that its threads waited for chunks, summed. A source's threads wait for its descriptor.
         output_wait_s: seconds that its threads waited for room in the next queue, summed.
-        queue_items: chunks that wait for it now.
-        queue_bytes: the memory of the chunks that wait for it now.
-        policies: the policies that were applied to its threads, where one was asked for.
+        queue_items: number of chunks that wait for it now.
+        queue_bytes: memory of the chunks that wait for it now, in bytes.
+        policies: the policies that were applied to its threads, if you asked for one.
     """
 
     name: str
@@ -279,13 +280,13 @@ class StageStats:
 
 @dataclass(frozen=True)
 class PipelineStats:
-    """What a pipeline has done so far, or until its end.
+    """Statistics of a pipeline so far, or until its end.
 
     Attributes:
         stages: the source, the stages and the sink, in this order.
-        end_to_end: the time from when the source began a chunk until the sink had it.
+        end_to_end: time from when the source began a chunk until the sink had it.
         elapsed_s: seconds since the pipeline began, until its end.
-        pool_free_bytes: memory that is kept for reuse.
+        pool_free_bytes: bytes of memory that are kept for reuse.
     """
 
     stages: tuple[StageStats, ...]

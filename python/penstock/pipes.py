@@ -4,9 +4,9 @@
 reader, writer = penstock.pipes.make_pipe(capacity_bytes=1 << 20)
 ```
 
-- `make_pipe` returns the two ends, `PipeReader` and `PipeWriter`. Whatever takes a raw stream of ``io`` takes them:
+- `make_pipe` returns the two ends, `PipeReader` and `PipeWriter`. They work wherever a raw stream of ``io`` does:
   ``io.BufferedReader``, ``io.BufferedWriter``, ``shutil.copyfileobj``, ``gzip``, ``tarfile`` in its stream modes. Their
-  calls run on the caller's thread: a `penstock.Writer` on a `PipeWriter` queues instead.
+  calls run on the caller's thread. To queue writes, put a `penstock.Writer` on a `PipeWriter`.
 - `start_relay` is `penstock.relay` on a native thread, between any two descriptors.
 
 ``penstock.fifo`` has named pipes.
@@ -35,17 +35,17 @@ __all__ = ["PipeReader", "PipeWriter", "make_pipe", "start_relay"]
 
 
 def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter]:
-    """Make a pipe. Programs that this one starts inherit neither end.
+    """Makes a pipe, and returns its two ends. Programs that your program starts don't inherit them.
 
     Args:
-        capacity_bytes: the size to ask the kernel for, which rounds it up to a power of two. If it grants less, the
-            pipe is as large as possible, and the ``capacity_bytes`` of its ends is the size. None leaves the default of
-            Linux, usually 64 KiB.
+        capacity_bytes: size to ask the kernel for, which rounds it up to a power of two. If the kernel grants less, the
+            pipe is as large as possible, and the ``capacity_bytes`` of its ends is the actual size. None leaves the
+            default of Linux, usually 64 KiB.
 
     Raises:
-        ValueError: ``capacity_bytes`` is less than 1.
-        TypeError: ``capacity_bytes`` is not an integer.
-        OSError: the process has no descriptors left.
+        ValueError: if ``capacity_bytes`` is less than 1.
+        TypeError: if ``capacity_bytes`` isn't an integer.
+        OSError: if the process has no descriptors left.
     """
     reader, writer = _native._make_pipe(capacity_bytes)
     return PipeReader(reader), PipeWriter(writer)
@@ -63,12 +63,12 @@ class _PipeEnd(io.FileIO):
 
     @property
     def capacity_bytes(self) -> int:
-        """The size of the pipe in bytes."""
+        """Size of the pipe in bytes."""
         return fcntl.fcntl(self.fileno(), fcntl.F_GETPIPE_SZ)
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes in the pipe that were not read yet."""
+        """Bytes in the pipe that weren't read yet."""
         answer = fcntl.ioctl(self.fileno(), termios.FIONREAD, bytes(4))
         return int.from_bytes(answer, sys.byteorder)
 
@@ -76,8 +76,9 @@ class _PipeEnd(io.FileIO):
 class PipeReader(_PipeEnd):
     """The reading end of a pipe: a raw stream on a descriptor.
 
-    ``read`` and ``readinto`` return the bytes that are there, and wait if there are none; if the descriptor is
-    non-blocking they return None instead. ``b""`` and 0 are the end of the file: the pipe is empty and has no writer.
+    ``read`` and ``readinto`` return the bytes in the pipe, and wait if there are none. If the descriptor is
+    non-blocking, they return None instead of waiting. ``b""`` and 0 mean the end of the file: the pipe is empty and has
+    no writer.
     """
 
     _MODE = "rb"
@@ -85,7 +86,7 @@ class PipeReader(_PipeEnd):
     def write_to(
         self, dst: int | HasFileno, count: int | None = None, **options: Unpack[RelayOptions]
     ) -> RelayReport:
-        """Relay from the pipe: ``penstock.relay(self, dst, count, **options)``."""
+        """Relays from the pipe: ``penstock.relay(self, dst, count, **options)``."""
         return relay(self, dst, count, **options)
 
 
@@ -95,14 +96,15 @@ class PipeWriter(_PipeEnd):
     _MODE = "wb"
 
     def write(self, data: ReadableBuffer, /) -> int | None:  # type: ignore[override]  # None: see io.RawIOBase
-        """Write all bytes and return their number.
+        """Writes all bytes and returns their number.
 
-        A non-blocking descriptor takes as many bytes as there is room for: the result is their number, or None.
+        If the descriptor is non-blocking, the call writes as many bytes as there is room for, and returns their number,
+        or None.
 
         Raises:
-            BrokenStreamError: the pipe has no reader. Its counts are those of this call; lost bytes are those that no
-                reader has taken.
-            ValueError: the stream is closed.
+            BrokenStreamError: if the pipe has no reader. Its counts are those of this call; lost bytes are those that
+                no reader has taken.
+            ValueError: if the stream is closed.
         """
         written = 0
         try:
@@ -128,7 +130,7 @@ class PipeWriter(_PipeEnd):
         offset: int | None = None,
         **options: Unpack[RelayOptions],
     ) -> RelayReport:
-        """Relay into the pipe: ``penstock.relay(src, self, count, **options)``."""
+        """Relays into the pipe: ``penstock.relay(src, self, count, **options)``."""
         return relay(src, self, count, offset=offset, **options)
 
     def _broken(self, error: BrokenPipeError, nbytes: int, written: int) -> BrokenStreamError:

@@ -1,10 +1,10 @@
-"""What writers, readers, relays and tees return. You don't construct these types.
+"""The results of writers, readers, relays and tees. You don't construct these types.
 
-- `Ticket`: a write that ``Writer.submit`` or ``Encoder.write`` has queued; wait for it, or ``await`` it.
+- `Ticket`: a write that ``Writer.submit`` or ``Encoder.write`` has queued. Wait for it, or ``await`` it.
 - `Frame`: a buffer from a `penstock.Reader`.
-- `WriterStats`, `ReaderStats`: what ``Writer.stats`` and ``Reader.stats`` count.
-- `RelayReport`: what `penstock.relay` moved. `RelayTicket`: a relay that `penstock.pipes.start_relay` started.
-- `TeeReport`, with a `TeeOutput` for each output: what a `penstock.Tee` copied.
+- `WriterStats`, `ReaderStats`: statistics from ``Writer.stats`` and ``Reader.stats``.
+- `RelayReport`: the result of `penstock.relay`. `RelayTicket`: a relay that `penstock.pipes.start_relay` started.
+- `TeeReport`, with a `TeeOutput` for each output: the result of a `penstock.Tee`.
 
 ``penstock.video`` has the reports of encoders and fan-outs, ``penstock.rendering`` those of renders, and
 ``penstock.pipeline`` the statistics of pipelines.

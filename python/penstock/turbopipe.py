@@ -1,9 +1,9 @@
-"""TurboPipe's functions, on Penstock: ``import penstock.turbopipe as turbopipe`` is all that changes.
+"""TurboPipe's functions, on Penstock: change your import to ``import penstock.turbopipe as turbopipe``.
 
 It has the functions of TurboPipe 1.x (``pipe(buffer, fileno)``, ``sync(buffer=None)``, ``close()``) and of 2.x
-(``pipe(data, file)``, ``sync(data)``, ``done(data)``). The differences: a reader that dies raises an exception instead
-of ending the interpreter; a buffer may be a temporary; ``pipe`` and ``sync`` accept memoryviews; and the descriptor may
-be closed as soon as ``pipe`` returns.
+(``pipe(data, file)``, ``sync(data)``, ``done(data)``). The differences: if a reader dies, you get an exception, and the
+interpreter continues; a buffer may be a temporary; ``pipe`` and ``sync`` accept memoryviews; and you can close the
+descriptor as soon as ``pipe`` returns.
 
 The environment variable ``PENSTOCK_MODE`` sets the transport: ``auto`` (the default), ``write``, ``staged`` or
 ``zero-copy``.
@@ -27,10 +27,10 @@ def pipe(buffer: Data, fileno: int | HasFileno) -> None: ...
 @overload
 def pipe(*, data: Data, file: int | HasFileno) -> None: ...
 def pipe(*args: Any, **kwargs: Any) -> None:
-    """Queue a buffer to be written to a file descriptor by a native thread, in order.
+    """Queues a buffer, which a native thread writes to a file descriptor, in order.
 
-    Waits only while the queue of that stream is full (128 MiB or 64 writes). The descriptor may be closed, and its
-    number reused, as soon as this returns. All descriptors of one pipe are one stream with one order.
+    The call waits only while the queue of the stream is full (128 MiB or 64 writes). You can close the descriptor, and
+    reuse its number, as soon as the call returns. All descriptors of one pipe are one stream with one order.
 
     ``buffer`` (``data`` in 2.x) is C-contiguous, of any dtype, shape and size: any object with the buffer protocol, a
     torch tensor on the CPU, or a ``moderngl.Buffer``, whose bytes are copied during the call. Other memory must not
@@ -38,10 +38,10 @@ def pipe(*args: Any, **kwargs: Any) -> None:
     writing.
 
     Raises:
-        BrokenStreamError, OSError: an earlier write to this stream failed, and nothing of the buffer was taken; or
-            the descriptor is not open for writing.
-        ValueError: the buffer is not C-contiguous, or ``PENSTOCK_MODE`` names no transport.
-        TypeError: no buffer, or no descriptor.
+        BrokenStreamError, OSError: if an earlier write to this stream failed, and nothing of the buffer was taken; or
+            if the descriptor isn't open for writing.
+        ValueError: if the buffer isn't C-contiguous, or ``PENSTOCK_MODE`` names no transport.
+        TypeError: if there is no buffer, or no descriptor.
     """
     mode = cast("Mode", os.environ.get("PENSTOCK_MODE", "auto"))
     renamed = {_NAMES_OF_1_X.get(name, name): value for name, value in kwargs.items()}
@@ -56,19 +56,19 @@ def _pipe(buffer: Data, fileno: int | HasFileno, *, mode: Mode) -> None:
 
 
 def sync(buffer: Data | None = None, *, data: Data | None = None) -> None:
-    """Wait until the buffer may be written to again; with None, until everything was written.
+    """Waits until you can write to the buffer again; with None, until everything was written.
 
     Raises:
-        BrokenStreamError, OSError: a stream failed.
+        BrokenStreamError, OSError: if a stream failed.
     """
     _native._sync(buffer if data is None else data)
 
 
 def done(data: Data) -> None:
-    """Wait for the writes of a buffer that will not be used again. Penstock keeps nothing else of it."""
+    """Waits until all writes of `data` have ended, as ``sync(data)`` does. It's there for programs of TurboPipe 2."""
     _native._sync(data)
 
 
 def close() -> None:
-    """Wait until everything was written, and let idle worker threads end."""
+    """Waits until everything was written, and lets idle worker threads end."""
     _native._close()

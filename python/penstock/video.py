@@ -1,18 +1,18 @@
-"""Settings, facts and results of video: what encoders, decoders and fan-outs take and return.
+"""Settings, facts and results of video: the types that encoders, decoders and fan-outs take and return.
 
 `penstock.Encoder`, `penstock.Decoder`, `penstock.AudioDecoder`, `penstock.FanOut` and `penstock.probe` are not here.
 
-- To write sound: `AudioTrack` for samples that you compute (``Encoder.write_audio``), `AudioFile` for a file's.
-- To write colors: `Colors`, and `MasteringDisplay` and `ContentLight` for HDR.
-- To choose an FFmpeg, the length of the queue, priorities and timeouts: `EncoderSettings`, `DecoderSettings`.
+- Write audio: `AudioTrack` for samples that you compute (``Encoder.write_audio``), `AudioFile` for a file.
+- Write colors: `Colors`, and `MasteringDisplay` and `ContentLight` for HDR.
+- Choose an FFmpeg, the length of the queue, priorities and timeouts: `EncoderSettings`, `DecoderSettings`.
   `find_ffmpeg` returns the FFmpeg that runs.
-- Facts of a file, from `penstock.probe` and ``Decoder.file``: a `MediaInfo`, with a `VideoInfo`, `AudioInfo` or
+- Facts about a file, from `penstock.probe` and ``Decoder.file``: a `MediaInfo`, with a `VideoInfo`, `AudioInfo` or
   `SubtitleInfo` for each stream, and a `Chapter` for each chapter.
 - A decoded frame: `VideoFrame`, an array with ``index`` and ``time_s``. `prefetch` opens the decoders of many files
   ahead.
-- What became of a video: `EncodeReport`, from ``Encoder.close`` and `penstock.write_video`; `OutputReport`, with a
-  `DroppedFrame` for each frame left out, from ``FanOut.close``.
-- While it runs: `EncoderStats`, `DecoderStats`, `DecoderEngine`.
+- The result of a video: `EncodeReport`, from ``Encoder.close`` and `penstock.write_video`; `OutputReport`, with a
+  `DroppedFrame` for each dropped frame, from ``FanOut.close``.
+- Progress while it runs: `EncoderStats`, `DecoderStats`, `DecoderEngine`.
 """
 
 from typing import TYPE_CHECKING

@@ -13,9 +13,9 @@ use crate::buffer::fill_view;
 
 /// A piece of data from a pipeline: a page-aligned buffer.
 ///
-/// ``memoryview(chunk)`` and ``numpy.asarray(chunk)`` are views of its bytes, without a copy. Its memory is
-/// recycled once you drop the last view of it. A chunk from iteration is writable. A chunk that a callable in
-/// the pipeline gets is read-only, because other parts share it.
+/// ``memoryview(chunk)`` and ``numpy.asarray(chunk)`` are views of its bytes, without a copy. The memory is recycled
+/// once you drop the last view of it. A chunk from iteration is writable. A chunk that a callable in the pipeline gets
+/// is read-only, because other parts share it.
 #[pyclass(frozen, module = "penstock.pipeline")]
 pub(crate) struct Chunk {
     pub(crate) chunk: pipeline::Chunk,
@@ -33,19 +33,19 @@ impl Chunk {
 
 #[pymethods]
 impl Chunk {
-    /// The path of its file as it was given, or the name from its source.
+    /// The path of its file as you passed it, or the name from its source.
     #[getter]
     fn name(&self) -> &OsStr {
         self.chunk.name()
     }
 
-    /// The offset of its first byte in the file or stream; of a decompressed stream, in the decompressed bytes.
+    /// The offset of its first byte in the file or stream; for a decompressed stream, in the decompressed bytes.
     #[getter]
     fn offset(&self) -> u64 {
         self.chunk.offset()
     }
 
-    /// Its number in its source, from 0; of a decompressed stream, among the decompressed pieces.
+    /// Its number in its source, from 0; for a decompressed stream, among the decompressed pieces.
     #[getter]
     fn index(&self) -> u64 {
         self.chunk.index()
@@ -57,7 +57,7 @@ impl Chunk {
         self.chunk.len()
     }
 
-    /// The result of the last ``checksum`` stage, unsigned; None without one, or if the bytes changed since.
+    /// The result of the last ``checksum`` stage, unsigned; None without a stage, or if the bytes changed since.
     #[getter]
     fn checksum(&self) -> Option<u64> {
         self.chunk.checksum().map(Checksum::value)

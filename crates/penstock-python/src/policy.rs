@@ -14,28 +14,28 @@ use crate::arguments::number;
 
 /// The priority and the CPUs to ask for a thread.
 ///
-/// Fields that are left out do not change. A worker thread inherits them from the thread that starts it.
-/// Wherever a policy is taken, so is the word of a level: ``"lowest"`` means ``ThreadPolicy(priority="lowest")``.
+/// Fields that you leave out don't change: a worker thread inherits them from the thread that starts it. Wherever you
+/// can pass a policy, you can pass the name of a level: ``"lowest"`` means ``ThreadPolicy(priority="lowest")``.
 ///
-/// Refusals of the system don't raise; the ``AppliedPolicy`` shows what was applied and why.
+/// If the system refuses something, nothing raises. The ``AppliedPolicy`` reports what was applied and why.
 ///
 /// Args:
 ///     priority: ``"background"``, ``"lowest"``, ``"below-normal"``, ``"normal"``, ``"above-normal"``, ``"highest"`` or
-///         ``"time-critical"``: niceness 19, 10, 5, 0, -5, -10 and -20; ``"background"`` also sets the scheduling
-///         class "idle". No level is real-time. To rise above the present level takes a privilege, even to return
-///         to an earlier one.
+///         ``"time-critical"``: niceness 19, 10, 5, 0, -5, -10 and -20. ``"background"`` also sets the scheduling class
+///         "idle". No level is real-time. A thread needs a privilege to rise above its present level, even to return to
+///         an earlier one.
 ///     nice: the niceness itself, from -20 (most favored) to 19, instead of a level.
-///     cpus: the numbers of the CPUs that the thread may run on.
+///     cpus: numbers of the CPUs that the thread may run on.
 ///     near: the owner of the L3 cache to share: the id of a thread (``threading.get_native_id()``); the id of a
 ///         process, for its first thread; or a CPU, as ``("cpu", 3)``. The position of another thread is read once,
-///         when the policy is applied, so pin that thread if it must not move. Where no L3 cache is known, its package
-///         is used. With ``cpus``, only those of them that share the cache are used; otherwise, those that the calling
+///         when the policy is applied, so pin that thread if it must not move. If no L3 cache is known, its package is
+///         used. With ``cpus``, only those of them that share the cache are used; otherwise, those that the calling
 ///         thread, or the first thread of its process, may run on.
 ///
 /// Raises:
-///     ValueError: an unknown level, both a level and a niceness, a niceness out of range, no CPU, or an impossible
-///         number of a thread or CPU.
-///     TypeError: an argument has the wrong type.
+///     ValueError: if the level is unknown; if you pass both a level and a niceness; if the niceness is out of range;
+///         if there is no CPU; or if the number of a thread or CPU is impossible.
+///     TypeError: if an argument has the wrong type.
 #[pyclass(frozen, eq, hash, module = "penstock.cpu")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadPolicy(pub(crate) penstock_cpu::ThreadPolicy);
@@ -63,25 +63,25 @@ impl ThreadPolicy {
         Ok(Self(policy))
     }
 
-    /// The level asked for.
+    /// The level that you asked for.
     #[getter]
     fn priority(&self) -> Option<&'static str> {
         self.0.priority.map(Priority::name)
     }
 
-    /// The niceness asked for.
+    /// The niceness that you asked for.
     #[getter]
     fn nice(&self) -> Option<i32> {
         self.0.nice
     }
 
-    /// The CPUs asked for.
+    /// The CPUs that you asked for.
     #[getter]
     fn cpus<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.0.cpus.as_ref().map(|cpus| PyTuple::new(py, cpus)).transpose()
     }
 
-    /// The owner of the L3 cache asked for, as it was given.
+    /// The owner of the L3 cache, as you passed it.
     #[getter]
     fn near<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let given = |near| match near {
@@ -187,32 +187,33 @@ pub(crate) struct AppliedPolicy(pub(crate) penstock_cpu::AppliedPolicy);
 
 #[pymethods]
 impl AppliedPolicy {
-    /// The level that matches its class and niceness; None if no level does.
+    /// The level that matches the thread's class and niceness; None if no level does.
     #[getter]
     fn priority(&self) -> Option<&'static str> {
         self.0.priority.map(Priority::name)
     }
 
-    /// Its scheduling class (sched(7)): ``"other"``, ``"batch"``, ``"idle"``, ``"fifo"``, ``"round-robin"``,
-    /// ``"deadline"`` or ``"unknown"``.
+    /// The thread's scheduling class (sched(7)).
+    ///
+    /// One of ``"other"``, ``"batch"``, ``"idle"``, ``"fifo"``, ``"round-robin"``, ``"deadline"`` and ``"unknown"``.
     #[getter]
     fn scheduling_class(&self) -> &'static str {
         self.0.scheduling_class.name()
     }
 
-    /// Its niceness, which only affects the classes ``"other"`` and ``"batch"``.
+    /// The thread's niceness, which only affects the classes ``"other"`` and ``"batch"``.
     #[getter]
     fn nice(&self) -> i32 {
         self.0.nice
     }
 
-    /// The CPUs that it may run on.
+    /// The CPUs that the thread may run on.
     #[getter]
     fn cpus<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.0.cpus)
     }
 
-    /// What was refused, why, and by which limit. From ``penstock.cpu``, also what cannot be undone.
+    /// What was refused, why, and by which limit. ``penstock.cpu`` adds what can't be undone.
     #[getter]
     fn notes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.notes.iter().map(ToString::to_string))

@@ -162,14 +162,14 @@ fn tell(exception: &Bound<'_, PyAny>, delivered: u64, lost: u64) {
     let _ = errors::add_byte_counts(exception, delivered, lost);
 }
 
-/// How many bytes a relay has moved, and by which method.
+/// The result of a relay: how many bytes it moved, and by which method.
 #[pyclass(frozen, eq, module = "penstock.results")]
 #[derive(PartialEq)]
 pub(crate) struct RelayReport(penstock_core::RelayReport);
 
 #[pymethods]
 impl RelayReport {
-    /// Bytes that the destination has taken.
+    /// Bytes that reached the destination.
     #[getter]
     fn bytes(&self) -> u64 {
         self.0.bytes
@@ -188,7 +188,7 @@ impl RelayReport {
         self.0.reason.to_string()
     }
 
-    /// Whether the source has ended, rather than the count.
+    /// Whether the relay ended because the source ended, and not because of ``count``.
     #[getter]
     fn source_ended(&self) -> bool {
         self.0.source_ended
@@ -202,8 +202,8 @@ impl RelayReport {
 
 /// A relay on a native thread. ``await ticket`` waits for it in asyncio.
 ///
-/// Cancelling the task that awaits it cancels the relay; the ``CancelledError`` has ``bytes_delivered`` and
-/// ``bytes_lost``.
+/// If you cancel the task that awaits the ticket, the relay is cancelled; the ``CancelledError`` has
+/// ``bytes_delivered`` and ``bytes_lost``.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct RelayTicket {
     ticket: penstock_core::RelayTicket,
@@ -237,24 +237,24 @@ impl RelayTicket {
         self.ticket.ticket().has_ended()
     }
 
-    /// Wait until the relay has ended and return its result. Releases the GIL; Ctrl-C interrupts it.
+    /// Waits until the relay has ended, and returns its result. Releases the GIL; Ctrl-C interrupts it.
     ///
     /// Args:
     ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
-    ///     StalledError: the relay did not end in that time, and continues; or no byte moved for its own timeout.
-    ///     ClosedError: the relay was cancelled.
+    ///     StalledError: if the relay didn't end in that time, and continues; or if no byte moved for its own timeout.
+    ///     ClosedError: if the relay was cancelled.
     ///     BrokenStreamError, OSError: as for ``relay``.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<RelayReport> {
         self.ended_within(py, timeout)?.map(RelayReport)
     }
 
-    /// Wait as ``wait`` does and return the exception of a relay that failed; None if it succeeded.
+    /// Waits as ``wait`` does, and returns the exception of a relay that failed; None if it succeeded.
     ///
     /// Raises:
-    ///     StalledError: the relay did not end in that time.
+    ///     StalledError: if the relay didn't end in that time.
     #[pyo3(signature = (timeout=None))]
     fn exception<'py>(
         &self,
@@ -264,7 +264,7 @@ impl RelayTicket {
         Ok(self.ended_within(py, timeout)?.err().map(|error| value_of(py, error)))
     }
 
-    /// Stop the relay. Bytes that were moved stay moved. Does nothing after its end.
+    /// Stops the relay. Moved bytes stay moved. Does nothing after its end.
     fn cancel(&self) {
         self.ticket.cancel();
     }
@@ -275,7 +275,7 @@ impl RelayTicket {
         RelayReport(self.ticket.relayed())
     }
 
-    /// The policy that was applied to the thread; None if none was asked for, or before the thread starts.
+    /// The policy that was applied to the thread; None if you asked for none, or before the thread starts.
     #[getter]
     fn policy(&self) -> Option<AppliedPolicy> {
         self.ticket.applied_policy().map(AppliedPolicy)

@@ -23,31 +23,32 @@ use crate::waiting::{awaited, coroutine, until};
 /// report.check()  # raises if an output failed
 /// ```
 ///
-/// If all ends are pipes, no byte passes through user space; for other ends the tee puts a pipe of its own in
-/// between. If one output fails, the others still receive everything. The tee ends when the source ends, or
-/// when no output is left; then what the source holds stays there. The tee duplicates all descriptors: the
-/// reader of an output gets its end of file once the caller has closed the descriptor, too.
+/// If all ends are pipes, no byte passes through user space. For other ends, the tee puts a pipe of its own in between.
+/// If one output fails, the others still receive everything. The tee ends when the source ends, or when no output is
+/// left; in that case the bytes in the source stay there. The tee duplicates all descriptors: the reader of an output
+/// gets its end of file once you have closed the descriptor, too.
 ///
 /// ``with`` and ``async with`` start the tee, wait for it at the end of the block, and raise the error of the first
-/// output that failed; if the block raises, they cancel the tee. ``await tee`` returns the report; cancelling
-/// the task that awaits it cancels the tee.
+/// output that failed. If the block raises, they cancel the tee. ``await tee`` returns the report. If you cancel the
+/// task that awaits it, the tee is cancelled.
 ///
 /// Args:
 ///     src: an int or an object with ``fileno()``, open for reading. A buffered file is read from the stream's
 ///         position.
-///     outputs: the same, open for writing. Bytes that a Python stream has buffered for one are flushed first.
-///     when_full: what happens when one of ``outputs`` takes nothing: with ``"block"`` all others wait for it, with
-///         ``"evict"`` it is removed after ``stall_timeout``. A slow output stays.
-///     stall_timeout: seconds without a single byte taken, although bytes were ready, before an eviction.
-///     policy: priority and CPUs of the thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
+///     outputs: the same, open for writing. Bytes that a Python stream has buffered are flushed first.
+///     when_full: what to do if an output takes nothing: with ``"block"`` all others wait for it, with ``"evict"`` it
+///         is removed after ``stall_timeout``. A slow output stays.
+///     stall_timeout: seconds after which an output is evicted if it takes no byte although bytes are ready.
+///     policy: priority and CPUs of the thread: a ``ThreadPolicy``, or a level such as ``"below-normal"``.
 ///     start: False delays the start until ``start()``, so that ``add`` can add outputs that miss nothing.
 ///
 /// Raises:
-///     OSError: EBADF if a descriptor is closed or open for something else; or another failure of the system.
-///     TypeError: a descriptor does not carry the bytes that its object reads or writes, as with a text source, a
-///         compressed file or a TLS socket; or an object has no descriptor.
-///     ValueError: an output is the source, or is given twice; the source is a pipe or socket of which a Python
-///         stream has read ahead; or an argument has a wrong value.
+///     OSError: EBADF if a descriptor is closed, or isn't open for reading or writing as needed; or another failure of
+///         the system.
+///     TypeError: if an object has no descriptor, or its descriptor doesn't carry the bytes that the object reads or
+///         writes: a text source, a compressed file or a TLS socket.
+///     ValueError: if an output is the source, or occurs twice; if the source is a pipe or socket of which a Python
+///         stream has read ahead; or if an argument has a wrong value.
 #[pyclass(frozen, module = "penstock")]
 pub(crate) struct Tee {
     tee: penstock_core::Tee,
@@ -78,17 +79,17 @@ impl Tee {
         Ok(tee)
     }
 
-    /// Start a tee that was made with ``start=False``. Otherwise does nothing.
+    /// Starts a tee that was made with ``start=False``. Otherwise does nothing.
     ///
     /// Raises:
     ///     OSError: EAGAIN if no thread could be started. The tee can be started again.
-    ///     ClosedError: the tee belongs to the parent process.
+    ///     ClosedError: if the tee belongs to the parent process.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         arm_exit(py)?;
         py.detach(|| self.tee.start()).or_raise(py)
     }
 
-    /// Add an output. Before the start it gets the whole stream, later the bytes from now on.
+    /// Adds an output. Before the start it gets the whole stream, later the bytes from now on.
     ///
     /// Args:
     ///     output: an int or an object with ``fileno()``, open for writing.
@@ -96,7 +97,7 @@ impl Tee {
     ///     stall_timeout: as for the constructor's ``outputs``.
     ///
     /// Raises:
-    ///     ClosedError: the tee has ended.
+    ///     ClosedError: if the tee has ended.
     ///     OSError, TypeError, ValueError: as for the constructor.
     #[pyo3(signature = (output, *, when_full="block", stall_timeout=5.0))]
     fn add(
@@ -111,13 +112,13 @@ impl Tee {
         py.detach(|| self.tee.add(output, policy)).map(TeeOutput).or_raise(py)
     }
 
-    /// Remove an output. Bytes that were taken for it are still delivered. Does nothing if it has ended.
+    /// Removes an output. Bytes that were taken for it are still delivered. Does nothing if it has ended.
     ///
     /// Args:
     ///     output: the ``TeeOutput`` that ``add`` returned, or a descriptor of the output.
     ///
     /// Raises:
-    ///     ValueError: it is not an output of this tee.
+    ///     ValueError: if it isn't an output of this tee.
     fn remove(&self, output: &Bound<'_, PyAny>) -> PyResult<()> {
         let unknown = || PyValueError::new_err("it is no output of this tee");
         let output = match output.cast::<TeeOutput>() {
@@ -135,17 +136,17 @@ impl Tee {
         Ok(())
     }
 
-    /// Start the tee if necessary, wait for its end and return its report. Releases the GIL; Ctrl-C interrupts it.
+    /// Starts the tee if needed, waits for its end and returns its report. Releases the GIL; Ctrl-C interrupts it.
     ///
-    /// Failures of outputs do not raise here: see ``TeeReport.check``.
+    /// Failures of outputs don't raise here: see ``TeeReport.check``.
     ///
     /// Args:
     ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
-    ///     StalledError: the tee did not end in that time. It continues.
-    ///     OSError: the source failed.
-    ///     ClosedError: the tee was cancelled.
+    ///     StalledError: if the tee didn't end in that time. It continues.
+    ///     OSError: if the source failed.
+    ///     ClosedError: if the tee was cancelled.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<TeeReport> {
         self.start(py)?;
@@ -156,7 +157,7 @@ impl Tee {
         ended.map(TeeReport).or_raise(py)
     }
 
-    /// Stop the tee. Does nothing after its end.
+    /// Stops the tee. Does nothing after its end.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.tee.cancel();
         self.log_evictions(py)
@@ -173,7 +174,7 @@ impl Tee {
         TeeReport(self.tee.report())
     }
 
-    /// The policy that was applied to the thread; None if none was asked for, or before the thread starts.
+    /// The policy that was applied to the thread; None if you asked for none, or before the thread starts.
     #[getter]
     fn policy(&self) -> Option<AppliedPolicy> {
         self.tee.applied_policy().map(AppliedPolicy)
@@ -269,13 +270,13 @@ fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
     }
 }
 
-/// One output of a tee. Its properties are live while the tee runs.
+/// One output of a tee. Its properties change while the tee runs.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct TeeOutput(penstock_core::TeeOutput);
 
 #[pymethods]
 impl TeeOutput {
-    /// The number of the descriptor that it was added with.
+    /// The number of the descriptor that you added.
     #[getter]
     fn fd(&self) -> i32 {
         self.0.number()
@@ -290,19 +291,19 @@ impl TeeOutput {
         }
     }
 
-    /// The offset in the stream at which it began, in bytes: 0 unless it was added after the start.
+    /// The offset in the stream at which the output began, in bytes: 0 unless you added it after the start.
     #[getter]
     fn start_bytes(&self) -> u64 {
         self.0.report().start
     }
 
-    /// Bytes that it has taken; if its reader went away, those that the reader had taken.
+    /// Bytes that the output has taken; if its reader went away, bytes that the reader had taken.
     #[getter]
     fn bytes_delivered(&self) -> u64 {
         self.0.report().bytes_delivered
     }
 
-    /// Bytes that were taken from the source for it and did not arrive.
+    /// Bytes that were taken from the source for the output and didn't arrive.
     #[getter]
     fn bytes_lost(&self) -> u64 {
         self.0.report().bytes_lost
@@ -315,15 +316,15 @@ impl TeeOutput {
         self.0.report().end.map(TeeEnd::name)
     }
 
-    /// Its failure: a BrokenStreamError, a StalledError (evicted) or another OSError; None if it did not fail.
+    /// The failure: a BrokenStreamError, a StalledError (evicted) or another OSError; None if it didn't fail.
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.0.report().error.map(|error| value_of(py, errors::to_python(py, &error)))
     }
 
-    /// How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"``, through a pipe of the tee's.
+    /// How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"``, through the tee's own pipe.
     ///
-    /// Where the system refuses tee(2), ``"read-write"`` stands in the place of ``"tee"``.
+    /// If the system refuses tee(2), ``"read-write"`` replaces ``"tee"``.
     #[getter]
     fn method(&self) -> &'static str {
         self.0.report().method()
@@ -347,7 +348,7 @@ impl TeeOutput {
     }
 }
 
-/// The outcome of a tee and of each of its outputs.
+/// The result of a tee and of each of its outputs.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct TeeReport(penstock_core::TeeReport);
 
@@ -359,8 +360,7 @@ impl TeeReport {
         self.0.bytes
     }
 
-    /// Bytes that were read from a source that is neither a pipe nor a file and that no output got, because
-    /// all were gone.
+    /// Bytes lost because all outputs were gone, from a source that is neither a pipe nor a file.
     #[getter]
     fn bytes_lost(&self) -> u64 {
         self.0.bytes_lost
@@ -372,13 +372,13 @@ impl TeeReport {
         self.0.source_ended
     }
 
-    /// The outputs, in the order in which they were added: all that run, and the last thousand that ended.
+    /// The outputs, in the order in which you added them: all that run, and the last thousand that ended.
     #[getter]
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.outputs.iter().cloned().map(TeeOutput))
     }
 
-    /// The number of outputs that ended earlier and are not listed any more.
+    /// The number of outputs that ended earlier and are no longer listed.
     #[getter]
     fn forgotten(&self) -> u64 {
         self.0.forgotten.outputs
@@ -390,13 +390,13 @@ impl TeeReport {
         self.0.forgotten.failures
     }
 
-    /// Bytes that were taken from the source for forgotten outputs and did not arrive.
+    /// Bytes that were taken from the source for forgotten outputs and didn't arrive.
     #[getter]
     fn forgotten_bytes_lost(&self) -> u64 {
         self.0.forgotten.bytes_lost
     }
 
-    /// Raise the first failure of an output, with the others as notes. Does nothing if none failed.
+    /// Raises the first failure of an output, with the others as notes. Does nothing if none failed.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let listed = self.0.outputs.iter().filter_map(|output| {
             output

@@ -14,10 +14,10 @@ use crate::buffer::{self, release_parked};
 use crate::errors::{self, OrRaise};
 use crate::waiting::{awaited, until, until_written};
 
-/// One queued write and its outcome. ``await ticket`` waits for it in asyncio.
+/// One queued write. ``await ticket`` waits for it in asyncio.
 ///
-/// A write has ended when its buffer is free again. With the transports ``write`` and ``staged``, that is
-/// when the kernel has all of its bytes; with ``zero-copy``, when the reader has read them.
+/// A write has ended when its buffer is free again. With the transports ``write`` and ``staged``, that is when the
+/// kernel has all of its bytes; with ``zero-copy``, when the reader has read them.
 #[pyclass(frozen, module = "penstock.results")]
 pub(crate) struct Ticket(pub(crate) penstock_core::Ticket);
 
@@ -36,24 +36,24 @@ impl Ticket {
         done
     }
 
-    /// Wait until the write has ended. Releases the GIL; Ctrl-C interrupts it.
+    /// Waits until the write has ended. Releases the GIL; Ctrl-C interrupts it.
     ///
     /// Args:
     ///     timeout: seconds; None waits without limit.
     ///
     /// Raises:
-    ///     StalledError: the write did not end in that time. It continues.
-    ///     BrokenStreamError, OSError: the stream failed.
-    ///     ClosedError: the write was aborted.
+    ///     StalledError: if the write didn't end in that time. It continues.
+    ///     BrokenStreamError, OSError: if the stream failed.
+    ///     ClosedError: if the write was aborted.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         until_written(py, &self.0, timeout)?.or_raise(py)
     }
 
-    /// Wait as ``wait`` does and return the exception of a write that failed; None if it succeeded.
+    /// Waits as ``wait`` does, and returns the exception of a write that failed; None if it succeeded.
     ///
     /// Raises:
-    ///     StalledError: the write did not end in that time.
+    ///     StalledError: if the write didn't end in that time.
     #[pyo3(signature = (timeout=None))]
     fn exception<'py>(
         &self,

@@ -17,24 +17,23 @@ _CLEAR_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class EncodeReport(HtmlVideo):
-    """What an `Encoder` delivered.
+    """The result of an `Encoder`.
 
     Attributes:
-        output: the absolute path of the file, or the URL, that FFmpeg wrote to; ``<TYPE>`` for an object. After an
-            exception, it is that of the file beside an old one.
+        output: absolute path of the file, or the URL, that FFmpeg wrote to; ``<TYPE>`` for an object. After an
+            exception, the path of the new file beside the old one.
         frames_submitted: frames that ``write``, ``lease`` and ``submit`` accepted.
-        frames_encoded: frames that FFmpeg reported as encoded; equal to `frames_submitted`.
+        frames_encoded: frames that FFmpeg encoded; equal to `frames_submitted`.
         samples_submitted: samples of each channel that ``write_audio`` accepted.
         bytes_submitted: bytes of the submitted frames, in their `pixel_format`.
         output_bytes: size of the file at the end, or bytes written to an object; None for other outputs.
         elapsed_s: seconds from the start of FFmpeg to its end.
         fps: frames encoded per second of that time.
-        warnings: what the video lost of the frames, and FFmpeg's own errors and warnings, such as an unused option.
-        codec: FFmpeg's name of the picture's encoder.
-        skipped_encoders: why ``codec="auto-h264"`` and the like did not take encoders that they prefer, a sentence for
-            each.
-        clipped_samples: samples of the frames that were outside of `Encoder`'s `value_range`, infinities among them.
-            If they are 1 % of all samples or more, a warning says so.
+        warnings: what the video lost from the frames, and FFmpeg's own errors and warnings, such as an unused option.
+        codec: FFmpeg's name of the video encoder.
+        skipped_encoders: hardware encoders that ``codec="auto-h264"`` and the like skipped, with a reason for each.
+        clipped_samples: samples of the frames that were outside of `Encoder`'s `value_range`, including infinities. If
+            they are 1 % of all samples or more, a warning says so.
     """
 
     output: str
@@ -53,23 +52,23 @@ class EncodeReport(HtmlVideo):
 
 @dataclass(frozen=True, slots=True)
 class EncoderStats:
-    """What an `Encoder` has done so far: a snapshot.
+    """Progress of an `Encoder`: a snapshot.
 
     Attributes:
         frames_submitted: frames that ``write``, ``lease`` and ``submit`` accepted.
         frames_written: frames that FFmpeg has read.
-        frames_encoded: frames that FFmpeg has encoded. FFmpeg reports this twice a second.
+        frames_encoded: frames that FFmpeg has encoded. FFmpeg reports it twice a second.
         bytes_written: bytes that FFmpeg has read. A converted frame may have fewer bytes than the submitted one.
-        output_bytes: size of the video so far, from the same report; None if FFmpeg does not report it.
+        output_bytes: size of the video so far, from the same report; None if FFmpeg doesn't report it.
         elapsed_s: seconds since the start of FFmpeg, until its end.
         fps: frames encoded per second of that time.
         speed: `fps` divided by the video's frame rate: 1 is real time.
         caller_wait_s: seconds that calls spent on queueing frames, including the wait for room; without ``awrite``.
         output_wait_s: seconds that the worker waited for FFmpeg to read.
-        input_wait_s: seconds until ``close`` in which the worker had no frame and no call was taking one.
-        converting_s: seconds spent on copying frames in and converting them, in ``write`` on the caller's thread and in
-            the worker. Part of it overlaps with waiting for FFmpeg.
-        writer: what the native writer did: the transport and its reason, bytes accepted and delivered; None before
+        input_wait_s: seconds until ``close`` in which the worker had no frame and no call was passing one.
+        converting_s: seconds spent on copying and converting frames, in ``write`` on the caller's thread and in the
+            worker. Part of it overlaps with waiting for FFmpeg.
+        writer: statistics of the native writer: its transport and the reason, bytes accepted and delivered; None before
             FFmpeg has started.
         clipped_samples: samples of the frames that were outside of `value_range`.
     """
@@ -91,9 +90,9 @@ class EncoderStats:
 
     @property
     def bottleneck(self) -> Bottleneck | None:
-        """Who is the slowest: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
+        """The slowest part: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
 
-        None if nobody clearly is, and before the first frame.
+        None if no part clearly is, and before the first frame.
         """
         if self.frames_submitted == 0:
             return None
@@ -104,12 +103,12 @@ class EncoderStats:
 
 @dataclass(frozen=True, slots=True)
 class DroppedFrame:
-    """A frame that one output of a `FanOut` does not have, because its queue was full.
+    """A frame that one output of a `FanOut` dropped because its queue was full.
 
     Attributes:
-        index: how many frames the fan-out took before this one, since the output was added. Frames that ``write``
-            refused with an error do not count.
-        time_s: the time that the frame was written with, in seconds; None if it came without one.
+        index: number of frames that the fan-out took before this one, since the output was added. Frames that ``write``
+            refused with an error don't count.
+        time_s: time that the frame was written with, in seconds; None if it had no time.
     """
 
     index: int
@@ -118,15 +117,15 @@ class DroppedFrame:
 
 @dataclass(frozen=True, slots=True)
 class OutputReport(HtmlTable):
-    """What became of one output of a `FanOut`.
+    """The result of one output of a `FanOut`.
 
     Attributes:
-        output: the encoder or writer, the object that was added.
-        frames_taken: frames that it accepted. An encoder's file has them in the order of the calls.
-        dropped: the frames that were left out because its queue was full, in order. It took every other frame since
-            `add`, but for those after its failure and one that still waits for room.
-        result: the encoder's report, which is None before its end and if it failed; or the writer's statistics.
-        error: why it failed; None if it did not. Before the fan-out is closed, this may be a `BrokenStreamError`; after
+        output: the encoder or writer that you added.
+        frames_taken: number of frames that it accepted. An encoder's file has them in the order of the calls.
+        dropped: frames that it dropped because its queue was full, in order. It took all other frames since `add`,
+            except those after its failure and one that still waits for room.
+        result: an encoder's report, which is None before its end and if it failed; or a writer's statistics.
+        error: why it failed; None if it didn't. Before the fan-out is closed, this may be a `BrokenStreamError`; after
             that, an encoder has an `EncoderError` with FFmpeg's output.
     """
 
@@ -143,10 +142,10 @@ class DecoderEngine:
 
     Attributes:
         name: "libav", FFmpeg's libraries in this process (PyAV); or "ffmpeg", an FFmpeg program in its own process.
-        reason: why, and with libav also how: with threads, with one thread, or with one thread because the times of the
+        reason: why. With libav, also how: with threads, with one thread, or with one thread because the times of the
             packets don't name the frames. A text for people, whose words may change.
-        unconfined: what the kernel cannot confine of an isolated decoder: "files", "truncation", "signals", "system
-            calls", "privileges" or "limits"; empty if its box is whole, or if it has none.
+        unconfined: what the kernel can't confine for an isolated decoder: "files", "truncation", "signals", "system
+            calls", "privileges" or "limits"; empty if its sandbox is complete, or if it has none.
     """
 
     name: Literal["libav", "ffmpeg"]
@@ -160,20 +159,20 @@ class DecoderEngine:
 
 @dataclass(frozen=True, slots=True)
 class DecoderStats:
-    """What a `Decoder` has done so far: a snapshot.
+    """Progress of a `Decoder`: a snapshot.
 
     Attributes:
-        frames_read: frames that were decoded, and by an FFmpeg program read as a whole.
+        frames_read: decoded frames; with an FFmpeg program, frames that were read completely.
         frames_delivered: frames that the caller received.
         bytes_read: bytes of the decoded frames before the native conversion, which makes more of them.
         elapsed_s: seconds since the first read, or since the start of the FFmpeg program, until the end.
         fps: frames read per second of that time.
-        caller_wait_s: seconds that calls waited for frames; of the FFmpeg program without ``async for``.
-        input_wait_s: seconds spent on reading packets and decoding them; or seconds for which the native thread waited
-            for the FFmpeg program to write.
+        caller_wait_s: seconds that calls waited for frames; with an FFmpeg program, without ``async for``.
+        input_wait_s: seconds spent on reading packets and decoding them; with an FFmpeg program, seconds that the
+            native thread waited for it to write.
         output_wait_s: seconds in which nobody asked for a frame: between the calls, or with a full queue.
         converting_s: seconds that threads spent on converting frames, all threads together.
-        reader: what the native reader of the FFmpeg program's output did; None before its first read, and if libav
+        reader: statistics of the native reader of the FFmpeg program's output; None before its first read, and if libav
             reads.
     """
 
@@ -190,9 +189,9 @@ class DecoderStats:
 
     @property
     def bottleneck(self) -> Bottleneck | None:
-        """What is slowest: ``"caller"``, ``"conversion"``, or ``"ffmpeg"``, which is libav or the program.
+        """The slowest part: ``"caller"``, ``"conversion"``, or ``"ffmpeg"``, which is libav or the program.
 
-        None if nothing clearly is, and before the first frame.
+        None if no part clearly is, and before the first frame.
         """
         if self.frames_read == 0:
             return None

@@ -53,7 +53,7 @@ class AudioOptions(TypedDict, total=False):
 
 
 class AudioDecoder(DecoderBase):
-    """Decodes an audio track with an FFmpeg program: blocks of samples, as arrays of samples × channels.
+    """Reads an audio track as NumPy arrays: blocks of samples × channels, decoded by an FFmpeg program.
 
     ```python
     with AudioDecoder("in.mp4", sample_rate=16_000, channels=1) as audio:
@@ -61,29 +61,30 @@ class AudioDecoder(DecoderBase):
     ```
 
     Floating-point samples are between -1 and 1, or beyond if the audio is louder than full scale. Blocks follow each
-    other without a gap: a pause for which the file has no packets is left out. A block's memory is recycled once you
-    drop the last array on it.
+    other without a gap: if the file has no packets for some time, the gap is left out. A block's memory is recycled
+    once you drop the last array on it.
 
     Args:
-        source: as for `Decoder`.
-        stream: number of the audio stream, from 0; None for the best.
-        sample_rate: samples per second to resample to; None for the file's own.
-        channels: channels to mix to; None for the file's own. As many as the file has are left as they are.
-        dtype: type of the samples.
-        start: the time of the first sample, in seconds as `Decoder`'s `start`. Earlier samples are dropped; if the
-            sound begins later, silence comes first. Exact to the sample if the file's times are: Matroska and FLV store
-            milliseconds, and WMA is up to 0.1 s off. Chained Ogg and joined MPEG-TS, whose times start again at each
-            join, are counted on there, and may be 0.2 s off. None begins with the file's first sample.
-        duration: seconds to decode at most.
+        source: the source, as for `Decoder`.
+        stream: number of the audio stream, from 0; None picks the best one.
+        sample_rate: samples per second to resample to; None is the file's own rate.
+        channels: number of channels to mix to; None is the file's own. The file's own number leaves the channels as
+            they are.
+        dtype: dtype of the samples.
+        start: time of the first sample, in seconds as for `Decoder`'s `start`. Earlier samples are dropped. If the
+            audio begins later, silence comes first. It's exact to the sample if the file's times are: Matroska and FLV
+            store milliseconds, and WMA is up to 0.1 s off. Chained Ogg and joined MPEG-TS restart their times at each
+            join; Penstock counts on there, and may be 0.2 s off. None begins with the file's first sample.
+        duration: maximum number of seconds to decode; None decodes all.
         conceal_errors: as for `Decoder`.
         follow_playlists: as for `Decoder`.
         settings: as for `Decoder`.
 
     Raises:
-        FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
-        OSError: no descriptor, memory, process or thread is left, here or in a later call.
-        DecoderError: it is no media file, or has no sound; FFmpeg was not found.
-        ValueError: an argument is not possible.
+        FileNotFoundError, IsADirectoryError, PermissionError: if the file doesn't exist, or can't be read.
+        OSError: if no descriptor, memory, process or thread is left, here or in a later call.
+        DecoderError: if the source is no media file, or has no audio; or if FFmpeg isn't found.
+        ValueError: if an argument is impossible.
     """
 
     def __init__(
@@ -156,16 +157,18 @@ class AudioDecoder(DecoderBase):
 
     @property
     def stream(self) -> AudioInfo:
-        """The decoded stream, as described in the file."""
+        """The decoded audio stream, as the file describes it."""
         return self._audio
 
     def read(self, timeout: float | None = None) -> npt.NDArray[Any] | None:
-        """The next block, samples × channels; None at the end.
+        """Returns the next block, samples × channels; None at the end.
 
         Raises:
-            DecoderError: the file is damaged or truncated, or FFmpeg failed otherwise; all audio before was delivered.
-            StalledError: no block within `timeout` seconds, or FFmpeg gave no sign of life for ``stall_timeout``.
-            ClosedError: after ``close``.
+            DecoderError: if the file is damaged or truncated, or FFmpeg failed otherwise. All audio before was
+                delivered.
+            StalledError: if no block came within `timeout` seconds, or FFmpeg showed no sign of life for
+                ``stall_timeout``.
+            ClosedError: if the decoder is closed.
         """
         _seconds("timeout", timeout)
         if (silence := self._silence()) is not None:
@@ -180,28 +183,28 @@ class AudioDecoder(DecoderBase):
 
     @property
     def pid(self) -> int | None:
-        """FFmpeg's process id; None before FFmpeg has started, with the first read."""
+        """Process id of FFmpeg; None before the first read has started it."""
         return self._program.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
+        """The thread policy of FFmpeg; None if the settings have none, or before FFmpeg has started."""
         return self._program.policy
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called, or the block was left."""
+        """Whether ``close`` was called, or the ``with`` block has ended."""
         return self._program.is_closed
 
     def close(self) -> None:
-        """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
+        """Ends FFmpeg at once. Delivered blocks stay valid. You can call it again."""
         self._program.close()
 
     def read_all(self) -> npt.NDArray[Any]:
-        """All remaining audio, samples × channels.
+        """Returns all remaining audio, samples × channels.
 
         Raises:
-            DecoderError, StalledError, ClosedError: as `read`.
+            DecoderError, StalledError, ClosedError: as for `read`.
         """
         blocks = list(self)
         return np.concatenate(blocks) if blocks else np.empty((0, self.channels), self._dtype)

@@ -67,80 +67,77 @@ class Decoder(DecoderBase):
     which of the two reads, and why.
 
     **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the last good frame if a frame is damaged
-    or missing, or if the file ends before its container says. libav returns a frame once all frames before it have
-    come. It decodes a missing frame again without threads, so the result doesn't depend on the number of threads. This
-    needs packets whose times name the frames. Other files (AVI, raw streams, VP8, MPEG-4) are decoded by one thread,
-    and libav's error for a packet counts as damage. A wrong number of frames in the header, or a file that begins
-    inside a group of pictures, only gives a `penstock.FFmpegWarning`. Some damage is invisible to every decoder: the
-    page on containers in the documentation lists it.
+    or missing, or if the file ends before its container says. If a frame is missing, libav decodes that part again
+    without threads, so the result doesn't depend on the number of threads. This needs packets whose times name the
+    frames. Other files (AVI, raw streams, VP8, MPEG-4) are decoded by one thread, and libav's error for a packet counts
+    as damage. A wrong number of frames in the header, or a file that begins inside a GOP, only causes a
+    `penstock.FFmpegWarning`. Some damage is invisible to every decoder: the documentation's page on containers lists it.
 
-    **Conversion.** Native threads make RGB and gray of YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits, by the matrix and
-    range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
-    pixels of a chroma sample get its value. FFmpeg's default scaler interpolates chroma of 10 bits: in its 1080p test
-    pictures of yuv420p10le, RGB differs by at most 72 (testsrc2, with hard edges) and 58 (mandelbrot), by 0.8 and 2.0
-    on average. Samples are rounded, and at most 1 off the exact value. Primaries and transfer don't change: decoding
-    HDR (PQ, HLG) to 8-bit RGB or gray gives a `penstock.FFmpegWarning`, unless `filters` convert it to SDR.
+    **Conversion.** Native threads convert YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits to RGB and gray, with the matrix
+    and range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
+    pixels of a chroma sample get its value, and samples are at most 1 off the exact value. FFmpeg's default scaler
+    interpolates chroma of 10 bits instead: in its 1080p test pictures of yuv420p10le, its RGB differs by at most 72
+    (testsrc2, with hard edges) and 58 (mandelbrot), by 0.8 and 2.0 on average. Primaries and transfer don't change: you
+    get a `penstock.FFmpegWarning` for HDR (PQ, HLG) that becomes 8-bit RGB or gray, unless `filters` convert it to SDR.
 
-    **Memory.** You may write to a frame, and keep it. Its memory is recycled once you drop the last array on it; up to
-    four unused frames are kept, and `close` returns them. Decoding holds a frame for each thread of libav, beside the
+    **Memory.** You may write to a frame, and keep it. Its memory is recycled once you drop the last array on it. Up to
+    four unused frames are kept, and `close` returns them. Decoding holds a frame for each thread of libav, plus the
     codec's own. With ``pixel_format="source"``, a picture of one plane without padding isn't copied: its array is
     read-only.
 
     **Threads and signals.** Several threads may read: each frame goes to one of them. Ctrl-C is answered between two
-    packets. A signal handler can't read from a decoder that it interrupts: it gets a `RuntimeError`. `close` may be
-    called from a signal handler or another thread: the thread that reads closes the file.
+    packets. If a signal handler reads from the decoder that it interrupts, it gets a `RuntimeError`. A signal handler
+    or another thread may call `close`: the thread that reads then closes the file.
 
-    **Fork.** Iteration continues in the parent, and is closed in the child. There, frames by number and time open the
-    file again. The descriptor that libav has open in the parent stays open in the child. A pickled decoder is opened
-    again.
+    **Fork and pickle.** Iteration continues in the parent, and is closed in the child. In the child, random access
+    opens the file again. The descriptor that libav has open in the parent stays open in the child. A pickled decoder
+    opens the file again.
 
     Args:
-        source: a path, or a URL that FFmpeg knows: a `str` that begins with a scheme and ``//`` is a URL, any other a
+        source: a path, or a URL that FFmpeg knows. A `str` that begins with a scheme and ``//`` is a URL, any other a
             path, whatever its characters. Or the bytes of a file, in any object with the buffer protocol: they are
-            copied. Or a binary file that is open, or a descriptor: a regular file is read from its beginning, and its
-            position stays. A pipe, FIFO or socket is read from where it is, and gives frames in sequence only. What has
-            no descriptor, such as `io.BytesIO`, is copied to memory.
-            Or image files, whose pictures are the frames: a folder, a glob, a pattern with a number (``%05d.png``), or
-            a list of paths. See the guide on images.
-        fps: pictures per second of image files, from which the times of the frames follow; 25 by default. Only for
-            image files.
-        pixel_format: FFmpeg's name of what the frames are to be (``ffmpeg -pix_fmts``); "source" for the file's, in
-            the byte order of this machine. rgb24, bgr24, rgba and gray give uint8; rgb48le and rgba64le, and YUV of
-            more than 8 bits, uint16; grayf32le and gbrpf32le float32. If it is not given, gray and RGB of more than 8
-            bits, floats, and YUV of more than 12 bits give a `penstock.FFmpegWarning`: they become 8 bits. The alpha of
-            VP8 and VP9 in WebM is decoded, by libvpx, for formats that have alpha, and for "source", which then
-            is yuva420p.
-        size: width and height in pixels to scale to, one of which may be None to keep the picture's shape; None for
-            the video's own, or that which `filters` make.
-        start: frames before this time are dropped, in seconds as `VideoFrame.time_s` counts. Exact to the frame.
-        count: maximum number of frames.
-        stream: number of the video stream, from 0; None for the best (not a cover picture, the default one).
-        filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format; their output is scaled
-            to `size`. An FFmpeg program reads the file then, and frames by number are refused. If `size` is not given
-            in full, FFmpeg runs for one frame first to learn the size that the filters make.
+            copied. Or an open binary file, or a descriptor: a regular file is read from its beginning, and its position
+            stays; a pipe, FIFO or socket is read from where it is, in order only. An object without a descriptor, such
+            as `io.BytesIO`, is copied to memory. Or an image sequence: a folder, a glob, a pattern with a number
+            (``%05d.png``), or a list of paths. See the guide on images.
+        fps: frames per second of an image sequence, which set the times of its frames; None is 25. Only for image
+            sequences.
+        pixel_format: FFmpeg's name of the frames' pixel format (``ffmpeg -pix_fmts``); "source" is the file's own, in
+            the byte order of this machine. rgb24, bgr24, rgba and gray return uint8; rgb48le, rgba64le, and YUV of more
+            than 8 bits, uint16; grayf32le and gbrpf32le, float32. If you don't pass it, gray and RGB of more than 8
+            bits, floats, and YUV of more than 12 bits become 8 bits, with a `penstock.FFmpegWarning`. For formats with
+            alpha, and for "source" (which is then yuva420p), libvpx also decodes the alpha of VP8 and VP9 in WebM.
+        size: width and height in pixels to scale to. One of them may be None, which keeps the aspect ratio. None is the
+            video's own size, or the size that `filters` make.
+        start: time in seconds, as `VideoFrame.time_s` counts. Earlier frames are dropped, exact to the frame.
+        count: maximum number of frames; None reads all.
+        stream: number of the video stream, from 0; None picks the best one: the default stream, never a cover picture.
+        filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to
+            `size`. They need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg
+            runs for one frame first to learn the size that the filters make.
         color_matrix: the matrix between the file's YUV and RGB: "bt601", "bt709" or "bt2020". "auto" is the file's tag,
-            or BT.601 without one.
+            or BT.601 without a tag.
         color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". "auto" is the file's tag, or limited
-            without one.
-        conceal_errors: go on after damage in the file with the frames that libav or FFmpeg makes of it, and don't
-            raise. libav then decodes by one thread.
-        follow_playlists: a local file may be a playlist, and FFmpeg opens the local files that it leads to: see
-            `penstock.probe`.
+            without a tag.
+        conceal_errors: whether to continue after damage, with the frames that libav or FFmpeg makes of it. libav then
+            decodes with one thread.
+        follow_playlists: whether a local file may be a playlist, whose local files FFmpeg opens: see `penstock.probe`.
         input_options: options of the FFmpeg program for its input, without their dash, such as ``{"hwaccel": "cuda"}``.
-            The program reads the file then, and frames by number are refused.
-        isolated: for a file that nobody trusts: no byte of it is parsed in this process. Other processes read it in a
-            box: they can read no other file, write none, open no socket, and have limits of memory and CPU time. One
-            regular file, or bytes, in sequence. What the kernel cannot confine is in `engine`; "strict" raises a
-            `DecoderError` then.
-        settings: how many threads decode and convert, and which FFmpeg program to run instead: see `DecoderSettings`.
+            They need an FFmpeg program, which can't do random access.
+        isolated: whether other processes parse the file, for files that you don't trust. The processes run in a
+            sandbox: they can't read other files, write files or open sockets, and their memory and CPU time are
+            limited. Only for one regular file, or bytes, read in order. `engine` reports what the kernel can't confine;
+            "strict" raises a `DecoderError` then.
+        settings: advanced settings: how many threads decode and convert, and which FFmpeg program to run instead. See
+            `DecoderSettings`.
 
     Raises:
-        FileNotFoundError, IsADirectoryError, PermissionError: there is no such file, or it cannot be read.
-        OSError: no descriptor, memory, process or thread is left, here or in a later call.
-        DecoderError: it is no media file, or has no video, or there is no decoder for the alpha that was asked for; an
-            FFmpeg program is needed, and was not found.
-        ValueError: an argument is not possible.
-        TypeError: `source` has another type. For a list of clips, open a decoder for each.
+        FileNotFoundError, IsADirectoryError, PermissionError: if the file doesn't exist, or can't be read.
+        OSError: if no descriptor, memory, process or thread is left, here or in a later call.
+        DecoderError: if the source is no media file, or has no video; if there is no decoder for the alpha that you
+            asked for; or if an FFmpeg program is needed and isn't found.
+        ValueError: if an argument is impossible.
+        TypeError: if `source` has another type. For a list of clips, open a decoder for each.
     """
 
     def __init__(
@@ -211,12 +208,12 @@ class Decoder(DecoderBase):
 
     @property
     def stream(self) -> VideoInfo:
-        """The decoded video stream: its geometry, rate, length and colors, as described in the file."""
+        """The decoded video stream, as the file describes it: its geometry, frame rate, length and colors."""
         return self._plan.track.video
 
     @property
     def file(self) -> MediaInfo:
-        """The file: its container, and all of its streams."""
+        """The file: its container and all of its streams."""
         return self._plan.track.media
 
     @property
@@ -226,17 +223,17 @@ class Decoder(DecoderBase):
 
     @property
     def pid(self) -> int | None:
-        """The FFmpeg program's process id; None before it has started, and if libav reads."""
+        """Process id of the FFmpeg program; None before it has started, and if libav reads."""
         return self._engine.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The policy that the FFmpeg program started with; None without one, and before the program has started."""
+        """The thread policy of the FFmpeg program; None if the settings have none, or before it has started."""
         return self._engine.policy
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called, or the block was left."""
+        """Whether ``close`` was called, or the ``with`` block has ended."""
         return self._engine.is_closed
 
     @property
@@ -251,7 +248,7 @@ class Decoder(DecoderBase):
 
     @property
     def dtype(self) -> str:
-        """Type of a sample by NumPy's name, such as ``"<u2"``."""
+        """Dtype of the frames, by NumPy's name, such as ``"<u2"``."""
         return self._plan.layout.dtype
 
     @property
@@ -266,48 +263,48 @@ class Decoder(DecoderBase):
 
     @property
     def converted_by(self) -> str | None:
-        """Who converts the pixels: "penstock"; "ffmpeg", its filters in libav or in the program; or None.
+        """What converts the pixels: "penstock"; "ffmpeg", whose filters run in libav or in the program; or None.
 
-        None means that the file has the pixel format that was asked for.
+        None means that the file already has the pixel format that you asked for.
         """
         return self._plan.converted_by
 
     @property
     def stats(self) -> DecoderStats:
-        """What was done so far: frames read and delivered, and the seconds spent on decoding, conversion and waits."""
+        """Progress so far: frames read and delivered, and the seconds spent on decoding, conversion and waits."""
         return self._engine.stats
 
     @property
     def bottleneck(self) -> Bottleneck | None:
-        """What is slowest so far: ``"caller"``, ``"conversion"``, or ``"ffmpeg"``, which is libav or the program.
+        """The slowest part so far: ``"caller"``, ``"conversion"``, or ``"ffmpeg"``, which is libav or the program.
 
-        None if nothing clearly is, and before the first frame.
+        None if no part clearly is, and before the first frame.
         """
         return self.stats.bottleneck
 
     def read(self, timeout: float | None = None) -> VideoFrame | None:
-        """The next frame; None at the end.
+        """Returns the next frame; None at the end.
 
-        Decoding releases the GIL, and lets Ctrl-C through between two packets. Test for the end with ``is None``:
-        ``==`` compares each sample.
+        Test for the end with ``is None``: ``==`` compares each sample. Decoding releases the GIL, and Ctrl-C interrupts
+        it between two packets.
 
         Args:
-            timeout: seconds to wait for it; None waits as long as it takes. libav looks at the time between two
-                packets: if the file itself blocks (NFS, FUSE), the call takes longer. So does the end of the file,
-                where Penstock may read packets to see whether frames are missing.
+            timeout: seconds to wait; None waits as long as it takes. libav checks the time between two packets, so the
+                call takes longer if the file itself blocks (NFS, FUSE). The end of the file may also take longer,
+                because Penstock reads packets there to find missing frames.
 
         Raises:
-            DecoderError: the file is damaged, truncated or without frames, or the FFmpeg program printed an error or
-                failed. All frames before were delivered, except those that the program's decoder held back.
-            StalledError: no frame within `timeout`, or the FFmpeg program gave no sign of life for ``stall_timeout``.
-                Nothing is lost: read again.
-            ClosedError: after ``close``, and in the child of a ``fork``.
-            RuntimeError: a signal handler reads from the decoder that it interrupted.
+            DecoderError: if the file is damaged, truncated or without frames, or if the FFmpeg program printed an error
+                or failed. All frames before were delivered, except those that the program's decoder held back.
+            StalledError: if no frame came within `timeout`, or the FFmpeg program showed no sign of life for
+                ``stall_timeout``. Nothing is lost: read again.
+            ClosedError: if the decoder is closed, or this is the child of a ``fork``.
+            RuntimeError: if a signal handler reads from the decoder that it interrupted.
         """
         return self._framed(self._engine.read(timeout))
 
     def readinto(self, buffer: WritableData, timeout: float | None = None) -> int:
-        """Copies the next frame into `buffer`. Returns its number of bytes; 0 at the end.
+        """Copies the next frame into `buffer`, and returns its number of bytes; 0 at the end.
 
         `batch` with ``out`` converts into your memory without this copy.
 
@@ -316,9 +313,9 @@ class Decoder(DecoderBase):
             timeout: as for `read`.
 
         Raises:
-            ValueError: the buffer has another size.
-            TypeError, BufferError: it is not such a buffer.
-            DecoderError, StalledError, ClosedError: as `read`.
+            ValueError: if the buffer has another size.
+            TypeError, BufferError: if `buffer` isn't such a buffer.
+            DecoderError, StalledError, ClosedError: as for `read`.
         """
         with memoryview(cast("Buffer", buffer)) as view:  # NumPy's stubs declare it for Python 3.12 and later
             if view.readonly or not view.c_contiguous:
@@ -332,15 +329,16 @@ class Decoder(DecoderBase):
         return self.frame_bytes
 
     def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
-        """The audio of the same file, from the same `start`: `options` are those of `AudioDecoder`.
+        """Returns a decoder for the audio of the same file, from the same `start`.
 
-        Without a `start`, it begins with the file, with silence where the picture comes before the sound.
+        Without a `start`, the audio begins with the file, with silence where the picture comes before the audio. An
+        FFmpeg program decodes it: the one in this decoder's settings, unless you pass other ``settings``.
 
-        An FFmpeg program decodes it: the one that this decoder's settings name, unless `options` has ``settings`` with
-        another.
+        Args:
+            options: arguments of `AudioDecoder`.
 
         Raises:
-            ValueError: the decoder is `isolated`.
+            ValueError: if the decoder is `isolated`.
         """
         if self._options.isolated:
             raise ValueError(
@@ -365,7 +363,7 @@ class Decoder(DecoderBase):
     @overload
     def __getitem__(self, key: slice, /) -> list[VideoFrame]: ...
     def __getitem__(self, key: SupportsIndex | slice, /) -> VideoFrame | list[VideoFrame]:
-        """The frame of that number, from 0, or from the end if it is negative; those of a slice as a list.
+        """Returns the frame of this number, from 0, or from the end if it's negative; for a slice, a list of frames.
 
         ```python
         with Decoder("in.mp4") as decoder:
@@ -373,19 +371,17 @@ class Decoder(DecoderBase):
             every_tenth = decoder[::10]  # a list
         ```
 
-        It has the same pixels as in iteration, which goes on where it was. libav decodes it in this process. The first
-        use opens the file again, and reads all of its packets for an index: see `batch`.
+        The frame has the same pixels as in iteration, and the iteration doesn't move. libav decodes the frame in this
+        process. The first use opens the file again, and reads all of its packets to make an index: see `batch`.
 
         Raises:
-            IndexError: there are fewer frames.
-            DecoderError: the frame is damaged, the file has changed, or it is no regular file.
-            ValueError: the decoder has `filters`, `input_options` or `follow_playlists`, or is `isolated`.
-            ClosedError: after ``close``.
+            IndexError: if the video has fewer frames.
+            DecoderError: if the frame is damaged, the file has changed, or it is no regular file.
         """
         return self._frames()[key]
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
-        """The frame on screen at a time: the last that is shown then or before; the first frame if all are later.
+        """Returns the frame that is on screen at `time_s`. Before the first frame, returns the first frame.
 
         ```python
         with Decoder("in.mp4") as decoder:
@@ -394,11 +390,11 @@ class Decoder(DecoderBase):
         ```
 
         Args:
-            time_s: in seconds, as `VideoFrame.time_s` counts. ``number / rate`` leads to its frame: where a file rounds
-                times, to 1 ms in Matroska for instance, a frame that is shown so much later counts as shown then.
+            time_s: time in seconds, as `VideoFrame.time_s` counts. ``number / rate`` returns that frame, even if the
+                file rounds its times (to 1 ms in Matroska, for instance) and shows the frame that much later.
 
         Raises:
-            ValueError: it is negative or not finite.
+            ValueError: if `time_s` is negative or not finite.
             DecoderError, ClosedError: as for ``decoder[number]``.
         """
         return self._frames().frame_at(time_s)
@@ -408,7 +404,7 @@ class Decoder(DecoderBase):
     @overload
     def batch(self, indices: Iterable[SupportsIndex], out: _Out) -> _Out: ...
     def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
-        """The frames of these numbers, in this order, as one array of frames × `shape`.
+        """Returns the frames of these numbers, in this order, as one array of frames × `shape`.
 
         ```python
         with Decoder("in.mp4", size=(224, 224)) as decoder:
@@ -416,25 +412,26 @@ class Decoder(DecoderBase):
             decoder.batch(range(4), out=batch)  # into memory that you have
         ```
 
-        A number may be negative, or there several times. Each group of pictures is decoded once. Frames between those
-        that you want are decoded, but neither converted nor copied. A batch that follows another one goes on decoding
-        from there. libav uses as many threads as there are CPUs, 16 at most, without the GIL. In the child of a
-        ``fork``, and after pickling, the file is opened again.
+        Each GOP is decoded once. Frames between the ones that you want are decoded, but not converted or copied. If a
+        batch follows the previous one in the file, decoding continues from there. libav uses one thread per CPU, at
+        most 16, without the GIL. In the child of a ``fork``, and after pickling, the file is opened again.
 
-        The first use makes an index. For H.264, HEVC, VP9, AV1 and the like in MP4, Matroska, WebM, MPEG-TS and FLV,
-        it reads all packets once. For others, such as AVI and raw streams, it decodes the whole file once.
+        The first use makes an index. For H.264, HEVC, VP9, AV1 and the like in MP4, Matroska, WebM, MPEG-TS and FLV, it
+        reads all packets once. For other files, such as AVI and raw streams, it decodes the whole file once.
 
         Args:
-            out: what to write to and return, of that shape and of `dtype`: a writable array, such as shared memory; or
-                a tensor of PyTorch, on the CPU or on a GPU, or an array of CuPy, to which each frame is copied as soon
-                as it is there. After an error, its content is undefined. None returns an array in recycled memory,
-                which is the decoder's again when you drop the last array on it; two batches' memory is kept until
-                `close`. ``torch.from_numpy`` makes a tensor of it without a copy.
+            indices: numbers of the frames, from 0, or from the end if negative. A number may occur several times.
+            out: array to write to and return, of frames × `shape` and `dtype`: a writable array, such as shared memory;
+                or a tensor of PyTorch, on the CPU or a GPU, or an array of CuPy, to which each frame is copied as soon
+                as it's decoded. After an error, its content is undefined. None returns an array in recycled memory,
+                which returns to the decoder when you drop the last array on it. The memory of two batches is kept until
+                `close`. ``torch.from_numpy`` makes a tensor of the array without a copy.
 
         Raises:
             IndexError, DecoderError, ClosedError: as for ``decoder[number]``.
-            ValueError: `out` has another shape or dtype; or the decoder has options that ``decoder[number]`` refuses.
-            BufferError, TypeError: `out` is read-only, as JAX's arrays are, or no array.
+            ValueError: if `out` has another shape or dtype, or the decoder has options that ``decoder[number]``
+                refuses.
+            BufferError, TypeError: if `out` is read-only, as JAX's arrays are, or isn't an array.
         """
         return self._frames().batch(indices, out)
 
@@ -470,8 +467,8 @@ class Decoder(DecoderBase):
     def close(self) -> None:
         """Closes the file, and ends the FFmpeg program at once if one reads. Delivered frames stay valid.
 
-        May be called again, by any thread, and by a signal handler: if a thread is reading, that thread closes the file
-        after the packet at hand, and its call raises `ClosedError`.
+        You can call it again, from any thread, and from a signal handler. If another thread is reading, that thread
+        closes the file after the current packet, and its call raises `ClosedError`.
         """
         self._engine.close()
         if self._by_number is not None and not self._by_number.is_inherited:
@@ -482,13 +479,13 @@ class Decoder(DecoderBase):
         return partial(Decoder, self._opened, stream=self._stream, **arguments), ()
 
     def __len__(self) -> int:
-        """Frames that iteration gives in total, so that ``tqdm(decoder)`` works.
+        """Returns the number of frames that iteration returns in total, so that ``tqdm(decoder)`` works.
 
-        It comes from the header of an MP4 or QuickTime file; the first use with others, and with `start`, reads the
-        file's packets.
+        The number comes from the header of an MP4 or QuickTime file. For other files, and with `start`, the first use
+        reads all of the file's packets.
 
         Raises:
-            TypeError: the number is not known; the message says why.
+            TypeError: if the number isn't known. The message says why.
         """
         unknown, options = "the number of frames is not known", self._options
         if self._images is not None and self._length is None:

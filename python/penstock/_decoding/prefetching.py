@@ -40,7 +40,7 @@ class DecoderOptions(TypedDict, total=False):
 def prefetch(
     paths: Iterable[VideoSource], *, ahead: int = 2, **options: Unpack[DecoderOptions]
 ) -> Iterator[Decoder]:
-    """A `Decoder` for each of `paths`, in their order. The next `ahead` files are opened while one is read.
+    """Yields a `Decoder` for each of `paths`, in order, and opens the next `ahead` files meanwhile.
 
     ```python
     for decoder in prefetch(["a.mp4", "b.mp4", "c.mp4"]):
@@ -49,21 +49,21 @@ def prefetch(
     ```
 
     Each decoder is closed when you take the next one or leave the loop. A thread opens each of the next files, and
-    decodes its first frame. If an FFmpeg program reads, it is started, and ``queue_items`` frames are read ahead; at
-    most `ahead` + 1 programs run.
+    decodes its first frame. If an FFmpeg program reads, the thread starts it, and ``queue_items`` frames are read
+    ahead. At most `ahead` + 1 programs run.
 
-    A `break` or an exception that leaves the loop ends everything at once, unless you keep the iterator in a variable:
-    then close it with ``contextlib.closing``.
+    A `break` or an exception that leaves the loop ends everything at once. If you keep the iterator in a variable,
+    close it with ``contextlib.closing``.
 
     Args:
-        paths: sources as for `Decoder`, which are taken one by one.
-        ahead: files to open ahead, at least 1.
-        options: those of `Decoder`, for every file.
+        paths: sources as for `Decoder`, taken one by one.
+        ahead: number of files to open ahead, at least 1.
+        options: arguments of `Decoder`, for every file.
 
     Raises:
-        FileNotFoundError, IsADirectoryError, PermissionError, DecoderError, ValueError, TypeError: when it is the turn
-            of a file whose `Decoder` raises that, and then the iteration is over.
-        ClosedError: in a forked child.
+        FileNotFoundError, IsADirectoryError, PermissionError, DecoderError, ValueError, TypeError: if a `Decoder`
+            raises it for the next file. The iteration then ends.
+        ClosedError: if this is a forked child.
     """
     return _prefetched(iter(paths), _count("ahead", ahead), options)
 

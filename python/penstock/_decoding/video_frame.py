@@ -17,10 +17,10 @@ _MOST_SIDE = 1024
 
 
 class Planes(tuple[npt.NDArray[Any], ...]):
-    """The planes of a frame, in their order, and by name.
+    """The planes of a frame, in order, and by name.
 
-    The names are ``y``, ``u``, ``v`` and ``a``; ``y`` and ``uv`` of nv12 and the like; ``g``, ``b``, ``r`` and ``a`` of
-    planar RGB. The plane of packed formats has none.
+    The names are ``y``, ``u``, ``v`` and ``a``; ``y`` and ``uv`` for nv12 and the like; ``g``, ``b``, ``r`` and ``a``
+    for planar RGB. The plane of a packed format has no name.
     """
 
     def __new__(cls, planes: Iterable[npt.NDArray[Any]], names: Sequence[str]) -> Planes:
@@ -33,22 +33,23 @@ class Planes(tuple[npt.NDArray[Any], ...]):
 
 
 class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
-    """A frame: a writable array of height × width × channels, or height × width if there is one channel.
+    """A frame: a writable NumPy array of height × width × channels, or height × width for one channel.
 
-    Only a frame that libav's own memory holds is read-only, as with ``pixel_format="source"`` if the picture is one
-    plane without padding.
+    The array is read-only only if libav's own memory holds the frame: with ``pixel_format="source"``, if the picture is
+    one plane without padding.
 
-    Planar pixel formats (yuv420p) have their samples in one dimension, plane after plane; `planes` gives each plane in
-    its shape, also by its name. The memory is recycled once you drop the last array on it. Slices, copies and pickles
-    of a frame keep its `index`, `pts` and `time_s`. Results of arithmetic, such as ``255 - frame``, are plain arrays,
-    as those of OpenCV: pass their time, ``encoder.write(changed, time_s=frame.time_s)``. What you write into a frame
-    leaves it a frame.
+    Planar pixel formats (yuv420p) have their samples in one dimension, plane after plane. `planes` returns each plane
+    in its shape, also by its name. The memory is recycled once you drop the last array on it.
+
+    Slices, copies and pickles of a frame keep its `index`, `pts` and `time_s`, and so does a frame that you write to.
+    Results of arithmetic, such as ``255 - frame``, are plain arrays, as are those of OpenCV: pass the time yourself,
+    ``encoder.write(changed, time_s=frame.time_s)``.
 
     Attributes:
-        index: its number among the delivered frames, from 0.
-        pts: its presentation timestamp in units of the stream's ``time_base``; None if the file has none.
-        time_s: the same in seconds since `MediaInfo.zero_s`: in MP4, QuickTime, Matroska and WebM the time that was
-            written.
+        index: number of the frame among the delivered frames, from 0.
+        pts: presentation timestamp in units of the stream's ``time_base``; None if the file has none.
+        time_s: presentation time in seconds since `MediaInfo.zero_s`: in MP4, QuickTime, Matroska and WebM, the time
+            that was written.
     """
 
     index: int
@@ -84,10 +85,10 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
     @property
     def planes(self) -> Planes:
-        """The planes: rows × columns, or rows × columns × channels each. ``planes.y`` and the like name one.
+        """The planes, each rows × columns, or rows × columns × channels. ``planes.y`` and the like return one by name.
 
         Raises:
-            ValueError: this is a part of a frame, or was computed from one.
+            ValueError: if this is a part of a frame, or was computed from one.
         """
         if self._layout is None:
             raise ValueError("only a whole frame from the decoder has planes")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Encoder(EncoderBase):
-    """Encodes raw frames with FFmpeg, which it starts and feeds from a native thread.
+    """Encodes NumPy frames to a video file or stream, with FFmpeg in a process of its own.
 
     ```python
     with Encoder("out.mp4", size=(1920, 1080), fps=60) as encoder:
@@ -54,106 +54,113 @@ class Encoder(EncoderBase):
             encoder.write(frame)
     ```
 
-    ``write`` copies a frame: you can reuse its memory when the call returns. ``lease`` gives memory to draw into,
-    which saves the copy. ``submit`` borrows your memory until its ticket is done. All of them wait while the queue is
-    full: a loop that must not wait writes to a `FanOut`, whose `add` takes ``when_full="drop"``.
+    A native thread converts the frames and feeds them to FFmpeg, so your program can make the next frame meanwhile.
+    There are three ways to hand over a frame:
 
-    An existing file with content is replaced only once ``close`` has succeeded: FFmpeg writes a new file beside it
-    (``out.part.mp4`` for ``out.mp4``), which gets its owner and mode. If that is not possible, for example because of
-    hard links, the file is overwritten in place, with an `FFmpegWarning`.
+    - ``write`` copies it: you can reuse its memory when the call returns.
+    - ``lease`` gives you memory to draw into, which saves the copy.
+    - ``submit`` borrows your memory until its ticket is done.
 
-    FFmpeg runs in a process group of its own, so that Ctrl-C interrupts Python only, and FFmpeg can finish the file. An
-    exception that leaves the ``with`` block finishes what was submitted and propagates. A new file has the frames so
-    far; an existing one stays, and the frames so far are in ``out.part.mp4``. A note on the exception says which. An
-    FFmpeg that gives no sign of life for 5 s is killed then, and a note says so. An encoder that is never closed is
-    finished in the same way when it is collected or when the interpreter exits, with a `ResourceWarning`.
+    All three wait while the queue is full. If your loop must not wait, use a `FanOut`, whose `add` takes
+    ``when_full="drop"``.
 
-    What an FFmpeg that failed or was killed has written is left as ``out.part.mp4``, too, if a frame is in it.
+    **Existing files.** An existing file with content is replaced only after ``close`` has succeeded. Until then, FFmpeg
+    writes a new file beside it (``out.part.mp4`` for ``out.mp4``), which gets the old file's owner and mode. If that
+    isn't possible, for example because of hard links, FFmpeg overwrites the file in place, and you get an
+    `FFmpegWarning`.
 
-    After a ``fork``, the encoder is closed in the child and continues in the parent.
+    **Exceptions and Ctrl-C.** Ctrl-C interrupts Python only: FFmpeg runs in its own process group and finishes the
+    file. If an exception leaves the ``with`` block, the frames so far are finished, and the exception propagates. They
+    are in ``out.mp4`` if the file is new, and otherwise in ``out.part.mp4``, beside the old file. A note on the
+    exception says which. If FFmpeg shows no sign of life for 5 s, it is killed, and the note says so. If you never
+    close an encoder, it is finished in the same way when it's collected or the interpreter exits, with a
+    `ResourceWarning`. If FFmpeg fails or is killed, its file also stays as ``out.part.mp4`` if it has at least one
+    frame.
 
-    A container and codec that are not a listed pair (see the page on formats), or unusual `options`, are tried first:
-    four small frames are encoded into a temporary file and read back, which takes 0.1 to 0.4 s, once in a process. If
-    something that you asked for is lost, this raises a `ValueError`; other losses are warned of (`FFmpegWarning`).
+    **Fork.** After a ``fork``, the encoder is closed in the child and continues in the parent.
 
-    An encoder without `size` starts FFmpeg with its first frame: until then `converted_by`, `frame_bytes`, `pid` and
+    **Trial.** Penstock first tries unusual `options`, and pairs of container and codec that the page on formats doesn't
+    list. It encodes four small frames into a temporary file and reads them back, which takes 0.1 to 0.4 s, once per
+    process. If something that you asked for is lost, you get a `ValueError`. Other losses only cause an
+    `FFmpegWarning`.
+
+    **Size.** Without `size`, the first frame starts FFmpeg. Until then `converted_by`, `frame_bytes`, `pid` and
     `ffmpeg_policy` are None, and `lease` and `write_audio` raise a `ValueError`.
 
     Args:
-        output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL, everything else is
-            a local path, whatever its characters; but in the names of images, of segments and of playlists, ``%05d``
-            and the like stand for numbers. ``shots/%05d.png`` writes an image for each frame, and makes the folder if
-            it is missing. Or a binary object with ``write``, such as ``io.BytesIO()`` or what a server
-            answers with, if its container needs no seeking, ``options={"f": "matroska"}``: it gets bytes while frames
-            are encoded, on a thread of its own, and FFmpeg waits for it.
-        fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact; a float becomes the nearest
-            fraction with a denominator of at most a million. None for a variable rate: ``write`` then gets the time of
-            each frame (``time_s``), and takes 0.1 s more to start FFmpeg for the first time.
-        size: width and height in pixels. None takes them from the shape of the first frame, if `pixel_format` is packed
-            or gray. FFmpeg starts with that frame.
-        pixel_format: layout of the frames handed to ``write``: FFmpeg's name of any raw format
+        output: the file to write: a path, or a URL that FFmpeg knows. A `str` with ``://`` is a URL. Everything else is
+            a local path, whatever its characters, except that ``%05d`` stands for a number in the names of images,
+            segments and playlists. ``shots/%05d.png`` writes an image sequence, and creates the folder if it's missing.
+            Or a binary object with ``write``, such as ``io.BytesIO()`` or a server's response, if the container needs
+            no seeking (``options={"f": "matroska"}``). A thread of its own passes it bytes while frames are encoded,
+            and FFmpeg waits for it.
+        fps: frames per second, more than 0. ``Fraction(30000, 1001)`` is exact. A float becomes the nearest fraction
+            with a denominator of at most a million. None means a variable frame rate: ``write`` then needs the time of
+            each frame (``time_s``), and FFmpeg takes 0.1 s longer to start the first time.
+        size: width and height in pixels. None takes them from the first frame, if `pixel_format` is packed or gray.
+        pixel_format: layout of the frames that you pass to ``write``: FFmpeg's name of any raw format
             (``ffmpeg -pix_fmts``).
-        value_range: two finite numbers, ``(0.0, 1.0)`` or ``(-1.0, 1.0)``, for frames that are float16, float32 or
-            float64: the first becomes 0, the second the most that a sample of `pixel_format` holds, 255 or 65535, and
-            those between the nearest whole sample. Samples outside are clipped and counted in the report; NaN makes
-            ``write`` raise. For packed RGB and gray.
-        channels_first: frames are channels × height × width, as in PyTorch, 1 × height × width for gray. For packed RGB
-            and gray.
-        vflip: the first row in memory is the bottom of the picture, as in OpenGL.
-        odd_size: what to do with a width or height that `output_pixel_format` cannot have: "error", or "pad" (repeat
-            the last column or row).
-        codec: FFmpeg's name of the video encoder (``ffmpeg -encoders``), or of a format: "h264" (or "H.264", "x264"),
-            "hevc", "av1", "vp9" and others mean the encoder that FFmpeg prefers for it, and libsvtav1 for AV1. "auto"
-            follows the name of the output: VP9 for .webm, AV1 for .avif, H.264 for .mp4, .mkv and .mov; .gif, .webp,
-            .apng, .png, .jpg and others mean one codec, and any other is refused. "auto-h264", "auto-hevc" and
-            "auto-av1" try NVIDIA's (nvenc), Intel's (qsv) and AMD's (amf) with one frame of this size and these
-            options, the first time in a process that they are asked for; the first that works is taken, or else
-            libx264, libx265 and libsvtav1 (or libaom-av1). The report says which (`penstock.video.EncodeReport`).
+        value_range: two finite numbers, such as ``(0.0, 1.0)`` or ``(-1.0, 1.0)``, for frames of float16, float32 or
+            float64. The first becomes 0, and the second the highest sample of `pixel_format`, 255 or 65535. Values
+            between them are rounded. Samples outside are clipped, and the report counts them. NaN makes ``write``
+            raise. Only for packed RGB and gray.
+        channels_first: whether frames are channels × height × width, as in PyTorch (1 × height × width for gray). Only
+            for packed RGB and gray.
+        vflip: whether the first row in memory is the bottom of the picture, as in OpenGL.
+        odd_size: what to do if `output_pixel_format` can't have this width or height: "error" raises, "pad" repeats the
+            last column or row.
+        codec: FFmpeg's name of a video encoder (``ffmpeg -encoders``), or of a format: "h264" (or "H.264", "x264"),
+            "hevc", "av1", "vp9" and others use FFmpeg's preferred encoder, and libsvtav1 for AV1. "auto" follows the
+            suffix of the output: VP9 for .webm, AV1 for .avif, H.264 for .mp4, .mkv and .mov. The suffixes .gif, .webp,
+            .apng, .png, .jpg and others mean one codec, and "auto" refuses unknown suffixes. "auto-h264", "auto-hevc"
+            and "auto-av1" use a hardware encoder if one works: NVIDIA's (nvenc), Intel's (qsv) or AMD's (amf). Each is
+            tried with one frame of this size and these options, once per process. If none works, they use libx264,
+            libx265, and libsvtav1 or libaom-av1. The report says which encoder was used
+            (`penstock.video.EncodeReport`).
         quality: "draft", "good" or "master", which look alike with each of the common encoders; or "lossless", which
-            keeps every sample, or raises; without a `codec`, it takes ffv1 if H.264 cannot keep them and the container
-            holds FFV1 (.mkv). `crf`, and a quality or a bit rate among the `options`, override a level; "lossless"
-            raises beside them. None is the codec's own default.
-        crf: constant quality, if the codec has that option. A lower number is better and makes a larger file; libx264
-            takes 0 to 51, and 23 by default.
-        preset: how hard the codec works for a small file, if it has that option: "ultrafast" to "veryslow" of libx264.
+            keeps every sample, or raises. Without a `codec`, "lossless" uses ffv1 if H.264 can't keep the samples and
+            the container holds FFV1 (.mkv). `crf`, and a quality or a bit rate among the `options`, override the level;
+            together with "lossless", they raise. None is the codec's own default.
+        crf: constant quality, if the codec has that option. A lower number means better quality and a larger file.
+            libx264 accepts 0 to 51, and its default is 23.
+        preset: speed of the codec against file size, if it has that option: "ultrafast" to "veryslow" for libx264.
         options: FFmpeg's output options without their dash, ``{"tune": "film", "g": 60}``. ``{"f": "hls"}`` names the
-            container (``ffmpeg -muxers``), which otherwise follows from the file's name. A value of None gives an
-            option without a value, and a list gives the option once for each of its values,
-            ``{"map": ["0:v", "0:a"]}``. Options that change the number of frames (``r``, ``t``,
-            ``vf`` with ``fps``) make ``close`` raise, because it compares the frames submitted and encoded.
-        output_pixel_format: pixel format of the video. "auto" keeps the samples of the frames for a lossless codec
-            (ffv1, png, rawvideo) and for image files, as far as their format can, and keeps alpha where the codec has
-            it. Otherwise it is yuv420p, or the codec's nearest format: yuv420p plays everywhere and needs an even width
-            and height. If this drops alpha or bits, an `FFmpegWarning` says so. "ffmpeg" leaves the choice to FFmpeg.
-        colors: matrix and range of the video's YUV, written to the file. For frames that are YUV already, it says
-            what they were made with. Options of FFmpeg that name colors are refused among the `options`.
-        audio: the sound: a path, an `AudioFile`, an `AudioTrack` for ``write_audio``, or several of them, each a track
-            of its own. A file's sound is copied if the container accepts it, and encoded otherwise (PCM, as in WAV,
-            becomes AAC in MP4). It ends with the picture. Options for its encoder, such as ``{"b:a": "192k"}`` among
-            the `options`, force encoding.
-        metadata: the file's tags, ``{"title": "Waves", "artist": "Ada"}``. Containers keep the names that
-            they know; MP4 and QuickTime keep others with ``{"movflags": "use_metadata_tags"}`` among the `options`.
-        chapters: when each begins, in seconds, and its title: ``[(0.0, "Intro"), (5.0, "End")]``.
-        subtitles: a file of them, such as ``.srt``, ``.vtt`` or ``.ass``, which players show if asked to: for MP4,
+            container (``ffmpeg -muxers``), which otherwise follows from the file's name. None as a value means an
+            option without a value. A list repeats the option, ``{"map": ["0:v", "0:a"]}``. Options that change the
+            number of frames (``r``, ``t``, ``vf`` with ``fps``) make ``close`` raise, because it compares the frames
+            submitted and encoded.
+        output_pixel_format: pixel format of the video. "auto" keeps the samples for a lossless codec (ffv1, png,
+            rawvideo) and for image files, as far as the format can, and keeps alpha if the codec supports it. Otherwise
+            "auto" means yuv420p, or the codec's nearest format. yuv420p plays everywhere, and needs an even width and
+            height. If "auto" drops alpha or bits, you get an `FFmpegWarning`. "ffmpeg" leaves the choice to FFmpeg.
+        colors: matrix and range of the video's YUV, which the file states. If your frames are YUV already, pass the
+            colors that they were made with. `options` can't have FFmpeg's color options.
+        audio: the audio: a path, an `AudioFile`, an `AudioTrack` for ``write_audio``, or a list of these, one for each
+            audio track. Audio from a file is copied if the container accepts it, and otherwise encoded (PCM, as in WAV,
+            becomes AAC in MP4). It ends with the video. Options for its encoder, such as ``{"b:a": "192k"}`` among the
+            `options`, force encoding.
+        metadata: the file's tags, ``{"title": "Waves", "artist": "Ada"}``. Containers keep the names that they know.
+            MP4 and QuickTime keep others with ``{"movflags": "use_metadata_tags"}`` among the `options`.
+        chapters: the start of each chapter in seconds, and its title: ``[(0.0, "Intro"), (5.0, "End")]``.
+        subtitles: a subtitle file, such as ``.srt``, ``.vtt`` or ``.ass``, which players show on request. For MP4,
             QuickTime, Matroska and WebM.
-        progress: True draws a bar on standard error; a number of frames draws a bar that
-            has an end; a callable is called with an `EncoderStats` twice a second, on a thread of its own, and once
-            at the end.
-        settings: which FFmpeg to run, its queue, priorities and timeouts.
+        progress: True draws a bar on standard error. A number of frames draws a bar with a total. A callable is called
+            with an `EncoderStats` twice a second, on a thread of its own, and once at the end.
+        settings: advanced settings: which FFmpeg to run, its queue, priorities and timeouts.
 
     Raises:
-        ValueError: `size`, `fps` or `pixel_format` is not possible; `value_range` or `channels_first` is not, or not
-            with this `pixel_format`; `codec` begins with "auto-" and is none of these; the size is odd and
-            `output_pixel_format` needs an even one; the codec lacks `output_pixel_format`, `crf` or `preset`; one of
-            these is in `options`, or a color is; nothing tells the container; a sound cannot be copied; a sound or
-            `subtitles` is the output's file; or the container can't hold `subtitles`.
-        TypeError: `output` is neither a `str`, a path nor an object with ``write``; or another argument has a wrong
+        ValueError: if an argument is impossible, or doesn't suit the others: `value_range` or `channels_first` with
+            this `pixel_format`; an unknown "auto-" codec; an odd size if `output_pixel_format` needs an even one; an
+            `output_pixel_format`, `crf` or `preset` that the codec lacks; one of these, or a color, among the
+            `options`; no known container; audio that can't be copied; an audio or subtitle file that is the output; or
+            `subtitles` that the container can't hold.
+        TypeError: if `output` is neither a `str`, a path nor an object with ``write``, or another argument has a wrong
             type.
-        FileNotFoundError, NotADirectoryError: the output's folder does not exist, or is a file.
-        IsADirectoryError, PermissionError: the output is a folder, or cannot be written.
-        EncoderError: FFmpeg was not found, could not be started, or could not encode the frames of the trial.
-        OSError: no descriptor, memory, process or thread is left for it.
-        DecoderError: a file for the sound or the subtitles is no media file, or has no sound or subtitles.
+        FileNotFoundError, NotADirectoryError: if the output's folder doesn't exist, or is a file.
+        IsADirectoryError, PermissionError: if the output is a folder, or can't be written.
+        EncoderError: if FFmpeg isn't found, doesn't start, or can't encode the frames of the trial.
+        OSError: if no descriptor, memory, process or thread is left.
+        DecoderError: if an audio or subtitle file is no media file, or has no audio or subtitles.
     """
 
     def __init__(
@@ -227,25 +234,26 @@ class Encoder(EncoderBase):
                 encoder.write(255 - frame, time_s=frame.time_s)
         ```
 
-        It keeps the frame size, pixel aspect ratio, colors, HDR metadata, tags, chapters and the best of the sounds,
-        and the bit depth and chroma subsampling if the frames have as many bits. The codec follows the name of the
-        output. Frames keep their times: pass them as ``time_s``, as above, for a constant and for a variable rate. The
-        rate is the source's if the container has no times, or if the decoder has a ``start`` in a video with a constant
-        rate. With a ``start``, the sound is left out.
+        The encoder keeps the frame size, pixel aspect ratio, colors, HDR metadata, tags, chapters and the best audio
+        track. It keeps the bit depth and chroma subsampling if the frames have as many bits. The codec follows the name
+        of the output.
 
-        At a constant rate, ``write`` checks each time. Without times, frames are shown one after another, and the
-        report warns if they end before the source, whose sound is then cut.
+        Frames keep their times at a constant and at a variable frame rate: pass ``time_s``, as above. At a constant
+        rate, ``write`` checks each time. If you pass no times, frames are shown one after another, and the report warns
+        if they end before the source, because the audio is cut there. The encoder uses the source's rate if the
+        container has no times, or if the decoder has a ``start`` in a video with a constant rate. A decoder with a
+        ``start`` leaves out the audio.
 
         Args:
-            source: a `Decoder` whose frames will be written, or the `penstock.video.MediaInfo` of a file.
-            output: as for `Encoder`.
-            options: those of `Encoder`, which count more than the source: ``audio=None`` leaves the sound out.
+            source: a `Decoder` whose frames you will write, or the `penstock.video.MediaInfo` of a file.
+            output: the output, as for `Encoder`.
+            options: arguments of `Encoder`, which override the source: ``audio=None`` leaves out the audio.
 
         Raises:
-            DecoderError: the source has no video.
-            TypeError: it is neither a `Decoder` nor a `MediaInfo`.
-            ValueError: as for `Encoder`; ``write`` also raises it if frames of a constant rate are skipped, added or
-                repeated, or come without a time at a variable rate.
+            DecoderError: if the source has no video.
+            TypeError: if `source` is neither a `Decoder` nor a `MediaInfo`.
+            ValueError: as for `Encoder`. ``write`` also raises it if you skip, add or repeat a frame at a constant
+                rate, or write a frame without a time at a variable rate.
             OSError, EncoderError: as for `Encoder`.
         """
         from penstock._encoding.like import arguments_like_file
@@ -259,7 +267,7 @@ class Encoder(EncoderBase):
 
     @property
     def converted_by(self) -> str | None:
-        """Who converts the pixels: "penstock", "ffmpeg", or None if the video has the same pixel format."""
+        """What converts the pixels: "penstock" or "ffmpeg"; None if the video has the same pixel format."""
         return None if self._started is None else self._started.plan.converted_by
 
     @property
@@ -269,18 +277,18 @@ class Encoder(EncoderBase):
 
     @property
     def frames_submitted(self) -> int:
-        """Frames that ``write``, ``lease`` and ``submit`` accepted."""
+        """Number of frames that ``write``, ``lease`` and ``submit`` accepted."""
         return 0 if self._started is None else self._started.submitted
 
     @property
     def frames_encoded(self) -> int:
-        """Frames that FFmpeg has encoded. FFmpeg reports this about twice a second."""
+        """Number of frames that FFmpeg has encoded. FFmpeg reports it about twice a second."""
         return 0 if self._started is None else self._started.process.frames
 
     def write(
         self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
     ) -> Ticket:
-        """Copies one frame and queues it; waits while the queue is full. You can reuse the frame's memory afterwards.
+        """Copies one frame and queues it. You can reuse the frame's memory when the call returns.
 
         ```python
         frame = np.empty((120, 160, 3), np.uint8)
@@ -290,37 +298,36 @@ class Encoder(EncoderBase):
                 encoder.write(frame)
         ```
 
-        The copy, or the conversion, is done before the call returns, without the GIL. The wait releases the GIL and
-        lets Ctrl-C through.
+        The call waits while the queue is full. The wait releases the GIL, and Ctrl-C interrupts it. The copy, or the
+        conversion, also runs without the GIL.
 
         Args:
-            frame: a NumPy array, or any other buffer; a tensor of PyTorch, CuPy, JAX or another library with DLPack, on
-                the CPU or on a GPU; a PIL image; a ``moderngl.Buffer``. Its shape is height × width × channels for
-                packed pixel formats, height × width for gray, and the planes one after another for planar ones; its
+            frame: a NumPy array or another buffer; a tensor of PyTorch, CuPy, JAX or another library with DLPack, on
+                the CPU or a GPU; a PIL image; or a ``moderngl.Buffer``. The shape is height × width × channels for
+                packed pixel formats, height × width for gray, and the planes one after another for planar formats. The
                 dtype is uint8, uint16 for formats of more than 8 bits, or float32. With `value_range` it is float16,
-                float32 or float64, and with `channels_first` the channels come before the height. bfloat16 counts as
-                float32. It need not be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected. Bytes and
-                flat arrays are checked by their size only, ``frame_bytes``, and are no frames with `value_range` or
-                `channels_first`.
-            time_s: the time of the frame in seconds from 0 on. An encoder with ``fps=None`` needs it, or a frame from a
-                `Decoder`, which carries its ``time_s``. It is rounded to 1 µs, and by the container to its own unit:
-                1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM. At a constant rate, it must be the time at
-                which the frame is shown, within 10 ms and half a frame, as containers round times. If the times that
-                decoded frames carry are others, the report warns.
+                float32 or float64; bfloat16 counts as float32. With `channels_first`, the channels come before the
+                height. The frame needn't be contiguous: ``frame[::-1]`` and ``frame[..., ::-1]`` work as expected. For
+                bytes and flat arrays, only the size is checked (``frame_bytes``); `value_range` and `channels_first`
+                don't accept them.
+            time_s: time of the frame in seconds from 0. An encoder with ``fps=None`` needs it, unless the frame is from
+                a `Decoder` and has its own ``time_s``. It is rounded to 1 µs, and then to the container's unit:
+                1/90,000 s in MP4 and QuickTime, 1 ms in Matroska and WebM. At a constant rate, it must match the time
+                at which the frame is shown, within 10 ms plus half a frame. The report warns if the decoded frames' own
+                times don't match.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
         Returns:
-            A ticket, done when FFmpeg has the frame. It may be ignored; ``await`` works.
+            A ticket, which is done when FFmpeg has the frame. You can ignore it, or ``await`` it.
 
         Raises:
-            ValueError: the frame has another shape, dtype, size or byte order, or has NaN; or `time_s` is not later
-                than that of the frame before, is missing with ``fps=None``, or is not the frame's time at the constant
-                rate.
-            TypeError: it is none of these objects.
-            StalledError: no room within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``; the frame is
-                not queued.
-            EncoderError: FFmpeg has failed; the message includes its output.
-            ClosedError: after ``close`` or ``abort``.
+            ValueError: if the shape, dtype, size or byte order of the frame is wrong, or it has NaN; or if `time_s`
+                isn't later than the previous one, is missing with ``fps=None``, or doesn't match the constant rate.
+            TypeError: if `frame` is none of these objects.
+            StalledError: if there is no room within `timeout`, or FFmpeg shows no sign of life for ``stall_timeout``.
+                The frame isn't queued.
+            EncoderError: if FFmpeg has failed. The message includes its output.
+            ClosedError: if the encoder is closed or aborted.
         """
         session = self._session_for(frame, timeout)
         return session.queue(session.take(frame, time_s), timeout)
@@ -328,10 +335,10 @@ class Encoder(EncoderBase):
     async def awrite(
         self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
     ) -> Ticket:
-        """`write` for asyncio: while the queue is full, the event loop goes on.
+        """Writes a frame as `write` does, for asyncio: the event loop keeps running while the queue is full.
 
-        Several waiting tasks are served in the order of their calls. The arguments and errors are those of `write`; the
-        frame's memory must not change until this returns.
+        Arguments and errors are those of `write`. Tasks that wait are served in the order of their calls. The frame's
+        memory must not change until the call returns.
         """
         import asyncio  # slow to import; a program that uses asyncio has done so
 
@@ -346,16 +353,20 @@ class Encoder(EncoderBase):
     def submit(
         self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
     ) -> Ticket:
-        """Queues one frame without a copy: its memory must stay unchanged until the ticket is done.
+        """Queues one frame without a copy. Its memory must stay unchanged until the ticket is done.
 
-        For programs that rotate several buffers and wait for each one's ticket before they draw into it again. An
-        earlier change makes a wrong frame, which nothing detects: if in doubt, use `write` or `lease`. A frame on a GPU
-        and a ``moderngl.Buffer`` are copied at the call, and so is every frame with ``fps=None`` or `audio`, because
-        FFmpeg gets a header before each, and with `value_range` or `channels_first`, because it is converted. Arguments
-        and errors are those of `write`, but a frame that is not copied must be C-contiguous.
+        Use it if you rotate several buffers, and wait for each buffer's ticket before you draw into it again. If the
+        memory changes earlier, the video has a wrong frame, and nothing detects it. If in doubt, use `write` or
+        `lease`.
+
+        Arguments and errors are those of `write`, but the frame must be C-contiguous unless it is copied. Some frames
+        are copied during the call: frames on a GPU, a ``moderngl.Buffer``, all frames of an encoder with ``fps=None``
+        or `audio` (FFmpeg needs a header before each frame), and all frames with `value_range` or `channels_first`
+        (they are converted).
 
         Returns:
-            A ticket, done when FFmpeg has the frame and you can reuse its memory; ``ticket.wait()``, ``await ticket``.
+            A ticket, which is done when FFmpeg has the frame and you can reuse its memory: ``ticket.wait()`` or
+            ``await ticket``.
         """
         session = self._session_for(frame, timeout)
         return session.queue(session.borrow(frame, time_s), timeout)
@@ -364,24 +375,23 @@ class Encoder(EncoderBase):
     def lease(
         self, *, time_s: float | Fraction | None = None, timeout: float | None = None
     ) -> Iterator[npt.NDArray[Any]]:
-        """Leases memory for one frame, and submits it at the end of the block.
-
-        There is no copy unless frames have a `time_s`, the encoder has `audio`, or you keep a part of the view, or a
-        tensor or another object made of it.
+        """Lends you memory to draw one frame into, and submits the frame at the end of the block.
 
         ```python
         with encoder.lease() as view:
             framebuffer.read_into(view)
         ```
 
-        The memory is not initialized. A block that raises submits nothing. The view turns read-only at the end of the
-        block; its memory is recycled once FFmpeg has read it, or it was converted, and you have dropped the view.
-        Arguments and errors are those of `write`; the wait is at the end of the block.
+        The frame isn't copied, unless frames have a `time_s`, the encoder has `audio`, or you keep a slice of the view,
+        or a tensor or another object made of it.
+
+        The memory isn't initialized. If the block raises, nothing is submitted. The view turns read-only at the end of
+        the block. Arguments and errors are those of `write`, and the wait is at the end of the block.
 
         Yields:
-            A writable NumPy array, page-aligned: height × width × channels of uint8 or uint16 for packed pixel
-            formats, height × width for gray, and all samples in one dimension for planar ones. `value_range` and
-            `channels_first` are for frames that you hand in, and change nothing here.
+            A writable, page-aligned NumPy array: height × width × channels of uint8 or uint16 for packed pixel formats,
+            height × width for gray, and one dimension with all samples for planar formats. `value_range` and
+            `channels_first` don't apply to it.
 
         Raises:
             ValueError: also if the encoder has no size yet.
@@ -401,33 +411,32 @@ class Encoder(EncoderBase):
         session.queue(take(slot, tick), timeout)
 
     def write_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
-        """Copies samples and queues them, for an encoder with an `AudioTrack`; waits while the queue is full.
+        """Copies samples and queues them for the encoder's `AudioTrack`; waits while the queue is full.
 
-        The first sample is at 0 s, as is the first frame, and each call's samples follow those of the call before.
-        Sound and pictures may come in any order: FFmpeg keeps what it has encoded of one until the other begins, up to
-        1 GiB.
+        The first sample is at 0 s, like the first frame, and each call continues where the previous one ended. You can
+        write audio and frames in any order: FFmpeg keeps up to 1 GiB of one, encoded, until the other begins.
 
         Args:
-            samples: samples × channels, of the dtype of the `AudioTrack`; or one dimension for one channel. It need not
-                be contiguous.
+            samples: samples × channels, in the dtype of the `AudioTrack`; one dimension for one channel. The array
+                needn't be contiguous.
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
         Returns:
-            A ticket, done when FFmpeg has the samples.
+            A ticket, which is done when FFmpeg has the samples.
 
         Raises:
-            ValueError: the samples have another shape or dtype, or are not finite; or the encoder has no `AudioTrack`,
+            ValueError: if the shape or dtype is wrong, or a sample isn't finite; or if the encoder has no `AudioTrack`,
                 or no size yet.
-            TypeError: they are no array.
-            StalledError, EncoderError, ClosedError: as `write`; the samples are not queued.
+            TypeError: if `samples` isn't an array.
+            StalledError, EncoderError, ClosedError: as for `write`. The samples aren't queued.
         """
         session = self._session
         return session.queue(session.take_samples(samples), timeout)
 
     async def awrite_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
-        """`write_audio` for asyncio: while the queue is full, the event loop goes on.
+        """Writes samples as `write_audio` does, for asyncio: the event loop keeps running meanwhile.
 
-        The arguments and errors are those of `write_audio`; the memory must not change until this returns.
+        Arguments and errors are those of `write_audio`. The memory must not change until the call returns.
         """
         session = self._session
         return await session.queue_async(session.take_samples, samples, timeout=timeout)

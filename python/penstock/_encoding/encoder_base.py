@@ -37,64 +37,64 @@ class EncoderBase:
 
     @property
     def report(self) -> EncodeReport | None:
-        """The result of ``close``, also if leaving the ``with`` block closed the encoder; None before."""
+        """The result of ``close``, also after the ``with`` block closed the encoder; None before."""
         return None if self._started is None else self._started.report
 
     @property
     def stats(self) -> EncoderStats:
-        """What was done so far: frames submitted, written and encoded, and who waited for whom."""
+        """Progress so far: frames submitted, written and encoded, and the seconds spent on waits."""
         return EncoderStats() if self._started is None else self._started.stats
 
     @property
     def bottleneck(self) -> Bottleneck | None:
-        """Who is the slowest so far: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
+        """The slowest part so far: ``"caller"``, ``"conversion"`` or ``"ffmpeg"``.
 
-        None if nobody clearly is, and before the first frame.
+        None if no part clearly is, and before the first frame.
         """
         return self.stats.bottleneck
 
     @property
     def pid(self) -> int | None:
-        """FFmpeg's process id; None before FFmpeg has started."""
+        """Process id of FFmpeg; None before FFmpeg has started."""
         return None if self._started is None else self._started.process.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
+        """The thread policy that FFmpeg started with; None if the settings have none, or before FFmpeg has started."""
         return None if self._started is None else self._started.process.policy
 
     @property
     def closed(self) -> bool:
-        """Whether frames are no longer accepted: after ``close``, ``abort`` or FFmpeg's failure, and after a fork."""
+        """Whether the encoder refuses frames: after ``close``, ``abort``, a failure of FFmpeg, or a fork."""
         if self._started is None:
             return self._ended_unstarted is not None or self._forks != exits.forks
         return not self._started.is_open or self._started.is_inherited
 
     def close(self, timeout: float | None = None) -> EncodeReport:
-        """Finishes the video: delivers what is queued, ends FFmpeg's input and waits until FFmpeg has exited.
+        """Finishes the video: delivers the queued frames, ends FFmpeg's input and waits until FFmpeg exits.
 
-        Calling it again gives the same report, or the same failure. The wait lets Ctrl-C through; afterwards the
-        encoder is as before, and can be closed again or aborted.
+        Another call returns the same report, or raises the same error. Ctrl-C interrupts the wait. After that, you can
+        close the encoder again, or abort it.
 
         Args:
             timeout: seconds to wait; None waits as long as it takes.
 
         Raises:
-            EncoderError: FFmpeg failed, or encoded another number of frames than were submitted; or an output of the
-                muxer ``tee`` failed that has no ``onfail=ignore``; or no frame was written.
-            StalledError: not done within `timeout`, or no sign of life from FFmpeg for ``stall_timeout``. Nothing is
-                lost: close again, or abort, which drops the video.
-            ClosedError: the encoder was aborted.
+            EncoderError: if FFmpeg failed, or encoded a different number of frames than you submitted; if an output of
+                FFmpeg's ``tee`` muxer failed without ``onfail=ignore``; or if no frame was written.
+            StalledError: if FFmpeg isn't done within `timeout`, or shows no sign of life for ``stall_timeout``. Nothing
+                is lost: close again, or abort to drop the video.
+            ClosedError: if the encoder was aborted.
         """
         if self._end_unstarted("the encoder is closed"):
             raise EncoderError("there is no video: no frame was written, and the encoder was given no size")
         return self._session.close(timeout)
 
     def abort(self) -> None:
-        """Kills FFmpeg and drops the video: what is queued, and the file that FFmpeg has written so far.
+        """Kills FFmpeg and drops the video: the queued frames, and the file that FFmpeg has written so far.
 
-        A file that was there before stays as it was, unless it is overwritten in place. Several files (HLS, images) and
-        what was sent elsewhere stay as they are. Does nothing after ``close``.
+        An existing file stays as it was, unless it is overwritten in place. Several files (HLS, image sequences) and
+        data that was sent elsewhere also stay. Does nothing after ``close``.
         """
         with suppress(ClosedError):  # it has ended, or belongs to the parent of this process
             if not self._end_unstarted("the encoder was aborted"):

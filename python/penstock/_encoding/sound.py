@@ -55,21 +55,21 @@ _WAITING_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class AudioTrack:
-    """Sound that the program makes, for `Encoder.write_audio`.
+    """An audio track of samples that your program makes, for `Encoder.write_audio`.
 
     Attributes:
         sample_rate: samples per second of each channel, in Hz.
-        channels: how many: 1 for mono, 2 for left and right; up to 8, FFmpeg takes them for its usual layout of that
+        channels: number of channels: 1 for mono, 2 for left and right, up to 8. FFmpeg uses its usual layout of that
             number (``ffmpeg -layouts``): 6 are front left, front right, center, bass, back left and back right.
-        dtype: type of the samples: "float32" is between -1 and 1 at full scale, and takes float64 and float16, too;
-            "int16" and "int32" use their range.
+        dtype: dtype of the samples. "float32" is between -1 and 1 at full scale, and accepts float64 and float16, too.
+            "int16" and "int32" use their full range.
         codec: FFmpeg's name of the encoder (``ffmpeg -encoders``) or of a format: "aac", "opus", "pcm_s16le". None is
             FFmpeg's default for the container.
         language: ISO 639 code of three letters, such as "deu".
-        title: what players call it.
+        title: name that players show.
 
     Raises:
-        ValueError, TypeError: a value is not possible.
+        ValueError, TypeError: if a value is impossible.
     """
 
     sample_rate: int
@@ -102,20 +102,21 @@ class AudioTrack:
 
 @dataclass(frozen=True, slots=True)
 class AudioFile:
-    """Sound from a file, for ``Encoder(audio=…)``.
+    """An audio track from a file, for ``Encoder(audio=…)``.
 
     Attributes:
-        path: an audio or video file, or a URL; of several sounds it has the best is taken, as `MediaInfo.best_audio`.
-        codec: FFmpeg's name of the encoder, or of a format; "copy" leaves the sound as it is. None copies it if the
-            container takes it and no option is for its encoder (``{"b:a": "192k"}``), and else encodes it with FFmpeg's
-            default for the container. Samples (WAV) become AAC in MP4.
+        path: an audio or video file, or a URL. If it has several audio tracks, the best is used, as for
+            `MediaInfo.best_audio`.
+        codec: FFmpeg's name of the encoder, or of a format; "copy" copies the audio without encoding it again. None
+            copies it if the container accepts it and no option is for its encoder (``{"b:a": "192k"}``), and otherwise
+            encodes it with FFmpeg's default for the container. PCM samples (WAV) become AAC in MP4.
         language: ISO 639 code of three letters, such as "deu".
-        title: what players call it.
-        end: "video" ends it with the picture: exactly if it is encoded, with silence if it is shorter; a copy keeps
-            its last packet whole (20 to 100 ms) and is not prolonged. "longest" keeps all of it.
+        title: name that players show.
+        end: "video" ends the audio with the video: exactly if it's encoded, with silence if it's shorter. A copy keeps
+            its last packet whole (20 to 100 ms), and isn't extended. "longest" keeps all of the audio.
 
     Raises:
-        ValueError: `end` is not possible.
+        ValueError: if `end` is impossible.
     """
 
     path: str | os.PathLike[str]

@@ -44,11 +44,11 @@ _ABSOLUTE = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 
 @dataclass(frozen=True, slots=True)
 class VideoInfo(HtmlTable):
-    """A video stream.
+    """A video stream of a file.
 
     There are two sizes. `width` and `height` are the size after rotation, as players show the picture and as FFmpeg
     decodes it by default. `stored_width` and `stored_height` are the size of the frames in the file. Both count pixels
-    and ignore `sample_aspect_ratio`.
+    and ignore the pixel aspect ratio (`sample_aspect_ratio`).
 
     Attributes:
         index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
@@ -57,31 +57,33 @@ class VideoInfo(HtmlTable):
         pixel_format: FFmpeg's name: ``yuv420p``, ``gray10le``; None if no frame shows it.
         width, height: in pixels, as displayed.
         stored_width, stored_height: in pixels, before rotation.
-        rotation: degrees clockwise by which to turn the stored picture for display: 0, 90, 180 or 270; for other
-            angles the nearest degree from 0 to 359, with sizes as stored. It comes from the display matrix of the first
+        rotation: degrees clockwise to turn the stored picture for display: 0, 90, 180 or 270. Other angles are rounded
+            to a degree from 0 to 359, and the sizes are then as stored. It comes from the display matrix of the first
             frame that can be decoded, and ignores the old ``rotate`` tag.
-        is_mirrored: whether to mirror the stored picture top to bottom before it is turned by `rotation`. That and 180
-            degrees mirror it left to right.
-        sample_aspect_ratio: width by height of a displayed pixel; None if the file does not say.
+        is_mirrored: whether to mirror the stored picture top to bottom before you turn it by `rotation`. Together with
+            180 degrees, this mirrors it left to right.
+        sample_aspect_ratio: pixel aspect ratio, width by height of a displayed pixel; None if the file doesn't state
+            it.
         frame_rate: average frames per second, or else the base rate that FFmpeg guesses; None if there is neither.
-        is_variable_frame_rate: whether the times of the first frames are not those of a constant rate; in QuickTime and
-            MP4, whether the average clearly differs from the rate that FFmpeg guesses. A hint only.
-        frames: how many frames there are, as the container states; None if it does not say: ``len(Decoder(path))``
-            counts them. Players may hide some (edit lists), and a damaged file may have fewer.
+        is_variable_frame_rate: whether the video seems to have a variable frame rate: the times of its first frames
+            aren't at a constant rate, or, in QuickTime and MP4, the average clearly differs from the rate that FFmpeg
+            guesses. A hint only.
+        frames: number of frames, as the container states it; None if it doesn't: ``len(Decoder(path))`` counts them.
+            Players may hide some (edit lists), and a damaged file may have fewer.
         duration_s: in seconds, of the stream, or else of the file; None if unknown.
-        start_s: the time of the first frame in seconds; None if unknown.
-        time_base: the unit of timestamps in seconds, such as 1/15360.
+        start_s: time of the first frame in seconds; None if unknown.
+        time_base: unit of timestamps in seconds, such as 1/15360.
         color_matrix: ``bt601``, ``bt709``, ``bt2020`` (non-constant luminance), FFmpeg's name of any other (``gbr`` for
-            RGB), or None if the file does not say.
-        color_range: ``limited`` (tv), ``full`` (pc), or None if the file does not say.
-        color_primaries, color_transfer: FFmpeg's names: ``bt709``, ``smpte2084``; None if the file does not say.
-        mastering_display: HDR metadata of the first frame that can be decoded; None if that has none.
-        content_light: likewise.
+            RGB), or None if the file doesn't state it.
+        color_range: ``limited`` (tv), ``full`` (pc), or None if the file doesn't state it.
+        color_primaries, color_transfer: FFmpeg's names: ``bt709``, ``smpte2084``; None if the file doesn't state them.
+        mastering_display: HDR metadata of the first frame that can be decoded; None if it has none.
+        content_light: HDR metadata of the same frame; None if it has none.
         bit_depth: bits of a sample; None if unknown.
-        field_order: ``progressive``, or for interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file does
-            not say.
-        bit_rate: bits per second; None if the file does not say.
-        has_separate_alpha: whether alpha is stored beside the frames, as in WebM. `pixel_format` does not show it.
+        field_order: ``progressive``, or for interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file doesn't
+            state it.
+        bit_rate: bits per second; None if the file doesn't state it.
+        has_separate_alpha: whether alpha is stored beside the frames, as in WebM. `pixel_format` doesn't show it.
         is_default: whether the file marks the stream as a default.
         is_attached_picture: whether it is a single picture beside the audio, such as a cover.
     """
@@ -119,23 +121,24 @@ class VideoInfo(HtmlTable):
 
 @dataclass(frozen=True, slots=True)
 class AudioInfo:
-    """An audio stream.
+    """An audio stream of a file.
 
     Attributes:
         index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
         codec: FFmpeg's name: ``aac``, ``pcm_s16le``.
         profile: the codec's profile, such as ``LC``; None if it has none.
         sample_rate: samples per second of each channel.
-        channels: how many.
-        channel_layout: FFmpeg's name: ``stereo``, ``5.1``; None if the file does not say.
-        sample_format: FFmpeg's name of what its decoder outputs: ``s16``, ``fltp`` (planar); None if unknown.
+        channels: number of channels.
+        channel_layout: FFmpeg's name: ``stereo``, ``5.1``; None if the file doesn't state it.
+        sample_format: FFmpeg's name of the format that its decoder returns: ``s16``, ``fltp`` (planar); None if
+            unknown.
         duration_s: in seconds, of the stream, or else of the file; None if unknown.
-        start_s: the time of the first sample in seconds; None if unknown.
-        time_base: the unit of timestamps in seconds, such as 1/44100.
-        bit_rate: bits per second; None if the file does not say.
+        start_s: time of the first sample in seconds; None if unknown.
+        time_base: unit of timestamps in seconds, such as 1/44100.
+        bit_rate: bits per second; None if the file doesn't state it.
         is_default: whether the file marks the stream as a default.
-        language: ISO 639 code of three letters; None if the file does not say.
-        title: what players call it; None if the file does not say.
+        language: ISO 639 code of three letters; None if the file doesn't state it.
+        title: name that players show; None if the file has none.
     """
 
     index: int
@@ -156,13 +159,13 @@ class AudioInfo:
 
 @dataclass(frozen=True, slots=True)
 class SubtitleInfo:
-    """A stream of subtitles.
+    """A subtitle stream of a file.
 
     Attributes:
         index: the stream's number among all streams of the file, as in FFmpeg's ``-map 0:1``.
         codec: FFmpeg's name: ``mov_text``, ``subrip``.
-        language: ISO 639 code of three letters; None if the file does not say.
-        title: what players call it; None if the file does not say.
+        language: ISO 639 code of three letters; None if the file doesn't state it.
+        title: name that players show; None if the file has none.
         is_default: whether the file marks the stream as a default.
     """
 
@@ -175,11 +178,11 @@ class SubtitleInfo:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A part of a file that it names.
+    """A chapter of a file.
 
     Attributes:
         start_s, end_s: in seconds, by the file's clock, as `VideoInfo.start_s`.
-        title: None if it has none.
+        title: its title; None if it has none.
     """
 
     start_s: float
@@ -189,20 +192,20 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class MediaInfo:
-    """A media file, or what a URL leads to.
+    """A media file, or a URL: its container, its streams and its metadata.
 
     Attributes:
-        path: the path or URL, as given.
+        path: the path or URL, as you passed it.
         container: FFmpeg's names of the container: ``mov,mp4,m4a,3gp,3g2,mj2``, ``matroska,webm``.
         container_name: its full name: ``QuickTime / MOV``.
         duration_s: in seconds; None if unknown, as for live streams.
-        start_s: the time of the earliest frame or sample in seconds; None if unknown.
+        start_s: time of the earliest frame or sample in seconds; None if unknown.
         bit_rate: bits per second of the whole file; None if unknown.
-        size_bytes: None if unknown.
-        video: the video streams that PyAV's libav has a decoder for, attached pictures included.
-        audio: the audio streams that it has a decoder for.
-        subtitles: the subtitle streams that it has a decoder for.
-        chapters: in their order.
+        size_bytes: size of the file; None if unknown.
+        video: the video streams that PyAV's libav can decode, including attached pictures.
+        audio: the audio streams that it can decode.
+        subtitles: the subtitle streams that it can decode.
+        chapters: the chapters, in order.
         tags: the file's metadata: ``title``, ``encoder``.
     """
 
@@ -228,11 +231,11 @@ class MediaInfo:
 
     @property
     def zero_s(self) -> float:
-        """The timestamp of the file, in seconds, from which `VideoFrame.time_s` and ``start`` count.
+        """The file's timestamp, in seconds, from which `VideoFrame.time_s` and ``start`` count.
 
-        In MP4, QuickTime, Matroska, WebM and NUT it is 0: what was written as the time of a frame is read. Other
-        containers count from an arbitrary time (MPEG-TS), or move all times by what their codec needs (FLV): there it
-        is `start_s`.
+        It is 0 in MP4, QuickTime, Matroska, WebM and NUT: you read the time that was written for a frame. Other
+        containers count from an arbitrary time (MPEG-TS), or shift all times for their codec (FLV): there it is
+        `start_s`.
         """
         return float(exact_zero(self))
 
@@ -240,7 +243,7 @@ class MediaInfo:
     def best_video(self) -> VideoInfo | None:
         """The first video stream that the file marks as a default, or else the first; never an attached picture.
 
-        In an animated AVIF, it is the animation: libav also lists a still picture.
+        In an animated AVIF, it's the animation: libav also lists a still picture.
         """
         streams = [stream for stream in self.video if not stream.is_attached_picture]
         if self.is_animated_avif:
@@ -249,7 +252,7 @@ class MediaInfo:
 
     @property
     def is_animated_avif(self) -> bool:
-        """Whether the file is an AVIF of several pictures with times."""
+        """Whether the file is an AVIF with several pictures at different times."""
         return self.tags.get("major_brand") == "avis"
 
     @property

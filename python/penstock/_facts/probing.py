@@ -60,34 +60,33 @@ def probe(
     follow_playlists: bool = False,
     isolated: bool | Literal["strict"] = False,
 ) -> MediaInfo:
-    """Reads the facts about a media file: container, streams, sizes, rates, colors.
+    """Reads the facts about a media file: container, streams, sizes, frame rates, colors.
 
     ```python
     video = probe("in.mp4").best_video
     print(video.width, video.height, video.frame_rate, video.codec)
     ```
 
-    libav (PyAV) reads them in this process, and decodes one frame of each video. A regular file is read on this thread,
-    anything else on a thread of its own.
+    libav (PyAV) reads the file in this process, and decodes one frame of each video. A regular file is read on the
+    calling thread, any other source on a thread of its own.
 
     Args:
-        source: as for `Decoder`.
-        timeout: how long a URL or a FIFO may take, in seconds; None waits for ever. A regular file takes as long as it
-            takes.
-        follow_playlists: accept playlists (HLS, DASH, ffconcat), whatever the file's name is, and let libav open the
-            local files that they name. Without it, a playlist is an error.
-        isolated: read the file in another process, in a box, as for `Decoder`. `timeout` counts there for a regular
-            file, too.
+        source: the source, as for `Decoder`.
+        timeout: seconds that a URL or a FIFO may take; None waits forever. Regular files have no time limit.
+        follow_playlists: whether to accept playlists (HLS, DASH, ffconcat), whatever the file's name, and let libav
+            open the local files that they name. Otherwise a playlist raises a `DecoderError`.
+        isolated: whether to read the file in another process, in a sandbox, as for `Decoder`. `timeout` then also
+            limits regular files.
 
     Raises:
-        FileNotFoundError, IsADirectoryError, PermissionError: as ``open`` raises for a path.
-        OSError: no descriptor, memory or thread is left.
-        ValueError, TypeError: ``timeout`` is negative, NaN or not a number; or `isolated` is asked for what is no
-            regular file.
-        DecoderError: libav cannot read the input, and what FFmpeg says of it is in the message; or the file is a
-            playlist, without `follow_playlists`; or it needs more than its box allows.
-        StalledError: it was not read in time: nobody writes to a FIFO, or a server does not answer. A thread that
-            waits for a server stays.
+        FileNotFoundError, IsADirectoryError, PermissionError: if ``open`` would raise it for the path.
+        OSError: if no descriptor, memory or thread is left.
+        ValueError, TypeError: if ``timeout`` is negative, NaN or not a number, or `isolated` is set for something other
+            than a regular file.
+        DecoderError: if libav can't read the input (the message has FFmpeg's reason); if the file is a playlist,
+            without `follow_playlists`; or if it needs more than its sandbox allows.
+        StalledError: if the source isn't read in time: nobody writes to a FIFO, or a server doesn't answer. A thread
+            that waits for a server stays.
     """
     deadline = Deadline(timeout)
     opened = Source.of(source)

@@ -43,21 +43,21 @@ class FanOut:
             fan_out.write(frame, time_s=number / 30)
     ```
 
-    Each output has its own queue and native thread. Encoders that need the same conversion of pixels share it, too:
-    `write` does it once. If an output fails, the others go on; a warning in the log says so, and so do `reports`.
+    Each output has its own queue and native thread. Encoders that need the same conversion of pixels share it: `write`
+    does it once. If an output fails, the others continue. A warning in the log and `reports` say so.
 
-    The fan-out owns its outputs from `add` on: nobody else writes to them, and closing the fan-out closes them. Leaving
-    the ``with`` block closes it, and raises the error of the first output that failed; call `close` in the block for
-    reports instead. If an exception leaves the block, all outputs are finished as without the fan-out.
+    The fan-out owns its outputs after `add`: don't write to them yourself. Closing the fan-out closes them. Leaving the
+    ``with`` block closes the fan-out, and raises the error of the first output that failed. To get reports instead,
+    call `close` in the block. If an exception leaves the block, each output ends as it would in its own ``with`` block.
 
     There is no `lease` or `submit`, because all outputs share one copy, and no `awrite`: use ``asyncio.to_thread``.
-    Sound goes to each encoder's own `write_audio`.
+    Write audio with each encoder's own `write_audio`.
 
-    Calls from several threads are served one after another. After a ``fork``, the fan-out is closed in the child and
-    continues in the parent.
+    Several threads may call `write`: the calls run one after another. After a ``fork``, the fan-out is closed in the
+    child and continues in the parent.
 
     Args:
-        outputs: encoders and writers that never miss a frame; `add` takes others.
+        outputs: encoders and writers that never miss a frame. Use `add` for outputs that may drop frames.
 
     Raises:
         TypeError, ValueError: as for `add`.
@@ -78,7 +78,7 @@ class FanOut:
             self.add(output)
 
     def add(self, output: Encoder | Writer, when_full: WhenFull = "block") -> None:
-        """Adds an output. It gets the frames that are written from now on.
+        """Adds an output, which gets the frames that you write after this call.
 
         ```python
         with FanOut() as fan_out:
@@ -88,19 +88,19 @@ class FanOut:
         ```
 
         Args:
-            output: an `Encoder`, whose frames are those that `write` takes; or a `Writer`, which gets their bytes as
-                they are, in C order.
-            when_full: "block" makes `write` wait while the output's queue is full. "drop" leaves the frame out of this
-                output. An encoder that may drop frames needs ``fps=None``: then the others keep their times. The size
-                of the queue is the output's: ``queue_items`` of a `Writer`, or of an `Encoder`'s ``settings``. Make the
-                encoder with its ``size``: without one, the first `write` waits until FFmpeg has started.
+            output: an `Encoder`, which gets frames as its own `write` does; or a `Writer`, which gets the bytes of the
+                frames as they are, in C order.
+            when_full: what to do while the output's queue is full: "block" makes `write` wait, "drop" leaves the frame
+                out of this output. An encoder with "drop" needs ``fps=None``, so that the other frames keep their
+                times. The output sets the size of the queue: ``queue_items`` of a `Writer`, or of an `Encoder`'s
+                ``settings``. Pass the encoder its ``size``: otherwise the first `write` waits until FFmpeg has started.
 
         Raises:
-            TypeError: `output` is neither an encoder nor a writer.
-            ValueError: it is an output of this fan-out already; it takes other frames than the encoders before, by its
-                `pixel_format`, `value_range` or `channels_first`; `when_full` is unknown; or it is "drop", and the
-                encoder has a constant rate.
-            ClosedError: `output` or the fan-out is closed.
+            TypeError: if `output` is neither an encoder nor a writer.
+            ValueError: if the fan-out has this output already; if the output's `pixel_format`, `value_range` or
+                `channels_first` differs from the encoders before; if `when_full` is unknown, or is "drop" for an
+                encoder with a constant rate.
+            ClosedError: if `output` or the fan-out is closed.
         """
         check_choice("when_full", when_full, get_args(WhenFull))
         if not isinstance(output, Encoder | Writer):
@@ -119,28 +119,29 @@ class FanOut:
     def write(
         self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
     ) -> tuple[bool, ...]:
-        """Takes one frame for all outputs. You can reuse the frame's memory when the call returns.
+        """Writes one frame to all outputs. You can reuse the frame's memory when the call returns.
 
-        Waits while the queue of an output with ``when_full="block"`` is full, without the GIL and awake to Ctrl-C.
-        Never waits for room in the queue of one with ``when_full="drop"``.
+        The call waits while the queue of an output with ``when_full="block"`` is full. The wait releases the GIL, and
+        Ctrl-C interrupts it. The call never waits for an output with ``when_full="drop"``.
 
         Args:
             frame: as for `Encoder.write`. It must suit every encoder: the same pixel format and size. Without encoders,
-                any buffer. Writers get floats as floats, and channels first if they are.
-            time_s: the time of the frame in seconds, for encoders, as for `Encoder.write`. Writers do not use it.
-            timeout: seconds to wait; None waits as long as it takes. A frame that was taken reaches every output that
-                blocks: if it still waits for one after this time, the call returns, and the next call waits first.
+                any buffer. Writers get its samples as they are: floats as floats, and channels first if they are.
+            time_s: time of the frame in seconds, for encoders, as for `Encoder.write`. Writers ignore it.
+            timeout: seconds to wait; None waits as long as it takes. An accepted frame reaches every output that
+                blocks: if the frame still waits for an output after this time, the call returns, and the next call
+                waits first.
 
         Returns:
-            Whether each output took the frame, in the order of `add`: False if it was full and dropped the frame, or
-            has failed.
+            Whether each output took the frame, in the order of `add`: False if its queue was full and it dropped the
+            frame, or if it has failed.
 
         Raises:
-            ValueError, TypeError: the frame does not suit an encoder, or `time_s` is wrong, as for `Encoder.write`. No
-                output has the frame.
-            StalledError: an output still has no room for the frame before. No output has this one.
-            EncoderError, BrokenStreamError, OSError: the last output has failed; this is the error of the first.
-            ClosedError: after `close` or `abort`, or without any output.
+            ValueError, TypeError: if the frame doesn't suit an encoder, or `time_s` is wrong, as for `Encoder.write`.
+                No output has the frame.
+            StalledError: if an output still has no room for the frame before. No output has this frame.
+            EncoderError, BrokenStreamError, OSError: if all outputs have failed. This is the error of the first.
+            ClosedError: if the fan-out is closed or aborted, or has no output.
         """
         self._check_open()
         deadline = Deadline(timeout)
@@ -161,29 +162,30 @@ class FanOut:
 
     @property
     def reports(self) -> tuple[OutputReport, ...]:
-        """A report for each output, in the order of `add`: what became of it so far.
+        """A report for each output so far, in the order of `add`.
 
-        Dropped frames take 16 bytes each until the end, and each call lists all of them.
+        Each dropped frame takes 16 bytes until the end, and each call lists all of them.
         """
         return tuple(output.report for output in self._outputs)
 
     @property
     def closed(self) -> bool:
-        """Whether frames are no longer accepted: after `close` or `abort`, and after a fork."""
+        """Whether the fan-out refuses frames: after `close` or `abort`, and after a fork."""
         return self._is_closed or self._forks != exits.forks
 
     def close(self, timeout: float | None = None) -> tuple[OutputReport, ...]:
-        """Delivers what is queued, closes all outputs, and returns a report for each. Failures are in the reports.
+        """Delivers the queued frames, closes all outputs, and returns a report for each. Failures are in the reports.
 
-        Encoders are closed first. A writer with ``when_full="drop"`` whose reader takes nothing for 5 s is given up.
-        Calling it again gives the same reports.
+        Encoders are closed first. A writer with ``when_full="drop"`` is given up if its reader takes nothing for 5 s.
+        Another call returns the same reports.
 
         Args:
-            timeout: seconds to wait for all of them; None waits as long as it takes.
+            timeout: seconds to wait for all outputs; None waits as long as it takes.
 
         Raises:
-            StalledError: not done within `timeout`. Nothing is lost: close again, or abort, which drops the videos.
-            ClosedError: in the child of a fork.
+            StalledError: if the outputs aren't done within `timeout`. Nothing is lost: close again, or abort to drop
+                the videos.
+            ClosedError: if this is the child of a fork.
         """
         check_owner("fan-out", self._forks)
         if not self._is_closed:

@@ -9,28 +9,28 @@ from penstock._common.types import Near, Priority, SchedulingClass
 class ThreadPolicy:
     """The priority and the CPUs to ask for a thread.
 
-    Fields that are left out do not change. A worker thread inherits them from the thread that starts it.
-    Wherever a policy is taken, so is the word of a level: ``"lowest"`` means ``ThreadPolicy(priority="lowest")``.
+    Fields that you leave out don't change: a worker thread inherits them from the thread that starts it. Wherever you
+    can pass a policy, you can pass the name of a level: ``"lowest"`` means ``ThreadPolicy(priority="lowest")``.
 
-    Refusals of the system don't raise; the ``AppliedPolicy`` shows what was applied and why.
+    If the system refuses something, nothing raises. The ``AppliedPolicy`` reports what was applied and why.
 
     Args:
         priority: ``"background"``, ``"lowest"``, ``"below-normal"``, ``"normal"``, ``"above-normal"``, ``"highest"`` or
-            ``"time-critical"``: niceness 19, 10, 5, 0, -5, -10 and -20; ``"background"`` also sets the scheduling
-            class "idle". No level is real-time. To rise above the present level takes a privilege, even to return
-            to an earlier one.
+            ``"time-critical"``: niceness 19, 10, 5, 0, -5, -10 and -20. ``"background"`` also sets the scheduling class
+            "idle". No level is real-time. A thread needs a privilege to rise above its present level, even to return to
+            an earlier one.
         nice: the niceness itself, from -20 (most favored) to 19, instead of a level.
-        cpus: the numbers of the CPUs that the thread may run on.
+        cpus: numbers of the CPUs that the thread may run on.
         near: the owner of the L3 cache to share: the id of a thread (``threading.get_native_id()``); the id of a
             process, for its first thread; or a CPU, as ``("cpu", 3)``. The position of another thread is read once,
-            when the policy is applied, so pin that thread if it must not move. Where no L3 cache is known, its package
-            is used. With ``cpus``, only those of them that share the cache are used; otherwise, those that the calling
+            when the policy is applied, so pin that thread if it must not move. If no L3 cache is known, its package is
+            used. With ``cpus``, only those of them that share the cache are used; otherwise, those that the calling
             thread, or the first thread of its process, may run on.
 
     Raises:
-        ValueError: an unknown level, both a level and a niceness, a niceness out of range, no CPU, or an impossible
-            number of a thread or CPU.
-        TypeError: an argument has the wrong type.
+        ValueError: if the level is unknown; if you pass both a level and a niceness; if the niceness is out of range;
+            if there is no CPU; or if the number of a thread or CPU is impossible.
+        TypeError: if an argument has the wrong type.
     """
     def __new__(
         cls,
@@ -42,37 +42,38 @@ class ThreadPolicy:
     ) -> Self: ...
     @property
     def priority(self) -> Priority | None:
-        """The level asked for."""
+        """The level that you asked for."""
     @property
     def nice(self) -> int | None:
-        """The niceness asked for."""
+        """The niceness that you asked for."""
     @property
     def cpus(self) -> tuple[int, ...] | None:
-        """The CPUs asked for."""
+        """The CPUs that you asked for."""
     @property
     def near(self) -> Near | None:
-        """The owner of the L3 cache asked for, as it was given."""
+        """The owner of the L3 cache, as you passed it."""
 
 @final
 class AppliedPolicy:
     """The scheduling of a thread, read back from the system after a policy was applied."""
     @property
     def priority(self) -> Priority | None:
-        """The level that matches its class and niceness; None if no level does."""
+        """The level that matches the thread's class and niceness; None if no level does."""
     @property
     def scheduling_class(self) -> SchedulingClass:
-        """Its scheduling class (sched(7)): ``"other"``, ``"batch"``, ``"idle"``, ``"fifo"``, ``"round-robin"``,
-        ``"deadline"`` or ``"unknown"``.
+        """The thread's scheduling class (sched(7)).
+
+        One of ``"other"``, ``"batch"``, ``"idle"``, ``"fifo"``, ``"round-robin"``, ``"deadline"`` and ``"unknown"``.
         """
     @property
     def nice(self) -> int:
-        """Its niceness, which only affects the classes ``"other"`` and ``"batch"``."""
+        """The thread's niceness, which only affects the classes ``"other"`` and ``"batch"``."""
     @property
     def cpus(self) -> tuple[int, ...]:
-        """The CPUs that it may run on."""
+        """The CPUs that the thread may run on."""
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was refused, why, and by which limit. From ``penstock.cpu``, also what cannot be undone."""
+        """What was refused, why, and by which limit. ``penstock.cpu`` adds what can't be undone."""
     def _restore(self) -> AppliedPolicy:
         """Apply all this to the calling thread again."""
 

@@ -12,25 +12,25 @@ from penstock.errors import PipelineError
 class Chunk:
     """A piece of data from a pipeline: a page-aligned buffer.
 
-    ``memoryview(chunk)`` and ``numpy.asarray(chunk)`` are views of its bytes, without a copy. Its memory is
-    recycled once you drop the last view of it. A chunk from iteration is writable. A chunk that a callable in
-    the pipeline gets is read-only, because other parts share it.
+    ``memoryview(chunk)`` and ``numpy.asarray(chunk)`` are views of its bytes, without a copy. The memory is recycled
+    once you drop the last view of it. A chunk from iteration is writable. A chunk that a callable in the pipeline gets
+    is read-only, because other parts share it.
     """
     @property
     def name(self) -> str:
-        """The path of its file as it was given, or the name from its source."""
+        """The path of its file as you passed it, or the name from its source."""
     @property
     def offset(self) -> int:
-        """The offset of its first byte in the file or stream; of a decompressed stream, in the decompressed bytes."""
+        """The offset of its first byte in the file or stream; for a decompressed stream, in the decompressed bytes."""
     @property
     def index(self) -> int:
-        """Its number in its source, from 0; of a decompressed stream, among the decompressed pieces."""
+        """Its number in its source, from 0; for a decompressed stream, among the decompressed pieces."""
     @property
     def nbytes(self) -> int:
         """Its size in bytes."""
     @property
     def checksum(self) -> int | None:
-        """The result of the last ``checksum`` stage, unsigned; None without one, or if the bytes changed since."""
+        """The result of the last ``checksum`` stage, unsigned; None without a stage, or if the bytes changed since."""
     @property
     def timings(self) -> tuple[tuple[str, float, float, float], ...]:
         """For each part that handled it, in order: ``(stage, queued_s, started_s, ended_s)``.

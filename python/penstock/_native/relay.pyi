@@ -10,10 +10,10 @@ from penstock._native.ticket import _LoopWaker, _Watch
 
 @final
 class RelayReport:
-    """How many bytes a relay has moved, and by which method."""
+    """The result of a relay: how many bytes it moved, and by which method."""
     @property
     def bytes(self) -> int:
-        """Bytes that the destination has taken."""
+        """Bytes that reached the destination."""
     @property
     def method(self) -> str:
         """``"splice"``, ``"splice-through-pipe"``, ``"copy_file_range"``, ``"sendfile"`` or ``"read-write"``; the last
@@ -24,42 +24,42 @@ class RelayReport:
         """Why this method was used."""
     @property
     def source_ended(self) -> bool:
-        """Whether the source has ended, rather than the count."""
+        """Whether the relay ended because the source ended, and not because of ``count``."""
 
 @final
 class RelayTicket:
     """A relay on a native thread. ``await ticket`` waits for it in asyncio.
 
-    Cancelling the task that awaits it cancels the relay; the ``CancelledError`` has ``bytes_delivered`` and
-    ``bytes_lost``.
+    If you cancel the task that awaits the ticket, the relay is cancelled; the ``CancelledError`` has
+    ``bytes_delivered`` and ``bytes_lost``.
     """
     def done(self) -> bool:
         """Whether the relay has ended, successfully or not."""
     def wait(self, timeout: float | None = None) -> RelayReport:
-        """Wait until the relay has ended and return its result. Releases the GIL; Ctrl-C interrupts it.
+        """Waits until the relay has ended, and returns its result. Releases the GIL; Ctrl-C interrupts it.
 
         Args:
             timeout: seconds; None waits without limit.
 
         Raises:
-            StalledError: the relay did not end in that time, and continues; or no byte moved for its own timeout.
-            ClosedError: the relay was cancelled.
+            StalledError: if the relay didn't end in that time, and continues; or if no byte moved for its own timeout.
+            ClosedError: if the relay was cancelled.
             BrokenStreamError, OSError: as for ``relay``.
         """
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as ``wait`` does and return the exception of a relay that failed; None if it succeeded.
+        """Waits as ``wait`` does, and returns the exception of a relay that failed; None if it succeeded.
 
         Raises:
-            StalledError: the relay did not end in that time.
+            StalledError: if the relay didn't end in that time.
         """
     def cancel(self) -> None:
-        """Stop the relay. Bytes that were moved stay moved. Does nothing after its end."""
+        """Stops the relay. Moved bytes stay moved. Does nothing after its end."""
     @property
     def report(self) -> RelayReport:
         """The progress so far."""
     @property
     def policy(self) -> AppliedPolicy | None:
-        """The policy that was applied to the thread; None if none was asked for, or before the thread starts."""
+        """The policy that was applied to the thread; None if you asked for none, or before the thread starts."""
     def __await__(self) -> Generator[Any, Any, RelayReport]: ...
     def _notify(self, waker: _LoopWaker, number: int) -> _Watch:
         """Tell the waker that number when the relay ends."""

@@ -5,10 +5,10 @@ from typing import Any, final
 
 @final
 class Ticket:
-    """One queued write and its outcome. ``await ticket`` waits for it in asyncio.
+    """One queued write. ``await ticket`` waits for it in asyncio.
 
-    A write has ended when its buffer is free again. With the transports ``write`` and ``staged``, that is
-    when the kernel has all of its bytes; with ``zero-copy``, when the reader has read them.
+    A write has ended when its buffer is free again. With the transports ``write`` and ``staged``, that is when the
+    kernel has all of its bytes; with ``zero-copy``, when the reader has read them.
     """
     @property
     def nbytes(self) -> int:
@@ -16,21 +16,21 @@ class Ticket:
     def done(self) -> bool:
         """Whether the write has ended, successfully or not."""
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the write has ended. Releases the GIL; Ctrl-C interrupts it.
+        """Waits until the write has ended. Releases the GIL; Ctrl-C interrupts it.
 
         Args:
             timeout: seconds; None waits without limit.
 
         Raises:
-            StalledError: the write did not end in that time. It continues.
-            BrokenStreamError, OSError: the stream failed.
-            ClosedError: the write was aborted.
+            StalledError: if the write didn't end in that time. It continues.
+            BrokenStreamError, OSError: if the stream failed.
+            ClosedError: if the write was aborted.
         """
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as ``wait`` does and return the exception of a write that failed; None if it succeeded.
+        """Waits as ``wait`` does, and returns the exception of a write that failed; None if it succeeded.
 
         Raises:
-            StalledError: the write did not end in that time.
+            StalledError: if the write didn't end in that time.
         """
     def __await__(self) -> Generator[Any]: ...
     def _notify(self, waker: _LoopWaker, number: int) -> _Watch:

@@ -18,37 +18,37 @@ class Writer:
     process.stdin.close()
     ```
 
-    ``write`` takes a copy of the bytes, ``submit`` borrows the buffer. With ``write``, ``flush`` and ``close`` a writer
-    is a binary file to ``json``, ``pickle``, ``numpy.save``, ``zipfile`` and whatever else writes from the beginning to
-    the end. It has no ``fileno``: a program that you start gets the descriptor itself.
+    ``write`` copies the bytes, ``submit`` borrows the buffer. With ``write``, ``flush`` and ``close``, a writer is a
+    binary file for ``json``, ``pickle``, ``numpy.save``, ``zipfile`` and whatever else writes from the beginning to the
+    end. It has no ``fileno``: pass the descriptor itself to a program that you start.
 
-    The writer duplicates the descriptor, so the caller can close it or reuse its number. The reader gets its
-    end of file once the writer is closed and nobody else has the pipe open: close your own descriptor, too. Writers
-    on the same pipe share one ordered stream, with its queue and its failure.
+    The writer duplicates the descriptor, so you can close yours or reuse its number. The reader gets its end of file
+    once the writer is closed and nobody else has the pipe open: close your own descriptor, too. Writers on the same
+    pipe share one ordered stream, with its queue and its failure.
 
-    ``with`` and ``async with`` close the writer. If the block raises, queued bytes are still delivered, but a
-    reader that takes nothing for 5 seconds is given up. Your exception propagates, with a note if bytes were
-    lost. An ``async with`` that is cancelled while it closes aborts the writer.
+    ``with`` and ``async with`` close the writer. If the block raises, queued bytes are still delivered, but the writer
+    gives up if the reader takes nothing for 5 seconds. Your exception propagates, with a note if bytes were lost. If an
+    ``async with`` is cancelled while it closes, it aborts the writer.
 
     Args:
-        fd: an int or an object with ``fileno()``, open for writing. Bytes that a Python stream has buffered for
-            it are flushed first.
+        fd: an int or an object with ``fileno()``, open for writing. Bytes that a Python stream has buffered for it are
+            flushed first.
         mode: the transport: ``"write"`` (the kernel copies), ``"staged"`` (the thread copies into pages that the pipe
-            takes over) or ``"zero-copy"`` (the pipe gets the buffer's own pages); ``"auto"`` takes the fastest that is
-            safe. With zero-copy a buffer is in use until the reader has read it, and the reader must copy what it takes
+            takes over) or ``"zero-copy"`` (the pipe gets the buffer's own pages). ``"auto"`` picks the fastest safe
+            one. With zero-copy, a buffer is in use until the reader has read it, and the reader must copy what it takes
             (read(2)), as FFmpeg does.
-        queue_bytes: bytes that the queue holds before a call waits, 128 MiB by default. One write always fits.
-        queue_items: writes that the queue holds before a call waits, 64 by default.
-        capacity_bytes: the pipe size to ask the kernel for; by default 1 MiB.
-        policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level like ``"below-normal"``.
-        reader_copies: promises that the reader uses read(2), as FFmpeg does, and does not splice onward. ``auto``
-            can then use zero-copy, and ``staged`` can reuse its pages.
+        queue_bytes: bytes that the queue holds before a call waits; None is 128 MiB. One write always fits.
+        queue_items: number of writes that the queue holds before a call waits; None is 64.
+        capacity_bytes: pipe size to ask the kernel for, in bytes; None is 1 MiB.
+        policy: priority and CPUs of the worker thread: a ``ThreadPolicy``, or a level such as ``"below-normal"``.
+        reader_copies: promises that the reader uses read(2), as FFmpeg does, and doesn't splice onward. ``"auto"`` can
+            then use zero-copy, and ``"staged"`` can reuse its pages.
 
     Raises:
         OSError: EBADF if the descriptor is closed or not open for writing; or another failure of the system.
-        TypeError: the descriptor does not carry the bytes that the object writes, as with a compressed file or a
-            TLS socket; or the object has no descriptor; or an argument has the wrong type.
-        ValueError: an argument has a wrong value.
+        TypeError: if the object has no descriptor, or the descriptor doesn't carry the bytes that the object writes: a
+            compressed file or a TLS socket; or if an argument has the wrong type.
+        ValueError: if an argument has a wrong value.
     """
     def __new__(
         cls,
@@ -78,10 +78,11 @@ class Writer:
         All byte counts are those of the conversion's output.
         """
     def write(self, data: Data, *, timeout: float | None = None) -> int:
-        """Copy a buffer and queue the copy, all of it or with an error below nothing. Return the number of bytes.
+        """Copies a buffer and queues the copy. Returns the number of bytes.
 
-        Waits only while the queue is full. The buffer is yours again when this returns. While the thread is busy,
-        writes of up to 16 KiB are gathered into larger ones, unless the destination keeps messages apart.
+        The call waits only while the queue is full. You can reuse the buffer when it returns. If the call raises,
+        nothing was queued. While the thread is busy, writes of up to 16 KiB are gathered into larger ones, unless the
+        destination preserves message boundaries.
 
         Args:
             data: a C-contiguous buffer of any dtype, shape and size: any object with the buffer protocol, a torch
@@ -89,17 +90,17 @@ class Writer:
             timeout: seconds to wait for room in the queue; None waits without limit.
 
         Raises:
-            BrokenStreamError, OSError: the stream has failed; nothing of ``data`` was taken.
-            StalledError: the queue stayed full; nothing of ``data`` was taken.
-            ClosedError: the writer is closed.
-            MemoryError: there is no memory for the copy.
-            ValueError: ``data`` is not C-contiguous.
-            TypeError: ``data`` has no buffer.
+            BrokenStreamError, OSError: if the stream has failed.
+            StalledError: if the queue stayed full.
+            ClosedError: if the writer is closed.
+            MemoryError: if there is no memory for the copy.
+            ValueError: if ``data`` isn't C-contiguous.
+            TypeError: if ``data`` has no buffer.
         """
     def submit(self, data: Data, *, timeout: float | None = None) -> Ticket:
-        """Queue a buffer without copying it. Its memory must not change until the returned ticket is done.
+        """Queues a buffer without copying it. Its memory must not change until the returned ticket is done.
 
-        Waits only while the queue is full.
+        The call waits only while the queue is full. If it raises, nothing was queued.
 
         Args:
             data: a C-contiguous buffer of any dtype, shape and size: any object with the buffer protocol, a torch
@@ -107,70 +108,70 @@ class Writer:
             timeout: seconds to wait for room in the queue; None waits without limit.
 
         Raises:
-            BrokenStreamError, OSError: the stream has failed; nothing of ``data`` was taken.
-            StalledError: the queue stayed full; nothing of ``data`` was taken.
-            ClosedError: the writer is closed.
-            ValueError: ``data`` is not C-contiguous.
-            TypeError: ``data`` has no buffer.
+            BrokenStreamError, OSError: if the stream has failed.
+            StalledError: if the queue stayed full.
+            ClosedError: if the writer is closed.
+            ValueError: if ``data`` isn't C-contiguous.
+            TypeError: if ``data`` has no buffer.
         """
     def _submit_converted(self, data: Data, *, timeout: float | None = None) -> Ticket:
         """Queue bytes that are converted already, in order with all others. Their memory must never change again."""
     def _oldest(self) -> Ticket | None:
         """The ticket of the oldest write that has not ended; None if all have."""
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until all writes that are queued now have ended.
+        """Waits until all writes that are queued now have ended.
 
         Args:
             timeout: seconds; None waits without limit.
 
         Raises:
-            BrokenStreamError, OSError: the stream failed, or the reader went away with bytes unread in the pipe.
-            StalledError: it took longer than ``timeout``. Nothing is lost.
-            ClosedError: the writer is closed, or another thread aborts it meanwhile.
+            BrokenStreamError, OSError: if the stream failed, or the reader went away with bytes unread in the pipe.
+            StalledError: if it took longer than ``timeout``. Nothing is lost.
+            ClosedError: if the writer is closed, or another thread aborts it meanwhile.
         """
     def close(self, timeout: float | None = None) -> None:
-        """Wait as ``flush`` does, then close. The caller's descriptor stays open. Closing again does nothing.
+        """Waits as ``flush`` does, then closes the writer. Your descriptor stays open. Closing again does nothing.
 
         Args:
             timeout: seconds; None waits without limit.
 
         Raises:
-            BrokenStreamError, OSError: the stream failed. The writer is closed nevertheless. A file may report only
-                now that it could not keep what it had accepted (ENOSPC on a network file system); all bytes then
-                count as lost.
-            ClosedError: another thread aborts it meanwhile.
-            StalledError: it took longer than ``timeout``. The writer is still open, and nothing is lost.
+            BrokenStreamError, OSError: if the stream failed. The writer is closed nevertheless. A file may report only
+                now that it couldn't keep what it had accepted (ENOSPC on a network file system); all bytes then count
+                as lost.
+            ClosedError: if another thread aborts it meanwhile.
+            StalledError: if it took longer than ``timeout``. The writer is still open, and nothing is lost.
         """
     def abort(self) -> None:
-        """Discard what this writer has queued, and close. The tickets of those writes end with ``ClosedError``.
+        """Discards what this writer has queued, and closes it. The tickets of those writes end with ``ClosedError``.
 
         A write in progress is cut short. Pages that zero-copy has put into the pipe stay in use until the reader has
         read them or is gone, and the ticket of their write ends only then.
         """
     @staticmethod
     def readable() -> bool:
-        """False."""
+        """Returns False."""
     @staticmethod
     def writable() -> bool:
-        """True."""
+        """Returns True."""
     @staticmethod
     def seekable() -> bool:
-        """False."""
+        """Returns False."""
     @staticmethod
     def isatty() -> bool:
-        """False."""
+        """Returns False."""
     @staticmethod
     def read(size: object = None) -> NoReturn:
-        """Raise ``io.UnsupportedOperation``. It is there because ``numpy.savez`` takes only what has it for a file."""
+        """Raises ``io.UnsupportedOperation``. It exists because ``numpy.savez`` only accepts files that have it."""
     @staticmethod
     def tell() -> NoReturn:
-        """Raise ``io.UnsupportedOperation``: a writer has no position."""
+        """Raises ``io.UnsupportedOperation``: a writer has no position."""
     @property
     def closed(self) -> bool:
         """Whether ``close`` or ``abort`` has ended the writer."""
     @property
     def stats(self) -> WriterStats:
-        """What the stream has done so far, and by which transport."""
+        """Statistics of the stream so far, and its transport."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -183,7 +184,7 @@ class Writer:
 
 @final
 class WriterStats:
-    """What a writer's stream has done so far, and by which transport. A snapshot."""
+    """Statistics of a writer's stream, and its transport: a snapshot."""
     @property
     def transport(self) -> str | None:
         """The transport of the last write: ``"write"``, ``"staged"`` or ``"zero-copy"``; None before the first."""
@@ -192,26 +193,28 @@ class WriterStats:
         """Why this transport was chosen."""
     @property
     def capacity_bytes(self) -> int | None:
-        """The size of the pipe in bytes, as granted by the kernel; None if it is not a pipe."""
+        """The size of the pipe in bytes, as granted by the kernel; None if it isn't a pipe."""
     @property
     def bytes_accepted(self) -> int:
         """Bytes queued since the stream began."""
     @property
     def bytes_delivered(self) -> int:
-        """Bytes that the reader has taken (pipes) or the kernel has accepted (files, sockets). What the reader takes
-        after ``close`` does not count.
+        """Bytes that the reader has taken (pipes) or the kernel has accepted (files, sockets).
+
+        Bytes that the reader takes after ``close`` don't count.
         """
     @property
     def bytes_pending(self) -> int:
-        """Bytes of writes that have not ended, without those that are delivered or lost. Bytes of ended writes that
-        wait in the pipe for the reader count neither as delivered nor as pending.
+        """Bytes of writes that haven't ended, without those that are delivered or lost.
+
+        Bytes of ended writes that wait in the pipe for the reader count neither as delivered nor as pending.
         """
     @property
     def items_accepted(self) -> int:
-        """Writes queued since the stream began. What was gathered counts as one."""
+        """Writes queued since the stream began. Gathered writes count as one."""
     @property
     def items_pending(self) -> int:
-        """Writes that have not ended."""
+        """Writes that haven't ended."""
     @property
     def bytes_by_transport(self) -> dict[str, int]:
         """Bytes that the destination has taken, by the name of the transport."""
@@ -229,7 +232,7 @@ class WriterStats:
         """Seconds that the worker spent on conversions."""
     @property
     def policy(self) -> AppliedPolicy | None:
-        """The policy that was applied to the worker; None if none was asked for, or before the worker starts."""
+        """The policy that was applied to the worker; None if you asked for none, or before the worker starts."""
 
 def _pipe(data: Data, fd: int | HasFileno, *, mode: Mode = "auto") -> Ticket:
     """Queue a buffer to be written to a file descriptor by a native thread, in order, and return its ticket.

@@ -21,40 +21,41 @@ def relay(
     timeout: float | None = None,
     method: RelayMethod = "auto",
 ) -> RelayReport:
-    """Move bytes from one descriptor to another by the best method that the pair allows, in the kernel where possible.
+    """Moves bytes from one descriptor to another by the best method for the pair, in the kernel if possible.
 
-    The ends can be any pair of file, pipe, FIFO, socket and character device, blocking or not. The relay ends when it
-    has moved ``count`` bytes or when the source ends, whichever comes first; both are success. The call releases the
-    GIL and Ctrl-C interrupts it.
+    The source and the destination can each be a file, pipe, FIFO, socket or character device, blocking or not. The
+    relay ends when it has moved ``count`` bytes or when the source ends, whichever comes first. Both are success. The
+    call releases the GIL, and Ctrl-C interrupts it.
 
     Args:
         src: a descriptor, or an object with ``fileno()``: a binary stream, buffered or not, or a socket.
-        dst: the same for the destination. Bytes that a Python stream has buffered for it are flushed first.
-        count: the largest number of bytes to move; None moves all until the source ends.
-        offset: the byte of a source file at which to begin. The position of ``src`` then does not change.
-        timeout: seconds without a moved byte after which the relay gives up; None never gives up.
-        method: ``"read-write"`` copies through user space even where the kernel can do better.
+        dst: the same for the destination. Bytes that a Python stream has buffered are flushed first.
+        count: maximum number of bytes to move; None moves all until the source ends.
+        offset: byte of a source file to start at; the position of ``src`` then doesn't change. None starts at the
+            position.
+        timeout: seconds without a moved byte until the relay gives up; None never gives up.
+        method: ``"auto"``, or ``"read-write"``, which copies through user space even if the kernel can do better.
 
     Returns:
-        How many bytes were moved, by which method and why.
+        A report: how many bytes were moved, by which method and why.
 
     Raises:
-        BrokenStreamError: the reader of the destination went away.
-        StalledError: no byte moved for ``timeout`` seconds.
-        OSError: either end failed in another way; the disk is full, for instance.
-        TypeError: the descriptor does not carry the bytes that the object reads or writes, as with a text source, a
-            compressed file or a TLS socket; or the object has no descriptor.
-        ValueError: ``count`` or ``offset`` is negative; ``offset`` is given and the source is not a file; or source
-            and destination are the same pipe, or overlap in the same file.
+        BrokenStreamError: if the reader of the destination went away.
+        StalledError: if no byte moved for ``timeout`` seconds.
+        OSError: if either end failed in another way, such as a full disk.
+        TypeError: if an object has no descriptor, or its descriptor doesn't carry the bytes that the object reads or
+            writes: a text source, a compressed file or a TLS socket.
+        ValueError: if ``count`` or ``offset`` is negative; if you pass ``offset`` and the source isn't a file; or if
+            source and destination are the same pipe, or overlap in the same file.
 
-    Every exception that ends a relay has ``bytes_delivered`` and ``bytes_lost``, including ``KeyboardInterrupt`` and
-    anything else that a signal handler raises. Lost bytes had left a pipe, a socket or a device and did not reach the
-    destination. No byte of a file is lost: its position is behind the last byte that was delivered.
+    Every exception that ends a relay has ``bytes_delivered`` and ``bytes_lost``, also ``KeyboardInterrupt`` and other
+    exceptions of signal handlers. Lost bytes had left a pipe, a socket or a device and didn't reach the destination. A
+    file loses no bytes: its position is after the last delivered byte.
 
     **Buffered sources**, such as ``open(path, "rb")``, ``Popen.stdout`` and ``socket.makefile("rb")``, have read past
-    the bytes that the program took from them. The relay begins with the first byte that the program has not taken, and
-    afterwards the stream continues behind the last byte that was delivered. That also holds after a failure, except
-    that bytes in transit from a pipe or socket are gone. With ``offset``, the position of a file does not change.
+    the bytes that your program took from them. The relay begins with the first byte that the program hasn't taken.
+    Afterwards the stream continues after the last delivered byte. This also holds after a failure, except that bytes in
+    transit from a pipe or socket are gone. With ``offset``, the position of a file doesn't change.
     """
     stream, ahead = None, b""
     if not _are_descriptors(src, dst):
@@ -88,22 +89,22 @@ def start_relay(
     method: RelayMethod = "auto",
     policy: ThreadPolicy | Priority | None = None,
 ) -> RelayTicket:
-    """Start a relay on a native thread and return its ticket at once.
+    """Starts a relay on a native thread and returns its ticket at once.
 
-    The arguments before `policy` are those of `relay`. The relay duplicates both descriptors, so the caller can close
-    them immediately. The position of a buffered file stays where it is at the call.
+    The arguments before `policy` are those of `relay`. The relay duplicates both descriptors, so you can close them
+    immediately. The position of a buffered file doesn't change.
 
     Args:
-        policy: priority and CPUs of the thread: a ``ThreadPolicy``, or a level like ``"below-normal"``. The ticket's
-            ``policy`` says what was applied.
+        policy: priority and CPUs of the thread: a ``ThreadPolicy``, or a level such as ``"below-normal"``. The ticket's
+            ``policy`` reports what was applied.
 
     Returns:
         A ticket to wait for, to await in asyncio, to watch and to cancel. It raises what `relay` raises.
 
     Raises:
-        OSError, TypeError: as `relay`, as far as this is known before the first byte.
-        ValueError: as `relay`; or the source is a buffered pipe or socket, whose read-ahead bytes the relay would
-            leave out.
+        OSError, TypeError: as for `relay`, if it's known before the first byte.
+        ValueError: as for `relay`; or if the source is a buffered pipe or socket, whose read-ahead bytes the relay
+            would leave out.
     """
     if not _are_descriptors(src, dst):
         src = python_streams.checked_ends(src, dst)

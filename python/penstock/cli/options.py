@@ -141,31 +141,34 @@ def file_names(_context: click.Context, _parameter: click.Parameter, incomplete:
     return [CompletionItem(incomplete, type="file")]
 
 
-append_option = click.option("--append", is_flag=True, help="Append to a file that exists; do not empty it.")
+append_option = click.option(
+    "--append", is_flag=True, help="Append to an existing file instead of emptying it."
+)
 ffmpeg_option = click.option(
     "--ffmpeg",
     metavar="PATH",
     shell_complete=file_names,
-    help="The FFmpeg to run; the default is the one on PATH.",
+    help="The FFmpeg to run. The default is the one on PATH.",
 )
 follow_playlists_option = click.option(
     "--follow-playlists",
     is_flag=True,
-    help="Read local playlists (HLS, DASH, ffconcat) as well, and open the local files that they name.",
+    help="Also read local playlists (HLS, DASH, ffconcat), and open the local files that they name.",
 )
 isolated_option = click.option(
     "--isolated",
     is_flag=True,
-    help="Read one file that nobody trusts, in a box: it can read no other file, write none and open no connection.",
+    help="Read one file that you don't trust, in a sandbox that can't read other files, write files or open "
+    "connections.",
 )
 progress_option = click.option(
     "--progress/--no-progress",
     default=None,
-    help="Show the progress on standard error, and a summary at the end. The default is to show them if standard error "
-    "is a terminal and no output is one.",
+    help="Show the progress on standard error, and a summary at the end. By default they are shown if standard "
+    "error is a terminal and no output is one.",
 )
 quiet_option = click.option(
-    "-q", "--quiet", is_flag=True, help="Show nothing but errors: no progress, no summary, no warnings."
+    "-q", "--quiet", is_flag=True, help="Show only errors: no progress, no summary, no warnings."
 )
 
 
@@ -204,7 +207,7 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
         metavar="NAME=VALUE",
         multiple=True,
         callback=parsed(option_pairs),
-        help=f"An option of FFmpeg's for {what_for}, without its dash: {example}. May be repeated.",
+        help=f"FFmpeg option for {what_for}, without its dash: {example}. May be repeated.",
     )
 
 
@@ -220,26 +223,27 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME",
             default=AUTO,
             show_default=True,
-            help="FFmpeg's encoder, or a format: libx265, hevc, h264_nvenc; `penstock info` lists them. auto-h264, "
-            "auto-hevc and auto-av1 mean the GPU's where one works. The default follows OUTPUT's name: libx264 for "
-            ".mp4, .mkv and .mov, VP9 for .webm, and so on.",
+            help="FFmpeg's encoder, or a format: libx265, hevc, h264_nvenc. `penstock info` lists them. auto-h264, "
+            "auto-hevc and auto-av1 use a hardware encoder if one works. The default follows OUTPUT's name: "
+            "libx264 for .mp4, .mkv and .mov, VP9 for .webm, and so on.",
         ),
         click.option(
             "--preset",
             metavar="NAME",
-            help="How long the codec works for a smaller file: ultrafast, medium, slow.",
+            help="Speed against file size: ultrafast, medium, slow.",
         ),
         click.option(
             "--crf",
             metavar="N",
             type=float,
-            help="The quality: a lower number means a better and larger video. For libx264 0 to 51; the default is 23.",
+            help="Constant quality: a lower number means better quality and a larger file. For libx264 0 to 51; the "
+            "default is 23.",
         ),
         click.option(
             "--quality",
             type=click.Choice(["draft", "good", "master", "lossless"]),
-            help="A quality that looks the same with all common encoders; lossless keeps every byte, or is an error. "
-            "--crf, or an --option for it, overrides it.",
+            help="A quality that looks the same with all common encoders. lossless keeps every sample, or fails. "
+            "--crf, or an --option for the quality, overrides it.",
         ),
         ffmpeg_options_option("the output", "tune=film"),
         click.option(
@@ -254,12 +258,12 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME",
             default=AUTO,
             show_default=True,
-            help="The pixel format of the video. The default is that of the frames for a lossless codec, one with "
-            "alpha if the frames and the codec have it, and else yuv420p, which plays everywhere; "
+            help="Pixel format of the video. The default is the frames' own for a lossless codec, a format with alpha "
+            "if the frames and the codec have alpha, and otherwise yuv420p, which plays everywhere. "
             f"'{ANY}' leaves it to FFmpeg.",
         ),
         color_options(
-            "The matrix between RGB and the video's YUV. The default (auto) is bt709 from 720 lines on, and bt601 "
+            "Matrix between RGB and the video's YUV. The default (auto) is bt709 for 720 lines or more, and bt601 "
             "below.",
             "Whether the video's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default "
             "(auto) is limited, or full for JPEG.",
@@ -268,30 +272,32 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--color-primaries",
             metavar="NAME",
             type=click.Choice(["auto", *PRIMARIES.values()]),
-            help="The tag of the color primaries, by FFmpeg's names: bt2020. The default (auto) is the usual one for "
-            "the matrix.",
+            help="Tag of the color primaries, by FFmpeg's names: bt2020. The default (auto) is the usual one for the "
+            "matrix.",
         ),
         click.option(
             "--color-transfer",
             metavar="NAME",
             type=click.Choice(["auto", *TRANSFERS.values()]),
-            help="The tag of the transfer characteristics, by FFmpeg's names: smpte2084 (PQ), arib-std-b67 (HLG). The "
+            help="Tag of the transfer characteristics, by FFmpeg's names: smpte2084 (PQ), arib-std-b67 (HLG). The "
             "default (auto) is the usual one for the matrix.",
         ),
         click.option(
             "--odd-size",
             type=click.Choice(["error", "pad"]),
-            help="What to do with a width or height that the video cannot have: fail (error, the default), or repeat "
+            help="What to do with a width or height that the video can't have: fail (error, the default), or repeat "
             "the last column or row (pad).",
         ),
         click.option(
-            "--vflip", is_flag=True, help="Flip the frames: their first row is the lowest, as in OpenGL."
+            "--vflip",
+            is_flag=True,
+            help="Flip the frames: their first row is the bottom of the picture, as in OpenGL.",
         ),
         click.option(
             "--format",
             "container_format",
             metavar="NAME",
-            help="The container, if OUTPUT's name does not tell it: mp4, matroska, mpegts, flv, hls.",
+            help="The container, if OUTPUT's name doesn't determine it: mp4, matroska, mpegts, flv, hls.",
         ),
         ffmpeg_option,
     )

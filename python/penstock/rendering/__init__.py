@@ -1,7 +1,7 @@
-"""The steps of `penstock.render` and `penstock.map_video`, and what they report.
+"""The steps of `penstock.render` and `penstock.map_video`, and their reports.
 
-`penstock.render` draws a scene, and `penstock.map_video` changes a video. Most programs need only these two. Schedule
-the steps by yourself if your machines have a scheduler of their own:
+`penstock.render` draws a scene, and `penstock.map_video` changes a video. Most programs need only these two. If your
+machines have a scheduler of their own, schedule the steps yourself:
 
 - `plan` (for a scene) or `plan_video` (for a video) makes a `Plan`. Its chunks, each a `RenderChunk`, are runs of
   frames.
@@ -9,8 +9,8 @@ the steps by yourself if your machines have a scheduler of their own:
   no other chunk, so draw each frame from its index alone.
 - `assemble` joins the chunks without encoding them again, verifies the video, and returns a `JoinReport`.
 
-`penstock.render` and `penstock.map_video` return a `RenderReport`, with a `WorkerReport` for each worker. Their
-``progress`` gets a `RenderProgress`.
+`penstock.render` and `penstock.map_video` return a `RenderReport`, with a `WorkerReport` for each worker. They call
+``progress`` with a `RenderProgress`.
 """
 
 # planning says what is to be done, with the user's code and the source of a video; chunk renders one chunk into the

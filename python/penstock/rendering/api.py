@@ -47,11 +47,11 @@ def plan(
 ) -> Plan:
     """Plans a render, for `render_chunk` and `assemble`. The arguments are those of `render`.
 
-    ``Plan.to_json`` makes text for other machines. The text contains the scene: whoever can change it can run code on
-    the machines that render it.
+    ``Plan.to_json`` makes text for other machines. The text contains the scene: anyone who can change it can run code
+    on the machines that render it.
 
     Raises:
-        ValueError, TypeError, OSError, EncoderError: as `render` does before the first frame.
+        ValueError, TypeError, OSError, EncoderError: as `render` raises before the first frame.
     """
     if audio is not None and not probe(audio).audio:
         raise ValueError(f"audio={os.fspath(audio)!r} has no sound")
@@ -83,10 +83,10 @@ def plan_video(
     encoder_options: EncoderOptions | None = None,
     version: str | None = None,
 ) -> Plan:
-    """Plans a `map_video`, whose arguments these are, for `render_chunk` and `assemble`.
+    """Plans a `map_video`, for `render_chunk` and `assemble`. The arguments are those of `map_video`.
 
     Raises:
-        ValueError, TypeError, OSError, EncoderError, DecoderError: as `map_video` does before the first frame.
+        ValueError, TypeError, OSError, EncoderError, DecoderError: as `map_video` raises before the first frame.
     """
     if callable(source) or callable(output):
         raise TypeError("the order is map_video(function, source, output)")
@@ -134,7 +134,7 @@ def render(
     encoder_options: EncoderOptions | None = None,
     ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
-    """Renders a scene on many processes, or on the machines of a Ray cluster.
+    """Renders a scene to a video on many processes, or on the machines of a Ray cluster.
 
     ```python
     def scene(index, time_s, view):
@@ -143,50 +143,52 @@ def render(
     penstock.render(scene, "out.mp4", frames=2400, size=(1920, 1080), fps=60)
     ```
 
-    The frames are divided into chunks. Each chunk is drawn and encoded by one worker, in any order; the chunks are
-    joined without encoding again. What is done is kept until the video is complete: after Ctrl-C or a failure, the same
-    call goes on from there. A chunk whose worker dies, or that raises, is tried three times.
+    The frames are divided into chunks. One worker draws and encodes each chunk, in any order. The chunks are joined
+    without encoding again. Finished chunks are kept until the video is complete: after Ctrl-C or a failure, the same
+    call continues from there. If the worker of a chunk dies, or the scene raises, the chunk is tried three times.
 
     Args:
         scene: a function ``(index, time_s, view) -> None`` that draws frame `index`, at ``index / fps`` seconds, into
-            `view`, an array as of `Encoder.lease`. Or a class: each worker makes one object of it, without arguments,
-            and calls that. Or the name of one of these, ``MODULE:NAME`` or ``FILE.py:NAME``. Any worker may draw any
-            frame. The scene is pickled for the workers by cloudpickle.
-        output: the path of the video. It takes this name when it is complete.
-        frames: how many frames, or a range of their indices.
+            `view`, an array as `Encoder.lease` yields it. Or a class: each worker makes one object of it, without
+            arguments, and calls the object. Or the name of a function or class, ``MODULE:NAME`` or ``FILE.py:NAME``.
+            Any worker may draw any frame. cloudpickle pickles the scene for the workers.
+        output: path of the video. The file appears there when it is complete.
+        frames: number of frames, or a range of their indices.
         size: width and height in pixels.
         fps: frames per second.
         engine: "processes" of this machine, or "ray".
-        workers: how many at most; None takes one for each CPU that this process can keep busy (`penstock.cpu.usable`),
-            or for Ray as many as the cluster has room for. FFmpeg gets each worker's share of the CPUs.
-        chunk_frames: frames of a chunk, 3 at least; None takes 240, or fewer for a short video. The last chunks are
-            shorter, so that nobody waits long for one.
-        audio: a file whose first sound is added: from the time of the first frame, and no longer than the video. It is
-            copied if the container takes it, else encoded. Samples (WAV) become AAC in MP4.
-        storage: the folder of the chunks, or a URL that fsspec opens, that all workers reach; None is the folder
+        workers: maximum number of workers. None is one for each CPU that this process can keep busy
+            (`penstock.cpu.usable`); with Ray, as many as the cluster has room for. FFmpeg gets each worker's share of
+            the CPUs.
+        chunk_frames: frames of a chunk, at least 3; None is 240, or fewer for a short video. The last chunks are
+            shorter, so that the workers finish at about the same time.
+        audio: a file whose first audio track is added, from the time of the first frame to the end of the video. It is
+            copied if the container accepts it, and otherwise encoded. PCM samples (WAV) become AAC in MP4.
+        storage: folder of the chunks, or a URL that fsspec opens. All workers must reach it. None is the folder
             ``OUTPUT.chunks``.
-        resume: go on from the chunks of an earlier call with the same scene, frames, size, rate, encoder and FFmpeg.
-            The scene is compared by its code and its values, and by the files of those modules of yours that it comes
-            from or uses, and that these use. What such a module has read, such as a file or the environment, is not
-            compared: name it in `version`, or give `resume=False`. Sets of objects (not of text, numbers, and tuples of
-            them) may have another order in each process, so such a scene is rendered again.
-        version: text by which the scene is compared in place of all that: change it with the scene.
-        progress: True draws a bar on standard error; a callable is called with a `penstock.rendering.RenderProgress`
-            about twice a second. On Ray, it takes a process of its own.
+        resume: whether to continue from the chunks of an earlier call with the same scene, frames, size, rate, encoder
+            and FFmpeg. The scene is compared by its code and its values, and by the files of your own modules that it
+            comes from or uses, and that these use. Data that such a module has read, such as a file or the environment,
+            isn't compared: name it in `version`, or pass `resume=False`. Sets of objects (except text, numbers, and
+            tuples of them) may have another order in each process, so such a scene is rendered again.
+        version: text that replaces this comparison of the scene: change it whenever you change the scene.
+        progress: True draws a bar on standard error. A callable is called with a `penstock.rendering.RenderProgress`
+            about twice a second. On Ray, it needs a process of its own.
         encoder_options: more arguments of the chunks' `Encoder`, such as ``{"codec": "libx265", "crf": 20}``.
         ray: options of the tasks on Ray: ``num_cpus``, ``num_gpus``, ``resources``, ``memory``, ``accelerator_type``,
-            ``label_selector``, ``scheduling_strategy``, ``runtime_env``. If this process is not connected to a cluster,
+            ``label_selector``, ``scheduling_strategy``, ``runtime_env``. If this process isn't connected to a cluster,
             Ray connects it to the one that it finds, or starts one here, which stays until ``ray.shutdown()``.
 
     Returns:
-        What was delivered, and what each worker did.
+        A report of the video, and of each worker.
 
     Raises:
-        ValueError, TypeError: an argument is not possible, or chunks could not be joined: two passes, bounded rates.
-        RenderError: another render writes the output now; a chunk failed three times, with the scene's exception or
-            FFmpeg's words; or the joined video is not as it must be.
-        EncoderError: FFmpeg was not found, or failed to join the chunks.
-        OSError: the disk is full, for instance.
+        ValueError, TypeError: if an argument is impossible, or its chunks couldn't be joined: two passes, bounded bit
+            rates.
+        RenderError: if another render is writing the output; if a chunk failed three times, with the scene's exception
+            or FFmpeg's message; or if the joined video is wrong.
+        EncoderError: if FFmpeg isn't found, or failed to join the chunks.
+        OSError: if the disk is full, for instance.
     """
     planned = plan(
         scene,
@@ -221,26 +223,26 @@ def map_video(
     encoder_options: EncoderOptions | None = None,
     ray: Mapping[str, object] | None = None,
 ) -> RenderReport:
-    """Applies a function to each frame of a video, on many processes or machines. The sound is copied once.
+    """Applies a function to each frame of a video, on many processes or machines, and copies the audio.
 
-    The result has the source's colors, tags and chapters, unless `encoder_options` names others
+    The result keeps the source's colors, tags and chapters, unless `encoder_options` overrides them
     (``{"metadata": None}``).
 
-    Each worker decodes its own range of frames, calls the function, and encodes. A variable rate stays: each frame
-    keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.
+    Each worker decodes its own range of frames, calls the function, and encodes. A variable frame rate stays: each
+    frame keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.
 
     Args:
-        function: gets a `VideoFrame` and returns a frame, which may be the same; or a class, of which each worker makes
-            one object to call. None encodes the frames as they are.
-        source: the path of the video, which all workers reach.
+        function: a function that gets a `VideoFrame` and returns a frame, which may be the same. Or a class: each
+            worker makes one object of it to call. None encodes the frames unchanged.
+        source: path of the video. All workers must reach it.
         output: as for `render`.
-        size: width and height of what `function` returns, in pixels; None is the size of the source.
-        pixel_format: that of the frames that the function gets and returns. ``{"pixel_format": …}`` among the
-            `encoder_options` is another one for what it returns.
+        size: width and height in pixels of the frames that `function` returns; None is the size of the source.
+        pixel_format: pixel format of the frames that `function` gets and returns. If it returns another format, pass
+            ``encoder_options={"pixel_format": …}``, too.
 
     Raises:
-        ValueError, TypeError, RenderError, EncoderError, OSError: as `render`.
-        DecoderError: the source cannot be read, or is damaged.
+        ValueError, TypeError, RenderError, EncoderError, OSError: as for `render`.
+        DecoderError: if the source can't be read, or is damaged.
     """
     planned = plan_video(
         function,

@@ -53,20 +53,20 @@ def folder_of(plan: Plan) -> str:
 
 
 def render_chunk(plan: Plan, number: int, *, threads: int | None = None) -> ChunkReport:
-    """Renders one chunk of a plan into its storage. Any machine with the same FFmpeg may do it.
+    """Renders one chunk of a plan into its storage. Any machine with the same FFmpeg can do it.
 
     Args:
         plan: the plan.
         number: the chunk's number, from 0.
-        threads: threads of FFmpeg's encoder; None leaves it to the encoder.
+        threads: number of threads of FFmpeg's encoder; None leaves it to the encoder.
 
     Returns:
-        What was rendered. It is in the storage beside the chunk, for `assemble`.
+        A report of the chunk. It is also in the storage, for `assemble`.
 
     Raises:
-        ValueError: there is no such chunk, or FFmpeg has another version than the plan.
-        RenderError: the scene raised: this is the ``__cause__``.
-        EncoderError, DecoderError, OSError: as `penstock.Encoder` and `penstock.Decoder`.
+        ValueError: if there is no such chunk, or FFmpeg's version isn't the plan's.
+        RenderError: if the scene raised. Its exception is the ``__cause__``.
+        EncoderError, DecoderError, OSError: as for `penstock.Encoder` and `penstock.Decoder`.
     """
     return Renderer(plan, threads).render(chunk_of_number(plan, number))
 

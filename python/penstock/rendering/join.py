@@ -54,12 +54,12 @@ _EQUAL_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class JoinReport:
-    """What a join delivered.
+    """The result of joining chunks.
 
     Attributes:
-        output: the absolute path of the video.
-        frames: its frames, which were counted in it.
-        output_bytes: its size.
+        output: absolute path of the video.
+        frames: number of its frames, counted in the video.
+        output_bytes: its size in bytes.
         elapsed_s: seconds that it took.
         warnings: FFmpeg's errors and warnings, and whether chunks of other renders are left.
     """
@@ -72,16 +72,16 @@ class JoinReport:
 
 
 def assemble(plan: Plan) -> JoinReport:
-    """Joins the chunks of a plan, adds its sound, verifies the video, and removes the chunks.
+    """Joins the chunks of a plan, adds the audio, verifies the video, and removes the chunks.
 
-    The chunks' bytes are not encoded again. The output takes its name when it is complete; until then a file of that
-    name stays as it is. The video must have all frames, at their times, with the color tags of the chunks.
+    The chunks aren't encoded again. The output appears at its path when it's complete; until then an existing file
+    there stays as it is. The video must have all frames, at their times, with the color tags of the chunks.
 
     Raises:
-        RenderError: another render writes the output now; a chunk is missing, or its file was changed; chunks differ in
-            their parameter sets; or the video is not as it must be.
-        EncoderError: FFmpeg failed. The chunks are kept.
-        OSError: a chunk cannot be read, or the video not be written.
+        RenderError: if another render is writing the output; if a chunk is missing, or its file was changed; if the
+            parameter sets of the chunks differ; or if the video is wrong.
+        EncoderError: if FFmpeg failed. The chunks are kept.
+        OSError: if a chunk can't be read, or the video can't be written.
     """
     with locked(plan.output):
         storage = storage_of(plan.storage)

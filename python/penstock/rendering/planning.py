@@ -77,9 +77,9 @@ class RenderChunk:
     """A run of frames that one worker renders.
 
     Attributes:
-        number: its number in the plan, from 0.
-        first: the position of its first frame in the video, from 0.
-        frames: the indices of its frames, as the scene gets them.
+        number: the chunk's number in the plan, from 0.
+        first: position of its first frame in the video, from 0.
+        frames: indices of its frames, as the scene gets them.
     """
 
     number: int
@@ -92,24 +92,24 @@ class RenderChunk:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a render is to do. `plan` makes one; `render_chunk` and `assemble` carry it out, on any machine.
+    """The plan of a render. `plan` makes it; `render_chunk` and `assemble` carry it out, on any machine.
 
     Attributes:
-        output: the absolute path of the video.
-        frames: the indices of its frames.
+        output: absolute path of the video.
+        frames: indices of its frames.
         size: width and height in pixels.
-        fps: frames per second; None for the variable rate of the source.
-        lengths: the number of frames of each chunk.
-        encoder_options: the arguments of each chunk's `Encoder`, as JSON has them.
+        fps: frames per second; None for the source's variable frame rate.
+        lengths: number of frames of each chunk.
+        encoder_options: arguments of each chunk's `Encoder`, as JSON.
         file_options: FFmpeg's options for the video's file, such as ``movflags``.
         labels: the video's metadata and chapters.
         color_arguments: FFmpeg's arguments for the color tags of the video's file.
         code: the scene, or the function of `map_video`; None for a transcode.
         source: the video that `map_video` reads; None for a scene.
-        audio: the path of the sound; None for none.
-        storage: the folder of the chunks: a path, or a URL of fsspec.
-        ffmpeg: the version of FFmpeg, which is the same on all machines.
-        hash: SHA-256 of everything on which the chunks depend, in hexadecimal. It is computed.
+        audio: path of the audio file; None if there is no audio.
+        storage: folder of the chunks: a path, or a URL for fsspec.
+        ffmpeg: version of FFmpeg, which is the same on all machines.
+        hash: SHA-256 of everything on which the chunks depend, in hexadecimal. It's computed.
     """
 
     output: str
@@ -133,7 +133,7 @@ class Plan:
 
     @property
     def chunks(self) -> list[RenderChunk]:
-        """The chunks in their order."""
+        """The chunks, in order."""
         firsts = itertools.accumulate(self.lengths, initial=0)
         return [
             RenderChunk(number, first, self.frames[first : first + length])
@@ -147,11 +147,11 @@ class Plan:
 
     @property
     def program(self) -> str:
-        """The path of FFmpeg on this machine.
+        """Path of FFmpeg on this machine.
 
         Raises:
-            EncoderError: there is none, or it did not tell its version.
-            ValueError: it has another version than the plan.
+            EncoderError: if there is none, or it doesn't report its version.
+            ValueError: if its version isn't the plan's.
         """
         settings = encoder_arguments(self).get("settings", DEFAULT_ENCODER_SETTINGS)
         program = find_ffmpeg(settings.ffmpeg)
@@ -163,28 +163,31 @@ class Plan:
         return program
 
     def time_s(self, position: int) -> Fraction:
-        """The exact time in the video of the frame at a position, from 0. Behind the last one it is the video's end."""
+        """Returns the exact time of the frame at a position in the video, from 0.
+
+        After the last frame, it's the end of the video.
+        """
         if self.fps is not None:
             return position / self.fps
         assert self.source is not None and self.source.ticks is not None
         return self.source.ticks[position] * TICK_S
 
     def with_chunks_of(self, other: Plan) -> Plan:
-        """This plan with the chunks of `other`, if that makes the same frames; else itself."""
+        """Returns this plan with the chunks of `other`, if `other` makes the same frames; otherwise this plan."""
         source = self.source and other.source and replace(self.source, starts_s=other.source.starts_s)
         same = replace(self, lengths=other.lengths, source=source)
         return same if same.hash == other.hash else self
 
     def to_json(self) -> str:
-        """The plan as JSON."""
+        """Returns the plan as JSON."""
         return json.dumps({"version": VERSION, "hash": self.hash, **self._as_dict()}, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The plan that `to_json` wrote.
+        """Returns the plan that `to_json` wrote.
 
         Raises:
-            ValueError: it is no plan, or one of another version, or it was changed.
+            ValueError: if the text isn't a plan, has another version of the format, or was changed.
         """
         try:
             given = json.loads(text)

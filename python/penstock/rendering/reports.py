@@ -1,4 +1,4 @@
-"""What a render reports."""
+"""Reports of renders."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from penstock._common.notebook import HtmlTable, HtmlVideo
 
 @dataclass(frozen=True, slots=True)
 class ChunkReport(HtmlTable):
-    """A chunk of a render that is in the storage.
+    """A finished chunk of a render, which is in the storage.
 
     Attributes:
-        number: its number in the plan, from 0.
-        frames: how many frames it has.
+        number: the chunk's number in the plan, from 0.
+        frames: number of its frames.
         nbytes: bytes of its data.
-        sha256: their SHA-256, in hexadecimal.
+        sha256: SHA-256 of its data, in hexadecimal.
         elapsed_s: seconds from its start to its end.
-        worker: who rendered it: host and process id.
+        worker: host and process id of the worker.
         warnings: as in `EncodeReport`.
     """
 
@@ -32,12 +32,12 @@ class ChunkReport(HtmlTable):
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport(HtmlTable):
-    """What one worker did in a render.
+    """The result of one worker in a render.
 
     Attributes:
         worker: host and process id.
-        chunks: how many chunks it rendered.
-        frames: their frames.
+        chunks: number of chunks that it rendered.
+        frames: number of their frames.
         busy_s: seconds that it spent on them.
     """
 
@@ -49,16 +49,16 @@ class WorkerReport(HtmlTable):
 
 @dataclass(frozen=True, slots=True)
 class RenderProgress:
-    """How far a render is.
+    """Progress of a render: a snapshot.
 
     Attributes:
-        frames_done: frames that are rendered, those of chunks at work included.
-        frames: all of them.
+        frames_done: rendered frames, including those of unfinished chunks.
+        frames: all frames.
         chunks_done: chunks that are in the storage.
-        chunks: all of them.
-        workers: workers that are at work.
+        chunks: all chunks.
+        workers: number of workers that are rendering.
         elapsed_s: seconds since the start.
-        fps: frames per second since the start, without those that were there before.
+        fps: frames per second since the start, without those of an earlier call.
     """
 
     frames_done: int
@@ -72,22 +72,22 @@ class RenderProgress:
 
 @dataclass(frozen=True, slots=True)
 class RenderReport(HtmlVideo):
-    """What a render delivered.
+    """The result of a render.
 
     Attributes:
-        output: the absolute path of the video.
-        frames: its frames, which were counted in it.
-        chunks: how many chunks they were rendered in.
-        output_bytes: size of the video.
-        elapsed_s: seconds for all of it.
+        output: absolute path of the video.
+        frames: number of its frames, counted in the video.
+        chunks: number of chunks in which they were rendered.
+        output_bytes: size of the video in bytes.
+        elapsed_s: seconds for the whole render.
         join_s: seconds of these for joining the chunks.
         fps: frames per second of `elapsed_s`, without those of `resumed` chunks.
-        resumed: chunks that an earlier render had left.
-        retries: chunks that were rendered again after a failure.
-        workers: what each worker did, the fastest first.
-        slowest: the slowest chunks, with the slowest first, five at most.
-        warnings: what the video lost of the frames, FFmpeg's own errors and warnings, each once, and whether chunks of
-            other renders are left in the folder of the chunks.
+        resumed: number of chunks that an earlier render had left.
+        retries: number of chunks that were rendered again after a failure.
+        workers: a report for each worker, the fastest first.
+        slowest: the slowest chunks, at most five, the slowest first.
+        warnings: what the video lost from the frames, FFmpeg's own errors and warnings, each once, and whether chunks
+            of other renders are left in the folder of the chunks.
     """
 
     output: str

@@ -1,4 +1,4 @@
-"""Settings of `Encoder`, `Decoder` and `AudioDecoder`: colors, and what few programs need to set."""
+"""Settings of `Encoder`, `Decoder` and `AudioDecoder`: colors, and advanced settings."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ class MasteringDisplay:
     """The display on which a video was graded (SMPTE ST 2086).
 
     Attributes:
-        red, green, blue, white: the chromaticities x and y of its primaries and white (CIE 1931); None if not told.
-        luminance: the least and the most, in cd/m²; None if not told.
+        red, green, blue, white: chromaticities x and y of the display's primaries and white (CIE 1931); None if
+            unknown.
+        luminance: lowest and highest luminance, in cd/m²; None if unknown.
     """
 
     red: tuple[float, float] | None
@@ -89,8 +90,8 @@ class ContentLight:
     """How bright a video is (CTA-861.3).
 
     Attributes:
-        max_cll: of the brightest pixel, in cd/m²; 0 if not told.
-        max_fall: of the brightest frame on average, in cd/m²; 0 if not told.
+        max_cll: luminance of the brightest pixel, in cd/m²; 0 if unknown.
+        max_fall: average luminance of the brightest frame, in cd/m²; 0 if unknown.
     """
 
     max_cll: int
@@ -128,24 +129,24 @@ def check_place(name: str, seconds: float | Fraction | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Colors:
-    """How an `Encoder`'s YUV samples encode RGB, and which colors the RGB values mean.
+    """Colors of an `Encoder`: how its YUV samples encode RGB, and which colors the RGB values mean.
 
     Attributes:
-        matrix: "bt601", "bt709", "bt2020" or "auto", which is BT.709 from 720 lines on and BT.601 below.
-        range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto", which is limited, but Motion JPEG
-            always has "full".
-        primaries: the color primaries, by FFmpeg's names (ITU-T H.273, table 2), such as "bt2020"; "auto" is the usual
-            one for the matrix. This and the following are tags: no sample changes.
-        transfer: the transfer characteristics, by FFmpeg's names (table 3), such as "smpte2084" (PQ) or "arib-std-b67"
+        matrix: "bt601", "bt709", "bt2020" or "auto", which is BT.709 for 720 lines or more, and BT.601 below.
+        range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto", which is limited. Motion JPEG always
+            has "full".
+        primaries: color primaries, by FFmpeg's names (ITU-T H.273, table 2), such as "bt2020"; "auto" is the usual one
+            for the matrix. This and the following are tags: samples don't change.
+        transfer: transfer characteristics, by FFmpeg's names (table 3), such as "smpte2084" (PQ) or "arib-std-b67"
             (HLG).
-        mastering_display: HDR metadata: the display on which the video was graded, with all values of a
-            `penstock.video.MasteringDisplay`. With libx264, libx265 or libsvtav1; with FFmpeg 9, any
-            codec in MP4, QuickTime, Matroska and WebM.
+        mastering_display: HDR metadata: the display on which the video was graded. All values of the
+            `penstock.video.MasteringDisplay` must be set. Works with libx264, libx265 and libsvtav1; with FFmpeg 9,
+            with any codec in MP4, QuickTime, Matroska and WebM.
         content_light: HDR metadata: how bright the video is. Works with the same encoders as `mastering_display`.
 
     Raises:
-        ValueError: an unknown name.
-        TypeError: `mastering_display` or `content_light` has another type.
+        ValueError: if a name is unknown.
+        TypeError: if `mastering_display` or `content_light` has another type.
     """
 
     matrix: ColorMatrix = "auto"
@@ -213,19 +214,19 @@ class EncoderSettings(_Settings):
     """Advanced settings of an `Encoder`: which FFmpeg to run, its queue, priorities and timeouts.
 
     Attributes:
-        queue_items: frames that may wait for FFmpeg before ``write`` does, but at most 24 MiB, or four frames if they
-            are more. None is 16.
+        queue_items: maximum number of frames that wait for FFmpeg before ``write`` waits. They take at most 24 MiB, or
+            four frames if these are larger. None is 16.
         policy: priority and CPUs of the native thread: a `penstock.cpu.ThreadPolicy`, or a level such as
             ``"below-normal"``.
-        ffmpeg: path or name of the program; None finds one (see `penstock.video.find_ffmpeg`). It must call ``read``
-            on its standard input: a program that splices it onward, as ``pv`` does, must not get zero-copy writes.
-        ffmpeg_policy: priority and CPUs of FFmpeg, all of its threads. With ``near=threading.get_native_id()`` here and
-            in `policy`, FFmpeg and the native thread share the L3 cache of the calling thread.
-        stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) after which a waiting
-            call raises `StalledError`. None waits forever.
+        ffmpeg: path or name of the program; None finds one (see `penstock.video.find_ffmpeg`). It must call ``read`` on
+            its standard input: a program that splices it onward, such as ``pv``, must not get zero-copy writes.
+        ffmpeg_policy: priority and CPUs of all of FFmpeg's threads. With ``near=threading.get_native_id()`` here and in
+            `policy`, FFmpeg and the native thread share the L3 cache of the calling thread.
+        stall_timeout: seconds without a sign of life from FFmpeg (no frame, no CPU time used) until a waiting call
+            raises `StalledError`. None waits forever.
 
     Raises:
-        ValueError, TypeError: a value is not possible.
+        ValueError, TypeError: if a value is impossible.
     """
 
 
@@ -234,23 +235,23 @@ class DecoderSettings(_Settings):
     """Advanced settings of a `Decoder` or an `AudioDecoder`: threads, and which FFmpeg program to run.
 
     libav in this process uses `threads` and `conversion_threads`. With `policy`, `ffmpeg` or `ffmpeg_policy`, an FFmpeg
-    program reads files, too. An `AudioDecoder` always runs the program.
+    program also reads files. An `AudioDecoder` always runs the program.
 
     Attributes:
-        queue_items: frames, or blocks of samples, that are read ahead from the FFmpeg program. None is 4.
+        queue_items: number of frames, or blocks of samples, to read ahead from the FFmpeg program. None is 4.
         policy: priority and CPUs of the native thread that reads from the program: a `penstock.cpu.ThreadPolicy`, or a
             level such as ``"below-normal"``.
-        ffmpeg: path or name of the program; None finds one if it is needed (see `penstock.video.find_ffmpeg`).
-        ffmpeg_policy: priority and CPUs of the program, all of its threads.
-        threads: threads that decode, in libav or in the program. None is one for each CPU, in libav 16 at most. libav
-            has a decoded frame in memory for each. Processes that decode beside others want fewer.
-        conversion_threads: native threads that convert pixels after libav, 0 to 16. All decoders of a process share
-            them. None is 2, or 0 if the process may use one CPU only; then the thread that reads converts.
-        stall_timeout: seconds without a sign of life from the program (no frame, no CPU time used) after which a
-            waiting call raises `StalledError`. None waits forever. libav has no such limit.
+        ffmpeg: path or name of the program; None finds one if it's needed (see `penstock.video.find_ffmpeg`).
+        ffmpeg_policy: priority and CPUs of all of the program's threads.
+        threads: number of threads that decode, in libav or in the program. None is one per CPU, at most 16 in libav.
+            libav holds a decoded frame in memory for each. Use fewer if several processes decode at once.
+        conversion_threads: number of native threads that convert pixels after libav, 0 to 16. All decoders of a process
+            share them. None is 2, or 0 if the process may use one CPU only. With 0, the thread that reads converts.
+        stall_timeout: seconds without a sign of life from the program (no frame, no CPU time used) until a waiting call
+            raises `StalledError`. None waits forever. libav has no such limit.
 
     Raises:
-        ValueError, TypeError: a value is not possible.
+        ValueError, TypeError: if a value is impossible.
     """
 
     threads: int | None = None

@@ -30,14 +30,14 @@ _REMEDY = (
 
 
 def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
-    """The path of the FFmpeg to run: the one that you name, or else the best that is installed.
+    """Returns the path of the FFmpeg program: the one that you name, or the best that is installed.
 
-    In this order: `ffmpeg` (a path, or a name on ``PATH``), the environment variable ``PENSTOCK_FFMPEG``, ``ffmpeg``
-    on ``PATH``, and the program in the ``imageio_ffmpeg`` wheel. If a program that you name is missing, that is an
-    error; no other program replaces it.
+    Penstock looks for it in this order: `ffmpeg` (a path, or a name on ``PATH``), the environment variable
+    ``PENSTOCK_FFMPEG``, ``ffmpeg`` on ``PATH``, and the program in the ``imageio_ffmpeg`` wheel. If you name a program
+    and it's missing, the call raises, and no other program replaces it.
 
     Raises:
-        EncoderError: there is no FFmpeg; the message says how to get one.
+        EncoderError: if there is no FFmpeg. The message says how to get one.
     """
     named = os.environ.get(_VARIABLE) or None if ffmpeg is None else os.fspath(ffmpeg)
     found = shutil.which("ffmpeg") or _from_wheel() if named is None else shutil.which(named)

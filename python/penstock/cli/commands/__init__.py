@@ -5,8 +5,8 @@ COMMANDS = {
     "decode": "Decode a video to raw frames or to images.",
     "encode": "Encode raw frames or images to a video.",
     "info": "Show what Penstock finds on this machine.",
-    "probe": "Show what is in files of video or audio.",
+    "probe": "Show what video and audio files contain.",
     "relay": "Move bytes from one place to another.",
-    "render": "Render a scene by several processes or machines.",
+    "render": "Render a scene on several processes or machines.",
     "tee": "Copy bytes from one place to several.",
 }

@@ -178,14 +178,14 @@ def is_file_name(name: str) -> bool:
     metavar="NAME",
     default=str(DEFAULT_FORMAT),
     show_default=True,
-    help="The pixel format of the frames: rgb24, bgra, gray, rgb48le, yuv420p, or any other that `ffmpeg -pix_fmts` "
-    f"lists; '{SOURCE}' for that of the file.",
+    help="Pixel format of the frames: rgb24, bgra, gray, rgb48le, yuv420p, or any other that `ffmpeg -pix_fmts` "
+    f"lists. '{SOURCE}' is the file's own.",
 )
 @click.option(
     "--size",
     metavar="WxH",
     callback=parsed(scaled_size),
-    help="Scale to this width and height: 1280x720; 1280x or x720 keeps the aspect ratio.",
+    help="Scale to this width and height: 1280x720. 1280x or x720 keeps the aspect ratio.",
 )
 @click.option(
     "--start",
@@ -205,7 +205,7 @@ def is_file_name(name: str) -> bool:
     "--at",
     metavar="TIME,...",
     callback=parsed(moments),
-    help="Deliver the frames that are on screen at these times, in this order, and no others: 1.0,2.5,1:30.",
+    help="Deliver only the frames that are on screen at these times, in this order: 1.0,2.5,1:30.",
 )
 @click.option(
     "--filters",
@@ -216,24 +216,24 @@ def is_file_name(name: str) -> bool:
     "--stream",
     metavar="N",
     type=click.IntRange(min=0),
-    help="The number of the video stream, from 0; the default is the best one.",
+    help="Number of the video stream, from 0. The default is the best one.",
 )
 @click.option(
     "--start-number",
     metavar="N",
     type=click.IntRange(min=0),
-    help="The number of the first image; the default is 1.",
+    help="Number of the first image. The default is 1.",
 )
-@ffmpeg_options_option("images", "q=5 (of JPEG, 2 is best), compression_level=1 (of PNG)")
+@ffmpeg_options_option("images", "q=5 (JPEG; 2 is best), compression_level=1 (PNG)")
 @color_options(
-    "The matrix between the file's YUV and RGB. The default (auto) is that of the file's tag, or bt601 without one.",
+    "Matrix between the file's YUV and RGB. The default (auto) is the file's tag, or bt601 without a tag.",
     "Whether the file's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default (auto) is "
-    "that of the file's tag, or limited without one.",
+    "the file's tag, or limited without a tag.",
 )
 @click.option(
     "--conceal-errors",
     is_flag=True,
-    help="Go on after damage in the file, with the frames that the decoder makes of it.",
+    help="Continue after damage in the file, with the frames that the decoder makes of it.",
 )
 @follow_playlists_option
 @isolated_option
@@ -247,7 +247,7 @@ def is_file_name(name: str) -> bool:
 @ffmpeg_option
 @progress_option
 @quiet_option
-@json_option("Print a report for programs when all frames are delivered.")
+@json_option("Print a report as JSON when all frames are delivered.")
 def decode(
     source: str,
     destination: str,
@@ -265,16 +265,16 @@ def decode(
 ) -> None:
     """Decode a video to raw frames or to images.
 
-    INPUT is a path, a URL that FFmpeg knows, - for standard input, or a FIFO that exists (fifo:PATH). Each frame is
-    delivered once, in the order of presentation, and rotated as the file says.
+    INPUT is a path, a URL that FFmpeg knows, - for standard input, or an existing FIFO (fifo:PATH). Each frame is
+    delivered once, in presentation order, and rotated as the file says.
 
-    OUTPUT is - or left out for standard output, a FIFO that exists (fifo:PATH), or a file: raw frames follow one
-    another, with nothing between them. Or it is a pattern with a number (frames/%05d.png): each frame becomes an image
-    of the format that the suffix names, and the folder is created if it is missing. Files are overwritten, once the
-    first frame is there.
+    OUTPUT is - or left out for standard output, an existing FIFO (fifo:PATH), or a file: raw frames follow one another,
+    with nothing between them. Or OUTPUT is a pattern with a number (frames/%05d.png) for an image sequence: each frame
+    becomes an image in the format of the suffix, and the folder is created if it's missing. Existing files are
+    overwritten once the first frame is there.
 
-    If the file is damaged or was cut off, all frames before that are delivered. If the decoder doesn't
-    mark damage, the last of them may show it.
+    If the file is damaged or was cut off, all frames before the damage are delivered. If the decoder doesn't mark
+    damage, the last of them may show it.
 
     Exit status: 0 when all frames are delivered; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
     SIGTERM; 141, without a message, when nobody reads standard output any more.

@@ -104,40 +104,40 @@ class _NoFrame(Exception):
 @click.option(
     "--pixel-format",
     metavar="NAME",
-    help="The pixel format of raw frames: rgb24 (the default), bgra, gray, yuv420p, nv12, rgb48le, or any other that "
+    help="Pixel format of raw frames: rgb24 (the default), bgra, gray, yuv420p, nv12, rgb48le, or any other that "
     "`ffmpeg -pix_fmts` lists.",
 )
 @click.option(
     "--total-frames",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many raw frames will come, for the bar. For files it is known.",
+    help="Number of raw frames to expect, for the bar. It's known for files.",
 )
 @click.option(
     "--audio",
     metavar="FILE",
     shell_complete=file_names,
     multiple=True,
-    help="Add the sound of FILE, which ends with the picture. It is copied where the container takes it, and else "
-    "encoded. Samples (WAV) become AAC in MP4. May be repeated, for several tracks.",
+    help="Add the audio of FILE, which ends with the video. It's copied if the container accepts it, and otherwise "
+    "encoded. PCM samples (WAV) become AAC in MP4. May be repeated, for several audio tracks.",
 )
 @click.option(
     "--subtitles",
     metavar="FILE",
     shell_complete=file_names,
-    help="Add subtitles that players show if asked to: .srt, .vtt or .ass. For MP4, QuickTime, Matroska and WebM.",
+    help="Add subtitles that players show on request: .srt, .vtt or .ass. For MP4, QuickTime, Matroska and WebM.",
 )
 @click.option(
     "--like",
     metavar="FILE",
     shell_complete=file_names,
-    help="Take what the other options do not say from this video: size and rate of raw frames, shape of a pixel, "
-    "colors, sound, metadata, chapters.",
+    help="Take settings that you don't pass from this video: size and rate of raw frames, pixel aspect ratio, "
+    "colors, audio, metadata, chapters.",
 )
 @encoder_options
 @progress_option
 @quiet_option
-@json_option("Print a report for programs when the video is done.")
+@json_option("Print a report as JSON when the video is done.")
 def encode(
     inputs: tuple[str, ...],
     output: str,
@@ -152,17 +152,17 @@ def encode(
 ) -> None:
     """Encode raw frames or images to a video.
 
-    Raw frames follow one another with nothing between them: on standard input (INPUT is - or left out), from a FIFO
-    that exists (fifo:PATH), or from a file. They need --size and --fps, or --like.
+    Raw frames follow one another with nothing between them: on standard input (INPUT is - or left out), from an
+    existing FIFO (fifo:PATH), or from a file. They need --size and --fps, or --like.
 
     Images are a folder, a glob in quotes ('shots/*.png'), a pattern with a number (shots/%04d.png) or files. They are
-    sorted by their numbers; files are taken as given. All must have one size. Transparency is dropped, and orientation
-    tags are ignored.
+    sorted by their numbers; files keep the order in which you list them. All must have one size. Transparency is
+    dropped, and orientation tags are ignored.
 
-    OUTPUT is a path, a FIFO that exists (fifo:PATH), a URL that FFmpeg knows, or - for standard output, with --format.
-    A file that is there is replaced when the video is whole. Ctrl-C, or an input that fails, ends the video after the
-    frames that have come so far, so that it plays: a new OUTPUT is that video; beside a file that was there, it is
-    out.part.mp4. A second Ctrl-C ends everything at once.
+    OUTPUT is a path, an existing FIFO (fifo:PATH), a URL that FFmpeg knows, or - for standard output, with --format. An
+    existing file is replaced when the video is complete. Ctrl-C, or an input that fails, ends the video after the
+    frames so far, so that it plays. The video is then in OUTPUT if that is a new file, and otherwise in out.part.mp4,
+    beside the old file. A second Ctrl-C ends everything at once.
 
     Exit status: 0 when all frames are encoded; 1 after a failure, also if the input ends in the middle of a frame,
     after all whole ones were encoded; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.

@@ -22,13 +22,13 @@ BEST_METHODS = {"zero-copy": "zero-copy", "relay": "splice", "copy": "copy_file_
 
 
 @click.command(epilog="Example: penstock info --json | jq .cpus.l3_domains")
-@json_option("Print everything for programs.")
+@json_option("Print everything as JSON.")
 def info(as_json: bool) -> None:
     """Show what Penstock finds on this machine.
 
-    That is its CPUs, the priorities that threads may have, pipes, huge pages, FFmpeg and OpenGL. Priorities are tried
-    on threads that end at once. Encoders of hardware (--codec auto-h264) are tried with a frame of 1920x1080. OpenGL is
-    tried in a process of its own.
+    It shows the CPUs, the priorities that threads may have, pipes, huge pages, FFmpeg and OpenGL. Priorities are tried
+    on short-lived threads. Hardware encoders (--codec auto-h264) are tried with a frame of 1920x1080. OpenGL is tried
+    in a process of its own.
     """
     found = machine.gather()
     if as_json:

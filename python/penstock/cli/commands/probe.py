@@ -46,11 +46,11 @@ UNWRAPPED_COLUMNS = 1000
     default=f"{PATIENCE_S:g}",
     show_default=True,
     callback=parsed(seconds),
-    help="How long to wait for each FILE.",
+    help="Seconds to wait for each FILE.",
 )
 @follow_playlists_option
 @isolated_option
-@json_option("Print everything for programs: a list if there are several FILEs.")
+@json_option("Print everything as JSON: a list if there are several FILEs.")
 def probe(
     files: tuple[str, ...],
     timeout: float,
@@ -58,12 +58,13 @@ def probe(
     isolated: bool,
     as_json: bool,
 ) -> None:
-    """Show what is in files of video or audio.
+    """Show what video and audio files contain.
 
-    That is the container, and the streams with their sizes, rates and colors. A FILE is a path, or a URL that FFmpeg
-    knows.
+    It shows the container, and the streams with their sizes, frame rates and colors. A FILE is a path, or a URL that
+    FFmpeg knows.
 
-    Exit status: 0 if all FILEs could be read; 1 if one could not, after all others were shown; 2 for wrong usage.
+    Exit status: 0 if all FILEs could be read; 1 if a FILE couldn't be read, after all others were shown; 2 for wrong
+    usage.
     """
     found: list[MediaInfo] = []
     for name in files:

@@ -44,8 +44,8 @@ DESTINATION_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     "--timeout",
     metavar="S",
     callback=parsed(seconds),
-    help="Fail if nothing moves for S seconds, or if nobody opens the other side of a FIFO for that long. The default "
-    "is to wait for ever.",
+    help="Fail if nothing moves for S seconds, or if nobody opens the other side of a FIFO for that long. The "
+    "default is to wait forever.",
 )
 @append_option
 @progress_option
@@ -60,10 +60,10 @@ def relay(
 ) -> None:
     """Move bytes from one place to another.
 
-    The kernel moves them from SRC to DST where it can. Each of these is - for the standard stream, fifo:PATH for a FIFO
-    that exists, or a path. All FIFOs are opened at once, and nothing moves until the other side of each is open. Then a
-    file as DST is emptied, or created. Files that are called - and fifo:x are ./- and ./fifo:x; -x is ./-x, or comes
-    after --.
+    The kernel moves the bytes from SRC to DST if it can. SRC and DST are each - for the standard stream, fifo:PATH for
+    an existing FIFO, or a path. All FIFOs are opened at once, and nothing moves until the other side of each is open.
+    Then DST is emptied if it's a file, or created. To name a file - or fifo:x, write ./- or ./fifo:x. For a file -x,
+    write ./-x, or put -- before it.
 
     Exit status: 0 when all is delivered, also if SRC ends before N bytes; 1 after a failure; 2 for wrong usage; 130
     after Ctrl-C, 143 after SIGTERM.

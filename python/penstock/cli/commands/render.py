@@ -144,13 +144,13 @@ plan_argument = click.argument("plan_file", metavar="PLAN", shell_complete=file_
 @plan_argument
 @click.argument("numbers", metavar="N", callback=parsed(chunk_range))
 @quiet_option
-@json_option("Print a report for programs, of one line for each chunk.")
+@json_option("Print a report as JSON, one line for each chunk.")
 def chunk(plan_file: str, numbers: range, quiet: bool, as_json: bool) -> None:
     """Render a chunk of a plan, or several.
 
     PLAN is a file that `penstock render --plan-only` wrote. It contains the scene, and its code runs. N is the number
-    of a chunk, from 0, or a range such as 3-7. The chunk replaces one that is there. Any machine may render it that
-    reaches the plan's storage, and has the same version of FFmpeg.
+    of a chunk, from 0, or a range such as 3-7. An existing chunk is replaced. Any machine can render it that reaches
+    the plan's storage, and has the same version of FFmpeg.
 
     Exit status: 0 when the chunks are there; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
     """
@@ -175,12 +175,12 @@ def chunk(plan_file: str, numbers: range, quiet: bool, as_json: bool) -> None:
 @click.command("assemble")
 @plan_argument
 @quiet_option
-@json_option("Print a report for programs when the video is done.")
+@json_option("Print a report as JSON when the video is done.")
 def assemble(plan_file: str, quiet: bool, as_json: bool) -> None:
     """Join the chunks of a plan to its video.
 
-    All chunks of PLAN must be in its storage, which this machine reaches. They are verified, joined without encoding
-    again, and removed. The sound is added here.
+    All chunks of PLAN must be in its storage, and this machine must reach it. The chunks are verified, joined without
+    encoding again, and removed. The audio is added here.
 
     Exit status: 0 when the video is complete; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
     SIGTERM.
@@ -223,7 +223,7 @@ def _read_plan(name: str) -> Plan:
     metavar="N|A:B",
     required=True,
     callback=parsed(frame_range),
-    help="How many frames; or the index of the first and that after the last: 120:240.",
+    help="Number of frames; or the index of the first frame and the index after the last: 120:240.",
 )
 @click.option(
     "--size",
@@ -238,21 +238,21 @@ def _read_plan(name: str) -> Plan:
     type=click.Choice(get_args(EngineName)),
     default="processes",
     show_default=True,
-    help="Who renders: processes of this machine, or a Ray cluster.",
+    help="Where to render: processes of this machine, or a Ray cluster.",
 )
 @click.option(
     "--ray",
     metavar="NAME=VALUE",
     multiple=True,
     callback=parsed(ray_options),
-    help="What each worker needs on Ray: num_cpus=4, num_gpus=0.5, memory=8000000000, 'resources={\"studio\": 1}', "
-    "accelerator_type=A100, and other options of Ray's tasks; values are JSON or text. May be repeated.",
+    help="Resources of each worker on Ray: num_cpus=4, num_gpus=0.5, memory=8000000000, 'resources={\"studio\": 1}', "
+    "accelerator_type=A100, and other options of Ray's tasks. Values are JSON or text. May be repeated.",
 )
 @click.option(
     "--workers",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many workers at most. The default is one for each CPU, or what the cluster has room for.",
+    help="Maximum number of workers. The default is one for each CPU, or as many as the cluster has room for.",
 )
 @click.option(
     "--chunk-frames",
@@ -264,16 +264,18 @@ def _read_plan(name: str) -> Plan:
     "--audio",
     metavar="FILE",
     shell_complete=file_names,
-    help="Add the sound of FILE, from the time of the first frame on.",
+    help="Add the audio of FILE, from the time of the first frame on.",
 )
 @click.option(
     "--storage",
     metavar="DIR|URL",
     shell_complete=file_names,
-    help="Where chunks are kept until the video is complete: a folder, or a URL that fsspec opens. All workers must "
-    "reach it. The default is OUTPUT.chunks.",
+    help="Folder of the chunks until the video is complete, or a URL that fsspec opens. All workers must reach it. "
+    "The default is OUTPUT.chunks.",
 )
-@click.option("--no-resume", is_flag=True, help="Render everything again; use no chunks of an earlier call.")
+@click.option(
+    "--no-resume", is_flag=True, help="Render everything again, without the chunks of an earlier call."
+)
 @click.option(
     "--plan-only",
     "plan_file",
@@ -281,18 +283,18 @@ def _read_plan(name: str) -> Plan:
     shell_complete=file_names,
     is_flag=False,
     flag_value=_STANDARD,
-    help="Render nothing, and write the plan to FILE, or to standard output if FILE is - or left out.",
+    help="Write the plan to FILE, or to standard output if FILE is - or left out, and render nothing.",
 )
 @click.option(
     "--pixel-format",
     metavar="NAME",
-    help="The pixel format that the scene draws: rgb24 (the default), bgra, gray, or any other that "
-    "`ffmpeg -pix_fmts` lists.",
+    help="Pixel format that the scene draws: rgb24 (the default), bgra, gray, or any other that `ffmpeg -pix_fmts` "
+    "lists.",
 )
 @encoder_options
 @progress_option
 @quiet_option
-@json_option("Print a report for programs when the video is done.")
+@json_option("Print a report as JSON when the video is done.")
 def render(
     scene: str,
     no_resume: bool,
@@ -302,16 +304,17 @@ def render(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Render a scene by several processes or machines.
+    """Render a scene on several processes or machines.
 
-    MODULE:SCENE names a function that draws a frame, scene(index, time_s, view), or a class of which each worker makes
-    one object to call. MODULE is found from here, or is a file, as in scenes.py:waves.
+    MODULE:SCENE names a function that draws a frame, scene(index, time_s, view), or a class: each worker makes one
+    object of it to call. MODULE is a module that Python finds from the current folder, or a file, as in
+    scenes.py:waves.
 
-    The frames are divided into chunks. Each is drawn and encoded by one worker; they are joined without encoding again.
-    OUTPUT is a file, and takes its name when it is complete. After a failure or Ctrl-C, the same command goes on from
-    the chunks that are done.
+    The frames are divided into chunks. One worker draws and encodes each chunk, and the chunks are joined without
+    encoding again. OUTPUT is a file, which appears when the video is complete. After a failure or Ctrl-C, the same
+    command continues after the finished chunks.
 
-    A plan contains the scene: only render plans of people whom you let run code.
+    A plan contains the scene, and rendering it runs the scene's code: only render plans from people whom you trust.
 
     Exit status: 0 when the video is complete; 1 after a failure; 2 for wrong usage; 130 after Ctrl-C, 143 after
     SIGTERM.

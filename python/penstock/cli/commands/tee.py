@@ -28,8 +28,8 @@ from penstock.results import TeeReport
     "--evict-after",
     metavar="S",
     callback=parsed(seconds),
-    help="Drop an OUTPUT that takes nothing for S seconds. The default is that all wait for the slowest. How long the "
-    "other side of a FIFO takes to open is not limited.",
+    help="Drop an OUTPUT that takes nothing for S seconds. By default all outputs wait for the slowest. The time "
+    "to open the other side of a FIFO isn't limited.",
 )
 @append_option
 @progress_option
@@ -38,10 +38,10 @@ def tee(
 ) -> None:
     """Copy bytes from one place to several.
 
-    The kernel copies them from SRC to every OUTPUT where it can. Each of these is - for the standard stream, fifo:PATH
-    for a FIFO that exists, or a path. All FIFOs are opened at once, and nothing moves until the other side of each is
-    open. Then a file as OUTPUT is emptied, or created. Files that are called - and fifo:x are ./- and ./fifo:x; -x is
-    ./-x, or comes after --.
+    The kernel copies the bytes from SRC to every OUTPUT if it can. SRC and OUTPUT are each - for the standard stream,
+    fifo:PATH for an existing FIFO, or a path. All FIFOs are opened at once, and nothing moves until the other side of
+    each is open. Then each OUTPUT that is a file is emptied, or created. To name a file - or fifo:x, write ./- or
+    ./fifo:x. For a file -x, write ./-x, or put -- before it.
 
     If an OUTPUT fails or is dropped, the others still receive everything. Exit status: 0 when all is delivered to all;
     1 after any failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
