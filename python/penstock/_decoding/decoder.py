@@ -71,7 +71,7 @@ class Decoder(DecoderBase):
     without threads, so the result doesn't depend on the number of threads. This needs packets whose times name the
     frames. Other files (AVI, raw streams, VP8, MPEG-4) are decoded by one thread, and libav's error for a packet counts
     as damage. A wrong number of frames in the header, or a file that begins inside a GOP, only causes a
-    `penstock.FFmpegWarning`. Some damage is invisible to every decoder: the documentation's page on containers lists it.
+    `penstock.FFmpegWarning`. No decoder sees some damage: the page on containers lists it.
 
     **Conversion.** Native threads convert YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits to RGB and gray, with the matrix
     and range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
