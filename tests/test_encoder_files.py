@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cases import UNREHEARSED, eventually
+from support.cases import eventually
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, small_disk, succeeded
 
 from penstock import Decoder, Encoder, FanOut
 from penstock._encoding.session import EncodeSession
-from penstock.errors import DecoderError, EncoderError, FFmpegWarning, StalledError
+from penstock.errors import EncoderError, FFmpegWarning, StalledError
 
 SIZE = (64, 48)
 WAS = b"what was there" * 100
@@ -180,17 +180,19 @@ def test_an_async_block_that_ends_early_leaves_it(old: Path, is_cancelled: bool)
 
 
 def test_a_second_cancellation_says_where_the_rest_is(old: Path) -> None:
-    async def encode() -> None:
+    async def encode(is_stopped: asyncio.Event) -> None:
         async with Encoder(old, size=SIZE, fps=25, codec="mpeg4") as encoder:
             while not encoder.stats.frames_encoded:
                 await encoder.awrite(frame())
                 await asyncio.sleep(0.01)
             os.kill(encoder.pid, signal.SIGSTOP)  # so that the exit cannot finish
+            is_stopped.set()
             await asyncio.sleep(60)
 
     async def main() -> None:
-        task = asyncio.ensure_future(encode())
-        await asyncio.sleep(1.5)
+        is_stopped = asyncio.Event()
+        task = asyncio.ensure_future(encode(is_stopped))
+        await is_stopped.wait()
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0.3)
@@ -339,12 +341,6 @@ def test_a_new_file_that_is_removed_meanwhile_is_an_error(tmp_path: Path) -> Non
         encoder.close()
 
 
-def test_several_files_are_written_where_they_belong(tmp_path: Path) -> None:
-    for _ in range(2):
-        encode(tmp_path / "list.m3u8", options={"hls_time": 1})
-    assert {path.name for path in tmp_path.iterdir()} == {"list.m3u8", "list0.ts"}
-
-
 def test_a_killed_python_leaves_it(old: Path) -> None:
     code = """
         import os, signal, sys
@@ -404,14 +400,6 @@ def test_alpha_that_the_container_has_no_place_for_is_told(tmp_path: Path, name:
     given = {"size": SIZE, "fps": 25, "codec": "libvpx-vp9", "pixel_format": "rgba"}
     with pytest.warns(FFmpegWarning):
         Encoder(tmp_path / name, **given).abort()
-
-
-def test_a_video_that_nobody_can_tell_the_format_of(tmp_path: Path) -> None:
-    given = {"codec": "qtrle", "pixel_format": "rgba", "settings": UNREHEARSED}
-    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=25, **given) as encoder:
-        encoder.write(np.zeros((SIZE[1], SIZE[0], 4), np.uint8))
-    with pytest.raises(DecoderError), Decoder(tmp_path / "v.mkv", pixel_format="rgba") as decoder:
-        next(decoder)
 
 
 @pytest.mark.parametrize("name", [".mp4", ".mkv"])

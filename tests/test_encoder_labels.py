@@ -110,7 +110,7 @@ def test_a_file_s_own_labels_stay_with_it(tmp_path: Path, ffmpeg: str) -> None:
 
 
 def test_metadata_that_the_container_does_not_keep(tmp_path: Path, ffmpeg: str) -> None:
-    with pytest.warns(FFmpegWarning):
+    with pytest.warns(FFmpegWarning, match="camera"):
         written(tmp_path / "a.mp4", ffmpeg, metadata={"title": "x", "camera": "y"})
     written(tmp_path / "b.mp4", ffmpeg, metadata={"camera": "y"}, options={"movflags": "use_metadata_tags"})
     assert probe(tmp_path / "b.mp4").tags["camera"] == "y"
@@ -209,9 +209,9 @@ def test_a_render_has_metadata_and_chapters(tmp_path: Path) -> None:
 
 def test_what_goes_on_after_the_picture_is_told(tmp_path: Path, ffmpeg: str) -> None:
     (tmp_path / "late.srt").write_text("1\n00:00:20,000 --> 00:00:22,000\nlate\n")
-    with pytest.warns(FFmpegWarning):
+    with pytest.warns(FFmpegWarning, match="subtitle"):
         written(tmp_path / "a.mkv", ffmpeg, subtitles=tmp_path / "late.srt")
-    with pytest.warns(FFmpegWarning):
+    with pytest.warns(FFmpegWarning, match="chapter"):
         written(tmp_path / "b.mkv", ffmpeg, chapters=[(0, "a"), (9, "b")])
     report = written(tmp_path / "c.mp4", ffmpeg, fps=20 / 1.1, chapters=[(0, "a"), (1.1, "b")]).report
     assert report is not None and not [one for one in report.warnings if "chapter" in one]

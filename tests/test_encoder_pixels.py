@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 from support.cases import a_few
 from support.media import COLORS, decode, described, needs_ffprobe, picture, probed
 
-from penstock import Decoder, Encoder, EncoderError
+from penstock import Decoder, Encoder
+from penstock._encoding.plan import plan
+from penstock._encoding.request import Request
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock.video import Colors, DecoderSettings, EncoderSettings
 
@@ -67,10 +70,10 @@ def psnr_db(a: np.ndarray, b: np.ndarray) -> float:
 # Who converts
 
 
-@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-@pytest.mark.parametrize("color_range", ["limited", "full"])
-@pytest.mark.parametrize("matrix", a_few(MATRICES, 2))
-@pytest.mark.parametrize("pixel_format", ["rgb24", "bgra", "rgb48"])
+@pytest.mark.parametrize(
+    ("pixel_format", "matrix", "color_range", "convert"),
+    a_few(product(("rgb24", "bgra", "rgb48"), MATRICES, ("limited", "full"), ("native", "ffmpeg")), 5),
+)
 def test_colors_are_those_of_the_definition(
     tmp_path: Path, pixel_format: str, matrix: str, color_range: str, convert: str
 ) -> None:
@@ -91,57 +94,47 @@ def test_colors_are_those_of_the_definition(
 
 
 @pytest.mark.parametrize(
-    ("pixel_format", "output_pixel_format", "expected"),
+    ("pixel_format", "output_pixel_format", "is_native"),
     [
-        ("rgb24", "yuv420p", "penstock"),
-        ("rgba64", "yuv422p10le", "penstock"),
-        ("rgb24", "yuv444p10", "penstock"),
-        ("gray", "nv12", "penstock"),
-        ("rgb0", "yuv420p", "penstock"),
-        ("rgb24", "gbrp", "ffmpeg"),
-        ("yuv420p", "yuv444p", "ffmpeg"),
-        ("yuv420p", "yuv420p", None),
-        ("rgb24", "ffmpeg", None),
+        ("rgb24", "yuv420p", True),
+        ("rgba64", "yuv422p10le", True),
+        ("rgb24", "yuv444p10", True),
+        ("gray", "nv12", True),
+        ("rgb0", "yuv420p", True),
+        ("rgb24", "gbrp", False),
+        ("yuv420p", "yuv444p", False),
+        ("yuv420p", "yuv420p", False),
+        ("rgb24", "ffmpeg", False),
     ],
 )
-def test_auto_takes_who_can(
-    tmp_path: Path, pixel_format: str, output_pixel_format: str, expected: str | None
-) -> None:
-    output = tmp_path / "video.nut"
+def test_auto_takes_who_can(pixel_format: str, output_pixel_format: str, is_native: bool) -> None:
     formats = {"pixel_format": pixel_format, "output_pixel_format": output_pixel_format}
-    with Encoder(output, size=SIZE, fps=30, codec="rawvideo", **formats) as encoder:
-        encoder.write(bytes(encoder.frame_bytes))
-    assert encoder.converted_by == expected
-    assert encoder.close().frames_encoded == 1
-
-
-def test_native_where_there_is_none_is_an_error_at_the_call(tmp_path: Path) -> None:
-    formats = {"pixel_format": "yuv420p", "output_pixel_format": "yuv444p"}
-    with pytest.raises(ValueError, match="native"):
-        Encoder(
-            tmp_path / "video.mkv",
-            size=SIZE,
-            fps=30,
-            settings=with_knobs(EncoderSettings(), convert="native"),
-            **formats,
-        )
-    assert not (tmp_path / "video.mkv").exists()
+    made = plan(Request("video.nut", fps=30, codec="rawvideo", **formats), SIZE)
+    assert (made.conversion is not None) == is_native
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("output_pixel_format", "expected"), [("yuv420p", "penstock"), ("gbrp", "ffmpeg"), ("ffmpeg", None)]
+)
+def test_an_encoder_says_who_converts(tmp_path: Path, output_pixel_format: str, expected: str | None) -> None:
+    formats = {"codec": "rawvideo", "output_pixel_format": output_pixel_format}
+    with Encoder(tmp_path / "video.nut", size=SIZE, fps=30, **formats) as encoder:
+        encoder.write(bytes(encoder.frame_bytes))
+    assert encoder.converted_by == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
     [
-        (lambda: EncoderSettings(stall_timeout=0), "stall_timeout must be None or more than 0 seconds"),
-        (lambda: EncoderSettings(queue_items=0), "queue_items must be at least 1"),
-        (lambda: DecoderSettings(threads=0), "threads must be at least 1"),
-        (lambda: Colors(matrix="rec709"), "matrix is 'auto', .*'bt709'.*; got 'rec709'"),
-        (lambda: Colors(range="tv"), "range is 'auto', 'limited', 'full'; got 'tv'"),
-        (lambda: Encoder("video.mp4", size=SIZE, fps=30, odd_size="round"), "odd_size is 'error'"),
-        (lambda: Encoder("video.mp4", size=SIZE, fps=30, progress=0), "progress must be at least 1"),
+        (lambda: EncoderSettings(stall_timeout=0), "stall_timeout"),
+        (lambda: EncoderSettings(queue_items=0), "queue_items"),
+        (lambda: DecoderSettings(threads=0), "threads"),
+        (lambda: Colors(matrix="rec709"), "bt709"),
+        (lambda: Colors(range="tv"), "limited"),
     ],
 )
-def test_a_wrong_choice_is_an_error_that_names_the_choices(call: Callable[[], object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_a_wrong_choice_is_an_error_that_names_the_choices(call: Callable[[], object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
         call()
 
 
@@ -152,8 +145,6 @@ def test_a_format_that_only_ffmpeg_knows(tmp_path: Path) -> None:
     ) as e:
         assert e.frame_bytes == 48 * 32 * 2
         e.write(bytes([100, 128] * 48 * 32))
-    with pytest.raises(ValueError, match="rgb24"):
-        Encoder(output, size=SIZE, fps=30, pixel_format="rgb42")
 
 
 # Tags
@@ -211,10 +202,12 @@ def test_a_player_sees_the_colors_that_went_in(tmp_path: Path, convert: str) -> 
 # Upside down, and odd sizes
 
 
-@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-@pytest.mark.parametrize("output_pixel_format", ["yuv420p", "rgb24", "ffmpeg"])
+@pytest.mark.parametrize(
+    ("output_pixel_format", "convert"),
+    [("yuv420p", "native"), ("yuv420p", "ffmpeg"), ("rgb24", "native"), ("ffmpeg", "ffmpeg")],
+)
 def test_a_frame_whose_first_row_is_the_lowest(
-    tmp_path: Path, convert: str, output_pixel_format: str
+    tmp_path: Path, output_pixel_format: str, convert: str
 ) -> None:
     rgb = picture()
     raws = []
@@ -256,14 +249,6 @@ def test_odd_sizes(tmp_path: Path, convert: str, size: tuple[int, int]) -> None:
     got = planes(raw[: len(raw) // 3], even)
     assert np.abs(got[0] - np.rint(expected[0])).max() <= (1 if convert == "native" else 3)
     assert encoder.close().frames_encoded == 3
-
-
-def test_an_odd_size_is_an_error_unless_told(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="63x47"):
-        Encoder(tmp_path / "video.mp4", size=(63, 47), fps=30)
-    with Encoder(tmp_path / "video.mp4", size=(63, 47), fps=30, output_pixel_format="yuv444p") as encoder:
-        encoder.write(picture((63, 47)))
-    assert "63x47" in described(tmp_path / "video.mp4")
 
 
 def test_a_filter_of_the_users_sees_what_ours_make(tmp_path: Path) -> None:
@@ -329,26 +314,21 @@ def test_a_leased_frame_turns_read_only_and_stays_as_it_is_while_somebody_looks(
     assert all((view == index).all() for index, view in enumerate(kept))
 
 
-@pytest.mark.parametrize(
-    "keep",
-    [
+@pytest.mark.parametrize("converts", [False, True])
+def test_a_part_that_is_kept_does_not_change_the_queued_frame(tmp_path: Path, converts: bool) -> None:
+    keeps: list[Callable[[np.ndarray], object]] = [
         lambda view: view[:],
         lambda view: view[3:9, ::2],
         memoryview,
         lambda view: np.asarray(view).reshape(-1),
-    ],
-)
-@pytest.mark.parametrize("converts", [False, True])
-def test_a_part_that_is_kept_does_not_change_the_queued_frame(
-    tmp_path: Path, keep: Callable[[np.ndarray], object], converts: bool
-) -> None:
+    ]
     formats = {} if converts else {"output_pixel_format": "rgb24"}
     output = tmp_path / "video.raw"
     # FFmpeg reads nothing before the frames are changed.
     with Encoder(output, size=SIZE, fps=30, **formats, **RAW) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         kept = []
-        for _ in range(8):
+        for keep in 2 * keeps:
             with encoder.lease() as view:
                 view[:] = 50
                 kept.append(keep(view))
@@ -382,55 +362,6 @@ def test_the_shape_of_a_leased_frame(
         view[:] = 7
 
 
-# What frees a caller's memory
-
-
-def test_memory_is_free_once_it_is_converted(tmp_path: Path) -> None:
-    """One buffer may be drawn into again as soon as its ticket is done: every frame arrives as it was then."""
-    output = tmp_path / "video.yuv"
-    buffer = np.empty((480, 640, 3), np.uint8)
-    with Encoder(output, size=(640, 480), fps=30, **RAW, **YUV) as encoder:
-        for level in range(0, 250, 10):
-            buffer[:] = level
-            encoder.write(buffer).wait()
-            buffer[:] = 255
-    frame_bytes = 640 * 480 * 3 // 2
-    raw = np.frombuffer(output.read_bytes(), np.uint8).reshape(-1, frame_bytes)
-    luma = [round(16 + 219 * level / 255) for level in range(0, 250, 10)]
-    assert len(raw) == len(luma)
-    for frame, expected in zip(raw, luma, strict=True):
-        assert np.abs(frame[: 640 * 480].astype(int) - expected).max() <= 1
-        assert np.abs(frame[640 * 480 :].astype(int) - 128).max() <= 1
-
-
-def test_samples_of_the_other_byte_order_are_refused(tmp_path: Path) -> None:
-    frame = picture(dtype=np.uint16)
-    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format="rgb48", **LOSSLESS) as encoder:
-        with pytest.raises(ValueError, match="order"):
-            encoder.write(frame.astype(">u2"))
-        encoder.write(frame.astype("<u2"))
-
-
-@pytest.mark.parametrize("pixel_format", ["gray16be", "rgb48be", "grayf32be"])
-def test_native_samples_of_a_big_endian_format_are_refused(tmp_path: Path, pixel_format: str) -> None:
-    dtype = "f4" if "f32" in pixel_format else "u2"
-    frame = np.zeros((48, 64, 3) if "rgb" in pixel_format else (48, 64), f"<{dtype}")
-    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format=pixel_format, **RAW) as encoder:
-        with pytest.raises(ValueError, match=f"{pixel_format[:-2]}le"):
-            encoder.write(frame)
-        encoder.write(frame.astype(f">{dtype}"))
-        encoder.write(frame.tobytes())
-
-
-def test_a_masked_array_is_refused(tmp_path: Path) -> None:
-    frame = np.ma.masked_greater(np.arange(64 * 48 * 3).reshape(48, 64, 3).astype(np.uint8), 9)
-    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=30) as encoder:
-        with pytest.raises(ValueError, match="filled"):
-            encoder.write(frame)
-        encoder.write(frame.filled(0))
-        encoder.write(np.ma.array(frame.filled(0)))
-
-
 def test_a_frame_that_knows_its_layout_is_believed(tmp_path: Path) -> None:
     with Encoder(tmp_path / "nv12.mkv", size=SIZE, fps=30, pixel_format="nv12", **LOSSLESS) as encoder:
         encoder.write(bytes(64 * 48 * 3 // 2))
@@ -440,47 +371,6 @@ def test_a_frame_that_knows_its_layout_is_believed(tmp_path: Path) -> None:
     ):
         frame = decoder.read()
         assert frame is not None
-        with pytest.raises(ValueError, match="nv12"):
+        with pytest.raises(ValueError):
             encoder.write(frame)
         encoder.write(np.asarray(frame))
-
-
-def test_a_picture_of_pil_for_a_format_that_pil_has_not(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image").new("L", SIZE)
-    with (
-        pytest.raises(EncoderError),
-        Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format="gray16be", **LOSSLESS) as encoder,
-        pytest.raises(ValueError, match="size"),
-    ):
-        encoder.write(image)
-
-
-@pytest.mark.parametrize("name", ["filter", "filter:v:0"])
-def test_filters_by_their_other_names_leave_ours_in_place(tmp_path: Path, name: str) -> None:
-    raws = []
-    for options in ({"vf": "hflip"}, {name: "hflip"}):
-        output = tmp_path / "v.yuv"
-        settings = (
-            RAW
-            | YUV
-            | {
-                "options": RAW["options"] | options,
-                "colors": Colors(matrix="bt709"),
-                "settings": with_knobs(EncoderSettings(), convert="ffmpeg"),
-            }
-        )
-        with Encoder(output, size=SIZE, fps=30, **settings) as encoder:
-            encoder.write(picture())
-        raws.append(output.read_bytes())
-    assert raws[0] == raws[1]
-
-
-@pytest.mark.parametrize("codec", ["libx264rgb", "png"])
-def test_a_codec_of_rgb_alone_keeps_the_colors(tmp_path: Path, codec: str) -> None:
-    rgb, output = picture(), tmp_path / "v.mkv"
-    with Encoder(
-        output, size=SIZE, fps=30, codec=codec, options={"crf": 0} if "264" in codec else None
-    ) as encoder:
-        encoder.write(rgb)
-    [frame] = decode(output, SIZE)
-    assert np.array_equal(np.frombuffer(frame, np.uint8), rgb.ravel())

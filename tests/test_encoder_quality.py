@@ -81,27 +81,24 @@ def test_a_level_that_cannot_be_is_refused_at_the_call(
 
 @pytest.mark.parametrize(
     "name, pixel_format, codec",
-    [
-        ("a.mp4", "rgb24", "auto"),
-        ("a.mkv", "bgr24", "auto"),
-        ("a.mkv", "yuv420p", "auto"),
-        ("a.mp4", "yuv444p", "libx264"),
-        ("a.mp4", "rgb24", "libx265"),
-        ("a.mp4", "yuv420p", "libx265"),
-        ("a.webm", "rgb24", "auto"),
-        ("a.webm", "yuv420p", "libvpx-vp9"),
-        ("a.mkv", "rgb48le", "ffv1"),
-        ("a.mkv", "gray", "ffv1"),
-        ("a.avi", "rgb24", "utvideo"),
-        ("a.apng", "rgba", "auto"),
-        ("a.mkv", "abgr", "ffv1"),
-        ("a.mkv", "rgba64le", "png"),
-        ("a.mkv", "rgba64be", "ffv1"),
-        ("a.nut", "bgra64be", "rawvideo"),
-        ("a.nut", "xyz12le", "rawvideo"),
-        ("a.nut", "monow", "rawvideo"),
-        ("a.nut", "rgb565le", "rawvideo"),
-    ],
+    a_few(
+        [
+            ("a.mp4", "rgb24", "auto"),
+            ("a.mkv", "yuv420p", "auto"),
+            ("a.mp4", "rgb24", "libx265"),
+            ("a.mp4", "yuv420p", "libx265"),
+            ("a.webm", "rgb24", "auto"),
+            ("a.mkv", "rgb48le", "ffv1"),
+            ("a.avi", "rgb24", "utvideo"),
+            ("a.apng", "rgba", "auto"),
+            ("a.mkv", "abgr", "ffv1"),
+            ("a.mkv", "rgba64le", "png"),
+            ("a.nut", "bgra64be", "rawvideo"),
+            ("a.nut", "xyz12le", "rawvideo"),
+            ("a.nut", "rgb565le", "rawvideo"),
+        ],
+        2,
+    ),
 )
 def test_lossless_gives_back_the_bytes(
     tmp_path: Path, ffmpeg: str, name: str, pixel_format: str, codec: str

@@ -354,21 +354,6 @@ def test_an_encoder_that_may_drop_frames_needs_their_times(tmp_path: Path) -> No
     assert len(decode(tmp_path / "a.mkv")) == 1
 
 
-def test_an_encoder_alone_says_by_an_error_that_it_left_a_frame_out(tmp_path: Path) -> None:
-    frames, rows = noise(30), []
-    with lossless(tmp_path / "a.mkv", fps=None, settings=SHORT) as encoder:
-        stopped(encoder)
-        for number, frame in enumerate(frames):
-            try:
-                encoder.write(frame, time_s=number / 10, timeout=0)
-            except penstock.StalledError:
-                continue
-            rows.append(number)
-        go_on(encoder)
-    sent = [(frame.tobytes(), number / 10) for number, frame in enumerate(frames)]
-    assert 0 < len(rows) < 30 and timed_frames(tmp_path / "a.mkv") == [sent[number] for number in rows]
-
-
 @pytest.mark.slow
 def test_a_preview_that_nobody_reads_does_not_keep_the_rest_from_closing(tmp_path: Path) -> None:
     preview, reader = unread(queue_items=2, capacity_bytes=4096)
@@ -420,17 +405,6 @@ def test_wrong_uses_are_refused_and_lose_no_frame(tmp_path: Path) -> None:
         one.write(flat(0))
     with FanOut() as nothing, pytest.raises(penstock.ClosedError):
         nothing.write(flat(0))
-
-
-def test_an_exception_finishes_all_outputs(tmp_path: Path) -> None:
-    consumer, consumed = raw()
-    with pytest.raises(RuntimeError), FanOut([consumer]) as fan_out:
-        fan_out.add(lossless(tmp_path / "a.mkv"))
-        for number in range(20):
-            fan_out.write(flat(number))
-        raise RuntimeError("of the scene")
-    assert fan_out.closed and len(decode(tmp_path / "a.mkv")) == 20
-    assert len(frames_of(consumed.result())) == 20
 
 
 @pytest.mark.slow

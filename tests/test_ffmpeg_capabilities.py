@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -184,12 +183,6 @@ def test_the_nearest_name_comes_first(name: str, known: list[str], nearest: str)
 def test_no_name_is_near_nonsense() -> None:
     assert capabilities.nearest("nonsense", ["libx264", "mpeg4"]) == []
     assert capabilities.did_you_mean("nonsense", ["libx264"]) == ""
-
-
-def test_a_listing_leaves_no_descriptor_open() -> None:
-    before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    capabilities.stdout_of(find_ffmpeg(), "-version")
-    assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
 # An FFmpeg that does not fit

@@ -19,14 +19,10 @@ from penstock._ffmpeg.command.endpoints import Output
 @pytest.mark.parametrize(
     "url",
     [
-        "rtmp://host/live/key",
         "RTMPS://host/live/key",
         "udp://127.0.0.1:1234?pkt_size=1316",
-        "srt://host:9000?mode=caller",
-        "tcp://host:1",
         "zmq:tcp://127.0.0.1:5555",
-        "http://host/put.mp4",
-        "file:///tmp/video.mp4",
+        "file:///v.mp4",
     ],
 )
 def test_urls_are_passed_on(url: str) -> None:
@@ -44,19 +40,7 @@ def test_standard_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "-y",
-        "--",
-        "concat:a.mp4",
-        "http:x.mp4",
-        "fd:1",
-        "tee:a.mp4",
-        "pipe:x",
-        "file:x.mp4",
-        "a:b",
-        "%d.mp4",
-        "x//y.mp4",
-    ],
+    ["-y", "--", "concat:a.mp4", "http:x.mp4", "fd:1", "tee:a.mp4", "pipe:x", "a:b", "%d.mp4", "x//y.mp4"],
 )
 @pytest.mark.parametrize("kind", [str, Path])
 def test_all_else_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type) -> None:
@@ -79,22 +63,16 @@ def test_a_list_of_outputs_is_for_tee() -> None:
     assert endpoints.target(outputs, "tee") == outputs
 
 
-@pytest.mark.parametrize(
-    ("target", "container"),
-    [
-        ("rtmp://host/live", "flv"),
-        ("rtmps://host/live", "flv"),
-        ("udp://host:1", "mpegts"),
-        ("SRT://host:1", "mpegts"),
-        ("tcp://host:1", "mpegts"),
-        ("rtsp://host/live", "rtsp"),
-        ("http://host/put.mp4", None),
-        ("/v.mp4", None),
-    ],
-)
-def test_containers_of_streams(target: str, container: str | None) -> None:
-    assert Output.of(target, None).container_format == container
-    assert Output.of(target, "nut").container_format == "nut"
+def test_containers_of_streams() -> None:
+    for container, targets in {
+        "flv": ("rtmp://host/live", "rtmps://host/live"),
+        "mpegts": ("udp://host:1", "SRT://host:1", "tcp://host:1"),
+        "rtsp": ("rtsp://host/live",),
+        None: ("http://host/put.mp4", "/v.mp4"),
+    }.items():
+        for target in targets:
+            assert Output.of(target, None).container_format == container
+            assert Output.of(target, "nut").container_format == "nut"
 
 
 def test_a_pipe_needs_a_container() -> None:
