@@ -120,10 +120,20 @@ def test_frames_are_those_in_sequence(name: str, pixel_format: str) -> None:
         check(decoder)
 
 
-@pytest.mark.parametrize("pixel_format", ["rgba", "source"])
-@pytest.mark.parametrize("name", sorted(ALPHA_CLIPS))
-def test_alpha_is_that_in_sequence(name: str, pixel_format: str) -> None:
-    with Decoder(clip(name), pixel_format=pixel_format) as decoder:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(
+            (name, {"pixel_format": pixel_format})
+            for name in sorted(ALPHA_CLIPS)
+            for pixel_format in ("rgba", "source")
+        ),
+        ("several_videos", {"stream": 0}),
+    ],
+    ids=str,
+)
+def test_alpha_and_another_stream_are_those_in_sequence(name: str, options: dict[str, Any]) -> None:
+    with Decoder(clip(name), **options) as decoder:
         check(decoder)
 
 
@@ -219,30 +229,31 @@ def test_an_edit_list_hides_frames(tmp_path: Path, start: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "pixel_format"),
-    a_few(itertools.product([(32, 24), (100, None), (640, 480)], ["rgb24", "gray", "yuv444p", "source"]), 3),
+    "options",
+    a_few(
+        [
+            *(
+                {"size": size, "pixel_format": pixel_format, "count": 30}
+                for size in ((32, 24), (100, None), (640, 480))
+                for pixel_format in ("rgb24", "gray", "yuv444p", "source")
+            ),
+            *(
+                {**colors, "pixel_format": pixel_format, "count": 30}
+                for colors in ({"color_matrix": "bt709"}, {"color_range": "full"})
+                for pixel_format in ("rgb24", "rgb48le")
+            ),
+            *(
+                {"start": start, "count": count}
+                for start in (0.0, 0.5, 0.51, 0.6833, 9.9)
+                for count in (None, 5)
+            ),
+        ],
+        3,
+    ),
+    ids=str,
 )
-def test_scaled(video: Path, size: tuple[int | None, int | None], pixel_format: str) -> None:
-    with Decoder(video, size=size, pixel_format=pixel_format, count=30) as decoder:
-        check(decoder)
-
-
-@pytest.mark.parametrize("colors", [{"color_matrix": "bt709"}, {"color_range": "full"}])
-@pytest.mark.parametrize("pixel_format", ["rgb24", "rgb48le"])
-def test_colors_that_are_told(video: Path, colors: dict[str, Any], pixel_format: str) -> None:
-    with Decoder(video, **colors, pixel_format=pixel_format, count=30) as decoder:
-        check(decoder)
-
-
-@pytest.mark.parametrize("start", [0.0, 0.5, 0.51, 0.6833, 9.9])
-@pytest.mark.parametrize("count", [None, 5])
-def test_numbers_begin_at_the_start(video: Path, start: float, count: int | None) -> None:
-    with Decoder(video, start=start, count=count) as decoder:
-        check(decoder)
-
-
-def test_another_stream() -> None:
-    with Decoder(clip("several_videos"), stream=0) as decoder:
+def test_options_change_no_number(video: Path, options: dict[str, Any]) -> None:
+    with Decoder(video, **options) as decoder:
         check(decoder)
 
 

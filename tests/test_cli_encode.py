@@ -178,11 +178,6 @@ class TestImages:
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
         assert "10 fps" in described(video)
 
-    def test_files_come_as_they_are_given(self, shots: Path, video: Path) -> None:
-        files = [shots / f"shot{number}.png" for number in (12, 8, 10, 8)]
-        printed(run("encode", *files, video, "--fps", "10"))
-        assert numbers(video, 5) == [4, 0, 2, 0]
-
     def test_another_size_is_named_and_those_before_it_are_encoded(self, shots: Path, video: Path) -> None:
         other = shots / "shot10.png"
         other.write_bytes(png(flat(2, (62, 48))))
@@ -241,13 +236,6 @@ class TestImages:
             assert complaint in said and output.read_bytes() == before
         printed(run("encode", shots, output, "--fps", "10"))
         assert output.read_bytes() == before
-
-    def test_images_become_images(self, shots: Path, tmp_path: Path) -> None:
-        to_png = ["--codec", "png", "--output-pixel-format", "rgb24", "--format", "image2"]
-        printed(run("encode", shots, tmp_path / "out%d.png", "--fps", "10", *to_png))
-        assert [is_flat(decode(tmp_path / f"out{index + 1}.png")[0], index) for index in range(5)] == 5 * [
-            True
-        ]
 
 
 class TestSound:
@@ -323,15 +311,8 @@ class TestOptions:
 
     def test_labels(self, tmp_path: Path, video: Path) -> None:
         (tmp_path / "a.srt").write_text("1\n00:00:00,000 --> 00:00:00,100\nhello\n")
-        labels = (
-            "--metadata",
-            "title=Waves = x",
-            "--metadata",
-            "artist=Ada",
-            "--subtitles",
-            tmp_path / "a.srt",
-        )
-        printed(run("encode", video, *RAW, *labels, data=raw_frames(5)))
+        labels = ("--metadata", "title=Waves = x", "--metadata", "artist=Ada")
+        printed(run("encode", video, *RAW, *labels, "--subtitles", tmp_path / "a.srt", data=raw_frames(5)))
         tags = probe(video).tags
         assert (tags["title"], tags["artist"]) == ("Waves = x", "Ada")
         assert "subtitles  mov_text" in printed(run("probe", video))
@@ -488,10 +469,7 @@ class TestFailures:
                 ["o.mp4", *RAW, "--codec", "mpeg4", "--crf", "3"],
                 "mpeg4 has no crf: use --option q:v=… instead",
             ),
-            (
-                ["o.avi", "--size", "63x47", "--fps", "1", "--codec", "rawvideo"],
-                "give --odd-size pad, or",
-            ),
+            (["o.avi", "--size", "63x47", "--fps", "1", "--codec", "rawvideo"], "give --odd-size pad, or"),
             (["-", *RAW], "give --format"),
             (["-", "--json", "--format", "nut", *RAW], "cannot both go to standard output"),
             (["a.png", "o.mp4", *RAW], "--size: only for raw frames"),

@@ -34,6 +34,7 @@ from support.media import (
     make,
     native_threads,
     no_opengl,
+    stopped,
 )
 from support.processes import has_ended
 
@@ -79,18 +80,6 @@ def pid_of(encoder: Encoder) -> int:
 def is_gone(pid: int) -> bool:
     """Whether FFmpeg has ended and was reaped."""
     return pid not in children()
-
-
-@contextlib.contextmanager
-def stopped(encoder: Encoder) -> Iterator[int]:
-    """An FFmpeg that is there and does nothing, until the block ends."""
-    pid = pid_of(encoder)
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield pid
-    finally:
-        if pid in children():
-            os.kill(pid, signal.SIGCONT)
 
 
 def program(folder: Path, *lines: str) -> Path:
@@ -275,6 +264,17 @@ def test_a_moderngl_buffer_may_be_read_into_again_at_once(tmp_path: Path, handle
         *(({"size": size}, ValueError, "yuv444p") for size in ((63, 48), (64, 47))),
         ({"size": (63, 48), "output_pixel_format": "yuv422p"}, ValueError, "yuv444p"),
         ({"odd_size": "round"}, ValueError, "odd_size"),
+        # Floats, and channels first.
+        *(({"value_range": one}, ValueError, "the lower first") for one in ((1.0, 1.0), (1.0, 0.0))),
+        ({"value_range": (0.0, float("inf"))}, ValueError, "finite"),
+        ({"value_range": (-1.7e308, 1.7e308)}, ValueError, "possible"),
+        *(({"value_range": one}, TypeError, "two numbers") for one in (1.0, ("0", "1"))),
+        *(
+            ({"value_range": (0.0, 1.0), "pixel_format": name}, ValueError, word)
+            for name, word in (("grayf32le", "floats"), ("gbrpf32le", "floats"), ("yuv420p", "rgb24"))
+        ),
+        ({"channels_first": True, "pixel_format": "yuv420p"}, ValueError, "rgb24"),
+        ({"channels_first": 1}, TypeError, "True or False"),
         ({"progress": 0}, ValueError, "progress"),
         ({"pixel_format": "rgb42"}, ValueError, "rgb24"),
         (
@@ -334,7 +334,6 @@ def test_a_relative_path_is_that_of_the_call_and_a_url_is_passed_on(
 def test_an_argument_the_environment_the_path_and_the_wheel_name_ffmpeg_in_this_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
     (tmp_path / "ffmpeg").symlink_to(find_ffmpeg())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PENSTOCK_FFMPEG", sys.executable)
@@ -342,6 +341,7 @@ def test_an_argument_the_environment_the_path_and_the_wheel_name_ffmpeg_in_this_
     assert find_ffmpeg() == sys.executable
     monkeypatch.delenv("PENSTOCK_FFMPEG")
     assert find_ffmpeg() == str(tmp_path / "ffmpeg")
+    imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
     monkeypatch.setenv("PATH", "/missing")
     assert find_ffmpeg() == imageio_ffmpeg.get_ffmpeg_exe()
 
@@ -600,10 +600,7 @@ def test_an_exception_is_not_masked_by_ffmpegs(tmp_path: Path) -> None:
 
 
 def test_a_first_frame_that_is_refused_is_not_hidden_by_ffmpegs_command(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ValueError) as caught,
-        make(tmp_path / "video.mp4") as encoder,
-    ):
+    with pytest.raises(ValueError) as caught, make(tmp_path / "video.mp4") as encoder:
         encoder.write(np.zeros((2, 2, 3), np.uint8))
     assert caught.value.__notes__ == ["and there is no video: no frame was written"]
     assert not list(tmp_path.iterdir())

@@ -109,12 +109,6 @@ def test_an_exception_leaves_it_and_keeps_the_frames_beside_it(
     assert [str(one.message) for one in recwarn] == [note] * is_hidden
 
 
-def test_an_exception_before_the_first_frame_leaves_it_alone(old: Path) -> None:
-    with pytest.raises(RuntimeError), Encoder(old, size=SIZE, fps=25):
-        raise RuntimeError
-    assert old.read_bytes() == WAS and alone(old)
-
-
 def test_an_exception_after_close_changes_nothing(old: Path) -> None:
     with pytest.raises(RuntimeError) as caught, Encoder(old, size=SIZE, fps=25) as encoder:
         encoder.write(frame())

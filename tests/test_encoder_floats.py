@@ -180,10 +180,7 @@ def test_infinity_is_clipped_and_a_wrong_range_warned_of(tmp_path: Path) -> None
     assert (encoder.report.clipped_samples, encoder.report.warnings) == (3, ())
     [read] = decoded(tmp_path / "v.mkv")
     assert read[0, 0].tolist() == [255, 0, 255]
-    with (
-        pytest.warns(FFmpegWarning),
-        lossless(tmp_path / "v.mkv", value_range=(0.0, 1.0)) as encoder,
-    ):
+    with pytest.warns(FFmpegWarning), lossless(tmp_path / "v.mkv", value_range=(0.0, 1.0)) as encoder:
         encoder.write(frame * 255)
     assert encoder.report is not None
     assert encoder.report.clipped_samples == frame.size
@@ -274,30 +271,6 @@ def test_a_frame_of_another_form_is_taken_exactly_or_refused(
         np.testing.assert_array_equal(rows_first.reshape(looks.shape), looks)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        ({"value_range": (1.0, 1.0)}, ValueError, "the lower first"),
-        ({"value_range": (1.0, 0.0)}, ValueError, "the lower first"),
-        ({"value_range": (0.0, float("inf"))}, ValueError, "finite"),
-        ({"value_range": (-1.7e308, 1.7e308)}, ValueError, "possible"),
-        ({"value_range": 1.0}, TypeError, "two numbers"),
-        ({"value_range": ("0", "1")}, TypeError, "two numbers"),
-        ({"value_range": (0.0, 1.0), "pixel_format": "grayf32le"}, ValueError, "keeps floats"),
-        ({"value_range": (0.0, 1.0), "pixel_format": "gbrpf32le"}, ValueError, "keeps floats"),
-        ({"value_range": (0.0, 1.0), "pixel_format": "yuv420p"}, ValueError, "pixel_format='rgb24'"),
-        ({"channels_first": True, "pixel_format": "yuv420p"}, ValueError, "pixel_format='rgb24'"),
-        ({"channels_first": 1}, TypeError, "True or False"),
-    ],
-)
-def test_forms_that_are_not_possible_are_refused(
-    tmp_path: Path, arguments: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        lossless(tmp_path / "v.mkv", size=(W, H), **arguments)
-    assert not [*tmp_path.iterdir()]
-
-
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_fan_out_converts_floats_once_for_all_encoders(tmp_path: Path, is_shared: bool) -> None:
     form: dict[str, Any] = {"value_range": (0.0, 1.0), "channels_first": True}
@@ -323,18 +296,6 @@ def test_a_fan_out_converts_floats_once_for_all_encoders(tmp_path: Path, is_shar
     for path in tmp_path.glob("*.mkv"):
         np.testing.assert_array_equal(decoded(path), [whole(frame, (0.0, 1.0))] * 2)
     assert write_end.read_bytes() == raw.tobytes() * 2, "a writer gets the bytes as they are"
-
-
-@pytest.mark.parametrize("given_form", [{"value_range": (0.0, 1.0)}, {"channels_first": True}])
-def test_a_fan_out_takes_one_form(tmp_path: Path, given_form: dict[str, Any]) -> None:
-    with (
-        FanOut([lossless(tmp_path / "a.mkv", **given_form)]) as fan_out,
-        lossless(tmp_path / "b.mkv") as other,
-    ):
-        with pytest.raises(ValueError):
-            fan_out.add(other)
-        fan_out.abort()
-        other.abort()
 
 
 def halved(frame: Array) -> Array:

@@ -10,7 +10,7 @@ import signal
 import textwrap
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import PATIENCE_S, eventually
-from support.media import SIZE, decode, flat, is_flat, make
+from support.media import SIZE, decode, flat, is_flat, make, stopped
 from support.processes import run_script, succeeded
 from support.this_process import are_asleep
 
@@ -51,15 +51,6 @@ def painted(index: int, size: tuple[int, int] = SIZE) -> np.ndarray:
 def exact_frames(path: Path, size: tuple[int, int] = SIZE) -> np.ndarray:
     width, height = size
     return np.frombuffer(path.read_bytes(), np.uint8).reshape(-1, height, width, 3)
-
-
-@contextmanager
-def stopped(encoder: Encoder):
-    os.kill(encoder.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(encoder.pid, signal.SIGCONT)
 
 
 # The size of the first frame
@@ -192,10 +183,7 @@ def test_facts_of_an_encoder_that_has_not_started(tmp_path: Path) -> None:
 
 
 def test_without_a_frame_there_is_no_size_and_no_video(tmp_path: Path) -> None:
-    with (
-        pytest.raises(EncoderError),
-        make(tmp_path / "v.mp4", size=None) as encoder,
-    ):
+    with pytest.raises(EncoderError), make(tmp_path / "v.mp4", size=None) as encoder:
         pass
     with pytest.raises(ZeroDivisionError), make(tmp_path / "v.mp4", size=None) as another:
         raise ZeroDivisionError
@@ -260,6 +248,18 @@ def test_a_forked_child_has_no_part_in_an_encoder_that_waits_for_its_size(tmp_pa
 
 
 # Whose memory
+
+
+def test_one_buffer_is_painted_again_for_each_frame(tmp_path: Path) -> None:
+    """What OpenCV and imageio taught: the frame is taken by the call, also where it is converted."""
+    output = tmp_path / "video.mp4"
+    buffer = np.empty((HEIGHT, WIDTH, 3), np.uint8)
+    with make(output) as encoder, stopped(encoder):
+        for index in range(40):
+            buffer[...] = flat(index)
+            encoder.write(buffer)
+        buffer[...] = 0
+    assert [is_flat(frame, index) for index, frame in enumerate(decode(output))] == 40 * [True]
 
 
 @pytest.mark.parametrize(
@@ -770,6 +770,8 @@ def test_awrite_serves_one_event_loop_after_another(tmp_path: Path) -> None:
         ("bgr24", {"RGB": "rgb24"}, None),
         ("argb", {"RGBA": "rgba"}, None),
         ("bgra", {"RGBA": "rgba"}, None),
+        # Pillow has none of it.
+        ("gray16be", {"L": "size"}, None),
     ],
 )
 def test_images_of_pillow_are_taken_or_refused_by_their_mode(

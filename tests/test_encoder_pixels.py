@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cases import a_few
-from support.media import COLORS, decode, described, needs_ffprobe, picture, probed
+from support.media import COLORS, decode, described, make, needs_ffprobe, picture, probed
 
-from penstock import Decoder, Encoder
+from penstock import Decoder
 from penstock._encoding.plan import plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command.settings import with_knobs
@@ -22,6 +22,7 @@ from penstock.video import Colors, DecoderSettings, EncoderSettings
 LOSSLESS = {"codec": "ffv1", "options": {"f": "matroska"}}
 RAW = {"codec": "rawvideo", "options": {"f": "rawvideo"}}
 YUV = {"output_pixel_format": "yuv420p"}
+BY = {name: {"settings": with_knobs(EncoderSettings(), convert=name)} for name in ("native", "ffmpeg")}
 SIZE = (64, 48)
 MATRICES = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 # FFmpeg's names of the matrix in the file.
@@ -79,11 +80,8 @@ def test_colors_are_those_of_the_definition(
 ) -> None:
     rgb = picture(dtype=np.uint16 if pixel_format == "rgb48" else np.uint8)
     output = tmp_path / "video.yuv"
-    options = {
-        "colors": Colors(matrix=matrix, range=color_range),
-        "settings": with_knobs(EncoderSettings(), convert=convert),
-    }
-    with Encoder(output, size=SIZE, fps=30, pixel_format=pixel_format, **options, **RAW, **YUV) as encoder:
+    options = {"colors": Colors(matrix=matrix, range=color_range), **BY[convert]}
+    with make(output, pixel_format=pixel_format, **options, **RAW, **YUV) as encoder:
         encoder.write(laid_out(rgb, pixel_format))
     assert encoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
     got, expected = planes(output.read_bytes()), reference(rgb, matrix, color_range)
@@ -114,16 +112,6 @@ def test_auto_takes_who_can(pixel_format: str, output_pixel_format: str, is_nati
 
 
 @pytest.mark.parametrize(
-    ("output_pixel_format", "expected"), [("yuv420p", "penstock"), ("gbrp", "ffmpeg"), ("ffmpeg", None)]
-)
-def test_an_encoder_says_who_converts(tmp_path: Path, output_pixel_format: str, expected: str | None) -> None:
-    formats = {"codec": "rawvideo", "output_pixel_format": output_pixel_format}
-    with Encoder(tmp_path / "video.nut", size=SIZE, fps=30, **formats) as encoder:
-        encoder.write(bytes(encoder.frame_bytes))
-    assert encoder.converted_by == expected
-
-
-@pytest.mark.parametrize(
     ("call", "word"),
     [
         (lambda: EncoderSettings(stall_timeout=0), "stall_timeout"),
@@ -140,9 +128,7 @@ def test_a_wrong_choice_is_an_error_that_names_the_choices(call: Callable[[], ob
 
 def test_a_format_that_only_ffmpeg_knows(tmp_path: Path) -> None:
     output = tmp_path / "video.mkv"
-    with Encoder(
-        output, size=(48, 32), fps=30, pixel_format="yuyv422", output_pixel_format="yuv422p", **LOSSLESS
-    ) as e:
+    with make(output, size=(48, 32), pixel_format="yuyv422", output_pixel_format="yuv422p", **LOSSLESS) as e:
         assert e.frame_bytes == 48 * 32 * 2
         e.write(bytes([100, 128] * 48 * 32))
 
@@ -160,13 +146,7 @@ def test_colors_are_written_to_the_file(
     tmp_path: Path, convert: str, size: tuple[int, int], matrix: str, expected: str
 ) -> None:
     output = tmp_path / "video.mp4"
-    with Encoder(
-        output,
-        size=size,
-        fps=30,
-        colors=Colors(matrix=matrix),
-        settings=with_knobs(EncoderSettings(), convert=convert),
-    ) as encoder:
+    with make(output, size=size, colors=Colors(matrix=matrix), **BY[convert]) as encoder:
         encoder.write(picture(size))
     stream = probed(output)
     assert stream["pix_fmt"] == "yuv420p"
@@ -178,7 +158,7 @@ def test_colors_are_written_to_the_file(
 @needs_ffprobe
 def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
     output = tmp_path / "video.avi"
-    with Encoder(output, size=SIZE, fps=30, codec="mjpeg", options={"q:v": 2}) as encoder:
+    with make(output, codec="mjpeg", options={"q:v": 2}) as encoder:
         for _ in range(3):
             encoder.write(np.full((48, 64, 3), 255, np.uint8))
     assert encoder.converted_by == "penstock"
@@ -190,9 +170,7 @@ def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
 def test_a_player_sees_the_colors_that_went_in(tmp_path: Path, convert: str) -> None:
     output = tmp_path / "video.mkv"
     size = (64, 720)  # where BT.709 is, and where BT.601 would be off by a dozen and more
-    with Encoder(
-        output, size=size, fps=30, settings=with_knobs(EncoderSettings(), convert=convert), **LOSSLESS, **YUV
-    ) as encoder:
+    with make(output, size=size, **BY[convert], **LOSSLESS, **YUV) as encoder:
         for color in COLORS:
             encoder.write(np.broadcast_to(np.uint8(color), (720, 64, 3)).copy())
     for frame, color in zip(decode(output, size), COLORS, strict=True):
@@ -213,12 +191,8 @@ def test_a_frame_whose_first_row_is_the_lowest(
     raws = []
     for index, frame in enumerate((rgb, np.ascontiguousarray(rgb[::-1]))):
         output = tmp_path / f"{index}.raw"
-        options = {
-            "output_pixel_format": output_pixel_format,
-            "vflip": index == 1,
-            "settings": with_knobs(EncoderSettings(), convert=convert),
-        }
-        with Encoder(output, size=SIZE, fps=30, **options, **RAW) as encoder:
+        options = {"output_pixel_format": output_pixel_format, "vflip": index == 1, **BY[convert]}
+        with make(output, **options, **RAW) as encoder:
             encoder.write(frame)
         raws.append(output.read_bytes())
     assert raws[0] == raws[1]
@@ -233,15 +207,7 @@ def test_odd_sizes(tmp_path: Path, convert: str, size: tuple[int, int]) -> None:
     )
     expected = reference(rgb[rows][:, columns], "bt601", "limited")
     output = tmp_path / "video.yuv"
-    with Encoder(
-        output,
-        size=size,
-        fps=30,
-        odd_size="pad",
-        settings=with_knobs(EncoderSettings(), convert=convert),
-        **RAW,
-        **YUV,
-    ) as encoder:
+    with make(output, size=size, odd_size="pad", **BY[convert], **RAW, **YUV) as encoder:
         for _ in range(3):
             encoder.write(rgb)
     raw = output.read_bytes()
@@ -255,15 +221,8 @@ def test_a_filter_of_the_users_sees_what_ours_make(tmp_path: Path) -> None:
     for convert in ("native", "ffmpeg"):
         output = tmp_path / f"{convert}.mkv"
         options = {"f": "matroska", "vf": "scale=iw/2:ih/2"}
-        with Encoder(
-            output,
-            size=(63, 47),
-            fps=30,
-            odd_size="pad",
-            options=options,
-            settings=with_knobs(EncoderSettings(), convert=convert),
-            codec="ffv1",
-            **YUV,
+        with make(
+            output, size=(63, 47), odd_size="pad", options=options, **BY[convert], codec="ffv1", **YUV
         ) as encoder:
             encoder.write(picture((63, 47)))
         assert "32x24" in described(output)
@@ -283,9 +242,7 @@ def test_leased_frames_arrive_whole_and_are_used_again(tmp_path: Path, output_pi
     raws, addresses = [], set()
     for leased in (False, True):
         output = tmp_path / f"{leased}.raw"
-        with Encoder(
-            output, size=SIZE, fps=30, settings=EncoderSettings(queue_items=4), **formats, **RAW
-        ) as encoder:
+        with make(output, settings=EncoderSettings(queue_items=4), **formats, **RAW) as encoder:
             for frame in numbered(200):
                 if leased:
                     with encoder.lease() as view:
@@ -302,7 +259,7 @@ def test_leased_frames_arrive_whole_and_are_used_again(tmp_path: Path, output_pi
 
 
 def test_a_leased_frame_turns_read_only_and_stays_as_it_is_while_somebody_looks(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "video.mp4", size=SIZE, fps=30) as encoder:
+    with make(tmp_path / "video.mp4") as encoder:
         kept = []
         for index in range(20):
             with encoder.lease() as view:
@@ -325,7 +282,7 @@ def test_a_part_that_is_kept_does_not_change_the_queued_frame(tmp_path: Path, co
     formats = {} if converts else {"output_pixel_format": "rgb24"}
     output = tmp_path / "video.raw"
     # FFmpeg reads nothing before the frames are changed.
-    with Encoder(output, size=SIZE, fps=30, **formats, **RAW) as encoder:
+    with make(output, **formats, **RAW) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         kept = []
         for keep in 2 * keeps:
@@ -341,7 +298,7 @@ def test_a_part_that_is_kept_does_not_change_the_queued_frame(tmp_path: Path, co
 
 
 def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "video.mp4", size=SIZE, fps=30) as encoder:
+    with make(tmp_path / "video.mp4") as encoder:
         with pytest.raises(ZeroDivisionError), encoder.lease():
             raise ZeroDivisionError
         with encoder.lease() as view:
@@ -356,18 +313,18 @@ def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
 def test_the_shape_of_a_leased_frame(
     tmp_path: Path, pixel_format: str, shape: tuple[int, ...], dtype: str
 ) -> None:
-    made = Encoder(tmp_path / "video.mp4", size=SIZE, fps=30, pixel_format=pixel_format, **YUV)
+    made = make(tmp_path / "video.mp4", pixel_format=pixel_format, **YUV)
     with made as encoder, encoder.lease() as view:
         assert (view.shape, view.dtype.str[1:]) == (shape, dtype)
         view[:] = 7
 
 
 def test_a_frame_that_knows_its_layout_is_believed(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "nv12.mkv", size=SIZE, fps=30, pixel_format="nv12", **LOSSLESS) as encoder:
+    with make(tmp_path / "nv12.mkv", pixel_format="nv12", **LOSSLESS) as encoder:
         encoder.write(bytes(64 * 48 * 3 // 2))
     with (
         Decoder(tmp_path / "nv12.mkv", pixel_format="nv12") as decoder,
-        Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format="yuv420p", **LOSSLESS) as encoder,
+        make(tmp_path / "v.mkv", pixel_format="yuv420p", **LOSSLESS) as encoder,
     ):
         frame = decoder.read()
         assert frame is not None

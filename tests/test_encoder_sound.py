@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import threading
 import warnings
 import wave
 from fractions import Fraction
@@ -225,23 +224,6 @@ def test_tasks_write_sound_beside_frames(tmp_path: Path) -> None:
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast") as encoder:
         asyncio.run(write_all(encoder))
     assert_in_step(tmp_path / "a.mp4", 4)
-
-
-def test_threads_write_frames_beside_sound(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, codec="ffv1", audio=INPUT) as encoder:
-
-        def write() -> None:
-            for _ in range(50):
-                encoder.write(picture(1))
-
-        threads = [threading.Thread(target=write) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        encoder.write_audio(claps(8))
-        for thread in threads:
-            thread.join()
-    assert encoder.frames_encoded == 200
-    assert encoder.stats.frames_written == 200
 
 
 # Wrong samples
@@ -498,10 +480,6 @@ def test_several_sounds_with_their_names(tmp_path: Path) -> None:
     assert [stream.is_default for stream in probe(tmp_path / "a.mkv").audio] == [True, False, False]
     for stream in range(3):
         assert heard_s(tmp_path / "a.mkv", stream)[0] == pytest.approx(seen_s(tmp_path / "a.mkv"), abs=0.04)
-    described = subprocess.run(
-        (find_ffmpeg(), "-hide_banner", "-i", tmp_path / "a.mkv"), capture_output=True, text=True, check=False
-    ).stderr
-    assert "(deu)" in described and "(eng)" in described and "Deutsch" in described
     told = probe(tmp_path / "a.mkv").audio
     assert [(one.language, one.title) for one in told] == [("deu", "Deutsch"), ("eng", None), (None, None)]
 
@@ -643,11 +621,7 @@ def test_channels_stay_at_their_places(tmp_path: Path, layout: str) -> None:
 
 @pytest.mark.parametrize(
     "name, codec, becomes",
-    [
-        ("in.flac", "flac", None),
-        ("in.mka", "aac", "aac"),
-        ("in.mp3", "libmp3lame", None),
-    ],
+    [("in.flac", "flac", None), ("in.mka", "aac", "aac"), ("in.mp3", "libmp3lame", None)],
 )
 def test_a_file_that_was_cut_off_is_told(tmp_path: Path, name: str, codec: str, becomes: str | None) -> None:
     source = sounded(tmp_path / name, codec, 8)

@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import itertools
 import signal
-import subprocess
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from support.cases import a_few
+from support.media import ffmpeg
 
 import penstock
 from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
@@ -26,21 +26,9 @@ def picture(index, shape=(48, 64, 3), dtype=np.uint8):
 
 def times_s(path):
     """The times of the packets in order, exact, with the unit of the file."""
-    command = (
-        find_ffmpeg(),
-        "-v",
-        "error",
-        "-copyts",
-        "-i",
-        path,
-        "-c",
-        "copy",
-        "-copyts",
-        "-f",
-        "framecrc",
-        "-",
+    lines = (
+        ffmpeg("-copyts", "-i", path, "-c", "copy", "-copyts", "-f", "framecrc", "-").decode().splitlines()
     )
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     [unit] = [Fraction(line.split()[-1]) for line in lines if line.startswith("#tb")]
     return sorted(int(line.split(",")[2]) * unit for line in lines if not line.startswith("#")), unit
 
@@ -212,20 +200,8 @@ def test_pauses_lose_no_frame(tmp_path, name, times):
             encoder.write(picture(index % 9), time_s=time)
     with penstock.Decoder(tmp_path / name) as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx(list(times))
-    command = (
-        find_ffmpeg(),
-        "-v",
-        "error",
-        "-i",
-        tmp_path / name,
-        "-fps_mode",
-        "passthrough",
-        "-f",
-        "framecrc",
-        "-",
-    )
-    lines = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
-    assert sum(not line.startswith("#") for line in lines) == len(times)
+    packets = ffmpeg("-i", tmp_path / name, "-fps_mode", "passthrough", "-f", "framecrc", "-").decode()
+    assert sum(not line.startswith("#") for line in packets.splitlines()) == len(times)
 
 
 def test_a_pause_that_gif_does_not_hold_is_an_error(tmp_path):

@@ -398,9 +398,12 @@ def test_wrong_uses_are_refused_and_lose_no_frame(tmp_path: Path) -> None:
     with (
         FanOut([lossless(tmp_path / "c.mkv")]) as one,
         lossless(tmp_path / "d.mkv", pixel_format="bgr24") as other,
+        lossless(tmp_path / "e.mkv", channels_first=True) as turned,
     ):
-        with pytest.raises(ValueError):
-            one.add(other)
+        for another in (other, turned):
+            with pytest.raises(ValueError):
+                one.add(another)
+        turned.write(flat(0).transpose(2, 0, 1))
         other.write(flat(0))
         one.write(flat(0))
     with FanOut() as nothing, pytest.raises(penstock.ClosedError):

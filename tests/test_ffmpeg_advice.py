@@ -134,11 +134,7 @@ def test_colored_messages() -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        ({"c:a": "acc"}, "'aac'"),
-        ({"c:a": ["aac", "acc"]}, "'acc'"),
-        ({"c:s": "acc"}, NO_ADVICE),
-    ],
+    [({"c:a": "acc"}, "'aac'"), ({"c:a": ["aac", "acc"]}, "'acc'"), ({"c:s": "acc"}, NO_ADVICE)],
 )
 def test_an_unknown_encoder_of_another_stream(ffmpeg: str, options: dict[str, str], words: str) -> None:
     assert words in explained(ffmpeg, "Unknown encoder 'acc'", options=options)

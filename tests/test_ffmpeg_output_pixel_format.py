@@ -217,33 +217,20 @@ def test_names_without_byte_order_are_those_of_the_codec(ffmpeg: str) -> None:
 # Files
 
 
-@pytest.mark.parametrize("pixel_format", a_few(["rgb24", "rgba", "gray", "gray16le", "rgb48le"], 2))
-@pytest.mark.parametrize("codec", ["ffv1", "png", "ffvhuff", "rawvideo"])
+LOSSLESS = [
+    *product(["ffv1", "png", "ffvhuff", "rawvideo"], ["rgb24", "rgba", "gray", "gray16le", "rgb48le"]),
+    *(("qtrle", "rgba"), ("utvideo", "rgb24"), ("huffyuv", "rgba"), ("huffyuv", "gray")),
+    *(("apng", "rgba"), ("apng", "rgb48le"), ("png", "rgba64le"), ("libx264rgb", "rgb24")),
+]
+
+
+@pytest.mark.parametrize(("codec", "pixel_format"), a_few(LOSSLESS, 3))
 def test_lossless_codecs_lose_nothing(tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str) -> None:
-    output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format)
+    needs(ffmpeg, codec)
+    crf = 0 if codec == "libx264rgb" else None
+    output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format, crf=crf)
     assert np.array_equal(decoded(ffmpeg, output, pixel_format), frame(pixel_format))
     assert encoder.report is not None and encoder.report.warnings == ()
-
-
-@pytest.mark.parametrize(
-    ("codec", "pixel_format"),
-    [
-        ("qtrle", "rgba"),
-        ("utvideo", "rgb24"),
-        ("huffyuv", "rgba"),
-        ("huffyuv", "gray"),
-        ("apng", "rgba"),
-        ("apng", "rgb48le"),
-        ("png", "rgba64le"),
-        ("libx264rgb", "rgb24"),
-    ],
-)
-def test_codecs_of_rgb_and_alpha_lose_nothing(
-    tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str
-) -> None:
-    needs(ffmpeg, codec)
-    output, _ = encoded(ffmpeg, tmp_path, codec, pixel_format, crf=0 if codec == "libx264rgb" else None)
-    assert np.array_equal(decoded(ffmpeg, output, pixel_format), frame(pixel_format))
 
 
 @pytest.mark.parametrize(

@@ -117,19 +117,6 @@ def test_options_that_name_files_are_not_rehearsed(
     assert not (tmp_path / "runs").exists() or encodes(tmp_path) <= 1
 
 
-def test_what_ffmpeg_refuses_raises_its_words_at_the_call(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError):
-        Encoder(tmp_path / "a.webm", fps=25, size=SIZE, codec="libx264")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_container_of_decoding_times_gets_no_reordered_frames(tmp_path: Path) -> None:
-    """NUT is late by what x264 reorders, unless it reorders nothing."""
-    write(tmp_path / "a.nut", fps=None)
-    with Decoder(tmp_path / "a.nut") as decoder:
-        assert [frame.time_s for frame in decoder] == pytest.approx([0, 0.1, 0.2], abs=0.01)
-
-
 def test_colors_that_a_codec_cannot_store_are_those_that_readers_assume(tmp_path: Path) -> None:
     picture = np.full((720, 1280, 3), (30, 200, 60), np.uint8)
     with Encoder(tmp_path / "a.ogv", fps=25) as encoder:
