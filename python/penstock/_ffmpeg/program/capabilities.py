@@ -121,10 +121,9 @@ _FORMAT_NAMES = {
     "vp08": "vp8",
     "vp09": "vp9",
 }
-# Chosen: "acc" is like "aac", of which two letters of three are the same.
-_ALIKE = 0.66
 #: What users probably mean by a name that this FFmpeg does not have.
 _MEANT = {
+    "acc": ("aac",),
     "rgb": ("rgb24",),
     "bgr": ("bgr24",),
 }
@@ -276,7 +275,7 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
     """The three names of `names` that are most like `name`, the likeliest first."""
     names = list(dict.fromkeys(names))
     alike = sorted(names, key=lambda known: _likeness(name, known), reverse=True)
-    close = [known for known in alike if _likeness(name, known)[0] > _ALIKE]
+    close = [known for known in alike if _likeness(name, known)[0] >= 0.7]
     # Short names such as "x264", "vp9" and "nvenc" resemble no full name, but are parts of some.
     parts = sorted((known for known in names if len(name) > 2 and name.lower() in known.lower()), key=len)
     meant = [known for known in _MEANT.get(name.lower(), ()) if known in names]
