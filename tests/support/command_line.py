@@ -28,6 +28,12 @@ HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
 File = int | IO[bytes]
 
 
+def without_opengl(folder: Path) -> dict[str, str]:
+    """Variables with which ``penstock info`` finds no OpenGL, whose start in software takes longer than all else."""
+    (folder / "moderngl.py").write_text("raise ImportError('no module for you')")
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+
+
 def run(
     *arguments: object,
     data: bytes | None = None,
