@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.cases import eventually
-from support.command_line import ENDING, delivered, failed, finish, open_blocking, run, run_process, start
+from support.command_line import ENDING, delivered, failed, finish, open_blocking, run, start
 from support.streams import ReaderThread, noise
 
 
@@ -19,34 +18,6 @@ def test_smoke(big: Path, tmp_path: Path) -> None:
     assert delivered(run("tee", "-", "-", tmp_path / "a", tmp_path / "b", data=data)) == data
     assert (tmp_path / "a").read_bytes() == data
     assert (tmp_path / "b").read_bytes() == data
-
-
-def test_a_path_to_standard_output_means_that(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"older, ")
-    with (tmp_path / "log").open("ab") as output:
-        delivered(run_process("tee", "-", "/dev/stdout", tmp_path / "a", data=b"new", stdout=output))
-    assert (tmp_path / "log").read_bytes() == b"older, new"
-    assert (tmp_path / "a").read_bytes() == b"new"
-
-
-def test_append(tmp_path: Path) -> None:
-    for data in (b"one", b"two"):
-        delivered(run("tee", "-", tmp_path / "a", tmp_path / "b", "--append", data=data))
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == b"onetwo"
-
-
-def test_fifos(big: Path, tmp_path: Path) -> None:
-    fifos = [tmp_path / name for name in ("in", "a", "b")]
-    for path in fifos:
-        os.mkfifo(path)
-    with contextlib.ExitStack() as stack:
-        sender = stack.enter_context(start("relay", big, fifos[0]))
-        names = [f"fifo:{path}" for path in fifos]
-        tee = stack.enter_context(start("tee", *names))
-        readers = [ReaderThread(os.open(path, os.O_RDONLY)) for path in fifos[1:]]
-        assert [reader.result() == big.read_bytes() for reader in readers] == [True, True]
-        assert finish(tee) == (0, "")
-        assert finish(sender) == (0, "")
 
 
 def test_one_that_breaks_is_told_and_the_others_are_served_whole(big: Path, tmp_path: Path) -> None:
@@ -123,8 +94,7 @@ def test_an_output_that_cannot_be_opened_harms_no_other(big: Path, tmp_path: Pat
     assert (tmp_path / "a").read_bytes() == b"kept"
 
 
-@pytest.mark.parametrize("prefix", ["", "fifo:"])
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize(("prefix", "order"), [("fifo:", (0, 1, 2)), ("", (2, 1, 0)), ("", (1, 2, 0))])
 def test_fifos_may_be_opened_in_any_order(
     big: Path, tmp_path: Path, prefix: str, order: tuple[int, ...]
 ) -> None:
