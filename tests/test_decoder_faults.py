@@ -24,13 +24,13 @@ from support.media import nothing_is_left as nothing_is_left
 from support.processes import has_ended, run_script, script, start_script, succeeded
 from support.this_process import are_asleep, libav_threads, open_fds
 
-from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
+from penstock import ClosedError, Decoder, DecoderError, StalledError
 from penstock._decoding.open_video import OpenVideo
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.sequence import Sequence
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock.cpu import ThreadPolicy
-from penstock.video import DecoderSettings, DecoderStats, find_ffmpeg
+from penstock.video import DecoderSettings, find_ffmpeg
 
 # The clip, and what it was made of.
 CUT = {"cut_mp4": "fast_start", "cut_mkv": "h264_mkv"}
@@ -189,15 +189,17 @@ def test_a_picture_is_read_by_its_name_and_not_by_a_pattern(name: str, tmp_path:
             ValueError,
             "convert",
         ),
-        ({"size": (1.5, 2)}, TypeError, ""),
+        ({"size": (1.5, 2)}, TypeError, None),
         ({"size": 5}, TypeError, "width"),
         ({"size": (100,)}, TypeError, "width"),
         ({"size": "64x48"}, TypeError, "width"),
-        ({"count": 1.5}, TypeError, ""),
-        ({"start": "1"}, TypeError, ""),
+        ({"count": 1.5}, TypeError, None),
+        ({"start": "1"}, TypeError, None),
     ],
 )
-def test_arguments_that_cannot_be(options: dict[str, Any], error: type[Exception], keyword: str) -> None:
+def test_arguments_that_cannot_be(
+    options: dict[str, Any], error: type[Exception], keyword: str | None
+) -> None:
     with pytest.raises(error, match=keyword):
         Decoder(clip("h264"), **options)
 
@@ -296,18 +298,6 @@ def test_a_decoder_that_is_at_its_end_needs_no_close(recwarn: pytest.WarningsRec
     del decoder
     gc.collect()
     assert not recwarn
-
-
-@pytest.mark.parametrize("kind", [Decoder, AudioDecoder])
-def test_what_a_decoder_tells_before_the_first_read_starts_nothing(
-    kind: type[Decoder | AudioDecoder],
-) -> None:
-    with kind(clip("audio_aac")) as decoder:
-        for _ in range(2):
-            assert decoder.pid is None and decoder.ffmpeg_policy is None
-            if isinstance(decoder, Decoder):
-                assert decoder.stats == DecoderStats() and decoder.bottleneck is None
-            decoder.close()
 
 
 def test_a_decoder_that_was_never_made_is_no_trouble(recwarn: pytest.WarningsRecorder) -> None:
@@ -424,24 +414,13 @@ def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost() -> None:
             while True:
                 frames.append(next(decoder))
         assert caught.value.seconds >= 0.6
+        for timeout in (0.1, 0):
+            with pytest.raises(StalledError):
+                decoder.read(timeout)
         os.kill(decoder.pid, signal.SIGCONT)
         frames.extend(decoder)
         assert [frame.index for frame in frames] == list(range(600))
         assert len({frame.pts for frame in frames}) == 600
-
-
-def test_a_read_that_is_late_loses_nothing() -> None:
-    with Decoder(clip("long"), size=(640, 480), settings=by_program()) as decoder:
-        indices = [next(decoder).index]
-        os.kill(decoder.pid, signal.SIGSTOP)
-        with pytest.raises(StalledError):
-            while (frame := decoder.read(timeout=0.1)) is not None:
-                indices.append(frame.index)
-        with pytest.raises(StalledError):
-            decoder.read(timeout=0)
-        os.kill(decoder.pid, signal.SIGCONT)
-        indices.extend(frame.index for frame in decoder)
-        assert indices == list(range(600))
 
 
 @pytest.mark.parametrize("name", ["h264_mkv", "rawvideo", "variable_mp4"])
