@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import resource
 import subprocess
@@ -406,23 +405,6 @@ class TestWorkers:
             assert (ticket.policy.scheduling_class, ticket.policy.notes) == ("idle", ())
             os.close(pair[1])
             ticket.wait(10)
-
-    def test_a_relay_without_one(self, pair: tuple[int, int], tmp_path: Path) -> None:
-        with (tmp_path / "out").open("wb") as out:
-            ticket = penstock.pipes.start_relay(pair[0], out)
-            os.close(pair[1])
-            ticket.wait(10)
-            assert ticket.policy is None
-
-    def test_a_relays_of_asyncio(self, pair: tuple[int, int], tmp_path: Path) -> None:
-        async def relay() -> str | None:
-            with (tmp_path / "out").open("wb") as out:
-                ticket = penstock.pipes.start_relay(pair[0], out, policy=ThreadPolicy(priority="lowest"))
-                os.close(pair[1])
-                await ticket
-                return ticket.policy.priority
-
-        assert asyncio.run(relay()) == "lowest"
 
     def test_a_tees(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:

@@ -93,10 +93,6 @@ class TestReadAhead:
             assert read(src) == FRAMES
             assert src.read() == b"", "they are not there twice"
 
-    def test_with_nothing_read(self, make: Open, read: Callable[[Any], bytes]) -> None:
-        with make(FRAMES) as src:
-            assert read(src) == FRAMES
-
 
 def test_the_newest_frame_counts_what_was_read_ahead() -> None:
     source, feed = os.pipe()

@@ -19,7 +19,6 @@ from support.cases import MODES, eventually
 from support.streams import PIPE_BYTES, ReaderThread, capacity_bytes, noise, read_exactly, unread_bytes
 from support.this_process import are_asleep, workers
 
-import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError, Writer, _native
 from penstock.cpu import ThreadPolicy
 
@@ -203,12 +202,6 @@ class TestTickets:
         for thread in threads:
             thread.join(30)
         assert ended == [None] * 8
-
-    def test_cannot_be_made(self) -> None:
-        with pytest.raises(TypeError):
-            penstock.results.Ticket()
-        with pytest.raises(TypeError):
-            penstock.results.WriterStats()
 
 
 class TestTimeouts:
