@@ -378,15 +378,6 @@ def test_without_a_reader_it_gives_up_in_time(
     assert nothing_is_left()
 
 
-def test_others_run_while_it_waits(path: Path) -> None:
-    thread = in_thread(lambda: fifo.open(path, "w").close())
-    # Without the interpreter's lock, this would not end before the other thread does.
-    assert eventually(lambda: are_asleep(lambda: {thread.native_id}))
-    path.open("rb").close()
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
-
-
 @pytest.mark.parametrize(
     "wait",
     [
@@ -558,15 +549,6 @@ def test_many_are_cancelled_at_once(path: Path, mode: str, nothing_is_left: Call
     assert nothing_is_left()
 
 
-@pytest.mark.parametrize("mode", ["r", "w"])
-def test_many_are_met_at_once(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
-    tickets = [fifo.open_async(path, mode) for _ in range(150)]
-    with both_sides(path):
-        for ticket in tickets:
-            ticket.wait(PATIENCE_S).close()
-    assert nothing_is_left()
-
-
 def test_two_waiting_readers_and_one_writer(path: Path) -> None:
     """A FIFO's readers share its bytes."""
     first, second = fifo.open_async(path), fifo.open_async(path)
@@ -696,16 +678,6 @@ def test_a_ticket_is_awaited(path: Path, mode: str, nothing_is_left: Callable[[]
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
     assert nothing_is_left()
-
-
-def test_both_sides_in_one_loop(path: Path) -> None:
-    async def main() -> bytes:
-        writer, reader = await asyncio.gather(fifo.open_async(path, "w"), fifo.open_async(path, "r"))
-        with reader, writer:
-            writer.write(b"x")
-            return reader.read(1)
-
-    assert asyncio.run(asyncio.wait_for(main(), PATIENCE_S)) == b"x"
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])

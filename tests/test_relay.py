@@ -11,14 +11,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.cases import PATIENCE_S, eventually
 from support.processes import interrupted, run_script, small_disk, succeeded
-from support.streams import ReaderThread, capacity_bytes, feed, noise, read_exactly, unread_bytes
+from support.streams import ReaderThread, capacity_bytes, feed, noise, read_exactly
 from support.this_process import open_fds, workers
 
 import penstock
@@ -69,14 +68,6 @@ class TestABlockingCall:
         assert (tmp_path / "copy").read_bytes() == DATA[2_000_000:2_000_100]
         assert position(file) == 7
 
-    def test_by_read_and_write_alone(self, file: int, pair: tuple[int, int]) -> None:
-        reader, writer = pair
-        reading = ReaderThread(reader)
-        relayed = penstock.relay(file, writer, method="read-write")
-        os.close(writer)
-        assert reading.result() == DATA
-        assert (relayed.method, relayed.reason) == ("read-write", "asked for")
-
     def test_between_processes(self) -> None:
         """A producer's output to a consumer's input, as a shell's ``|`` would have it."""
         make = [sys.executable, "-c", "import sys; sys.stdout.buffer.write(bytes(range(256)) * 20000)"]
@@ -104,13 +95,6 @@ class TestABlockingCall:
         assert reading.result() == DATA
         assert grown
 
-    def test_lets_other_threads_run(self, pair: tuple[int, int]) -> None:
-        """The GIL is released: else the thread that feeds could not, and this would never end."""
-        reader, writer = pair
-        threading.Timer(0.05, os.write, (writer, b"frame")).start()
-        with tempfile.TemporaryFile() as copy:
-            assert penstock.relay(reader, copy, 5).bytes == 5
-
 
 class TestArguments:
     @pytest.mark.parametrize(
@@ -136,13 +120,6 @@ class TestArguments:
         with tempfile.TemporaryFile() as copy:
             assert penstock.relay(file, copy, count).bytes == len(DATA)
 
-    def test_an_offset_needs_a_file(self, pair: tuple[int, int]) -> None:
-        with (
-            tempfile.TemporaryFile() as copy,
-            pytest.raises(ValueError, match="offset"),
-        ):
-            penstock.relay(pair[0], copy, offset=0)
-
 
 class TestFaults:
     @pytest.mark.parametrize("method", ["auto", "read-write"])
@@ -164,19 +141,6 @@ class TestFaults:
         with tempfile.TemporaryFile() as copy, pytest.raises(StalledError) as caught:
             penstock.relay(pair[0], copy, timeout=0.05)
         assert (caught.value.bytes_delivered, caught.value.bytes_pending) == (0, 0)
-
-    def test_slow_is_not_stalled(self, pair: tuple[int, int]) -> None:
-        reader, writer = pair
-
-        def write() -> None:
-            for _ in range(6):
-                time.sleep(0.1)
-                os.write(writer, b"x")
-            os.close(writer)
-
-        threading.Thread(target=write).start()
-        with tempfile.TemporaryFile() as copy:
-            assert penstock.relay(reader, copy, timeout=0.5).bytes == 6
 
     def test_a_full_file_system(self, tmp_path: Path) -> None:
         """What fits is there, what does not is still to be read from the source."""
@@ -262,13 +226,6 @@ class TestInTheBackground:
         os.close(producer)
         os.close(quiet)
 
-    def test_is_cancelled_while_it_runs_flat_out(self) -> None:
-        with Path("/dev/zero").open("rb", buffering=0) as zero, Path("/dev/null").open("wb") as null:
-            ticket = penstock.pipes.start_relay(zero, null)
-            assert eventually(lambda: ticket.report.bytes > 10_000_000)
-            ticket.cancel()
-            assert isinstance(ticket.exception(PATIENCE_S), ClosedError)
-
     def test_fails_at_the_call_or_in_the_ticket(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
         with pytest.raises(OSError):
@@ -345,15 +302,3 @@ class TestInAsyncio:
         assert eventually(lambda: set(open_fds()) <= before)
         os.close(quiet)
         os.close(producer)
-
-
-def test_unread_bytes_of_a_broken_pipe_are_not_delivered(file: int, pair: tuple[int, int]) -> None:
-    """What was in the pipe when its reader went is lost, and said to be."""
-    reader, writer = pair
-    penstock.relay(file, writer, 50_000)
-    held = unread_bytes(reader)
-    os.close(reader)
-    with pytest.raises(BrokenStreamError) as caught:
-        penstock.relay(file, writer)
-    assert held == 50_000
-    assert caught.value.bytes_delivered == 0

@@ -18,7 +18,7 @@ import pytest
 from support.cases import PATIENCE_S, eventually
 from support.processes import interrupted, run_script, succeeded
 from support.streams import ReaderThread, noise, read_exactly
-from support.this_process import open_fds, workers
+from support.this_process import workers
 
 from penstock import BrokenStreamError, ClosedError, StalledError, Tee
 
@@ -347,17 +347,6 @@ class TestEnds:
             """
         )
         succeeded(done)
-
-    def test_with_no_descriptor_left_behind(self) -> None:
-        before = set(open_fds())
-        for _ in range(50):
-            source, readers = Source(b"frame"), Readers(2)
-            with Tee(source.fd, *readers.writers), Path("/dev/null").open("wb") as null:
-                readers.close()
-                del null
-            assert readers.results() == [b"frame"] * 2
-            os.close(source.fd)
-        assert eventually(lambda: set(open_fds()) <= before)
 
 
 def test_is_awaited() -> None:
