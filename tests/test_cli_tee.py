@@ -125,20 +125,6 @@ def test_nothing_is_moved_or_emptied_before_all_fifos_are_open(big: Path, fifo: 
     assert (big.parent / "a").read_bytes() == big.read_bytes()
 
 
-@pytest.mark.parametrize(("number", "said"), ENDING)
-def test_a_signal_while_it_waits_for_fifos_that_others_have_opened(
-    big: Path, fifo: Path, number: int, said: str
-) -> None:
-    other = big.parent / "other"
-    os.mkfifo(other)
-    # When the second is open, it has come as far as to wait for the first.
-    with start("tee", big, fifo, f"fifo:{other}") as process, other.open("rb", 0) as reader:
-        process.send_signal(number)
-        assert finish(process) == (-number, f"Error: {said}; 0 bytes were delivered\n")
-        assert reader.read() == b""
-    assert {path.name for path in big.parent.iterdir()} == {"big", "fifo", "other"}
-
-
 def test_pipes_of_the_shell(big: Path) -> None:
     reader, writer = os.pipe()
     with start("tee", big, f"/dev/fd/{writer}", "-", pass_fds=[writer]) as process:

@@ -164,18 +164,6 @@ def test_a_pipe_in_packet_mode() -> None:
     os.close(writer)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_fifo(tmp_path: Path, mode: str) -> None:
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat, path.open("wb") as fifo:
-        result = ReaderThread(os.dup(cat.stdout.fileno()))
-        _native._pipe(FRAME, fifo, mode=mode)
-        _native._pipe(FRAME, fifo, mode=mode)
-        fifo.close()
-        assert result.result() == FRAME * 2
-
-
 def _open_fifo(path: Path) -> tuple[int, int]:
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

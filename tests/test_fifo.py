@@ -430,10 +430,6 @@ def test_the_path_may_lead_elsewhere_meanwhile(path: Path, mode: str) -> None:
 # Tickets
 
 
-def silent(writer: PipeWriter) -> bytes:
-    return b""
-
-
 def talking(writer: PipeWriter) -> bytes:
     writer.write(b"frame")
     return b"frame"
@@ -444,13 +440,7 @@ def leaving(writer: PipeWriter) -> bytes:
     return b""
 
 
-def leaving_behind(writer: PipeWriter) -> bytes:
-    writer.write(b"frame")
-    writer.close()
-    return b"frame"
-
-
-@pytest.mark.parametrize("behavior", [silent, talking, leaving, leaving_behind])
+@pytest.mark.parametrize("behavior", [talking, leaving])
 def test_a_ticket_for_reading_is_done_when_a_writer_comes(
     path: Path, behavior: Callable[[PipeWriter], bytes], nothing_is_left: Callable[[], bool]
 ) -> None:

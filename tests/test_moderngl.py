@@ -74,18 +74,6 @@ def test_a_buffer_that_is_released_while_it_is_queued_arrives(
     assert read_late(reader, writer) == b"".join(frames)
 
 
-def test_a_context_that_is_released_while_its_buffers_are_queued(pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    try:
-        context = moderngl.create_context(standalone=True, backend="egl")
-    except Exception as error:
-        pytest.skip(f"no OpenGL context: {error}")
-    data = noise(SIZE)
-    _native._pipe(context.buffer(data), writer)
-    context.release()
-    assert read_late(reader, writer) == data
-
-
 @pytest.mark.parametrize("call", ["pipe", "submit", "write"])
 def test_a_buffer_is_not_left_mapped(context: moderngl.Context, pair: tuple[int, int], call: str) -> None:
     # While a buffer is mapped, OpenGL ignores what is written or rendered into it, and says nothing.

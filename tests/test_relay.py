@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.cases import PATIENCE_S, eventually
-from support.processes import interrupted, run_script, small_disk, succeeded
+from support.processes import run_script, small_disk, succeeded
 from support.streams import ReaderThread, capacity_bytes, feed, noise, read_exactly
 from support.this_process import open_fds, workers
 
@@ -122,26 +122,6 @@ class TestArguments:
 
 
 class TestFaults:
-    @pytest.mark.parametrize("method", ["auto", "read-write"])
-    def test_a_destination_that_stalls(self, file: int, pair: tuple[int, int], method: str) -> None:
-        reader, writer = pair
-        with pytest.raises(StalledError) as caught:
-            penstock.relay(file, writer, timeout=0.05, method=method)  # type: ignore[call-overload]
-        stalled = caught.value
-        assert stalled.seconds >= 0.05
-        assert 0 < stalled.bytes_delivered < len(DATA)
-        assert stalled.bytes_pending == len(DATA) - stalled.bytes_delivered
-        assert position(file) == stalled.bytes_delivered
-        reading = ReaderThread(reader)
-        penstock.relay(file, writer)
-        os.close(writer)
-        assert reading.result() == DATA
-
-    def test_a_source_that_stalls(self, pair: tuple[int, int]) -> None:
-        with tempfile.TemporaryFile() as copy, pytest.raises(StalledError) as caught:
-            penstock.relay(pair[0], copy, timeout=0.05)
-        assert (caught.value.bytes_delivered, caught.value.bytes_pending) == (0, 0)
-
     def test_a_full_file_system(self, tmp_path: Path) -> None:
         """What fits is there, what does not is still to be read from the source."""
         with small_disk(tmp_path / "small") as folder:
@@ -156,24 +136,6 @@ class TestFaults:
 
 
 class TestInterruption:
-    @pytest.mark.parametrize("stuck", ["source", "destination"])
-    def test_by_ctrl_c(self, stuck: str) -> None:
-        out = interrupted(
-            """
-            reader, writer = os.pipe()
-            quiet, kept_open = os.pipe()
-            zero = os.open("/dev/zero", os.O_RDONLY)
-            source, destination = (quiet, writer) if sys.argv[1] == "source" else (zero, writer)
-            print("waiting", flush=True)
-            try:
-                penstock.relay(source, destination)
-            except KeyboardInterrupt as interruption:
-                print(interruption.bytes_delivered, flush=True)
-            """,
-            stuck,
-        )
-        assert (int(out) > 0) == (stuck == "destination")
-
     def test_by_a_handler_that_returns(self, pair: tuple[int, int]) -> None:
         """A signal in the middle of a relay is handled there and then, and the relay goes on."""
         reader, writer = pair
