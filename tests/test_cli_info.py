@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from support.command_line import delivered, failed, printed, run, run_process, without_opengl
+from support.command_line import delivered, failed, printed, run, run_process, with_nothing_to_try
 
 import penstock
 from penstock import _native, cpu
@@ -34,7 +34,7 @@ def program(path: Path, text: str) -> Path:
 
 
 def test_for_people_has_every_part(tmp_path: Path) -> None:
-    text = shown(NO_COLOR="1", COLUMNS="100", **without_opengl(tmp_path))
+    text = shown(NO_COLOR="1", COLUMNS="100", **with_nothing_to_try(tmp_path))
     for title in ("CPUs", "Priorities", "Pipes", "Huge pages", "FFmpeg", "OpenGL"):
         assert f"\n{title}" in text
     topology = cpu.topology()
@@ -49,14 +49,14 @@ def test_for_people_has_every_part(tmp_path: Path) -> None:
 def test_where_the_terminal_knows_ascii_only(tmp_path: Path) -> None:
     environment = (
         os.environ
-        | without_opengl(tmp_path)
+        | with_nothing_to_try(tmp_path)
         | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
     )
     assert delivered(run_process("info", env=environment)).isascii()
 
 
 def test_json_has_what_the_machine_has() -> None:
-    found, topology = told(), cpu.topology()
+    found, topology = told(PENSTOCK_FFMPEG="/nowhere/ffmpeg"), cpu.topology()
     assert found["schema"] == 1
     assert found["cpus"]["model"] == topology.model
     assert found["usable_cpus"] == cpu.usable()
@@ -79,8 +79,10 @@ def test_json_has_what_the_machine_has() -> None:
     assert (found["gl"]["renderer"] is None) == (found["gl"]["error"] is not None)
 
 
-def test_json_has_ffmpegs_encoders(tmp_path: Path) -> None:
-    ffmpeg = told(**without_opengl(tmp_path))["ffmpeg"]
+def test_json_has_ffmpegs_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_USUAL_SIZE", (64, 64))  # whose encoders are tried in no time
+    environment = with_nothing_to_try(tmp_path)
+    ffmpeg = told(PYTHONPATH=environment["PYTHONPATH"])["ffmpeg"]
     if ffmpeg["error"] is not None:
         pytest.skip(ffmpeg["error"])
     shown = subprocess.run([ffmpeg["path"], "-version"], capture_output=True, text=True, check=True)
@@ -92,7 +94,7 @@ def test_json_has_ffmpegs_encoders(tmp_path: Path) -> None:
 
 
 def test_without_ffmpeg(tmp_path: Path) -> None:
-    environment = {"PENSTOCK_FFMPEG": "/nowhere/ffmpeg"} | without_opengl(tmp_path)
+    environment = with_nothing_to_try(tmp_path)
     found = told(**environment)
     assert "/nowhere/ffmpeg" in found["ffmpeg"]["error"]
     assert (found["ffmpeg"]["path"], found["ffmpeg"]["encoders"]) == (None, [])
@@ -113,7 +115,7 @@ def test_an_ffmpeg_that_fails(
 ) -> None:
     monkeypatch.setattr(machine, "PATIENCE_S", 2.0)
     path = program(tmp_path / "ffmpeg", text)
-    found = told(PENSTOCK_FFMPEG=str(path), **without_opengl(tmp_path))["ffmpeg"]
+    found = told(**with_nothing_to_try(tmp_path) | {"PENSTOCK_FFMPEG": str(path)})["ffmpeg"]
     assert found["encoders"] == [] and (found["error"] is None if error is None else error in found["error"])
     assert error is None or found["path"] == str(path)
 
@@ -131,7 +133,7 @@ def test_without_opengl(module: str, error: str, tmp_path: Path) -> None:
     """A ModernGL, or a driver below it, that fails takes nothing else with it."""
     (tmp_path / "moderngl.py").write_text(module)
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    found = told(PYTHONPATH=path)
+    found = told(PYTHONPATH=path, PENSTOCK_FFMPEG="/nowhere/ffmpeg")
     assert found["gl"]["renderer"] is None
     assert error in found["gl"]["error"]
     assert found["cpus"]["cores"]

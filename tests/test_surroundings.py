@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.command_line import printed, run_on_terminal, run_process, without_opengl
+from support.command_line import printed, run_on_terminal, run_process, with_nothing_to_try
 from support.processes import run_script, succeeded
 
 from penstock import probe
@@ -61,8 +61,7 @@ def test_decimal_commas(locales: Path, tmp_path: Path) -> None:
     ids=["C, no terminal, no home", "home that cannot be written"],
 )
 def test_environments(tmp_path: Path, changed: dict[str, str | None]) -> None:
-    variables = os.environ | changed | without_opengl(tmp_path)
-    environment = {name: value for name, value in variables.items() if value is not None}
+    environment = {name: value for name, value in (os.environ | changed).items() if value is not None}
     video = tmp_path / "v\N{LATIN SMALL LETTER U WITH DIAERESIS}.mp4"
     assert printed(run_process("encode", "-", video, *RAW, data=FRAMES, env=environment)) == ""
     assert str(probe(video).video[0].frame_rate) == FPS
@@ -70,7 +69,7 @@ def test_environments(tmp_path: Path, changed: dict[str, str | None]) -> None:
         "×", "x"
     )
     assert run_process("decode", video, "-", env=environment).stdout.startswith(bytes(10))
-    assert "Pipes" in printed(run_process("info", env=environment))
+    assert "Pipes" in printed(run_process("info", env=environment | with_nothing_to_try(tmp_path)))
 
 
 @pytest.mark.parametrize("settings", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
@@ -84,7 +83,7 @@ def test_a_terminal_of_40_columns(tmp_path: Path, settings: dict[str, str]) -> N
     if settings:
         assert "\x1b[3" not in shown, "it is colored"
     else:
-        text = printed(run_process("info", env=environment | without_opengl(tmp_path)))
+        text = printed(run_process("info", env=environment | with_nothing_to_try(tmp_path)))
         assert max(map(len, text.splitlines())) <= 40
 
 
@@ -93,7 +92,7 @@ def test_an_output_that_is_closed(tmp_path: Path, command: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     arguments = (command, tmp_path / "missing") if command == "probe" else (command,)
-    environment = os.environ | without_opengl(tmp_path)
+    environment = os.environ | with_nothing_to_try(tmp_path)
     with os.fdopen(writer, "wb") as closed:
         done = run_process(*arguments, stdout=closed, env=environment)
     assert (done.returncode, "Traceback" in done.stderr.decode()) == (1, False)
