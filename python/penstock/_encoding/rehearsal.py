@@ -45,6 +45,8 @@ _SMALL = 64
 _ALIGNED = 4
 # Guessed: a driver takes up to 2 s to load when its files are not cached. FFmpeg 5.1 hangs with SVT-AV1 in MPEG-TS.
 _PATIENCE_S = 10.0
+# Chosen: a trial on a busy machine, whose FFmpeg shows signs of life, may take as long as nobody would wait for twice.
+_MOST_S = 60.0
 # A sound that begins so late is not in four frames.
 _LATE_S = 0.1
 # What may make FFmpeg fail and has a remedy, and what does not depend on the size of the frames.
@@ -333,7 +335,7 @@ def rehearse(made: EncodePlan, size: Size) -> Verdict:
         return Verdict(unsure=f"the encode could not be tried before its first frame: {error}")
     token = silent.set(True)
     try:
-        return _compared(_trial(made, Path(folder), size), Deadline(_PATIENCE_S))
+        return _compared(_trial(made, Path(folder), size), Deadline(_MOST_S))
     except EncoderError as failure:
         return Verdict(failure.with_traceback(None))  # whose frames hold the pictures
     except StalledError as stalled:
@@ -385,6 +387,7 @@ def _compared(made: EncodePlan, patience: Deadline) -> Verdict:
     session = EncodeSession(made, title="<rehearsal>", reporter=None, origin=Origin())
     try:
         session.start()
+        session.limit_stalls(_PATIENCE_S)
         for picture in pictures:
             session.queue(
                 session.take(picture.samples, picture.time_s if made.is_timed else None), patience.left_s()
