@@ -383,12 +383,13 @@ def _compared(made: EncodePlan, patience: Deadline) -> Verdict:
     """Encodes by that plan, and compares."""
     from penstock._encoding.compare import pictures_for, tone  # libav, where it is needed
 
-    pictures = tuple(pictures_for(made))
+    pictures = []
     session = EncodeSession(made, title="<rehearsal>", reporter=None, origin=Origin())
     try:
         session.start()
         session.limit_stalls(_PATIENCE_S)
-        for picture in pictures:
+        for picture in pictures_for(made):  # made while FFmpeg starts, or fails
+            pictures.append(picture)
             session.queue(
                 session.take(picture.samples, picture.time_s if made.is_timed else None), patience.left_s()
             )

@@ -30,7 +30,7 @@ WANTED_PIPE_BYTES = 1 << 20
 #: How long a program may take. Guessed: FFmpeg takes 0.1 s and a driver 2 s, but caches may be cold.
 PATIENCE_S = 20.0
 
-_USUAL_SIZE = (1920, 1080)
+_USUAL_SIZE = (640, 360)
 _KINDS = {"V": "video", "A": "audio", "S": "subtitle"}
 
 # In a process of its own, because drivers may print, hang, or end the process.
