@@ -46,11 +46,9 @@ CANNOT_KEEP: list[tuple[str, dict[str, Any]]] = [
     ("a.mkv", {"pixel_format": "bgra64le", "codec": "ffv1"}),
     ("a.mkv", {"pixel_format": "xyz12le", "codec": "ffv1"}),
     ("a.mkv", {"pixel_format": "bayer_rggb16le", "codec": "ffv1"}),
-    ("a.mkv", {"pixel_format": "x2rgb10le", "codec": "ffv1"}),
     ("a.mov", {"pixel_format": "rgb565le", "codec": "qtrle"}),
     ("a.apng", {"pixel_format": "bgra64be"}),
     ("a.avi", {"pixel_format": "rgba", "codec": "utvideo"}),
-    ("a.avi", {"pixel_format": "abgr", "codec": "magicyuv"}),
 ]
 
 
