@@ -81,10 +81,7 @@ impl Quantizer {
         let scale = most / (high - low);
         if !(low < high && scale.is_normal()) {
             return Err(Unsupported(
-                format!(
-                    "the range must be from a finite number to a larger one, not from {low:?} to {high:?}"
-                )
-                .into(),
+                format!("the range must go from a low to a high number, not from {low:?} to {high:?}").into(),
             ));
         }
         let slack = |bound: f64| bound.abs() * float.precision();

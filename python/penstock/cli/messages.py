@@ -74,7 +74,7 @@ def name_options_in_messages() -> None:
 def _option(name: str, value: object) -> str:
     """``--crf 20``; ``--format mp4`` for "options.f", ``--option g=60`` for "options.g", and so on."""
     group, _, key = name.partition(".")
-    written = "…" if value is ... else str(value)
+    written = "VALUE" if value is ... else str(value)
     if group == "options" and key != "f":
         return f"--option {key}={written if value is ... else shlex.quote(written)}"
     option = {"options": "format", "colors": f"color-{key}"}.get(group, name)
