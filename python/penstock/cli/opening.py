@@ -177,7 +177,7 @@ def as_path(_context: click.Context, _parameter: click.Parameter, name: str) -> 
     path = name.removeprefix(FIFO_PREFIX)
     with _fifo_failures(name):
         if not stat.S_ISFIFO(os.stat(path).st_mode):  # noqa: PTH116  # Path("") would be the current folder
-            raise ValueError(f"{show_name(path)} must be a FIFO")
+            raise ValueError(f"{show_name(path)} is not a FIFO")
     return str(Path(path).absolute())  # "-" is not standard output here
 
 
