@@ -131,7 +131,7 @@ class TestFailures:
         ("name", "words"),
         [
             ("text", "is not a media file"),
-            ("text_txt", "is text"),
+            ("text_txt", "is a text file"),
             ("empty", "is empty"),
             ("cut_before_the_index", "moov"),
         ],

@@ -217,7 +217,7 @@ class TestRelay:
             process.stdout = None
             status, said = finish(process)
         assert status == 1
-        assert said.splitlines() == ["Error: standard output: its reader went away; 10 bytes were delivered"]
+        assert said.splitlines() == ["Error: standard output: the reader went away; 10 bytes were delivered"]
 
     def test_timeout_of_a_source(self, silent: int) -> None:
         said = failed(run("relay", "-", "-", "--timeout", "0.1", stdin=silent))

@@ -63,7 +63,7 @@ pub(crate) fn tee_evicted(py: Python<'_>, report: &TeeReport) -> PyResult<()> {
     }
     match report.forgotten.evictions {
         0 => Ok(()),
-        count => log(py, "warning", format!("a tee evicted {count} outputs that its report doesn't list")),
+        count => log(py, "warning", format!("a tee evicted outputs that its report doesn't list: {count}")),
     }
 }
 

@@ -62,9 +62,7 @@ class ImageFiles:
             return given
         if isinstance(given, list | tuple):
             if not all(isinstance(one, str | os.PathLike) and _stands_for_images(one) for one in given):
-                raise TypeError(
-                    "a list must have image files only. Use a Decoder (or probe) for each other file"
-                )
+                raise TypeError("a list must have image files only. Use a Decoder (or probe) for each file")
             names, path = given, f"<{plural(len(given), 'image')}>"
         elif isinstance(given, str | os.PathLike) and not endpoints.is_url(given) and is_sequence(given):
             names, path = [given], os.fspath(given)

@@ -196,7 +196,7 @@ def _refusal(source: str, path: str, confined: list[str], reason: str) -> Decode
             f"{path} is not finished, because its encoder is still open. Close the encoder, then read the file"
         )
     if endpoints.file_bytes(source) == 0:
-        return DecoderError(f"{path} is empty")
+        return DecoderError(f"{path} is an empty file, not a media file")
     try:
         program = find_decoding_ffmpeg()
         child = run((program, "-v", "error", *confined, "-i", source), _WORDS_PATIENCE_S, check=False)
