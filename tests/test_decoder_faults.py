@@ -693,7 +693,7 @@ def test_no_ffmpeg_is_left_when_python_is_killed() -> None:
 @pytest.mark.parametrize("settings", ["", BY_PROGRAM], ids=["libav", "ffmpeg"])
 def test_a_forked_child_has_no_part_in_it(settings: str) -> None:
     code = f"""
-    decoder = penstock.Decoder(sys.argv[1], size=(640, 480), {settings})
+    decoder = penstock.Decoder(sys.argv[1], size=(320, 240), {settings})
     first = next(decoder)
     child = os.fork()
     if child == 0:

@@ -73,10 +73,10 @@ def test_a_program_that_ends_waits_5_s_for_a_stalled_reader() -> None:
 
 @pytest.mark.slow
 def test_a_reader_that_is_slow_but_reads_is_waited_for() -> None:
-    with start_script(PIPE_TO_STDOUT) as program:
+    with start_script(f"penstock._common.exits.STALL_S = 2.0\n{PIPE_TO_STDOUT}") as program:
         got = b""
-        for _ in range(8):  # longer than the patience with a reader that does nothing
-            time.sleep(0.8)
+        for _ in range(6):  # longer than the patience with a reader that does nothing
+            time.sleep(0.4)
             got += read_exactly(program.stdout.fileno(), 100_000)
         rest, err = program.communicate(timeout=60)
     assert (len(got + rest), err) == (3 * SIZE, b"")
@@ -142,6 +142,7 @@ def test_a_daemon_thread_that_never_stops_writing_does_not_keep_the_program() ->
 @pytest.mark.slow
 def test_a_program_says_what_it_still_waits_for() -> None:
     code = """
+    penstock._common.exits.STALL_S = 1.0
     zeros, null = open("/dev/zero", "rb", buffering=0), open("/dev/null", "wb", buffering=0)
     penstock.pipes.start_relay(zeros, null)
     """

@@ -212,13 +212,13 @@ class TestARenderingLoop:
         target = tmp_path / "copy"
         frame = np.empty(1_000_003, np.uint8)
         with target.open("wb") as file, reader_through_slow_pipe(file.fileno()) as writer:
-            for number in range(60):
+            for number in range(30):
                 _native._sync(frame)
                 frame[:] = number
                 _native._pipe(frame, writer, mode=mode)
             _native._sync(timeout=30)
-        got = np.fromfile(target, np.uint8).reshape(60, -1)
-        assert (got == np.arange(60, dtype=np.uint8)[:, None]).all()
+        got = np.fromfile(target, np.uint8).reshape(30, -1)
+        assert (got == np.arange(30, dtype=np.uint8)[:, None]).all()
 
 
 SLOW_COPY = """

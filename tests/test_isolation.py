@@ -225,7 +225,7 @@ def test_frames_are_counted_from_a_start() -> None:
     assert isolated.about(0).frames(0.5) == len(Decoder(clip("h264_mkv"), start=0.5)) < 30
 
 
-@pytest.mark.parametrize("name", ["h264_ts", "cut_mkv", "h264"])
+@pytest.mark.parametrize("name", ["h264_ts", "cut_mkv"])
 def test_questions_are_answered_as_in_this_process(name: str) -> None:
     media = probe(clip(name))
     own = InProcess(Track(f"file:{clip(name)}", media, media.video[0]))

@@ -547,8 +547,9 @@ def test_closed_pipelines_let_go_of_callables_and_iterables() -> None:
 def test_a_program_may_end_with_pipelines_at_work() -> None:
     body = """
     import itertools
-    from penstock import Pipeline
+    from penstock import Pipeline, _pipeline
     from penstock.pipeline import Sink, Source
+    _pipeline.STALL_S = 0.5
     reader, writer = os.pipe()
     lines = [
         Pipeline(itertools.repeat(bytes(100_000)), lambda chunk: time.sleep(0.001)),

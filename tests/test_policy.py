@@ -361,7 +361,7 @@ class TestThreadPolicies:
         | st.lists(st.integers())
         | st.tuples(st.text(), st.integers()),
     )
-    @examples(300)
+    @examples(150)
     def test_are_made_or_refused_whatever_they_are_given(self, field: str, value: object) -> None:
         try:
             policy = ThreadPolicy(**{field: value})
