@@ -318,7 +318,7 @@ class TestOptions:
         assert "subtitles  mov_text" in printed(run("probe", video))
         for value in ("title", "title="):
             said = failed(run("encode", video, *RAW, "--metadata", value, data=raw_frames(5)), 2)
-            assert "'title' is not NAME=VALUE" in said
+            assert "'title' must be NAME=VALUE" in said
 
     def test_like(self, tmp_path: Path, video: Path) -> None:
         source = tmp_path / "source.mkv"

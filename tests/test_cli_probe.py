@@ -132,7 +132,7 @@ class TestFailures:
         [
             ("text", "is not a media file"),
             ("text_txt", "is a text file"),
-            ("empty", "is empty"),
+            ("empty", "is an empty file"),
             ("cut_before_the_index", "moov"),
         ],
     )
