@@ -161,7 +161,7 @@ def test_a_scene_that_raises(folder: Path) -> None:
     said = failed(render_(folder, "scenes.py:broken", "video.mp4", *GIVEN))
     assert "failed 3 times: broken, frame 11: ValueError: no such star (" in said
     assert f"scenes.py:{SCENES[: SCENES.index('raise')].count(chr(10)) + 1})" in said
-    assert f"chunks are kept in {folder}/video.mp4.chunks; the same call goes on from there" in said
+    assert f"chunks are kept in {folder}/video.mp4.chunks. The same call continues from there" in said
     assert printed(render_(folder, "scenes.py:broken", "other.mp4", *GIVEN, "--plan-only", "plan.json")) == ""
     last = len(json.loads((folder / "plan.json").read_text())["lengths"]) - 1
     assert "broken, frame 11: ValueError" in failed(render_(folder, "chunk", "plan.json", last))
@@ -178,7 +178,7 @@ def test_a_signal_keeps_what_is_done(folder: Path, number: signal.Signals, name:
     status, said = finish(process)
     assert status == -number
     assert said.startswith(f"Error: {name}; ") and said.count("\n") == 1
-    assert f"chunks are kept in {folder}/video.mp4.chunks; the same call goes on from there" in said
+    assert f"chunks are kept in {folder}/video.mp4.chunks. The same call continues from there" in said
     assert started() == {} and not list(folder.rglob("*.part"))
     report = json.loads(delivered(render_(folder, "scenes.py:slow", "video.mp4", *given, "--json")))
     assert report["resumed"] > 1
