@@ -100,7 +100,7 @@ class TestRawFrames:
         with ours, theirs, start("encode", video, *RAW, stdin=theirs) as process:
             status, told = finish(process)
         assert status == 2
-        assert "keeps messages apart" in told
+        assert "must be a stream of bytes" in told
         assert not video.exists()
 
     def test_a_file_in_another_format(self, video: Path, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ class TestRawFrames:
             video.write_bytes(b"kept")
         done = run("encode", video, *RAW, "--json", data=raw_frames(4) + b"left over")
         said = failed(done)
-        assert "standard input: ended in the middle of a frame: 9 of its 9216 bytes are left over" in said
+        assert "standard input ended in the middle of a frame, after 9 of its 9216 bytes" in said
         assert json.loads(done.stdout)["frames_encoded"] == 4
         assert numbers(video.with_name("video.part.mp4") if is_replaced else video, 5) == [0, 1, 2, 3]
         assert not is_replaced or video.read_bytes() == b"kept"
@@ -135,7 +135,7 @@ class TestRawFrames:
     def test_without_a_whole_frame_nothing_is_overwritten(self, video: Path, nbytes: int) -> None:
         video.write_bytes(b"kept")
         said = failed(run("encode", video, *RAW, data=bytes(nbytes)))
-        assert f"standard input: {nbytes} bytes came, and a rgb24 frame of 64x48 pixels has 9216" in said
+        assert f"standard input ended after {nbytes} bytes" in said
         assert video.read_bytes() == b"kept"
 
     def test_its_own_input_is_refused_unharmed(self, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ class TestRawFrames:
 
     def test_a_frame_that_no_memory_can_hold(self, video: Path) -> None:
         huge = ("--size", "130000x130000", "--fps", "1", "--pixel-format", "gbrpf32le")
-        assert "there is no memory for a frame" in failed(run("encode", video, *huge, data=b"x"))
+        assert "memory" in failed(run("encode", video, *huge, data=b"x"))
 
     def test_a_terminal_is_no_source_of_frames(self, video: Path) -> None:
         controlling, terminal = pty.openpty()
@@ -182,7 +182,7 @@ class TestImages:
         other = shots / "shot10.png"
         other.write_bytes(png(flat(2, (62, 48))))
         said = failed(run("encode", shots, video, "--fps", "10"))
-        assert f"Error: {other}: 62x48 pixels, while {shots / 'shot8.png'} has 64x48" in said
+        assert f"{other} has 62x48 pixels, {shots / 'shot8.png'} has 64x48" in said
         assert "frames encoded: 2" in said
         assert numbers(video, 5) == [0, 1]
 
@@ -193,7 +193,7 @@ class TestImages:
         bad = shots / f"shot{8 + index}.png"
         os.truncate(bad, 8)
         said = failed(run("encode", shots, video, "--fps", "10"))
-        assert f"Error: {bad}: this image cannot be decoded: " in said
+        assert f"Error: {bad} can't be decoded: " in said
         assert (f"frames encoded: {index}" if index else "nothing was written") in said
         assert (len(decode(video)) if index else not video.exists()) == (index or True)
 
@@ -204,7 +204,7 @@ class TestImages:
             ("shots/%d-%d.png", "shots/%d-%d.png: a pattern has one number"),
             ("missing.png", f"missing.png: {os.strerror(errno.ENOENT)}"),
             ("empty", "empty: there is no image in this folder"),
-            ("shots/*", "shots/notes.txt: not an image by its name"),
+            ("shots/*", "shots/notes.txt is not an image by its name"),
             ("a\n.png", "'a\\n.png': No such file"),
         ],
     )
@@ -220,7 +220,7 @@ class TestImages:
     def test_a_forgotten_output_harms_no_image(self, shots: Path) -> None:
         before = (shots / "shot12.png").read_bytes()
         said = failed(run("encode", *sorted(shots.iterdir()), "--fps", "10"), status=2)
-        assert "is OUTPUT missing?" in said
+        assert "OUTPUT" in said
         assert (shots / "shot12.png").read_bytes() == before
 
     def test_images_become_a_webp_that_moves(self, shots: Path, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ class TestImages:
         before = output.read_bytes()
         assert before.count(b"ANMF") == 5
         for inputs, complaint in (
-            ([*shots.iterdir()], "is OUTPUT missing?"),
+            ([*shots.iterdir()], "If OUTPUT is missing"),
             ([tmp_path], "is one of the images"),
         ):
             said = failed(run("encode", *inputs, output, "--fps", "10"), status=2)
@@ -318,7 +318,7 @@ class TestOptions:
         assert "subtitles  mov_text" in printed(run("probe", video))
         for value in ("title", "title="):
             said = failed(run("encode", video, *RAW, "--metadata", value, data=raw_frames(5)), 2)
-            assert "'title' is not NAME=VALUE" in said
+            assert "'title' must be NAME=VALUE" in said
 
     def test_like(self, tmp_path: Path, video: Path) -> None:
         source = tmp_path / "source.mkv"
@@ -346,9 +346,7 @@ class TestOptions:
             for time_s in (0.0, 0.1, 0.5, 0.7, 1.0):
                 encoder.write(flat(0), time_s=time_s)
         given = ("encode", video, "--like", source)
-        assert "varies, and raw frames have no times: give --fps" in failed(
-            run(*given, data=raw_frames(5)), 2
-        )
+        assert "variable frame rate" in failed(run(*given, data=raw_frames(5)), 2)
         printed(run(*given, "--fps", "30", data=raw_frames(5)))
 
     def test_a_turned_frame_of_another_codec_and_rate(self, video: Path) -> None:
@@ -449,32 +447,32 @@ class TestFailures:
         ("arguments", "complaint"),
         [
             ([], "Missing argument 'OUTPUT'"),
-            (["o.mp4", "--size", "64x48"], "frames have no rate of their own: give --fps"),
-            (["o.mp4", "--fps", "30"], "raw frames need --size"),
-            (["o.mp4", *RAW, "--fps", "0"], "'0' is not a number of frames per second"),
-            (["o.mp4", *RAW, "--fps", "1/0"], "'1/0' is not a number of frames per second"),
-            (["o.mp4", *RAW, "--size", "64"], "'64' is not a width and a height"),
-            (["o.mp4", *RAW, "--size", "0x48"], "'0x48' is not a width and a height"),
-            (["o.mp4", *RAW, "--option", "=3"], "'=3' is not NAME=VALUE"),
-            (["o.mp4", *RAW, "--option", "g=3", "--option", "g=4"], "'g' is given twice"),
+            (["o.mp4", "--size", "64x48"], "--fps 30"),
+            (["o.mp4", "--fps", "30"], "--size 1920x1080"),
+            (["o.mp4", *RAW, "--fps", "0"], "not '0'"),
+            (["o.mp4", *RAW, "--fps", "1/0"], "not '1/0'"),
+            (["o.mp4", *RAW, "--size", "64"], "not '64'"),
+            (["o.mp4", *RAW, "--size", "0x48"], "not '0x48'"),
+            (["o.mp4", *RAW, "--option", "=3"], "'=3' must be NAME=VALUE"),
+            (["o.mp4", *RAW, "--option", "g=3", "--option", "g=4"], "'g' must be passed once"),
             (
                 ["o.mp4", *RAW, "--crf", "3", "--option", "crf=4"],
                 "--crf 3.0 and --option crf=4 exclude each other",
             ),
             (["o.mp4", *RAW, "--color-range", "magic"], "'magic' is not one of"),
             (["o.mp4", *RAW, "--pixel-format", "rgb25"], "Did you mean 'rgb24'?"),
-            (["o.mp4", *RAW, "--quiet", "--progress"], "exclude each other"),
+            (["o.mp4", *RAW, "--quiet", "--progress"], "--progress"),
             (["o.mp4", *RAW, "--crf", "3", "--option", "crf:v=4"], "and --option crf:v=4 exclude each other"),
             (
                 ["o.mp4", *RAW, "--codec", "mpeg4", "--crf", "3"],
-                "mpeg4 has no crf: use --option q:v=… instead",
+                "--option q:v=",
             ),
-            (["o.mp4", "--size", "63x47", "--fps", "1"], "give --odd-size pad, or"),
+            (["o.mp4", "--size", "63x47", "--fps", "1"], "--odd-size pad"),
             (["-", *RAW], "give --format"),
-            (["-", "--json", "--format", "nut", *RAW], "cannot both go to standard output"),
-            (["a.png", "o.mp4", *RAW], "--size: only for raw frames"),
-            (["a", "b", "o.mp4", *RAW], "raw frames come from one INPUT"),
-            (["clip.mp4", "o.mp4", *RAW], "is a video, sound or image by its name, and INPUT is raw frames"),
+            (["-", "--json", "--format", "nut", *RAW], "both go to standard output"),
+            (["a.png", "o.mp4", *RAW], "support --size"),
+            (["a", "b", "o.mp4", *RAW], "Raw frames come from one INPUT"),
+            (["clip.mp4", "o.mp4", *RAW], "penstock.map_video"),
         ],
     )
     def test_wrong_usage_is_told_and_exits_with_2(

@@ -131,8 +131,8 @@ class TestFailures:
         ("name", "words"),
         [
             ("text", "is not a media file"),
-            ("text_txt", "is text"),
-            ("empty", "is empty"),
+            ("text_txt", "is a text file"),
+            ("empty", "is an empty file"),
             ("cut_before_the_index", "moov"),
         ],
     )

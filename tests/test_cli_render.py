@@ -161,7 +161,7 @@ def test_a_scene_that_raises(folder: Path) -> None:
     said = failed(render_(folder, "scenes.py:broken", "video.mp4", *GIVEN))
     assert "failed 3 times: broken, frame 11: ValueError: no such star (" in said
     assert f"scenes.py:{SCENES[: SCENES.index('raise')].count(chr(10)) + 1})" in said
-    assert f"chunks are kept in {folder}/video.mp4.chunks; the same call goes on from there" in said
+    assert f"chunks are kept in {folder}/video.mp4.chunks. The same call continues from there" in said
     assert printed(render_(folder, "scenes.py:broken", "other.mp4", *GIVEN, "--plan-only", "plan.json")) == ""
     last = len(json.loads((folder / "plan.json").read_text())["lengths"]) - 1
     assert "broken, frame 11: ValueError" in failed(render_(folder, "chunk", "plan.json", last))
@@ -178,7 +178,7 @@ def test_a_signal_keeps_what_is_done(folder: Path, number: signal.Signals, name:
     status, said = finish(process)
     assert status == -number
     assert said.startswith(f"Error: {name}; ") and said.count("\n") == 1
-    assert f"chunks are kept in {folder}/video.mp4.chunks; the same call goes on from there" in said
+    assert f"chunks are kept in {folder}/video.mp4.chunks. The same call continues from there" in said
     assert started() == {} and not list(folder.rglob("*.part"))
     report = json.loads(delivered(render_(folder, "scenes.py:slow", "video.mp4", *given, "--json")))
     assert report["resumed"] > 1
@@ -189,23 +189,27 @@ def test_a_signal_keeps_what_is_done(folder: Path, number: signal.Signals, name:
     "arguments, status, says",
     [
         (("nosuchmodule:scene", "v.mp4", *GIVEN), 1, "No module named 'nosuchmodule'"),
-        (("nosuch.py:scene", "v.mp4", *GIVEN), 1, "nosuch.py: there is no such file"),
+        (("nosuch.py:scene", "v.mp4", *GIVEN), 1, "nosuch.py: no such file"),
         (("scenes.py:nosuch", "v.mp4", *GIVEN), 1, "has no attribute 'nosuch'"),
-        (("scenes.py", "v.mp4", *GIVEN), 2, "is not MODULE:NAME or FILE.py:NAME"),
-        (("scenes.py:gray", "-", *GIVEN), 2, "the output is a file"),
+        (("scenes.py", "v.mp4", *GIVEN), 2, "MODULE:NAME or FILE.py:NAME"),
+        (("scenes.py:gray", "-", *GIVEN), 2, "must be a file"),
         (("scenes.py:gray", "no/v.mp4", *GIVEN), 1, "no"),
         (("scenes.py:gray", "v.png", *GIVEN), 2, "mp4, mov, matroska (.mkv) or webm"),
-        (("scenes.py:gray", "v.mp4", *GIVEN, "--option", "pass=1"), 2, "--option pass=…: two passes"),
-        (("scenes.py:gray", "v.mp4", *GIVEN, "--frames", "5:5"), 2, "is not a number of frames"),
+        (
+            ("scenes.py:gray", "v.mp4", *GIVEN, "--option", "pass=1"),
+            2,
+            "--option pass=1 needs the whole video",
+        ),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--frames", "5:5"), 2, "not '5:5'"),
         (("scenes.py:gray", "v.mp4", *GIVEN, "--audio", "none.wav"), 1, "none.wav"),
-        (("scenes.py:gray", "v.mp4", *GIVEN, "--ray", "num_gpus=1"), 2, "--ray … is for --engine ray"),
-        (("scenes.py:gray", "v.mp4", *GIVEN, "--ray", "num_gpus"), 2, "'num_gpus' is not NAME=VALUE"),
-        (("scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "p", "--json"), 2, "exclude each other"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--ray", "num_gpus=1"), 2, "ray options need --engine ray"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--ray", "num_gpus"), 2, "'num_gpus' must be NAME=VALUE"),
+        (("scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "p", "--json"), 2, "--json"),
         (("scenes.py:gray", "v.mp4", *GIVEN, "--plan-only", "no/p"), 1, "no/p"),
         (("chunk", "none.json", "0"), 1, "none.json"),
-        (("chunk", "scenes.py", "0"), 1, "scenes.py: this is no plan"),
-        (("chunk", "scenes.py", "3-1"), 2, "is not the number of a chunk"),
-        (("assemble", "scenes.py"), 1, "scenes.py: this is no plan"),
+        (("chunk", "scenes.py", "0"), 1, "scenes.py: the text is not a plan"),
+        (("chunk", "scenes.py", "3-1"), 2, "not '3-1'"),
+        (("assemble", "scenes.py"), 1, "scenes.py: the text is not a plan"),
         (("assemble",), 2, "Missing argument 'PLAN'"),
         ((), 2, "Missing argument 'MODULE:SCENE'"),
     ],

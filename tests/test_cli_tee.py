@@ -28,7 +28,7 @@ def test_one_that_breaks_is_told_and_the_others_are_served_whole(big: Path, tmp_
         process.stdout = None
         status, said = finish(process)
     assert status == 1
-    assert said.splitlines() == ["Error: standard output: its reader went away; 10 bytes were delivered"]
+    assert said.splitlines() == ["Error: standard output: the reader went away; 10 bytes were delivered"]
     assert (tmp_path / "a").read_bytes() == big.read_bytes()
 
 
@@ -46,7 +46,7 @@ def test_one_that_stalls_is_evicted(big: Path, fifo: Path) -> None:
     os.close(stalled)
     assert (big.parent / "a").read_bytes() == big.read_bytes()
     assert status == 1
-    assert f"{fifo}: dropped, as it took nothing for 0.2" in said
+    assert f"{fifo}: dropped, because it took nothing for 0.2" in said
 
 
 @pytest.mark.parametrize("is_standard_output", [True, False])
@@ -77,7 +77,7 @@ def test_without_an_output_left_it_ends(fifo: Path) -> None:
         os.read(reader, 1)
         os.close(reader)
         status, said = finish(process)
-    assert (status, "its reader went away" in said) == (1, True)
+    assert (status, "the reader went away" in said) == (1, True)
 
 
 @pytest.mark.parametrize("repeated", [["a", "a"], ["a", "big"], ["-", "-"]])

@@ -133,7 +133,7 @@ def test_frames_are_counted_by_the_packets(name: str, folder: Path) -> None:
     media = probe(path)
     for delivered, expected in (
         (FRAMES, None),
-        (FRAMES - 1, f"has {FRAMES} frames, and FFmpeg gave {FRAMES - 1}"),
+        (FRAMES - 1, f"has {FRAMES} frames, but FFmpeg decoded {FRAMES - 1}"),
     ):
         reason = why_incomplete(
             Track(f"file:{path}", media, media.video[0]), Delivered(delivered, (FRAMES - 1) / 30, 1 / 30)

@@ -70,7 +70,7 @@ def test_every_field(root: Path) -> None:
         l1d_domains=(cpu.CacheDomain(32768, (0, 1)), cpu.CacheDomain(32768, (2,))),
         l2_domains=(),
         l3_domains=(cpu.CacheDomain(None, (0, 1, 2)),),
-        notes=("nothing tells the size of an L3 cache (CPUs 0-2)",),
+        notes=("the size of an L3 cache is unknown (CPUs 0-2)",),
     )
 
 

@@ -75,7 +75,7 @@ def test_a_pipe_that_is_smaller_than_asked(caplog: pytest.LogCaptureFixture) -> 
         granted = writer.capacity_bytes
         if granted >= ROOM_BYTES:
             pytest.skip("the system gives a pipe of a gigabyte")
-        words = f"make_pipe got a pipe of {granted} bytes, and asked for {ROOM_BYTES}"
+        words = f"make_pipe asked for a pipe of {ROOM_BYTES} bytes, but got {granted}"
         assert logged(caplog) == [("INFO", words)]
 
 
@@ -123,8 +123,8 @@ def test_a_destination_that_was_evicted(pair: tuple[int, int], caplog: pytest.Lo
     sending.join()
     os.close(feed)
     [output] = report.outputs
-    bytes_ = f"{output.bytes_delivered} bytes delivered, {output.bytes_lost} lost"
-    words = f"a tee evicted fd {pair[1]}, which took nothing for 0.1 s: {bytes_}"
+    bytes_ = f"{output.bytes_delivered} bytes were delivered, {output.bytes_lost} were lost"
+    words = f"a tee evicted fd {pair[1]}, which took nothing for 0.1 s. {bytes_}"
     assert logged(caplog) == [("WARNING", words)]
 
 
@@ -155,7 +155,7 @@ def test_evictions_before_a_block_raised(
     os.close(feed)
     [(level, words)] = logged(caplog)
     assert level == "WARNING" and words.startswith(
-        f"a tee evicted fd {pair[1]}, which took nothing for 0.1 s: "
+        f"a tee evicted fd {pair[1]}, which took nothing for 0.1 s"
     )
 
 

@@ -396,7 +396,7 @@ def test_faults_are_listed_when_they_are_skipped(tmp_path: Path, codec: str) -> 
         assert [Path(chunk.name).name for chunk in pipeline] == ["good", "last"]
         skipped = pipeline.skipped
     assert [Path(error.name).name for error in skipped] == ["truncated", "bomb", "none", "empty", "missing"]
-    assert [error.reason for error in skipped[:2]] == ["truncated", "larger than 2000000 bytes"]
+    assert "truncated" in skipped[0].reason and "2000000 bytes" in skipped[1].reason
     assert 0 < skipped[0].offset <= (tmp_path / "truncated").stat().st_size
     missing = skipped[-1]
     assert isinstance(missing, OSError)

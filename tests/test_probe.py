@@ -322,7 +322,7 @@ class TestNoMedia:
         error = caught.value
         said = str(error)
         assert said.startswith(str(clip(name))) and "0x5" not in said and "\n" not in said
-        assert {"empty": "is empty", "text_txt": "is text"}.get(name, "damaged") in said
+        assert {"empty": "is an empty file", "text_txt": "is a text file"}.get(name, "damaged") in said
         assert not error.command or error.command[-1] == f"file:{clip(name)}"
         assert isinstance(error, PenstockError) and isinstance(error, RuntimeError)
         assert error.frames == 0

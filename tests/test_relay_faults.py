@@ -701,7 +701,7 @@ class TestInEveryWay:
     def test_onto_itself(self, way: Way, path: Path, pair: tuple[int, int]) -> None:
         with path.open("r+b", buffering=0) as one, path.open("r+b", buffering=0) as other:
             for ends, kind in (((one, one), "file"), ((one, other), "file"), (pair, "pipe")):
-                said = "the output is the source" if way is tee else f"same {kind}"
+                said = "must not be the source" if way is tee else f"same {kind}"
                 with pytest.raises(ValueError, match=said):
                     way(*ends)
         assert path.read_bytes() == DATA

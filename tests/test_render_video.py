@@ -268,9 +268,9 @@ def test_a_sound_that_ends_before_the_first_frame_is_missed(tmp_path: Path, name
     audio = clicks(tmp_path / "two.wav", 2.0)
     given: dict[str, Any] = {"size": SIZE, "fps": 25, "output": tmp_path / name, "workers": 1, "audio": audio}
     report = penstock.render(scene, frames=range(100, 106), **given)
-    [warning] = [one for one in report.warnings if "the result has no sound" in one]
+    [warning] = [one for one in report.warnings if "the result has no audio" in one]
     assert "two.wav ends before the first frame" in warning
-    assert not any("no sound" in one for one in penstock.render(scene, frames=range(6), **given).warnings)
+    assert not any("no audio" in one for one in penstock.render(scene, frames=range(6), **given).warnings)
 
 
 @pytest.mark.parametrize("flags", ["+frag_keyframe", "+frag_keyframe+empty_moov", "dash", "cmaf", "+isml"])

@@ -103,12 +103,12 @@ class Pipeline:
             )
         if policies is not None and not isinstance(policies, Mapping):
             raise TypeError(
-                f"policies has a policy for each part, by its name: {{'decompress': {policies!r}}}"
+                f"policies must be a dict by part, such as {{'decompress': {policies!r}}}, not {policies!r}"
             )
         wanted = dict(policies or {})
         known = [origin.name, *named, *(["writer"] if sink and sink._writes else [])]
         if unknown := wanted.keys() - set(known):
-            raise ValueError(f"policies has {sorted(unknown)}, but the parts are {known}")
+            raise ValueError(f"policies must be for parts of {known}, not {sorted(unknown)}")
         self._writes = sink is not None and sink._writes
         self._is_reported = False  # whether somebody waited, and got its failure
         self._native = _Pipeline(

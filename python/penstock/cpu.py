@@ -255,7 +255,7 @@ def pin(cpus: Iterable[int]) -> AppliedPolicy:
         TypeError: if ``cpus`` isn't an iterable of integers.
     """
     if cpus is None:
-        raise TypeError("cpus must be CPU numbers, like [0, 1], not None")
+        raise TypeError("cpus must be CPU numbers, such as [0, 1], not None")
     return _native._apply_policy(ThreadPolicy(cpus=cpus), try_undo=True)
 
 
@@ -287,7 +287,7 @@ def applied(
     """
     fields = ThreadPolicy(priority=priority, nice=nice, cpus=cpus, near=near)
     if policy is not None and fields != ThreadPolicy():
-        raise ValueError("give a policy, or the fields of one, not both")
+        raise ValueError("policy can't be combined with priority, nice, cpus or near. Pass one or the other")
     return _Block(fields if policy is None else _native._thread_policy(policy))
 
 
@@ -298,7 +298,9 @@ class _Block(AbstractContextManager[AppliedPolicy]):
 
     def __enter__(self) -> AppliedPolicy:
         if self._begun is not None:
-            raise RuntimeError("this policy's block has been begun already")
+            raise RuntimeError(
+                "the block of this policy has already begun. Call applied() again for another one"
+            )
         self._begun = (threading.get_ident(), _native._current_policy())
         return _native._apply_policy(self._policy, try_undo=True)
 

@@ -216,7 +216,7 @@ def _paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> 
     # Not Path.glob, which refuses absolute patterns.
     found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207
     if not found:
-        raise FileNotFoundError(f"nothing matches {path!r}")
+        raise FileNotFoundError(f"no file matches {path!r}")
     return found
 
 

@@ -136,5 +136,5 @@ class PipeWriter(_PipeEnd):
     def _broken(self, error: BrokenPipeError, nbytes: int, written: int) -> BrokenStreamError:
         delivered = max(0, written - self.unread_bytes)
         lost = nbytes - delivered
-        text = f"the reader went away: {delivered} bytes delivered, {lost} lost"
+        text = f"the reader went away. {delivered} bytes were delivered, {lost} were lost"
         return BrokenStreamError(error.errno or errno.EPIPE, text, delivered, lost)

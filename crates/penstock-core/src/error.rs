@@ -150,39 +150,40 @@ impl From<Error> for io::Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed => f.write_str("it is closed"),
+            Self::Closed => f.write_str("the stream is closed"),
             Self::Aborted { bytes_lost } => {
-                write!(f, "it was aborted: {bytes_lost} bytes lost")
+                write!(f, "the stream was aborted. {bytes_lost} bytes were lost")
             }
             Self::Broken { bytes_delivered, bytes_lost, .. } => {
-                write!(f, "the reader went away: {bytes_delivered} bytes delivered, {bytes_lost} lost")
+                write!(
+                    f,
+                    "the reader went away. {bytes_delivered} bytes were delivered, {bytes_lost} were lost"
+                )
             }
-            Self::Stalled { waited, bytes_pending } => write!(
-                f,
-                "the stream took too long: {bytes_pending} bytes pending after {:.3} s",
-                waited.as_secs_f64()
-            ),
+            Self::Stalled { waited, bytes_pending } => {
+                write!(f, "timed out after {:.3} s. {bytes_pending} bytes are pending", waited.as_secs_f64())
+            }
             Self::Truncated { frames, frame_bytes, bytes_over } => write!(
                 f,
-                "the stream ended inside a frame: {bytes_over} of {frame_bytes} bytes came after {frames} whole frames"
+                "the stream ended inside a frame, after {frames} whole frames and {bytes_over} of {frame_bytes} bytes"
             ),
             Self::Io { os_error, bytes_delivered, bytes_lost } => {
                 io::Error::from_raw_os_error(*os_error).fmt(f)?;
                 match (bytes_delivered, bytes_lost) {
                     (0, 0) => Ok(()),
-                    _ => write!(f, ": {bytes_delivered} bytes delivered, {bytes_lost} lost"),
+                    _ => write!(f, ". {bytes_delivered} bytes were delivered, {bytes_lost} were lost"),
                 }
             }
             Self::NoThread { os_error, bytes_delivered, bytes_lost } => {
                 write!(f, "no thread could be started: {}", io::Error::from_raw_os_error(*os_error))?;
                 match bytes_lost {
                     0 => Ok(()),
-                    _ => write!(f, ": {bytes_delivered} bytes delivered, {bytes_lost} lost"),
+                    _ => write!(f, ". {bytes_delivered} bytes were delivered, {bytes_lost} were lost"),
                 }
             }
             Self::Unsuitable(why) => f.write_str(why),
             Self::Custom(error) => error.0.fmt(f),
-            Self::Forked => f.write_str("it belongs to the parent process"),
+            Self::Forked => f.write_str("the stream belongs to the parent process"),
         }
     }
 }

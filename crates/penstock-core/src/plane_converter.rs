@@ -119,7 +119,7 @@ impl PlaneConverter {
         if let Some(got) = got
             && got != wanted
         {
-            return Err(Error::Unsuitable(format!("the output has {got} bytes, not {wanted}").into()));
+            return Err(Error::Unsuitable(format!("the output must have {wanted} bytes, not {got}").into()));
         }
         let mut output = output.map_or_else(|| self.pool.take(wanted), Ok)?;
         // SAFETY: the buffer's memory stays where it is when the buffer moves. The job owns it, and uses it for nothing else until no

@@ -74,7 +74,7 @@ impl fmt::Display for PolicyNote {
         match self {
             Self::Priority(note) => note.fmt(f),
             Self::Placement(note) => note.fmt(f),
-            Self::CannotUndo(note) => write!(f, "it cannot be undone: {note}"),
+            Self::CannotUndo(note) => write!(f, "this can't be undone: {note}"),
         }
     }
 }

@@ -242,8 +242,10 @@ impl fmt::Display for Cause {
         match self {
             Self::Io { os_error } => io::Error::from_raw_os_error(*os_error).fmt(f),
             Self::Corrupt(why) => write!(f, "corrupt: {why}"),
-            Self::Truncated => f.write_str("truncated"),
-            Self::TooLarge { limit_bytes } => write!(f, "larger than {limit_bytes} bytes"),
+            Self::Truncated => f.write_str("the chunk is truncated"),
+            Self::TooLarge { limit_bytes } => {
+                write!(f, "the chunk is larger than {limit_bytes} bytes. Raise max_chunk_bytes")
+            }
             Self::WindowTooLarge { limit_bytes } => WindowTooLarge { limit_bytes: *limit_bytes }.fmt(f),
             Self::Failed(error) => error.fmt(f),
             Self::Panicked(text) => write!(f, "panicked: {text}"),

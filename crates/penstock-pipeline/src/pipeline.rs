@@ -101,7 +101,7 @@ impl Pipeline {
     pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Chunk>, Error> {
         self.check_own()?;
         if self.written.is_some() {
-            return Err(Error::Unsuitable("the chunks go to a descriptor: wait for the end instead".into()));
+            return Err(Error::Unsuitable("the chunks go to a descriptor. Wait for the end instead".into()));
         }
         if self.is_closed() {
             return Err(Error::Closed);
@@ -151,7 +151,9 @@ impl Pipeline {
     pub fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.check_own()?;
         let Some(written) = &self.written else {
-            return Err(Error::Unsuitable("the chunks are to be iterated over".into()));
+            return Err(Error::Unsuitable(
+                "the chunks go to no descriptor. Iterate over them instead".into(),
+            ));
         };
         written.wait_for(timeout).unwrap_or_else(|| {
             let (waited, bytes_pending) = (timeout.unwrap_or_default(), 0);
@@ -254,7 +256,7 @@ fn check(source: &Source, stages: &mut [Stage], options: &Options) -> Result<(),
         return Err(Error::Unsuitable("max_chunk_bytes must be at least 1".into()));
     }
     if source.piece_bytes().is_some_and(|bytes| bytes > options.max_chunk_bytes) {
-        return Err(Error::Unsuitable("piece_bytes must not be more than max_chunk_bytes".into()));
+        return Err(Error::Unsuitable("piece_bytes must be at most max_chunk_bytes".into()));
     }
     stages.iter_mut().try_for_each(|stage| stage.settle(source.piece_bytes().is_some()))
 }

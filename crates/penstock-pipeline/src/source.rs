@@ -135,7 +135,7 @@ impl Source {
         let why = match &self.kind {
             Origin::Files(_) if self.workers == 0 => "workers must be at least 1",
             Origin::Files(_) => return Ok(()),
-            _ if self.workers != 1 => "only files can be read by several workers",
+            _ if self.workers != 1 => "workers must be 1 for a source that is not files",
             _ if self.piece_bytes() == Some(0) => "piece_bytes must be at least 1",
             _ => return Ok(()),
         };

@@ -206,7 +206,7 @@ impl Stage {
             && *is_stream.get_or_insert(comes_as_stream)
             && self.workers > 1
         {
-            let why = "a stream in pieces can only be decompressed by one worker";
+            let why = "workers must be 1 to decompress a stream in pieces";
             return Err(Error::Unsuitable(why.into()));
         }
         Ok(())

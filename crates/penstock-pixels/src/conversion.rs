@@ -36,10 +36,10 @@ impl Conversion {
         let output_width = fitted(width, columns, odd_size);
         let output_height = fitted(height, rows, odd_size);
         if output_width == 0 || output_height == 0 {
-            return Err(Unsupported("a frame has at least one column and one row".into()));
+            return Err(Unsupported("width and height must be at least 1".into()));
         }
         if options.vertical_flip && input.subsampling().1 > 1 && !height.is_multiple_of(2) {
-            return Err(Unsupported("chroma of an odd number of rows cannot be turned over".into()));
+            return Err(Unsupported("the height must be even to flip chroma".into()));
         }
         // 2^31: the arithmetic below, and that of `yuv`, counts columns in 32 bits.
         let too_large = Unsupported("the frame is too large".into());

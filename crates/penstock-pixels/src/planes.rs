@@ -59,7 +59,7 @@ impl<'a> Planes<'a> {
         given: impl ExactSizeIterator<Item = (&'a [u8], isize)>,
     ) -> Result<Self, WrongPlanes> {
         if given.len() != sizes.len() || sizes.len() > MOST_PLANES {
-            return Err(WrongPlanes(format!("there are {} planes, not {}", given.len(), sizes.len())));
+            return Err(WrongPlanes(format!("there must be {} planes, not {}", sizes.len(), given.len())));
         }
         let mut planes = [PlaneMemory::NONE; MOST_PLANES];
         for (index, ((bytes, stride), size)) in given.zip(sizes).enumerate() {

@@ -75,12 +75,14 @@ impl Quantizer {
     /// `low` is not less than `high`, their distance is not finite, or the bits are not 1 to 16.
     pub fn new(float: Float, (low, high): (f64, f64), bits: u32) -> Result<Self, Unsupported> {
         if !(1..=16).contains(&bits) {
-            return Err(Unsupported(format!("whole samples have 1 to 16 bits, not {bits}").into()));
+            return Err(Unsupported(format!("bits must be from 1 to 16, not {bits}").into()));
         }
         let most = f64::from((1_u32 << bits) - 1);
         let scale = most / (high - low);
         if !(low < high && scale.is_normal()) {
-            return Err(Unsupported(format!("there is no scale from {low:?} to {high:?}").into()));
+            return Err(Unsupported(
+                format!("the range must go from a low to a high number, not from {low:?} to {high:?}").into(),
+            ));
         }
         let slack = |bound: f64| bound.abs() * float.precision();
         Ok(Self { float, low, scale, most, bounds: [low - slack(low), high + slack(high)] })

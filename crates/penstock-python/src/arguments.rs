@@ -111,7 +111,7 @@ fn is_path(fd: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn not_a_path(path: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     let path = path.py().import("os")?.call_method1("fspath", (path,))?.repr()?;
     Ok(PyTypeError::new_err(format!(
-        "expected an open file or a descriptor, not a path: pass open({path}, 'rb') to read from it, \
+        "expected an open file or a descriptor, not a path. Pass open({path}, 'rb') to read from it, or \
          open({path}, 'wb') to write to it"
     )))
 }
@@ -174,7 +174,7 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
             Err(PyValueError::new_err(format!("{name} must be at most {MOST_WORKERS}, not {value}")))
         }
         Some(number) if is_size(name) && number >= MOST_BYTES => {
-            Err(PyValueError::new_err(format!("{name} is more than memory can hold: {value}")))
+            Err(PyValueError::new_err(format!("{name} must be less than memory can hold, not {value}")))
         }
         // The other arguments are limits. A limit above `MOST_BYTES` means no limit.
         Some(number) => Ok(number.min(MOST_BYTES)),
@@ -200,7 +200,7 @@ pub(crate) fn _seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<
     }
     let seconds = value.extract::<Seconds>().map_err(|error| {
         PyTypeError::new_err(format!(
-            "{name} must be None or seconds, not {value:?}: {}",
+            "{name} must be None or seconds, not {value:?} ({})",
             error.value(value.py())
         ))
     })?;

@@ -125,7 +125,7 @@ pub(crate) fn _copy(source: &Bound<'_, PyAny>, target: &Bound<'_, PyAny>) -> PyR
         }
     });
     release_parked(py); // unmaps
-    if is_possible { Ok(()) } else { Err(PyValueError::new_err("the buffers have different sizes")) }
+    if is_possible { Ok(()) } else { Err(PyValueError::new_err("the buffers must have the same size")) }
 }
 
 /// The bytes of a buffer for the time of a call, so that a ModernGL buffer is not mapped for longer.
@@ -185,7 +185,9 @@ pub(crate) fn export_space(data: &Bound<'_, PyAny>) -> PyResult<Box<dyn Space>> 
     let exporter = exporter_of(data)?;
     if is_gl_mapping(&exporter)? {
         // The export would last until its chunk is gone, and OpenGL silently ignores reads and writes during an export.
-        return Err(PyValueError::new_err("memory of a ModernGL buffer cannot be filled by another thread"));
+        return Err(PyValueError::new_err(
+            "memory of a ModernGL buffer can't be filled by another thread. Pass a bytearray or an array",
+        ));
     }
     Ok(Box::new(WritableExport(Export(Held::of_view(simple_view(&exporter, ffi::PyBUF_WRITABLE)?)))))
 }
@@ -234,7 +236,7 @@ fn exporter_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
     if data.hasattr(intern!(py, "__array_interface__"))? {
         let kind = data.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("{kind} has no buffer: pass numpy.asarray(data)"))); // a PIL image, say
+        return Err(PyTypeError::new_err(format!("{kind} has no buffer. Pass numpy.asarray(data)"))); // a PIL image, say
     }
     Ok(data.clone()) // the buffer protocol raises the error
 }
@@ -246,8 +248,7 @@ fn simple_view(exporter: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<Parcel
             return error;
         }
         let remedy = PyValueError::new_err(
-            "data is not C-contiguous (strided, flipped or in Fortran order): pass a contiguous copy of it, \
-             as numpy.ascontiguousarray(data) makes",
+            "data is not C-contiguous (strided, flipped or in Fortran order). Pass numpy.ascontiguousarray(data)",
         );
         remedy.set_cause(exporter.py(), Some(error));
         remedy

@@ -31,7 +31,7 @@ pub(crate) fn _confine(
     cpu_s: u64,
 ) -> PyResult<Vec<&'static str>> {
     if source < 0 {
-        return Err(PyValueError::new_err(format!("a descriptor is no negative number; got {source}")));
+        return Err(PyValueError::new_err(format!("source must be a descriptor, not {source}")));
     }
     Ok(py.detach(|| {
         // SAFETY: it is not -1. The caller keeps it open during the call, and the kernel refuses a number that is closed.

@@ -54,7 +54,7 @@ impl Conversion {
         options.odd_size = one_of(odd_size, odd_sizes)?;
         let conversion = penstock_pixels::Conversion::new(&options);
         conversion.map(|conversion| Self(Arc::new(conversion))).map_err(|error| {
-            PyValueError::new_err(format!("{input} of {width}x{height} to {output}: {error}"))
+            PyValueError::new_err(format!("{input} of {width}x{height} can't become {output}: {error}"))
         })
     }
 

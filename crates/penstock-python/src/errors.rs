@@ -10,13 +10,23 @@ use crate::pipeline_object::Raised;
 /// Raises errors of the core.
 pub(crate) trait OrRaise<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+
+    /// The same for an object that messages call `whose`.
+    fn or_raise_of(self, py: Python<'_>, whose: &str) -> PyResult<T>;
 }
 
 impl<T> OrRaise<T> for Result<T, Error> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
-        self.map_err(|error| to_python(py, &error))
+        self.or_raise_of(py, STREAM)
+    }
+
+    fn or_raise_of(self, py: Python<'_>, whose: &str) -> PyResult<T> {
+        self.map_err(|error| to_python_of(py, &error, whose))
     }
 }
+
+/// What an object is in messages if its kind isn't known.
+const STREAM: &str = "stream";
 
 /// What a ticket's `exception()` returns: the exception of an operation that has failed, None if it succeeded. A wait that timed out
 /// raises.
@@ -43,10 +53,42 @@ pub(crate) fn no_memory(error: Error) -> PyErr {
 }
 
 pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
-    build(py, error).unwrap_or_else(|failure| failure)
+    to_python_of(py, error, STREAM)
 }
 
-fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+/// The exception about an object that its message calls `whose`.
+pub(crate) fn to_python_of(py: Python<'_>, error: &Error, whose: &str) -> PyErr {
+    build(py, error, whose).unwrap_or_else(|failure| failure)
+}
+
+/// The message, with what only users of Python need to know.
+fn message(error: &Error, whose: &str) -> String {
+    match error {
+        Error::Closed => format!("the {whose} is closed"),
+        Error::Aborted { bytes_lost } => format!("the {whose} was aborted. {bytes_lost} bytes were lost"),
+        Error::Forked => {
+            format!("the {whose} belongs to the parent process. Make another one in this process")
+        }
+        Error::Stalled { waited, bytes_pending } if whose == WRITER => format!(
+            "timed out after {:.3} s. The reader has not taken {bytes_pending} bytes yet. Nothing is lost: call again, \
+             or abort()",
+            waited.as_secs_f64()
+        ),
+        Error::Stalled { waited, bytes_pending } if whose == READER => format!(
+            "timed out after {:.3} s. {bytes_pending} bytes of the frame are missing. Nothing is lost: call again",
+            waited.as_secs_f64()
+        ),
+        _ => error.to_string(),
+    }
+}
+
+/// A writer, in messages.
+pub(crate) const WRITER: &str = "writer";
+
+/// A reader, in messages.
+pub(crate) const READER: &str = "reader";
+
+fn build(py: Python<'_>, error: &Error, whose: &str) -> PyResult<PyErr> {
     if let Error::Custom(custom) = error
         && let Some(error) = custom.downcast_ref()
     {
@@ -57,9 +99,11 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::Broken { os_error, bytes_delivered, bytes_lost } => errors
             .getattr("BrokenStreamError")?
             .call1((os_error, error.to_string(), bytes_delivered, bytes_lost))?,
-        Error::Stalled { waited, bytes_pending } => {
-            errors.getattr("StalledError")?.call1((error.to_string(), waited.as_secs_f64(), bytes_pending))?
-        }
+        Error::Stalled { waited, bytes_pending } => errors.getattr("StalledError")?.call1((
+            message(error, whose),
+            waited.as_secs_f64(),
+            bytes_pending,
+        ))?,
         Error::Truncated { frames, frame_bytes, bytes_over } => {
             let raised = errors.getattr("TruncatedStreamError")?;
             raised.call1((error.to_string(), frames, frame_bytes, bytes_over))?
@@ -78,7 +122,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             exception
         }
         Error::Unsuitable(why) => return Ok(PyValueError::new_err(why.to_string())),
-        _ => errors.getattr("ClosedError")?.call1((error.to_string(),))?,
+        _ => errors.getattr("ClosedError")?.call1((message(error, whose),))?,
     };
     Ok(PyErr::from_value(exception))
 }
@@ -133,7 +177,8 @@ pub(crate) fn add_byte_counts(exception: &Bound<'_, PyAny>, delivered: u64, lost
     set.call1((exception, "bytes_delivered", delivered))?;
     set.call1((exception, "bytes_lost", lost))?;
     if lost > 0 && !says_so {
-        exception.call_method1("add_note", (format!("{delivered} bytes delivered, {lost} lost"),))?;
+        exception
+            .call_method1("add_note", (format!("{delivered} bytes were delivered, {lost} were lost"),))?;
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(crate) fn smaller_pipe(
 ) -> PyResult<()> {
     match (granted, asked) {
         (Some(granted), Some(asked)) if granted < asked => {
-            log(py, "info", format!("{whose} got a pipe of {granted} bytes, and asked for {asked}"))
+            log(py, "info", format!("{whose} asked for a pipe of {asked} bytes, but got {granted}"))
         }
         _ => Ok(()),
     }
@@ -57,13 +57,13 @@ pub(crate) fn tee_evicted(py: Python<'_>, report: &TeeReport) -> PyResult<()> {
         let (of, policy) = (output.report(), output.policy());
         if let (Some(TeeEnd::Evicted), TeePolicy::Evict { after }) = (of.end, policy) {
             let (fd, s) = (output.number(), after.as_secs_f64());
-            let bytes = format!("{} bytes delivered, {} lost", of.bytes_delivered, of.bytes_lost);
-            log(py, "warning", format!("a tee evicted fd {fd}, which took nothing for {s} s: {bytes}"))?;
+            let bytes = format!("{} bytes were delivered, {} were lost", of.bytes_delivered, of.bytes_lost);
+            log(py, "warning", format!("a tee evicted fd {fd}, which took nothing for {s} s. {bytes}"))?;
         }
     }
     match report.forgotten.evictions {
         0 => Ok(()),
-        count => log(py, "warning", format!("a tee evicted outputs that its report forgot: {count}")),
+        count => log(py, "warning", format!("a tee evicted outputs that its report doesn't list: {count}")),
     }
 }
 

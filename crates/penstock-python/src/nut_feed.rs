@@ -9,7 +9,7 @@ use pyo3::pybacked::PyBackedBytes;
 
 use crate::arguments::Timeout;
 use crate::buffer::{self, release_parked};
-use crate::errors::OrRaise;
+use crate::errors::{OrRaise, WRITER};
 use crate::slot::Slot;
 use crate::ticket::Ticket;
 use crate::waiting::{Attempt, until};
@@ -152,6 +152,6 @@ impl NutFeed {
             queued
         });
         release_parked(py);
-        queued?.or_raise(py)
+        queued?.or_raise_of(py, WRITER)
     }
 }

@@ -37,7 +37,9 @@ impl<T> Part<T> {
     /// Takes the part; its Python object goes to what the pipeline owns.
     fn take(&self, owned: &mut Vec<Arc<PipelineObject>>) -> PyResult<T> {
         let part = self.0.lock().ok().and_then(|mut part| part.take());
-        let (part, object) = part.ok_or_else(|| PyValueError::new_err("it belongs to a pipeline already"))?;
+        let (part, object) = part.ok_or_else(|| {
+            PyValueError::new_err("each part must belong to one pipeline only. Make another one")
+        })?;
         owned.extend(object);
         Ok(part)
     }
@@ -297,7 +299,7 @@ impl Pipeline {
         if !matches!(outcome, Ok(Some(_)) | Err(Error::Stalled { .. })) {
             self.release(py);
         }
-        outcome.map(|chunk| chunk.map(Chunk::own)).or_raise(py)
+        outcome.map(|chunk| chunk.map(Chunk::own)).or_raise_of(py, "pipeline")
     }
 
     /// Wait for the end of a pipeline whose sink is a descriptor.
@@ -306,7 +308,7 @@ impl Pipeline {
         if !matches!(outcome, Err(Error::Stalled { .. })) {
             self.release(py);
         }
-        outcome.or_raise(py)
+        outcome.or_raise_of(py, "pipeline")
     }
 
     /// Whether ``next`` or ``wait`` would return at once.
@@ -390,7 +392,7 @@ impl Pipeline {
     }
 
     fn read_stats(&self, py: Python<'_>) -> PyResult<Stats> {
-        py.detach(|| self.0.stats()).or_raise(py)
+        py.detach(|| self.0.stats()).or_raise_of(py, "pipeline")
     }
 }
 

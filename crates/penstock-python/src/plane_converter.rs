@@ -77,7 +77,9 @@ impl PlaneConverter {
     ) -> PyResult<PlaneJob> {
         let (given, wanted) = (strides.len(), planes.len());
         if given != wanted {
-            return Err(PyValueError::new_err(format!("there are {given} strides for {wanted} planes")));
+            return Err(PyValueError::new_err(format!(
+                "there must be {wanted} strides, one for each plane, not {given}"
+            )));
         }
         let _release = ReleaseAtEnd(py);
         let planes = planes.iter().zip(strides).map(|(plane, stride)| Ok((export_plane(plane)?, stride)));
@@ -86,7 +88,9 @@ impl PlaneConverter {
         let is_slot = output.is_none();
         match self.0.begin(planes, output) {
             Err(error @ Error::Io { .. }) => Err(no_memory(error)),
-            begun => begun.or_raise(py).map(|job| PlaneJob { job: Mutex::new(Some(job)), is_slot }),
+            begun => {
+                begun.or_raise_of(py, "decoder").map(|job| PlaneJob { job: Mutex::new(Some(job)), is_slot })
+            }
         }
     }
 
@@ -115,10 +119,10 @@ impl PlaneJob {
     ///     ClosedError: the parent process began it.
     fn wait(&self, py: Python<'_>) -> PyResult<Option<Slot>> {
         let taken = self.job.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let job = taken.ok_or_else(|| PyValueError::new_err("the frame was waited for before"))?;
+        let job = taken.ok_or_else(|| PyValueError::new_err("wait() was called before"))?;
         let _release = ReleaseAtEnd(py);
         let made = if job.has_ended() { job.wait() } else { py.detach(|| job.wait()) };
-        let output = made.or_raise(py)?;
+        let output = made.or_raise_of(py, "decoder")?;
         Ok(self.is_slot.then(|| Slot::of(output)))
     }
 

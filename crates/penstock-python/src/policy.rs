@@ -52,7 +52,7 @@ impl ThreadPolicy {
     ) -> PyResult<Self> {
         if priority.is_some() && nice.is_some() {
             return Err(PyValueError::new_err(
-                "pass priority or nice, not both: a level has its own niceness",
+                "priority and nice can't be combined: a priority has its own niceness. Pass one of them",
             ));
         }
         let mut policy = penstock_cpu::ThreadPolicy::default();
@@ -114,7 +114,7 @@ impl FromPyObject<'_, '_> for ThreadPolicy {
         }
         let word = policy.cast::<PyString>().map_err(|_| {
             PyTypeError::new_err(format!(
-                "a policy must be a ThreadPolicy or a level, like \"below-normal\", not {policy:?}"
+                "a policy must be a ThreadPolicy or a priority, such as 'below-normal', not {policy:?}"
             ))
         })?;
         Ok(Self(penstock_cpu::ThreadPolicy::default().priority(level(word.to_str()?)?)))
@@ -137,7 +137,7 @@ fn niceness(value: &Bound<'_, PyAny>) -> PyResult<i32> {
 
 /// CPUs in any iterable, in order and each once.
 fn cpu_numbers(cpus: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-    let wrong = || PyTypeError::new_err(format!("cpus must be CPU numbers, like [0, 1], not {cpus:?}"));
+    let wrong = || PyTypeError::new_err(format!("cpus must be CPU numbers, such as [0, 1], not {cpus:?}"));
     if cpus.is_instance_of::<PyString>() {
         return Err(wrong());
     }
@@ -155,9 +155,7 @@ fn cpu_number(value: &Bound<'_, PyAny>) -> PyResult<usize> {
         .filter(|&number| number < CPUS_MAX)
         .ok_or_else(|| {
             let last = CPUS_MAX - 1;
-            PyValueError::new_err(format!(
-                "no CPU can have the number {value}: pass numbers from 0 to {last}"
-            ))
+            PyValueError::new_err(format!("cpus must be numbers from 0 to {last}, not {value}"))
         })
 }
 

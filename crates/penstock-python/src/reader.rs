@@ -12,7 +12,7 @@ use pyo3::types::PyTuple;
 use crate::arguments::{self, Timeout};
 use crate::buffer::{export_space, fill_view};
 use crate::conversion::Conversion;
-use crate::errors::OrRaise;
+use crate::errors::{OrRaise, READER};
 use crate::log;
 use crate::parked::ReleaseAtEnd;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
@@ -102,7 +102,7 @@ impl Reader {
     fn read(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Option<Frame>> {
         until(py, timeout, |slice| self.reader.read(Some(slice)).into())?
             .map(|frame| frame.map(Frame))
-            .or_raise(py)
+            .or_raise_of(py, READER)
     }
 
     /// Copies the next frame into a buffer and returns its size; 0 when the stream has ended between two frames.
@@ -126,7 +126,8 @@ impl Reader {
         let space = export_space(buffer)?;
         let frame_bytes = self.reader.frame_bytes();
         if space.len() < frame_bytes {
-            let why = format!("buffer has room for {} bytes, and a frame has {frame_bytes}", space.len());
+            let why =
+                format!("buffer must have at least {frame_bytes} bytes, as a frame has, not {}", space.len());
             return Err(PyValueError::new_err(why));
         }
         let Some(Frame(frame)) = self.read(py, timeout)? else { return Ok(0) };
@@ -151,7 +152,7 @@ impl Reader {
     fn latest(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Option<Frame>> {
         until(py, timeout, |slice| self.reader.latest(Some(slice)).into())?
             .map(|frame| frame.map(Frame))
-            .or_raise(py)
+            .or_raise_of(py, READER)
     }
 
     /// Returns the bytes of the incomplete last frame, as a shorter ``Frame``, after a ``TruncatedStreamError``.

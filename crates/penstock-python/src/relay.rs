@@ -51,7 +51,7 @@ impl Relay {
 
     /// Move the bytes, then set the stream of the source, if given, behind those that were delivered.
     fn run(&mut self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<RelayReport> {
-        let spent = || PyValueError::new_err("this relay has ended");
+        let spent = || PyValueError::new_err("the relay has ended");
         let mut relay = Some(self.relay.take().ok_or_else(spent)?);
         let mut moved_bytes = 0;
         let outcome = until(py, None, |slice| {
@@ -73,9 +73,9 @@ impl Relay {
         }
         // Not in Python, where the exception of a signal handler could prevent it.
         let left = stream.map_or(Ok(()), |stream| self.leave(stream, moved_bytes));
-        let outcome = outcome?.or_raise(py)?;
+        let outcome = outcome?.or_raise_of(py, "relay")?;
         log::relay_ended(py, outcome.as_ref())?;
-        let relayed = outcome.map_err(|failure| errors::to_python(py, &failure.error))?;
+        let relayed = outcome.map_err(|failure| errors::to_python_of(py, &failure.error, "relay"))?;
         left.map(|()| RelayReport(relayed))
     }
 
@@ -149,7 +149,7 @@ fn not_negative(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 /// The exception, with its byte counts.
 fn raised(py: Python<'_>, failure: &RelayError) -> PyErr {
-    let exception = errors::to_python(py, &failure.error);
+    let exception = errors::to_python_of(py, &failure.error, "relay");
     if !matches!(failure.error, penstock_core::Error::Unsuitable(_)) {
         tell(exception.value(py), failure.bytes_delivered(), failure.bytes_lost());
     }
@@ -219,7 +219,7 @@ impl RelayTicket {
     ) -> PyResult<Result<penstock_core::RelayReport, PyErr>> {
         let ended = until(py, timeout, |slice| self.ticket.wait_for(Some(slice)).map(Ok).into())?;
         let outcome = ended.map_err(|error| {
-            let exception = errors::to_python(py, &error);
+            let exception = errors::to_python_of(py, &error, "relay");
             tell(exception.value(py), self.ticket.relayed().bytes, 0);
             exception
         })?;

@@ -68,7 +68,7 @@ impl SlotPool {
         let wanted = conversion.map_or(self.slot_bytes, penstock_pixels::Conversion::input_bytes);
         let got = floats.as_ref().map_or(borrowed.bytes(), FloatFrame::made_bytes);
         if got != wanted {
-            let message = format!("the buffer has {got} bytes, not {wanted}");
+            let message = format!("the buffer must have {wanted} bytes, not {got}");
             return Err(PyValueError::new_err(message));
         }
         let start = Instant::now();

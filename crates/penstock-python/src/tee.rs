@@ -86,7 +86,7 @@ impl Tee {
     ///     ClosedError: if the tee belongs to the parent process.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         arm_exit(py)?;
-        py.detach(|| self.tee.start()).or_raise(py)
+        py.detach(|| self.tee.start()).or_raise_of(py, "tee")
     }
 
     /// Adds an output. Before the start it gets the whole stream, later the bytes from now on.
@@ -109,7 +109,7 @@ impl Tee {
     ) -> PyResult<TeeOutput> {
         let policy = tee_policy(when_full, stall_timeout)?;
         let output = arguments::destination(output, "output")?;
-        py.detach(|| self.tee.add(output, policy)).map(TeeOutput).or_raise(py)
+        py.detach(|| self.tee.add(output, policy)).map(TeeOutput).or_raise_of(py, "tee")
     }
 
     /// Removes an output. Bytes that were taken for it are still delivered. Does nothing if it has ended.
@@ -120,7 +120,7 @@ impl Tee {
     /// Raises:
     ///     ValueError: if it isn't an output of this tee.
     fn remove(&self, output: &Bound<'_, PyAny>) -> PyResult<()> {
-        let unknown = || PyValueError::new_err("it is no output of this tee");
+        let unknown = || PyValueError::new_err("output must be an output of this tee");
         let output = match output.cast::<TeeOutput>() {
             Ok(output) => output.get().0.clone(),
             Err(_) => {
@@ -154,7 +154,7 @@ impl Tee {
         if self.done() {
             self.log_evictions(py)?;
         }
-        ended.map(TeeReport).or_raise(py)
+        ended.map(TeeReport).or_raise_of(py, "tee")
     }
 
     /// Stops the tee. Does nothing after its end.
@@ -189,7 +189,7 @@ impl Tee {
     fn _notify(&self, waker: &LoopWaker, number: u64) -> PyResult<Watch> {
         match self.tee.ticket() {
             Some(ticket) => Ok(Watch::start(&ticket, waker, number)),
-            None => Err(PyValueError::new_err("the tee has not started")),
+            None => Err(PyValueError::new_err("the tee has not started. Call start()")),
         }
     }
 
@@ -263,7 +263,7 @@ fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
     match name {
         "block" => Ok(TeePolicy::Block),
         "evict" if after.is_some_and(|after| after.is_zero()) => Err(PyValueError::new_err(
-            "stall_timeout must be more than 0 seconds: 0 would evict outputs that are only slow",
+            "stall_timeout must be more than 0 seconds, because 0 would evict outputs that are only slow",
         )),
         "evict" => Ok(TeePolicy::Evict { after: after.unwrap_or(Duration::MAX) }),
         _ => Err(PyValueError::new_err(format!("when_full must be 'block' or 'evict', not {name:?}"))),
@@ -413,7 +413,10 @@ impl TeeReport {
             raised.value(py).call_method1("add_note", (format!("{place} failed as well: {other}"),))?;
         }
         if self.forgotten_failures() > 1 {
-            let note = format!("{} more outputs failed, which are forgotten", self.forgotten_failures() - 1);
+            let note = format!(
+                "{} more outputs failed, which this report doesn't list",
+                self.forgotten_failures() - 1
+            );
             raised.value(py).call_method1("add_note", (note,))?;
         }
         Err(raised)

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::arguments::Timeout;
 use crate::buffer::{self, release_parked};
-use crate::errors::{self, OrRaise};
+use crate::errors::{self, OrRaise, WRITER};
 use crate::waiting::{awaited, until, until_written};
 
 /// One queued write. ``await ticket`` waits for it in asyncio.
@@ -163,5 +163,5 @@ pub(crate) fn push<R: Region>(
         });
         ticket.into()
     });
-    pushed?.or_raise(py)
+    pushed?.or_raise_of(py, WRITER)
 }

@@ -42,7 +42,9 @@ impl ValueRange {
         let array = borrowed.strided();
         let float = Float::ALL.into_iter().find(|float| float.bytes() == array.item_bytes);
         let Some(float) = float.filter(|_| !array.shape.is_empty()) else {
-            return Err(PyTypeError::new_err("a frame of floats has rows of float16, float32 or float64"));
+            return Err(PyTypeError::new_err(
+                "a frame of floats must have samples of float16, float32 or float64",
+            ));
         };
         // SAFETY: the borrowed keeps the memory in place; see `BorrowedBuffer::contiguous` on who else writes there.
         Ok(unsafe { FloatFrame::new(array, self.quantizer(float)?) })

@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 use crate::arguments::{self, Timeout};
 use crate::buffer;
 use crate::conversion::Conversion;
-use crate::errors::{self, OrRaise, no_memory};
+use crate::errors::{self, OrRaise, WRITER, no_memory};
 use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
@@ -181,7 +181,7 @@ impl Writer {
     #[pyo3(signature = (timeout=None))]
     fn flush(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         let mark = self.writer.mark();
-        until(py, timeout, |slice| self.writer.flush_to(mark, Some(slice)).into())?.or_raise(py)
+        until(py, timeout, |slice| self.writer.flush_to(mark, Some(slice)).into())?.or_raise_of(py, WRITER)
     }
 
     /// Waits as ``flush`` does, then closes the writer. Your descriptor stays open. Closing again does nothing.
@@ -197,7 +197,7 @@ impl Writer {
     ///     StalledError: if it took longer than ``timeout``. The writer is still open, and nothing is lost.
     #[pyo3(signature = (timeout=None))]
     fn close(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
-        self.close_within(py, timeout)?.or_raise(py)
+        self.close_within(py, timeout)?.or_raise_of(py, WRITER)
     }
 
     /// Discards what this writer has queued, and closes it. The tickets of those writes end with ``ClosedError``.
@@ -238,9 +238,7 @@ impl Writer {
     #[pyo3(signature = (size=None))]
     fn read(size: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
         let _ = size;
-        Err(UnsupportedOperation::new_err(
-            "a writer cannot be read. Read the other end: penstock.Reader(fd, ...)",
-        ))
+        Err(UnsupportedOperation::new_err("a writer can't be read. Use a penstock.Reader on the other end"))
     }
 
     /// Raises ``io.UnsupportedOperation``: a writer has no position.
@@ -272,16 +270,13 @@ impl Writer {
         exc: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let Some(exc) = exc else { return self.close_within(py, None)?.or_raise(py) };
+        let Some(exc) = exc else { return self.close_within(py, None)?.or_raise_of(py, WRITER) };
         // Not raised: the block's own exception is what has to be seen.
         let Err(failure) = self.close_unless_stalled(py)? else { return Ok(()) };
-        let raised = errors::to_python(py, &failure);
+        let raised = errors::to_python_of(py, &failure, WRITER);
         let is_told = !matches!(failure, Error::Stalled { .. }) && exc.is_instance(&raised.get_type(py))?;
         if !is_told {
-            exc.call_method1(
-                "add_note",
-                (format!("and the writer could not deliver everything: {failure}"),),
-            )?;
+            exc.call_method1("add_note", (format!("the writer could not deliver everything: {failure}"),))?;
         }
         Ok(())
     }

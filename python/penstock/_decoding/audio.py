@@ -310,5 +310,5 @@ class _Blocks(OnDemand):
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
     if media.best_audio is None:
-        raise DecoderError(f"{media.path} has no sound")
+        raise DecoderError(f"{media.path} has no audio track")
     return media.best_audio if stream is None else numbered_stream(media.path, "audio", media.audio, stream)

@@ -167,7 +167,7 @@ class Decoder(DecoderBase):
             _count("count", count)
         if not isinstance(pixel_format, str):
             raise TypeError(
-                f"pixel_format is a str, and {SOURCE!r} stands for that of the file; got {pixel_format!r}"
+                f"pixel_format must be a str, not {pixel_format!r}. Pass pixel_format={SOURCE!r} for that of the file"
             )
         files = ImageFiles.of(source, fps)
         opened: Any = files or Source.of(cast("MediaSource", source))
@@ -321,7 +321,9 @@ class Decoder(DecoderBase):
             if view.readonly or not view.c_contiguous:
                 raise BufferError("the buffer must be writable and C-contiguous")
             if view.nbytes != self.frame_bytes:
-                raise ValueError(f"a frame has {self.frame_bytes} bytes, and the buffer {view.nbytes}")
+                raise ValueError(
+                    f"the buffer must have {self.frame_bytes} bytes, as a frame has, not {view.nbytes}"
+                )
             frame = self._framed(self._engine.read(timeout))
             if frame is None:
                 return 0
@@ -342,11 +344,11 @@ class Decoder(DecoderBase):
         """
         if self._options.isolated:
             raise ValueError(
-                "sound cannot be read isolated: AudioDecoder(path) reads it with FFmpeg's full rights"
+                "an isolated decoder can't read audio. Use AudioDecoder(path), which isn't isolated"
             )
         media = self._plan.track.media
         if self._images is not None:
-            raise DecoderError(f"{media.path} has no sound: it is a sequence of images")
+            raise DecoderError(f"{media.path} has no audio track: it is a sequence of images")
         first_s = (media.start_s or 0.0) - media.zero_s
         given: AudioOptions = {
             "start": self._options.start or (first_s if first_s >= 0 else None),
@@ -451,7 +453,8 @@ class Decoder(DecoderBase):
             for name, value in given.items():
                 if value:
                     raise ValueError(
-                        f"frames by number do not support {argument(name, value)}: iterate instead"
+                        f"decoder[i], frame_at() and batch() don't support {argument(name, value)}. Iterate over the "
+                        "decoder instead"
                     )
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
@@ -461,7 +464,7 @@ class Decoder(DecoderBase):
             reason = None if options.conceal_errors else why_early(self._plan.track, file)
             self._by_number = made
             if reason:
-                warn(f"{self._opened.path}: {reason}; frames by number are those before")
+                warn(f"{self._opened.path}: {reason}. decoder[i] only returns the frames before that")
         return self._by_number
 
     def close(self) -> None:
@@ -487,16 +490,16 @@ class Decoder(DecoderBase):
         Raises:
             TypeError: if the number isn't known. The message says why.
         """
-        unknown, options = "the number of frames is not known", self._options
+        unknown, options = "the number of frames is unknown", self._options
         if self._images is not None and self._length is None:
             self._length = len(self._images) - first_image(self._images, options)
         if options.filters or changes_frames(options.input_options):
-            raise TypeError(f"{unknown}: `filters` or `input_options` change it")
+            raise TypeError(f"{unknown}, because `filters` or `input_options` may change it")
         if self._length is None:
             self._length = self._engine.questions.frames(options.start)
         if self._length is None:
             raise TypeError(
-                f"{unknown}: the file does not tell it. Iterate to count them: sum(1 for _ in decoder)"
+                f"{unknown}, because the file doesn't say. Use sum(1 for _ in decoder), which reads all of it"
             )
         return self._length if options.count is None else min(self._length, options.count)
 

@@ -143,17 +143,15 @@ def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -
     if video is None:
         raise DecoderError(f"{media.path} has no video, only {_kinds(media)}")
     if not video.width or not video.height:
-        animated = "; FFmpeg does not read animated WebP: Pillow does" * (video.codec == "webp")
+        animated = ". FFmpeg can't read animated WebP. Use Pillow" * (video.codec == "webp")
         raise DecoderError(
-            f"{media.path} does not tell the size of its video, and may have no frames{animated}"
+            f"{media.path} doesn't say the size of its video, and may have no frames{animated}"
         )
     if options.is_source_format and video.pixel_format is None:
-        raise DecoderError(
-            f"{media.path} does not tell the pixel format of its video, and may have no frames"
-        )
+        raise DecoderError(f"{media.path} doesn't say the pixel format of its video, and may have no frames")
     return video
 
 
 def _kinds(media: MediaInfo) -> str:
-    kinds = [name for name, streams in (("a picture", media.video), ("sound", media.audio)) if streams]
+    kinds = [name for name, streams in (("a picture", media.video), ("audio", media.audio)) if streams]
     return " and ".join(kinds) or "other data"

@@ -101,7 +101,7 @@ class FramesByNumber:
         with self._lock:
             places = self._frame_places()
             if not places:
-                raise DecoderError(f"{self._media.path}: there are no frames")
+                raise DecoderError(f"{self._media.path} has no frames")
             last = last_pts(time_s, self._media, self._plan.track.video)
             after = min(self._first_at(last + 1), places.stop)
             return self._one(max(0, after - 1 - places.start))

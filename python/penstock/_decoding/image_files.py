@@ -62,15 +62,15 @@ class ImageFiles:
             return given
         if isinstance(given, list | tuple):
             if not all(isinstance(one, str | os.PathLike) and _stands_for_images(one) for one in given):
-                raise TypeError(
-                    "a list is one of image files: use a Decoder (or probe) for each file of another kind"
-                )
+                raise TypeError("a list must have image files only. Use a Decoder (or probe) for each file")
             names, path = given, f"<{plural(len(given), 'image')}>"
         elif isinstance(given, str | os.PathLike) and not endpoints.is_url(given) and is_sequence(given):
             names, path = [given], os.fspath(given)
         else:
             if fps is not None:
-                raise ValueError(f"{argument('fps', fps)} is for sequences of images: others have their rate")
+                raise ValueError(
+                    f"{argument('fps', fps)} is for image sequences only: other sources have a rate. Leave it out"
+                )
             return None
         return cls(path, tuple(find_images(names)), frame_rate(_DEFAULT_FPS if fps is None else fps))
 
@@ -113,7 +113,7 @@ def find_images(names: Iterable[StrPath]) -> list[Path]:
         if not has_image_name(path):
             known = " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
             raise ValueError(
-                f"{show_name(path)}: not an image by its name, which would end in one of: {known}"
+                f"{show_name(path)} is not an image by its name, which must end in one of: {known}"
             )
     return found
 
@@ -158,6 +158,6 @@ def _numbered(pattern: Path) -> list[Path]:
     paths = [numbered(number) for number in numbers if numbered(number).name in names]
     for number, path in enumerate(paths, numbers[0] if numbers else 0):
         if path != numbered(number):
-            why = f"missing, while {path.name} is there; name the folder, or a glob, to take what there is"
+            why = f"this image is missing, but {path.name} exists. Pass the folder or a glob to skip the gap"
             raise FileNotFoundError(ENOENT, why, str(numbered(number)))
     return _matching(paths, pattern)

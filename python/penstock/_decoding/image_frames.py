@@ -41,7 +41,7 @@ def open_images(files: ImageFiles, options: DecodeOptions, stream: int | None) -
     }
     for name, value in for_videos.items():
         if value:
-            raise ValueError(f"a sequence of images is read without {argument(name, value)}: leave it out")
+            raise ValueError(f"{argument(name, value)} has no effect on an image sequence. Leave it out")
     return ImageSequence(files, threads=options.settings.threads, is_strict=not options.conceal_errors)
 
 

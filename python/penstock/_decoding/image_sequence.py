@@ -126,8 +126,8 @@ class ImageSequence:
         picture = self._decoded(path, self._content(path))
         if (picture.width, picture.height) != (self.video.width, self.video.height):
             raise DecoderError(
-                f"{show_name(path)}: {picture.width}x{picture.height} pixels, while {show_name(self._paths[0])} has "
-                f"{self.video.width}x{self.video.height}; all images must have one size"
+                f"all images must have the same size: {show_name(path)} has {picture.width}x{picture.height} pixels, "
+                f"{show_name(self._paths[0])} has {self.video.width}x{self.video.height}"
             )
         return picture
 
@@ -172,7 +172,7 @@ class ImageSequence:
         except LibavError as error:
             raise _undecodable(path, error.strerror) from error
         if not frames or (self._is_strict and frames[0].is_corrupt):
-            raise _undecodable(path, "it has no whole picture")
+            raise _undecodable(path, "no complete picture in it")
         return cast("VideoFrame", frames[0])
 
     def _told(self, path: Path) -> VideoInfo:
@@ -183,7 +183,7 @@ class ImageSequence:
                 if video := info_of(source, media, {}).video:
                     return video[0]
         except DecoderError as error:
-            raise _undecodable(path, "libav does not know its format, or it is damaged") from error
+            raise _undecodable(path, "the file is damaged, or no image that libav knows") from error
         raise _undecodable(path, "PyAV's libav has no decoder for this format")
 
     def _content(self, path: Path) -> bytes:
@@ -191,13 +191,13 @@ class ImageSequence:
         try:
             # Opening a FIFO would wait for a writer, and a second reader would get nothing.
             if not stat.S_ISREG((self._folder / path).stat().st_mode):
-                raise OSError(EINVAL, "the images of a sequence are regular files")
+                raise OSError(EINVAL, "an image of a sequence must be a regular file")
             content = (self._folder / path).read_bytes()
         except OSError as error:
             error.filename = str(path)  # as the caller names it
             raise
         if not content:
-            raise _undecodable(path, "it is empty")
+            raise _undecodable(path, "the file is empty")
         return content
 
 
@@ -211,4 +211,4 @@ def _kind(path: Path, content: bytes) -> tuple[str, bytes]:
 
 
 def _undecodable(path: Path, reason: str | None) -> DecoderError:
-    return DecoderError(f"{show_name(path)}: this image cannot be decoded: {reason}")
+    return DecoderError(f"{show_name(path)} can't be decoded: {reason}")

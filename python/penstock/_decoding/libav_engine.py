@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock._common import exits
 from penstock._common.deadline import Deadline
+from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.pixels import Job, Pixels
 from penstock._decoding.sequence import SequenceFrame
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from penstock._facts.index import Packets
     from penstock._facts.info import Track
 
-_LATE = "libav gave no frame"
+_LATE = "libav decoded no frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +204,10 @@ class LibavEngine:
         """Excludes other threads. `close` leaves it to the last of them to close the file."""
         thread = threading.get_ident()
         if self._reading_thread == thread:
-            raise RuntimeError(
-                "the decoder is being read by this thread: a signal handler can't read from it"
-            )
+            raise RuntimeError("a signal handler can't read from a decoder that its thread is reading")
         try:
             if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
-                raise deadline.late("another thread read, and no frame came")
+                raise deadline.late("another thread was reading, and no frame was decoded")
             self._reading_thread = thread
             self._check_usable()
             entered_s = self._times.enter()
@@ -299,7 +298,7 @@ class LibavEngine:
             self._sequence.end(track) if frames else End(why_no_frames(track.media, self.plan.options.start))
         )
         if end.reason is not None:
-            after = f", after {frames} frames" if frames else ""
+            after = f", after {plural(frames, 'frame')}" if frames else ""
             self._failure = DecoderError(f"{track.media.path}: {end.reason}{after}", frames=frames)
         self.warning, self._is_fed = end.warning, True
 

@@ -198,11 +198,11 @@ class _Kind:
         except LibavError as error:
             raise_shortage(error)
             if frame.format.has_palette:
-                remedy = f"{argument('pixel_format', 'rgb24')} scales all frames to the size of the first one"
                 raise DecoderError(
-                    f"the pictures change their size, which is not supported with a palette: {remedy}"
+                    "the pictures change their size, which a palette doesn't support. Pass "
+                    f"{argument('pixel_format', 'rgb24')} to scale all frames to the size of the first one"
                 ) from error
-            raise DecoderError(f"libav cannot convert {frame.format.name}: {error.strerror}") from error
+            raise DecoderError(f"libav can't convert {frame.format.name}: {error.strerror}") from error
 
 
 def _graph(plan: DecodePlan, frame: LibavFrame) -> Graph:

@@ -195,7 +195,9 @@ def plan_decode(
     if options.keeps_stored_orientation:
         own_size = video.stored_width, video.stored_height
     if options.size is not None and (not isinstance(options.size, tuple | list) or len(options.size) != 2):
-        raise TypeError(f"size is (width, height) in pixels, one of which may be None; got {options.size!r}")
+        raise TypeError(
+            f"size must be (width, height) in pixels, either of which may be None, not {options.size!r}"
+        )
     if (
         program
         and options.filters
@@ -203,7 +205,8 @@ def plan_decode(
     ):
         if endpoints.is_sequential(source):
             raise ValueError(
-                f"the size after filters is not known, and {media.path} can be read only once: give size="
+                f"the size after `filters` is unknown, because {media.path} can be read only once. Pass "
+                "size=(width, height)"
             )
         reading, trim = _reading(track, options, decoder, uncropped)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
@@ -253,7 +256,7 @@ def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
     if is_float(own):
         gray, rgb, samples = "grayf32le", "gbrpf32le", "floats"
     return (
-        f"the video has {samples} ({own}), which become 8 bits: give "
+        f"the video has {samples} ({own}), which become 8 bits. Pass "
         f"{argument('pixel_format', gray if is_gray(own) else rgb)} to keep them, or "
         f"{argument('pixel_format', str(pixel_format))} if 8 bits are enough"
     )
@@ -267,8 +270,9 @@ def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) 
     if is_asked or not is_short or video.color_transfer not in _HDR:
         return None
     return (
-        f"the video is HDR ({_HDR[video.color_transfer]}), which looks dull as {name} without tone mapping: give "
-        f"{argument('pixel_format', 'rgb48le')} for its samples, or make SDR of it by Decoder(filters={_TO_SDR!r})"
+        f"the video is HDR ({_HDR[video.color_transfer]}), which looks dull as {name} without tone mapping. Pass "
+        f"{argument('pixel_format', 'rgb48le')} to get its samples, or {argument('filters', _TO_SDR)} to convert it "
+        "to SDR"
     )
 
 
@@ -279,12 +283,12 @@ def _layout(program: str | None, pixel_format: str, width: int, height: int) -> 
     names = [one for one in (pixel_format, in_native_order(f"{pixel_format}le")) if one in video_formats]
     if not names:
         near = capabilities.did_you_mean(pixel_format, PIXEL_FORMATS)
-        raise ValueError(f"unknown raw pixel format {pixel_format!r}.{near} `ffmpeg -pix_fmts` lists them")
+        raise ValueError(f"{pixel_format!r} is no raw pixel format.{near} `ffmpeg -pix_fmts` lists them")
     try:
         blank = VideoFrame(width, height, names[0])
     except ValueError:
         raise ValueError(
-            f"{names[0]} frames are in GPU memory and cannot be delivered; use nv12, for example"
+            f"{names[0]} frames are in GPU memory and can't be delivered. Use nv12, for example"
         ) from None
     frame_bytes = sum(rows * row_bytes for rows, row_bytes in plane_rows(blank))
     return _described(FrameLayout(names[0], width, height, ((frame_bytes,),), 1, frame_bytes))
@@ -373,9 +377,9 @@ def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: D
     known = codecs_available if program is None else capabilities.decoders(program)
     if known and name not in known:
         raise DecoderError(
-            f"{endpoints.without_protocol(source)} has alpha, which only FFmpeg's decoder {name} reads, and "
-            f"{program or 'libav'} was built without it: install another FFmpeg (Debian's has it), or give a format "
-            f"without alpha, such as {argument('pixel_format', 'rgb24')}"
+            f"{endpoints.without_protocol(source)} has alpha, which {program or 'libav'} can't read: it was built "
+            f"without the decoder {name}. Pass a format without alpha, such as {argument('pixel_format', 'rgb24')}, or "
+            "install an FFmpeg with that decoder (Debian's has it)"
         )
     return name
 
@@ -427,7 +431,7 @@ def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | 
     """`size`, with a missing width or height that keeps the aspect ratio of `own`, rounded to an even number."""
     width, height = own if size is None else size
     if width is None and height is None:
-        raise ValueError("size is width and height in pixels, one of which may be None; got (None, None)")
+        raise ValueError("size must have a width or a height, not (None, None)")
     if width is None:
         width = _even(Fraction(height or 0) * own[0] / own[1])
     if height is None:

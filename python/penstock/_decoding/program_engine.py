@@ -194,7 +194,7 @@ class ProgramEngine(OnDemand):
             return None
         if start is None or is_inside:
             return completeness.BEGINS_INSIDE
-        return f"FFmpeg reports damage to frames before start={start:g}, where it has to begin"
+        return f"FFmpeg reports damage in frames before start={start:g}, where decoding has to begin"
 
 
 def changes_frames(input_options: Mapping[str, object]) -> bool:

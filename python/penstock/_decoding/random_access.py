@@ -45,7 +45,10 @@ class RandomAccess:
     def __init__(self, chosen: VideoInput, packets: Packets | None = None) -> None:
         self.path, self._packets = chosen.path, packets
         if (identity := endpoints.identity(chosen.source)) is None:
-            raise DecoderError(f"{self.path} is not a regular file: its frames come in their order only")
+            raise DecoderError(
+                f"decoder[i], frame_at() and batch() need a regular file, which {self.path} is not. Iterate over the "
+                "decoder instead"
+            )
         self._chosen, self._identity = chosen, identity
         self._decodes: list[_Decode] = []  # the one that was used last is the last one
         self._index: Index | None = None
@@ -81,7 +84,7 @@ class RandomAccess:
             DecoderError: a frame cannot be decoded, or the file has changed.
         """
         if endpoints.identity(self._chosen.source) != self._identity:
-            raise DecoderError(f"{self.path} has changed since it was opened")
+            raise DecoderError(f"{self.path} has changed since it was opened. Open it again")
         index = self.index
         wanted = {int(index.shown[place]): place for place in places}
         by_start = sorted((next(index.starts(packet)), packet) for packet in wanted)
@@ -284,7 +287,7 @@ class _Decode:
         first, packets = (index.is_timed and self._seek(index, start)) or self._rewind()
         for number, packet in enumerate(packets, first):
             if not index.packets.are(number, packet):
-                raise DecoderError(f"{self._chosen.path} has changed since it was opened")
+                raise DecoderError(f"{self._chosen.path} has changed since it was opened. Open it again")
             yield number, packet
 
     def _seek(self, index: Index, start: int) -> tuple[int, Iterator[Packet]] | None:

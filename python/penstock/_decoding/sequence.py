@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Packets after which a frame that has not come is lost: reordered ones, those in libav's threads, and some.
 _AGE = REORDERED + MOST_THREADS + 2
-_LOST = "it is damaged or missing"
+_LOST = "the frame is damaged or missing"
 # Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
 _EARLIER_GROUPS = 2
 # How far before a time the file is sought, in seconds, until a keyframe comes before it. Containers without an index
@@ -257,7 +257,7 @@ class Sequence:
         self._begin_named(groups_back=groups_back, has_threads=False, until=until)
 
     def _fail(self, why: str) -> NoReturn:
-        message = f"{self._chosen.path}: frame {self._given} cannot be decoded: {why}"
+        message = f"{self._chosen.path}: frame {self._given} can't be decoded: {why}"
         raise DecoderError(message, frames=self._given)
 
     # --- beginning, and beginning again ------------------------------------------------------------------------------

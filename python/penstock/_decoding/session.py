@@ -40,11 +40,12 @@ READ_AHEAD = 4
 END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
-LATE = "FFmpeg gave nothing"
+LATE = "FFmpeg delivered nothing"
 # FFmpeg's messages about a packet of which a part is missing, or which begins another file, and what to do.
 _GAPS = ("corrupt input packet", "Error parsing the packet header", "Header missing")
 _OVER_GAPS = (
-    "bytes are missing, or the file was joined of several: conceal_errors=True (--conceal-errors) reads on"
+    "bytes are missing, or the file was joined from several. "
+    "Pass conceal_errors=True (--conceal-errors) to read on"
 )
 #: An impossible width for FFmpeg's filter `crop`, which makes it fail at a palette picture whose size differs from the
 #: first one's. Chosen: a width that no caller asks for, so that the failure is recognized by FFmpeg's message.
@@ -182,7 +183,7 @@ class DecodeSession(Session):
         self.close()
 
     def progress(self) -> str:
-        return f"given {self.delivered} frames"
+        return f"delivered {plural(self.delivered, 'frame')}"
 
     def check_open(self) -> None:
         """Checks that it was not closed."""
@@ -318,19 +319,19 @@ class OnDemand:
 
     def _end_of(self, run: DecodeSession) -> End:
         """What the end of FFmpeg means: why reading has failed, and what to say of the file."""
-        process, after = run.process, f"after {run.delivered} frames"
+        process, after = run.process, f"after {plural(run.delivered, 'frame')}"
         said = process.log.text
         if process.returncode not in (0, None) and has_no_frames(said):
-            return End("the stream has no frames that FFmpeg can decode")
+            return End("the video stream has no frames that FFmpeg can decode")
         if f"width '{OTHER_SIZE}'" in said:
-            remedy = f"{argument('pixel_format', 'rgb24')} scales all frames to the size of the first one"
             return End(
-                f"the pictures change their size, which is not supported with a palette: {remedy}; {after}"
+                f"the pictures change their size, which a palette doesn't support, {after}. Pass "
+                f"{argument('pixel_format', 'rgb24')} to scale all frames to the size of the first one"
             )
         box = self._box if self._is_strict or not run.has_succeeded else None
         # Before damage: what FFmpeg says for want of memory looks like that.
         if box is not None and (limit := box.reached_limit(process.returncode, said)) is not None:
-            return End(f"decoding {limit}; {after}")
+            return End(f"decoding {limit}, {after}")
         if not run.has_succeeded:
             return End(f"FFmpeg {process.ending}, {after}")
         if not self._is_strict:
@@ -339,7 +340,7 @@ class OnDemand:
         if damage := damage_reports(process.log.reports, self._other_codecs):
             warning = self._explained(damage)
             if warning is None:
-                return End(f"the file is damaged, or ends too early, {after}")
+                return End(f"the file is damaged or ends too early, {after}")
         found = End(self._opened.failure) if self._opened.failure else self._end_of_file(run)
         if found.reason is not None:
             return End(f"{found.reason}, {after}")
@@ -421,7 +422,7 @@ class DecoderBase:
         await asyncio.to_thread(self.close)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError(f"a running {type(self).__name__} can be neither copied nor pickled")
+        raise TypeError(f"a running {type(self).__name__} can't be copied or pickled")
 
 
 def numbered_stream(path: str, kind: str, streams: Sequence[Stream], number: int) -> Stream:

@@ -29,7 +29,9 @@ class Planes(tuple[npt.NDArray[Any], ...]):
         return made
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
-        raise AttributeError(f"the frame has no plane {name}, but {', '.join(self.__dict__) or 'one'}")
+        raise AttributeError(
+            f"the frame has no plane {name!r}, only {', '.join(self.__dict__) or 'one without a name'}"
+        )
 
 
 class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
@@ -91,7 +93,7 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
             ValueError: if this is a part of a frame, or was computed from one.
         """
         if self._layout is None:
-            raise ValueError("only a whole frame from the decoder has planes")
+            raise ValueError("only a whole frame from a decoder has planes")
         flat, planes, start = self.reshape(-1).view(np.ndarray), [], 0
         for shape in self._layout.planes:
             planes.append(flat[start : start + prod(shape)].reshape(shape))

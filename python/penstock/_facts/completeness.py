@@ -14,6 +14,7 @@ import av
 import numpy as np
 from av.error import FFmpegError as LibavError
 
+from penstock._common.messages import plural
 from penstock._common.shortage import raise_shortage
 from penstock._facts.index import Index, Packets, expected_frames, packets_of, read_packets
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 #: The warning for a file that was cut out of a longer one, such as a recording of a broadcast.
-BEGINS_INSIDE = "the file begins inside a group of pictures: its first frames are missing, or may be wrong"
+BEGINS_INSIDE = "the file begins in the middle of a GOP, so its first frames may be missing or wrong"
 # Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Y4M) or
 # guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `_wrong_count` warns.
 _TELLING = ("mov", "matroska", "flv", "mxf")
@@ -38,7 +39,7 @@ _MISSING_SHARE = 1 / 3
 CHEAP_BYTES = 256 << 20
 # Guessed: of a larger file, a keyframe is within this time before the end.
 _SEEK_BACK_S = 20.0
-_CUT_OFF = "the file was cut off: its end is missing"
+_CUT_OFF = "the file is truncated"
 # An EBML header, and then the element that holds all else of a Matroska file, with its size (RFC 9559, 4 and 5.1).
 _SEGMENT = b"\x18\x53\x80\x67"
 _SEGMENT_WITHIN_BYTES = 1024
@@ -143,14 +144,14 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
         times = packets.pts[packets.has_pts]
         if (back := np.flatnonzero(np.diff(times) < 0)).size:  # FFmpeg 5.1 leaves out frames of FLAC there
             at_s = float(times[back[0]] * audio.time_base)
-            return f"the times of the sound go back after {at_s:.3f} s, as where files were joined"
+            return f"the times of the audio go back after {at_s:.3f} s, as in a file joined from several"
         if own_s is None or not packets.size.any():
             return None
         if media.container == "mp3" and _is_guess(own_s, packets, audio, identity.size_bytes):
             return None
         ends_s = float((packets.pts + packets.duration)[packets.has_pts].max(initial=0) * audio.time_base)
         if ends_s < own_s - _SOUND_APART_S:
-            return f"the sound is {own_s:.3f} s long by its container, and ends at {ends_s:.3f} s"
+            return f"the audio should last {own_s:.3f} s by its header, but ends at {ends_s:.3f} s"
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
     return None
@@ -224,7 +225,7 @@ def _missing(stream: VideoStream, packets: Packets, track: Track, delivered: Del
 def _too_few(delivered: Delivered, expected: int | None) -> str | None:
     if expected is None or delivered.frames is None or delivered.frames >= expected:
         return None
-    return f"the video has {expected} frames, and FFmpeg gave {delivered.frames}"
+    return f"the video has {expected} frames, but FFmpeg decoded {delivered.frames}"
 
 
 def _early_by_length(
@@ -247,12 +248,10 @@ def _early_by_length(
         return None
     is_shown = (packets.size > 0) & ~packets.is_hidden & packets.has_pts
     if later := int((is_shown & (times_s > delivered.last_s + frame_s / 2)).sum()):
-        return f"FFmpeg gave no frame for the last {later} packets of the video"
+        return f"FFmpeg decoded no frame from the last {plural(later, 'packet')} of the video"
     if not _lacks_a_part(ends_s + frame_s / 2, own_s, video.start_s):
         return None
-    return (
-        f"the video is {own_s:.3f} s long by its container, and its last frame is at {delivered.last_s:.3f} s"
-    )
+    return f"the video should last {own_s:.3f} s by its header, but its last frame is at {delivered.last_s:.3f} s"
 
 
 def _whole_ends_early(
@@ -265,7 +264,7 @@ def _whole_ends_early(
             ends_s = max(ends_s, float((packet.pts + (packet.duration or 0)) * packet.time_base))
     if not _lacks_a_part(ends_s, whole_s, start_s):
         return None
-    return f"the file is {whole_s:.3f} s long by its container, and its streams end at {ends_s:.3f} s"
+    return f"the file should last {whole_s:.3f} s by its header, but its streams end at {ends_s:.3f} s"
 
 
 def _lacks_a_part(ends_s: float, duration_s: float, start_s: float | None) -> bool:
@@ -328,7 +327,7 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
             and not _hides_a_part(video, _FRAMES_APART)
             and known_frames(track) != delivered.frames
         )
-    return f"its header says {claimed} frames, and it has {delivered.frames}" if is_wrong else None
+    return f"the header says {claimed} frames, but the video has {delivered.frames}" if is_wrong else None
 
 
 def _empty_chunks(track: Track) -> int:
@@ -367,5 +366,5 @@ def why_no_frames(media: MediaInfo, start: float | None) -> str:
     """Why a decode gave no frame."""
     if start is None:
         return "the video stream has no frames"
-    length = "" if media.duration_s is None else f"; the file is {media.duration_s:.3f} s long"
-    return f"there are no frames from {start:g} s on{length}"
+    length = "" if media.duration_s is None else f", because the file lasts {media.duration_s:.3f} s"
+    return f"the video has no frames from {start:g} s on{length}"

@@ -20,7 +20,7 @@ from penstock.errors import DecoderError
 ROUNDED_S = 0.0011
 # Chosen: a last frame that is shown for longer than this many is meant to be.
 _LONG_FRAMES = 1.5
-_ANEW = ": give them new ones by `ffmpeg -i IN -vf setpts=N/FRAME_RATE/TB OUT`"
+_ANEW = "Write new times with: ffmpeg -i IN -vf setpts=N/FRAME_RATE/TB OUT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class FrameTimes:
         packets = read_packets(endpoints.source(media.path), media.container, video.index)
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():
-            raise DecoderError(f"{media.path} does not tell the times of its frames")
+            raise DecoderError(f"{media.path} doesn't store the times of its frames")
         stored = packets.pts[is_shown]
         order = np.argsort(stored, kind="stable")
         times_s = [*map(Clock(media, video.time_base).time_s, stored[order].tolist())]
@@ -78,12 +78,12 @@ class FrameTimes:
         """
         if self.goes_back:
             raise DecoderError(
-                f"the times of the frames of {path} go back, as where files were joined{_ANEW}"
+                f"the times of the frames of {path} go back, as in a file joined from several. {_ANEW}"
             )
         for before_s, after_s in itertools.pairwise(self.times_s):
             if after_s == before_s:
                 raise DecoderError(
-                    f"{path} has two frames at {after_s:.6f} s, and each needs its own time{_ANEW}"
+                    f"{path} has two frames at {after_s:.6f} s, but each needs its own time. {_ANEW}"
                 )
 
     def ticks(self) -> tuple[int, ...] | None:

@@ -63,10 +63,10 @@ class Isolation:
     ) -> Isolation:
         """The isolation that the arguments of these names ask for."""
         if isolated not in (True, "strict"):
-            raise ValueError(f'isolated is False, True or "strict"; got {isolated!r}')
+            raise ValueError(f'isolated must be False, True or "strict", not {isolated!r}')
         if follow_playlists:
             raise ValueError(
-                "isolated reading opens one file, and follow_playlists others: take one of the two"
+                "isolated and follow_playlists can't be combined: an isolated reader opens one file only"
             )
         return cls(source, threads=threads, is_strict=isolated == "strict")
 
@@ -103,7 +103,9 @@ class Isolation:
         try:
             child = run(command, timeout_s, check=False, box=box)
         except NotStartedError as failure:
-            raise DecoderError(f"could not start Python to read {self._path}: {failure}") from failure
+            raise DecoderError(
+                f"Python, which reads {self._path} in a box, could not start: {failure}"
+            ) from failure
         except TimedOutError as late:
             seconds = timeout_s or 0.0
             raise StalledError(f"{self._path} was not read within {seconds:g} s", seconds) from late
@@ -121,14 +123,16 @@ class Isolation:
         except (ValueError, TypeError, KeyError, RecursionError) as strange:
             # It never answered, or was taken over.
             raise self._failure(
-                f"libav failed to read {self._path}: its process {child.ending}", child
+                f"{self._path} could not be read: libav's process {child.ending}", child
             ) from strange
         if self.unconfined and self.box.is_strict:
-            raise self._failure(f"the kernel cannot confine {', '.join(self.unconfined)}", child)
+            without = ", ".join(self.unconfined)
+            reason = f"this kernel can't confine {without}. Pass isolated=True to read without that"
+            raise self._failure(reason, child)
         return answer
 
     def _failure(self, reason: str, child: CapturedChild) -> DecoderError:
-        said = f"\nIt said: {child.stderr}" if child.stderr else ""
+        said = f"\nThe process said: {child.stderr}" if child.stderr else ""
         return DecoderError(
             f"{reason}{said}",
             reason=reason,
@@ -172,5 +176,5 @@ class _OwnBox(Box):
 
 def _not_isolated(path: str) -> ValueError:
     return ValueError(
-        f"isolated reading is for one regular file, and {path} is none: save it to a file, or read it without isolated"
+        f"isolated=True needs a regular file, which {path} is not. Save it to a file, or leave isolated out"
     )

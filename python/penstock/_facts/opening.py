@@ -78,7 +78,7 @@ def open_media(
         raise _refusal(source, path, confined, error.strerror or "") from error
     if media.format.name == _TEXT_CONTAINER:
         media.close()
-        raise DecoderError(f"{path} is text, and not a media file")
+        raise DecoderError(f"{path} is a text file, not a media file")
     media.flags &= ~_GEN_PTS
     return media
 
@@ -190,25 +190,25 @@ def _harmless_containers() -> tuple[str, ...]:
 def _refusal(source: str, path: str, confined: list[str], reason: str) -> DecoderError:
     """The error for a source that libav cannot open. FFmpeg gives the reason: libav's log is off, it can deadlock."""
     if endpoints.identity(source) is None:
-        return DecoderError(f"FFmpeg cannot open {path}: {reason}")
+        return DecoderError(f"FFmpeg can't open {path}: {reason}")
     if is_unfinished(endpoints.without_protocol(source)):
         return DecoderError(
-            f"{path} is not finished: its encoder is still open. Close the encoder, then read the file"
+            f"{path} is not finished, because its encoder is still open. Close the encoder, then read the file"
         )
     if endpoints.file_bytes(source) == 0:
-        return DecoderError(f"{path} is empty, and not a media file")
+        return DecoderError(f"{path} is an empty file, not a media file")
     try:
         program = find_decoding_ffmpeg()
         child = run((program, "-v", "error", *confined, "-i", source), _WORDS_PATIENCE_S, check=False)
     except (ProgramError, DecoderError):
-        return DecoderError(f"{path} is not a media file that FFmpeg knows, or it is damaged: {reason}")
+        return DecoderError(f"{path} is not a media file that FFmpeg knows, or is damaged: {reason}")
     said = child.stderr
     if _NOT_ALLOWED in said:
         message = (
-            f"{path} is a playlist, which leads to other files: with follow_playlists=True (--follow-playlists) FFmpeg "
-            "opens those of them that are local"
+            f"{path} is a playlist, which leads to other files. Pass follow_playlists=True (--follow-playlists) to "
+            "open those that are local"
         )
     else:
         words = reason if _OPENED in said else messages.summarize(said, source) or reason
-        message = f"{path} is not a media file that FFmpeg knows, or it is damaged: {words}"
+        message = f"{path} is not a media file that FFmpeg knows, or is damaged: {words}"
     return DecoderError(message, returncode=child.returncode, command=child.command, stderr=said)

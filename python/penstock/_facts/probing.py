@@ -102,7 +102,7 @@ def probe(
         )
     except TimeoutError as error:
         seconds = deadline.timeout or 0.0
-        message = f"{opened.path} was not read within {seconds:g} s; does anything write to it?"
+        message = f"{opened.path} was not read within {seconds:g} s. Check that a program writes to it"
         raise StalledError(message, seconds) from error
     finally:
         if opened is not source:

@@ -82,14 +82,14 @@ class Source:
         if not isinstance(given, Source):
             return cls(given)
         if given.single_pass is not None and given.single_pass.is_passed_on:
-            raise ValueError(f"{given.path} is no regular file: its bytes come once, for one decoder")
+            raise ValueError(f"{given.path} is not a regular file, so only one decoder can read it")
         return given
 
     @property
     def failure(self) -> str | None:
         """Why not all of it could be read; None if nothing says so."""
         failure = None if self.single_pass is None else self.single_pass.failure
-        return None if failure is None else f"it could not be read to its end ({failure.strerror})"
+        return None if failure is None else f"the source could not be read to its end ({failure.strerror})"
 
     def start_feeding(self) -> None:
         """Starts to send a pipe's bytes to FFmpeg, once FFmpeg runs. Does nothing for other sources."""
@@ -103,7 +103,9 @@ class Source:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.given, int) or self.single_pass is not None:
-            raise TypeError("a descriptor means nothing to another process: pickle a decoder of a path")
+            raise TypeError(
+                "a decoder of a descriptor can't be pickled: another process doesn't have it. Open a path instead"
+            )
         return Source, (self.given,)
 
 
@@ -134,24 +136,24 @@ def _descriptor(given: Any) -> int:
     file = python_streams.without_wrapper(given)
     if (carrier := _carrier(file)) is not None:
         if not stat.S_ISREG(os.fstat(carrier).st_mode):
-            raise ValueError(f"descriptor {carrier} is neither a regular file nor a pipe, FIFO or socket")
+            raise ValueError(f"descriptor {carrier} must be of a regular file, pipe, FIFO or socket")
         return fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3)
     if not hasattr(given, "read"):
         try:
             with memoryview(given) as view:
                 return _in_memory([view.cast("B") if view.c_contiguous else view.tobytes()])
         except TypeError:
-            each = ": use a Decoder (or probe) for each file" * isinstance(
+            each = ". Use a Decoder (or probe) for each file" * isinstance(
                 given, list | tuple | set | frozenset
             )
             kind = type(given).__name__
             raise TypeError(
-                f"an input is a path, a URL, bytes, a binary file or a descriptor; got {kind}{each}"
+                f"an input must be a path, a URL, bytes, a binary file or a descriptor, not {kind}{each}"
             ) from None
     if isinstance(file, io.TextIOBase):
-        raise TypeError("an input is a text stream: open it in binary mode")
+        raise TypeError("an input must be a binary file, not a text stream. Open it in binary mode")
     if not file.seekable():
-        raise ValueError(f"a {type(file).__name__} cannot seek: read it, and pass the bytes")
+        raise ValueError(f"a {type(file).__name__} can't seek. Read it, and pass the bytes")
     position = file.tell()
     try:
         file.seek(0)

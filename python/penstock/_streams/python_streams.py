@@ -52,8 +52,8 @@ def tee_source(src: Any) -> Any:
     src, ahead = source(src, "src")
     if ahead:
         raise ValueError(
-            "src is a Python stream that has read ahead, and a tee would leave that out: read it first, or pass a "
-            "stream without a buffer"
+            "src has read ahead, and a tee would leave out those bytes. Read them first, or pass a stream without a "
+            "buffer"
         )
     return src
 
@@ -62,8 +62,8 @@ def check_source(src: Any, name: str) -> None:
     """Refuse a source whose bytes are not its descriptor's. Its wrapper has been removed."""
     if isinstance(src, io.TextIOBase):
         raise TypeError(
-            f"{name} is a text stream, and has decoded bytes ahead: open it in binary mode, or pass {name}.buffer if "
-            "nothing was read from it"
+            f"{name} must be a binary stream, not a text stream, which reads ahead. Open it in binary mode, or pass "
+            f"{name}.buffer if nothing was read from it"
         )
     _check_faithful(src, name)
 
@@ -163,8 +163,8 @@ def _is_faithful(stream: Any) -> bool:
 
 def _refuse(end: object, name: str) -> NoReturn:
     raise TypeError(
-        f"{name} is a {type(end).__name__}, whose bytes are not those of its descriptor: use shutil.copyfileobj, with "
-        "an end of penstock.pipes.make_pipe() where a descriptor is needed"
+        f"{name} must not be a {type(end).__name__}, whose bytes are not those of its descriptor. Use "
+        "shutil.copyfileobj(), with an end of penstock.pipes.make_pipe() if a descriptor is needed"
     )
 
 

@@ -111,8 +111,8 @@ def start_relay(
         if offset is None and isinstance(src, python_streams.Buffered):
             if not python_streams.is_file(src):
                 raise ValueError(
-                    "src is buffered, and start_relay() would leave out what it has read ahead: use relay(), or pass "
-                    "src.raw or src.fileno() if nothing has been read from src"
+                    "src is buffered, and start_relay() would leave out what it has read ahead. Use relay(), or pass "
+                    "src.raw if nothing was read from src"
                 )
             offset = src.tell()
     try:

@@ -55,15 +55,15 @@ def in_one_line(error: object) -> str:
     parts = [*filter(None, [error.advice]), error.reason]
     if error.stderr and error.reason != str(error):
         parts.append(f"FFmpeg said: {'; '.join([*dict.fromkeys(error.stderr.splitlines())][:MOST_LINES])}")
-    return without_components("; ".join(parts))
+    return without_components(". ".join(parts))
 
 
 def held_up_by(stats: EncoderStats | DecoderStats, texts: Mapping[str, tuple[float, str]]) -> str:
     """Who held up the others. For each name that `bottleneck` may have, `texts` are its seconds and its words."""
     if stats.bottleneck is None:
-        return "held up by nobody clearly"
+        return "no clear bottleneck"
     seconds, text = texts[stats.bottleneck]
-    return f"held up by {text}".format(min(seconds / stats.elapsed_s, 1.0))
+    return f"bottleneck: {text}".format(min(seconds / stats.elapsed_s, 1.0))
 
 
 def name_options_in_messages() -> None:
@@ -74,7 +74,7 @@ def name_options_in_messages() -> None:
 def _option(name: str, value: object) -> str:
     """``--crf 20``; ``--format mp4`` for "options.f", ``--option g=60`` for "options.g", and so on."""
     group, _, key = name.partition(".")
-    written = "…" if value is ... else str(value)
+    written = "VALUE" if value is ... else str(value)
     if group == "options" and key != "f":
         return f"--option {key}={written if value is ... else shlex.quote(written)}"
     option = {"options": "format", "colors": f"color-{key}"}.get(group, name)

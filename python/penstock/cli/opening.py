@@ -238,7 +238,7 @@ def _closed_later(opening: Opening, stack: ExitStack) -> Opening:
 def _found(src: str, dsts: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
     """Titles and status of what the names lead to, where it exists."""
     if dsts.count(STANDARD) > 1:
-        raise click.UsageError("standard output is named twice")
+        raise click.UsageError("standard output must be named once only")
     for name, number in ((src, 0), *((dst, 1) for dst in dsts)):
         if name == STANDARD:
             # A closed one must be seen now: the next file that is opened gets its number.
@@ -263,7 +263,9 @@ def _refuse_repeats(found: Iterable[tuple[str, os.stat_result]]) -> None:
     for title, status in found:
         identity = (status.st_dev, status.st_ino)
         if identity in titles:
-            raise click.ClickException(f"{titles[identity]} and {title} are the same; nothing was written")
+            raise click.ClickException(
+                f"{titles[identity]} and {title} are the same file; nothing was written"
+            )
         if stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode):
             titles[identity] = title
 
@@ -319,7 +321,9 @@ def _fifo_failures(name: str) -> Iterator[None]:
         yield
         return
     except FileNotFoundError:
-        why = f"there is no FIFO; create one with: mkfifo {shlex.quote(path)}" if path else "no path is given"
+        why = (
+            f"there is no FIFO. Create it with: mkfifo {shlex.quote(path)}" if path else "the path is missing"
+        )
     except (OSError, ValueError) as error:  # ValueError if it is no FIFO
         why = getattr(error, "strerror", None) or str(error)
     raise click.ClickException(f"{show_name(name)}: {why}")

@@ -32,7 +32,7 @@ def encoder_arguments(given: dict[str, Any]) -> dict[str, Any]:
     options = dict(arguments.pop("options"))
     if (container_format := arguments.pop("container_format", None)) is not None:
         if "f" in options:
-            raise click.UsageError("--format and --option f exclude each other")
+            raise click.UsageError("--format can't be combined with --option f")
         options["f"] = container_format
     fields = ("matrix", "range", "primaries", "transfer")
     colors = {field: arguments.pop(f"color_{field}", "auto") for field in fields}
@@ -62,10 +62,10 @@ def byte_count(text: str) -> int:
     """Parse a number of bytes that a file can have: ``4K`` and ``4KiB`` are 4096, ``4kB`` is 4000."""
     match = re.fullmatch(r"(\d+)\s*([A-Z]*)", text.strip().upper(), re.ASCII)
     if match is None or match[2] not in _UNITS:
-        raise ValueError(f"{text!r} is not a number of bytes such as 65536, 64K or 2G")
+        raise ValueError(f"a number of bytes must be like 65536, 64K or 2G, not {text!r}")
     nbytes = int(match[1]) * _UNITS[match[2]]
     if nbytes > MOST_BYTES:
-        raise ValueError(f"{text!r} is more than any file has")
+        raise ValueError(f"{text!r} is more than a file can have")
     return nbytes
 
 
@@ -73,7 +73,7 @@ def picture_size(text: str) -> tuple[int, int]:
     """Parse width and height, as in ``1920x1080``."""
     width, height = _lengths(text)
     if width is None or height is None:
-        raise ValueError(f"{text!r} is not a width and a height in pixels such as 1920x1080")
+        raise ValueError(f"a size must be like 1920x1080, not {text!r}")
     return width, height
 
 
@@ -81,9 +81,7 @@ def scaled_size(text: str) -> tuple[int | None, int | None]:
     """Parse width and height, as in ``1920x1080``, or one of them; the other is None."""
     width, height = _lengths(text)
     if width is None and height is None:
-        raise ValueError(
-            f"{text!r} is not a width and a height in pixels such as 1280x720, or one of them as in 1280x and x720"
-        )
+        raise ValueError(f"a size must be like 1280x720, 1280x or x720, not {text!r}")
     return width, height
 
 
@@ -100,7 +98,7 @@ def frame_rate(text: str) -> Fraction:
     except (ValueError, ZeroDivisionError):
         rate = Fraction(0)
     if rate <= 0:
-        raise ValueError(f"{text!r} is not a number of frames per second such as 60, 23.976 or 30000/1001")
+        raise ValueError(f"frames per second must be like 60, 23.976 or 30000/1001, not {text!r}")
     return rate
 
 
@@ -111,7 +109,7 @@ def seconds(text: str) -> float:
     except ValueError:
         time_s = math.nan
     if not 0 < time_s < math.inf:
-        raise ValueError(f"{text!r} is not a number of seconds above 0")
+        raise ValueError(f"seconds must be a number above 0, not {text!r}")
     return time_s
 
 
@@ -121,9 +119,9 @@ def option_pairs(texts: Sequence[str]) -> dict[str, str | None]:
     for text in texts:
         name, equals, value = text.removeprefix("-").partition("=")
         if not name:
-            raise ValueError(f"{text!r} is not NAME=VALUE, or the NAME of an option that has no value")
+            raise ValueError(f"{text!r} must be NAME=VALUE, or the NAME of an option without a value")
         if name in found:
-            raise ValueError(f"{name!r} is given twice")
+            raise ValueError(f"{name!r} must be passed once only")
         found[name] = value if equals else None
     return found
 
@@ -132,7 +130,7 @@ def metadata_pairs(texts: Sequence[str]) -> dict[str, str]:
     """Parse names and values, which all have one."""
     pairs = option_pairs(texts)
     if lone := [name for name, value in pairs.items() if not value]:
-        raise ValueError(f"{lone[0]!r} is not NAME=VALUE")
+        raise ValueError(f"{lone[0]!r} must be NAME=VALUE")
     return {name: value for name, value in pairs.items() if value}
 
 

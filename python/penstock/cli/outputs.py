@@ -143,7 +143,7 @@ def _failure(error: OSError, title: str, progress: str = "", *, is_standard: boo
         return click.ClickException(f"{title}: {error.strerror or error}{progress}")
     if is_standard:
         return Stopped(signal.SIGPIPE)
-    return click.ClickException(f"{title}: its reader went away{progress}")
+    return click.ClickException(f"{title}: the reader went away{progress}")
 
 
 def _closed(sink: Writer | Encoder, timeout: float) -> bool:

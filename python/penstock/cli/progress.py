@@ -27,7 +27,7 @@ Show = Callable[[Sequence[tuple[int, str]]], None]
 def is_wanted(asked: bool | None, destinations: Sequence[Endpoint] = (), *, quiet: bool = False) -> bool:
     """Whether to show progress: as asked, else if standard error is a terminal and no destination is one."""
     if quiet and asked:
-        raise click.UsageError("--quiet and --progress exclude each other")
+        raise click.UsageError("--quiet can't be combined with --progress")
     if quiet or asked is not None:
         return bool(asked)
     # sys.stderr is None if descriptor 2 is closed.

@@ -54,7 +54,7 @@ def plan(
         ValueError, TypeError, OSError, EncoderError: as `render` raises before the first frame.
     """
     if audio is not None and not probe(audio).audio:
-        raise ValueError(f"audio={os.fspath(audio)!r} has no sound")
+        raise ValueError(f"audio={os.fspath(audio)!r} has no audio track")
     return planning.make_plan(
         os.fspath(output),
         frames=frames,
@@ -89,7 +89,7 @@ def plan_video(
         ValueError, TypeError, OSError, EncoderError, DecoderError: as `map_video` raises before the first frame.
     """
     if callable(source) or callable(output):
-        raise TypeError("the order is map_video(function, source, output)")
+        raise TypeError("source and output must not be callable. Use map_video(function, source, output)")
     workers = _workers(workers)
     size = None if size is None else checked_size(size)
     media = probe(source)
@@ -284,7 +284,7 @@ def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, 
     if engine != "ray":
         if ray is not None:
             raise ValueError(
-                f"{argument('ray')} is for {argument('engine', 'ray')}, and has no effect on processes: leave it out"
+                f"ray options need {argument('engine', 'ray')}, not {argument('engine', engine)}"
             )
         return workers
     from penstock.rendering.engines.ray import check_options, room

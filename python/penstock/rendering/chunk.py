@@ -140,7 +140,7 @@ class Renderer:
                 returned = self._code(index, float(index / fps), view)
                 if returned is not None:
                     raise TypeError(
-                        f"it returned a {type(returned).__name__}: a scene draws into its third argument"
+                        f"a scene must return None, not {type(returned).__name__}. Draw into its third argument"
                     )
             yield
 
@@ -156,18 +156,21 @@ class Renderer:
                 with self._naming_failures(f"frame {index}"):
                     time_s = self._plan.time_s(index)
                     if frame.time_s is None or abs(frame.time_s - source.first_s - time_s) > 2 * ROUNDED_S:
+                        packet_s = float(source.first_s + time_s)
                         raise RenderError(
-                            f"{source.path} has it at {frame.time_s} s, which is not its packet's time"
+                            f"frame {index} of {source.path} is at {frame.time_s} s, but its packet says "
+                            f"{packet_s:.6f} s. map_video can't divide this file"
                         )
                     changed = frame if self._code is None else self._code(frame)
                     encoder.write(changed, time_s=time_s - begins_s)
                 yield
             if (found := decoder.stats.frames_delivered) != count:
                 raise RenderError(
-                    f"{source.path} has {found} frames from {start_s} s on, and {count} by its packets"
+                    f"{source.path} has {found} frames in {chunk}, but {count} by its packets. map_video can't divide "
+                    "this file"
                 )
         if not source.is_same():  # other chunks may be of what it was
-            raise RenderError(f"{source.path} has changed since the render was planned: plan it again")
+            raise RenderError(f"{source.path} has changed since the render was planned. Start again")
 
     @contextmanager
     def _naming_failures(self, what: str) -> Iterator[None]:

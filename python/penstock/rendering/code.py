@@ -56,16 +56,16 @@ class Code:
         if isinstance(code, str):
             code = _imported(code)
         if not callable(code):
-            raise TypeError(f"a scene is a function or a class; got {code!r}")
+            raise TypeError(f"a scene must be a function or a class, not {code!r}")
         name = getattr(code, "__qualname__", type(code).__qualname__)
         try:
             _PicklerWithPaths(pickled := io.BytesIO()).dump(code)
         except Exception as error:
             raise TypeError(
-                f"{name} cannot be sent to workers: {error}; make in the scene's class what it needs"
+                f"{name} can't be sent to workers: {error}. Create what it needs in the __init__ of a scene class"
             ) from error
         if not isinstance(version, str | None):
-            raise TypeError(f"version is a text, or None; got {version!r}")
+            raise TypeError(f"version must be a str or None, not {version!r}")
         digest = _digest(code) if version is None else hashlib.sha256(version.encode()).hexdigest()
         return cls(name, base64.b64encode(pickled.getvalue()).decode(), digest)
 
@@ -202,7 +202,7 @@ def _digest(code: object) -> str:
 def _imported(reference: str) -> Any:
     module_name, colon, name = reference.rpartition(":")
     if not colon or not module_name or not name:
-        raise ValueError(f"{reference!r} is not MODULE:NAME or FILE.py:NAME")
+        raise ValueError(f"a scene must be MODULE:NAME or FILE.py:NAME, not {reference!r}")
     module = _from_file(Path(module_name)) if module_name.endswith(".py") else _named(module_name)
     return attrgetter(name)(module)
 
@@ -221,7 +221,7 @@ def _named(name: str) -> types.ModuleType:
 def _from_file(path: Path) -> types.ModuleType:
     """The module in a file. It is pickled by value, because workers may not have the file."""
     if not path.is_file():
-        raise FileNotFoundError(2, "there is no such file", str(path))
+        raise FileNotFoundError(2, "no such file", str(path))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

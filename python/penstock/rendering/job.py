@@ -65,7 +65,7 @@ class Job:
                 done = (
                     f"{len(self._reports)} of {len(self.plan.lengths)} chunks are kept in {self.plan.storage}"
                 )
-                error.add_note(f"{done}; the same call goes on from there")
+                error.add_note(f"{done}. The same call continues from there")
             raise
         return self._report(join.output_bytes, join.elapsed_s, join.warnings)
 
@@ -107,8 +107,8 @@ class Job:
         name = data_name(self.plan, event.number)
         if self._storage.read(f"{name}.json") is None:
             raise RenderError(
-                f"{event.report.worker} wrote chunk {event.number} to {self.plan.storage}, where this machine does not "
-                "see it: give storage= a folder or a URL that all machines share",
+                f"{event.report.worker} wrote chunk {event.number} to {self.plan.storage}, but this machine can't see "
+                "it there. Pass a folder or URL that all machines share as storage=",
                 chunk=event.number,
             )
         self._reports[event.number] = event.report

@@ -89,9 +89,12 @@ def assemble(plan: Plan) -> JoinReport:
             number for number in range(len(plan.lengths)) if stored_report(plan, storage, number) is None
         ]
         if missing:
-            listed = ", ".join(map(str, missing[:10])) + " …" * (len(missing) > 10)
-            why = f"{len(missing)} of {len(plan.lengths)} chunks are missing or damaged: {listed}"
-            raise RenderError(why, chunk=missing[0])
+            listed = ", ".join(map(str, missing[:10])) + " and more" * (len(missing) > 10)
+            raise RenderError(
+                f"{len(missing)} of {len(plan.lengths)} chunks are missing or damaged: {listed}. Render them with "
+                f"render_chunk(plan, {missing[0]}) and so on",
+                chunk=missing[0],
+            )
         return join_chunks(plan, storage)
 
 
@@ -101,7 +104,7 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
     output = Path(plan.output)
     final = output.resolve()  # a link stays, and what it leads to is replaced
     if final.exists() and not final.is_file():
-        raise RenderError(f"{output} exists and is no regular file, so that the video cannot replace it")
+        raise RenderError(f"the output must be a regular file, which {output} is not. Use another name")
     part = final.with_name(f".{output.stem}.part{output.suffix}")
     try:
         warnings = _join(plan, storage, part)
@@ -112,14 +115,14 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
     finally:
         part.unlink(missing_ok=True)
     if plan.audio is not None and not _has_sound(final):
-        why = f"the sound of {plan.audio} ends before the first frame, or begins after the last one"
-        warnings += (f"the result has no sound: {why}",)
+        why = f"the audio of {plan.audio} ends before the first frame, or begins after the last one"
+        warnings += (f"the result has no audio: {why}",)
     warnings += (*missing_labels(probe(final), plan.labels),)
     if remove_chunks(plan, storage):
-        left = (
-            f"chunks of other renders, such as of a scene before it was changed, are left in {plan.storage}"
+        warnings += (
+            f"{plan.storage} still has chunks of other renders, for example of a scene that you changed. Remove it "
+            "unless you want to continue them",
         )
-        warnings += (f"{left}: remove it if you do not want to go on with them",)
     frames, nbytes = len(plan.frames), output.stat().st_size
     return JoinReport(plan.output, frames, nbytes, time.monotonic() - started_s, warnings)
 
@@ -195,12 +198,12 @@ class JoinSession(Session):
         self.process.wait()
         self.disconnect()
         if not self.process.has_succeeded:
-            raise self.failure(f"FFmpeg {self.process.ending}; it joined the chunks", self._times.frames)
+            raise self.failure(f"FFmpeg, joining the chunks, {self.process.ending}", self._times.frames)
         self._times.check_end(self._frames)
         lines = (*self.process.log.errors, *self.process.log.warnings)
         # FFmpeg then has changed the times that it has written.
         if changed := next((line for line in lines if _WRONG_TIMES.search(line)), None):
-            raise RenderError(f"the joined video has wrong times: FFmpeg said: {changed}")
+            raise _wrong(f"wrong times. FFmpeg said: {changed}")
         return lines
 
     def _read_times(self, lines: BinaryIO) -> None:
@@ -238,14 +241,14 @@ class TimesCheck:
         while self._waiting:
             self._check(heapq.heappop(self._waiting))
         if self._wrong is not None:
-            raise RenderError(f"the joined video has wrong times: {self._wrong}")
+            raise _wrong(f"wrong times: {self._wrong}")
         if self.frames != frames:
-            raise RenderError(f"the joined video has {self.frames} frames instead of {frames}")
+            raise _wrong(f"{self.frames} frames, not {frames}")
 
     def _check(self, pts: int) -> None:
         time_s, wanted_s = pts * self._tick_s, self._time_s(self._next)
         if abs(time_s - wanted_s) > self._tick_s / 2 and self._wrong is None:
-            self._wrong = f"frame {self._next} is at {float(time_s):.6f} s instead of {float(wanted_s):.6f} s"
+            self._wrong = f"frame {self._next} is at {float(time_s):.6f} s, not {float(wanted_s):.6f} s"
         self._next += 1
 
 
@@ -260,7 +263,8 @@ def _chunk_files(plan: Plan, storage: Storage) -> Generator[FileIO]:
                 file.seek(0)
             elif header != first:
                 raise RenderError(
-                    f"chunk {number} has other parameter sets, colors or sizes than chunk 0, and cannot be joined",
+                    f"chunk {number} can't be joined to chunk 0: their parameter sets, colors or sizes differ. Pass "
+                    "resume=False (--no-resume) to render them again",
                     chunk=number,
                 )
             yield file
@@ -343,21 +347,29 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
         chunk = _video_of(path)
     frames, seconds = len(plan.frames), float(plan.time_s(len(plan.frames)))
     if video.frames not in (None, frames):
-        raise RenderError(f"the joined video has {video.frames} frames instead of {frames}")
+        raise _wrong(f"{video.frames} frames, not {frames}")
     tolerance_s = float(max(video.time_base, Fraction(_COARSEST_TICK_S))) * 2
     # How long the last frame of a variable rate lasts, each container says in its own way.
     lasts_s = video.duration_s if plan.audio is None and plan.fps is not None else None
     if lasts_s is not None and abs(lasts_s - seconds) > tolerance_s:
-        raise RenderError(f"the joined video lasts {lasts_s:.6f} s instead of {seconds:.6f} s")
+        raise _wrong(f"a duration of {lasts_s:.6f} s, not {seconds:.6f} s")
     latest_s = (
         _PRIMING_S if plan.audio is not None and _output(plan, plan.output).is_matroska else tolerance_s
     )
     if video.start_s is not None and not -tolerance_s <= video.start_s <= latest_s:
-        raise RenderError(f"the joined video begins at {video.start_s:.6f} s instead of 0")
+        raise _wrong(f"its first frame at {video.start_s:.6f} s, not at 0")
     for name in _EQUAL_FIELDS:
         has, wanted = getattr(video, name), getattr(chunk, name)
         if wanted is not None and has != wanted:
-            raise RenderError(f"the joined video has the {name} {has} instead of {wanted}")
+            raise _wrong(f"{name} {has}, not {wanted}")
+
+
+def _wrong(what: str) -> RenderError:
+    """The error for a video that is not what its chunks must make. `what` it has that is wrong."""
+    return RenderError(
+        f"the joined video has {what}. Its chunks are kept. This is probably a bug in Penstock or FFmpeg. Please "
+        "report it with the output of `penstock info --json`"
+    )
 
 
 def _has_sound(path: Path) -> bool:

@@ -157,9 +157,11 @@ class Plan:
         program = find_ffmpeg(settings.ffmpeg)
         found = version(program)
         if self.ffmpeg and not found:
-            raise EncoderError(f"{program} did not tell its version, which has to be {self.ffmpeg}")
+            raise EncoderError(
+                f"the plan needs FFmpeg {self.ffmpeg}, and the version of {program} is unknown"
+            )
         if found != self.ffmpeg:
-            raise ValueError(f"the plan was made with FFmpeg {self.ffmpeg}, and {program} is FFmpeg {found}")
+            raise ValueError(f"the plan needs FFmpeg {self.ffmpeg}, and {program} is FFmpeg {found}")
         return program
 
     def time_s(self, position: int) -> Fraction:
@@ -192,11 +194,11 @@ class Plan:
         try:
             given = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"this is no plan: {error}") from None
+            raise ValueError(f"the text is not a plan: {error}") from None
         try:
             found = given.pop("version")
             if found != VERSION:
-                raise ValueError(f"the plan has version {found!r}, and this Penstock reads version {VERSION}")
+                raise ValueError(f"the plan must have version {VERSION}, not {found!r}. Make it again")
             digest = given.pop("hash")
             plan = cls(
                 **given
@@ -212,9 +214,9 @@ class Plan:
                 }
             )
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"this is no plan: {error!r}") from None
+            raise ValueError(f"the text is not a plan: {error!r}") from None
         if plan.hash != digest:
-            raise ValueError("the plan was changed after it was made: its hash is wrong")
+            raise ValueError("the plan was changed after it was made: its hash is wrong. Make it again")
         return plan
 
     def _as_dict(self) -> dict[str, Any]:
@@ -260,8 +262,8 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     chunk_frames = max(_count("chunk_frames", chunk_frames), LEAST_CHUNK_FRAMES)
     if count > MOST_CHUNKS * chunk_frames:
         raise ValueError(
-            f"{count} frames in chunks of {chunk_frames} are more than {MOST_CHUNKS:,} chunks: "
-            "give a larger chunk_frames"
+            f"{count} frames in chunks of {chunk_frames} are more than {MOST_CHUNKS:,} chunks. Pass "
+            f"chunk_frames={-(-count // MOST_CHUNKS)} or more"
         )
     shortest = max(-(-chunk_frames // SHORTEST_SHARE), LEAST_CHUNK_FRAMES)
     lengths, left = [], count
@@ -293,17 +295,19 @@ def make_plan(
     try:
         len(frames)
     except OverflowError:
-        raise ValueError("frames are more than a plan can count") from None
+        raise ValueError("frames must be fewer than 2**63") from None
     if not frames or min(frames[0], frames[-1]) < 0:
-        raise ValueError(f"frames is a number of frames, or a range of indices from 0 on; got {frames!r}")
+        raise ValueError(
+            f"frames must be a number of frames, or a range of indices from 0 on, not {frames!r}"
+        )
     target = endpoints.target(output)
     path = Path(endpoints.without_protocol(target))
     if not endpoints.is_path(target) or (path.exists() and not path.is_file()):
         raise ValueError(
-            f"the output is a file, because it takes its name when it is complete; got {output!r}"
+            f"the output must be a file, not {output!r}, because it gets its name when it is complete"
         )
     if encoder_options is not None and not isinstance(encoder_options, Mapping):
-        raise TypeError(f'encoder_options must be a dict, such as {{"crf": 20}}; got {encoder_options!r}')
+        raise TypeError(f'encoder_options must be a dict, such as {{"crf": 20}}, not {encoder_options!r}')
     if code is None or source is None:
         _check_plain_frames(
             encoder_options or {},
@@ -313,14 +317,13 @@ def make_plan(
     _check_names(arguments)
     container = _joined_container(path, arguments.get("options") or {})
     if fps is None and source is None:
-        raise TypeError(
-            "fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got None"
-        )
+        raise TypeError("fps must be frames per second, such as 30, 29.97 or Fraction(30000, 1001), not None")
     made = working_plan(Request(path, fps=fps, **arguments), size)
     has_alpha = made.codec == "libvpx-vp9" and made.output_pixel_format == "yuva420p"
     if made.codec == "libvpx" or has_alpha:
         raise ValueError(
-            f"{made.codec}{' with alpha' * has_alpha} has no container whose chunks can be joined"
+            f"{made.codec}{' with alpha' * has_alpha} can't be encoded in chunks, because none of its containers can "
+            "be joined. Use another codec"
         )
     file_options, options = _split_options(made, container)
     # All chunks have the encoder that works here. What the file says of itself is not theirs.
@@ -351,9 +354,9 @@ def _check_plain_frames(arguments: Mapping[str, Any], why: str) -> None:
     """Checks that frames are what the pixel format says, where nobody hands in others."""
     for name in ("value_range", "channels_first"):
         if arguments.get(name):
-            given = f"encoder_options={{{name!r}: …}}"
+            given = f"encoder_options={{{name!r}: {arguments[name]!r}}}"
             raise ValueError(
-                f"{given} is for frames that a function of map_video returns, and {why}. Leave it out"
+                f"{given} is for frames that a function of map_video returns. Leave it out: {why}"
             )
 
 
@@ -366,14 +369,19 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
     """Checks that they are arguments of an Encoder that chunks can have."""
     own = [name for name in _OWN_ARGUMENTS if name in arguments]
     if own:
-        raise ValueError(
-            f"encoder_options has {', '.join(own)}, which are arguments of their own, or not possible here"
+        where = (
+            "Leave that out: renders have no subtitles"
+            if "subtitles" in own
+            else "Pass that to the call itself"
         )
+        raise ValueError(f"encoder_options must not have {', '.join(own)}. {where}")
     known = [one.name for one in fields(Request)]
     for name in arguments:
         if name not in known:
-            given = f"encoder_options={{{name!r}: …}}"
-            raise TypeError(f"{given}: an Encoder has no argument {name!r}.{did_you_mean(name, known)}")
+            question = did_you_mean(name, known)
+            raise TypeError(
+                f"encoder_options must have arguments of an Encoder, not {name!r}{'.' if question else ''}{question}"
+            )
 
 
 def _joined_container(output: Path, options: Mapping[str, object]) -> str:
@@ -381,19 +389,20 @@ def _joined_container(output: Path, options: Mapping[str, object]) -> str:
     container = options.get("f") or endpoints.Output(f"file:{output}").container
     if container not in _CONTAINERS:
         raise ValueError(
-            f"chunks are joined into mp4, mov, matroska (.mkv) or webm; got {container!r}. Another "
-            "container can be made of that without encoding again: ffmpeg -i IN -c copy OUT"
+            f"the container must be mp4, mov, matroska (.mkv) or webm, not {container!r}. Convert the result to "
+            "another one with: ffmpeg -i IN -c copy OUT"
         )
     for name in options:
         if name.partition(":")[0] in _WHOLE_VIDEO_OPTIONS:
             raise ValueError(
-                f"{argument(f'options.{name}')}: two passes, and rates that are bounded over a buffer, need the whole "
-                "video in one piece: encode chunks with crf, or by a bit rate alone"
+                f"{argument(f'options.{name}', options[name])} needs the whole video in one piece, and a render "
+                f"encodes chunks. Use {argument('crf', 20)}, or a bit rate alone"
             )
     for name in _CODEC_PARAMETERS:
         if found := _WHOLE_VIDEO_PARAMETERS.search(str(options.get(name, ""))):
             raise ValueError(
-                f"{argument(f'options.{name}')}: {found[1]} needs the whole video in one piece: use crf instead"
+                f"{argument(f'options.{name}', options[name])} needs the whole video in one piece, because of "
+                f"{found[1]}. Use {argument('crf', 20)}"
             )
     return str(container)
 
@@ -408,8 +417,8 @@ def _split_options(made: EncodePlan, container: str) -> tuple[dict[str, object],
     for name, value in of_file.items():
         if name in ("frag_duration", "frag_size") or (name == "movflags" and _FRAGMENTING.search(str(value))):
             raise ValueError(
-                f"{argument(f'options.{name}', value)} writes fragments, in which the frames of the result cannot be "
-                "verified. They can be made of it without encoding again: ffmpeg -i IN -c copy -movflags … OUT"
+                f"{argument(f'options.{name}', value)} writes fragments, whose frames a render can't verify. Write "
+                f"them afterwards with: ffmpeg -i IN -c copy -{name} {value} OUT"
             )
     return of_file, of_chunk
 
@@ -435,7 +444,7 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
             }
         if isinstance(value, Path | Fraction):
             return str(value)
-        raise TypeError(f"a plan is JSON, which has no {type(value).__name__}: {value!r}")
+        raise TypeError(f"a plan can't store {value!r}, because JSON has no {type(value).__name__}")
 
     given: dict[str, Any] = json.loads(json.dumps(values, default=plain))
     return given

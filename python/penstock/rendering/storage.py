@@ -31,7 +31,7 @@ def locked(output: str) -> Iterator[None]:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            raise RenderError(f"another render writes {output} now") from None
+            raise RenderError(f"another render is writing {output}. Wait for its end") from None
         yield
 
 
@@ -97,7 +97,7 @@ class RemoteStorage:
         try:
             from fsspec.core import url_to_fs
         except ImportError:
-            raise ImportError(f"storage={url!r} needs fsspec: pip install 'penstock-io[ray]'") from None
+            raise ImportError(f"storage={url!r} needs fsspec. Run: pip install 'penstock-io[ray]'") from None
         self._files, self._folder = url_to_fs(url)
 
     @contextmanager

@@ -83,17 +83,17 @@ impl ReaderOptions {
             ("parts", Some(self.parts)),
         ])?;
         if isize::try_from(self.frame_bytes).is_err() {
-            return unsuitable("frame_bytes is more than memory can hold".into());
+            return unsuitable("frame_bytes must be less than memory can hold".into());
         }
         match &self.transform {
-            None if self.parts != 1 => unsuitable("parts needs a transform".into()),
+            None if self.parts != 1 => unsuitable("parts must be 1 without a transform".into()),
             Some(transform) if transform.input_bytes() == 0 => {
-                unsuitable("a transform must have an input".into())
+                unsuitable("a transform must have an input of at least 1 byte".into())
             }
             Some(transform) if transform.output_bytes().checked_mul(self.parts) != Some(self.frame_bytes) => {
                 let (parts, each) = (self.parts, transform.output_bytes());
                 unsuitable(format!(
-                    "frame_bytes is {}, but the transform makes {parts} x {each} bytes",
+                    "frame_bytes must be {parts} x {each}, as the transform makes, not {}",
                     self.frame_bytes
                 ))
             }

@@ -51,10 +51,10 @@ impl Source {
     ) -> std::result::Result<Self, Error> {
         let here = if kind == Kind::File && offset.is_none() { fd::position(src) } else { None };
         if offset.is_some() && kind != Kind::File {
-            return Err(Error::Unsuitable("offset needs a source that is a file".into()));
+            return Err(Error::Unsuitable("offset needs a regular file as the source".into()));
         }
         if offset.is_some_and(|offset| i64::try_from(offset).is_err()) {
-            return Err(Error::Unsuitable("offset is beyond what a file can hold".into()));
+            return Err(Error::Unsuitable("offset must be less than 2^63".into()));
         }
         let moves_position = offset.is_none();
         Ok(Self { kind, position: offset.or(here), moves_position, reads: Reads::default() })
@@ -84,12 +84,12 @@ pub(super) fn check_different(
     let is_same = (src.st_dev, src.st_ino) == (dst.st_dev, dst.st_ino);
     let is_fifo = rustix::fs::FileType::from_raw_mode(src.st_mode) == rustix::fs::FileType::Fifo;
     if is_same && is_fifo {
-        return Err(Error::Unsuitable("source and destination are the same pipe".into()));
+        return Err(Error::Unsuitable("source and destination must not be the same pipe".into()));
     }
     if is_same && ends.destination == Kind::File && !is_apart(ends, source, count, src) {
         return Err(Error::Unsuitable(
-            "source and destination are the same file: that takes an offset and a count whose range does not meet the \
-             one that is written"
+            "source and destination are the same file. Pass an offset and a count whose range doesn't overlap the one \
+             that is written"
                 .into(),
         ));
     }

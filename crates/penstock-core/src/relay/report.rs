@@ -102,7 +102,7 @@ impl fmt::Display for MethodReason {
             Self::SourceIsFile => "the source is a file",
             Self::BothAreFiles => "both are files",
             Self::NeitherIsPipe => "neither end is a pipe",
-            Self::Appends => "the destination is in append mode, to which the system does not splice",
+            Self::Appends => "the destination is in append mode, which the system can't splice to",
             Self::KeepsMessages => "one end keeps messages apart",
             Self::WouldWait => "the destination's send buffer is too small to be spliced to",
             Self::Refused { os_error } => {

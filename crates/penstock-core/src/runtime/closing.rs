@@ -66,7 +66,7 @@ pub(super) fn drain(stall: Duration, keep_on: impl FnMut() -> bool) {
     let cut_off = pending();
     if cut_off > 0 {
         exit::report(&format!(
-            "the program ended while {cut_off} files were being closed: whether everything arrived is not known"
+            "the program ended while {cut_off} files were being closed. Their last bytes may be lost"
         ));
     }
 }

@@ -49,7 +49,7 @@ impl PollSource {
         if !self.kind.keeps_messages() {
             return Ok(());
         }
-        let why = format!("{who} needs a stream of bytes, and this one is of messages");
+        let why = format!("{who} needs a stream of bytes, not one of messages");
         Err(Error::Unsuitable(why.into()))
     }
 

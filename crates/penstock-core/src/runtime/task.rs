@@ -160,7 +160,7 @@ extern "C" fn run_at_exit() {
     if cut_off > 0 {
         let stall_s = STALL.as_secs();
         exit::report(&format!(
-            "{cut_off} relays were cut off: the program ended, and nothing moved for {stall_s} s"
+            "{cut_off} relays were cut off, because the program ended and nothing moved for {stall_s} s"
         ));
     }
 }

@@ -95,7 +95,7 @@ impl Tee {
         fd::check_writable(dst)?;
         let (id, kind) = fd::identify(dst).map_err(Error::of_system)?;
         if id == self.shared.source && kind != Kind::Other && kind != Kind::StreamSocket {
-            return Err(Error::Unsuitable("the output is the source".into()));
+            return Err(Error::Unsuitable("an output must not be the source".into()));
         }
         if self.is_inherited() {
             return Err(Error::Forked);
@@ -103,7 +103,7 @@ impl Tee {
         let (branch, output) = Branch::open(dst, id, kind, policy)?;
         // Listed before the thread has it, which may be done with it at once.
         if !self.shared.outputs.change(|outputs| outputs.add(&output, kind)) {
-            return Err(Error::Unsuitable("it is an output already".into()));
+            return Err(Error::Unsuitable("the descriptor is an output of this tee already".into()));
         }
         if self.order(Order::Add(Box::new(branch))).is_err() {
             self.shared.outputs.change(|outputs| outputs.withdraw(&output));

@@ -128,7 +128,7 @@ pub struct SyncError {
 impl fmt::Display for SyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.first.fmt(f)?;
-        self.others.iter().try_for_each(|other| write!(f, "; another stream failed as well: {other}"))
+        self.others.iter().try_for_each(|other| write!(f, ". Another stream failed as well: {other}"))
     }
 }
 

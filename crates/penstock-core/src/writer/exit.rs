@@ -12,14 +12,15 @@ extern "C" fn run() {
     let lost = drain_streams(STALL, || true);
     if lost > 0 {
         exit::report(&format!(
-            "{lost} bytes were lost: the program ended, and nothing moved for {} s",
+            "{lost} bytes were lost, because the program ended and nothing moved for {} s",
             STALL.as_secs()
         ));
     }
     let unreported = take_unreported_bytes();
     if unreported > 0 {
         exit::report(&format!(
-            "{unreported} bytes were lost: the reader went away or the destination failed, and no call has reported it"
+            "{unreported} bytes were lost, because the reader went away or the destination failed. Call flush() or close() \
+             to get this as an error"
         ));
     }
 }

@@ -338,7 +338,8 @@ impl Writer {
         timeout: Option<Duration>,
     ) -> Result<Ticket, Rejected<R>> {
         if let Some(bytes) = takes_bytes.filter(|bytes| *bytes != region.len()) {
-            let why = format!("the region must have the transform's {bytes} bytes, and has {}", region.len());
+            let why =
+                format!("the region must have {bytes} bytes, as the transform takes, not {}", region.len());
             return Err(Rejected { region, error: Error::Unsuitable(why.into()) });
         }
         let (state, destination) = match self.open() {

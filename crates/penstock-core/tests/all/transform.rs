@@ -165,8 +165,7 @@ fn a_write_of_another_size_is_refused_and_comes_back() {
     let writer = open(&pipe, &Halve::new(10), Mode::Auto, ReaderKind::Reads);
     for bytes in [0, 10, 19, 21] {
         let rejected = writer.submit(vec![0; bytes], None).unwrap_err();
-        let why = format!("the region must have the transform's 20 bytes, and has {bytes}");
-        assert_eq!(rejected.error, Error::Unsuitable(why.into()));
+        assert!(matches!(rejected.error, Error::Unsuitable(_)), "{:?}", rejected.error);
         assert_eq!(rejected.region.len(), bytes);
     }
     assert!(matches!(writer.submit_transformed(vec![0; 20], None).unwrap_err().error, Error::Unsuitable(_)));

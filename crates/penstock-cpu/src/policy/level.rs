@@ -220,13 +220,13 @@ impl fmt::Display for PriorityNote {
                 let (why, needed) = (io::Error::from_raw_os_error(os_error), 20 - nice);
                 write!(
                     f,
-                    " was refused: {why}: below nice {before} takes CAP_SYS_NICE or an RLIMIT_NICE of {needed}"
+                    " was refused: {why}. Going below nice {before} needs CAP_SYS_NICE or an RLIMIT_NICE of {needed}"
                 )?;
                 match lowest_nice(limit) {
-                    lowest @ ..20 => write!(f, "; it is {limit}, which allows from {lowest}")?,
-                    _ => write!(f, "; it is {limit}, which allows none below")?,
+                    lowest @ ..20 => write!(f, ", which is {limit} here and allows {lowest} or more")?,
+                    _ => write!(f, ", which is {limit} here and allows no lower one")?,
                 }
-                instead.map_or(Ok(()), |nice| write!(f, "; nice {nice} was taken instead"))
+                instead.map_or(Ok(()), |nice| write!(f, ". The thread has nice {nice} instead"))
             }
             Self::Class { class, before, limit, os_error } => {
                 let why = io::Error::from_raw_os_error(os_error);
@@ -239,7 +239,7 @@ impl fmt::Display for PriorityNote {
                 let Some(ClassLimit { needed, limit }) = limit else { return Ok(()) };
                 write!(
                     f,
-                    ": leaving the class idle takes CAP_SYS_NICE or an RLIMIT_NICE of {needed}; it is {limit}"
+                    ". Leaving the class idle needs CAP_SYS_NICE or an RLIMIT_NICE of {needed}, which is {limit} here"
                 )
             }
         }

@@ -78,13 +78,13 @@ impl fmt::Display for PlacementNote {
                 write!(f, "CPUs {} were refused: ", as_list(cpus))?;
                 match os_error {
                     Some(number) => io::Error::from_raw_os_error(*number).fmt(f)?,
-                    None => f.write_str("they are not available here")?,
+                    None => f.write_str("not available here")?,
                 }
-                write!(f, ": the system allows {}", as_list(allowed))
+                write!(f, ". The system allows {}", as_list(allowed))
             }
             Self::Near { near, why } => write!(f, "{near} was refused: {why}"),
             Self::PackageTaken { near, cpu } => {
-                write!(f, "{near}: no L3 cache of CPU {cpu} is known, its package was taken for it")
+                write!(f, "{near} uses the package of CPU {cpu}, whose L3 cache is unknown")
             }
         }
     }
@@ -94,12 +94,12 @@ impl fmt::Display for NotNear {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { os_error } => io::Error::from_raw_os_error(*os_error).fmt(f),
-            Self::Unknown => f.write_str("nothing tells where it runs"),
+            Self::Unknown => f.write_str("the CPU that it runs on is unknown"),
             Self::Offline(cpu) => write!(f, "CPU {cpu} is not online"),
             Self::Elsewhere { sharing, usable, is_asked_for } => {
                 let (sharing, usable) = (as_list(sharing), as_list(usable));
                 let name = if *is_asked_for { "asked for" } else { "allowed" };
-                write!(f, "CPUs {sharing} share its cache, but only {usable} are {name}")
+                write!(f, "CPUs {sharing} share the cache, but only {usable} are {name}")
             }
         }
     }

@@ -109,51 +109,54 @@ impl fmt::Display for TopologyProblem {
         f.write_str(match self {
             Self::File(path, fault) => return write!(f, "{path} {fault}"),
             Self::AllowedList(path, value) => {
-                return write!(f, "Cpus_allowed_list in {path} makes no sense: {value:?}");
+                return write!(f, "{path} has an invalid Cpus_allowed_list: {value:?}");
             }
             Self::NoModel => "/proc/cpuinfo names no model",
             Self::NoCpuFolders => "no folders of CPUs in /sys/devices/system/cpu",
-            Self::NoCpu => "nothing tells of any CPU: one is assumed",
-            Self::NoneOnline => "no CPU is said to be online: all are taken as online",
-            Self::OnlineWithoutFolder => "said to be online, and have no folder: left out",
-            Self::NoTopology => "without a topology, unlike others: taken as offline",
+            Self::NoCpu => "no CPU is listed, so one is assumed",
+            Self::NoneOnline => "no CPU is listed as online, so all are assumed to be",
+            Self::OnlineWithoutFolder => "listed as online without a folder, so left out",
+            Self::NoTopology => "without a topology, unlike others, so assumed to be offline",
             Self::NoLimits => {
-                "neither an affinity nor a cpuset is told: all CPUs that are online are taken as allowed"
+                "no affinity or cpuset is readable, so all online CPUs are assumed to be allowed"
             }
-            Self::AffinityOffline => {
-                "the affinity leaves no CPU that is online: it is not taken into account"
-            }
+            Self::AffinityOffline => "the affinity leaves no CPU that is online, so it is ignored",
             Self::CpusetOffline => {
-                "the control group's cpuset leaves no CPU that is online: it is not taken into account"
+                "the control group's cpuset leaves no CPU that is online, so it is ignored"
             }
-            Self::NoCore => "nothing tells the core: each is taken as one of its own",
-            Self::NotOfTheCore => "named as of a core that is not theirs",
-            Self::CoreOfTwoPackages => "one core in two packages: taken as of the first",
-            Self::NoPackage => "nothing tells the package: all are taken as of one",
-            Self::NotOfThePackage => "named as of a package that is not theirs",
-            Self::NoCaches => "no caches are told",
-            Self::NoCacheLevel(folder) => return write!(f, "{folder} is left out: its level is not told"),
-            Self::NoCache(level) => return write!(f, "no L{level} cache is told, unlike of others"),
+            Self::NoCore => "the core is unknown, so each CPU counts as a core",
+            Self::NotOfTheCore => "listed in a core that they don't name",
+            Self::CoreOfTwoPackages => "one core is in two packages, so it counts for the first",
+            Self::NoPackage => "the package is unknown, so all count as one",
+            Self::NotOfThePackage => "listed in a package that they don't name",
+            Self::NoCaches => "no caches are listed",
+            Self::NoCacheLevel(folder) => {
+                return write!(f, "{folder} is left out, because its level is unknown");
+            }
+            Self::NoCache(level) => return write!(f, "no L{level} cache is listed, unlike for others"),
             Self::NoCacheSharing(level) => {
-                return write!(f, "an L{level} cache is left out: nothing tells who shares it");
+                return write!(
+                    f,
+                    "an L{level} cache is left out, because the CPUs that share it are unknown"
+                );
             }
             Self::NotOfTheCache(level) => {
-                return write!(f, "named as of a L{level} cache that is not theirs");
+                return write!(f, "listed for an L{level} cache that they don't name");
             }
-            Self::NoCacheSize(level) => return write!(f, "nothing tells the size of an L{level} cache"),
+            Self::NoCacheSize(level) => return write!(f, "the size of an L{level} cache is unknown"),
             Self::TwoCacheSizes(level) => {
-                return write!(f, "an L{level} cache of two sizes: the smaller is taken");
+                return write!(f, "an L{level} cache has two sizes, of which the smaller counts");
             }
             Self::NoKinds => {
-                "no cpu_core/cpu_atom list, cpu_capacity or maximum frequency: all cores are taken as alike"
+                "no cpu_core/cpu_atom list, cpu_capacity or maximum frequency, so all cores count as alike"
             }
-            Self::NoKind => "in none of the lists of cpu_core and cpu_atom: taken as performance cores",
+            Self::NoKind => "in neither cpu_core nor cpu_atom, so assumed to be performance cores",
             Self::NotOfAllCores(file) => {
-                return write!(f, "{file} is not told of all cores, and so tells no kinds apart");
+                return write!(f, "{file} is missing for some cores, so it can't distinguish kinds");
             }
-            Self::NoNodes => "no memory nodes in /sys/devices/system/node: one for all is taken",
+            Self::NoNodes => "no memory nodes in /sys/devices/system/node, so one is assumed",
             Self::NodeOverlaps(id) => {
-                return write!(f, "memory node {id} is left out: it has CPUs of others");
+                return write!(f, "memory node {id} is left out, because it has CPUs of other nodes");
             }
             Self::NoNode => "in no memory node",
         })
@@ -164,11 +167,11 @@ impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { os_error } => {
-                write!(f, "cannot be read: {}", io::Error::from_raw_os_error(*os_error))
+                write!(f, "can't be read: {}", io::Error::from_raw_os_error(*os_error))
             }
-            Self::TooLong => f.write_str("cannot be read: it is too long"),
-            Self::NotRegular => f.write_str("cannot be read: it is no regular file"),
-            Self::Senseless(content) => write!(f, "makes no sense: {content:?}"),
+            Self::TooLong => f.write_str("can't be read, because it is too long"),
+            Self::NotRegular => f.write_str("can't be read, because it is not a regular file"),
+            Self::Senseless(content) => write!(f, "is invalid: {content:?}"),
         }
     }
 }

@@ -124,7 +124,7 @@ fn cpus_that_are_not_there_are_named_and_the_others_taken() {
     assert!(cpus.iter().eq(&[8000, 1 << 40]) && allowed.contains(&first), "{note:?}");
     let note = note.to_string();
     assert!(note.contains("8000") && note.contains(&(1u64 << 40).to_string()), "{note}");
-    assert!(note.contains("the system allows "), "{note}");
+    assert!(note.contains("The system allows "), "{note}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_refusal_that_names_the_limit_leaves_the_thread_where_it_was() {
         (on([8000]).apply(), allowed_list())
     });
     assert_eq!((&refused.cpus[..], list), (&all[..1], all[0].to_string()));
-    assert!(refused.notes[0].to_string().contains("the system allows "), "{:?}", refused.notes);
+    assert!(refused.notes[0].to_string().contains("The system allows "), "{:?}", refused.notes);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn what_cannot_be_undone_is_told_beforehand() {
         let foretold: Vec<_> =
             refused.into_iter().map(|note| PolicyNote::CannotUndo(Box::new(note))).collect();
         assert!(told.ends_with(&foretold), "{told:?} {foretold:?}");
-        let undo = told.iter().filter(|note| note.to_string().starts_with("it cannot be undone: "));
+        let undo = told.iter().filter(|note| note.to_string().starts_with("this can't be undone: "));
         assert_eq!(undo.count(), foretold.len());
     }
 }

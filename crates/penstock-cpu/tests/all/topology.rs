@@ -221,7 +221,7 @@ fn packages_with_threads_and_numbers_that_repeat() {
     assert_eq!(read.l3_domains[0].size_bytes, Some(32 << 20));
     assert_eq!(read.l1d_domains.len(), 1, "instructions are no data");
     assert_eq!(read.l2_domains[0].size_bytes, Some(2 << 20));
-    assert!(has_note(&read, "no L1 cache is told, unlike of others (CPUs 1-3,5-7)"), "{:?}", read.notes);
+    assert!(has_note(&read, "no L1 cache is listed, unlike for others (CPUs 1-3,5-7)"), "{:?}", read.notes);
     let without_l1 = read.notes.iter().find(|note| note.problem == TopologyProblem::NoCache(1)).unwrap();
     assert_eq!(without_l1.cpus, BTreeSet::from([1, 2, 3, 5, 6, 7]));
 }
@@ -281,7 +281,7 @@ fn the_mask_is_believed_before_the_list_and_either_will_do() {
         machine.remove(&format!("{CPU}/cpu{cpu}/cache/index3/shared_cpu_list"));
     }
     let read = machine.read();
-    assert!(l3(&read).is_empty() && has_note(&read, "nothing tells who shares it (CPUs 0-1)"));
+    assert!(l3(&read).is_empty() && has_note(&read, "share it are unknown (CPUs 0-1)"));
     machine.each([0, 1], "cache/index3/id", "7\n");
     assert_eq!(l3(&machine.read()), [[0, 1]]);
 }
@@ -305,7 +305,7 @@ fn without_sets_the_numbers_tell() {
     machine.each(0..8, "topology/physical_package_id", "-1\n");
     let read = machine.read();
     assert_eq!((read.cores.len(), read.packages.len()), (8, 1));
-    assert!(has_note(&read, "nothing tells the core") && has_note(&read, "nothing tells the package"));
+    assert!(has_note(&read, "the core is unknown") && has_note(&read, "the package is unknown"));
     // On old arm, a cluster was a package.
     machine.each(0..8, "topology/core_id", "-1\n");
     assert_eq!(machine.read().cores.len(), 8);
@@ -351,8 +351,8 @@ fn intels_lists_tell_kinds_apart() {
     assert_eq!(of_kind(&machine.read(), CoreKind::LowPowerEfficiency), [7]);
     machine.put("sys/devices/cpu_core/cpus", "nonsense");
     let read = machine.read();
-    assert!(has_note(&read, "/sys/devices/cpu_core/cpus makes no sense: \"nonsense\""), "{:?}", read.notes);
-    assert!(has_note(&read, "in none of the lists"));
+    assert!(has_note(&read, "/sys/devices/cpu_core/cpus is invalid: \"nonsense\""), "{:?}", read.notes);
+    assert!(has_note(&read, "in neither cpu_core nor cpu_atom"));
     assert_eq!(of_kind(&read, CoreKind::Performance), [0, 1, 2, 3]);
 }
 
@@ -383,7 +383,7 @@ fn capacities_tell_kinds_apart() {
     assert_eq!(of_kind(&read, CoreKind::Efficiency), [4, 5, 6], "some percent make no kind");
     machine.put_cpu(7, "cpu_capacity", "1025");
     let read = machine.read();
-    assert!(has_note(&read, "cpu_capacity makes no sense: \"1025\" (CPUs 7)"), "{:?}", read.notes);
+    assert!(has_note(&read, "cpu_capacity is invalid: \"1025\" (CPUs 7)"), "{:?}", read.notes);
     assert_eq!(sources(&read), [KindSource::MaximumFrequency]);
 }
 
@@ -418,7 +418,7 @@ fn clocks_tell_kinds_apart() {
     assert_eq!(sources(&read), [KindSource::Assumed]);
     assert!(has_note(
         &read,
-        "cpuinfo_max_freq is not told of all cores, and so tells no kinds apart (CPUs 4-5)"
+        "cpuinfo_max_freq is missing for some cores, so it can't distinguish kinds (CPUs 4-5)"
     ));
 }
 
@@ -436,10 +436,14 @@ fn cpus_may_be_offline() {
     assert_eq!(online(&machine.read()), [0, 1, 3], "old kernels have no list");
     machine.remove(&format!("{CPU}/cpu2/online")).put_cpu(2, "crash_notes", "0");
     let read = machine.read();
-    assert!(online(&read) == [0, 1, 3] && has_note(&read, "taken as offline (CPUs 2)"), "{:?}", read.notes);
+    assert!(
+        online(&read) == [0, 1, 3] && has_note(&read, "assumed to be offline (CPUs 2)"),
+        "{:?}",
+        read.notes
+    );
     machine.put(&format!("{CPU}/online"), "3,9\n");
     let read = machine.read();
-    assert!(online(&read) == [3] && has_note(&read, "have no folder: left out (CPUs 9)"));
+    assert!(online(&read) == [3] && has_note(&read, "without a folder, so left out (CPUs 9)"));
 }
 
 #[test]
@@ -526,7 +530,7 @@ fn affinities_and_control_groups_limit_what_is_allowed() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1], &[2], &[3], &[4], &[5]]).put(&format!("{CPU}/online"), "0-4");
     let read = machine.read();
-    assert!(allowed(&read) == [0, 1, 2, 3, 4] && has_note(&read, "neither an affinity nor a cpuset"));
+    assert!(allowed(&read) == [0, 1, 2, 3, 4] && has_note(&read, "no affinity or cpuset"));
     machine.put("proc/self/status", "Name:\tx\nCpus_allowed:\t3e\nCpus_allowed_list:\t1-5\n");
     assert_eq!(allowed(&machine.read()), [1, 2, 3, 4]);
 
@@ -642,7 +646,7 @@ fn broken_files_are_noted_and_the_rest_is_read() {
     }
     let machine = Machine::new();
     machine.package(0, &[&[0, 1], &[2, 3]]).put_cpu(1, "topology/core_cpus", "3-1");
-    assert!(has_note(&machine.read(), "topology/core_cpus makes no sense: \"3-1\" (CPUs 1)"));
+    assert!(has_note(&machine.read(), "topology/core_cpus is invalid: \"3-1\" (CPUs 1)"));
 }
 
 #[test]
@@ -655,8 +659,8 @@ fn sets_of_more_cpus_than_can_be_take_neither_memory_nor_time() {
         machine.put_cpu(0, "topology/core_cpus", vec!["ffffffff"; 1_800_000].join(","));
         machine.put_cpu(0, "topology/core_cpus_list", vec!["0-8191"; 2_300_000].join(","));
         let read = machine.read();
-        assert!(has_note(&read, "topology/core_cpus makes no sense"), "{:?}", read.notes);
-        assert!(has_note(&read, "topology/core_cpus_list makes no sense"), "{:?}", read.notes);
+        assert!(has_note(&read, "topology/core_cpus is invalid"), "{:?}", read.notes);
+        assert!(has_note(&read, "topology/core_cpus_list is invalid"), "{:?}", read.notes);
     });
 }
 
@@ -686,7 +690,7 @@ fn a_cpu_that_claims_all_gets_those_that_agree() {
     machine.package(0, &[&[0], &[1, 2], &[3]]).put_cpu(0, "topology/core_cpus", mask(&[0, 1, 2, 3]));
     let read = machine.read();
     assert_eq!(cores(&read), [vec![0], vec![1, 2], vec![3]]);
-    assert!(has_note(&read, "named as of a core that is not theirs (CPUs 1-3)"), "{:?}", read.notes);
+    assert!(has_note(&read, "listed in a core that they don't name (CPUs 1-3)"), "{:?}", read.notes);
 }
 
 #[test]
@@ -702,7 +706,7 @@ fn what_is_there_may_be_no_file() {
     fs::File::create(machine.0.join("proc/cpuinfo")).unwrap().set_len(1 << 30).unwrap();
     let read = machine.read();
     assert_eq!(cores(&read), [[0], [1]]);
-    for part in ["core_cpus cannot be read", "online cannot be read", "it is too long"] {
+    for part in ["core_cpus can't be read", "online can't be read", "it is too long"] {
         assert!(has_note(&read, part), "{part}: {:?}", read.notes);
     }
 }
@@ -718,7 +722,7 @@ fn files_may_be_closed_to_us() {
     let closed = machine.0.join(CPU).join("cpu0/topology/core_cpus");
     fs::set_permissions(closed, fs::Permissions::from_mode(0o000)).unwrap();
     let read = machine.read();
-    assert!(cores(&read) == [[0, 1]] && has_note(&read, "core_cpus cannot be read"));
+    assert!(cores(&read) == [[0, 1]] && has_note(&read, "core_cpus can't be read"));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn inflate(state: &mut Decompress, input: &[u8], output: &mut [u8]) -> io::Resul
     let before = (state.total_in(), state.total_out());
     let status = state
         .decompress(input, output, FlushDecompress::None)
-        .map_err(|error| corrupt(error.message().unwrap_or("its checksum or its data are wrong")))?;
+        .map_err(|error| corrupt(error.message().unwrap_or("the checksum or the data are wrong")))?;
     let (taken, given) = ((state.total_in() - before.0) as usize, (state.total_out() - before.1) as usize);
     Ok(Step { taken, given, has_ended: status == Status::StreamEnd })
 }

@@ -81,7 +81,7 @@ pub(crate) struct WindowTooLarge {
 
 impl fmt::Display for WindowTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "its window is larger than {} bytes: raise max_chunk_bytes", self.limit_bytes)
+        write!(f, "the window is larger than {} bytes. Raise max_chunk_bytes", self.limit_bytes)
     }
 }
 

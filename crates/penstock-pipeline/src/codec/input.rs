@@ -57,7 +57,7 @@ impl<R: BufRead + ?Sized> Peeked<R> {
             Some(codec) if may_be_any || codec == Codec::Lz4 => Ok(codec),
             _ if !may_be_any => Ok(Codec::Zstd),
             _ if start.is_empty() => Err(truncated()),
-            _ => Err(corrupt("it is neither zlib, gzip, zstd nor lz4")),
+            _ => Err(corrupt("the data are neither zlib, gzip, zstd nor lz4")),
         }
     }
 

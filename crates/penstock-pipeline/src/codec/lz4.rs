@@ -179,7 +179,7 @@ impl Frame {
                     let bytes = number(input)?;
                     skip(input, bytes.into())?;
                 }
-                _ => return Err(corrupt("it is no lz4 frame")),
+                _ => return Err(corrupt("the data are no lz4 frame")),
             }
         }
         Ok(None)
@@ -191,7 +191,7 @@ impl Frame {
         input.read_exact(&mut header)?;
         let (flags, sizes) = (header[0], header[1]);
         if flags >> 6 != 1 || flags & 2 != 0 || sizes & 0x8F != 0 {
-            return Err(corrupt("its header has a version or a bit that lz4 does not know"));
+            return Err(corrupt("the header has a version or a bit that lz4 doesn't know"));
         }
         let expected_bytes = match flags & Self::CONTENT_SIZE {
             0 => None,
@@ -203,19 +203,19 @@ impl Frame {
             }
         };
         if flags & Self::DICTIONARY != 0 {
-            return Err(corrupt("it needs a dictionary"));
+            return Err(corrupt("the frame needs a dictionary, which is not supported"));
         }
         let mut checksum = [0];
         input.read_exact(&mut checksum)?;
         if (XxHash32::oneshot(0, &header) >> 8) as u8 != checksum[0] {
-            return Err(corrupt("the checksum of its header is wrong"));
+            return Err(corrupt("the checksum of the header is wrong"));
         }
         let max_block_bytes = match sizes >> 4 {
             4 => 64 << 10,
             5 => 256 << 10,
             6 => 1 << 20,
             7 => 4 << 20,
-            _ => return Err(corrupt("its header has a size of blocks that lz4 does not know")),
+            _ => return Err(corrupt("the header has a block size that lz4 doesn't know")),
         };
         let content = XxHash32::with_seed(0);
         Ok(Self { flags, max_block_bytes, expected_bytes, given_bytes: 0, content })
@@ -233,7 +233,7 @@ impl Frame {
         }
         let block = Block { bytes: (size & !UNCOMPRESSED) as usize, is_packed: size & UNCOMPRESSED == 0 };
         if block.bytes > self.max_block_bytes {
-            return Err(corrupt("a block is larger than its header allows"));
+            return Err(corrupt("a block is larger than the header allows"));
         }
         Ok(Some(block))
     }
@@ -274,11 +274,11 @@ impl Frame {
 
     fn end(&mut self, input: &mut dyn BufRead) -> io::Result<()> {
         if self.has(Self::CONTENT_CHECKSUM) && number(input)? != self.content.finish_32() {
-            return Err(corrupt("the checksum of its content is wrong"));
+            return Err(corrupt("the checksum of the content is wrong"));
         }
         match self.expected_bytes {
             Some(expected) if expected != self.given_bytes => {
-                Err(corrupt("its content is not as long as its header says"))
+                Err(corrupt("the content has another size than the header says"))
             }
             _ => Ok(()),
         }

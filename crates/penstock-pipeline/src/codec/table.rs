@@ -28,7 +28,7 @@ pub(super) fn format_of(codec: Codec) -> io::Result<&'static dyn Format> {
     FORMATS.iter().copied().find(|format| format.codec() == codec).ok_or_else(|| {
         let name = codec.name();
         let feature = if matches!(codec, Codec::Zlib | Codec::Gzip) { "deflate" } else { name };
-        let why = format!("this build has no {name}: the feature `{feature}` of penstock-pipeline is off");
+        let why = format!("this build has no {name}. Enable the feature `{feature}` of penstock-pipeline");
         io::Error::new(io::ErrorKind::Unsupported, why)
     })
 }

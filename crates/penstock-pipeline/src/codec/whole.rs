@@ -104,5 +104,5 @@ fn explain(codec: Codec, asset: &[u8], max_bytes: usize) -> Undecoded {
         }
     }
     // The fast decoder rejects input that the streaming one accepts. The stricter result counts.
-    Undecoded::At { byte: members.taken_bytes(), error: corrupt("its data are wrong") }
+    Undecoded::At { byte: members.taken_bytes(), error: corrupt("the data are wrong") }
 }

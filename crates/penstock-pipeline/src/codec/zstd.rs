@@ -82,7 +82,7 @@ impl Member for Frame {
         })?;
         self.given_bytes += given as u64;
         if is_over && self.claimed_bytes.is_some_and(|bytes| bytes != self.given_bytes) {
-            return Err(corrupt("its content has another size than its header says"));
+            return Err(corrupt("the content has another size than the header says"));
         }
         Ok((given, is_over))
     }

@@ -73,7 +73,7 @@ def moment(text: str) -> float:
     hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "nan")
     is_clock = ":" in text
     if match is None or (is_clock and float(seconds) >= 60) or (match[1] and int(minutes) >= 60):
-        raise ValueError(f"{text!r} is not a time such as 90, 12.5, 1:30 or 0:01:30.5")
+        raise ValueError(f"a time must be like 90, 12.5, 1:30 or 0:01:30.5, not {text!r}")
     return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
@@ -327,7 +327,7 @@ def _check_selection(selection: Selection, settings: Mapping[str, Any]) -> None:
     }
     given = [name for name, is_given in others.items() if is_given]
     if selection.at is not None and given:
-        raise click.UsageError(f"--at and {', '.join(given)} exclude each other")
+        raise click.UsageError(f"--at can't be combined with {', '.join(given)}")
 
 
 def _check_destinations(destinations: Destinations, selection: Selection, *, as_json: bool) -> None:
@@ -339,25 +339,25 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
     }
     given = [name for name, is_given in of_images.items() if is_given]
     if given and not destinations.are_images:
-        raise click.UsageError(f"{', '.join(given)}: only for images, and OUTPUT is raw frames")
+        raise click.UsageError(f"raw frames as OUTPUT don't support {', '.join(given)}. Leave that out")
     uses = {"the frames": frames == STANDARD, "--timestamps": timestamps == STANDARD, "--json": as_json}
     users = [name for name, is_user in uses.items() if is_user]
     if len(users) > 1:
-        raise click.UsageError(f"{' and '.join(users)} cannot all go to standard output")
+        raise click.UsageError(f"{' and '.join(users)} can't all go to standard output")
     check_standard_output()
     if frames == STANDARD:
         _refuse_terminal(1, "standard output")
     path = Path(frames)
     if is_file_name(frames) and not destinations.are_images and names_media(frames):
         raise click.UsageError(
-            f"OUTPUT {show_name(frames)} is a video, sound or image by its name, and would get raw frames; several "
-            "INPUTs are decoded one at a time"
+            f"OUTPUT {show_name(frames)} must not have the name of a video, sound or image, because it would get raw "
+            "frames. Decode several INPUTs one at a time"
         )
     with as_click_errors():
         if destinations.are_images and selection.most_frames != 1 and not endpoints.has_number(frames):
             several = path.with_name(f"{path.stem}-%05d{path.suffix}")
-            one = "add --count 1" if selection.at is None else "give --at one time"
-            raise click.UsageError(f"{show_name(frames)} is one image: {one}, or name many, as {several}")
+            one = "Add --count 1" if selection.at is None else "Pass --at one time"
+            raise click.UsageError(f"{show_name(frames)} is one image only. {one}, or name many: {several}")
         for name in filter(is_file_name, filter(None, (frames, timestamps))):
             if not Path(name).is_fifo():  # such as >(program) of a shell: /dev/fd/63
                 endpoints.Output.of(
@@ -368,7 +368,7 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
 def _refuse_terminal(fd: int, title: str) -> None:
     if os.isatty(fd):
         raise click.UsageError(
-            f"{title} is a terminal, and raw frames are for a program or a file: name an OUTPUT, or | another program"
+            f"{title} is a terminal, which can't show raw frames. Name an OUTPUT, or pipe into another program"
         )
 
 
@@ -415,8 +415,8 @@ def _image_encoder(destinations: Destinations, decoder: Decoder, ffmpeg: str | N
     number, pixel_format = destinations.start_number, decoder.pixel_format
     if not (is_rgb(pixel_format) or is_gray(pixel_format)):  # the encoder does not know the video's matrix
         raise ValueError(
-            f"images are of RGB or gray, and frames of {pixel_format}: take rgb24 or gray, or rgb48le or gray16le for "
-            "16 bits"
+            f"images must be RGB or gray, not {pixel_format}. Use --pixel-format rgb24 or gray, or rgb48le or gray16le "
+            "for 16 bits"
         )
     # FFmpeg takes the name of one image literally if it may update that.
     naming = {} if number is None else {"start_number": number}
@@ -529,8 +529,8 @@ def _summary(decoder: Decoder, selection: Selection, output: Output, seconds: fl
 
 def _held_up_by(stats: DecoderStats) -> str:
     texts = {
-        "ffmpeg": (stats.input_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to decode"),
-        "caller": (stats.output_wait_s, "the output: frames were waiting for it {:.0%} of the time"),
+        "ffmpeg": (stats.input_wait_s, "FFmpeg decoding: the worker waited for it {:.0%} of the time"),
+        "caller": (stats.output_wait_s, "the output: frames waited for it {:.0%} of the time"),
         "conversion": (stats.converting_s, "the conversion: the worker spent {:.0%} of the time on it"),
     }
     return held_up_by(stats, texts)

@@ -182,7 +182,7 @@ def encode(
                 size = None if has_images else size_like
             elif "fps" not in settings:
                 raise click.UsageError(
-                    "frames have no rate of their own: give --fps, such as --fps 30, or --like"
+                    "raw frames and images have no frame rate. Pass --fps 30, another rate, or --like VIDEO"
                 )
             made = plan(Request(output, size=size, **settings), size)
             frame_bytes = None if size is None else made.frames.frame_bytes
@@ -214,8 +214,8 @@ def encode(
     if cut_off is not None:
         reached = _progress(encoder, cut_off)
         raise click.ClickException(
-            f"{source.title}: ended in the middle of a frame: {cut_off.nbytes} of its {encoder.frame_bytes} bytes are "
-            f"left over; are --size and --pixel-format right? {reached[0].upper()}{reached[1:]}"
+            f"{source.title} ended in the middle of a frame, after {cut_off.nbytes} of its {encoder.frame_bytes} "
+            f"bytes. Check --size and --pixel-format. {reached[0].upper()}{reached[1:]}"
         )
 
 
@@ -250,7 +250,7 @@ def _like(
     )
     if found["fps"] is None:
         raise click.UsageError(
-            f"the rate of {show_name(name)} varies, and raw frames have no times: give --fps"
+            f"{show_name(name)} has a variable frame rate, but raw frames have no times. Pass --fps 30, or another rate"
         )
     return found.pop("size"), found, origin.lost
 
@@ -269,19 +269,19 @@ def _check_raw_options(
         if name != STANDARD and not name.startswith(FIFO_PREFIX) and not _mode(name):
             raise click.ClickException(f"{show_name(name)}: {os.strerror(errno.ENOENT)}")
         raise click.UsageError(
-            "raw frames need --size, such as --size 1920x1080; images are a folder, a pattern, or files that end in "
-            + " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
+            "raw frames need a size. Pass --size 1920x1080, or the size that they have. For images, name a folder, a "
+            "pattern, or files that end in " + " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
         )
     if not has_images and inputs and names_media(inputs[0]):
         raise click.UsageError(
-            f"{show_name(inputs[0])} is a video, sound or image by its name, and INPUT is raw frames: `penstock "
-            "decode` makes these of a video, and penstock.map_video changes one"
+            f"INPUT must be raw frames, which {show_name(inputs[0])} is not by its name. Use `penstock decode` to get "
+            "raw frames from a video, or penstock.map_video to change a video"
         )
     given = {"--size": size, "--pixel-format": pixel_format, "--total-frames": total_frames}
     of_raw = [name for name, value in given.items() if value is not None]
     if has_images and of_raw:
-        several = "; raw frames come from one INPUT" if len(inputs) > 1 else ""
-        raise click.UsageError(f"{', '.join(of_raw)}: only for raw frames, and the input is images{several}")
+        several = ". Raw frames come from one INPUT" if len(inputs) > 1 else ""
+        raise click.UsageError(f"images as INPUT don't support {', '.join(of_raw)}. Leave that out{several}")
 
 
 def _check_output(inputs: Sequence[str], output: str, container_format: str | None, *, as_json: bool) -> None:
@@ -291,11 +291,11 @@ def _check_output(inputs: Sequence[str], output: str, container_format: str | No
     may_move = Path(output).suffix.lower() == ".webp" and not is_last_of_them
     if container_format is None and has_image_name(output) and not may_move:
         raise click.UsageError(
-            f"OUTPUT {show_name(output)} is an image by its name: is OUTPUT missing? "
-            "Images are written with --format image2, and those that move with --format webp"
+            f"OUTPUT {show_name(output)} is an image by its name. If OUTPUT is missing, add it. Pass --format image2 "
+            "to write images, or --format webp for an animated one"
         )
     if as_json and endpoints.uses_stdout(endpoints.target(output, container_format)):
-        raise click.UsageError("--json and the video cannot both go to standard output")
+        raise click.UsageError("--json and the video can't both go to standard output")
 
 
 @contextmanager
@@ -313,7 +313,7 @@ def _opened(
             found = find_images(inputs)
             if Path(output).exists() and any(one.samefile(output) for one in found):
                 raise click.UsageError(
-                    f"OUTPUT {show_name(output)} is one of the images: give it another folder"
+                    f"OUTPUT {show_name(output)} is one of the images. Write it to another folder"
                 )
             decoder = Decoder(found)
         with decoder:
@@ -323,10 +323,10 @@ def _opened(
     with opened(inputs[0] if inputs else STANDARD, [], append=False) as (source, _):
         if os.isatty(source.fd):
             raise click.UsageError(
-                f"{source.title} is a terminal, and raw frames come from a program or a file"
+                f"{source.title} is a terminal. Name an INPUT, or pipe raw frames from another program"
             )
         if source.keeps_messages:
-            raise click.UsageError(f"{source.title} keeps messages apart: raw frames are a stream of bytes")
+            raise click.UsageError(f"{source.title} must be a stream of bytes, not of messages")
         refuse_same(source, output)
         nbytes = expected_bytes(source, None, None)
         total = None if nbytes is None else nbytes // frame_bytes
@@ -373,12 +373,12 @@ def _first_frame(source: Source, layout: FrameLayout) -> bytearray:
         frame = bytearray(layout.frame_bytes)
     except (MemoryError, OverflowError):
         raise click.ClickException(
-            f"there is no memory for a frame of {picture}, which has {layout.frame_bytes} bytes"
+            f"memory ran out for a frame of {picture}, which has {layout.frame_bytes} bytes"
         ) from None
     nbytes = source.fill(memoryview(frame))
     if nbytes < len(frame):
         raise click.ClickException(
-            f"{source.title}: {nbytes} bytes came, and a {layout.pixel_format} frame of {picture} has "
+            f"{source.title} ended after {nbytes} bytes, but a {layout.pixel_format} frame of {picture} has "
             f"{len(frame)}; nothing was written"
         )
     return frame
@@ -415,8 +415,8 @@ def _summary(encoder: Encoder) -> str:
 
 def _held_up_by(stats: EncoderStats) -> str:
     texts = {
-        "ffmpeg": (stats.output_wait_s, "FFmpeg: the worker waited {:.0%} of the time for it to take frames"),
-        "caller": (stats.input_wait_s, "the input: there was no frame to encode {:.0%} of the time"),
+        "ffmpeg": (stats.output_wait_s, "FFmpeg encoding: the worker waited for it {:.0%} of the time"),
+        "caller": (stats.input_wait_s, "the input: no frame was there {:.0%} of the time"),
         "conversion": (stats.converting_s, "the conversion: it took {:.0%} of the time"),
     }
     return held_up_by(stats, texts)

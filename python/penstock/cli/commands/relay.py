@@ -122,7 +122,7 @@ def _cancel(ticket: RelayTicket | None) -> str:
 
 
 def _counted(delivered: int, lost: int) -> str:
-    taken = f", and {lost} that were read are lost" if lost else ""
+    taken = f", {lost} were read and lost" if lost else ""
     return f"{delivered} bytes were delivered{taken}"
 
 
@@ -130,10 +130,10 @@ def _failure(error: Exception, source: Endpoint, destination: Endpoint) -> str:
     """Which side failed, and what was delivered."""
     moved = getattr(error, "bytes_delivered", 0)
     if isinstance(error, BrokenStreamError):
-        return f"{destination.title}: its reader went away; {_counted(moved, 0)}"
+        return f"{destination.title}: the reader went away; {_counted(moved, 0)}"
     delivered = _counted(moved, getattr(error, "bytes_lost", 0))
     if isinstance(error, StalledError):
-        idle = f"{destination.title} took" if error.bytes_pending else f"{source.title} gave"
+        idle = f"{destination.title} took" if error.bytes_pending else f"{source.title} sent"
         return f"{idle} nothing for {round(error.seconds, 3):g} s; {delivered}"
     if not isinstance(error, OSError):
         return str(error)

@@ -73,7 +73,7 @@ def frame_range(text: str) -> range:
     except (TypeError, ValueError):
         frames = range(0)
     if not frames or frames[0] < 0 or frames[-1] < 0:
-        raise ValueError(f"{text!r} is not a number of frames such as 240, or a range such as 120:240")
+        raise ValueError(f"frames must be a number such as 240, or a range such as 120:240, not {text!r}")
     return frames
 
 
@@ -85,7 +85,7 @@ def chunk_range(text: str) -> range:
         or not (last.isdecimal() if dash else not last)
         or int(last or first) < int(first)
     ):
-        raise ValueError(f"{text!r} is not the number of a chunk, or a range such as 3-7")
+        raise ValueError(f"chunks must be a number such as 3, or a range such as 3-7, not {text!r}")
     return range(int(first), int(last or first) + 1)
 
 
@@ -94,7 +94,7 @@ def ray_options(texts: Sequence[str]) -> dict[str, Any] | None:
     options: dict[str, Any] = {}
     for name, value in option_pairs(texts).items():
         if value is None:
-            raise ValueError(f"{name!r} is not NAME=VALUE")
+            raise ValueError(f"{name!r} must be NAME=VALUE")
         options[name] = value
         with suppress(ValueError):
             options[name] = json.loads(value)
@@ -107,10 +107,10 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except Stopped as stopped:
-        stopped.progress = "; ".join(_notes(stopped)) or "nothing is kept"
+        stopped.progress = ". ".join(_notes(stopped)) or "nothing is kept"
         raise
     except (PenstockError, OSError, ImportError, SyntaxError, AttributeError, TypeError) as error:
-        raise click.ClickException("; ".join([in_one_line(error), *_notes(error)])) from None
+        raise click.ClickException(". ".join([in_one_line(error), *_notes(error)])) from None
     except ValueError as error:
         raise click.UsageError(in_one_line(error)) from None
 
@@ -322,7 +322,7 @@ def render(
     name_options_in_messages()
     wanted = is_wanted(progress, quiet=quiet)
     if plan_file is not None and as_json:
-        raise click.UsageError("--plan-only and --json exclude each other: the plan is JSON")
+        raise click.UsageError("--plan-only can't be combined with --json: the plan is JSON already")
     arguments = encoder_arguments({name: given[name] for name in given if name not in _OF_RENDER})
     encoder = cast("EncoderOptions", arguments)
     with _failures():

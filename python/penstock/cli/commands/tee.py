@@ -123,9 +123,9 @@ def _report_failures(report: TeeReport, titles: Sequence[str]) -> None:
 
 def _failure(error: BaseException) -> str:
     if isinstance(error, BrokenStreamError):
-        return "its reader went away"
+        return "the reader went away"
     if isinstance(error, StalledError):
-        return f"dropped, as it took nothing for {round(error.seconds, 3):g} s"
+        return f"dropped, because it took nothing for {round(error.seconds, 3):g} s"
     return str(getattr(error, "strerror", None) or error)
 
 
@@ -143,5 +143,5 @@ def _cancel(running: Tee | None, names: Sequence[str]) -> str:
     )
     report = running.report
     lost = report.bytes_lost + sum(output.bytes_lost for output in report.outputs)
-    taken = f"; {lost} that were read are lost" if lost else ""
+    taken = f", {lost} were read and lost" if lost else ""
     return f"bytes delivered: {at_least}{', '.join(counts)}{taken}"

@@ -104,4 +104,4 @@ class Processes:
         worker.connection.close()
         if worker.number is not None:
             how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
-            yield Failed(worker.number, f"the worker {worker.process.pid} {how}")
+            yield Failed(worker.number, f"worker {worker.process.pid} {how}")

@@ -27,7 +27,7 @@ from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number
 try:
     ray: Any = importlib.import_module("ray")
 except ImportError:
-    raise ImportError("engine='ray' needs Ray: pip install 'penstock-io[ray]'") from None
+    raise ImportError("engine='ray' needs Ray. Run: pip install 'penstock-io[ray]'") from None
 
 # What Ray raises once it has tried as often as it may.
 _LOST = ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError
@@ -59,7 +59,7 @@ def check_options(options: Mapping[str, Any]) -> None:
         ValueError, TypeError: one is unknown, or its value is not possible.
     """
     if unknown := [name for name in options if name not in _OPTIONS]:
-        raise ValueError(f"ray has {', '.join(unknown)}; the options of tasks are {', '.join(_OPTIONS)}")
+        raise ValueError(f"ray must only have {', '.join(_OPTIONS)}, not {', '.join(unknown)}")
     _task(options)
 
 
@@ -121,7 +121,10 @@ class RayTasks:
         self._room = room(options)
         self._room_s = time.monotonic()
         if self._room == 0:
-            logger.warning("no node of the Ray cluster has what a task needs: %s", {"num_cpus": 1, **options})
+            logger.warning(
+                "no node of the Ray cluster has the resources that a task needs: %s",
+                {"num_cpus": 1, **options},
+            )
 
     def has_room(self) -> bool:
         return len(self._tasks) < (self._workers or self._room_now() + _WAITING_TASKS)
@@ -204,7 +207,7 @@ class RayTasks:
         except ray.exceptions.GetTimeoutError:  # its process is starting, or the machine is busy
             return {}
         except ray.exceptions.RayError as error:
-            logger.warning("the progress of chunks at work is no longer known: %s", str(error))
+            logger.warning("the progress inside chunks is no longer shown: %s", str(error))
             self._progress_actor = self._answer = None
             return {}
         self._answer = None
@@ -309,7 +312,7 @@ def _render(
     """The task: renders a chunk."""
     attempt = _attempt()
     if attempt > ATTEMPTS:  # Ray counts no retries of a worker that it kills for want of memory
-        why = "its worker was lost each time: it may need more memory than there is"
+        why = "its worker was lost each time, perhaps because memory ran out"
         return Failed(chunk.number, why, attempts=ATTEMPTS)
     tell = _ProgressSender(setup_id, key, every)
     try:
