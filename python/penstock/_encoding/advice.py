@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable
 
 from penstock._common.messages import argument
+from penstock._encoding.encoders import default_encoder
+from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan
 from penstock._ffmpeg.command import containers
 from penstock._ffmpeg.command.arguments import FILTER_OPTIONS
@@ -136,6 +138,15 @@ def _frame_count(plan: EncodePlan, found: re.Match[str]) -> str | None:
     )
 
 
+def _other_codec(plan: EncodePlan, found: re.Match[str]) -> str:
+    remedy = "Write .mkv, which holds most, or use another codec"
+    if plan.request.codec != AUTO and not plan.output.are_images:
+        default = default_encoder(plan.output, plan.program)
+        if default != plan.codec:
+            remedy = f"Leave codec out to get {default}, or write .mkv, which holds most"
+    return f"this container can't hold {plan.codec} video. {remedy}"
+
+
 def _odd_size(plan: EncodePlan, found: re.Match[str]) -> str:
     return (
         f"{plan.codec} needs an even width and height. Pass {argument('odd_size', 'pad')}, or "
@@ -231,9 +242,7 @@ _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ..
         r"only supported in MP4|are supported for|not compatible with|Could not find tag for codec"
         r"|not currently supported in container"
         r"|supports only a single video|Unsupported codec id|No audio stream present|does not contain any stream",
-        _always(
-            "this container can't hold {codec} video. Write .mkv, which holds most, or use another codec"
-        ),
+        _other_codec,
     ),
     (r"(?:width|height) not divisible by", _odd_size),
     (

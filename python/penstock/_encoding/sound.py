@@ -48,7 +48,7 @@ _TRIAL_S = 30.0
 _COPY = "copy"
 # FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` may change where FFmpeg counts from (`_zero`).
 _LEAST_OFFSET_S = 1e-6
-_SAMPLES_GO = "Pass audio=AudioTrack(48000, 2), and then encoder.write_audio(samples)"
+_SAMPLES_GO = "Pass samples with audio=AudioTrack(48000, 2) and encoder.write_audio(samples)"
 # Chosen: hours of most video. FFmpeg's own threshold is 50 MiB.
 _WAITING_BYTES = 1 << 30
 
@@ -218,7 +218,7 @@ def plan_sounds(
         if not isinstance(one, str | os.PathLike | AudioFile | AudioTrack):
             raise TypeError(
                 f"audio must be a path, an AudioFile, an AudioTrack or a list of these, not {type(one).__name__}. "
-                f"For samples: {_SAMPLES_GO}"
+                f"{_SAMPLES_GO}"
             )
     if sum(isinstance(one, AudioTrack) for one in given) > 1:
         raise ValueError("an Encoder can have only one AudioTrack. Use more channels, or a second Encoder")
