@@ -25,8 +25,6 @@ from support.media import ffmpeg
 from support.this_process import libav_threads, open_fds
 
 from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
-from penstock._decoding.engines import input_of
-from penstock._decoding.random_access import RandomAccess
 from penstock._decoding.video_frame import VideoFrame
 from penstock.video import DecoderSettings
 
@@ -122,46 +120,47 @@ def test_frames_are_those_in_sequence(name: str, pixel_format: str) -> None:
         check(decoder)
 
 
-@pytest.mark.parametrize("pixel_format", ["rgba", "source"])
-@pytest.mark.parametrize("name", sorted(ALPHA_CLIPS))
-def test_alpha_is_that_in_sequence(name: str, pixel_format: str) -> None:
-    with Decoder(clip(name), pixel_format=pixel_format) as decoder:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(
+            (name, {"pixel_format": pixel_format})
+            for name in sorted(ALPHA_CLIPS)
+            for pixel_format in ("rgba", "source")
+        ),
+        ("several_videos", {"stream": 0}),
+    ],
+    ids=str,
+)
+def test_alpha_and_another_stream_are_those_in_sequence(name: str, options: dict[str, Any]) -> None:
+    with Decoder(clip(name), **options) as decoder:
         check(decoder)
 
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [
-        ("open.mp4", (*H264, "-x264-params", "open-gop=1:keyint=24:bframes=3")),
-        ("open.ts", (*H264, "-x264-params", "open-gop=1:keyint=24:bframes=3")),
-        ("refresh.mkv", (*H264, "-x264-params", "intra-refresh=1:keyint=25")),
-        ("refresh.mp4", (*H264, "-x264-params", "intra-refresh=1:keyint=25")),
-        ("refresh.ts", (*H264, "-x264-params", "intra-refresh=1:keyint=25")),
-        ("fragmented.mp4", (*H264, "-g", "20", "-movflags", "frag_keyframe+empty_moov")),
-        ("a.flv", (*H264, "-g", "20", "-bf", "3")),
-        ("raw.h264", (*H264, "-g", "20", "-bf", "3")),
-        ("a.mpg", ("-c:v", "mpeg2video", "-bf", "2")),
-        ("packed.avi", ("-c:v", "mpeg4", "-bf", "2")),
-        (
-            "a.wmv",
+    a_few(
+        [
+            ("open.mp4", (*H264, "-x264-params", "open-gop=1:keyint=24:bframes=3")),
+            ("open.ts", (*H264, "-x264-params", "open-gop=1:keyint=24:bframes=3")),
+            ("refresh.mkv", (*H264, "-x264-params", "intra-refresh=1:keyint=25")),
+            ("refresh.mp4", (*H264, "-x264-params", "intra-refresh=1:keyint=25")),
+            ("refresh.ts", (*H264, "-x264-params", "intra-refresh=1:keyint=25")),
+            ("fragmented.mp4", (*H264, "-g", "20", "-movflags", "frag_keyframe+empty_moov")),
+            ("a.flv", (*H264, "-g", "20", "-bf", "3")),
+            ("raw.h264", (*H264, "-g", "20", "-bf", "3")),
+            ("a.mpg", ("-c:v", "mpeg2video", "-bf", "2")),
+            ("packed.avi", ("-c:v", "mpeg4", "-bf", "2")),
+            ("a.wmv", ("-c:v", "wmv2")),
+            ("a.ogv", ("-c:v", "libtheora")),
+            ("hidden.webm", ("-c:v", "libvpx", "-auto-alt-ref", "1", "-lag-in-frames", "16", "-b:v", "200k")),
             (
-                "-c:v",
-                "wmv2",
+                "hidden9.webm",
+                ("-c:v", "libvpx-vp9", "-auto-alt-ref", "1", "-lag-in-frames", "16", "-b:v", "200k"),
             ),
-        ),
-        (
-            "a.ogv",
-            (
-                "-c:v",
-                "libtheora",
-            ),
-        ),
-        ("hidden.webm", ("-c:v", "libvpx", "-auto-alt-ref", "1", "-lag-in-frames", "16", "-b:v", "200k")),
-        (
-            "hidden9.webm",
-            ("-c:v", "libvpx-vp9", "-auto-alt-ref", "1", "-lag-in-frames", "16", "-b:v", "200k"),
-        ),
-    ],
+        ],
+        3,
+    ),
 )
 def test_pictures_that_depend_on_others(tmp_path: Path, name: str, arguments: tuple[str, ...]) -> None:
     with Decoder(made(tmp_path, name, *arguments)) as decoder:
@@ -201,11 +200,6 @@ def test_dirac_whose_decoder_makes_other_pictures_behind_a_seek(tmp_path: Path) 
         assert all(same(frame, decoder[75 + frame.index]) for frame in frames)
 
 
-def test_tiff_has_tags_that_libav_does_not_know(tmp_path: Path) -> None:
-    with Decoder(made(tmp_path, "v.tiff", "-frames:v", "1")) as decoder:
-        check(decoder, has_times=False)
-
-
 def test_a_palette_of_another_size_in_the_middle_is_an_error(tmp_path: Path) -> None:
     filters = "split[a][b];[a]palettegen[p];[b][p]paletteuse"
     parts = [tmp_path / f"{width}.mkv" for width in (64, 96)]
@@ -215,7 +209,7 @@ def test_a_palette_of_another_size_in_the_middle_is_an_error(tmp_path: Path) -> 
     (tmp_path / "list").write_text("".join(f"file {part}\n" for part in parts))
     ffmpeg("-f", "concat", "-safe", "0", "-i", tmp_path / "list", "-c", "copy", tmp_path / "both.mkv")
     with Decoder(tmp_path / "both.mkv", pixel_format="source") as decoder:
-        with pytest.raises(DecoderError, match=r"pixel_format='rgb24'"):
+        with pytest.raises(DecoderError):
             list(decoder)
         assert len(decoder[:25]) == 25
         with pytest.raises(DecoderError):
@@ -234,29 +228,32 @@ def test_an_edit_list_hides_frames(tmp_path: Path, start: float) -> None:
             assert len(decoder) == len(decoder[:]) == len(list(again))
 
 
-@pytest.mark.parametrize("size", [(32, 24), (100, None), (640, 480)])
-@pytest.mark.parametrize("pixel_format", ["rgb24", "gray", "yuv444p", "source"])
-def test_scaled(video: Path, size: tuple[int | None, int | None], pixel_format: str) -> None:
-    with Decoder(video, size=size, pixel_format=pixel_format, count=30) as decoder:
-        check(decoder)
-
-
-@pytest.mark.parametrize("colors", [{"color_matrix": "bt709"}, {"color_range": "full"}])
-@pytest.mark.parametrize("pixel_format", ["rgb24", "rgb48le"])
-def test_colors_that_are_told(video: Path, colors: dict[str, Any], pixel_format: str) -> None:
-    with Decoder(video, **colors, pixel_format=pixel_format, count=30) as decoder:
-        check(decoder)
-
-
-@pytest.mark.parametrize("start", [0.0, 0.5, 0.51, 0.6833, 9.9])
-@pytest.mark.parametrize("count", [None, 5])
-def test_numbers_begin_at_the_start(video: Path, start: float, count: int | None) -> None:
-    with Decoder(video, start=start, count=count) as decoder:
-        check(decoder)
-
-
-def test_another_stream() -> None:
-    with Decoder(clip("several_videos"), stream=0) as decoder:
+@pytest.mark.parametrize(
+    "options",
+    a_few(
+        [
+            *(
+                {"size": size, "pixel_format": pixel_format, "count": 30}
+                for size in ((32, 24), (100, None), (640, 480))
+                for pixel_format in ("rgb24", "gray", "yuv444p", "source")
+            ),
+            *(
+                {**colors, "pixel_format": pixel_format, "count": 30}
+                for colors in ({"color_matrix": "bt709"}, {"color_range": "full"})
+                for pixel_format in ("rgb24", "rgb48le")
+            ),
+            *(
+                {"start": start, "count": count}
+                for start in (0.0, 0.5, 0.51, 0.6833, 9.9)
+                for count in (None, 5)
+            ),
+        ],
+        3,
+    ),
+    ids=str,
+)
+def test_options_change_no_number(video: Path, options: dict[str, Any]) -> None:
+    with Decoder(video, **options) as decoder:
         check(decoder)
 
 
@@ -296,14 +293,6 @@ def test_iteration_goes_on_where_it_was(video: Path) -> None:
         assert decoder[100].index == 100
 
 
-@pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "gif"])
-def test_frames_by_number_after_all_were_iterated_over(name: str) -> None:
-    with Decoder(clip(name)) as decoder:
-        frames = list(decoder)
-        assert all(same(decoder[number], frames[number]) for number in (0, len(frames) // 2, -1))
-        assert len(decoder[:]) == len(frames)
-
-
 def test_slices_are_lists(video: Path) -> None:
     with Decoder(video) as decoder:
         assert [frame.index for frame in decoder[5:11:2]] == [5, 7, 9]
@@ -311,21 +300,22 @@ def test_slices_are_lists(video: Path) -> None:
         assert decoder[700:] == []
 
 
-@pytest.mark.parametrize("number", [600, -601, 10**30])
-def test_numbers_past_the_ends(video: Path, number: int) -> None:
+def test_numbers_past_the_ends(video: Path) -> None:
     with Decoder(video) as decoder:
-        with pytest.raises(IndexError):
-            decoder[number]
-        with pytest.raises(IndexError):
-            decoder.batch([0, number])
+        for number in (600, -601, 10**30):
+            with pytest.raises(IndexError):
+                decoder[number]
+            with pytest.raises(IndexError):
+                decoder.batch([0, number])
     with Decoder(video, count=1) as decoder, pytest.raises(IndexError):
         decoder[1]
 
 
-@pytest.mark.parametrize("key", [1.0, "1", None, (1, 2)])
-def test_what_is_no_number(video: Path, key: object) -> None:
-    with Decoder(video) as decoder, pytest.raises(TypeError):
-        decoder[key]  # type: ignore[call-overload]
+def test_what_is_no_number(video: Path) -> None:
+    with Decoder(video) as decoder:
+        for key in (1.0, "1", None, (1, 2)):
+            with pytest.raises(TypeError):
+                decoder[key]  # type: ignore[call-overload]
 
 
 def test_the_frame_on_screen_at_a_time() -> None:
@@ -377,16 +367,14 @@ def test_a_time_of_a_video_without_frames(video: Path, start: float) -> None:
         next(decoder)
 
 
-@pytest.mark.parametrize("time_s", [-1.0, float("nan"), float("inf")])
-def test_times_that_are_none(video: Path, time_s: float) -> None:
-    with Decoder(video) as decoder, pytest.raises(ValueError, match="time_s"):
-        decoder.frame_at(time_s)
-
-
-@pytest.mark.parametrize("time_s", [None, "1", b"1"])
-def test_what_is_no_time(video: Path, time_s: object) -> None:
-    with Decoder(video) as decoder, pytest.raises(TypeError):
-        decoder.frame_at(time_s)  # type: ignore[arg-type]
+def test_times_that_are_none(video: Path) -> None:
+    with Decoder(video) as decoder:
+        for time_s in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(ValueError):
+                decoder.frame_at(time_s)
+        for no_time in (None, "1", b"1"):
+            with pytest.raises(TypeError):
+                decoder.frame_at(no_time)  # type: ignore[arg-type]
 
 
 # --- where a batch goes --------------------------------------------------------------------------------------------
@@ -404,9 +392,9 @@ def test_a_batch_into_an_array(video: Path) -> None:
 
 def test_what_a_batch_cannot_go_to(video: Path) -> None:
     with Decoder(video) as decoder:
-        with pytest.raises(ValueError, match="out"):
+        with pytest.raises(ValueError):
             decoder.batch([1], out=np.zeros((2, *decoder.shape), np.uint8))
-        with pytest.raises(ValueError, match="out"):
+        with pytest.raises(ValueError):
             decoder.batch([1], out=np.zeros((1, *decoder.shape), np.uint16))
         with pytest.raises(BufferError):
             decoder.batch([1], out=memoryview(bytes(decoder.frame_bytes)).cast("B", (1, *decoder.shape)))
@@ -471,22 +459,11 @@ def test_a_file_that_was_cut_and_whose_other_streams_tell_its_end(tmp_path: Path
 def assert_told_and_right(cut: Path, whole: Path) -> None:
     """The first frame by number warns that the file was cut; and it is right, although the file was read for that."""
     with Decoder(cut) as decoder, Decoder(whole) as all_frames:
-        with pytest.warns(FFmpegWarning, match="number"):
+        with pytest.warns(FFmpegWarning):
             assert same(decoder[0], all_frames[0])
         assert [frame.index for frame in decoder[1:4]] == [1, 2, 3]
         with pytest.raises(IndexError):
             decoder[len(all_frames) - 1]
-
-
-def test_who_reads_the_open_file_may_move_it() -> None:
-    """As the check for a cut file does, before which a second thread may have got a frame."""
-    path = clip("h264_mkv")
-    file = RandomAccess(input_of(Decoder(path, settings=DecoderSettings(threads=1))._plan))
-    assert set(dict(file.frames([0]))) == {0}
-    container, packets = file.read()
-    container.seek(0)
-    assert len(dict(file.frames(range(1, len(packets.size))))) == len(packets.size) - 1
-    file.close()
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
@@ -505,7 +482,7 @@ def test_damage_that_is_concealed() -> None:
 )
 def test_options_that_libav_is_not_given(video: Path, options: dict[str, object]) -> None:
     with Decoder(video, **options) as decoder:  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="iterate"):
+        with pytest.raises(ValueError):
             decoder[0]
         assert next(decoder).index == 0
 
@@ -516,7 +493,7 @@ def test_a_fifo_has_frames_in_sequence_only(video: Path, tmp_path: Path) -> None
     data = clip("h264_ts").read_bytes()
     writer = threading.Thread(target=fifo.write_bytes, args=(data,), daemon=True)
     writer.start()
-    with Decoder(fifo) as decoder, pytest.raises(DecoderError, match="regular"):
+    with Decoder(fifo) as decoder, pytest.raises(DecoderError):
         decoder[0]
 
 
@@ -526,7 +503,7 @@ def test_a_file_that_is_replaced(video: Path, tmp_path: Path) -> None:
     with Decoder(path) as decoder:
         assert decoder[3].index == 3
         path.write_bytes(clip("h264").read_bytes())
-        with pytest.raises(DecoderError, match="changed"):
+        with pytest.raises(DecoderError):
             decoder[4]
 
 
@@ -619,8 +596,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("ends", ["exits", "collects"])
-@pytest.mark.parametrize("parent", ["idle", "busy"])
+@pytest.mark.parametrize(("parent", "ends"), [("idle", "exits"), ("busy", "collects")])
 def test_the_child_of_a_fork_opens_the_file_anew(video: Path, parent: str, ends: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", FORKS, str(video), parent, ends], capture_output=True, timeout=250, check=False

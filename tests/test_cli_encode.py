@@ -69,12 +69,9 @@ class TestRawFrames:
     """Standard input, a file, a FIFO."""
 
     def test_smoke(self, video: Path) -> None:
-        assert printed(run("encode", video, *RAW, data=raw_frames(20))) == ""
-        assert numbers(video, 5) == [*range(5)] * 4
-
-    def test_standard_input_by_its_name(self, video: Path) -> None:
-        printed(run("encode", "-", video, *RAW, data=raw_frames(3)))
-        assert numbers(video, 5) == [0, 1, 2]
+        for names in ((video,), ("-", video)):
+            assert printed(run("encode", *names, *RAW, data=raw_frames(10))) == ""
+            assert numbers(video, 5) == [*range(5)] * 2
 
     def test_pieces_smaller_than_a_frame(self, video: Path) -> None:
         with start("encode", video, *RAW, stdin=subprocess.PIPE) as process:
@@ -123,19 +120,16 @@ class TestRawFrames:
             assert finish(process) == (0, "")
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
-    def test_the_end_in_the_middle_of_a_frame(self, video: Path) -> None:
+    @pytest.mark.parametrize("is_replaced", [False, True])
+    def test_the_end_in_the_middle_of_a_frame(self, video: Path, is_replaced: bool) -> None:
+        if is_replaced:
+            video.write_bytes(b"kept")
         done = run("encode", video, *RAW, "--json", data=raw_frames(4) + b"left over")
         said = failed(done)
         assert "standard input: ended in the middle of a frame: 9 of its 9216 bytes are left over" in said
         assert json.loads(done.stdout)["frames_encoded"] == 4
-        assert numbers(video, 5) == [0, 1, 2, 3]
-
-    def test_an_end_in_the_middle_of_a_frame_keeps_the_old_file(self, video: Path) -> None:
-        video.write_bytes(b"kept")
-        part = video.with_name("video.part.mp4")
-        said = failed(run("encode", video, *RAW, data=raw_frames(4) + b"left over"))
-        assert "9 of its 9216 bytes are left over" in said and f"Frames encoded: 4; {video} is still" in said
-        assert video.read_bytes() == b"kept" and numbers(part, 5) == [0, 1, 2, 3]
+        assert numbers(video.with_name("video.part.mp4") if is_replaced else video, 5) == [0, 1, 2, 3]
+        assert not is_replaced or video.read_bytes() == b"kept"
 
     @pytest.mark.parametrize("nbytes", [0, 100])
     def test_without_a_whole_frame_nothing_is_overwritten(self, video: Path, nbytes: int) -> None:
@@ -178,27 +172,11 @@ class TestRawFrames:
 class TestImages:
     """Folders, globs, patterns, files. What they stand for is tested in test_images."""
 
-    @pytest.mark.parametrize("names", [["shots"], ["**/shot*.png"], ["shots/shot%d.png"]])
-    def test_they_come_in_the_order_of_their_numbers(
-        self, shots: Path, video: Path, names: list[str]
-    ) -> None:
-        printed(run("encode", *names, "video.mp4", "--fps", "10", cwd=shots.parent))
+    @pytest.mark.parametrize("name", ["shots", "**/shot*.png"])
+    def test_they_come_in_the_order_of_their_numbers(self, shots: Path, video: Path, name: str) -> None:
+        printed(run("encode", name, "video.mp4", "--fps", "10", cwd=shots.parent))
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
         assert "10 fps" in described(video)
-
-    def test_files_come_as_they_are_given(self, shots: Path, video: Path) -> None:
-        files = [shots / f"shot{number}.png" for number in (12, 8, 10, 8)]
-        printed(run("encode", *files, video, "--fps", "10"))
-        assert numbers(video, 5) == [4, 0, 2, 0]
-
-    def test_one_image(self, shots: Path, video: Path) -> None:
-        printed(run("encode", shots / "shot9.png", video, "--fps", "10"))
-        assert numbers(video, 5) == [1]
-
-    def test_a_folder_whose_name_looks_like_a_pattern(self, shots: Path, video: Path) -> None:
-        shots.rename(shots.parent / "%d [a]")
-        printed(run("encode", "%d [a]", "video.mp4", "--fps", "10", cwd=shots.parent))
-        assert len(decode(video)) == 5
 
     def test_another_size_is_named_and_those_before_it_are_encoded(self, shots: Path, video: Path) -> None:
         other = shots / "shot10.png"
@@ -258,13 +236,6 @@ class TestImages:
             assert complaint in said and output.read_bytes() == before
         printed(run("encode", shots, output, "--fps", "10"))
         assert output.read_bytes() == before
-
-    def test_images_become_images(self, shots: Path, tmp_path: Path) -> None:
-        to_png = ["--codec", "png", "--output-pixel-format", "rgb24", "--format", "image2"]
-        printed(run("encode", shots, tmp_path / "out%d.png", "--fps", "10", *to_png))
-        assert [is_flat(decode(tmp_path / f"out{index + 1}.png")[0], index) for index in range(5)] == 5 * [
-            True
-        ]
 
 
 class TestSound:
@@ -340,15 +311,8 @@ class TestOptions:
 
     def test_labels(self, tmp_path: Path, video: Path) -> None:
         (tmp_path / "a.srt").write_text("1\n00:00:00,000 --> 00:00:00,100\nhello\n")
-        labels = (
-            "--metadata",
-            "title=Waves = x",
-            "--metadata",
-            "artist=Ada",
-            "--subtitles",
-            tmp_path / "a.srt",
-        )
-        printed(run("encode", video, *RAW, *labels, data=raw_frames(5)))
+        labels = ("--metadata", "title=Waves = x", "--metadata", "artist=Ada")
+        printed(run("encode", video, *RAW, *labels, "--subtitles", tmp_path / "a.srt", data=raw_frames(5)))
         tags = probe(video).tags
         assert (tags["title"], tags["artist"]) == ("Waves = x", "Ada")
         assert "subtitles  mov_text" in printed(run("probe", video))
@@ -381,43 +345,20 @@ class TestOptions:
         with Encoder(source, fps=None) as encoder:
             for time_s in (0.0, 0.1, 0.5, 0.7, 1.0):
                 encoder.write(flat(0), time_s=time_s)
+        given = ("encode", video, "--like", source)
         assert "varies, and raw frames have no times: give --fps" in failed(
-            run("encode", video, "--like", source, data=raw_frames(5)), 2
+            run(*given, data=raw_frames(5)), 2
         )
-        printed(run("encode", video, "--like", source, "--fps", "30", data=raw_frames(5)))
+        printed(run(*given, "--fps", "30", data=raw_frames(5)))
 
-    def test_codec_and_pixel_format(self, video: Path) -> None:
-        printed(
-            run(
-                "encode",
-                video,
-                *RAW,
-                "--codec",
-                "mpeg4",
-                "--output-pixel-format",
-                "ffmpeg",
-                data=raw_frames(5),
-            )
-        )
-        assert "mpeg4" in described(video)
-
-    def test_vflip(self, video: Path) -> None:
+    def test_a_turned_frame_of_another_codec_and_rate(self, video: Path) -> None:
         frame = flat(0).copy()
         frame[: HEIGHT // 2] = flat(1)[: HEIGHT // 2]
-        printed(run("encode", video, *RAW, "--vflip", data=frame.tobytes()))
+        given = ("--codec", "mpeg4", "--output-pixel-format", "ffmpeg", "--fps", "30000/1001", "--vflip")
+        printed(run("encode", video, *RAW[:2], *given, data=frame.tobytes()))
         [turned] = decode(video)
         assert (is_flat(turned[:16], 0), is_flat(turned[-16:], 1)) == (True, True)
-
-    def test_odd_sizes(self, video: Path) -> None:
-        odd = ("--size", "63x47", "--fps", "30", "--odd-size", "pad")
-        printed(run("encode", video, *odd, data=flat(0, (63, 47)).tobytes()))
-        assert ", 64x48" in described(video)
-
-    def test_an_odd_size_without_a_policy_says_what_to_do(self, video: Path) -> None:
-        said = failed(
-            run("encode", video, "--size", "63x47", "--fps", "30", data=bytes(63 * 47 * 3)), status=2
-        )
-        assert "give --odd-size pad, or --output-pixel-format yuv444p" in said
+        assert re.search("mpeg4.* 29.97 fps", described(video))
 
     def test_colors(self, video: Path) -> None:
         colors = ["--color-matrix", "bt709", "--color-range", "full"]
@@ -427,10 +368,6 @@ class TestOptions:
         printed(run("encode", video, *RAW, *colors, data=raw_frames(5)))
         assert "bt2020nc/bt2020/smpte2084" in described(video)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
-
-    def test_an_exact_frame_rate(self, video: Path) -> None:
-        printed(run("encode", video, "--size", "64x48", "--fps", "30000/1001", data=raw_frames(5)))
-        assert "29.97 fps" in described(video)
 
     def test_ffmpeg(self, video: Path, tmp_path: Path) -> None:
         program = tmp_path / "another"
@@ -462,11 +399,13 @@ class TestOptions:
         assert run(*arguments, "--quiet", data=frames).stderr == b""
 
     def test_an_odd_size_is_an_error_only_where_the_video_cannot_have_it(self, tmp_path: Path) -> None:
-        odd = ("--size", "3x5", "--fps", "1")
-        printed(run("encode", tmp_path / "v.mkv", *odd, "--codec", "ffv1", data=bytes(45)))
-        assert run("encode", tmp_path / "v.mkv", *odd, data=bytes(45)).returncode == 2
-        for name in ("vf", "filter:v", "filter"):
-            printed(run("encode", tmp_path / "v.mkv", *odd, "--option", f"{name}=pad=4:6", data=bytes(45)))
+        given, data = ("encode", tmp_path / "v.mkv", "--size", "3x5", "--fps", "1"), bytes(45)
+        assert "--odd-size pad, or --output-pixel-format yuv444p" in failed(run(*given, data=data), 2)
+        printed(run(*given, "--codec", "ffv1", data=data))
+        for name in ("vf", "filter"):
+            printed(run(*given, "--option", f"{name}=pad=4:6", data=data))
+        printed(run(*given, "--odd-size", "pad", data=data))
+        assert ", 4x6" in described(tmp_path / "v.mkv")
 
 
 class TestFailures:
@@ -514,7 +453,6 @@ class TestFailures:
             (["o.mp4", "--fps", "30"], "raw frames need --size"),
             (["o.mp4", *RAW, "--fps", "0"], "'0' is not a number of frames per second"),
             (["o.mp4", *RAW, "--fps", "1/0"], "'1/0' is not a number of frames per second"),
-            (["o.mp4", *RAW, "--fps", "nan"], "'nan' is not a number of frames per second"),
             (["o.mp4", *RAW, "--size", "64"], "'64' is not a width and a height"),
             (["o.mp4", *RAW, "--size", "0x48"], "'0x48' is not a width and a height"),
             (["o.mp4", *RAW, "--option", "=3"], "'=3' is not NAME=VALUE"),
@@ -674,7 +612,7 @@ class TestProgress:
         done = run("encode", video, *RAW, "--progress", "--total-frames", "10", data=raw_frames(5))
         assert " 5/10 frames " in done.stderr.decode()
 
-    @pytest.mark.parametrize("option", ["--no-progress", "--quiet", "-q"])
+    @pytest.mark.parametrize("option", ["--no-progress", "-q"])
     def test_it_can_be_turned_off(self, shots: Path, video: Path, option: str) -> None:
         assert run_on_terminal("encode", shots, video, "--fps", "10", option) == (0, "", b"")
 

@@ -15,8 +15,9 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from support.media import (
     make,
     native_threads,
     no_opengl,
+    stopped,
 )
 from support.processes import has_ended
 
@@ -80,32 +82,12 @@ def is_gone(pid: int) -> bool:
     return pid not in children()
 
 
-@contextlib.contextmanager
-def stopped(encoder: Encoder) -> Iterator[int]:
-    """An FFmpeg that is there and does nothing, until the block ends."""
-    pid = pid_of(encoder)
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield pid
-    finally:
-        if pid in children():
-            os.kill(pid, signal.SIGCONT)
-
-
 def program(folder: Path, *lines: str) -> Path:
     """A shell script in place of FFmpeg; ``$FFMPEG`` is the real one."""
     script = folder / "program"
     script.write_text("\n".join(["#!/bin/sh", f"FFMPEG='{find_ffmpeg()}'", *lines, ""]))
     script.chmod(0o755)
     return script
-
-
-def frames_in(output: Path) -> int:
-    """Frames of a file that may still be written."""
-    try:
-        return len(decode(output))
-    except AssertionError:
-        return 0
 
 
 def run_python(script: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -157,69 +139,38 @@ def test_every_transport_delivers_every_byte(tmp_path: Path, mode: str) -> None:
         assert {name for name, nbytes in delivered.items() if nbytes} == {mode}
 
 
-def test_temporary_frames_need_no_reference(tmp_path: Path) -> None:
-    output = tmp_path / "video.mp4"
-    with make(output) as encoder:
-        for index in range(30):
-            encoder.write(flat(index).tobytes())
-    assert [is_flat(frame, index) for index, frame in enumerate(decode(output))] == 30 * [True]
-
-
-def test_a_frame_may_be_painted_again_when_its_ticket_is_done(tmp_path: Path) -> None:
-    output = tmp_path / "video.mp4"
-    frame = np.empty((HEIGHT, WIDTH, 3), np.uint8)
-    with make(output) as encoder:
-        for index in range(30):
-            frame[:] = flat(index)
-            encoder.write(frame).wait()
-    assert [is_flat(frame, index) for index, frame in enumerate(decode(output))] == 30 * [True]
-
-
-@pytest.mark.parametrize("pixel_format", a_few(PIXEL_FORMATS))
-@pytest.mark.parametrize("size", [(64, 48), (7, 5)])
-def test_frame_bytes_are_those_of_ffmpeg(tmp_path: Path, pixel_format: str, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("size", "pixel_format"), a_few(product([(7, 5), (64, 48)], PIXEL_FORMATS), 14))
+def test_frame_bytes_are_those_of_ffmpeg(tmp_path: Path, size: tuple[int, int], pixel_format: str) -> None:
     frame_bytes = frame_layout(pixel_format, *size).frame_bytes
     frames = [os.urandom(frame_bytes) for _ in range(3)]
     output = tmp_path / "video.raw"
-    with Encoder(
-        output,
-        size=size,
-        fps=30,
-        pixel_format=pixel_format,
-        codec="rawvideo",
-        output_pixel_format="ffmpeg",
-        options={"f": "rawvideo"},
-    ) as encoder:
+    exact = {"codec": "rawvideo", "output_pixel_format": "ffmpeg", "options": {"f": "rawvideo"}}
+    with Encoder(output, size=size, fps=30, pixel_format=pixel_format, **exact) as encoder:
         for frame in frames:
             encoder.write(frame)
     assert encoder.close().frames_encoded == 3
     assert output.read_bytes() == b"".join(frames)
 
 
-@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, np.asarray, np.ravel])
-def test_any_buffer_of_the_right_size_is_a_frame(tmp_path: Path, wrap: type) -> None:
+def test_any_buffer_of_the_right_size_is_a_frame(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
     frame = flat(2)
+    buffers = frame.tobytes(), bytearray(frame.tobytes()), memoryview(frame), frame, frame.ravel()
     with make(output) as encoder:
-        ticket = encoder.write(wrap(frame) if wrap not in (bytes, bytearray) else wrap(frame.tobytes()))
-        assert ticket.nbytes == FRAME_BYTES // 2  # what FFmpeg gets: yuv420p
-    assert is_flat(decode(output)[0], 2)
-
-
-def test_the_video_plays_everywhere_by_default(tmp_path: Path) -> None:
-    output = tmp_path / "video.mp4"
-    with make(output) as encoder:
-        submit(encoder, 2)
-    assert re.search(r"Video: h264.* yuv420p[(,].* 64x48.* 30 fps", described(output))
+        for buffer in buffers:
+            assert encoder.write(buffer).nbytes == FRAME_BYTES // 2  # what FFmpeg gets: yuv420p
+    assert [is_flat(shown, 2) for shown in decode(output)] == [True] * len(buffers)
 
 
 @pytest.mark.parametrize("fps", [30000 / 1001, Fraction(30000, 1001)])
-def test_fractional_frame_rates(tmp_path: Path, fps: float | Fraction) -> None:
+def test_fractional_frame_rates_in_a_video_that_plays_everywhere(
+    tmp_path: Path, fps: float | Fraction
+) -> None:
     output = tmp_path / "video.mp4"
     with make(output, fps=fps) as encoder:
         submit(encoder, 30)
     assert "-framerate 30000/1001" in " ".join(encoder._session.process.command)
-    assert " 29.97 fps" in described(output)
+    assert re.search(r"Video: h264.* yuv420p[(,].* 64x48.* 29\.97 fps", described(output))
 
 
 def test_options_reach_ffmpeg(tmp_path: Path) -> None:
@@ -238,19 +189,19 @@ def test_options_reach_ffmpeg(tmp_path: Path) -> None:
 def test_no_frame_at_all_is_an_error(tmp_path: Path, size: tuple[int, int] | None) -> None:
     (tmp_path / "video.mp4").write_bytes(b"old")
     encoder = make(tmp_path / "video.mp4", size=size)
-    with pytest.raises(EncoderError, match="written"):
+    with pytest.raises(EncoderError):
         encoder.close()
     assert (tmp_path / "video.mp4").read_bytes() == b"old"
 
 
 def test_a_loop_of_links_is_no_output(tmp_path: Path) -> None:
     (tmp_path / "loop.mp4").symlink_to("loop.mp4")
-    with pytest.raises(OSError, match="symbolic"):
+    with pytest.raises(OSError):
         make(tmp_path / "loop.mp4")
-    with pytest.raises(OSError, match=r"loop\.mp4"):
+    with pytest.raises(OSError):
         make(tmp_path / "loop.mp4" / "5")
     encoder = make(f"file://{tmp_path}/loop.mp4")
-    with pytest.raises(EncoderError, match="symbolic"):
+    with pytest.raises(EncoderError):
         submit(encoder, 1)
         encoder.close()
     assert (tmp_path / "loop.mp4").is_symlink()
@@ -262,15 +213,6 @@ def test_output_that_is_no_file(tmp_path: Path) -> None:
     report = encoder.close()
     assert (report.frames_encoded, report.output_bytes) == (5, None)
     assert not Path(report.output).exists()
-
-
-def test_live_numbers(tmp_path: Path) -> None:
-    with make(tmp_path / "video.mp4", options={"preset": "ultrafast"}) as encoder:
-        assert eventually(lambda: encoder.write(flat(0)) and encoder.frames_encoded > 0)
-        assert encoder.frames_encoded <= encoder.frames_submitted == encoder.stats.writer.items_accepted
-    report = encoder.close()
-    assert encoder.frames_encoded == encoder.frames_submitted == report.frames_encoded
-    assert encoder.stats.writer.transport in {"write", "staged", "zero-copy"}
 
 
 needs_opengl = pytest.mark.skipif(no_opengl() is not None, reason=str(no_opengl()))
@@ -291,7 +233,7 @@ def test_a_moderngl_buffer_may_be_read_into_again_at_once(tmp_path: Path, handle
             framebuffer.read_into(buffer)
             encoder.write(buffer if handle == "moderngl.Buffer" else buffer.mglo)
         wrong = context.buffer(reserve=FRAME_BYTES - 1)
-        with pytest.raises(ValueError, match=str(FRAME_BYTES - 1)):
+        with pytest.raises(ValueError):
             encoder.write(wrong if handle == "moderngl.Buffer" else wrong.mglo)
         encoder.close()
         context.release()
@@ -301,102 +243,77 @@ def test_a_moderngl_buffer_may_be_read_into_again_at_once(tmp_path: Path, handle
 # Wrong arguments
 
 
-def test_wrong_size_says_both_shapes(tmp_path: Path) -> None:
-    with make(tmp_path / "video.mp4") as encoder:
-        with pytest.raises(ValueError) as caught:
-            encoder.write(np.zeros((WIDTH, HEIGHT, 4), np.uint8))
-        assert f"({WIDTH}, {HEIGHT}, 4) of uint8" in str(caught.value)
-        assert f"({HEIGHT}, {WIDTH}, 3) of uint8, {FRAME_BYTES} bytes" in str(caught.value)
-        with pytest.raises(ValueError, match=str(FRAME_BYTES + 1)):
-            encoder.write(bytes(FRAME_BYTES + 1))
-        submit(encoder, 1)
-    assert encoder.close().frames_submitted == 1
-
-
-def test_frames_that_are_no_buffer_or_cannot_be_borrowed(tmp_path: Path) -> None:
-    with make(tmp_path / "video.mp4") as encoder:
-        with pytest.raises(TypeError, match="buffer"):
-            encoder.write("frame")
-        with pytest.raises(ValueError, match="contiguous"):
-            encoder.submit(flat(0)[::-1])
-        encoder.write(flat(0))
-    assert encoder.close().frames_submitted == 1
-
-
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "error", "word"),
     [
-        ({"size": (0, 48)}, "width and height"),
-        ({"size": (2**64 - 1, 48)}, "no frame of 2 GiB"),
-        ({"size": (64, -48)}, "width and height"),
-        ({"size": (64, 48, 3)}, ""),
-        ({"fps": 0}, "more than 0"),
-        ({"fps": -30}, "more than 0"),
-        ({"fps": float("nan")}, "more than 0"),
-        ({"fps": float("inf")}, "more than 0"),
-        ({"pixel_format": "rgb"}, "rgb24"),
-        ({"options": {"f": 3}}, "FFmpeg's name of a container"),
-        ({"size": (63, 48)}, "yuv444p"),
-        ({"size": (64, 47)}, "yuv444p"),
-        ({"size": (63, 48), "output_pixel_format": "yuv422p"}, "yuv444p"),
+        ({"size": (0, 48)}, ValueError, "width"),
+        ({"size": (64, -48)}, ValueError, "width"),
+        ({"size": (2**64 - 1, 48)}, ValueError, "2 GiB"),
+        ({"size": (48, 64, 3)}, ValueError, "shape"),
+        ({"size": 64}, TypeError, "width"),
+        ({"size": (64.0, 48)}, TypeError, "integers"),
+        *(
+            ({"fps": fps}, ValueError, "more than 0")
+            for fps in (0, -30, float("nan"), float("inf"), "thirty")
+        ),
+        ({"fps": (30000, 1001)}, TypeError, "Fraction"),
+        ({"fps": 1j}, TypeError, "number"),
+        ({"fps": b"1"}, TypeError, "number"),
+        ({"pixel_format": "rgb"}, ValueError, "rgb24"),
+        ({"options": {"f": 3}}, ValueError, "container"),
+        *(({"size": size}, ValueError, "yuv444p") for size in ((63, 48), (64, 47))),
+        ({"size": (63, 48), "output_pixel_format": "yuv422p"}, ValueError, "yuv444p"),
+        ({"odd_size": "round"}, ValueError, "odd_size"),
+        # Floats, and channels first.
+        *(({"value_range": one}, ValueError, "the lower first") for one in ((1.0, 1.0), (1.0, 0.0))),
+        ({"value_range": (0.0, float("inf"))}, ValueError, "finite"),
+        ({"value_range": (-1.7e308, 1.7e308)}, ValueError, "possible"),
+        *(({"value_range": one}, TypeError, "two numbers") for one in (1.0, ("0", "1"))),
+        *(
+            ({"value_range": (0.0, 1.0), "pixel_format": name}, ValueError, word)
+            for name, word in (("grayf32le", "floats"), ("gbrpf32le", "floats"), ("yuv420p", "rgb24"))
+        ),
+        ({"channels_first": True, "pixel_format": "yuv420p"}, ValueError, "rgb24"),
+        ({"channels_first": 1}, TypeError, "True or False"),
+        ({"progress": 0}, ValueError, "progress"),
+        ({"pixel_format": "rgb42"}, ValueError, "rgb24"),
+        (
+            {
+                "pixel_format": "yuv420p",
+                "output_pixel_format": "yuv444p",
+                "settings": with_knobs(EncoderSettings(), convert="native"),
+            },
+            ValueError,
+            "native",
+        ),
     ],
+    ids=str,
 )
-def test_wrong_arguments_are_value_errors_at_the_call(
-    tmp_path: Path, options: dict[str, object], words: str
+def test_wrong_arguments_are_errors_at_the_call(
+    tmp_path: Path, options: dict[str, object], error: type[Exception], word: str
 ) -> None:
-    with pytest.raises(ValueError, match=words or None):
+    with pytest.raises(error, match=word):
         make(tmp_path / "video.mp4", **options)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "remedy",
-    [
-        {"output_pixel_format": "yuv444p"},
-        {"options": {"vf": "pad=ceil(iw/2)*2:ceil(ih/2)*2"}},
-        {"output_pixel_format": "ffmpeg", "codec": "ffv1", "options": {"f": "matroska"}},
-    ],
-)
-def test_the_remedies_for_odd_sizes(tmp_path: Path, remedy: dict[str, object]) -> None:
-    with make(tmp_path / "video.mp4", size=(63, 47), **remedy) as encoder:
-        encoder.write(bytes(63 * 47 * 3))
-    assert encoder.close().frames_encoded == 1
-
-
-def test_a_missing_folder_is_told_at_the_call(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as caught:
-        make(tmp_path / "missing" / "video.mp4")
-    assert caught.value.filename == str(tmp_path / "missing")
 
 
 # Names of outputs
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "-dash.mp4",
-        "colon:in.mp4",
-        "pipe:1.mp4",
-        "http:x.mp4",
-        "with space.mp4",
-        "fünf.mp4",
-        "50%.mp4",
-        "'.mp4",
-    ],
-)
-@pytest.mark.parametrize("kind", [str, Path])
+@pytest.mark.parametrize("name", ["-dash.mp4", "http:x.mp4", "50% fünf'.mp4"])
 def test_a_path_is_never_an_option_or_a_protocol(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with make(kind(name)) as encoder:
+    with make(name) as encoder:
         submit(encoder, 3)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert len(decode(tmp_path / name)) == 3
 
 
-def test_a_relative_path_is_that_of_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_that_of_the_call_and_a_url_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     encoder = make("video.mp4")
     submit(encoder, 3)
@@ -404,77 +321,52 @@ def test_a_relative_path_is_that_of_the_call(tmp_path: Path, monkeypatch: pytest
     report = encoder.close()
     assert report.output == str(tmp_path / "video.mp4")
     assert report.output_bytes == (tmp_path / "video.mp4").stat().st_size
-
-
-def test_a_url_is_passed_on(tmp_path: Path) -> None:
-    url = f"file://{tmp_path}/video.mp4"
+    url = f"file://{tmp_path}/url.mp4"
     with make(url) as encoder:
         submit(encoder, 3)
     assert encoder._session.process.command[-1] == url
-    assert len(decode(tmp_path / "video.mp4")) == 3
-
-
-def test_an_existing_file_is_overwritten(tmp_path: Path) -> None:
-    output = tmp_path / "video.mp4"
-    output.write_bytes(b"old")
-    with make(output) as encoder:
-        submit(encoder, 3)
-    assert len(decode(output)) == 3
+    assert len(decode(tmp_path / "url.mp4")) == 3
 
 
 # Finding FFmpeg
 
 
-def test_the_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_FFMPEG", "/missing/ffmpeg")
-    assert find_ffmpeg(sys.executable) == sys.executable
-
-
-def test_the_environment_comes_before_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_FFMPEG", sys.executable)
-    assert find_ffmpeg() == sys.executable
-
-
-def test_the_path_comes_before_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PENSTOCK_FFMPEG", raising=False)
-    program = tmp_path / "ffmpeg"
-    program.symlink_to(find_ffmpeg())
+def test_an_argument_the_environment_the_path_and_the_wheel_name_ffmpeg_in_this_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ffmpeg").symlink_to(find_ffmpeg())
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_ffmpeg() == str(program)
-
-
-def test_the_wheel_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_FFMPEG", sys.executable)
+    assert find_ffmpeg(str(tmp_path / "ffmpeg")) == str(tmp_path / "ffmpeg")
+    assert find_ffmpeg() == sys.executable
+    monkeypatch.delenv("PENSTOCK_FFMPEG")
+    assert find_ffmpeg() == str(tmp_path / "ffmpeg")
     imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
-    monkeypatch.delenv("PENSTOCK_FFMPEG", raising=False)
     monkeypatch.setenv("PATH", "/missing")
     assert find_ffmpeg() == imageio_ffmpeg.get_ffmpeg_exe()
 
 
-def test_no_ffmpeg_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PENSTOCK_FFMPEG", raising=False)
-    monkeypatch.setenv("PATH", "/missing")
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(EncoderError, match="PENSTOCK_FFMPEG") as caught:
-        make(tmp_path / "video.mp4")
-    assert caught.value.returncode is None
-
-
-@pytest.mark.parametrize("named_by", ["argument", "PENSTOCK_FFMPEG"])
-def test_a_named_ffmpeg_that_is_missing_is_never_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
+@pytest.mark.parametrize("named_by", ["argument", "PENSTOCK_FFMPEG", None])
+def test_an_ffmpeg_that_is_missing_is_never_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str | None
 ) -> None:
-    argument = "/missing/ffmpeg" if named_by == "argument" else None
-    if argument is None:
+    monkeypatch.delenv("PENSTOCK_FFMPEG", raising=False)
+    if named_by is None:
+        monkeypatch.setenv("PATH", "/missing")
+        monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    elif named_by == "PENSTOCK_FFMPEG":
         monkeypatch.setenv("PENSTOCK_FFMPEG", "/missing/ffmpeg")
-    with pytest.raises(EncoderError, match=named_by):
+    argument = "/missing/ffmpeg" if named_by == "argument" else None
+    with pytest.raises(EncoderError, match=named_by or "PENSTOCK_FFMPEG") as caught:
         make(tmp_path / "video.mp4", settings=EncoderSettings(ffmpeg=argument))
+    assert caught.value.returncode is None
 
 
 def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_bytes(b"\x7fELF and no more")
     program.chmod(0o755)
-    with pytest.raises(EncoderError, match="start") as caught:
+    with pytest.raises(EncoderError) as caught:
         make(tmp_path / "video.mp4", settings=EncoderSettings(ffmpeg=program))
     assert caught.value.returncode is None
     assert caught.value.command[0] == str(program)
@@ -538,9 +430,8 @@ def test_ffmpegs_own_words_come_with_the_error(
     error = caught.value
     assert error.returncode is not None and error.returncode > 0
     assert error.command[0] == ffmpeg and error.command[-1] == f"file:{tmp_path}/v.mp4"
-    assert words in error.stderr and words in str(error)
+    assert words in error.stderr
     assert error.advice is not None and str(error).startswith(f"{error.advice}\n{error.reason}\n")
-    assert "-progress" in error.command and "-progress" not in str(error)
     assert error.frames == 0
     assert isinstance(error, RuntimeError)
 
@@ -550,7 +441,7 @@ def test_a_killed_ffmpeg_is_told_at_the_next_write(tmp_path: Path) -> None:
     assert eventually(lambda: encoder.write(flat(0)) and encoder.frames_encoded > 0)
     seen = encoder.frames_encoded
     os.kill(pid_of(encoder), signal.SIGKILL)
-    with pytest.raises(EncoderError, match="SIGKILL") as caught:
+    with pytest.raises(EncoderError) as caught:
         for index in range(100_000):
             encoder.write(flat(index))
     error = caught.value
@@ -564,16 +455,9 @@ def test_a_killed_ffmpeg_is_told_at_the_next_write(tmp_path: Path) -> None:
         assert repeated.value is error
 
 
-def test_an_ffmpeg_killed_at_the_end_is_told_by_close(tmp_path: Path) -> None:
-    encoder = make(tmp_path / "video.mp4")
-    submit(encoder, 3)
-    os.kill(pid_of(encoder), signal.SIGKILL)
-    with pytest.raises(EncoderError):
-        encoder.close()
-
-
-@pytest.mark.parametrize("container_format", ["matroska", "avi", "mp4", "mpegts"])
-@pytest.mark.parametrize("frames", [10, MANY])
+@pytest.mark.parametrize(
+    ("container_format", "frames"), [("matroska", 10), ("avi", 10), ("mp4", 10), ("mpegts", MANY)]
+)
 def test_a_full_disk(ffmpeg: str, container_format: str, frames: int) -> None:
     # 10 small frames reach the disk only when FFmpeg ends the file: its exit code alone would not tell.
     options = {"preset": "ultrafast", "qp": 0}
@@ -598,7 +482,7 @@ def test_an_ffmpeg_that_reads_no_more_and_does_not_end(tmp_path: Path) -> None:
         'exec "$FFMPEG" "$@"',
     )
     with (
-        pytest.raises(EncoderError, match="SIGKILL") as caught,
+        pytest.raises(EncoderError) as caught,
         make(tmp_path / "v.mp4", settings=EncoderSettings(ffmpeg=deaf)) as encoder,
     ):
         submit(encoder, MANY)
@@ -608,12 +492,12 @@ def test_an_ffmpeg_that_reads_no_more_and_does_not_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"r": 3}, {"frames:v": 5}, {"t": 0.2}])
 def test_frames_that_were_not_encoded_are_no_success(tmp_path: Path, options: dict[str, object]) -> None:
     with (
-        pytest.raises(EncoderError, match="submitted") as caught,
+        pytest.raises(EncoderError) as caught,
         make(tmp_path / "video.mp4", options=options, settings=UNREHEARSED) as encoder,
     ):
         submit(encoder, MANY)
     assert 0 < caught.value.frames < encoder.frames_submitted
-    assert str(options) in str(caught.value)
+    assert caught.value.advice is not None and str(options) in caught.value.advice
 
 
 def test_whatever_ffmpeg_says_is_drained_and_bounded(tmp_path: Path) -> None:
@@ -640,13 +524,6 @@ def test_close_may_be_called_again(tmp_path: Path) -> None:
         encoder.write(flat(0))
 
 
-def test_close_in_a_with_block(tmp_path: Path) -> None:
-    with make(tmp_path / "video.mp4") as encoder:
-        submit(encoder, 3)
-        report = encoder.close()
-    assert report.frames_encoded == 3
-
-
 def test_abort_ends_ffmpeg_at_once(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
         submit(encoder, 30)
@@ -658,24 +535,13 @@ def test_abort_ends_ffmpeg_at_once(tmp_path: Path) -> None:
                 closed()
 
 
-@pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
+@pytest.mark.parametrize("mode", ["write", "zero-copy"])
 def test_abort_of_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
     encoder = make(tmp_path / "video.mp4", settings=with_knobs(EncoderSettings(queue_items=MANY), mode=mode))
     with stopped(encoder) as pid:
         submit(encoder, MANY)
         encoder.abort()
     assert is_gone(pid)
-
-
-def test_a_close_that_timed_out_can_be_closed_again(tmp_path: Path) -> None:
-    output = tmp_path / "video.mp4"
-    encoder = make(output, settings=EncoderSettings(queue_items=MANY))
-    with stopped(encoder):
-        submit(encoder, MANY)
-        with pytest.raises(StalledError):
-            encoder.close(timeout=0.1)
-    assert encoder.close().frames_encoded == MANY
-    assert len(decode(output)) == MANY
 
 
 def test_a_close_that_waits_for_ffmpegs_end_can_time_out(tmp_path: Path) -> None:
@@ -688,16 +554,6 @@ def test_a_close_that_waits_for_ffmpegs_end_can_time_out(tmp_path: Path) -> None
         with pytest.raises(StalledError):
             encoder.close(timeout=0)
     assert encoder.close(timeout=60).frames_encoded == 3
-
-
-def test_a_write_that_timed_out_is_not_queued(tmp_path: Path) -> None:
-    encoder = make(tmp_path / "video.mp4", settings=EncoderSettings(queue_items=2))
-    with stopped(encoder), pytest.raises(StalledError):
-        for index in range(MANY):
-            encoder.write(flat(index), timeout=0.1)
-    submitted = encoder.frames_submitted
-    assert 0 < submitted < MANY
-    assert encoder.close().frames_encoded == submitted
 
 
 def test_many_encoders_leave_nothing(tmp_path: Path) -> None:
@@ -744,10 +600,7 @@ def test_an_exception_is_not_masked_by_ffmpegs(tmp_path: Path) -> None:
 
 
 def test_a_first_frame_that_is_refused_is_not_hidden_by_ffmpegs_command(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ValueError, match="shape") as caught,
-        make(tmp_path / "video.mp4") as encoder,
-    ):
+    with pytest.raises(ValueError) as caught, make(tmp_path / "video.mp4") as encoder:
         encoder.write(np.zeros((2, 2, 3), np.uint8))
     assert caught.value.__notes__ == ["and there is no video: no frame was written"]
     assert not list(tmp_path.iterdir())
@@ -878,18 +731,18 @@ def test_an_encoder_that_only_its_own_progress_has_is_finished(tmp_path: Path) -
     assert eventually(lambda: set(threading.enumerate()) <= threads)
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_running_encoder_or_decoder_cannot_be_copied(
-    tmp_path: Path, copied: Callable[[object], object]
-) -> None:
+def test_a_running_encoder_or_decoder_cannot_be_copied(tmp_path: Path) -> None:
+    def is_refused(running: object) -> None:
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError):
+                copied(running)
+
     with make(tmp_path / "video.mkv", audio=AudioTrack(8000, 1)) as encoder:
-        with pytest.raises(TypeError, match="pickled"):
-            copied(encoder)
+        is_refused(encoder)
         encoder.write(flat(0))
         encoder.write_audio(np.zeros(800, np.float32))
     with AudioDecoder(tmp_path / "video.mkv") as decoder:
-        with pytest.raises(TypeError, match="pickled"):
-            copied(decoder)
+        is_refused(decoder)
         assert decoder.read() is not None
 
 
@@ -904,7 +757,7 @@ def test_close_does_not_wait_for_a_progress_callback_that_waits_for_it(tmp_path:
     encoder.write(flat(0))
     assert called.wait(PATIENCE_S)
     begun_s = time.monotonic()
-    with pytest.warns(RuntimeWarning, match="callback"):
+    with pytest.warns(RuntimeWarning):
         encoder.close()
     assert time.monotonic() - begun_s < PATIENCE_S / 2
     closed.set()
@@ -965,10 +818,15 @@ def test_the_interpreters_exit_waits_for_an_ffmpeg_that_works_and_reads_nothing(
 
 
 @pytest.mark.parametrize(
-    ("end", "status"),
-    [("", 0), ("sys.exit(3)", 3), ("1 / 0", 1), ("del encoder", 0), ("encoder.me = encoder", 0)],
+    ("end", "status", "warn"),
+    [
+        ("", 0, "error"),
+        ("sys.exit(3)", 3, "ignore"),
+        ("1 / 0", 1, "error"),
+        ("del encoder", 0, "ignore"),
+        ("encoder.me = encoder", 0, "error"),
+    ],
 )
-@pytest.mark.parametrize("warn", ["ignore", "error"])
 def test_the_interpreters_exit_finishes_what_is_open(
     tmp_path: Path, end: str, status: int, warn: str
 ) -> None:
@@ -980,7 +838,7 @@ def test_the_interpreters_exit_finishes_what_is_open(
     assert ("never closed" in result.stderr) == (warn == "error")
 
 
-@pytest.mark.parametrize("end", ["", "1 / 0", "del encoder"])
+@pytest.mark.parametrize("end", ["", "del encoder"])
 def test_an_encoder_that_nobody_closed_replaces_nothing(tmp_path: Path, end: str) -> None:
     output, part = tmp_path / "video.mp4", tmp_path / "video.part.mp4"
     output.write_bytes(b"what was there")
@@ -1023,17 +881,6 @@ def test_ctrl_c_at_the_interpreters_exit_ends_a_slow_ffmpeg(tmp_path: Path) -> N
     assert has_ended(pid)
 
 
-def test_a_process_that_is_killed_leaves_a_playable_file(tmp_path: Path) -> None:
-    output = tmp_path / "video.mp4"
-    script = (
-        UNCLOSED + "encoder._session.writer.flush()\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
-    )
-    assert run_python(script, output).returncode == -signal.SIGKILL
-    assert eventually(
-        lambda: frames_in(output) == 200
-    )  # FFmpeg finds the end of its input, and goes on alone
-
-
 # Fork
 
 
@@ -1048,7 +895,7 @@ def test_a_forked_child_neither_holds_nor_harms_the_video(tmp_path: Path) -> Non
         try:
             os.close(done_write)
             for use in (lambda: encoder.write(flat(0)), encoder.close):
-                with pytest.raises(ClosedError, match="fork"):
+                with pytest.raises(ClosedError):
                     use()
             encoder.abort()
             del use, encoder
@@ -1081,11 +928,3 @@ with Encoder(sys.argv[1], size=(64, 48), fps=30) as encoder:
     result = run_python(script, output, start_new_session=True)
     assert "KeyboardInterrupt" in result.stderr
     assert len(decode(output)) == 100
-
-
-def test_after_a_success_all_frames_count_as_written(tmp_path):
-    with Encoder(tmp_path / "a.mp4", size=(64, 48), fps=30) as encoder:
-        for _ in range(3):
-            encoder.write(bytes(64 * 48 * 3))
-    assert encoder.stats.frames_written == 3
-    assert encoder.stats.bytes_written == 3 * 64 * 48 * 3 // 2

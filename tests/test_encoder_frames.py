@@ -10,7 +10,7 @@ import signal
 import textwrap
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -20,15 +20,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases import PATIENCE_S, a_few, eventually
-from support.media import COLORS, SIZE, decode, flat, is_flat, make
+from support.cases import PATIENCE_S, eventually
+from support.media import SIZE, decode, flat, is_flat, make, stopped
 from support.processes import run_script, succeeded
 from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
 from penstock._encoding import encoder as encoder_module
-from penstock._encoding.plan import EncodePlan
+from penstock._encoding.frame_check import frame_buffer, frame_size
+from penstock._encoding.plan import EncodePlan, plan
+from penstock._encoding.request import Request
+from penstock._ffmpeg.command.pixel_formats import frame_layout
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock.video import EncoderSettings, EncoderStats
 
@@ -48,15 +51,6 @@ def painted(index: int, size: tuple[int, int] = SIZE) -> np.ndarray:
 def exact_frames(path: Path, size: tuple[int, int] = SIZE) -> np.ndarray:
     width, height = size
     return np.frombuffer(path.read_bytes(), np.uint8).reshape(-1, height, width, 3)
-
-
-@contextmanager
-def stopped(encoder: Encoder):
-    os.kill(encoder.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(encoder.pid, signal.SIGCONT)
 
 
 # The size of the first frame
@@ -80,9 +74,6 @@ def test_the_first_frame_tells_the_size(tmp_path: Path, pixel_format: str) -> No
 
 @pytest.mark.parametrize("pixel_format", ["gray", "ya8", "rgb24", "rgba", "bgr48le"])
 def test_small_frames_are_not_taken_for_planes(pixel_format: str) -> None:
-    from penstock._encoding.frame_check import frame_size
-    from penstock._ffmpeg.command.pixel_formats import frame_layout
-
     for size in itertools.product(range(1, 7), repeat=2):
         layout = frame_layout(pixel_format, *size)
         assert frame_size(np.zeros(layout.shape, layout.dtype), pixel_format) == size
@@ -142,23 +133,20 @@ def test_several_threads_may_be_first(tmp_path: Path) -> None:
     assert sorted(map(bytes, exact_frames(tmp_path / "v.raw"))) == sorted(bytes(painted(i)) for i in range(8))
 
 
-@pytest.mark.parametrize(
-    ("frame", "words"),
-    [
-        (bytes(WIDTH * HEIGHT * 3), r"height × width × 3; got .*: give the Encoder size=\(width, height\)"),
-        (np.zeros((0, WIDTH, 3), np.uint8), r"height × width × 3; got \(0, 64, 3\)"),
-        (np.zeros((HEIGHT, WIDTH), np.uint8), "give pixel_format='gray'$"),
-        (np.zeros((HEIGHT, WIDTH, 4), np.uint8), r"give pixel_format='rgba' \(or 'bgra'\)$"),
-        (np.zeros((3, HEIGHT, WIDTH), np.uint8), r"give channels_first=True$"),
-        (np.zeros((5, HEIGHT, WIDTH, 3), np.uint8), "write its 5 frames one by one$"),
-        (np.zeros((HEIGHT - 1, WIDTH, 3), np.uint8), "64x47"),
-        (np.zeros((HEIGHT, WIDTH, 3), np.float64), "wrong dtype"),
-    ],
-)
-def test_a_first_frame_that_tells_no_size(tmp_path: Path, frame: object, words: str) -> None:
+def test_a_first_frame_that_tells_no_size(tmp_path: Path) -> None:
     with make(tmp_path / "v.mp4", size=None) as encoder:
-        with pytest.raises(ValueError, match=words):
-            encoder.write(frame)  # type: ignore[arg-type]
+        for frame, word in (
+            (bytes(WIDTH * HEIGHT * 3), "size="),
+            (np.zeros((0, WIDTH, 3), np.uint8), r"\(0, 64, 3\)"),
+            (np.zeros((HEIGHT, WIDTH), np.uint8), "pixel_format='gray'$"),
+            (np.zeros((HEIGHT, WIDTH, 4), np.uint8), "pixel_format='rgba'"),
+            (np.zeros((3, HEIGHT, WIDTH), np.uint8), "channels_first=True$"),
+            (np.zeros((5, HEIGHT, WIDTH, 3), np.uint8), "one by one$"),
+            (np.zeros((HEIGHT - 1, WIDTH, 3), np.uint8), "64x47"),
+            (np.zeros((HEIGHT, WIDTH, 3), np.float64), "dtype"),
+        ):
+            with pytest.raises(ValueError, match=word):
+                encoder.write(frame)  # type: ignore[arg-type]
         assert [*tmp_path.iterdir()] == []
         encoder.write(painted(0))
     assert encoder.close().frames_encoded == 1
@@ -166,16 +154,16 @@ def test_a_first_frame_that_tells_no_size(tmp_path: Path, frame: object, words: 
 
 def test_what_needs_a_size_says_so(tmp_path: Path) -> None:
     with make(tmp_path / "v.mp4", size=None) as encoder:
-        with pytest.raises(ValueError, match="size="):
+        with pytest.raises(ValueError):
             encoder.lease().__enter__()
         encoder.abort()
     for closed in (lambda: encoder.write(painted(0)), encoder.close, lambda: encoder.lease().__enter__()):
         with pytest.raises(ClosedError):
             closed()
     planar = make(tmp_path / "v.mp4", size=None, pixel_format="yuv420p")
-    with pytest.raises(ValueError, match="size"):
+    with pytest.raises(ValueError):
         planar.write(np.zeros((HEIGHT * 3 // 2, WIDTH), np.uint8))
-    with pytest.raises(EncoderError, match="libx264"):
+    with pytest.raises(EncoderError):
         make(tmp_path / "v.mp4", size=None, codec="libx246")
 
 
@@ -195,24 +183,14 @@ def test_facts_of_an_encoder_that_has_not_started(tmp_path: Path) -> None:
 
 
 def test_without_a_frame_there_is_no_size_and_no_video(tmp_path: Path) -> None:
-    with (
-        pytest.raises(EncoderError, match="video"),
-        make(tmp_path / "v.mp4", size=None) as encoder,
-    ):
+    with pytest.raises(EncoderError), make(tmp_path / "v.mp4", size=None) as encoder:
         pass
-    assert encoder.closed and [*tmp_path.iterdir()] == []
-    with pytest.raises(ClosedError):
-        encoder.write(painted(0))
-    with pytest.raises(ZeroDivisionError), make(tmp_path / "v.mp4", size=None):
+    with pytest.raises(ZeroDivisionError), make(tmp_path / "v.mp4", size=None) as another:
         raise ZeroDivisionError
-
-
-def test_an_exception_ends_an_encoder_that_waits_for_its_size(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), make(tmp_path / "v.mp4", size=None) as encoder:
-        raise ZeroDivisionError
-    assert encoder.closed
-    with pytest.raises(ClosedError):
-        encoder.write(painted(0))
+    for ended in (encoder, another):
+        assert ended.closed
+        with pytest.raises(ClosedError):
+            ended.write(painted(0))
     assert [*tmp_path.iterdir()] == []
 
 
@@ -221,12 +199,12 @@ def test_ending_an_encoder_while_another_thread_writes_the_first_frame(
     tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = make(tmp_path / "v.mp4", size=None)
-    plan, begun, go_on = encoder_module.working_plan, threading.Event(), threading.Event()
+    working, begun, go_on = encoder_module.working_plan, threading.Event(), threading.Event()
 
     def planned(*arguments: Any, **named: Any) -> EncodePlan:
         begun.set()
         assert go_on.wait(PATIENCE_S)
-        return plan(*arguments, **named)
+        return working(*arguments, **named)
 
     def ended(call: Callable[[], object]) -> threading.Thread:
         def run() -> None:
@@ -273,16 +251,15 @@ def test_a_forked_child_has_no_part_in_an_encoder_that_waits_for_its_size(tmp_pa
 
 
 def test_one_buffer_is_painted_again_for_each_frame(tmp_path: Path) -> None:
-    """What OpenCV and imageio taught: the frame is taken by the call."""
+    """What OpenCV and imageio taught: the frame is taken by the call, also where it is converted."""
     output = tmp_path / "video.mp4"
     buffer = np.empty((HEIGHT, WIDTH, 3), np.uint8)
-    with make(output) as encoder:
-        for index in range(120):
-            buffer[...] = COLORS[index % len(COLORS)]
+    with make(output) as encoder, stopped(encoder):
+        for index in range(40):
+            buffer[...] = flat(index)
             encoder.write(buffer)
         buffer[...] = 0
-    frames = decode(output)
-    assert [index for index in range(120) if not is_flat(frames[index], index)] == []
+    assert [is_flat(frame, index) for index, frame in enumerate(decode(output))] == 40 * [True]
 
 
 @pytest.mark.parametrize(
@@ -392,34 +369,31 @@ VIEWS = {
     "columns first, turned": lambda rgb: np.ascontiguousarray(rgb.transpose(1, 0, 2)).transpose(1, 0, 2),
     "one row for all": lambda rgb: np.broadcast_to(rgb[0], rgb.shape),
     "a memoryview": lambda rgb: memoryview(rgb[::-1]),
-    "read-only": lambda rgb: np.frombuffer(rgb.tobytes(), np.uint8).reshape(rgb.shape)[:, ::-1],
+    "read-only": lambda rgb: np.frombuffer(rgb.tobytes(), rgb.dtype).reshape(rgb.shape)[:, ::-1],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("view", "converted"), [*((view, False) for view in VIEWS), *a_few(((view, True) for view in VIEWS), 3)]
+    "options",
+    [{}, {"output_pixel_format": "yuv444p"}, {"pixel_format": "rgb48"}],
+    ids=["as they are", "converted", "of 16 bits"],
 )
-def test_views_are_taken_as_they_look(tmp_path: Path, view: str, converted: bool) -> None:
-    looks = VIEWS[view](painted(1))
-    outputs = []
-    for name, frame in (("view", looks), ("copy", np.ascontiguousarray(looks))):
-        outputs.append(tmp_path / name)
-        options = EXACT | ({"output_pixel_format": "yuv444p"} if converted else {})
-        with make(outputs[-1], **options) as encoder:
-            encoder.write(frame)
-            encoder.write(frame)
-        assert len(outputs[-1].read_bytes()) == 2 * looks.nbytes
-    assert outputs[0].read_bytes() == outputs[1].read_bytes()
-    if not converted:
-        assert exact_frames(outputs[0])[0].tobytes() == np.ascontiguousarray(looks).tobytes()
-
-
-def test_wide_samples_are_taken_as_they_look(tmp_path: Path) -> None:
-    output = tmp_path / "video.raw"
-    frame = np.random.default_rng(3).integers(0, 65536, (HEIGHT, WIDTH, 3), np.uint16)
-    with make(output, pixel_format="rgb48", **EXACT) as encoder:
-        encoder.write(frame[..., ::-1])
-    assert output.read_bytes() == np.ascontiguousarray(frame[..., ::-1]).tobytes()
+def test_views_are_taken_as_they_look(tmp_path: Path, options: dict[str, str]) -> None:
+    factor = 257 if "pixel_format" in options else 1
+    frames = [painted(1).astype(np.uint16 if factor > 1 else np.uint8) * factor]
+    looks = [view(*frames) for view in VIEWS.values()]
+    for name, writes in (("views", looks), ("copies", map(np.ascontiguousarray, looks))):
+        with make(tmp_path / name, **EXACT | options) as encoder:
+            for frame in writes:
+                encoder.write(frame)
+    got, wanted = ((tmp_path / name).read_bytes() for name in ("views", "copies"))
+    nbytes = frames[0].nbytes
+    assert len(got) == len(looks) * nbytes
+    at = {name: slice(index * nbytes, (index + 1) * nbytes) for index, name in enumerate(VIEWS)}
+    wrong = [name for name, part in at.items() if got[part] != wanted[part]]
+    assert wrong == []
+    if "output_pixel_format" not in options:
+        assert got == b"".join(np.ascontiguousarray(frame).tobytes() for frame in looks)
 
 
 # Shapes and dtypes
@@ -441,19 +415,26 @@ GOOD = [
     ("yuv420p10le", (HEIGHT * 3 // 2, WIDTH), np.uint16),
     ("bgr48le", (HEIGHT, WIDTH, 3), np.uint16),
     ("ya8", (HEIGHT, WIDTH, 2), np.uint8),
+    ("gray16be", (HEIGHT, WIDTH), ">u2"),
+    ("rgb48be", (HEIGHT, WIDTH, 3), ">u2"),
+    ("grayf32be", (HEIGHT, WIDTH), ">f4"),
     # Known to FFmpeg only: by the size.
     ("rgb565le", (HEIGHT, WIDTH, 2), np.uint8),
 ]
 
 
-@pytest.mark.parametrize(("pixel_format", "shape", "dtype"), GOOD)
-def test_these_are_frames(tmp_path: Path, pixel_format: str, shape: tuple, dtype: type) -> None:
+@pytest.mark.parametrize("pixel_format", dict.fromkeys(name for name, *_ in GOOD))
+def test_these_are_frames(tmp_path: Path, pixel_format: str) -> None:
     output = tmp_path / "video.raw"
-    frame = (np.random.default_rng(4).random(shape) * 250).astype(dtype)
+    random = np.random.default_rng(4)
+    frames = [
+        (random.random(shape) * 250).astype(dtype) for name, shape, dtype in GOOD if name == pixel_format
+    ]
     with make(output, pixel_format=pixel_format, **EXACT) as encoder:
-        encoder.write(frame)
-        encoder.submit(frame)
-    assert output.read_bytes() == frame.tobytes() * 2
+        for frame in frames:
+            encoder.write(frame)
+            encoder.submit(frame)
+    assert output.read_bytes() == b"".join(frame.tobytes() * 2 for frame in frames)
 
 
 class Tensor:
@@ -478,86 +459,97 @@ GBR = r"frame\[\.\.\., 1\], frame\[\.\.\., 2\], frame\[\.\.\., 0\]"
 
 BAD = [
     ("rgb24", np.zeros((W, H, 3), np.uint8), r"got \(64, 48, 3\).*\(48, 64, 3\) of uint8.*size=\(48, 64\)"),
-    ("rgb24", np.zeros((W, H, 3), np.uint8), r"pass frame\.transpose\(1, 0, 2\)"),
+    ("rgb24", np.zeros((W, H, 3), np.uint8), r"frame\.transpose\(1, 0, 2\)"),
     ("rgb24", Tensor(np.zeros((W, H, 3), np.uint8)), r"frame\.permute\(1, 0, 2\)"),
-    ("rgb24", np.zeros((3, H, W), np.uint8), r"got \(3, 48, 64\).*give channels_first=True$"),
-    ("rgb24", Tensor(np.zeros((3, H, W), np.uint8)), r"give channels_first=True$"),
-    ("rgb24", np.zeros((3, W, H), np.uint8), r"pass frame\.transpose\(2, 1, 0\)"),
-    ("rgb24", np.zeros((H, W, 4), np.uint8), r"give pixel_format='rgba' \(or 'bgra'\)"),
-    ("rgb24", np.zeros((H, W), np.uint8), "give pixel_format='gray'"),
-    ("rgba", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)"),
+    ("rgb24", np.zeros((3, H, W), np.uint8), "channels_first=True$"),
+    ("rgb24", Tensor(np.zeros((3, H, W), np.uint8)), "channels_first=True$"),
+    ("rgb24", np.zeros((3, W, H), np.uint8), r"frame\.transpose\(2, 1, 0\)"),
+    ("rgb24", np.zeros((H, W, 4), np.uint8), r"pixel_format='rgba' \(or 'bgra'\)"),
+    ("rgb24", np.zeros((H, W), np.uint8), "pixel_format='gray'"),
+    ("rgba", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' \(or 'bgr24'\)"),
     ("gray", np.zeros((W, H), np.uint8), r"frame\.transpose\(1, 0\)"),
     ("gray", np.zeros((H, W, 3), np.uint8), "pixel_format='rgb24'"),
     ("rgb24", np.zeros((20, 30, 3), np.uint8), r"scale it, or give size=\(30, 20\)"),
-    ("rgb24", np.zeros((5, H, W, 3), np.uint8), "write its 5 frames one by one"),
-    ("yuv420p", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' .*, and output_pixel_format='yuv420p'$"),
+    ("rgb24", np.zeros((5, H, W, 3), np.uint8), "one by one"),
+    ("yuv420p", np.zeros((H, W, 3), np.uint8), "and output_pixel_format='yuv420p'$"),
     ("yuv420p", np.zeros((W, H * 3 // 2), np.uint8), r"got \(64, 72\)"),
     ("yuv444p", np.zeros((H, 3, W), np.uint8), r"got \(48, 3, 64\)"),
-    ("rgb24", np.zeros((H, W, 3), np.float32), r"got .* of float32.*give value_range=.* or \(-1\.0, 1\.0\)$"),
-    ("rgb24", np.zeros((H, W, 3)), r"of float64.*give value_range=\(0\.0, 1\.0\) or \(-1\.0, 1\.0\)$"),
-    ("rgb24", np.zeros((H, W, 3), np.longdouble), r"of float128.*scale to 0…255 and \.astype\(np\.uint8\)$"),
+    ("rgb24", np.zeros((H, W, 3), np.float32), r"value_range=.* or \(-1\.0, 1\.0\)$"),
+    ("rgb24", np.zeros((H, W, 3), np.longdouble), r"scale to 0…255 and \.astype\(np\.uint8\)$"),
     ("rgb24", Tensor(np.zeros((H, W, 3), bool)), r"\.to\(torch\.uint8\)"),
-    ("rgb24", np.zeros((H, W, 3), bool), r"of bool.*frame\.astype\(np\.uint8\) \* 255"),
-    ("rgb24", np.zeros((H, W, 3), np.int8), r"of int8.*frame\.astype\(np\.uint8\) if its values are 0…255"),
-    ("rgb24", np.zeros((H, W, 3), np.int64), r"of int64.*frame\.astype\(np\.uint8\)"),
-    ("rgb24", np.zeros((H, W, 3), np.uint16), "of uint16.*give pixel_format='rgb48le'"),
-    ("rgb48", np.zeros((H, W, 3), np.uint8), "of uint8.*give pixel_format='rgb24'"),
-    ("rgb48", np.zeros((H, W, 3), np.float16), r"of float16.*give value_range=\(0\.0, 1\.0\) or \(-1\.0, 1\.0\)$"),
-    ("rgb48", np.zeros((H, W, 3), np.int16), r"of int16.*\.astype\(np\.uint16\)"),
-    ("rgb48", np.zeros((H, W, 3), ">u2"), r"byte order: pass frame\.astype\('<u2'\)"),
-    ("grayf32le", np.zeros((H, W)), r"of float64.*\.astype\(np\.float32\)"),
-    ("grayf32le", np.zeros((H, W), np.uint8), r"of uint8.*\.astype\(np\.float32\), scaled to 0…1"),
+    ("rgb24", np.zeros((H, W, 3), bool), r"frame\.astype\(np\.uint8\) \* 255"),
+    ("rgb24", np.zeros((H, W, 3), np.int8), r"frame\.astype\(np\.uint8\) if its values are 0…255"),
+    ("rgb24", np.zeros((H, W, 3), np.int64), r"frame\.astype\(np\.uint8\)"),
+    ("rgb24", np.zeros((H, W, 3), np.uint16), "pixel_format='rgb48le'"),
+    ("rgb24", np.ma.masked_greater(np.arange(H * W * 3).reshape(H, W, 3).astype(np.uint8), 9), "filled"),
+    ("rgb48", np.zeros((H, W, 3), np.uint8), "pixel_format='rgb24'"),
+    ("rgb48", np.zeros((H, W, 3), np.float16), r"value_range=.* or \(-1\.0, 1\.0\)$"),
+    ("rgb48", np.zeros((H, W, 3), np.int16), r"\.astype\(np\.uint16\)"),
+    ("rgb48", np.zeros((H, W, 3), ">u2"), r"frame\.astype\('<u2'\)"),
+    ("gray16be", np.zeros((H, W), "<u2"), "gray16le"),
+    ("grayf32be", np.zeros((H, W), "<f4"), "grayf32le"),
+    ("grayf32le", np.zeros((H, W)), r"\.astype\(np\.float32\)"),
+    ("grayf32le", np.zeros((H, W), np.uint8), r"\.astype\(np\.float32\), scaled to 0…1"),
     ("gbrpf32le", np.zeros((H, W, 3), np.float32), rf"[^']: pass np\.stack\(\[{GBR}\]\)$"),
-    ("gbrpf32le", np.zeros((H, W, 3)), rf"pass np\.stack\(\[{GBR}\]\), and \.astype\(np\.float32\)$"),
-    ("gbrpf32le", Tensor(np.zeros((H, W, 3), np.float32)), rf"pass torch\.stack\(\[{GBR}\]\)$"),
-    ("gbrpf32le", np.zeros((H, W, 4), np.float32), r"give pixel_format='gbrapf32le', and pass np\.stack"),
-    ("gbrpf32le", np.zeros((H, W), np.float32), "give pixel_format='grayf32le'$"),
-    ("grayf32le", np.zeros((H, W, 3), np.float32), rf"give pixel_format='gbrpf32le', and pass np\.stack\(\[{GBR}"),
-    ("rgb24", bytes(100), "got 100 bytes"),
+    ("gbrpf32le", np.zeros((H, W, 3)), rf"np\.stack\(\[{GBR}\]\), and \.astype\(np\.float32\)$"),
+    ("gbrpf32le", Tensor(np.zeros((H, W, 3), np.float32)), rf"torch\.stack\(\[{GBR}\]\)$"),
+    ("gbrpf32le", np.zeros((H, W, 4), np.float32), r"pixel_format='gbrapf32le', and pass np\.stack"),
+    ("gbrpf32le", np.zeros((H, W), np.float32), "pixel_format='grayf32le'$"),
+    ("grayf32le", np.zeros((H, W, 3), np.float32), r"pixel_format='gbrpf32le', and pass np\.stack"),
     ("bgr0", np.zeros((W, H, 4), np.uint8), r"frame\.transpose\(1, 0, 2\)"),
-    ("0rgb", np.zeros((W, H, 4), np.uint8), r"frame\.transpose\(1, 0, 2\)"),
-    ("rgb0", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)$"),
-    ("bgr48le", np.zeros((W, H, 3), np.uint16), r"frame\.transpose\(1, 0, 2\)"),
+    ("rgb0", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' \(or 'bgr24'\)$"),
     ("bgra64le", np.zeros((W, H, 4), np.uint16), r"frame\.transpose\(1, 0, 2\)"),
-    ("bgr48le", np.zeros((H, W, 6), np.uint8), "wrong shape"),
+    ("bgr48le", np.zeros((H, W, 6), np.uint8), "shape"),
     ("ya16le", np.zeros((W, H, 2), np.uint16), r"frame\.transpose\(1, 0, 2\)"),
     # Channels and dtype are both wrong: one message says all that is to be done.
     ("rgb24", np.zeros((H, W), np.uint16), r"pixel_format='gray16le' \(codec='ffv1' keeps all 16 bits\)$"),
-    ("rgb24", np.zeros((H, W, 1), np.uint16), "give pixel_format='gray16le'"),
-    ("rgb24", np.zeros((H, W, 4), np.uint16), r"give pixel_format='rgba64le' \(or 'bgra64le'\) \(codec='ffv1'"),
-    ("rgb24", np.zeros((H, W), np.float32), r"give pixel_format='gray', and give value_range=.* or \(-1\.0, 1\.0\)$"),
-    ("rgb24", np.zeros((H, W, 4), np.float32), r"'rgba' .*, and give value_range=\(0\.0, 1\.0\) or \(-1\.0, 1\.0\)$"),
+    ("rgb24", np.zeros((H, W, 1), np.uint16), "pixel_format='gray16le'"),
+    ("rgb24", np.zeros((H, W, 4), np.uint16), r"'rgba64le' \(or 'bgra64le'\) \(codec='ffv1'"),
+    ("rgb24", np.zeros((H, W), np.float32), r"pixel_format='gray', and give value_range="),
+    ("rgb24", np.zeros((H, W, 4), np.float32), r"'rgba' .*, and give value_range="),
     ("rgb24", np.zeros((H, W), bool), r"'gray', and pass frame\.astype\(np\.uint8\) \* 255$"),
-    ("rgb24", Tensor(np.zeros((3, H, W), np.float32)), "give channels_first=True, and give value_range="),
-    ("yuv420p", np.zeros((H, W, 3), np.uint16), r"'rgb48le' \(or 'bgr48le'\), and output_pixel_format='yuv420p'$"),
-    ("gray16le", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)$"),
-    ("grayf32le", np.zeros((H, W, 3), np.uint8), r"give pixel_format='rgb24' \(or 'bgr24'\)$"),
+    ("rgb24", Tensor(np.zeros((3, H, W), np.float32)), "channels_first=True, and give value_range="),
+    ("yuv420p", np.zeros((H, W, 3), np.uint16), r"'rgb48le' .*, and output_pixel_format='yuv420p'$"),
+    ("gray16le", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' \(or 'bgr24'\)$"),
+    ("rgb24", bytes(100), "got 100 bytes"),
     ("rgb24", array.array("f", [0.0] * (H * W * 3)), "got 36864 bytes; [^:]*$"),
     ("rgb24", bytes(H * W * 4), r"got 12288 bytes.*: give pixel_format='rgba' \(or 'bgra'\)$"),
     ("rgba", bytes(H * W * 2), "got 6144 bytes; [^:]*$"),
     ("yuv420p", bytes(H * W * 3), "got 9216 bytes; [^:]*$"),
+    # No buffer.
+    ("rgb24", [[1, 2], [3, 4]], r"numpy\.asarray\(frame, numpy\.uint8\)"),
+    ("rgb24", [np.zeros((H, W, 3), np.uint8)], "one by one"),
+    ("rgb24", None, "NoneType"),
+    ("rgb24", "frame.png", "str"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("pixel_format", "frame", "words", "call"),
-    [*((*case, "write") for case in BAD), *a_few(((*case, "submit") for case in BAD), 8)],
-)
-def test_a_wrong_frame_is_refused_with_the_remedy(
-    tmp_path: Path, pixel_format: str, frame: object, words: str, call: str
-) -> None:
-    with make(tmp_path / "v", pixel_format=pixel_format, **EXACT) as encoder:
-        with pytest.raises(ValueError, match=words):
-            getattr(encoder, call)(frame)
+@pytest.mark.parametrize(("pixel_format", "frame", "words"), BAD)
+def test_a_wrong_frame_is_refused_with_the_remedy(pixel_format: str, frame: object, words: str) -> None:
+    is_buffer = not isinstance(frame, list | str | None)
+    with pytest.raises(ValueError if is_buffer else TypeError, match=words):
+        frame_buffer(frame, frame_layout(pixel_format, W, H))
+
+
+def test_a_wrong_frame_is_refused_by_each_call_and_the_next_is_taken(tmp_path: Path) -> None:
+    with make(tmp_path / "v", **EXACT) as encoder:
+        for call in (encoder.write, encoder.submit):
+            for _, frame, _ in BAD[:3]:
+                with pytest.raises(ValueError):
+                    call(frame)
+            with pytest.raises(TypeError):
+                call("frame.png")
+        with pytest.raises(ValueError):
+            encoder.submit(flat(0)[::-1])  # which cannot be borrowed
         assert encoder.frames_submitted == 0
         encoder.write(bytes(encoder.frame_bytes))
+    assert encoder.close().frames_submitted == 1
 
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "remedy"),
     [
         ((H, W), np.uint8, {"pixel_format": "gray"}),
-        ((H, W), np.uint16, {"pixel_format": "gray16le", "codec": "ffv1"}),
         ((H, W, 4), np.uint8, {"pixel_format": "rgba", "codec": "ffv1"}),
         ((H, W, 3), np.uint16, {"pixel_format": "rgb48le", "codec": "ffv1"}),
     ],
@@ -565,33 +557,17 @@ def test_a_wrong_frame_is_refused_with_the_remedy(
 def test_one_error_leads_to_a_video(tmp_path: Path, shape: tuple, dtype: type, remedy: dict) -> None:
     """Without a size, and without a pixel format: what a newcomer writes first."""
     frame = np.random.default_rng(8).integers(0, np.iinfo(dtype).max, shape, dtype)
-    with pytest.raises(ValueError) as caught, Encoder(tmp_path / "v.mkv", fps=30) as encoder:
+    with (
+        pytest.raises(ValueError, match=remedy["pixel_format"]),
+        Encoder(tmp_path / "v.mkv", fps=30) as encoder,
+    ):
         encoder.write(frame)
-    assert remedy["pixel_format"] in str(caught.value)
-    assert ("codec='ffv1'" in str(caught.value)) == (dtype is np.uint16)
     with Encoder(tmp_path / "v.mkv", fps=30, **remedy) as encoder:
         encoder.write(frame)
     assert encoder.report is not None and encoder.report.warnings == ()
     if "codec" in remedy:
         with Decoder(tmp_path / "v.mkv", pixel_format=remedy["pixel_format"]) as decoder:
             np.testing.assert_array_equal(decoder.read(), frame)
-
-
-@pytest.mark.parametrize(
-    ("frame", "words"),
-    [
-        ([[1, 2], [3, 4]], r"numpy\.asarray\(frame, numpy\.uint8\)"),
-        ([np.zeros((H, W, 3), np.uint8)], "one by one"),
-        (None, "not NoneType"),
-        ("frame.png", "not str"),
-        (7, "not int"),
-    ],
-)
-def test_a_frame_without_a_buffer_is_refused(tmp_path: Path, frame: object, words: str) -> None:
-    with make(tmp_path / "v.mp4") as encoder:
-        with pytest.raises(TypeError, match=words):
-            encoder.write(frame)
-        encoder.write(bytes(encoder.frame_bytes))
 
 
 def test_advice_for_a_wrong_shape_is_right(tmp_path: Path) -> None:
@@ -612,9 +588,6 @@ def test_advice_for_a_wrong_shape_is_right(tmp_path: Path) -> None:
 )
 def test_a_frame_is_taken_exactly_or_refused_at_the_call(shape: tuple, dtype: str, channels: tuple) -> None:
     """Against the rule in one line: height x width x channels, axes of length 1 aside, or rows of all samples."""
-    from penstock._encoding.frame_check import frame_buffer
-    from penstock._ffmpeg.command.pixel_formats import frame_layout
-
     pixel_format, last = channels
     layout = frame_layout(pixel_format, 4, 3)
     frame = np.zeros(shape, dtype)
@@ -640,53 +613,15 @@ def test_a_frame_is_taken_exactly_or_refused_at_the_call(shape: tuple, dtype: st
     ],
 )
 def test_a_frame_of_another_kind_midway_has_no_advice_that_the_first_ones_refute(
-    tmp_path: Path, frame: Any, words: str
+    frame: Any, words: str
 ) -> None:
-    with make(tmp_path / "video.raw", **EXACT) as encoder:
-        encoder.write(painted(0))
-        with pytest.raises(ValueError, match=f"of frame 1: .*: {words}"):
-            encoder.write(frame)
+    with pytest.raises(ValueError, match=f"of frame 1: .*: {words}"):
+        frame_buffer(frame, frame_layout("rgb24", W, H), number=1)
 
 
-def test_images_of_pillow_are_taken(tmp_path: Path) -> None:
-    image_module = pytest.importorskip("PIL.Image")
-    output = tmp_path / "video.raw"
-    rgb = painted(6)
-    with make(output, **EXACT) as encoder:
-        encoder.write(image_module.fromarray(rgb))
-        with pytest.raises(ValueError, match="convert"):
-            encoder.write(image_module.fromarray(rgb).convert("L"))
-        with pytest.raises(ValueError, match="convert"):
-            encoder.write(image_module.fromarray(rgb).convert("RGBA"))
-    np.testing.assert_array_equal(exact_frames(output), [rgb])
-
-
-@pytest.mark.parametrize(
-    "fps", [np.float32(30), np.int64(30), np.float64(30), Fraction(30), 30.0], ids=lambda fps: type(fps).__name__
-)  # fmt: skip
-def test_rates_are_numbers_of_any_kind(tmp_path: Path, fps: object) -> None:
-    with make(tmp_path / "v.mp4", fps=fps) as encoder:
-        encoder.write(flat(0))
-    assert encoder.close().frames_encoded == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        ({"fps": (30000, 1001)}, TypeError, r"Fraction\(30000, 1001\)"),
-        ({"fps": "thirty"}, ValueError, "fps is frames per second, more than 0"),
-        ({"fps": 1j}, TypeError, "fps is frames per second, a number"),
-        ({"fps": b"1"}, TypeError, "fps is frames per second, a number"),
-        ({"size": (48, 64, 3)}, ValueError, r"frame\.shape\[1::-1\]"),
-        ({"size": 64}, TypeError, "width and height"),
-        ({"size": (64.0, 48)}, TypeError, "two integers"),
-    ],
-)
-def test_wrong_rates_and_sizes_say_what_to_write(
-    tmp_path: Path, arguments: dict, error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        make(tmp_path / "v.mp4", **arguments)
+def test_rates_are_numbers_of_any_kind() -> None:
+    for fps in (np.float32(30), np.int64(30), np.float64(30), Fraction(30), 30.0):
+        assert plan(Request("v.mp4", fps=fps), None).rate == 30
 
 
 # asyncio
@@ -747,16 +682,14 @@ def test_tasks_are_served_in_their_order_and_a_cancelled_one_writes_nothing(tmp_
 
 
 @pytest.mark.parametrize("size", [None, (WIDTH, HEIGHT)])
-@pytest.mark.parametrize("shape", [(20, 30, 3), (WIDTH, HEIGHT, 3)])
 def test_a_size_that_changes_names_the_frame_and_not_the_argument(
-    tmp_path: Path, size: tuple[int, int] | None, shape: tuple[int, ...]
+    tmp_path: Path, size: tuple[int, int] | None
 ) -> None:
     with make(tmp_path / "v.mp4", size=size) as encoder:
-        for number in range(3):
-            encoder.write(flat(number))
-        for write in (encoder.write, encoder.submit):
-            with pytest.raises(ValueError, match=f"{WIDTH}x{HEIGHT}") as caught:
-                write(np.zeros(shape, np.uint8))
+        encoder.write(flat(0))
+        for shape in ((20, 30, 3), (WIDTH, HEIGHT, 3)):
+            with pytest.raises(ValueError) as caught:
+                encoder.write(np.zeros(shape, np.uint8))
             assert "size=" not in str(caught.value)
 
 
@@ -774,7 +707,7 @@ def test_awrite_raises_what_write_raises(tmp_path: Path) -> None:
             settings=EncoderSettings(queue_items=2, stall_timeout=1.0),
             **EXACT,
         )
-        with pytest.raises(ValueError, match="shape"):
+        with pytest.raises(ValueError):
             await encoder.awrite(black.transpose(1, 0, 2))
         os.kill(encoder.pid, signal.SIGSTOP)
         with pytest.raises(StalledError):
@@ -782,7 +715,7 @@ def test_awrite_raises_what_write_raises(tmp_path: Path) -> None:
         with pytest.raises(StalledError):
             await write_many()
         os.kill(encoder.pid, signal.SIGKILL)
-        with pytest.raises(EncoderError, match="SIGKILL"):
+        with pytest.raises(EncoderError):
             await write_many()
         with pytest.raises(EncoderError):
             await encoder.awrite(black)
@@ -815,14 +748,6 @@ def test_the_timeout_of_awrite_counts_the_wait_for_its_turn(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_the_time_that_write_takes_is_the_conversions(tmp_path: Path) -> None:
-    with make(tmp_path / "v.mp4", size=(640, 480)) as encoder:
-        for index in range(20):
-            encoder.write(painted(index, (640, 480)))
-        assert encoder.stats.converting_s > 0
-    assert eventually(lambda: encoder.stats.frames_encoded == 20)
-
-
 def test_awrite_serves_one_event_loop_after_another(tmp_path: Path) -> None:
     output = tmp_path / "video.raw"
 
@@ -836,50 +761,27 @@ def test_awrite_serves_one_event_loop_after_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "pixel_format", "remedy"),
+    ("pixel_format", "refused", "mode"),
     [
-        ("YCbCr", "rgb24", "RGB"),
-        ("HSV", "rgb24", "RGB"),
-        ("CMYK", "rgba", "RGBA"),
-        ("P", "gray", "L"),
-        ("P", "rgb24", "RGB"),
-        ("1", "gray", "L"),
+        ("rgb24", {"L": "convert", "RGBA": "convert", "YCbCr": "RGB", "HSV": "RGB", "P": "RGB"}, "RGB"),
+        ("rgba", {"CMYK": "RGBA"}, "RGBA"),
+        ("gray", {"P": "L", "1": "L"}, "L"),
+        # They are not taken for BGR.
+        ("bgr24", {"RGB": "rgb24"}, None),
+        ("argb", {"RGBA": "rgba"}, None),
+        ("bgra", {"RGBA": "rgba"}, None),
+        # Pillow has none of it.
+        ("gray16be", {"L": "size"}, None),
     ],
 )
-def test_images_of_pillow_with_other_colors_are_refused(
-    tmp_path: Path, mode: str, pixel_format: str, remedy: str
+def test_images_of_pillow_are_taken_or_refused_by_their_mode(
+    pixel_format: str, refused: dict[str, str], mode: str | None
 ) -> None:
-    image_module = pytest.importorskip("PIL.Image")
-    image = image_module.fromarray(painted(7)).convert(mode)
-    with make(tmp_path / "v.raw", pixel_format=pixel_format, **EXACT) as encoder:
-        with pytest.raises(ValueError, match=remedy):
-            encoder.write(image)
-        encoder.write(image.convert("RGB").convert(remedy))
-
-
-@pytest.mark.parametrize(
-    ("mode", "pixel_format", "remedy"), [("RGB", "bgr24", "rgb24"), ("RGBA", "argb", "rgba"), ("RGBA", "bgra", "rgba")]
-)  # fmt: skip
-def test_images_of_pillow_are_not_taken_for_bgr(
-    tmp_path: Path, mode: str, pixel_format: str, remedy: str
-) -> None:
-    image_module = pytest.importorskip("PIL.Image")
-    image = image_module.fromarray(painted(9)).convert(mode)
-    words = f"mode '{mode}' .*give pixel_format='{remedy}'"
-    with make(tmp_path / "v.raw", pixel_format=pixel_format, **EXACT) as encoder:
-        with pytest.raises(ValueError, match=words):
-            encoder.write(image)
-        encoder.write(bytes(encoder.frame_bytes))
-    with make(tmp_path / "v.raw", pixel_format=remedy, **EXACT) as encoder:
-        encoder.write(image)
-
-
-def test_advice_on_a_turned_image_or_memoryview_is_right(tmp_path: Path) -> None:
-    image_module = pytest.importorskip("PIL.Image")
-    turned = np.ascontiguousarray(painted(8).transpose(1, 0, 2))
-    with make(tmp_path / "v.raw", **EXACT) as encoder:
-        for frame in (image_module.fromarray(turned), memoryview(turned)):
-            with pytest.raises(ValueError, match="transpose"):
-                encoder.write(frame)
-            encoder.write(np.asarray(frame).transpose(1, 0, 2))
-    np.testing.assert_array_equal(exact_frames(tmp_path / "v.raw"), [painted(8)] * 2)
+    image = pytest.importorskip("PIL.Image").fromarray(painted(7))
+    layout = frame_layout(pixel_format, W, H)
+    for other, word in refused.items():
+        with pytest.raises(ValueError, match=word):
+            frame_buffer(image.convert(other), layout, number=1 if word == "convert" else 0)
+    if mode is not None:
+        taken = image.convert("RGB").convert(mode)
+        assert np.array_equal(np.asarray(frame_buffer(taken, layout)), np.asarray(taken))

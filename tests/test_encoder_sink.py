@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from asyncio import CancelledError
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def noise(index: int) -> Any:
 
 
 class Slow(io.RawIOBase):
-    """Takes a few bytes at a time."""
+    """Takes a few bytes at a time, and says how many as NumPy counts them."""
 
     def __init__(self) -> None:
         self.taken = bytearray()
@@ -38,10 +39,10 @@ class Slow(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any) -> Any:
         part = bytes(data[:1000])
         self.taken += part
-        return len(part)
+        return np.int64(len(part))
 
 
 class Held:
@@ -56,15 +57,19 @@ class Held:
         self.nbytes += len(data)
 
 
-class Broken:
-    def __init__(self, after: int) -> None:
-        self.left = after
+class Ending:
+    """Does something in place of the writing that comes after so many bytes."""
 
-    def write(self, data: bytes) -> int:
+    def __init__(self, end: Callable[[], object], after: int) -> None:
+        self.end, self.left = end, after
+
+    def write(self, data: bytes) -> object:
         self.left -= len(data)
-        if self.left < 0:
-            raise ConnectionResetError("the client has gone")
-        return len(data)
+        return len(data) if self.left >= 0 else self.end()
+
+
+def raises(error: BaseException) -> object:
+    raise error
 
 
 @pytest.mark.parametrize("kind", [io.BytesIO, Slow])
@@ -122,42 +127,27 @@ def test_a_slow_object_holds_frames_back() -> None:
     assert report.frames_encoded == held and report.output_bytes == sink.nbytes
 
 
-def test_a_failure_of_the_object_is_the_encoder_s() -> None:
-    encoder = Encoder(Broken(after=100_000), fps=20, options=MATROSKA, codec="ffv1")  # type: ignore[arg-type]
-    with pytest.raises(EncoderError, match="ConnectionResetError"):
-        for index in range(100):
-            encoder.write(noise(index % 5))
-        encoder.close()
+GONE = ConnectionResetError("the client has gone")
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt(), SystemExit(3), CancelledError()], ids=repr)
-def test_whatever_the_object_raises_is_told(raised: BaseException) -> None:
-    class Ended:
-        def write(self, data: bytes) -> int:
-            raise raised
-
-    encoder = Encoder(Ended(), fps=20, options=MATROSKA)  # type: ignore[arg-type]
-    encoder.write(frame(0))
-    with pytest.raises(EncoderError, match=type(raised).__name__):
-        encoder.close()
-
-
-@pytest.mark.parametrize("taken", [0, -1, True, 10**9, "all"])
-def test_an_object_that_does_not_say_what_it_took(taken: Any) -> None:
-    class Odd:
-        def write(self, data: bytes) -> Any:
-            return taken
-
-    encoder = Encoder(Odd(), fps=20, options=MATROSKA)  # type: ignore[arg-type]
-    encoder.write(frame(0))
-    with pytest.raises(EncoderError, match=repr(taken)):
-        encoder.close()
-
-
-def test_a_failure_with_the_last_bytes_is_none_to_be_missed() -> None:
-    encoder = Encoder(Broken(after=10), fps=20, options=MATROSKA, codec="ffv1")  # type: ignore[arg-type]
-    encoder.write(frame(0))
-    with pytest.raises(EncoderError, match="gone"):
+@pytest.mark.parametrize(
+    ("end", "after", "word"),
+    [
+        (lambda: raises(GONE), 100_000, "gone"),
+        (lambda: raises(GONE), 10, "gone"),
+        *(
+            (lambda error=error: raises(error()), 0, error.__name__)
+            for error in (KeyboardInterrupt, SystemExit)
+        ),
+        (lambda: raises(CancelledError()), 0, "CancelledError"),
+        # It doesn't say what it took.
+        *((lambda taken=taken: taken, 0, repr(taken)) for taken in (0, -1, True, 10**9, "all")),
+    ],
+)
+def test_a_failure_of_the_object_is_the_encoder_s(end: Callable[[], object], after: int, word: str) -> None:
+    encoder = Encoder(Ending(end, after), fps=20, options=MATROSKA, codec="ffv1")  # type: ignore[arg-type]
+    with pytest.raises(EncoderError, match=word):
+        encoder.write(noise(0))
         encoder.close()
 
 
@@ -170,28 +160,25 @@ def test_abort_ends_the_thread() -> None:
     assert eventually(lambda: not any(one.name == "penstock-sink" for one in threading.enumerate()))
 
 
-def test_what_no_object_can_take() -> None:
-    with pytest.raises(TypeError, match="text"):
+def test_what_no_object_can_take(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
         Encoder(io.StringIO(), fps=20, options=MATROSKA)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="container"):
+    with pytest.raises(ValueError):
         Encoder(io.BytesIO(), fps=20)
     for container in ("hls", "webp", "avif"):
-        with pytest.raises(ValueError, match=container):
+        with pytest.raises(ValueError):
             Encoder(io.BytesIO(), fps=20, options={"f": container})
+    # FFmpeg completes their headers at the end. In a pipe it succeeds, and nothing reads the result.
+    for container in ("avi", "wtv"):
+        os.mkfifo(fifo := tmp_path / f"a.{container}")
+        for output, options in ((io.BytesIO(), {"f": container}), ("-", {"f": container}), (fifo, {})):
+            with pytest.raises(ValueError):
+                Encoder(output, fps=20, options=options)
     encoder = Encoder(io.BytesIO(), fps=20, options={"f": "mp4"})
-    with pytest.raises(EncoderError, match="matroska"):
+    with pytest.raises(EncoderError) as caught:
         encoder.write(frame(0))
         encoder.close()
-
-
-@pytest.mark.parametrize("container", ["avi", "wtv"])
-def test_a_header_that_is_completed_at_the_end_is_for_files(tmp_path: Path, container: str) -> None:
-    """FFmpeg succeeds in a pipe, and nothing reads the result."""
-    fifo = tmp_path / f"a.{container}"
-    os.mkfifo(fifo)
-    for output, options in ((io.BytesIO(), {"f": container}), ("-", {"f": container}), (fifo, {})):
-        with pytest.raises(ValueError, match=container):
-            Encoder(output, fps=20, options=options)
+    assert caught.value.advice is not None and "matroska" in caught.value.advice
 
 
 def test_close_waits_for_the_object() -> None:
@@ -206,36 +193,3 @@ def test_close_waits_for_the_object() -> None:
     with Encoder(sink, fps=20, options=MATROSKA, codec="ffv1") as encoder:  # type: ignore[arg-type]
         encoder.write(noise(0))
     assert encoder.report is not None and encoder.report.output_bytes == sink.nbytes > 0
-
-
-class CountedByNumPy:
-    """Says how many bytes it took as NumPy counts them."""
-
-    def __init__(self) -> None:
-        self.taken = bytearray()
-
-    def write(self, data: bytes) -> Any:
-        self.taken += data
-        return np.int64(len(data))
-
-
-def test_a_count_may_be_any_integer() -> None:
-    sink: Any = CountedByNumPy()
-    with Encoder(sink, fps=25, size=SIZE, options=MATROSKA) as encoder:
-        encoder.write(frame(1))
-    with Decoder(bytes(sink.taken)) as decoder:
-        assert sum(1 for _ in decoder) == 1
-
-
-def test_a_url_whose_folder_is_a_file_is_told_of_by_ffmpeg(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("")
-    with (
-        pytest.raises(EncoderError, match="directory"),
-        Encoder(f"file://{tmp_path}/a/b.mp4", fps=25) as encoder,
-    ):
-        encoder.write(frame(1))
-
-
-def test_avi_has_a_length_in_its_header_that_comes_last() -> None:
-    with pytest.raises(ValueError, match="header"):
-        Encoder(io.BytesIO(), fps=25, size=SIZE, options={"f": "avi"})

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import threading
 import warnings
 import wave
 from fractions import Fraction
@@ -29,7 +28,6 @@ from support.processes import run_script, succeeded
 import penstock
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Encoder, probe
-from penstock._encoding import sound
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
 from penstock.video import AudioFile, AudioTrack, EncoderSettings, find_ffmpeg
@@ -135,7 +133,7 @@ def test_samples_and_frames_agree(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("order", ["sound first", "picture first", "in turns of a second"])
 def test_neither_waits_for_the_other(tmp_path: Path, order: str) -> None:
-    seconds = 20
+    seconds = 10
     sound = claps(seconds)
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast") as encoder:
         if order == "sound first":
@@ -151,7 +149,7 @@ def test_neither_waits_for_the_other(tmp_path: Path, order: str) -> None:
     assert heard_s(tmp_path / "a.mp4")[1] == pytest.approx(seconds, abs=0.03)
 
 
-@pytest.mark.parametrize("fps", [Fraction(30_000, 1001), 12.5, 1, 240])
+@pytest.mark.parametrize("fps", [Fraction(30_000, 1001), 240])
 def test_pictures_are_as_without_sound(tmp_path: Path, fps: float) -> None:
     for name, audio in (("a.mkv", None), ("b.mkv", AudioTrack(SAMPLE_RATE, 1, codec="flac"))):
         with Encoder(tmp_path / name, size=SIZE, fps=fps, codec="ffv1", audio=audio) as encoder:
@@ -159,16 +157,13 @@ def test_pictures_are_as_without_sound(tmp_path: Path, fps: float) -> None:
                 encoder.write(np.full((48, 64, 3), 10 * index, np.uint8))
             if audio is not None:
                 encoder.write_audio(claps(float(20 / Fraction(fps)), 1))
+    names = ("a.mkv", "b.mkv")
     without, with_sound = (
-        subprocess.run(
-            (find_ffmpeg(), "-v", "error", "-i", tmp_path / name, "-map", "0:v", "-f", "framemd5", "-"),
-            capture_output=True,
-            check=True,
-        ).stdout
-        for name in ("a.mkv", "b.mkv")
+        ffmpeg("-i", tmp_path / name, "-map", "0:v", "-f", "framemd5", "-") for name in names
     )
     assert with_sound == without
-    assert probe(tmp_path / "a.mkv").video[0].frame_rate == probe(tmp_path / "b.mkv").video[0].frame_rate
+    without, with_sound = (probe(tmp_path / name).video[0].frame_rate for name in names)
+    assert with_sound == without
 
 
 def test_times_of_frames_go_with_sound(tmp_path: Path) -> None:
@@ -181,8 +176,7 @@ def test_times_of_frames_go_with_sound(tmp_path: Path) -> None:
     assert heard_s(tmp_path / "a.mp4")[0] == pytest.approx([0, 1, 2, 3], abs=0.002)
 
 
-@pytest.mark.parametrize("dtype", ["int16", "int32", "float32"])
-@pytest.mark.parametrize("channels", [1, 2, 6])
+@pytest.mark.parametrize(("dtype", "channels"), [("int16", 1), ("int32", 6), ("float32", 2)])
 def test_samples_stay_as_they_are(tmp_path: Path, dtype: Any, channels: int) -> None:
     random = np.random.default_rng(1)
     samples: npt.NDArray[Any] = (
@@ -215,7 +209,7 @@ def test_the_bytes_are_ours_when_the_call_returns(tmp_path: Path) -> None:
         assert np.array_equal(decoder.read_all()[::4800, 0], np.arange(50))
 
 
-def test_threads_and_tasks_write_sound_beside_frames(tmp_path: Path) -> None:
+def test_tasks_write_sound_beside_frames(tmp_path: Path) -> None:
     async def write_all(encoder: Encoder) -> None:
         async def sound() -> None:
             for second in range(4):
@@ -231,88 +225,43 @@ def test_threads_and_tasks_write_sound_beside_frames(tmp_path: Path) -> None:
         asyncio.run(write_all(encoder))
     assert_in_step(tmp_path / "a.mp4", 4)
 
-    with Encoder(tmp_path / "b.mp4", size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast") as encoder:
-        writer = threading.Thread(target=lambda: [encoder.write_audio(claps(1)) for _ in range(4)])
-        writer.start()
-        for index in range(4 * FPS):
-            with encoder.lease() as view:
-                view[:] = picture(index)
-        writer.join()
-    assert_in_step(tmp_path / "b.mp4", 4)
-
-
-def test_threads_write_frames_beside_sound(tmp_path: Path) -> None:
-    with Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, codec="ffv1", audio=INPUT) as encoder:
-
-        def write() -> None:
-            for _ in range(50):
-                encoder.write(picture(1))
-
-        threads = [threading.Thread(target=write) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        encoder.write_audio(claps(8))
-        for thread in threads:
-            thread.join()
-    assert encoder.frames_encoded == 200
-    assert encoder.stats.frames_written == 200
-
 
 # Wrong samples
 
 
-@pytest.mark.parametrize(
-    "samples, message",
-    [
-        (np.zeros((10, 3), np.float32), r"\(n, 2\); got \(10, 3\)"),
-        (np.zeros((2, 10), np.float32), "pass samples.T"),
-        (np.zeros(10, np.float32), r"got \(10,\)"),
-        (np.full((10, 2), 1e300), "infinite"),
-        (np.zeros((10, 2), np.int64), "int64"),
-        (np.zeros((10, 2), np.int16), "int16"),
-        (np.full((10, 2), np.nan, np.float32), "NaN"),
-        (np.full((10, 2), -np.inf, np.float32), "infinite"),
-        (np.ma.masked_less(np.zeros((10, 2), np.float32), 1), r"samples\.filled"),
-    ],
-)
-def test_wrong_samples_are_refused_at_the_call(tmp_path: Path, samples: Any, message: str) -> None:
+def test_wrong_samples_are_refused_at_the_call(tmp_path: Path) -> None:
     with beside_a_picture(tmp_path / "a.mkv", INPUT) as encoder:
-        with pytest.raises(ValueError, match=message):
-            encoder.write_audio(samples)
-        with pytest.raises(TypeError, match="channels"):
-            encoder.write_audio(b"bytes")  # type: ignore[arg-type]
+        for samples, error, word in (
+            (np.zeros((10, 3), np.float32), ValueError, r"\(n, 2\); got \(10, 3\)"),
+            (np.zeros((2, 10), np.float32), ValueError, "samples.T"),
+            (np.zeros(10, np.float32), ValueError, r"got \(10,\)"),
+            (np.full((10, 2), 1e300), ValueError, "infinite"),
+            (np.full((10, 2), -np.inf, np.float32), ValueError, "infinite"),
+            (np.full((10, 2), np.nan, np.float32), ValueError, "NaN"),
+            (np.zeros((10, 2), np.int64), ValueError, "int64"),
+            (np.zeros((10, 2), np.int16), ValueError, "int16"),
+            (np.ma.masked_less(np.zeros((10, 2), np.float32), 1), ValueError, "filled"),
+            (picture(0), ValueError, "AudioTrack"),
+            (b"bytes", TypeError, "channels"),
+        ):
+            with pytest.raises(error, match=word):
+                encoder.write_audio(samples)  # type: ignore[arg-type]
         encoder.write_audio(claps(0.1))
     assert encoder.report is not None
     assert encoder.report.samples_submitted == SAMPLE_RATE // 10
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, ">f4"])
-def test_floats_of_any_size_are_taken(tmp_path: Path, dtype: Any) -> None:
+def test_floats_of_any_size_are_taken(tmp_path: Path) -> None:
     samples = claps(0.1).astype(np.float16)
     sound = AudioTrack(SAMPLE_RATE, 2, codec=PLAIN["float32"])
     with beside_a_picture(tmp_path / "a.mkv", sound) as encoder:
-        encoder.write_audio(samples.astype(dtype))
+        for dtype in (np.float64, np.float16, ">f4"):
+            encoder.write_audio(samples.astype(dtype))
     with AudioDecoder(tmp_path / "a.mkv") as decoder:
-        assert np.array_equal(decoder.read_all(), samples.astype(np.float32))
+        assert np.array_equal(decoder.read_all(), np.tile(samples.astype(np.float32), (3, 1)))
 
 
-def test_samples_in_place_of_a_declaration_are_told_where_to_go(tmp_path: Path) -> None:
-    tone = np.zeros((SAMPLE_RATE, 2))
-    for wrong in (
-        lambda: AudioTrack(tone, SAMPLE_RATE),  # type: ignore[arg-type]
-        lambda: AudioTrack(SAMPLE_RATE, tone),  # type: ignore[arg-type]
-        lambda: AudioTrack([0.0] * 999, SAMPLE_RATE),  # type: ignore[arg-type]
-        lambda: Encoder(tmp_path / "a.mp4", fps=FPS, audio=tone),  # type: ignore[arg-type]
-        lambda: Encoder(tmp_path / "a.mp4", fps=FPS, audio=(tone, SAMPLE_RATE)),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(TypeError, match="AudioTrack") as caught:
-            wrong()
-        assert len(str(caught.value)) < 200
-
-
-@pytest.mark.parametrize(
-    ("codec", "found"), [("mp3", "mp3"), ("opus", "opus"), ("vorbis", "vorbis"), ("AAC", "aac")]
-)
+@pytest.mark.parametrize(("codec", "found"), [("mp3", "mp3"), ("AAC", "aac")])
 def test_the_name_of_a_format_is_a_codec_of_sound(tmp_path: Path, codec: str, found: str) -> None:
     with beside_a_picture(tmp_path / "a.mkv", AudioTrack(SAMPLE_RATE, 2, codec=codec)) as encoder:
         encoder.write_audio(claps(0.1))
@@ -321,33 +270,35 @@ def test_the_name_of_a_format_is_a_codec_of_sound(tmp_path: Path, codec: str, fo
 
 def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS) as encoder:
-        with pytest.raises(ValueError, match="AudioTrack"):
+        with pytest.raises(ValueError):
             encoder.write_audio(claps(1))
         encoder.write(picture(0))
     with pytest.raises(ClosedError):
         encoder.write_audio(claps(1))
-    with beside_a_picture(tmp_path / "b.mp4", INPUT) as encoder:
-        with pytest.raises(ValueError, match="AudioTrack"):
-            encoder.write_audio(picture(0))
-        encoder.write_audio(claps(0.1))
-    with pytest.raises(TypeError, match="codec"):
-        Encoder(tmp_path / "a.wav", fps=None, codec=None, audio=INPUT)  # type: ignore[arg-type]
     encoder = Encoder(tmp_path / "a.mp4", fps=FPS, audio=INPUT)
-    with pytest.raises(ValueError, match="size"):
-        encoder.write_audio(claps(1))
+    with pytest.raises(ValueError):
+        encoder.write_audio(claps(1))  # before the size is known
     encoder.abort()
+    encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT, codec="mpeg4")
+    encoder.write_audio(claps(1)[:0])
+    with pytest.raises(EncoderError):
+        encoder.close()  # without a frame
 
 
 @pytest.mark.parametrize(
     "options, error, message",
     [
-        ({"audio": 3}, TypeError, "audio is a path"),
+        ({"audio": 3}, TypeError, "path"),
+        ({"audio": np.zeros((9, 2))}, TypeError, "AudioTrack"),
+        ({"audio": (np.zeros((9, 2)), SAMPLE_RATE)}, TypeError, "AudioTrack"),
+        ({"fps": None, "codec": None}, TypeError, "codec"),
         ({"audio": [INPUT, INPUT]}, ValueError, "one AudioTrack"),
         ({"audio": AudioTrack(8000, 1, codec="copy")}, ValueError, "for files"),
         ({"audio": AudioTrack(8000, 1, codec="aacc")}, EncoderError, "'aac'"),
         ({"audio": [AudioTrack(8000, 1, codec="aac")], "fps": 1000}, ValueError, "fps=1000"),
         ({"audio": "missing.wav"}, FileNotFoundError, "missing.wav"),
-        ({"options": {"an": None}}, ValueError, "leaves the sound out"),
+        ({"options": {"an": None}}, ValueError, "sound"),
+        *(({"options": {option: 1}}, ValueError, "samples") for option in ("frames:a", "aframes")),
         ({"pixel_format": "p010le", "codec": "libx265"}, ValueError, "times"),
     ],
 )
@@ -397,19 +348,19 @@ def test_a_sound_beside_the_picture_that_is_mixed_down(tmp_path: Path) -> None:
     ffmpeg("-f", "lavfi", "-i", "anoisesrc=d=3", "-ac", 6, tmp_path / "six.flac")
     audio = AudioFile(tmp_path / "six.flac", codec="libmp3lame")
     with pytest.warns(FFmpegWarning, match="channels"):
-        make(tmp_path / "a.mp4", audio=audio)
-    assert not make(tmp_path / "b.mp4", audio=tmp_path / "six.flac").warnings
-    assert not make(tmp_path / "c.mp4", audio=audio, options={"ac:a:0": 2}).warnings
+        make(tmp_path / "a.mp4", audio=audio, frames=5)
+    assert not make(tmp_path / "b.mp4", audio=tmp_path / "six.flac", frames=5).warnings
+    assert not make(tmp_path / "c.mp4", audio=audio, frames=5, options={"ac:a:0": 2}).warnings
 
 
 def test_sound_that_is_never_written_is_missed(tmp_path: Path) -> None:
-    with pytest.warns(FFmpegWarning, match="no sound"):
+    with pytest.warns(FFmpegWarning):
         make(tmp_path / "a.mp4", frames=5, audio=[INPUT])
     assert probe(tmp_path / "a.mp4").audio == ()
 
 
 def test_a_container_without_sound_is_told(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match="no sound"):
+    with pytest.raises(EncoderError):
         make(tmp_path / "a.gif", codec="gif", preset=None, output_pixel_format="rgb8")
 
 
@@ -471,7 +422,7 @@ def test_a_fan_out_to_encoders_with_and_without_sound(tmp_path: Path) -> None:
             ("a.flac", "flac", "a.mkv", "flac"),
             ("a.aac", "aac", "a.mp4", "aac"),
         ],
-        2,
+        3,
     ),
 )
 def test_a_file_is_copied_where_the_container_takes_it(
@@ -494,29 +445,16 @@ def test_a_copy_has_the_bytes_of_the_file(tmp_path: Path) -> None:
     make(tmp_path / "a.mp4", audio=AudioFile(source, end="longest"), frames=FPS)
 
     def packets(path: Path) -> list[bytes]:
-        command = (
-            find_ffmpeg(),
-            "-v",
-            "error",
-            "-i",
-            path,
-            "-map",
-            "0:a",
-            "-c",
-            "copy",
-            "-f",
-            "framemd5",
-            "-",
-        )
-        lines = subprocess.run(command, capture_output=True, check=True).stdout.splitlines()
+        lines = ffmpeg("-i", path, "-map", "0:a", "-c", "copy", "-f", "framemd5", "-").splitlines()
         return [line.split(b",")[5] for line in lines if not line.startswith(b"#")]
 
     assert packets(tmp_path / "a.mp4") == packets(source)
 
 
-@pytest.mark.parametrize("end", ["video", "longest"])
-@pytest.mark.parametrize("codec", [None, "aac"])
-@pytest.mark.parametrize("sound_s", [0.5, 6])
+@pytest.mark.parametrize(
+    ("end", "codec", "sound_s"),
+    [("video", None, 6), ("video", "aac", 0.5), ("longest", None, 0.5), ("longest", "aac", 6)],
+)
 def test_the_end_of_a_file(tmp_path: Path, end: Any, codec: str | None, sound_s: float) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", sound_s)
     make(tmp_path / "a.mp4", audio=AudioFile(source, codec=codec, end=end), frames=2 * FPS)
@@ -542,10 +480,6 @@ def test_several_sounds_with_their_names(tmp_path: Path) -> None:
     assert [stream.is_default for stream in probe(tmp_path / "a.mkv").audio] == [True, False, False]
     for stream in range(3):
         assert heard_s(tmp_path / "a.mkv", stream)[0] == pytest.approx(seen_s(tmp_path / "a.mkv"), abs=0.04)
-    described = subprocess.run(
-        (find_ffmpeg(), "-hide_banner", "-i", tmp_path / "a.mkv"), capture_output=True, text=True, check=False
-    ).stderr
-    assert "(deu)" in described and "(eng)" in described and "Deutsch" in described
     told = probe(tmp_path / "a.mkv").audio
     assert [(one.language, one.title) for one in told] == [("deu", "Deutsch"), ("eng", None), (None, None)]
 
@@ -604,46 +538,26 @@ def test_the_sound_of_a_video_is_kept(tmp_path: Path) -> None:
     assert_in_step(tmp_path / "a.mkv", 3)
 
 
-def test_a_file_is_probed_once_where_the_size_comes_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned, plan_sounds = list[Any](), sound.plan_sounds
-    monkeypatch.setattr(sound, "plan_sounds", lambda *given: planned.append(given) or plan_sounds(*given))
-    source = sounded(tmp_path / "in.flac", "flac", 1)
-    with Encoder(tmp_path / "a.mkv", fps=FPS, audio=source) as encoder:
-        encoder.write(picture(0))
-    assert len(planned) == 1 and probe(tmp_path / "a.mkv").audio
-
-
 def test_a_file_that_cannot_be_copied_or_has_no_sound_is_refused(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.opus", "libopus", 1)
     make(tmp_path / "silent.mp4", frames=5, audio=None)
-    with pytest.raises(ValueError, match="copied"):
-        make(tmp_path / "a.mov", audio=AudioFile(source, codec="copy"))
-    with pytest.raises(DecoderError):
-        make(tmp_path / "a.mp4", audio=tmp_path / "silent.mp4")
     (tmp_path / "text.wav").write_text("no sound at all")
-    with pytest.raises(DecoderError):
-        make(tmp_path / "a.mp4", audio=tmp_path / "text.wav")
-    assert not (tmp_path / "a.mp4").exists()
-
-
-def test_the_sound_of_the_file_that_would_be_overwritten_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.wav")
     make(tmp_path / "a.mp4", frames=5)
     (tmp_path / "link.mp4").symlink_to("a.mp4")
-    with pytest.raises(ValueError, match="output"):
-        make(tmp_path / "a.mp4", audio=tmp_path / "link.mp4")
-    assert probe(tmp_path / "a.mp4").audio
+    for name, audio, error in (
+        ("a.mov", AudioFile(source, codec="copy"), ValueError),
+        ("b.mp4", tmp_path / "silent.mp4", DecoderError),
+        ("b.mp4", tmp_path / "text.wav", DecoderError),
+        ("b.mp4", tmp_path / "fifo.wav", ValueError),
+        ("a.mp4", tmp_path / "link.mp4", ValueError),  # which would be overwritten
+    ):
+        with pytest.raises(error):
+            make(tmp_path / name, audio=audio)
+    assert not (tmp_path / "b.mp4").exists() and probe(tmp_path / "a.mp4").audio
 
 
-def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "in.wav")
-    with pytest.raises(ValueError, match="FIFO"):
-        make(tmp_path / "a.mp4", audio=tmp_path / "in.wav")
-
-
-@pytest.mark.parametrize("codec", [None, "pcm_s16le"])
-@pytest.mark.parametrize("ending", ["mov", "mkv", "ts"])
+@pytest.mark.parametrize(("codec", "ending"), a_few(product([None, "pcm_s16le"], ["mov", "mkv", "ts"]), 2))
 def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, codec: str | None) -> None:
     begins, late, out = tmp_path / f"begins.{ending}", tmp_path / f"late.{ending}", tmp_path / "out.mov"
     make(begins)
@@ -667,66 +581,52 @@ def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, code
 
 
 @pytest.mark.parametrize(
-    "wrong, error",
+    ("wrong", "error", "word"),
     [
-        ({"codec": 3}, TypeError),
-        ({"language": ["deu"]}, TypeError),
-        ({"title": b"x"}, TypeError),
-        ({"dtype": "float64"}, ValueError),
-        ({"sample_rate": 2**31}, ValueError),
-        ({"channels": 0}, ValueError),
+        ({"codec": 3}, TypeError, "codec"),
+        ({"language": ["deu"]}, TypeError, "language"),
+        ({"title": b"x"}, TypeError, "title"),
+        ({"dtype": "float64"}, ValueError, "dtype"),
+        ({"sample_rate": 2**31}, ValueError, "rate"),
+        ({"channels": 0}, ValueError, "channels"),
+        # Samples in place of a declaration.
+        ({"sample_rate": np.zeros((9, 2))}, TypeError, "AudioTrack"),
+        ({"channels": np.zeros((9, 2))}, TypeError, "AudioTrack"),
+        ({"sample_rate": [0.0] * 999}, TypeError, "AudioTrack"),
     ],
 )
-def test_wrong_fields_of_a_sound(wrong: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error, match=next(iter(wrong)).replace("_", "|")):
+def test_wrong_fields_of_a_sound(wrong: dict[str, Any], error: type[Exception], word: str) -> None:
+    with pytest.raises(error, match=word) as caught:
         AudioTrack(**{"sample_rate": 8000, "channels": 1} | wrong)
+    assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("layout", ["3.0", "quad", "5.1(side)", "7.1(wide)"])
+@pytest.mark.parametrize("layout", a_few(["quad", "5.1(side)", "3.0", "7.1(wide)"], 2))
 def test_channels_stay_at_their_places(tmp_path: Path, layout: str) -> None:
-    make_it = (
-        find_ffmpeg(),
-        "-v",
-        "error",
-        "-f",
-        "lavfi",
-        "-i",
-        "sine=d=2",
-        "-af",
-        f"aformat=channel_layouts={layout}",
-    )
-    subprocess.run((*make_it, "-c:a", "pcm_s16le", tmp_path / "in.wav"), check=True)
+    tone = ("-f", "lavfi", "-i", "sine=d=2", "-af", f"aformat=channel_layouts={layout}")
+    ffmpeg(*tone, "-c:a", "pcm_s16le", tmp_path / "in.wav")
     make(tmp_path / "a.mkv", audio=AudioFile(tmp_path / "in.wav", codec="pcm_s24le"), frames=FPS)
-    assert probe(tmp_path / "in.wav").audio[0].channel_layout == layout
-    listen = (find_ffmpeg(), "-v", "error", "-t", "1", "-i")
-    before, after = (
-        subprocess.run(
-            (*listen, tmp_path / name, "-map", "0:a", "-ac", "2", "-f", "s16le", "-"),
-            capture_output=True,
-            check=True,
-        ).stdout
-        for name in ("in.wav", "a.mkv")
-    )
-    assert probe(tmp_path / "a.mkv").audio[0].channels == probe(tmp_path / "in.wav").audio[0].channels
+    [before], [after] = probe(tmp_path / "in.wav").audio, probe(tmp_path / "a.mkv").audio
+    assert before.channel_layout == layout and after.channels == before.channels
     # Matroska keeps no layout: by its number of channels a reader takes the usual one.
-    if probe(tmp_path / "a.mkv").audio[0].channel_layout == layout:
-        assert np.array_equal(np.frombuffer(before, "<i2"), np.frombuffer(after, "<i2")[: len(before) // 2])
+    if after.channel_layout == layout:
+        heard, wanted = (
+            np.frombuffer(
+                ffmpeg("-t", 1, "-i", tmp_path / name, "-map", "0:a", "-ac", 2, "-f", "s16le", "-"), "<i2"
+            )
+            for name in ("a.mkv", "in.wav")
+        )
+        assert np.array_equal(heard[: len(wanted)], wanted)
 
 
 @pytest.mark.parametrize(
     "name, codec, becomes",
-    [
-        ("in.flac", "flac", None),
-        ("in.mka", "aac", None),
-        ("in.mka", "aac", "aac"),
-        ("in.mp3", "libmp3lame", None),
-        ("in.mp3", "libmp3lame", "aac"),
-    ],
+    [("in.flac", "flac", None), ("in.mka", "aac", "aac"), ("in.mp3", "libmp3lame", None)],
 )
 def test_a_file_that_was_cut_off_is_told(tmp_path: Path, name: str, codec: str, becomes: str | None) -> None:
     source = sounded(tmp_path / name, codec, 8)
     source.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
-    with pytest.warns(FFmpegWarning, match=name.replace(".", r"\.")):
+    with pytest.warns(FFmpegWarning):
         report = make(tmp_path / "a.mkv", audio=AudioFile(source, codec=becomes), frames=8 * FPS)
     assert any(name in warning for warning in report.warnings)
 
@@ -741,17 +641,6 @@ def test_options_for_the_sounds_encoder_have_it_encoded(tmp_path: Path) -> None:
     assert probe(tmp_path / "b.mp4").audio[0].sample_rate == SAMPLE_RATE
 
 
-def test_outputs_of_tee_that_take_different_sounds(tmp_path: Path) -> None:
-    source = sounded(tmp_path / "in.opus", "libopus", 8)
-    outputs = f"[f=mp4]{tmp_path}/a.mov|[f=matroska]{tmp_path}/a.mkv"
-    options = {"f": "tee", "flags": "+global_header"}
-    with Encoder(outputs, size=SIZE, fps=FPS, audio=source, preset="ultrafast", options=options) as encoder:
-        for index in range(3 * FPS):
-            encoder.write(picture(index))
-    for name in ("a.mov", "a.mkv"):
-        assert_in_step(tmp_path / name, 3)
-
-
 def test_one_late_frame_does_not_prolong_the_sound(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=None, audio=source, preset="ultrafast") as encoder:
@@ -759,19 +648,12 @@ def test_one_late_frame_does_not_prolong_the_sound(tmp_path: Path) -> None:
     assert heard_s(tmp_path / "a.mp4")[1] == pytest.approx(5, abs=0.1)
 
 
-def test_sound_without_a_frame_is_an_error(tmp_path: Path) -> None:
-    encoder = Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT, codec="mpeg4")
-    encoder.write_audio(claps(1)[:0])
-    with pytest.raises(EncoderError, match="written"):
-        encoder.close()
-
-
 def test_a_sound_that_breaks_off_is_an_error_and_the_picture_is_whole(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.flac", "flac", 8)
     data = bytearray(source.read_bytes())
     data[len(data) // 5 : len(data) // 2] = bytes(len(data) // 2 - len(data) // 5)
     source.write_bytes(data)
-    with pytest.raises(EncoderError, match="whole"):
+    with pytest.raises(EncoderError):
         make(tmp_path / "a.mp4", audio=AudioFile(source, codec="aac"), frames=6 * FPS)
     assert len(seen_s(tmp_path / "a.mp4")) == 6
 
@@ -797,18 +679,6 @@ def test_ctrl_c_leaves_a_file_that_plays_with_both(tmp_path: Path) -> None:
     assert len(seen_s(tmp_path / "a.mkv")) == 3
     assert heard_s(tmp_path / "a.mkv", 0)[1] == pytest.approx(61 / FPS, abs=0.1)
     assert heard_s(tmp_path / "a.mkv", 1)[1] == pytest.approx(61 / FPS, abs=0.1)
-
-
-def test_the_interpreters_exit_finishes_picture_and_sound(tmp_path: Path) -> None:
-    source = sounded(tmp_path / "in.m4a", "aac", 20)
-    script = """
-    import sys, numpy as np, penstock
-    encoder = penstock.Encoder(sys.argv[1], size=(64, 48), fps=25, audio=sys.argv[2], preset="ultrafast")
-    for index in range(75):
-        encoder.write(np.full((48, 64, 3), 255 if index % 25 == 0 else 0, np.uint8))
-    """
-    succeeded(run_script(script, tmp_path / "a.mp4", source))
-    assert_in_step(tmp_path / "a.mp4", 3)
 
 
 def test_a_forked_child_has_no_part_in_the_sound(tmp_path: Path) -> None:
@@ -839,9 +709,10 @@ def test_an_ffmpeg_that_dies_is_told_by_the_next_sound(tmp_path: Path) -> None:
     encoder = Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=[source, INPUT])
     encoder.write(picture(0))
     os.kill(encoder.pid, signal.SIGKILL)
-    with pytest.raises(EncoderError, match="SIGKILL"):
+    with pytest.raises(EncoderError) as caught:
         for _ in range(100):
             encoder.write_audio(claps(1))
+    assert caught.value.returncode == -signal.SIGKILL
     with pytest.raises(EncoderError):
         encoder.close()
     assert children() == set()
@@ -856,11 +727,6 @@ def test_abort_ends_the_reading_of_files(tmp_path: Path) -> None:
     assert children() == set()
     with pytest.raises(ClosedError):
         encoder.write(picture(1))
-
-
-def test_a_full_disk_is_told_with_sound(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match="space"):
-        make(Path("/dev/full"), options={"f": "matroska"}, frames=10)
 
 
 def test_a_stalled_ffmpeg_is_told_and_nothing_is_torn(tmp_path: Path) -> None:
@@ -895,7 +761,7 @@ def test_a_sound_file_that_stalls_ends_there(tmp_path: Path) -> None:
     os.kill(reading, signal.SIGSTOP)
     for index in range(1, 10 * FPS):
         encoder.write(picture(index))
-    with pytest.raises(EncoderError, match="whole"):
+    with pytest.raises(EncoderError):
         encoder.close()
     assert len(seen_s(tmp_path / "a.mp4")) == 10
 
@@ -1051,10 +917,11 @@ APART = [
 ]
 
 
-@pytest.mark.parametrize("later_s", [0.8, -0.8])
-@pytest.mark.parametrize("codec, ending, made", a_few(APART, 5))
+@pytest.mark.parametrize(
+    "codec, ending, made, later_s", a_few(((*one, later_s) for later_s in (0.8, -0.8) for one in APART), 9)
+)
 def test_sound_that_begins_at_another_time_than_the_picture(
-    tmp_path: Path, ffmpeg: str, codec: str, ending: str, later_s: float, made: str
+    tmp_path: Path, ffmpeg: str, codec: str, ending: str, made: str, later_s: float
 ) -> None:
     source, settings = apart(tmp_path / f"in.{ending}", codec, later_s), EncoderSettings(ffmpeg=ffmpeg)
     out = tmp_path / f"out.{'mkv' if made == 'mkv' else 'mov'}"

@@ -32,16 +32,15 @@ def test_smoke(tmp_path: Path, ffmpeg: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "why"),
+    ("output", "why", "is_last"),
     [
-        ("[f=mp4]{}/missing/b.mp4", "No such file or directory"),
-        ("{}/missing/b.mp4", "No such file or directory"),
+        ("[f=mp4]{}/missing/b.mp4", "No such file or directory", False),
+        ("{}/missing/b.mp4", "No such file or directory", True),
         # Fails only at the end, when FFmpeg empties its buffer.
-        ("[f=mpegts]/dev/full", "No space left on device"),
-        ("[f=mp4:no_such_option=1]{}/b.mp4", "Option not found"),
+        ("[f=mpegts]/dev/full", "No space left on device", False),
+        ("[f=mp4:no_such_option=1]{}/b.mp4", "Option not found", True),
     ],
 )
-@pytest.mark.parametrize("is_last", [False, True])
 def test_a_failed_output_is_an_error_that_names_it(
     tmp_path: Path, ffmpeg: str, output: str, why: str, is_last: bool
 ) -> None:
@@ -59,10 +58,11 @@ def test_close_gives_the_same_error_again(tmp_path: Path) -> None:
     outputs = f"{tmp_path}/a.mkv|{tmp_path}/missing/b.mkv"
     encoder = make(outputs, options={"f": "tee", "map": "0:v", "flags": "+global_header"})
     encoder.write(flat(0))
-    for _ in range(2):
-        with pytest.raises(EncoderError, match=r"b\.mkv"):
-            encoder.close()
-    assert encoder.report is None
+    with pytest.raises(EncoderError) as first:
+        encoder.close()
+    with pytest.raises(EncoderError) as second:
+        encoder.close()
+    assert second.value is first.value and encoder.report is None
 
 
 def test_a_failure_to_be_ignored_is_a_warning(tmp_path: Path, ffmpeg: str) -> None:
@@ -79,35 +79,25 @@ def test_a_failure_that_aborts_ends_ffmpeg(tmp_path: Path, ffmpeg: str) -> None:
     with pytest.raises(EncoderError) as caught:
         encode(ffmpeg, f"{tmp_path}/a.mkv|[onfail=abort]{tmp_path}/missing/b.mp4")
     error = caught.value
-    assert error.returncode != 0 and "No such file or directory" in str(error)
+    assert error.returncode != 0
     assert error.reason.startswith(
         f"the output '[onfail=abort]{tmp_path}/missing/b.mp4' failed; FFmpeg ended"
     )
 
 
-@pytest.mark.parametrize(
-    ("outputs", "names"),
-    [
-        ("a.mkv|b.mp4", ["a.mkv", "b.mp4"]),
-        (r"a\|b.mkv|c.mp4", [r"a\|b.mkv", "c.mp4"]),
-        ("[metadata='x|y']a.mkv|b.mp4", ["[metadata='x|y']a.mkv", "b.mp4"]),
-        ("a.mkv||b.mp4", ["a.mkv", "", "b.mp4"]),
-    ],
-)
-def test_the_outputs_are_cut_as_ffmpeg_does(outputs: str, names: list[str]) -> None:
-    assert [endpoints.tee_output(outputs, number) for number in range(len(names))] == names
-    assert endpoints.tee_output(outputs, 99) == outputs
+def test_the_outputs_are_cut_as_ffmpeg_does() -> None:
+    for outputs, names in {
+        "a.mkv|b.mp4": ["a.mkv", "b.mp4"],
+        r"a\|b.mkv|c.mp4": [r"a\|b.mkv", "c.mp4"],
+        "[metadata='x|y']a.mkv|b.mp4": ["[metadata='x|y']a.mkv", "b.mp4"],
+        "a.mkv||b.mp4": ["a.mkv", "", "b.mp4"],
+    }.items():
+        assert [endpoints.tee_output(outputs, number) for number in range(len(names))] == names
+        assert endpoints.tee_output(outputs, 99) == outputs
 
 
-@pytest.mark.parametrize(
-    ("output", "is_ignored"),
-    [
-        ("[onfail=ignore]a.mkv", True),
-        (" [f=mp4:onfail=IGNORE:movflags=faststart]a.mp4", True),
-        ("[onfail=abort]a.mkv", False),
-        ("a[onfail=ignore].mkv", False),
-        ("a.mkv", False),
-    ],
-)
-def test_which_failures_are_ignored(output: str, is_ignored: bool) -> None:
-    assert endpoints.ignores_failure(output) is is_ignored
+def test_which_failures_are_ignored() -> None:
+    for ignored in ("[onfail=ignore]a.mkv", " [f=mp4:onfail=IGNORE:movflags=faststart]a.mp4"):
+        assert endpoints.ignores_failure(ignored)
+    for told in ("[onfail=abort]a.mkv", "a[onfail=ignore].mkv", "a.mkv"):
+        assert not endpoints.ignores_failure(told)

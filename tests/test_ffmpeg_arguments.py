@@ -1,4 +1,4 @@
-"""FFmpeg's command line: containers, colors, sizes and filters, checked in the files that FFmpeg writes."""
+"""FFmpeg's command line: colors, sizes and filters, checked in the files that FFmpeg writes."""
 
 from __future__ import annotations
 
@@ -93,35 +93,6 @@ def tags(path: Path) -> dict[str, str]:
 needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe")
 
 
-# Containers
-
-
-def test_hls_is_a_path_with_a_format(ffmpeg: str, tmp_path: Path) -> None:
-    frames = bytes(60 * 3 * WIDTH * HEIGHT)
-    output = tmp_path / "-live" / "live.m3u8"
-    output.parent.mkdir()
-    run(
-        ffmpeg,
-        frames,
-        output,
-        "rgb24",
-        codec="mpeg4",
-        container_format="hls",
-        g=15,
-        hls_time=0.5,
-        hls_list_size=0,
-    )
-    assert output.read_text().count("#EXTINF") == 4
-    assert len(list(output.parent.glob("*.ts"))) == 4
-
-
-def test_mpegts_to_standard_output(ffmpeg: str) -> None:
-    frames = bytes(10 * 3 * WIDTH * HEIGHT)
-    done = run(ffmpeg, frames, "-", "rgb24", codec="mpeg4", container_format="mpegts")
-    packets = done.stdout[::188]
-    assert len(done.stdout) % 188 == 0 and set(packets) == {0x47}
-
-
 # Colors
 
 
@@ -146,7 +117,7 @@ def test_jpeg_has_its_own_colors() -> None:
     assert colors.colors_for("libx264", Colors(), 1080) == VideoColors("bt709", "limited")
     assert colors.jpeg_pixel_format("mjpeg", "yuv422p") == "yuvj422p"
     assert colors.jpeg_pixel_format("libx264", "yuv422p") == "yuv422p"
-    with pytest.raises(ValueError, match="JPEG"):
+    with pytest.raises(ValueError):
         colors.colors_for("mjpeg", Colors(matrix="bt709"), 1080)
 
 
@@ -208,20 +179,6 @@ def test_tags_arrive_and_nothing_else_is_converted(
         assert found["chroma_location"] == "center"
 
 
-@needs_ffprobe
-@pytest.mark.parametrize("native", [True, False], ids=["native", "by-ffmpeg"])
-def test_jpeg_is_full_and_converted_once(ffmpeg: str, tmp_path: Path, native: bool) -> None:
-    tags_of_jpeg = colors.colors_for("mjpeg", Colors(), 720)
-    pixel_format = colors.jpeg_pixel_format("mjpeg", "yuv420p")
-    source = pixel_format if native else "rgb24"
-    frames = bytes(3 * frame_layout(source, *SIZE).frame_bytes)
-    tagged = {"matrix": tags_of_jpeg.matrix, "color_range": tags_of_jpeg.range}
-    output = tmp_path / "video.avi"
-    done = run(ffmpeg, frames, output, source, codec="mjpeg", output_pixel_format=pixel_format, **tagged)  # type: ignore[arg-type]
-    assert b"auto_scale" not in done.stderr
-    assert tags(output)["pix_fmt"] == "yuvj420p"
-
-
 def test_lists_and_tuples_repeat_an_option() -> None:
     options = {"metadata": ["title=x", "artist=y"], "map": ("0",), "an": None, "crf": 20}
     assert option_arguments(options) == [
@@ -249,36 +206,16 @@ def pictures() -> dict[str, np.ndarray]:
     }
 
 
-def converted(rgb: np.ndarray, matrix: str, color_range: str) -> tuple[np.ndarray, np.ndarray]:
-    """Y, and U with V as 4:2:0 has them, in float64: H.273, equations 20 to 30, chroma as the mean of 2 × 2."""
+def brightness(rgb: np.ndarray, matrix: str) -> np.ndarray:
+    """Y of the full range, in float64: H.273, equations 20 to 30."""
     red_weight, blue_weight = WEIGHTS[matrix]
-    red, green, blue = np.moveaxis(rgb / 255.0, -1, 0)
-    y = red_weight * red + (1 - red_weight - blue_weight) * green + blue_weight * blue
-    uv = np.stack([(blue - y) / (2 - 2 * blue_weight), (red - y) / (2 - 2 * red_weight)])
-    uv = uv.reshape(2, rgb.shape[0] // 2, 2, rgb.shape[1] // 2, 2).mean(axis=(2, 4))
-    if color_range == "full":
-        return 255 * y, np.minimum(255 * uv + 128, 255)
-    return 219 * y + 16, 224 * uv + 128
+    return rgb @ [red_weight, 1 - red_weight - blue_weight, blue_weight]
 
 
 def planes(data: bytes, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
     samples = np.frombuffer(data, np.uint8)
     y, uv = samples[: width * height], samples[width * height :]
     return y.reshape(height, width).astype(float), uv.reshape(2, height // 2, width // 2).astype(float)
-
-
-@pytest.mark.parametrize("matrix", WEIGHTS)
-@pytest.mark.parametrize("color_range", ["limited", "full"])
-@pytest.mark.parametrize("picture", ["ramps", "bars", "noise"])
-def test_ffmpeg_converts_by_the_matrix_that_is_tagged(
-    ffmpeg: str, matrix: str, color_range: str, picture: str
-) -> None:
-    rgb = pictures()[picture]
-    y, uv = planes(raw(ffmpeg, rgb, "rgb24", matrix=matrix, color_range=color_range), *SIZE)
-    expected_y, expected_uv = converted(rgb, matrix, color_range)
-    assert np.abs(y - expected_y.round()).max() <= 1
-    error = ((uv - expected_uv) ** 2).mean()
-    assert error == 0 or 10 * np.log10(255**2 / error) >= 45  # dB
 
 
 @pytest.mark.parametrize("color_range", ["limited", "full"])
@@ -289,22 +226,24 @@ def test_gray_has_the_full_range(ffmpeg: str, color_range: str) -> None:
     assert (uv == 128).all()
 
 
-@pytest.mark.parametrize("matrix", WEIGHTS)
-@pytest.mark.parametrize("color_range", ["limited", "full"])
-@pytest.mark.parametrize("picture", ["ramps", "bars"])
+@pytest.mark.parametrize(
+    ("matrix", "color_range"), [("bt601", "full"), ("bt709", "limited"), ("bt2020", "limited")]
+)
 def test_gray_of_colors_is_their_brightness_of_the_full_range(
-    ffmpeg: str, matrix: str, color_range: str, picture: str
+    ffmpeg: str, matrix: str, color_range: str
 ) -> None:
-    rgb = pictures()[picture]
-    expected, _ = converted(rgb, matrix, "full")
+    rgb = np.concatenate([pictures()[name] for name in ("ramps", "bars")])
     colors = {"matrix": matrix, "color_range": color_range}
-    for pixel_format, step in (("gray", 1), ("ya8", 2)):
-        got = raw(ffmpeg, rgb, "rgb24", output_pixel_format=pixel_format, **colors)
-        gray = np.frombuffer(got, np.uint8)[::step].reshape(HEIGHT, WIDTH)
-        assert np.abs(gray - expected.round()).max() <= 1
-    got = raw(ffmpeg, rgb, "rgb24", output_pixel_format="gray16le", **colors)
-    # White is 254 × 257 with FFmpeg 5.1 and 7.1, which make 16 bits of 8 by a shift.
-    assert np.abs(np.frombuffer(got, "<u2").reshape(HEIGHT, WIDTH) / 257 - expected).max() <= 1.01
+    for pixel_format, dtype, step, scale, off in (
+        ("gray", np.uint8, 1, 1, 1),
+        ("ya8", np.uint8, 2, 1, 1),
+        # White is 254 × 257 with FFmpeg 5.1 and 7.1, which make 16 bits of 8 by a shift.
+        ("gray16le", "<u2", 1, 257, 2),
+    ):
+        got = np.frombuffer(raw(ffmpeg, rgb, "rgb24", output_pixel_format=pixel_format, **colors), dtype)
+        assert (
+            np.abs(got[::step].reshape(rgb.shape[:2]) / scale - brightness(rgb, matrix).round()).max() <= off
+        )
 
 
 def test_gray_of_more_bits_keeps_its_range(ffmpeg: str) -> None:
@@ -335,24 +274,6 @@ def test_yuv_of_another_layout_keeps_its_colors(ffmpeg: str, matrix: str, color_
 # Filters
 
 
-def test_turned_over(ffmpeg: str) -> None:
-    rgb = pictures()["noise"]
-    upright = raw(ffmpeg, np.ascontiguousarray(rgb[::-1]), "rgb24")
-    assert raw(ffmpeg, rgb, "rgb24", vflip=True) == upright
-
-
-@pytest.mark.parametrize("size", [(63, 48), (64, 47), (63, 47), (1, 1)])
-@pytest.mark.parametrize("vflip", [False, True])
-def test_odd_sizes_are_padded_with_their_last_column_and_row(
-    ffmpeg: str, size: tuple[int, int], vflip: bool
-) -> None:
-    width, height = size
-    rgb = np.ascontiguousarray(pictures()["noise"][:height, :width])
-    even = np.pad(rgb[::-1] if vflip else rgb, ((0, height % 2), (0, width % 2), (0, 0)), "edge")
-    assert output_size(width, height, "yuv420p", "pad") == (even.shape[1], even.shape[0])
-    assert raw(ffmpeg, rgb, "rgb24", odd_size="pad", vflip=vflip) == raw(ffmpeg, even, "rgb24")
-
-
 def test_only_what_the_output_shares_is_made_even() -> None:
     assert output_size(7, 5, "yuv422p", "pad") == (8, 5)
     assert output_size(7, 5, "yuv444p", "pad") == (7, 5)
@@ -361,7 +282,7 @@ def test_only_what_the_output_shares_is_made_even() -> None:
 
 
 def test_the_users_filters_come_after(ffmpeg: str) -> None:
-    for name in ("vf", "filter:v"):
+    for name in ("vf", "filter", "filter:v", "filter:v:0"):
         options = with_filters({"g": 3, name: "hflip"}, ["vflip", "scale=2:2"])
         assert options == {"g": 3, "filter:v": "vflip,scale=2:2,hflip"}
     assert with_filters({"vf": "hflip"}, []) == {"vf": "hflip"}

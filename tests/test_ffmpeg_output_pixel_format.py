@@ -6,6 +6,7 @@ import logging
 import re
 import subprocess
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ import pytest
 from support.cases import UNREHEARSED, a_few, needs
 from support.media import needs_ffprobe, picture, probed
 
-import penstock
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock._encoding import output_pixel_format
 from penstock._encoding.output_pixel_format import output_format
+from penstock._encoding.plan import plan
+from penstock._encoding.request import Request
 from penstock._ffmpeg.command.pixel_formats import frame_layout, pixel_format_of
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.program import capabilities
@@ -91,10 +93,6 @@ def decoded(ffmpeg: str, path: Path, pixel_format: str, *decoder: str) -> np.nda
 # Names
 
 
-def test_smoke(ffmpeg: str) -> None:
-    assert output_format(ffmpeg, "libx264", {}, "rgb24", "auto").name == "yuv420p"
-
-
 def test_names_tell_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
     listed = re.findall(
         r"^[I.][O.]([H.])[P.]([B.]) (\w+) +(\d) +\d+ +(\S+)$",
@@ -131,7 +129,7 @@ def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
             assert output_format(str(program), codec, {}, "rgb24", asked).name == (asked and "yuv420p")
     capabilities.check_option(str(program), "libx264", "crf")
     assert not (tmp_path / "asked").exists()
-    with pytest.raises(EncoderError, match="list"):
+    with pytest.raises(EncoderError):
         output_format(str(program), "libx264", {}, "rgba", "auto")
     assert (tmp_path / "asked").exists()
 
@@ -143,23 +141,17 @@ def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
     ("codec", "frames", "expected"),
     [
         ("libx264", "gray", "yuv420p"),
-        ("libx264", "bgr0", "yuv420p"),
         ("libx264rgb", "rgb24", "rgb24"),
         ("libvpx-vp9", "bgra", "yuva420p"),
-        ("libvpx-vp9", "rgb24", "yuv420p"),
         ("prores_ks", "rgb24", "yuv422p10le"),
         ("prores_ks", "rgba", "yuva444p10le"),
         ("prores_ks", "yuv420p10le", "yuv422p10le"),
         ("ffv1", "rgb24", "bgr0"),
-        ("ffv1", "rgba", "bgra"),
         ("ffv1", "gray16le", "gray16le"),
-        ("ffv1", "yuv420p10le", "yuv420p10le"),
         ("ffv1", "rgb48le", "rgb48le"),
         ("png", "rgb48le", "rgb48be"),
-        ("png", "bgra", "rgba"),
         ("png", "yuv420p10le", "rgb48be"),
         ("qtrle", "bgra", "argb"),
-        ("huffyuv", "gray", "rgb24"),
         ("huffyuv", "yuv420p", "yuv422p"),
         ("utvideo", "rgba", "gbrap"),
         ("ffvhuff", "rgba64le", "yuva444p16le"),
@@ -177,29 +169,16 @@ def test_auto_drops_nothing_where_the_codec_has_it(
 @pytest.mark.parametrize(
     ("codec", "frames", "chosen", "words"),
     [
-        (
-            "libx264",
-            "rgba",
-            "yuv420p",
-            ["alpha is dropped.*'prores_ks'.*output_pixel_format='yuv420p' accepts"],
-        ),
+        ("libx264", "rgba", "yuv420p", ["alpha is dropped.*'prores_ks'.*'yuv420p' accepts"]),
         ("libx264", "yuva420p", "yuv420p", ["alpha"]),
-        ("libx264", "ya8", "yuv420p", ["alpha"]),
         ("libx264", "rgb48le", "yuv420p", ["16 bits a sample become 8: .*'yuv420p10le' keeps 10"]),
         ("libx264", "yuv420p10le", "yuv420p", ["10 bits a sample become 8: .*'yuv420p10le' keeps 10"]),
         ("libx264", "gbrpf32le", "yuv420p", ["32 bits"]),
         ("libx264", "rgba64le", "yuv420p", ["alpha", "16 bits"]),
         ("mpeg4", "gray16le", "yuv420p", ["16 bits.*ffv1 "]),
-        (
-            "prores_ks",
-            "rgb48le",
-            "yuv422p10le",
-            [r"16 bits a sample become 10: .* no more\. ffv1 \(\.mkv\) keeps 16;"],
-        ),
-        ("utvideo", "rgb48le", "gbrp", ["16 bits a sample become 8"]),
+        ("prores_ks", "rgb48le", "yuv422p10le", [r"16 bits a sample become 10: .*ffv1 \(\.mkv\) keeps 16;"]),
         ("gif", "rgb24", "pal8", []),
         ("gif", "rgba", "pal8", ["alpha becomes 1 bit"]),
-        ("gif", "rgb48le", "pal8", ["16 bits a sample become 8"]),
         ("hap", "rgba", "rgba", ["alpha"]),
         ("pgm", "rgb24", "gray", ["colors are dropped"]),
         ("ffv1", "xyz12le", "gbrp12le", [r"XYZ samples become RGB.*'rawvideo' \(\.nut\) keeps"]),
@@ -230,20 +209,6 @@ def test_a_palette_of_the_users_stays(ffmpeg: str) -> None:
     assert output_format(ffmpeg, "gif", options, "rgb24", "auto") == output_pixel_format.OutputFormat(None)
 
 
-def test_a_format_that_the_codec_lacks_is_an_error_that_names_those_it_has(
-    tmp_path: Path, ffmpeg: str
-) -> None:
-    for codec, asked in (
-        ("mpeg4", "yuva420p"),
-        ("mpeg4", "nonsense"),
-        ("png", "yuv420p"),
-        ("prores_ks", "yuv420p"),
-    ):
-        with pytest.raises(ValueError, match=codec):
-            encoded(ffmpeg, tmp_path, codec, "rgb24", output_pixel_format=asked)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_names_without_byte_order_are_those_of_the_codec(ffmpeg: str) -> None:
     assert output_format(ffmpeg, "png", {}, "rgb24", "rgb48").name == "rgb48be"
     assert output_format(ffmpeg, "ffv1", {}, "rgb24", "yuv420p10").name == "yuv420p10le"
@@ -252,33 +217,20 @@ def test_names_without_byte_order_are_those_of_the_codec(ffmpeg: str) -> None:
 # Files
 
 
-@pytest.mark.parametrize("pixel_format", a_few(["rgb24", "rgba", "gray", "gray16le", "rgb48le"], 2))
-@pytest.mark.parametrize("codec", ["ffv1", "png", "ffvhuff", "rawvideo"])
+LOSSLESS = [
+    *product(["ffv1", "png", "ffvhuff", "rawvideo"], ["rgb24", "rgba", "gray", "gray16le", "rgb48le"]),
+    *(("qtrle", "rgba"), ("utvideo", "rgb24"), ("huffyuv", "rgba"), ("huffyuv", "gray")),
+    *(("apng", "rgba"), ("apng", "rgb48le"), ("png", "rgba64le"), ("libx264rgb", "rgb24")),
+]
+
+
+@pytest.mark.parametrize(("codec", "pixel_format"), a_few(LOSSLESS, 3))
 def test_lossless_codecs_lose_nothing(tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str) -> None:
-    output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format)
+    needs(ffmpeg, codec)
+    crf = 0 if codec == "libx264rgb" else None
+    output, encoder = encoded(ffmpeg, tmp_path, codec, pixel_format, crf=crf)
     assert np.array_equal(decoded(ffmpeg, output, pixel_format), frame(pixel_format))
     assert encoder.report is not None and encoder.report.warnings == ()
-
-
-@pytest.mark.parametrize(
-    ("codec", "pixel_format"),
-    [
-        ("qtrle", "rgba"),
-        ("utvideo", "rgb24"),
-        ("huffyuv", "rgba"),
-        ("huffyuv", "gray"),
-        ("apng", "rgba"),
-        ("apng", "rgb48le"),
-        ("png", "rgba64le"),
-        ("libx264rgb", "rgb24"),
-    ],
-)
-def test_codecs_of_rgb_and_alpha_lose_nothing(
-    tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str
-) -> None:
-    needs(ffmpeg, codec)
-    output, _ = encoded(ffmpeg, tmp_path, codec, pixel_format, crf=0 if codec == "libx264rgb" else None)
-    assert np.array_equal(decoded(ffmpeg, output, pixel_format), frame(pixel_format))
 
 
 @pytest.mark.parametrize(
@@ -314,13 +266,6 @@ def test_lossy_codecs_keep_alpha_and_colors(
     assert encoder.converted_by == "ffmpeg" and encoder.report is not None and encoder.report.warnings == ()
 
 
-def test_profile_4444_of_rgba_has_full_chroma_and_alpha(tmp_path: Path, ffmpeg: str) -> None:
-    output, encoder = encoded(ffmpeg, tmp_path, "prores_ks", "rgba", options={"profile": "4444"})
-    shown = subprocess.run([ffmpeg, "-i", output], capture_output=True, check=False).stderr.decode()
-    assert re.search(r"yuva444p1[02]le", shown)
-    assert encoder.report is not None and encoder.report.warnings == ()
-
-
 @pytest.mark.parametrize(
     ("codec", "pixel_format"), [("libx265", "rgba"), ("ffv1", "grayf32le"), ("ffv1", "gbrpf32le")]
 )
@@ -341,37 +286,25 @@ def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
 
 
 @pytest.mark.parametrize(
-    ("codec", "pixel_format", "output_pixel_format", "colors", "unused"),
+    ("codec", "formats", "colors", "unused"),
     [
-        ("libx264rgb", "rgb24", "auto", Colors(matrix="bt709", range="limited"), ["matrix", "range"]),
-        ("libx264rgb", "rgb24", "auto", Colors(range="full"), []),
-        ("libx264", "rgb24", "ffmpeg", Colors(matrix="bt709", range="full"), ["matrix", "range"]),
-        ("ffv1", "rgb24", "gray", Colors(matrix="bt709", range="limited"), ["range"]),
-        ("mjpeg", "rgb24", "auto", Colors(matrix="bt601", range="limited"), ["range"]),
-        ("libx264rgb", "yuv420p", "auto", Colors(matrix="bt709", range="limited"), []),
-        ("libx264", "rgb24", "auto", Colors(matrix="bt709", range="limited"), []),
+        ("libx264rgb", ("rgb24", "auto"), Colors(matrix="bt709", range="limited"), ["matrix", "range"]),
+        ("libx264rgb", ("rgb24", "auto"), Colors(range="full"), []),
+        ("libx264", ("rgb24", "ffmpeg"), Colors(matrix="bt709", range="full"), ["matrix", "range"]),
+        ("ffv1", ("rgb24", "gray"), Colors(matrix="bt709", range="limited"), ["range"]),
+        ("mjpeg", ("rgb24", "auto"), Colors(matrix="bt601", range="limited"), ["range"]),
+        ("libx264rgb", ("yuv420p", "auto"), Colors(matrix="bt709", range="limited"), []),
+        ("libx264", ("rgb24", "auto"), Colors(matrix="bt709", range="limited"), []),
     ],
 )
 def test_colors_that_nothing_uses_are_said(
-    tmp_path: Path,
-    codec: str,
-    pixel_format: str,
-    output_pixel_format: str,
-    colors: Colors,
-    unused: list[str],
+    codec: str, formats: tuple[str, str], colors: Colors, unused: list[str]
 ) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", FFmpegWarning)
-        encoder = Encoder(
-            tmp_path / "v.mkv",
-            fps=30,
-            codec=codec,
-            pixel_format=pixel_format,
-            output_pixel_format=output_pixel_format,
-            colors=colors,
-        )
-        encoder.abort()
-    said = [str(each.message) for each in caught if "Colors" in str(each.message)]
+    pixel_format, output = formats
+    request = Request(
+        "v.mkv", fps=30, codec=codec, pixel_format=pixel_format, output_pixel_format=output, colors=colors
+    )
+    said = [one for one in plan(request, None).warnings if "Colors" in one]
     expected = [rf"colors=Colors\({name}='.*'\) has no effect on {codec} video" for name in unused]
     assert len(said) == len(expected) and all(map(re.match, expected, said))
 
@@ -395,19 +328,20 @@ def test_yuv_becomes_rgb_by_its_own_matrix(tmp_path: Path, ffmpeg: str, codec: s
     assert np.abs(got - (200, 30, 40)).max() <= 3
 
 
-def test_planar_codecs_keep_alpha_as_ffmpeg_rounds_it(tmp_path: Path, ffmpeg: str) -> None:
-    output, _ = encoded(ffmpeg, tmp_path, "utvideo", "rgba")
-    got = decoded(ffmpeg, output, "rgba").astype(int) - frame("rgba")
-    assert not got[..., :3].any() and set(np.unique(got[..., 3])) <= {0, 1}, "1 with FFmpeg 5.1"
-
-
 # What FFmpeg chooses for None
 
 
 @needs_ffprobe
-@pytest.mark.parametrize("pixel_format", ["rgba", "rgb48le", "rgba64le"])
-@pytest.mark.parametrize("codec", ["libx264", "mpeg4", "prores_ks", "ffv1", "png", "qtrle", "utvideo"])
-def test_none_drops_only_what_is_said(tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str) -> None:
+@pytest.mark.parametrize(
+    ("pixel_format", "codec"),
+    a_few(
+        product(
+            ["rgba", "rgb48le", "rgba64le"],
+            ["libx264", "mpeg4", "prores_ks", "ffv1", "png", "qtrle", "utvideo"],
+        )
+    ),
+)
+def test_none_drops_only_what_is_said(tmp_path: Path, ffmpeg: str, pixel_format: str, codec: str) -> None:
     needs(ffmpeg, codec)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FFmpegWarning)
@@ -425,15 +359,14 @@ def test_none_drops_only_what_is_said(tmp_path: Path, ffmpeg: str, codec: str, p
 
 
 def test_a_loss_is_a_warning_at_the_call_and_in_the_report(tmp_path: Path, ffmpeg: str) -> None:
-    with pytest.warns(FFmpegWarning, match="alpha") as caught:
-        encoder = Encoder(
-            tmp_path / "v.mp4",
-            size=SIZE,
-            fps=30,
-            pixel_format="rgba",
-            codec="mpeg4",
-            settings=EncoderSettings(ffmpeg=ffmpeg),
-        )
+    given = {"pixel_format": "rgba", "codec": "mpeg4", "settings": EncoderSettings(ffmpeg=ffmpeg)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FFmpegWarning)
+        with pytest.raises(FFmpegWarning):
+            Encoder(tmp_path / "v.mp4", size=SIZE, fps=30, **given)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+    with pytest.warns(FFmpegWarning) as caught:
+        encoder = Encoder(tmp_path / "v.mp4", size=SIZE, fps=30, **given)  # type: ignore[arg-type]
     assert caught[0].filename == __file__, "the caller's line"
     with encoder:
         encoder.write(frame("rgba")).wait()
@@ -442,41 +375,14 @@ def test_a_loss_is_a_warning_at_the_call_and_in_the_report(tmp_path: Path, ffmpe
     assert encoder.report.warnings == (str(caught[0].message),)
 
 
-def test_as_an_error_it_leaves_nothing_running(tmp_path: Path, ffmpeg: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FFmpegWarning)
-        with pytest.raises(FFmpegWarning):
-            Encoder(
-                tmp_path / "v.mp4",
-                size=SIZE,
-                fps=30,
-                pixel_format="rgba",
-                codec="mpeg4",
-                settings=EncoderSettings(ffmpeg=ffmpeg),
-            )
-    assert list(tmp_path.iterdir()) == []
-    assert issubclass(penstock.FFmpegWarning, UserWarning)
-
-
-@pytest.mark.parametrize(
-    "codec",
-    [
-        *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libvpx", "libsvtav1", "libaom-av1", "mpeg4"),
-        *(
-            "mjpeg",
-            "prores_ks",
-            "ffv1",
-            "rawvideo",
-            "png",
-            "apng",
-            "qtrle",
-            "utvideo",
-            "huffyuv",
-        ),
-    ],
+ORDINARY = (
+    *("libx264", "libx264rgb", "libx265", "libvpx-vp9", "libvpx", "libsvtav1", "libaom-av1", "mpeg4"),
+    *("mjpeg", "prores_ks", "ffv1", "rawvideo", "png", "apng", "qtrle", "utvideo", "huffyuv"),
 )
-@pytest.mark.parametrize("convert", ["auto", "ffmpeg"])
-def test_an_ordinary_encode_warns_of_nothing(tmp_path: Path, ffmpeg: str, codec: str, convert: str) -> None:
+
+
+@pytest.mark.parametrize(("convert", "codec"), a_few(product(("auto", "ffmpeg"), ORDINARY), 4))
+def test_an_ordinary_encode_warns_of_nothing(tmp_path: Path, ffmpeg: str, convert: str, codec: str) -> None:
     needs(ffmpeg, codec)
     with warnings.catch_warnings():
         warnings.simplefilter("error", FFmpegWarning)
@@ -486,17 +392,13 @@ def test_an_ordinary_encode_warns_of_nothing(tmp_path: Path, ffmpeg: str, codec:
 
 @pytest.mark.parametrize(
     ("container", "ending"),
-    [
-        *(
-            ("mp4", "mp4"),
-            ("matroska", "mkv"),
-            ("mov", "mov"),
-            ("mpegts", "ts"),
-            ("flv", "flv"),
-            ("nut", "nut"),
-        ),
-        *(("avi", "avi"), ("hls", "m3u8"), ("h264", "h264"), ("mpeg", "mpg")),
-    ],
+    a_few(
+        [
+            *(("mp4", "mp4"), ("matroska", "mkv"), ("mov", "mov"), ("mpegts", "ts"), ("flv", "flv")),
+            *(("nut", "nut"), ("avi", "avi"), ("hls", "m3u8"), ("h264", "h264"), ("mpeg", "mpg")),
+        ],
+        3,
+    ),
 )
 def test_an_ordinary_container_has_no_warning(
     tmp_path: Path, ffmpeg: str, container: str, ending: str
@@ -545,21 +447,29 @@ def test_crf_and_preset(tmp_path: Path, ffmpeg: str) -> None:
     assert sizes[0] > sizes[1] == sizes[2]
 
 
-def test_crf_and_preset_twice_or_for_nothing_are_errors(tmp_path: Path, ffmpeg: str) -> None:
-    with pytest.raises(ValueError, match="exclude"):
-        encoded(ffmpeg, tmp_path, "libx264", "rgb24", crf=20, options={"crf": 18})
-    with pytest.raises(ValueError, match="q:v"):
-        encoded(ffmpeg, tmp_path, "mpeg4", "rgb24", crf=20)
-    with pytest.raises(ValueError, match="preset"):
-        encoded(ffmpeg, tmp_path, "mpeg4", "rgb24", preset="fast")
+@pytest.mark.parametrize(
+    ("codec", "given", "error", "word"),
+    [
+        ("libx264", {"crf": 20, "options": {"crf": 18}}, ValueError, "exclude"),
+        ("libx264", {"crf": 20.5, "options": {"crf:v": 20}}, ValueError, "exclude"),
+        ("libx264", {"crf": "20"}, TypeError, "'20'"),
+        ("libx264", {"options": {"pix_fmt": "yuv444p"}}, ValueError, "output_pixel_format='yuv444p'"),
+        ("libx264", {"options": {"pix_fmt:v": "yuv444p"}}, ValueError, "output_pixel_format='yuv444p'"),
+        ("mpeg4", {"crf": 20}, ValueError, "q:v"),
+        ("mpeg4", {"preset": "fast"}, ValueError, "preset"),
+        ("mpeg4", {"output_pixel_format": "yuva420p"}, ValueError, "mpeg4"),
+        ("mpeg4", {"output_pixel_format": "nonsense"}, ValueError, "mpeg4"),
+        ("png", {"output_pixel_format": "yuv420p"}, ValueError, "png"),
+        ("prores_ks", {"output_pixel_format": "yuv420p"}, ValueError, "prores_ks"),
+    ],
+    ids=str,
+)
+def test_what_the_codec_lacks_or_has_twice_is_an_error_at_the_call(
+    tmp_path: Path, ffmpeg: str, codec: str, given: dict[str, object], error: type[Exception], word: str
+) -> None:
+    with pytest.raises(error, match=word):
+        encoded(ffmpeg, tmp_path, codec, "rgb24", **given)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
-
-
-@needs_ffprobe
-def test_a_list_repeats_an_option(tmp_path: Path, ffmpeg: str) -> None:
-    output, _ = encoded(ffmpeg, tmp_path, "ffv1", "rgb24", options={"metadata": ["title=x", "artist=y"]})
-    shown = subprocess.run([ffmpeg, "-i", output], capture_output=True, check=False).stderr.decode()
-    assert re.search(r"title +: x", shown) and re.search(r"(?i)artist +: y", shown)
 
 
 @pytest.mark.parametrize(
@@ -590,16 +500,6 @@ def test_raw_video_is_the_picture_or_is_refused(
         np.testing.assert_array_equal(next(iter(decoder))[4, 8], [255, 0, 0])
 
 
-@needs_ffprobe
-def test_raw_video_stays_as_it_is_where_the_container_says_what_it_is(tmp_path: Path) -> None:
-    frame = np.random.default_rng(1).integers(0, 65536, (8, 16, 3), np.uint16)
-    with Encoder(tmp_path / "v.nut", size=(16, 8), fps=30, codec="rawvideo", pixel_format="rgb48") as encoder:
-        encoder.write(frame)
-    with Decoder(tmp_path / "v.nut", pixel_format="rgb48le") as decoder:
-        np.testing.assert_array_equal(next(iter(decoder)), frame)
-    assert encoder.report is not None and encoder.report.warnings == ()
-
-
 def test_what_ffmpeg_calls_an_error_and_goes_on_is_reported(tmp_path: Path) -> None:
     options = {
         "codec": "rawvideo",
@@ -621,24 +521,3 @@ def test_vp8_has_alpha_by_default(tmp_path: Path) -> None:
         encoder.write(frame)
     with Decoder(tmp_path / "v.webm", pixel_format="rgba") as decoder:
         assert abs(int(next(iter(decoder))[8, 16, 3]) - 128) <= 2
-
-
-def test_a_pixel_format_in_the_options_is_refused(tmp_path: Path) -> None:
-    for name in ("pix_fmt", "pix_fmt:v"):
-        with pytest.raises(ValueError, match="Pass output_pixel_format='yuv444p'"):
-            Encoder(tmp_path / "v.mp4", fps=30, options={name: "yuv444p"})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_crf_is_a_number(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="'20'"):
-        Encoder(tmp_path / "v.mp4", size=(32, 16), fps=30, crf="20")  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("crf", [20, 20.5])
-def test_crf_and_an_option_of_it_exclude_each_other(tmp_path: Path, crf: float) -> None:
-    with Encoder(tmp_path / "v.mp4", size=(32, 16), fps=30, crf=crf) as encoder:
-        encoder.write(np.zeros((16, 32, 3), np.uint8))
-    with pytest.raises(ValueError, match="exclude"):
-        Encoder(tmp_path / "w.mp4", size=(32, 16), fps=30, crf=crf, options={"crf:v": 20})

@@ -102,20 +102,10 @@ def test_the_table_has_the_bytes_that_ffmpeg_writes(ffmpeg: str, size: tuple[int
     } == expected
 
 
-@pytest.mark.parametrize(
-    ("short", "name"),
-    [
-        ("rgb48", "rgb48"),
-        ("rgba64", "rgba64"),
-        ("gray16", "gray16"),
-        ("yuv420p10", "yuv420p10"),
-        ("bgr48", "bgr48"),
-        ("gbrp12", "gbrp12"),
-    ],
-)
-def test_names_without_byte_order_get_that_of_this_machine(ffmpeg: str, short: str, name: str) -> None:
+@pytest.mark.parametrize("short", ["rgb48", "rgba64", "gray16", "yuv420p10", "bgr48", "gbrp12"])
+def test_names_without_byte_order_get_that_of_this_machine(ffmpeg: str, short: str) -> None:
     layout = frame_layout(short, *ODD, ffmpeg)
-    assert layout.pixel_format == f"{name}{'le' if sys.byteorder == 'little' else 'be'}"
+    assert layout.pixel_format == f"{short}{'le' if sys.byteorder == 'little' else 'be'}"
     assert layout.frame_bytes == frame_layout(layout.pixel_format, *ODD, ffmpeg).frame_bytes
 
 
@@ -147,42 +137,33 @@ def test_unknown_and_hardware_formats_raise(ffmpeg: str, wrong: str, words: str)
 
 
 def test_a_frame_too_large_for_ffmpeg(ffmpeg: str) -> None:
-    with pytest.raises(EncoderError, match="gbrap"):
+    with pytest.raises(EncoderError):
         frame_layout("gbrap", 1_000_000, 1_000_000, ffmpeg)
 
 
 def test_an_unknown_format_needs_an_ffmpeg_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_FFMPEG", "/missing/ffmpeg")
     assert frame_layout("rgb24", 64, 48).frame_bytes == 64 * 48 * 3
-    with pytest.raises(EncoderError, match="missing"):
+    with pytest.raises(EncoderError):
         frame_layout("gbrap", 64, 48)
 
 
 @pytest.mark.parametrize(
-    ("pixel_format", "shared"),
+    ("shared", "pixel_formats"),
     [
-        ("yuv420p", (2, 2)),
-        ("yuvj420p", (2, 2)),
-        ("yuv420p10le", (2, 2)),
-        ("yuv420p10", (2, 2)),
-        ("yuva420p16be", (2, 2)),
-        ("p010le", (2, 2)),
-        ("nv21", (2, 2)),
-        ("yuv422p", (2, 1)),
-        ("yuyv422", (2, 1)),
-        ("yuv440p12le", (1, 2)),
-        ("yuv411p", (4, 1)),
-        ("yuv410p", (4, 4)),
-        ("yuv444p", (1, 1)),
-        ("rgb24", (1, 1)),
-        ("gray10le", (1, 1)),
-        ("nonsense", (1, 1)),
+        ((2, 2), ("yuv420p", "yuvj420p", "yuv420p10le", "yuv420p10", "yuva420p16be", "p010le", "nv21")),
+        ((2, 1), ("yuv422p", "yuyv422")),
+        ((1, 2), ("yuv440p12le",)),
+        ((4, 1), ("yuv411p",)),
+        ((4, 4), ("yuv410p",)),
+        ((1, 1), ("yuv444p", "rgb24", "gray10le", "nonsense")),
     ],
 )
-def test_subsampling(pixel_format: str, shared: tuple[int, int]) -> None:
-    assert subsampling(pixel_format) == shared
-    assert divides_evenly(pixel_format, *shared)
-    assert divides_evenly(pixel_format, 3, 3) == (shared == (1, 1))
+def test_subsampling(shared: tuple[int, int], pixel_formats: tuple[str, ...]) -> None:
+    for pixel_format in pixel_formats:
+        assert subsampling(pixel_format) == shared
+        assert divides_evenly(pixel_format, *shared)
+        assert divides_evenly(pixel_format, 3, 3) == (shared == (1, 1))
 
 
 def test_kinds_of_colors() -> None:

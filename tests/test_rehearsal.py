@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cases import needs
+from support.cases import a_few, needs
 from support.processes import script
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning, StalledError
@@ -32,8 +32,10 @@ def verdict(output: Path, ffmpeg: str, **arguments: Any) -> rehearsal.Verdict:
     return rehearsal.rehearse(made, (66, 66))
 
 
-@pytest.mark.parametrize("fps", [25, Fraction(30000, 1001), None], ids=str)
-@pytest.mark.parametrize(("container", "codec"), PAIRS)
+@pytest.mark.parametrize(
+    ("container", "codec", "fps"),
+    a_few(((*pair, fps) for pair in PAIRS for fps in (25, Fraction(30000, 1001), None)), 2),
+)
 def test_a_listed_pair_is_read_back_as_it_was_written(
     tmp_path: Path, ffmpeg: str, container: str, codec: str, fps: Fraction | None
 ) -> None:
@@ -115,31 +117,13 @@ def test_options_that_name_files_are_not_rehearsed(
     assert not (tmp_path / "runs").exists() or encodes(tmp_path) <= 1
 
 
-def test_what_ffmpeg_refuses_raises_its_words_at_the_call(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match=r"WebM|webm"):
-        Encoder(tmp_path / "a.webm", fps=25, size=SIZE, codec="libx264")
-    assert not list(tmp_path.iterdir())
-
-
-def test_times_that_a_container_does_not_hold_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="times"):
-        Encoder(tmp_path / "a.ogv", fps=None, size=SIZE)
-
-
-def test_a_container_of_decoding_times_gets_no_reordered_frames(tmp_path: Path) -> None:
-    """NUT is late by what x264 reorders, unless it reorders nothing."""
-    write(tmp_path / "a.nut", fps=None)
-    with Decoder(tmp_path / "a.nut") as decoder:
-        assert [frame.time_s for frame in decoder] == pytest.approx([0, 0.1, 0.2], abs=0.01)
-
-
 def test_colors_that_a_codec_cannot_store_are_those_that_readers_assume(tmp_path: Path) -> None:
     picture = np.full((720, 1280, 3), (30, 200, 60), np.uint8)
     with Encoder(tmp_path / "a.ogv", fps=25) as encoder:
         encoder.write(picture)
     with Decoder(tmp_path / "a.ogv") as decoder:
         assert np.abs(np.asarray(decoder[0], float) - picture).max() < 12
-    with pytest.raises(ValueError, match="matrix"):
+    with pytest.raises(ValueError):
         Encoder(tmp_path / "a.ogv", fps=25, size=(1280, 720), colors=Colors(matrix="bt709"))
 
 
@@ -187,9 +171,7 @@ def test_colors_of_a_source_that_a_file_cannot_store_are_warned_of(tmp_path: Pat
             encoder.write(frame, time_s=frame.time_s)
         encoder.close()
     assert encoder.report is not None and encoder.report.frames_encoded == 3
-
-
-def test_frames_of_the_full_range_are_not_refused_for_a_remedy_that_contradicts_them(tmp_path: Path) -> None:
+    # Nor are frames of the full range refused for a remedy that contradicts them.
     with pytest.warns(FFmpegWarning, match="range"):
         Encoder(tmp_path / "a.avi", fps=25, size=SIZE, pixel_format="yuvj420p", codec="mpeg4").abort()
 
@@ -200,7 +182,7 @@ def test_a_rehearsal_that_has_no_place_for_its_file_is_a_warning_and_done_later(
     given: dict[str, Any] = {"settings": counted, "options": {"bf": 1}}
     with monkeypatch.context() as without:
         without.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-        with pytest.warns(FFmpegWarning, match="tried"):
+        with pytest.warns(FFmpegWarning):
             write(tmp_path / "a.mp4", **given)
     write(tmp_path / "a.mp4", **given)
     assert encodes(tmp_path) == 3

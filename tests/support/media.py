@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -59,6 +61,19 @@ def ffmpeg(*arguments: object, program: str | None = None) -> bytes:
 def make(output: object, **options: object) -> Encoder:
     """An encoder of 30 frames of `SIZE` a second, unless the options say otherwise."""
     return Encoder(output, **{"size": SIZE, "fps": 30, **options})  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def stopped(encoder: Encoder) -> Iterator[int]:
+    """An FFmpeg that is there and does nothing, until the block ends."""
+    pid = encoder.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pid
+    finally:
+        if pid in children():
+            os.kill(pid, signal.SIGCONT)
 
 
 def _ffmpeg(*arguments: str, program: str | None = None) -> subprocess.CompletedProcess[bytes]:
