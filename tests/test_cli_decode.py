@@ -8,14 +8,12 @@ import os
 import pty
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import click
 import numpy as np
 import pytest
-from support.cases import PATIENCE_S, eventually
+from support.cases import PATIENCE_S, a_few, eventually
 from support.command_line import (
     ENDING,
     delivered,
@@ -101,11 +99,9 @@ class TestRawFrames:
 
     def test_smoke(self, video: Path, frames: list[bytes]) -> None:
         assert len(frames) == COUNT
-        assert delivered(run("decode", video)) == b"".join(frames)
+        for output in ((), ("-",)):
+            assert delivered(run("decode", video, *output)) == b"".join(frames)
         assert differ(b"".join(frames), frames_of(video)) <= 2
-
-    def test_standard_output_by_its_name(self, video: Path, frames: list[bytes]) -> None:
-        assert delivered(run("decode", video, "-")) == b"".join(frames)
 
     def test_the_input_is_standard_input(self, video: Path, frames: list[bytes]) -> None:
         with video.open("rb") as file:
@@ -200,7 +196,7 @@ class TestImages:
         ]
         assert frames_of(tmp_path / "%03d.png") == b"".join(frames)
 
-    @pytest.mark.parametrize("ending", ["bmp", "pam", "ppm", "qoi", "sgi", "tga", "tif", "tiff"])
+    @pytest.mark.parametrize("ending", a_few(["bmp", "pam", "ppm", "qoi", "sgi", "tga", "tiff"], 2))
     def test_other_kinds_without_loss(
         self, video: Path, frames: list[bytes], tmp_path: Path, ending: str
     ) -> None:
@@ -277,15 +273,6 @@ class TestImages:
         warning = f"Warning: {path}: its header says {COUNT + 2} frames, and it has {COUNT}\n"
         assert (done.returncode, done.stderr.decode()) == (0, warning)
         delivered(run("decode", path, "--quiet"))
-
-    def test_all_frames_before_the_fault_of_a_truncated_video_are_written(
-        self, cut: Path, frames: list[bytes], tmp_path: Path
-    ) -> None:
-        said = failed(run("decode", cut, tmp_path / "%d.png"))
-        count = len([*tmp_path.glob("*.png")])
-        assert 0 < count < COUNT
-        assert said.endswith(f"; frames delivered: {count}")
-        assert frames_of(tmp_path / "%d.png") == b"".join(frames[:count])
 
 
 class TestOptions:
@@ -477,19 +464,13 @@ class TestFailures:
             (["VIDEO", "o.png"], "add --count 1, or name many, as o-%05d.png"),
             (["VIDEO", "o.png", "--at", "0,0.1"], "give --at one time, or name many, as o-%05d.png"),
             (["VIDEO", "%d-%d.png"], "a pattern has one number"),
-            (["VIDEO", "%5d.rgb"], "images are written by names that end in one of: bmp"),
             (["VIDEO", "%d.rgb"], "images are written by names that end in one of: bmp"),
             (["VIDEO", "%d.png", "-p", "yuv420p"], "images are of RGB or gray"),
-            (["VIDEO", "%d.png", "-p", "source"], "images are of RGB or gray"),
             (["VIDEO", "o", "--start-number", "3"], "--start-number: only for images"),
             (["VIDEO", "o", "--option", "q=3"], "--option: only for images"),
             (["VIDEO", "o", "--size", "64"], "'64' is not a width and a height"),
-            (["VIDEO", "o", "--size", "x"], "'x' is not a width and a height"),
-            (["VIDEO", "o", "--size", "0x48"], "'0x48' is not a width and a height"),
             (["VIDEO", "o", "--start", "-1"], "'-1' is not a time"),
             (["VIDEO", "o", "--start", "1:75"], "'1:75' is not a time"),
-            (["VIDEO", "o", "--start", "nan"], "'nan' is not a time"),
-            (["VIDEO", "o", "--count", "0"], "--count"),
             (["VIDEO", "o", "--every", "0"], "--every"),
             (["VIDEO", "o", "--at", "1,,2"], "'' is not a time"),
             (
@@ -526,19 +507,6 @@ class TestFailures:
         destination.write_all(bytes(1 << 20))
         destination.close()
         assert thread.result() == bytes(1 << 20)
-
-
-def test_a_file_is_read_without_an_ffmpeg_program(video: Path, frames: list[bytes], tmp_path: Path) -> None:
-    code = "import sys; sys.modules['imageio_ffmpeg'] = None; from penstock.cli import main; main()"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_FF")}
-    done = subprocess.run(
-        [sys.executable, "-c", code, "decode", "-q", str(video), str(tmp_path / "frames.rgb")],
-        capture_output=True,
-        check=False,
-        env={**environment, "PATH": str(tmp_path)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "frames.rgb").read_bytes() == b"".join(frames)
 
 
 def test_a_path_to_standard_output_means_that(video: Path, tmp_path: Path) -> None:
@@ -611,12 +579,16 @@ class TestSignals:
 class TestProgress:
     """What is shown on standard error."""
 
-    def test_on_a_terminal_it_is_shown(self, video: Path, tmp_path: Path) -> None:
+    def test_on_a_terminal_it_is_shown_and_disturbs_no_frame(
+        self, video: Path, frames: list[bytes], tmp_path: Path
+    ) -> None:
         status, shown, out = run_on_terminal("decode", video, tmp_path / "out.rgb")
         assert (status, out) == (0, b"")
         assert f"{COUNT}/~{COUNT} frames" in shown  # Matroska does not tell how many there are
         assert " fps " in shown
         assert f"frames delivered: {COUNT} in " in shown.splitlines()[-1]
+        status, _, out = run_on_terminal("decode", video)
+        assert (status, out) == (0, b"".join(frames))
 
     def test_the_total_is_known_where_the_file_tells_it(self, tmp_path: Path) -> None:
         video = make(tmp_path / "video.mov", "-c:v", "mjpeg")
@@ -631,11 +603,6 @@ class TestProgress:
         shown = run("decode", video, tmp_path / "%d.png", "--progress", "--at", "0.5,1").stderr.decode()
         assert " 2/2 frames " in shown and "frames delivered: 2 in " in shown
 
-    def test_the_frames_are_not_disturbed_by_it(self, video: Path, frames: list[bytes]) -> None:
-        status, shown, out = run_on_terminal("decode", video)
-        assert (status, out) == (0, b"".join(frames))
-        assert "frames delivered" in shown
-
-    @pytest.mark.parametrize("option", ["--no-progress", "--quiet", "-q"])
+    @pytest.mark.parametrize("option", ["--no-progress", "-q"])
     def test_it_can_be_turned_off(self, video: Path, tmp_path: Path, option: str) -> None:
         assert run_on_terminal("decode", video, tmp_path / "out.rgb", option) == (0, "", b"")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from support.command_line import delivered, failed, printed, run, run_process
+from support.command_line import delivered, failed, printed, run, run_process, with_nothing_to_try
 
 import penstock
 from penstock import _native, cpu
@@ -33,13 +33,8 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
-    return told()
-
-
-def test_for_people_has_every_part() -> None:
-    text = shown(NO_COLOR="1", COLUMNS="100")
+def test_for_people_has_every_part(tmp_path: Path) -> None:
+    text = shown(NO_COLOR="1", COLUMNS="100", **with_nothing_to_try(tmp_path))
     for title in ("CPUs", "Priorities", "Pipes", "Huge pages", "FFmpeg", "OpenGL"):
         assert f"\n{title}" in text
     topology = cpu.topology()
@@ -51,33 +46,28 @@ def test_for_people_has_every_part() -> None:
     assert f"penstock {penstock.__version__}" in text
 
 
-def test_where_the_terminal_knows_ascii_only() -> None:
-    environment = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+def test_where_the_terminal_knows_ascii_only(tmp_path: Path) -> None:
+    environment = (
+        os.environ
+        | with_nothing_to_try(tmp_path)
+        | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    )
     assert delivered(run_process("info", env=environment)).isascii()
 
 
-def test_json_has_the_cpus_that_python_has(found: dict[str, Any]) -> None:
-    topology = cpu.topology()
+def test_json_has_what_the_machine_has() -> None:
+    found, topology = told(PENSTOCK_FFMPEG="/nowhere/ffmpeg"), cpu.topology()
     assert found["schema"] == 1
     assert found["cpus"]["model"] == topology.model
     assert found["usable_cpus"] == cpu.usable()
     assert [one["id"] for one in found["cpus"]["cores"]] == [core.id for core in topology.cores]
-    l3 = found["cpus"]["l3_domains"]
-    assert [one["logical_processors"] for one in l3] == [
-        list(d.logical_processors) for d in topology.l3_domains
-    ]
-
-
-def test_json_has_the_priorities_that_are_granted(found: dict[str, Any]) -> None:
-    levels = found["priorities"]["levels"]
-    tried = dict(_native._try_priorities())
+    shared = [list(domain.logical_processors) for domain in topology.l3_domains]
+    assert [one["logical_processors"] for one in found["cpus"]["l3_domains"]] == shared
+    levels, tried = found["priorities"]["levels"], dict(_native._try_priorities())
     assert list(levels) == list(tried)
     for level, applied in tried.items():
-        assert levels[level]["nice"] == applied.nice
-        assert levels[level]["granted"] == (applied.priority == level)
-
-
-def test_json_has_the_pipes(found: dict[str, Any]) -> None:
+        granted = applied.priority == level
+        assert (levels[level]["nice"], levels[level]["granted"]) == (applied.nice, granted)
     pipes = found["pipes"]
     assert pipes["max_size_bytes"] == int(Path("/proc/sys/fs/pipe-max-size").read_text())
     reader, writer = penstock.pipes.make_pipe(capacity_bytes=pipes["wanted_bytes"])
@@ -85,10 +75,14 @@ def test_json_has_the_pipes(found: dict[str, Any]) -> None:
         assert pipes["granted_bytes"] == writer.capacity_bytes
     assert pipes["methods"].keys() == {"zero-copy", "relay", "copy", "tee"}
     assert pipes["methods"]["relay"] == {"method": "splice", "reason": "there is a pipe at one end"}
+    assert set(found["gl"]) == {"renderer", "vendor", "version", "error"}
+    assert (found["gl"]["renderer"] is None) == (found["gl"]["error"] is not None)
 
 
-def test_json_has_ffmpegs_encoders(found: dict[str, Any]) -> None:
-    ffmpeg = found["ffmpeg"]
+def test_json_has_ffmpegs_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_USUAL_SIZE", (64, 64))  # whose encoders are tried in no time
+    environment = with_nothing_to_try(tmp_path)
+    ffmpeg = told(PYTHONPATH=environment["PYTHONPATH"])["ffmpeg"]
     if ffmpeg["error"] is not None:
         pytest.skip(ffmpeg["error"])
     shown = subprocess.run([ffmpeg["path"], "-version"], capture_output=True, text=True, check=True)
@@ -99,17 +93,12 @@ def test_json_has_ffmpegs_encoders(found: dict[str, Any]) -> None:
     assert not names & {("video", "="), ("audio", "="), ("subtitle", "=")}
 
 
-def test_json_has_the_renderer_or_why_not(found: dict[str, Any]) -> None:
-    gl = found["gl"]
-    assert set(gl) == {"renderer", "vendor", "version", "error"}
-    assert (gl["renderer"] is None) == (gl["error"] is not None)
-
-
-def test_without_ffmpeg() -> None:
-    found = told(PENSTOCK_FFMPEG="/nowhere/ffmpeg")
+def test_without_ffmpeg(tmp_path: Path) -> None:
+    environment = with_nothing_to_try(tmp_path)
+    found = told(**environment)
     assert "/nowhere/ffmpeg" in found["ffmpeg"]["error"]
     assert (found["ffmpeg"]["path"], found["ffmpeg"]["encoders"]) == (None, [])
-    assert "/nowhere/ffmpeg" in shown(PENSTOCK_FFMPEG="/nowhere/ffmpeg")
+    assert "/nowhere/ffmpeg" in shown(**environment)
 
 
 @pytest.mark.parametrize(
@@ -117,25 +106,18 @@ def test_without_ffmpeg() -> None:
     [
         ("echo it is broken >&2; exit 3", "it is broken"),
         ("kill -SEGV $$", "was killed by SIGSEGV"),
+        ("exec sleep 60", "did not end within 2 s"),
+        ("printf 'hello \\377'", None),
     ],
 )
-def test_an_ffmpeg_that_fails(text: str, error: str, tmp_path: Path) -> None:
+def test_an_ffmpeg_that_fails(
+    text: str, error: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "PATIENCE_S", 2.0)
     path = program(tmp_path / "ffmpeg", text)
-    found = told(PENSTOCK_FFMPEG=str(path))
-    assert error in found["ffmpeg"]["error"]
-    assert found["ffmpeg"]["path"] == str(path)
-
-
-def test_an_ffmpeg_that_says_something_else(tmp_path: Path) -> None:
-    path = program(tmp_path / "ffmpeg", "printf 'hello \\377'")
-    found = told(PENSTOCK_FFMPEG=str(path))["ffmpeg"]
-    assert (found["encoders"], found["error"]) == ([], None)
-
-
-@pytest.mark.slow
-def test_what_hangs_is_given_up(tmp_path: Path) -> None:
-    path = program(tmp_path / "ffmpeg", "exec sleep 60")
-    assert "did not end within 20 s" in told(PENSTOCK_FFMPEG=str(path))["ffmpeg"]["error"]
+    found = told(**with_nothing_to_try(tmp_path) | {"PENSTOCK_FFMPEG": str(path)})["ffmpeg"]
+    assert found["encoders"] == [] and (found["error"] is None if error is None else error in found["error"])
+    assert error is None or found["path"] == str(path)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +133,7 @@ def test_without_opengl(module: str, error: str, tmp_path: Path) -> None:
     """A ModernGL, or a driver below it, that fails takes nothing else with it."""
     (tmp_path / "moderngl.py").write_text(module)
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    found = told(PYTHONPATH=path)
+    found = told(PYTHONPATH=path, PENSTOCK_FFMPEG="/nowhere/ffmpeg")
     assert found["gl"]["renderer"] is None
     assert error in found["gl"]["error"]
     assert found["cpus"]["cores"]

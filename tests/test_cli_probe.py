@@ -95,13 +95,7 @@ class TestForPeople:
 
     @pytest.mark.parametrize(
         ("seconds", "shown_as"),
-        [
-            (10, "0:00:10.0"),
-            (0.0416, "0:00:00.042"),
-            (59.9996, "0:01:00.0"),
-            (3723.25, "1:02:03.25"),
-            (1e6, "277:46:40.0"),
-        ],
+        [(0.0416, "0:00:00.042"), (59.9996, "0:01:00.0"), (3723.25, "1:02:03.25"), (1e6, "277:46:40.0")],
     )
     def test_times(self, seconds: float, shown_as: str) -> None:
         assert clock(seconds) == shown_as

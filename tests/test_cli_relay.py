@@ -50,12 +50,9 @@ class TestRelay:
     """One source, one destination."""
 
     def test_smoke(self, big: Path, tmp_path: Path) -> None:
+        (tmp_path / "out").write_bytes(bytes(4 << 20))
         assert delivered(run("relay", big, tmp_path / "out")) == b""
         assert (tmp_path / "out").read_bytes() == big.read_bytes()
-
-    def test_standard_streams(self, big: Path) -> None:
-        data = big.read_bytes()
-        assert delivered(run("relay", "-", "-", data=data)) == data
 
     def test_a_standard_input_that_is_a_file_goes_on_from_its_position(self, big: Path) -> None:
         with big.open("rb", buffering=0) as source:
@@ -66,10 +63,7 @@ class TestRelay:
         ("count", "nbytes"),
         [
             ("0", 0),
-            ("1", 1),
-            ("64K", 64 << 10),
             ("64KiB", 64 << 10),
-            ("64kB", 64_000),
             ("1m", 1 << 20),
             ("1 MB", 10**6),
         ],
@@ -77,23 +71,15 @@ class TestRelay:
     def test_count(self, big: Path, count: str, nbytes: int) -> None:
         assert delivered(run("relay", big, "-", "--count", count)) == big.read_bytes()[:nbytes]
 
-    def test_count_and_offset(self, big: Path) -> None:
-        done = run("relay", big, "-", "--count", "70000", "--offset", "1K")
-        assert delivered(done) == big.read_bytes()[1024 : 1024 + 70000]
-
     def test_offset_takes_no_notice_of_the_position(self, big: Path) -> None:
         with big.open("rb", buffering=0) as source:
             source.seek(1000)
-            assert delivered(run("relay", "-", "-", "--offset", "7", stdin=source)) == big.read_bytes()[7:]
+            done = run("relay", "-", "-", "--offset", "1K", "--count", "70000", stdin=source)
+            assert delivered(done) == big.read_bytes()[1024 : 1024 + 70000]
 
     def test_a_source_that_ends_before_the_count_is_no_failure(self, big: Path) -> None:
         done = run("relay", big, "-", "--count", "1G", "--no-progress")
         assert delivered(done) == big.read_bytes()
-
-    def test_a_destination_is_emptied(self, tmp_path: Path) -> None:
-        (tmp_path / "out").write_bytes(b"older and longer")
-        delivered(run("relay", "-", tmp_path / "out", data=b"new"))
-        assert (tmp_path / "out").read_bytes() == b"new"
 
     @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
     def test_a_path_to_standard_output_means_that(self, tmp_path: Path, name: str) -> None:
@@ -174,8 +160,9 @@ class TestRelay:
         assert "standard input" in said
         assert (tmp_path / "out").read_bytes() == b"kept"
 
-    @pytest.mark.parametrize("options", [[], ["--append"]])
-    @pytest.mark.parametrize("other", ["big", "./big", "hard", "soft"])
+    @pytest.mark.parametrize(
+        ("other", "options"), [("./big", []), ("hard", []), ("soft", []), ("big", ["--append"])]
+    )
     def test_a_file_to_itself_is_refused_unharmed(self, big: Path, other: str, options: list[str]) -> None:
         (big.parent / "hard").hardlink_to(big)
         (big.parent / "soft").symlink_to("big")
@@ -383,11 +370,6 @@ class TestProgress:
         assert HIDE_CURSOR not in shown.split(SHOW_CURSOR)[-1]
         assert f"Error: {said}; ".encode() in shown.split(SHOW_CURSOR)[-1]
 
-    def test_without_color_there_is_none(self, big: Path, tmp_path: Path) -> None:
-        environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}
-        status, shown, _ = run_on_terminal("relay", big, tmp_path / "out", env=environment)
-        assert (status, re.findall(r"\x1b\[[0-9;]*m", shown)) == (0, [])
-
     def test_a_long_name_leaves_room_for_the_numbers(self, big: Path, tmp_path: Path) -> None:
         out = tmp_path / ("long-" * 30 + "end")
         environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
@@ -399,9 +381,6 @@ class TestProgress:
 
     def test_it_can_be_turned_off(self, big: Path, tmp_path: Path) -> None:
         assert run_on_terminal("relay", big, tmp_path / "out", "--no-progress") == (0, "", b"")
-
-    def test_off_a_terminal_there_is_none(self, big: Path, tmp_path: Path) -> None:
-        delivered(run("relay", big, tmp_path / "out"))
 
     def test_it_is_not_mixed_into_a_stream_that_goes_to_the_terminal(self, tmp_path: Path) -> None:
         (tmp_path / "text").write_text("text")
@@ -455,11 +434,9 @@ class TestProgress:
         (["tee", "-"], "Missing argument 'OUTPUT...'"),
         (["relay", "-", "-", "--count", "much"], "'much' is not a number of bytes"),
         (["relay", "-", "-", "--count", "-1"], "'-1' is not a number of bytes"),
-        (["relay", "-", "-", "--count", "1.5"], "'1.5' is not a number of bytes"),
         (["relay", "-", "-", "--count", "8388608T"], "'8388608T' is more than any file has"),
         (["relay", "-", "-", "--offset", "4X"], "'4X' is not a number of bytes"),
         (["relay", "-", "-", "--timeout", "0"], "'0' is not a number of seconds above 0"),
-        (["relay", "-", "-", "--timeout", "nan"], "'nan' is not a number of seconds above 0"),
         (["tee", "-", "-", "--evict-after", "soon"], "'soon' is not a number of seconds above 0"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.cases import eventually
-from support.command_line import ENDING, delivered, failed, finish, open_blocking, run, run_process, start
+from support.command_line import ENDING, delivered, failed, finish, open_blocking, run, start
 from support.streams import ReaderThread, noise
 
 
@@ -19,34 +18,6 @@ def test_smoke(big: Path, tmp_path: Path) -> None:
     assert delivered(run("tee", "-", "-", tmp_path / "a", tmp_path / "b", data=data)) == data
     assert (tmp_path / "a").read_bytes() == data
     assert (tmp_path / "b").read_bytes() == data
-
-
-def test_a_path_to_standard_output_means_that(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"older, ")
-    with (tmp_path / "log").open("ab") as output:
-        delivered(run_process("tee", "-", "/dev/stdout", tmp_path / "a", data=b"new", stdout=output))
-    assert (tmp_path / "log").read_bytes() == b"older, new"
-    assert (tmp_path / "a").read_bytes() == b"new"
-
-
-def test_append(tmp_path: Path) -> None:
-    for data in (b"one", b"two"):
-        delivered(run("tee", "-", tmp_path / "a", tmp_path / "b", "--append", data=data))
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == b"onetwo"
-
-
-def test_fifos(big: Path, tmp_path: Path) -> None:
-    fifos = [tmp_path / name for name in ("in", "a", "b")]
-    for path in fifos:
-        os.mkfifo(path)
-    with contextlib.ExitStack() as stack:
-        sender = stack.enter_context(start("relay", big, fifos[0]))
-        names = [f"fifo:{path}" for path in fifos]
-        tee = stack.enter_context(start("tee", *names))
-        readers = [ReaderThread(os.open(path, os.O_RDONLY)) for path in fifos[1:]]
-        assert [reader.result() == big.read_bytes() for reader in readers] == [True, True]
-        assert finish(tee) == (0, "")
-        assert finish(sender) == (0, "")
 
 
 def test_one_that_breaks_is_told_and_the_others_are_served_whole(big: Path, tmp_path: Path) -> None:
@@ -123,8 +94,7 @@ def test_an_output_that_cannot_be_opened_harms_no_other(big: Path, tmp_path: Pat
     assert (tmp_path / "a").read_bytes() == b"kept"
 
 
-@pytest.mark.parametrize("prefix", ["", "fifo:"])
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize(("prefix", "order"), [("fifo:", (0, 1, 2)), ("", (2, 1, 0)), ("", (1, 2, 0))])
 def test_fifos_may_be_opened_in_any_order(
     big: Path, tmp_path: Path, prefix: str, order: tuple[int, ...]
 ) -> None:
@@ -153,20 +123,6 @@ def test_nothing_is_moved_or_emptied_before_all_fifos_are_open(big: Path, fifo: 
             assert [reader.result() == big.read_bytes() for reader in readers] == [True, True]
         assert finish(process) == (0, "")
     assert (big.parent / "a").read_bytes() == big.read_bytes()
-
-
-@pytest.mark.parametrize(("number", "said"), ENDING)
-def test_a_signal_while_it_waits_for_fifos_that_others_have_opened(
-    big: Path, fifo: Path, number: int, said: str
-) -> None:
-    other = big.parent / "other"
-    os.mkfifo(other)
-    # When the second is open, it has come as far as to wait for the first.
-    with start("tee", big, fifo, f"fifo:{other}") as process, other.open("rb", 0) as reader:
-        process.send_signal(number)
-        assert finish(process) == (-number, f"Error: {said}; 0 bytes were delivered\n")
-        assert reader.read() == b""
-    assert {path.name for path in big.parent.iterdir()} == {"big", "fifo", "other"}
 
 
 def test_pipes_of_the_shell(big: Path) -> None:

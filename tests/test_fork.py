@@ -71,7 +71,8 @@ def test_the_same_number_is_another_pipe_in_the_child() -> None:
         got = read_in_thread(own_reader)
         penstock._native._pipe(b"child's", writer).wait(20)
         os.close(writer)
-        end_child(got() == b"child's")
+        error = ticket.exception(20)  # the parent's is no trap
+        end_child(got() == b"child's" and ticket.done() and isinstance(error, penstock.ClosedError))
     got = read_in_thread(reader)
     penstock._native._pipe(b"parent's", writer)
     os.close(writer)
@@ -94,38 +95,6 @@ def test_both_write_to_the_same_pipe() -> None:
     result = got()
     assert result.count(b"c" * 1000) == 1, "as a whole, for it is shorter than PIPE_BUF"
     assert result.replace(b"c" * 1000, b"", 1) == frame + b"p" * 1000
-    """
-    run(body)
-
-
-def test_a_child_keeps_no_reader_from_its_end_of_file() -> None:
-    body = """
-    gate_reader, gate_writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(writer)
-        os.read(gate_reader, 1)  # lives on while the parent's reader waits for its end of file
-        end_child(True)
-    got = read_in_thread(reader)
-    os.close(writer)
-    assert got() == frame
-    os.write(gate_writer, b"x")
-    assert child_is_well(pid)
-    """
-    run(body)
-
-
-def test_the_parents_ticket_is_no_trap_in_the_child() -> None:
-    body = """
-    pid = os.fork()
-    if pid == 0:
-        error = ticket.exception(20)
-        end_child(ticket.done() and isinstance(error, penstock.ClosedError))
-    got = read_in_thread(reader)
-    os.close(writer)
-    assert child_is_well(pid)
-    ticket.wait(20)
-    assert got() == frame
     """
     run(body)
 
@@ -337,7 +306,7 @@ def test_forks_in_the_middle_of_everything() -> None:
     threads = [threading.Thread(target=churn) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for round in range(60):
+    for round in range(30):
         pid = os.fork()
         if pid == 0:
             r, w = os.pipe()
@@ -460,6 +429,6 @@ def test_no_child_hangs_beside_the_first_uses_of_everything() -> None:
         succeeded(run_script(FORKS_BESIDE_PYTHON, 20))
 
 
-@pytest.mark.parametrize("forks", [200, pytest.param(3000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("forks", [100, pytest.param(3000, marks=pytest.mark.exhaustive)])
 def test_no_child_hangs_beside_pipelines_that_run_python(forks: int) -> None:
     succeeded(run_script(FORKS_BESIDE_PYTHON, forks))

@@ -280,7 +280,7 @@ def test_an_interruption_in_a_handler_is_not_lost() -> None:
 def test_a_warning_names_the_line_of_the_program(tmp_path: Path, way: str) -> None:
     encoder = penstock.Encoder(tmp_path / "a.mp4", size=(64, 48), fps=25, metadata={"camera": "x"})
     encoder.write(bytes(64 * 48 * 3))
-    with pytest.warns(penstock.FFmpegWarning, match="camera") as told:
+    with pytest.warns(penstock.FFmpegWarning) as told:
         if way == "close":
             encoder.close()
         elif way == "with":

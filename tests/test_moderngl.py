@@ -74,18 +74,6 @@ def test_a_buffer_that_is_released_while_it_is_queued_arrives(
     assert read_late(reader, writer) == b"".join(frames)
 
 
-def test_a_context_that_is_released_while_its_buffers_are_queued(pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    try:
-        context = moderngl.create_context(standalone=True, backend="egl")
-    except Exception as error:
-        pytest.skip(f"no OpenGL context: {error}")
-    data = noise(SIZE)
-    _native._pipe(context.buffer(data), writer)
-    context.release()
-    assert read_late(reader, writer) == data
-
-
 @pytest.mark.parametrize("call", ["pipe", "submit", "write"])
 def test_a_buffer_is_not_left_mapped(context: moderngl.Context, pair: tuple[int, int], call: str) -> None:
     # While a buffer is mapped, OpenGL ignores what is written or rendered into it, and says nothing.
@@ -105,31 +93,6 @@ def test_a_buffer_is_not_left_mapped(context: moderngl.Context, pair: tuple[int,
     assert len(set(expected[:: 64 * 64 * 4])) == 5, "the frames differ"
     del stream, take
     assert read_late(reader, writer) == expected
-
-
-def test_one_buffer_to_two_pipes(context: moderngl.Context) -> None:
-    data = noise(SIZE)
-    buffer = context.buffer(data)
-    pipes = [os.pipe() for _ in range(2)]
-    for _, writer in pipes:
-        _native._pipe(buffer, writer)
-    for reader, writer in pipes:
-        assert read_late(reader, writer) == data
-
-
-def test_another_thread_may_wait_for_it(context: moderngl.Context, pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    got = ReaderThread(reader)
-    buffer = context.buffer(noise(SIZE))
-    _native._pipe(buffer, writer)
-    waiter = threading.Thread(target=_native._sync)
-    waiter.start()
-    waiter.join(30)
-    assert not waiter.is_alive()
-    buffer.write(bytes(SIZE))
-    _native._pipe(buffer, writer)
-    os.close(writer)
-    assert got.result() == noise(SIZE) + bytes(SIZE)
 
 
 @pytest.mark.parametrize("call", ["capture", "submit", "write"])
@@ -167,7 +130,7 @@ def test_other_threads_run_while_a_buffer_is_copied(
 
 def test_a_copy_of_another_size_is_refused(context: moderngl.Context) -> None:
     buffer = context.buffer(noise(SIZE))
-    with pytest.raises(ValueError, match="sizes"):
+    with pytest.raises(ValueError):
         _copy(buffer, bytearray(SIZE - 1))
     target = bytearray(SIZE)
     _copy(buffer, target)  # it is not left mapped
@@ -175,7 +138,7 @@ def test_a_copy_of_another_size_is_refused(context: moderngl.Context) -> None:
 
 
 def test_what_has_no_memory_is_refused(context: moderngl.Context, pair: tuple[int, int]) -> None:
-    with pytest.raises(TypeError, match="bytes"):
+    with pytest.raises(TypeError):
         _native._pipe(context.texture((4, 4), 4), pair[1])
 
 

@@ -108,7 +108,7 @@ def pixels(job: _PlaneJob) -> npt.NDArray[np.uint8]:
     return np.frombuffer(memoryview(slot), np.uint8)
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("pixel_format", sorted(LAYOUTS.keys() - {"rgb24", "yuva420p"}))
 def test_planes_make_the_same_pixels_as_joined_samples(
@@ -135,7 +135,7 @@ def test_without_a_conversion_rows_are_copied_one_after_another(pixel_format: st
             assert pixels(begun(converter, libavs)).tobytes() == samples(libavs, rows)
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.parametrize("threads", [0, 2])
 def test_a_large_frame_is_made_in_bands(threads: int) -> None:
     size = (3840, 2162)
     frame, rows = frame_of("yuv420p", *size), rows_of("yuv420p", *size)
@@ -146,7 +146,7 @@ def test_a_large_frame_is_made_in_bands(threads: int) -> None:
     assert pixels(begun(copier, frame)).tobytes() == samples(frame, rows)
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.parametrize("threads", [0, 2])
 def test_a_batch_is_filled_in_place_while_many_frames_are_in_flight(threads: int) -> None:
     size, count = (320, 240), 40
     converter = converter_of(size, threads)
@@ -188,7 +188,7 @@ def test_exports_are_held_until_the_frame_is_made_and_no_longer() -> None:
             buffer.append(0)
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.parametrize("threads", [0, 2])
 def test_a_dropped_job_ends_and_lets_go_of_what_it_held(threads: int) -> None:
     size = (1920, 1080)
     rows = rows_of("yuv420p", *size)
@@ -250,23 +250,6 @@ def test_a_converter_for_rows_that_cannot_be_is_refused() -> None:
         _PlaneConverter(None, [(1, 2)], 1, -1)
 
 
-def test_a_frame_is_waited_for_once() -> None:
-    job = begun(converter_of((16, 8)), frame_of("yuv420p", 16, 8))
-    job.wait()
-    with pytest.raises(ValueError):
-        job.wait()
-    assert job.done
-
-
-def test_frames_that_are_made_outlive_their_converter() -> None:
-    size = (640, 480)
-    converter, frame = converter_of(size), frame_of("yuv420p", *size)
-    job, made = begun(converter, frame), pixels(begun(converter, frame))
-    del converter
-    gc.collect()
-    assert pixels(job).tobytes() == made.tobytes()
-
-
 FORKING = """
 import gc
 import av, numpy as np
@@ -309,7 +292,7 @@ for _ in range(5):
 """
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.parametrize("threads", [0, 2])
 def test_a_fork_leaves_its_jobs_to_the_parent_and_the_child_makes_its_own(threads: int) -> None:
     succeeded(run_script(FORKING.replace("{threads}", str(threads))))
 

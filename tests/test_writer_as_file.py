@@ -108,7 +108,7 @@ def test_what_writes_to_a_file_writes_to_a_writer_on_a_pipe(name: str, pair: tup
     assert result.result() == expected(WRITERS[name])
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", ["numpy.save", "zipfile"])
 def test_what_writes_to_a_file_writes_to_a_writer_on_a_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / "written"
     with path.open("wb") as file, Writer(file) as stream:

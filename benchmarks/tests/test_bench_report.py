@@ -202,28 +202,27 @@ def test_a_record_is_text_and_not_html(tmp_path: Path) -> None:
         assert hostile in Elements(text).text
 
 
+def old_record() -> str:
+    record = one_group(("penstock", "ours", [1.0]))
+    del record["groups"][0]["paced_fps"]
+    return json.dumps(record)
+
+
 @pytest.mark.parametrize(
     "content",
-    ["", "[1, 2]", "{}", '{"schema": 1, "benchmark": "pipe"}', '{"schema": 2, "benchmark": []}', None],
+    [
+        *("", "[1, 2]", "{}", '{"schema": 1, "benchmark": "pipe"}', '{"schema": 2, "benchmark": []}'),
+        *(None, old_record()),
+    ],
 )
-def test_a_file_that_is_no_record_is_named(content: str | None, tmp_path: Path) -> None:
+def test_a_file_that_is_no_record_of_these_benchmarks_is_named(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     if content is not None:
         path.write_text(content)
     result = CliRunner().invoke(report.main, [str(path), "--html", str(tmp_path / "out.html")])
     assert result.exit_code == 1
-    assert str(path) in result.output
+    assert "mine.json" in result.output
     assert not (tmp_path / "out.html").exists()
-
-
-def test_a_record_of_another_benchmark_is_named(tmp_path: Path) -> None:
-    record = one_group(("penstock", "ours", [1.0]))
-    del record["groups"][0]["paced_fps"]
-    write(record, str(tmp_path / "old.json"))
-    arguments = [str(tmp_path / "old.json"), "--page", str(tmp_path / "page.md")]
-    result = CliRunner().invoke(report.main, arguments)
-    assert result.exit_code == 1
-    assert "old.json does not fit these benchmarks: 'paced_fps'" in result.output
 
 
 def test_two_records_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -293,22 +292,16 @@ def test_no_win_is_claimed_over_a_method_with_another_file(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("benchmark", ["relay", "pipeline", "sound"])
-def test_records_of_now_are_drawn(benchmark: str, tmp_path: Path) -> None:
-    small = {
-        "relay": "--way call,file-pipe,tee-2-paced --size 5000 --rounds 2 --seconds 0.001",
-        "pipeline": "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40",
-        "sound": "--frames 30 --rounds 1 --method penstock,wav+stdin.write",
-    }
+@pytest.mark.parametrize(
+    ("benchmark", "options"),
+    [
+        ("relay", "--way call,file-pipe,tee-2-paced --size 5000 --rounds 2 --seconds 0.001"),
+        ("pipeline", "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40"),
+    ],
+)
+def test_records_of_now_are_drawn(benchmark: str, options: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
-    command = [
-        sys.executable,
-        "-m",
-        f"benchmarks.{benchmark}",
-        *small[benchmark].split(),
-        "--json",
-        str(path),
-    ]
+    command = [sys.executable, "-m", f"benchmarks.{benchmark}", *options.split(), "--json", str(path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     page, _ = made(tmp_path, path)
     for chart in drawn(path):

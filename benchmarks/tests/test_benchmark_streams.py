@@ -109,13 +109,6 @@ def test_a_file_that_is_not_found_again_from_its_beginning_is_an_error() -> None
     )
 
 
-def test_the_first_of_the_paced_readers_is_the_slowest() -> None:
-    paced, flat_out = by_name(relay.WAYS, "tee-8-paced"), by_name(relay.WAYS, "tee-8")
-    mb_per_s = [200, 300, 400, 600, 200]
-    assert [paced.pace_bytes_per_s(number) for number in range(5)] == [1e6 * pace for pace in mb_per_s]
-    assert flat_out.pace_bytes_per_s(0) is None
-
-
 # --- compressed assets ------------------------------------------------------------------------------------
 
 SMALL = pipeline.Settings(chunk_bytes=5000, chunks=10, background=1, rounds=2, assets=40)
@@ -174,14 +167,6 @@ def test_the_background_burns_and_ends() -> None:
     assert not children()
 
 
-def test_parts_are_pinned_to_cpus_that_may_be_used() -> None:
-    assert set(pipeline.pinned_cpus()) <= os.sched_getaffinity(0)
-    policies = [pipeline.PINNED.policies()[part] for part in pipeline.PARTS]
-    assert [one and one.cpus for one in policies] == [(number,) for number in pipeline.pinned_cpus()]
-    assert [one and one.priority for one in policies] == [*pipeline.PRIORITIES.priorities]
-    assert pipeline.NORMAL.policies() == dict.fromkeys(pipeline.PARTS)
-
-
 def test_the_reference_example_gives_a_run_to_each_of_its_rows(tmp_path: Path) -> None:
     program, runs = tmp_path / "example", tmp_path / "runs"
     parts = (
@@ -206,8 +191,3 @@ def test_the_reference_example_gives_a_run_to_each_of_its_rows(tmp_path: Path) -
                 40 * number + 30.5,
             ]
     assert runs.read_text() == "\n\n"  # one for the three rows
-
-
-def test_percentiles() -> None:
-    figures = pipeline.summarize([float(number) for number in range(101)])
-    assert figures == {"min": 0, "p50": 50, "p95": 95, "max": 100, "mean": 50}

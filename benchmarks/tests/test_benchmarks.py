@@ -36,11 +36,9 @@ from penstock.errors import PenstockError
 SMALL = {
     "pipe": "--size 320x180 --bytes 2MB --rounds 1 --method stdin.write,turbopipe,staged,auto,tmpfs",
     "encode": "--job motion-720p,paced-motion-1080p --size 64x48 --frames 12 --rounds 1 "
-    "--method stdin.write,pyav,opencv,penstock,penstock-submit,tmpfs-yuv420p",
-    "decode": "--job h264-1080p-motion,h264-1080p-one-core-testsrc2,hevc-10-bit-1080p-testsrc2,busy-thread,batches,"
-    "first-frame,reader --size 96x64 --frames 12 --rounds 1 "
-    "--method stdout.readinto,opencv,pyav-threaded,penstock,penstock-program,penstock-batches,pyav-no-conversion,"
-    "readinto,penstock.Reader",
+    "--method stdin.write,penstock,tmpfs-yuv420p",
+    "decode": "--job h264-1080p-motion,first-frame,reader --size 96x64 --frames 12 --rounds 1 "
+    "--method stdout.readinto,pyav-threaded,penstock,pyav-no-conversion,readinto,penstock.Reader",
     "relay": "--size 5000,70001 --rounds 1 --seconds 0.001",
     "render": "--job python,chunk-lengths,join --frames 60 --rounds 1 "
     "--method drawing,encoder,2-processes,one-encoder,chunks-30,cp,join,assemble",
@@ -235,11 +233,6 @@ def test_all_benchmarks_refuse_uncommitted_changes_but_for_a_look(monkeypatch: p
     assert sorted(commands) == [[f"benchmarks.{name}", "--quick"] for name in sorted(BENCHMARKS)]
 
 
-def test_names_of_the_relays_jobs() -> None:
-    names = [relay.Job(relay.WAYS[0], nbytes, 0.1).name for nbytes in (0, 16 * 2**10, 10 * 2**20, 2**30)]
-    assert names == ["call, 0 B", "call, 16 KiB", "call, 10 MiB", "call, 1 GiB"]
-
-
 # --- findings ---------------------------------------------------------------------------------------------
 
 
@@ -287,16 +280,12 @@ def test_what_is_said_of_priorities_follows_from_the_figures() -> None:
         ("pipe", "--size 8k", "'8k' is none of 720p"),
         ("pipe", "--method magic", "'magic' is none of stdin.write"),
         ("pipe", "--bytes much", "'much' is not a number of bytes"),
-        ("pipe", "--bytes 0", "'0' is not a number of bytes"),
         ("pipe", "--buffers 0", "0 is not in the range"),
-        ("pipe", "--rounds 0", "--rounds"),
         ("encode", "--size 321x180", "yuv420p needs an even width"),
         ("relay", "--way uphill", "'uphill' is none of call, file-pipe"),
-        ("relay", "--seconds 0", "--seconds"),
         ("relay", "--way call --method os.splice", "none of these methods"),
         ("pipeline", "--codec magic", "'magic' is not one of"),
         ("pipeline", "--chunks 1", "1 is not in the range"),
-        ("pipeline", "--background -1", "-1 is not in the range"),
     ],
 )
 def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, complaint: str) -> None:
@@ -315,7 +304,7 @@ def test_help_names_every_method(benchmark: str) -> None:
     assert ",".join(method.name for method in BENCHMARKS[benchmark].METHODS) in text
 
 
-@pytest.mark.parametrize("benchmark", ["pipe", "encode", "decode", "sound"])
+@pytest.mark.parametrize("benchmark", ["pipe", "decode"])
 def test_an_ffmpeg_that_is_not_there_is_told(benchmark: str) -> None:
     shown = run(benchmark, "--quick", "--ffmpeg", "/nowhere/ffmpeg")
     assert shown.exit_code == 1
@@ -334,8 +323,7 @@ def test_the_exit_status_tells_of_a_method_that_lost_a_byte(monkeypatch: pytest.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("benchmark", ["pipe", "relay"])
+@pytest.mark.parametrize(("benchmark", "number"), [("pipe", signal.SIGINT), ("relay", signal.SIGTERM)])
 def test_a_signal_ends_a_benchmark_and_what_it_has_started(benchmark: str, number: int) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", f"benchmarks.{benchmark}", "--quick"],

@@ -28,6 +28,12 @@ HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
 File = int | IO[bytes]
 
 
+def with_nothing_to_try(folder: Path) -> dict[str, str]:
+    """Variables with which ``penstock info`` finds no OpenGL and no FFmpeg, and tries no encoder for seconds."""
+    (folder / "moderngl.py").write_text("raise ImportError('no module for you')")
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), "PENSTOCK_FFMPEG": "/nowhere/ffmpeg"}
+
+
 def run(
     *arguments: object,
     data: bytes | None = None,
