@@ -463,7 +463,7 @@ class TestFailures:
             (["VIDEO", "o.avif"], "OUTPUT o.avif is a video, sound or image by its name"),
             (["VIDEO", "o.png"], "add --count 1, or name many, as o-%05d.png"),
             (["VIDEO", "o.png", "--at", "0,0.1"], "give --at one time, or name many, as o-%05d.png"),
-            (["VIDEO", "%d-%d.png"], "a pattern has one number"),
+            (["VIDEO", "%d-%d.png"], "a pattern must have one number"),
             (["VIDEO", "%d.rgb"], "images are written by names that end in one of: bmp"),
             (["VIDEO", "%d.png", "-p", "yuv420p"], "images are of RGB or gray"),
             (["VIDEO", "o", "--start-number", "3"], "--start-number: only for images"),

@@ -50,14 +50,6 @@ def test_each_public_module_is_in_the_reference() -> None:
     assert {module for module in public if f"::: penstock.{module}\n" not in shown} == set()
 
 
-def test_the_messages_of_troubleshooting_exist() -> None:
-    sources = [*ROOT.glob("python/penstock/**/*.py"), *ROOT.glob("crates/*/src/**/*.rs")]
-    source = "\n".join(path.read_text() for path in sources)
-    headings = re.findall(r"^### (.*)$", (ROOT / "docs/how-to/troubleshooting.md").read_text(), re.MULTILINE)
-    messages = [message for heading in headings for message in re.findall("`(.+?)`", heading)]
-    assert [message for message in messages if message not in source] == []
-
-
 def test_the_front_page_names_the_version() -> None:
     assert f"This is version {penstock.__version__}," in (ROOT / "docs/index.md").read_text()
 

@@ -100,13 +100,13 @@ def ticks(time_s: float | Rational) -> int:
     """
     if not isinstance(time_s, Real) or isinstance(time_s, bool):
         raise TypeError(
-            f"time_s must be a time in seconds, such as 0.25 or Fraction(1001, 30000), not {time_s!r}"
+            f"time_s must be a number of seconds, such as 0.25 or Fraction(1001, 30000), not {time_s!r}"
         )
     if not isinstance(time_s, Rational):
         time_s = float(time_s)  # Fraction takes no float32 of NumPy
     is_finite = isinstance(time_s, Rational) or math.isfinite(time_s)  # which takes no large Fraction
     if not is_finite or not 0 <= (tick := round(Fraction(time_s) / TICK_S)) <= _LAST_TICK:
-        raise ValueError(f"time_s must be a time in seconds from 0 on, not {time_s!r}")
+        raise ValueError(f"time_s must be a number of seconds from 0 on, not {time_s!r}")
     return tick
 
 

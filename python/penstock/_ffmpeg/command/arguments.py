@@ -71,10 +71,10 @@ def frame_rate(fps: int | float | Fraction) -> Fraction:
         rate = Fraction(0)
     except TypeError:
         raise TypeError(
-            f"fps must be frames per second, such as 30, 29.97 or Fraction(30000, 1001), not {fps!r}"
+            f"fps must be a number of frames per second, such as 30, 29.97 or Fraction(30000, 1001), not {fps!r}"
         ) from None
     if rate <= 0:
-        raise ValueError(f"fps must be frames per second, more than 0, not {fps!r}")
+        raise ValueError(f"fps must be more than 0 frames per second, not {fps!r}")
     return rate
 
 
