@@ -463,7 +463,7 @@ class TestFailures:
             (["VIDEO", "o.avif"], "OUTPUT o.avif"),
             (["VIDEO", "o.png"], "Add --count 1, or name many: o-%05d.png"),
             (["VIDEO", "o.png", "--at", "0,0.1"], "Pass --at one time, or name many: o-%05d.png"),
-            (["VIDEO", "%d-%d.png"], "a pattern has one number"),
+            (["VIDEO", "%d-%d.png"], "one number"),
             (["VIDEO", "%d.rgb"], "images"),
             (["VIDEO", "%d.png", "-p", "yuv420p"], "must be RGB or gray"),
             (["VIDEO", "o", "--start-number", "3"], "support --start-number"),

@@ -201,7 +201,7 @@ class TestImages:
         ("name", "complaint"),
         [
             ("*.jpg", "*.jpg: no file matches"),
-            ("shots/%d-%d.png", "shots/%d-%d.png: a pattern has one number"),
+            ("shots/%d-%d.png", "shots/%d-%d.png: a pattern must have one number"),
             ("missing.png", f"missing.png: {os.strerror(errno.ENOENT)}"),
             ("empty", "empty: there is no image in this folder"),
             ("shots/*", "shots/notes.txt is not an image by its name"),
@@ -268,7 +268,7 @@ class TestSound:
         ("name", "complaint"),
         [
             ("missing.wav", f"missing.wav: {os.strerror(errno.ENOENT)}"),
-            ("shots/shot12.png", "shot12.png has no sound"),
+            ("shots/shot12.png", "shot12.png has no audio"),
             ("shots", f"shots: {os.strerror(errno.EISDIR)}"),
         ],
     )
@@ -283,7 +283,7 @@ class TestSound:
     def test_the_sound_of_the_video_that_it_would_overwrite_is_refused(self, video: Path, tone: Path) -> None:
         tone.rename(video)
         said = failed(run("encode", video, *RAW, "--audio", video, data=raw_frames(3)), status=2)
-        assert "is the output, too" in said
+        assert "is also the output" in said
         assert probe(video).audio
 
 
@@ -307,7 +307,7 @@ class TestOptions:
         said = failed(
             run("encode", lossless, *RAW, "--quality", "draft", "--codec", "dnxhd", data=raw_frames(5)), 2
         )
-        assert "--quality draft is not known for dnxhd: take one of libsvtav1, " in said
+        assert "dnxhd has no --quality draft. Use one of libsvtav1, " in said
 
     def test_labels(self, tmp_path: Path, video: Path) -> None:
         (tmp_path / "a.srt").write_text("1\n00:00:00,000 --> 00:00:00,100\nhello\n")
@@ -391,14 +391,14 @@ class TestOptions:
         told = done.stderr.decode().splitlines()
         assert done.returncode == 0 and len(told) == 2
         assert told[0].startswith("Warning: the frames' alpha is dropped") and "cq" in told[1]
-        assert "--output-pixel-format yuv420p accepts the loss; --pixel-format rgb0 declares" in told[0]
+        assert "Pass --output-pixel-format yuv420p to accept the loss, or --pixel-format rgb0" in told[0]
         assert "--codec prores_ks (.mov)" in told[0]
         assert len(json.loads(done.stdout)["warnings"]) == 2
         assert run(*arguments, "--quiet", data=frames).stderr == b""
 
     def test_an_odd_size_is_an_error_only_where_the_video_cannot_have_it(self, tmp_path: Path) -> None:
         given, data = ("encode", tmp_path / "v.mkv", "--size", "3x5", "--fps", "1"), bytes(45)
-        assert "--odd-size pad, or --output-pixel-format yuv444p" in failed(run(*given, data=data), 2)
+        assert "--odd-size crop, or --output-pixel-format yuv444p" in failed(run(*given, data=data), 2)
         printed(run(*given, "--codec", "ffv1", data=data))
         for name in ("vf", "filter"):
             printed(run(*given, "--option", f"{name}=pad=4:6", data=data))
@@ -425,7 +425,7 @@ class TestFailures:
 
     def test_a_container_that_a_pipe_cannot_hold(self) -> None:
         said = failed(run("encode", "-", "-", "--format", "mp4", *RAW, data=raw_frames(3)))
-        assert "--option movflags=frag_keyframe+delay_moov, or --format matroska or mpegts" in said
+        assert "--option movflags=frag_keyframe+delay_moov, or --format matroska" in said
 
     @pytest.mark.parametrize(
         ("output", "arguments", "complaint"),
@@ -468,7 +468,7 @@ class TestFailures:
                 "--option q:v=",
             ),
             (["o.mp4", "--size", "63x47", "--fps", "1"], "--odd-size pad"),
-            (["-", *RAW], "give --format"),
+            (["-", *RAW], "--format"),
             (["-", "--json", "--format", "nut", *RAW], "both go to standard output"),
             (["a.png", "o.mp4", *RAW], "support --size"),
             (["a", "b", "o.mp4", *RAW], "Raw frames come from one INPUT"),

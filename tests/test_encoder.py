@@ -267,7 +267,7 @@ def test_a_moderngl_buffer_may_be_read_into_again_at_once(tmp_path: Path, handle
         # Floats, and channels first.
         *(({"value_range": one}, ValueError, "the lower first") for one in ((1.0, 1.0), (1.0, 0.0))),
         ({"value_range": (0.0, float("inf"))}, ValueError, "finite"),
-        ({"value_range": (-1.7e308, 1.7e308)}, ValueError, "possible"),
+        ({"value_range": (-1.7e308, 1.7e308)}, ValueError, "value_range"),
         *(({"value_range": one}, TypeError, "two numbers") for one in (1.0, ("0", "1"))),
         *(
             ({"value_range": (0.0, 1.0), "pixel_format": name}, ValueError, word)
@@ -595,14 +595,14 @@ def test_an_exception_is_not_masked_by_ffmpegs(tmp_path: Path) -> None:
         submit(encoder, 1)
         raise ZeroDivisionError
     (note,) = caught.value.__notes__
-    assert "could not be finished" in note and "nonsense" in note
+    assert "couldn't be finished" in note and "nonsense" in note
     assert "\n" not in note and "FFmpeg said" not in note
 
 
 def test_a_first_frame_that_is_refused_is_not_hidden_by_ffmpegs_command(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as caught, make(tmp_path / "video.mp4") as encoder:
         encoder.write(np.zeros((2, 2, 3), np.uint8))
-    assert caught.value.__notes__ == ["and there is no video: no frame was written"]
+    assert caught.value.__notes__ == ["and there is no video, because no frame was written"]
     assert not list(tmp_path.iterdir())
 
 
@@ -854,7 +854,7 @@ def test_the_interpreters_exit_finishes_all_that_are_open(tmp_path: Path) -> Non
     )
     outputs = tmp_path / "one.mp4", tmp_path / "two.mp4"
     result = run_python(script, *outputs, env={**os.environ, "PYTHONWARNINGS": "error"})
-    assert (result.returncode, result.stderr.count("was never closed\n")) == (0, 2), result.stderr
+    assert (result.returncode, result.stderr.count("was never closed")) == (0, 2), result.stderr
     assert [len(decode(output)) for output in outputs] == [200, 1]
 
 

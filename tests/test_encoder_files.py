@@ -192,7 +192,7 @@ def test_a_second_cancellation_says_where_the_rest_is(old: Path) -> None:
             await asyncio.sleep(0.3)
         await task
 
-    where = f"what FFmpeg has written is in {re.escape(str(part_of(old)))}"
+    where = f"unfinished file is {re.escape(str(part_of(old)))}"
     with pytest.warns(FFmpegWarning, match=where), pytest.raises(asyncio.CancelledError):
         asyncio.run(main())
     assert old.read_bytes() == WAS and part_of(old).exists()
@@ -371,9 +371,9 @@ def test_other_descriptors_are_refused() -> None:
 @pytest.mark.parametrize(
     ("disk", "name", "options", "said"),
     [
-        ("96k", "a.m3u8", {}, "empty: a.m3u8.*;"),
-        ("96k", "a.mpd", {}, "empty: a.mpd.*;"),
-        ("1536k", "a.m3u8", {"hls_flags": "single_file", "hls_time": 1}, "shorter than .* says: a.ts;"),
+        ("96k", "a.m3u8", {}, "empty: a.m3u8"),
+        ("96k", "a.mpd", {}, "empty: a.mpd"),
+        ("1536k", "a.m3u8", {"hls_flags": "single_file", "hls_time": 1}, "shorter than .* says: a.ts"),
     ],
 )
 def test_segments_that_a_full_disk_left_empty_or_cut(

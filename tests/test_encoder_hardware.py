@@ -170,10 +170,7 @@ def test_lossless_rgb_has_an_encoder_of_its_own(tmp_path: Path, ffmpeg: str) -> 
     settings = EncoderSettings(ffmpeg=ffmpeg)
     report = encoded(tmp_path / "a.mkv", codec="auto-h264", quality="lossless", settings=settings)
     assert report.codec == "libx264rgb"
-    assert all(
-        "quality='lossless' is not known for" in one or "not in this" in one
-        for one in report.skipped_encoders
-    )
+    assert all("has no quality='lossless'" in one or "not in this" in one for one in report.skipped_encoders)
 
 
 @pytest.mark.slow
@@ -182,7 +179,7 @@ def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str) -> None:
     hang = 'case "$*" in *"-c:v h264_nvenc"*) exec sleep 60;; esac'
     program = script(tmp_path / "ffmpeg", hang, f'exec {shlex.quote(ffmpeg)} "$@"')
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", settings=EncoderSettings(ffmpeg=str(program)))
-    assert "could not be tried" in report.skipped_encoders[0]
+    assert "couldn't be tried" in report.skipped_encoders[0]
 
 
 def test_a_codec_that_is_no_name_or_does_not_exist(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_formats_that_cannot_hold_labels_warn(
         with pytest.warns(FFmpegWarning) as said:
             encoder = written(tmp_path / name, ffmpeg, **label, **more)
         [warned] = [str(one.message) for one in said]
-        assert warned == f"{tmp_path / name} can't hold metadata and chapters: write mp4, mov, mkv or webm"
+        assert warned.startswith(f"{tmp_path / name} can't hold metadata")
         assert encoder.report is not None and encoder.report.warnings == (warned,)
 
 
@@ -155,17 +155,17 @@ def test_wrong_labels_are_refused_at_the_call(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("no subtitles")
     (tmp_path / "latin.srt").write_text(SRT.replace("hello", "héllo"), encoding="latin-1")
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"metadata": ["title=x"]}, TypeError, "metadata is a dict"),
-        ({"metadata": {"year": 2026}}, TypeError, "each a str; got 'year': 2026"),
+        ({"metadata": ["title=x"]}, TypeError, "metadata must be a dict"),
+        ({"metadata": {"year": 2026}}, TypeError, "not 'year': 2026"),
         ({"metadata": {"a=b": "c"}}, ValueError, "names without '='"),
         ({"metadata": {"a": "b\0c"}}, ValueError, "no zero bytes"),
-        ({"metadata": {"a": ""}}, ValueError, "has no text"),
-        ({"chapters": ["Intro"]}, ValueError, "chapters are pairs"),
-        ({"chapters": [("Intro", 0.0)]}, TypeError, "chapters are pairs"),
-        ({"chapters": [(0.0, None)]}, TypeError, "title of a chapter is a str"),
-        ({"chapters": [(1.0, "a"), (1.0, "b")]}, ValueError, "begins later"),
-        ({"chapters": [(-1.0, "a")]}, ValueError, "chapters are pairs"),
-        ({"chapters": [(float("inf"), "a")]}, ValueError, "begins later"),
+        ({"metadata": {"a": ""}}, ValueError, "empty text"),
+        ({"chapters": ["Intro"]}, ValueError, "chapters must be pairs"),
+        ({"chapters": [("Intro", 0.0)]}, TypeError, "chapters must be pairs"),
+        ({"chapters": [(0.0, None)]}, TypeError, "title of a chapter"),
+        ({"chapters": [(1.0, "a"), (1.0, "b")]}, ValueError, "begin later"),
+        ({"chapters": [(-1.0, "a")]}, ValueError, "chapters must be pairs"),
+        ({"chapters": [(float("inf"), "a")]}, ValueError, "begin later"),
         (
             {"chapters": [(float(one), "x" * 40) for one in range(1000)]},
             ValueError,
@@ -174,7 +174,11 @@ def test_wrong_labels_are_refused_at_the_call(tmp_path: Path) -> None:
         ({"subtitles": tmp_path / "latin.srt"}, ValueError, "latin.srt is not UTF-8"),
         ({"subtitles": tmp_path / "missing.srt"}, FileNotFoundError, "missing.srt"),
         ({"subtitles": tmp_path / "text.txt"}, DecoderError, "text.txt"),
-        ({"subtitles": tmp_path / "a.srt", "output": tmp_path / "a.gif"}, ValueError, "no place in .*a.gif"),
+        (
+            {"subtitles": tmp_path / "a.srt", "output": tmp_path / "a.gif"},
+            ValueError,
+            "a.gif can't hold subtitles",
+        ),
     ]
     for arguments, error, message in wrong:
         with pytest.raises(error, match=message):

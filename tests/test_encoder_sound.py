@@ -232,9 +232,9 @@ def test_tasks_write_sound_beside_frames(tmp_path: Path) -> None:
 def test_wrong_samples_are_refused_at_the_call(tmp_path: Path) -> None:
     with beside_a_picture(tmp_path / "a.mkv", INPUT) as encoder:
         for samples, error, word in (
-            (np.zeros((10, 3), np.float32), ValueError, r"\(n, 2\); got \(10, 3\)"),
+            (np.zeros((10, 3), np.float32), ValueError, r"\(n, 2\), not \(10, 3\)"),
             (np.zeros((2, 10), np.float32), ValueError, "samples.T"),
-            (np.zeros(10, np.float32), ValueError, r"got \(10,\)"),
+            (np.zeros(10, np.float32), ValueError, r"not \(10,\)"),
             (np.full((10, 2), 1e300), ValueError, "infinite"),
             (np.full((10, 2), -np.inf, np.float32), ValueError, "infinite"),
             (np.full((10, 2), np.nan, np.float32), ValueError, "NaN"),
@@ -293,11 +293,11 @@ def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
         ({"audio": (np.zeros((9, 2)), SAMPLE_RATE)}, TypeError, "AudioTrack"),
         ({"fps": None, "codec": None}, TypeError, "codec"),
         ({"audio": [INPUT, INPUT]}, ValueError, "one AudioTrack"),
-        ({"audio": AudioTrack(8000, 1, codec="copy")}, ValueError, "for files"),
+        ({"audio": AudioTrack(8000, 1, codec="copy")}, ValueError, "copy"),
         ({"audio": AudioTrack(8000, 1, codec="aacc")}, EncoderError, "'aac'"),
         ({"audio": [AudioTrack(8000, 1, codec="aac")], "fps": 1000}, ValueError, "fps=1000"),
         ({"audio": "missing.wav"}, FileNotFoundError, "missing.wav"),
-        ({"options": {"an": None}}, ValueError, "sound"),
+        ({"options": {"an": None}}, ValueError, "audio"),
         *(({"options": {option: 1}}, ValueError, "samples") for option in ("frames:a", "aframes")),
         ({"pixel_format": "p010le", "codec": "libx265"}, ValueError, "times"),
     ],
@@ -314,12 +314,12 @@ def test_impossible_sounds_are_refused_at_the_call(
 @pytest.mark.parametrize(
     "name, sound, options, warned",
     [
-        ("a.mkv", AudioTrack(48_000, 6, codec="mp3"), {}, "has 6 channels, and the file's mp3 has 2"),
+        ("a.mkv", AudioTrack(48_000, 6, codec="mp3"), {}, "has 6 channels, but the file's mp3 has 2"),
         (
             "a.mkv",
             AudioTrack(96_000, 2, codec="mp3"),
             {},
-            "96000 samples per second, and the file's mp3 has 48000",
+            "96000 Hz, but the file's mp3 has 48000",
         ),
         ("a.mkv", AudioTrack(96_000, 6, codec="mp3"), {"ac": 2, "ar": 48_000}, None),
         ("a.mkv", AudioTrack(44_100, 2, codec="opus"), {}, None),
@@ -503,7 +503,7 @@ def test_names_of_a_sound_that_the_container_does_not_keep(
     encoder = Encoder(tmp_path / name, size=SIZE, fps=FPS, audio=sound, preset="ultrafast")
     encoder.write(picture(0))
     encoder.write_audio(claps(1, 1)[:PER_FRAME])
-    warned = [one for one in encoder.close().warnings if "of the sound" in one]
+    warned = [one for one in encoder.close().warnings if "the audio's" in one]
     assert len(warned) == len(lost) and all(what in one for what, one in zip(lost, warned, strict=True))
     [told] = probe(tmp_path / name).audio
     assert ((told.language or "und") == language) == (f"language {language!r}" not in lost)
@@ -954,6 +954,6 @@ def test_a_copy_of_chained_ogg_says_to_encode_it(tmp_path: Path) -> None:
             for _ in range(50):
                 encoder.write(np.zeros((48, 64, 3), np.uint8))
     except EncoderError as failure:
-        assert failure.advice is not None and "AudioFile(codec='aac')" in failure.advice
+        assert failure.advice is not None and "AudioFile(path, codec='aac')" in failure.advice
     else:
         pytest.skip("this FFmpeg copies it")

@@ -50,7 +50,7 @@ def test_a_failed_output_is_an_error_that_names_it(
     error = caught.value
     assert error.reason.startswith(f"the output '{bad}' failed") and why in str(error) and error.advice
     if error.returncode == 0:  # this FFmpeg has finished the others
-        assert f"' failed: {why}; FFmpeg ended with exit code 0" in error.reason
+        assert f"' failed: {why}. FFmpeg encoded {FRAMES} of {FRAMES} frames" in error.reason
         assert error.frames == FRAMES == len(decode(tmp_path / "a.mkv"))
 
 
@@ -80,9 +80,7 @@ def test_a_failure_that_aborts_ends_ffmpeg(tmp_path: Path, ffmpeg: str) -> None:
         encode(ffmpeg, f"{tmp_path}/a.mkv|[onfail=abort]{tmp_path}/missing/b.mp4")
     error = caught.value
     assert error.returncode != 0
-    assert error.reason.startswith(
-        f"the output '[onfail=abort]{tmp_path}/missing/b.mp4' failed; FFmpeg ended"
-    )
+    assert error.reason.startswith(f"the output '[onfail=abort]{tmp_path}/missing/b.mp4' failed")
 
 
 def test_the_outputs_are_cut_as_ffmpeg_does() -> None:

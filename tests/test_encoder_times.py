@@ -132,7 +132,7 @@ def test_wrong_uses_of_times_are_errors_at_the_call_and_lose_nothing(tmp_path):
     with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
         encoder.write(picture(0), time_s=1)
         for time_s, error, word in (
-            *((time_s, ValueError, "grow") for time_s in (1, 0.5, 1.0000004)),
+            *((time_s, ValueError, "later") for time_s in (1, 0.5, 1.0000004)),
             *((time_s, ValueError, "store") for time_s in (1.000001, 1.000005, 1 + 2**28 / 90_000)),
             *((time_s, ValueError, "seconds") for time_s in (-0.1, float("nan"), float("inf"), 1e30, 40_000)),
             (None, ValueError, "time_s=seconds"),

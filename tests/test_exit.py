@@ -214,7 +214,9 @@ except penstock.BrokenStreamError:
 def test_a_failure_that_nobody_has_heard_of_is_told_at_the_end(way: str) -> None:
     """The exit status stays the program's own: Python's atexit functions cannot change it."""
     done = run_script(WHOSE_READER_GOES.format(FORGOTTEN[way]))
-    lost = re.fullmatch(r"penstock: (\d+) bytes were lost: the reader went away .*\n", done.stderr.decode())
+    lost = re.fullmatch(
+        r"penstock: (\d+) bytes were lost, because the reader went away .*\n", done.stderr.decode()
+    )
     assert lost, done.stderr.decode()
     assert int(lost[1]) == (40_000 if way == "what the pipe holds" else 4 << 20)
     assert done.returncode == 0

@@ -142,7 +142,7 @@ def test_an_unknown_encoder_of_another_stream(ffmpeg: str, options: dict[str, st
 
 def test_long_lists_of_values_are_cut(ffmpeg: str, tmp_path: Path) -> None:
     said = advice(ffmpeg, tmp_path / "video.mp4", container_format=None, movflags="fststart")
-    assert "'faststart'" in said and said.endswith(", …")
+    assert "'faststart'" in said and said.endswith(", and others")
     assert len(said) < 400
 
 
@@ -161,7 +161,7 @@ def test_long_lists_of_values_are_cut(ffmpeg: str, tmp_path: Path) -> None:
     ],
 )
 def test_another_number_of_frames(options: dict[str, object], left_out: str) -> None:
-    ended = "FFmpeg ended with exit code 0; it had encoded 20 of 10 submitted frames"
+    ended = "FFmpeg encoded 20 of 10 frames and ended with exit code 0"
     assert left_out in explained("/missing/ffmpeg", f"\n{ended}", options=options)
     for other in (ended.replace("20", "10"), ended.replace("code 0", "code 1")):
         assert explained("/missing/ffmpeg", other, options=options) == NO_ADVICE
@@ -173,7 +173,7 @@ def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
     color = ("-f", "lavfi", "-i", "color", "-t", "1", "-c:v", "mpeg4", "-f", "mp4", "pipe:1")
     done = subprocess.run([ffmpeg, "-v", "error", *color], capture_output=True, check=False)
     said = explained(ffmpeg, done.stderr.decode(), container_format="mp4", target="pipe:1")
-    assert said.startswith("mp4 seeks back") and "'frag_keyframe+delay_moov'" in said
+    assert said.startswith("mp4 can't") and "'frag_keyframe+delay_moov'" in said
 
 
 def test_an_experimental_encoder_of_sound(ffmpeg: str) -> None:

@@ -219,7 +219,10 @@ def test_what_the_end_of_the_program_lost_is_logged_and_told() -> None:
     stream.submit(bytes(40_000)).wait()
     os.close(reader)
     """
-    lost = b"40000 bytes were lost: the reader went away or the destination failed, and no call has reported it\n"
+    lost = (
+        b"40000 bytes were lost, because the reader went away or the destination failed. Call flush() or close() on "
+        b"the stream to get this as an exception\n"
+    )
     quiet, told = run_script(code), run_script(code, "log")
     assert quiet.stderr == told.stderr == b"penstock: " + lost
     assert (quiet.returncode, quiet.stdout) == (0, b"")
@@ -229,9 +232,9 @@ def test_what_the_end_of_the_program_lost_is_logged_and_told() -> None:
 LOSSES = {
     "fails": (
         "options={'nonsense': 1}, settings=unrehearsed",
-        "could not be finished: neither FFmpeg nor libx264 has an option",
+        "couldn't be finished: neither FFmpeg nor libx264 has an option",
     ),
-    "is stuck": ("", "could not be finished: FFmpeg gave no sign of life"),
+    "is stuck": ("", "couldn't be finished: FFmpeg gave no sign of life"),
 }
 
 

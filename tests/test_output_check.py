@@ -231,7 +231,7 @@ def test_a_picture_that_nobody_finds_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
         encoded(tmp_path / "v.mkv", codec="qtrle")
     told = encoded(tmp_path / "v.mkv", codec="qtrle", settings=UNREHEARSED)
-    assert [one for one in told if "no picture of qtrle" in one]
+    assert [one for one in told if "no qtrle video" in one]
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
@@ -242,7 +242,7 @@ def test_a_file_that_became_another_one_meanwhile_is_told(tmp_path: Path) -> Non
     assert eventually(output.exists)
     output.rename(tmp_path / "moved.mp4")
     output.write_bytes(b"of another program")
-    assert "libav cannot read it" in " ".join(encoder.close().warnings)
+    assert "libav can't read it" in " ".join(encoder.close().warnings)
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
@@ -255,7 +255,7 @@ def test_a_file_that_changes_after_ffmpeg_has_said_that_it_is_done_is_read_again
     )
     program.chmod(0o755)
     told = encoded(output, settings=EncoderSettings(ffmpeg=program))
-    assert "the file says that it has 4 frames, and 10 were written" in told
+    assert "the file says that it has 4 frames, but 10 were written" in told
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
@@ -265,7 +265,7 @@ def test_frames_that_a_bitstream_filter_drops_are_told(tmp_path: Path) -> None:
     given = {"settings": settings, "options": {"bsf:v": r"noise=drop=not(mod(n\,3))"}}
     if capabilities.version(program).startswith("5."):
         told = encoded(tmp_path / "v.mp4", **given)
-        assert "the file says that it has 6 frames, and 10 were written" in told
+        assert "the file says that it has 6 frames, but 10 were written" in told
     else:  # FFmpeg 7.1 and 9 count those that are left
         with pytest.raises(EncoderError):
             encoded(tmp_path / "v.mp4", **given)
@@ -281,7 +281,7 @@ def test_packed_raw_video_is_no_difference(tmp_path: Path, codec: str) -> None:
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 def test_a_filter_that_may_change_colors_is_told(tmp_path: Path) -> None:
     recoloring = {"vf": "scale=out_color_matrix=bt709"}
-    assert "may change colors by 'out_color_matrix'" in encoded(tmp_path / "a.mp4", options=recoloring)[0]
+    assert "'out_color_matrix'" in encoded(tmp_path / "a.mp4", options=recoloring)[0]
     asked = {"colors": Colors("bt709", "limited"), "options": recoloring}
     assert encoded(tmp_path / "b.mp4", **asked) == encoded(tmp_path / "c.mp4", options={"vf": "hflip"}) == []
 
@@ -397,7 +397,7 @@ def test_without_pyav_a_video_is_written_all_the_same(tmp_path: Path) -> None:
     """
     done = run_script(code)
     assert done.returncode == 0
-    assert b"PyAV cannot be imported" in done.stdout
+    assert b"PyAV can't be imported" in done.stdout
     with Decoder(tmp_path / "v.mp4") as decoder:
         assert len(list(decoder)) == 1
 
@@ -410,5 +410,5 @@ def test_a_pause_of_a_copied_sound_that_the_container_does_not_hold(
     pause = "sine=duration=2,aselect=not(between(t\\,0.2\\,0.5))"
     ffmpeg("-f", "lavfi", "-i", pause, "-c:a", "pcm_s16le", tmp_path / "sound.mka")
     told = encoded(tmp_path / name, 50, audio=tmp_path / "sound.mka")
-    assert [one for one in told if "its sound ends 0.3" in one] == told[:1] * is_told
+    assert [one for one in told if "its audio ends 0.3" in one] == told[:1] * is_told
     assert bool(told) == is_told

@@ -65,7 +65,9 @@ def write_video(
         OSError, EncoderError, StalledError: as for `Encoder`.
     """
     if isinstance(frames, str | os.PathLike):
-        raise TypeError("the order is write_video(path, frames, fps)")
+        raise TypeError(
+            f"frames must be an iterable of frames, not the path {frames!r}. Call write_video(path, frames, fps)"
+        )
     progress = options.setdefault("progress", sys.stderr is not None and sys.stderr.isatty())
     if progress is True:
         options["progress"] = _length(frames) or True
@@ -75,7 +77,7 @@ def write_video(
         for frame in frames if fps is not None else _timed(frames):
             encoder.write(frame)
         if not encoder.frames_submitted:
-            raise ValueError("frames has no frame, and a video needs one at least. Pass frames=[frame].")
+            raise ValueError("frames has no frame. A video needs at least one")
     return encoder.close()
 
 
@@ -137,9 +139,9 @@ def _resize(frames: npt.NDArray[Any], count: int) -> None:
 
 def _too_large(decoder: Decoder, frames: int, available: int | None) -> MemoryError:
     return MemoryError(
-        f"{decoder.file.path}: {frames:,} frames of {decoder.shape} {np.dtype(decoder.dtype).name} take "
-        f"{frames * decoder.frame_bytes:,} bytes, and read_video takes at most half of the {available:,} bytes of "
-        "memory that are available. Pass count=, every= or a smaller size=, or iterate over a Decoder."
+        f"{decoder.file.path} has {frames:,} frames of {decoder.shape} {np.dtype(decoder.dtype).name}, which take "
+        f"{frames * decoder.frame_bytes:,} bytes, but read_video takes at most half of the {available:,} bytes of "
+        "memory that are available. Pass count, every or a smaller size, or iterate over a Decoder"
     )
 
 
@@ -150,7 +152,7 @@ def _check_is_no_picture(frames: Any, options: EncoderOptions) -> None:
         shape = tuple(frames.shape)
     else:
         return
-    raise ValueError(f"frames has the shape of one picture, {shape}. Pass a list of frames: [frame].")
+    raise ValueError(f"frames must be an iterable of frames, not one picture of shape {shape}. Pass [frame]")
 
 
 def _is_picture(shape: tuple[int, ...], options: EncoderOptions) -> bool:
@@ -164,7 +166,7 @@ def _check_audio(audio: object) -> None:
     given = audio if isinstance(audio, list | tuple) else [audio]
     if any(isinstance(one, AudioTrack) for one in given):
         raise ValueError(
-            "write_video has no samples for an AudioTrack. Use an Encoder, and call its write_audio(samples)."
+            "write_video has no samples for an AudioTrack. Use an Encoder, and call its write_audio(samples)"
         )
 
 
@@ -173,8 +175,8 @@ def _timed(frames: Iterable[FrameData]) -> Iterator[FrameData]:
     for number, frame in enumerate(frames):
         if getattr(frame, "time_s", None) is None:
             raise ValueError(
-                f"fps=None keeps the times of a Decoder's frames, and frame {number} has no time. Pass fps=30, or "
-                "write each frame with its time: encoder.write(frame, time_s=seconds)"
+                f"fps=None keeps the times of a Decoder's frames, but frame {number} has no time. Pass fps=30, or use "
+                "an Encoder and encoder.write(frame, time_s=seconds)"
             )
         yield frame
 

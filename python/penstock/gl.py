@@ -12,7 +12,7 @@ from collections import deque
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from penstock._common.messages import in_short
+from penstock._common.messages import in_short, plural
 from penstock._common.types import PictureRead, PictureSource
 from penstock._encoding.encoder import Encoder
 from penstock._ffmpeg.command.pixel_formats import FrameLayout
@@ -67,7 +67,7 @@ class Capture:
         self, source: moderngl.Framebuffer | PictureSource, encoder: Encoder, *, buffers: int = 3
     ) -> None:
         if (buffers := _count("buffers", buffers)) == 0:
-            raise ValueError("buffers is a number above 0")
+            raise ValueError(f"buffers must be more than 0, not {buffers}")
         self._encoder, self._session = encoder, encoder._session
         self._session.check_open()
         # The renderer's type is not imported: penstock does not need it.
@@ -113,9 +113,7 @@ class Capture:
         self._session.check_open()
         tick = self._session.tick_of(time_s, number=self._session.submitted + len(self._in_flight))
         if tick is not None and tick <= self._last_tick:
-            raise ValueError(
-                f"time_s must grow from frame to frame: a picture of {time_s} s or later was taken before"
-            )
+            raise ValueError(f"time_s must be later than that of the picture before, not {time_s} s")
         if len(self._in_flight) >= self._buffers:
             self._hand_over(timeout)
         self._in_flight.append((self._source.start_read(), time_s))
@@ -156,7 +154,7 @@ class Capture:
     def __del__(self) -> None:
         if lost := len(getattr(self, "_in_flight", ())):
             warnings.warn(
-                f"a capture was never closed, and lost {lost} pictures",
+                f"a capture was never closed, and lost {plural(lost, 'picture')}. Call capture.close()",
                 ResourceWarning,
                 stacklevel=2,
                 source=self,
@@ -165,7 +163,7 @@ class Capture:
     def _check_thread(self) -> None:
         if threading.get_ident() != self._thread:
             raise RuntimeError(
-                "a capture is used on the thread that made it, where the OpenGL context is current"
+                "a capture must be used on the thread that created it, where the OpenGL context is current"
             )
 
     def _hand_over(self, timeout: float | None) -> None:
@@ -182,23 +180,23 @@ class _Framebuffer:
     def __init__(self, framebuffer: Any, layout: FrameLayout, buffers: int) -> None:
         if layout.pixel_format not in _CHANNELS:
             raise ValueError(
-                f"OpenGL reads pictures as {', '.join(_CHANNELS)}: give the Encoder pixel_format='rgb24' in place of "
-                f"{layout.pixel_format!r}"
+                f"pixel_format must be one of {', '.join(_CHANNELS)} for OpenGL, not {layout.pixel_format}. Pass "
+                "pixel_format='rgb24' to the Encoder"
             )
         if framebuffer.size != (layout.width, layout.height):
             raise ValueError(
-                "the framebuffer has {}x{} pixels, ".format(*framebuffer.size)
-                + f"and the encoder's frames {layout.width}x{layout.height}"
+                f"the framebuffer must have {layout.width}x{layout.height} pixels, like the encoder's frames, not "
+                + "{}x{}".format(*framebuffer.size)
             )
         if framebuffer.samples > 0:
             raise ValueError(
-                "a framebuffer with several samples a pixel cannot be read: copy it to another one by "
-                "context.copy_framebuffer, and capture that"
+                "a framebuffer with several samples per pixel can't be read. Copy it to another one with "
+                "context.copy_framebuffer, and capture that one"
             )
         #: The same for all Python objects on one framebuffer.
         self.key = id(framebuffer.ctx), framebuffer.glo
         if self.key in _captured:
-            raise ValueError("the framebuffer has a capture already: close that one first")
+            raise ValueError("the framebuffer already has a capture. Close that capture first")
         self._framebuffer = framebuffer
         self._channels = _CHANNELS[layout.pixel_format]
         self._ring = deque(framebuffer.ctx.buffer(reserve=layout.frame_bytes) for _ in range(buffers))

@@ -39,6 +39,8 @@ class Deadline:
         return self._end_s - time.monotonic() < _TOLERANCE_S
 
     def late(self, what: str, bytes_pending: int = 0) -> StalledError:
-        """The error for a wait that has ended. Its message is `what`, and within how many seconds."""
+        """The error for a wait that has ended. Its message has the seconds, and `what` kept it waiting."""
         seconds = self.timeout or 0.0
-        return StalledError(f"{what} within {seconds:.3g} s", seconds, bytes_pending)
+        return StalledError(
+            f"timed out after {seconds:.3g} s: {what}. Nothing is lost. Call again", seconds, bytes_pending
+        )

@@ -116,7 +116,7 @@ async def leave_writer(writer: Writer, raised: Raised) -> None:
     lost = writer.stats.bytes_pending
     writer.abort()
     error.add_note(
-        f"and the writer could not deliver {lost} bytes: its reader took nothing for {STALL_S:g} s"
+        f"and the writer couldn't deliver {lost} bytes, because its reader took nothing for {STALL_S:g} s"
     )
 
 

@@ -54,16 +54,17 @@ def report_loss(loss: str) -> None:
 def _drain() -> None:
     lost, unreported, cut_off = _native._drain(STALL_S, _announce_wait)
     if lost:
-        report_loss(f"{lost} bytes were lost: {CUT_OFF_REASON}")
+        report_loss(f"{lost} bytes were lost, because {CUT_OFF_REASON}")
     if unreported:
-        what = "the reader went away or the destination failed, and no call has reported it"
-        report_loss(f"{unreported} bytes were lost: {what}")
+        what = "the reader went away or the destination failed"
+        fix = "Call flush() or close() on the stream to get this as an exception"
+        report_loss(f"{unreported} bytes were lost, because {what}. {fix}")
     if cut_off:
-        report_loss(f"{cut_off} relays were cut off: {CUT_OFF_REASON}")
+        report_loss(f"{cut_off} relays were cut off, because {CUT_OFF_REASON}")
 
 
 def _announce_wait() -> None:
-    _tell("the program has ended, and waits for relays in the background; Ctrl-C cuts them off")
+    _tell("the program has ended, but waits for relays in the background. Press Ctrl-C to cut them off")
 
 
 def _tell(what: str) -> None:

@@ -47,4 +47,4 @@ def _elsewhere(name: str) -> str:
     if name.startswith("_"):
         return ""
     home = next((home for home in _NAMED if name in getattr(import_module(home), "__all__", ())), None)
-    return f". It is {home}.{name}" if home else ""
+    return f". Use {home}.{name}" if home else ""

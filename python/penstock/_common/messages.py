@@ -9,6 +9,10 @@ from contextvars import ContextVar
 
 from penstock.errors import FFmpegError, FFmpegWarning
 
+#: The end of the message of a check that no user's mistake can fail.
+PROBABLY_A_BUG = (
+    "This is probably a bug in Penstock or FFmpeg. Please report it with the output of `penstock info --json`"
+)
 # What the names of our own files begin with.
 _OURS = __file__.removesuffix("_common/messages.py")
 
@@ -33,10 +37,11 @@ def in_short(failure: Exception) -> str:
 def in_python(name: str, value: object) -> str:
     """``crf=20``; ``options={'f': 'mp4'}`` for "options.f", and ``colors=Colors(range='full')`` for "colors.range"."""
     group, _, key = name.partition(".")
-    written = "…" if value is ... else repr(value)
+    if value is ...:
+        return f"options[{key!r}]" if group == "options" else name
     if group == "options":
-        return f"options={{{key!r}: {written}}}"
-    return f"colors=Colors({key}={written})" if group == "colors" else f"{name}={written}"
+        return f"options={{{key!r}: {value!r}}}"
+    return f"colors=Colors({key}={value!r})" if group == "colors" else f"{name}={value!r}"
 
 
 #: The function that formats an argument for messages. The command line sets one that names options instead.
@@ -44,7 +49,7 @@ argument_format: ContextVar[Callable[[str, object], str]] = ContextVar("argument
 
 
 def argument(name: str, value: object = ...) -> str:
-    """Formats an argument of an `Encoder` or `Decoder` for a message. Without a value, ``…`` stands for it."""
+    """Formats an argument of an `Encoder` or `Decoder` for a message, with a value or only its name."""
     return argument_format.get()(name, value)
 
 

@@ -80,7 +80,7 @@ class Reporter:
         if self._thread is not None:
             self._thread.join(_PATIENCE_S)
         if self._thread is not None and self._thread.is_alive():
-            warnings.warn("progress: the callback has not returned yet", RuntimeWarning, stacklevel=2)
+            warnings.warn("the progress callback hasn't returned yet", RuntimeWarning, stacklevel=2)
         elif not self._has_ended:
             self._end()
 

@@ -82,7 +82,7 @@ def memory_of(frame: Any) -> Any | OnDevice:
         ValueError: it is a masked array.
     """
     if hasattr(frame, "filled") and frame.mask.any():
-        raise ValueError("a masked array has no values where it is masked: pass frame.filled(0), for example")
+        raise ValueError("a masked array has no values where it is masked. Pass frame.filled(0)")
     try:
         memoryview(frame).release()
         return frame
@@ -158,7 +158,7 @@ def _writable(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDA
     # JAX, for example, makes a copy.
     address = out.data_ptr() if hasattr(out, "data_ptr") else array.ctypes.data
     if not array.flags.writeable or array.ctypes.data != address:
-        raise BufferError("out must be writable, and in the memory of this process")
+        raise BufferError("out must be writable and in the memory of this process")
     return array
 
 
@@ -166,7 +166,7 @@ def _check_form(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     is_array = isinstance(out, np.ndarray)
     if tuple(out.shape) != shape or (out.dtype != dtype if is_array else _dtype_of(out) != dtype.name):
         got = out.dtype if is_array else _dtype_of(out)
-        raise ValueError(f"out is {shape} of {dtype}; got {tuple(out.shape)} of {got}")
+        raise ValueError(f"out must be {shape} of {dtype}, not {tuple(out.shape)} of {got}")
 
 
 def _is_torch(frame: Any) -> bool:
@@ -225,11 +225,11 @@ def _array_of(frame: Any) -> npt.NDArray[Any]:
         return _array_of_dlpack(frame)
     if isinstance(frame, list | tuple):
         raise TypeError(
-            f"a frame is one buffer, such as a NumPy array, and not a {type(frame).__name__}: pass "
+            f"a frame must be one buffer, such as a NumPy array, not a {type(frame).__name__}. Pass "
             "numpy.asarray(frame, numpy.uint8), or write the frames one by one"
         )
     raise TypeError(
-        f"a frame is a buffer of pixels, such as a NumPy array, a tensor or bytes, and not {type(frame).__name__}"
+        f"a frame must be a buffer of pixels, such as a NumPy array, a tensor or bytes, not {type(frame).__name__}"
     )
 
 
@@ -241,6 +241,6 @@ def _array_of_dlpack(frame: Any) -> npt.NDArray[Any]:
     # NumPy before 2.1 takes no device, and some libraries make no copy.
     except (TypeError, BufferError, ValueError) as error:
         raise TypeError(
-            f"a {type(frame).__name__} on a device cannot be copied to the CPU by DLPack ({error}): pass a copy of it "
-            "that is there"
+            f"a {type(frame).__name__} on a device can't be copied to the CPU by DLPack ({error}). Pass a copy on the "
+            "CPU"
         ) from error

@@ -6,9 +6,11 @@ Advice stands beside FFmpeg's own words and does not replace them; a message wit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from penstock._common.messages import argument
+from penstock._encoding.encoders import default_encoder
+from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan
 from penstock._ffmpeg.command import containers
 from penstock._ffmpeg.command.arguments import FILTER_OPTIONS
@@ -36,7 +38,7 @@ def explain(plan: EncodePlan, stderr: str) -> str | None:
     Runs FFmpeg for its listings, which takes some tenths of a second.
 
     Args:
-        stderr: FFmpeg's output, and behind it how FFmpeg ended and the number of frames that it encoded.
+        stderr: FFmpeg's output, and behind it the number of frames that FFmpeg encoded and how it ended.
     """
     stderr = without_colors(stderr)
     for pattern, advise in _ADVICE:
@@ -60,7 +62,7 @@ def _codec(plan: EncodePlan, found: re.Match[str]) -> str | None:
 def _option(plan: EncodePlan, found: re.Match[str]) -> str:
     name = found[1].partition(":")[0]  # "crf:v" is for the video
     near = did_you_mean(name, _known_options(plan))
-    return f"neither FFmpeg nor {plan.codec} has an option {name!r}.{near}"
+    return f"neither FFmpeg nor {plan.codec} has an option {name!r}{near and f'.{near}'}"
 
 
 def _value(plan: EncodePlan, found: re.Match[str]) -> str:
@@ -69,14 +71,16 @@ def _value(plan: EncodePlan, found: re.Match[str]) -> str:
     near = did_you_mean(value, option.values)
     # FFmpeg calls the user's option "b:v" "b".
     name = next((given for given in plan.options if given.partition(":")[0] == name), name)
-    return f"{argument(f'options.{name}', value)} is not possible.{near}{_takes(option)}"
+    more = f"{near}{_takes(option)}"
+    return f"{argument(f'options.{name}', value)} is not valid{more and f'.{more}'}"
 
 
 def _takes(option: Option) -> str:
     number = f"{option.kind} {option.limits}" if option.limits and "MAX" not in option.limits else option.kind
-    names = ", ".join(option.values[:_NAMES_IN_A_LINE]) + ", …" * (len(option.values) > _NAMES_IN_A_LINE)
-    kinds = [kind for kind in (number, names) if kind]
-    return f" It takes {': '.join(kinds)}" if kinds else ""
+    names = ", ".join(option.values[:_NAMES_IN_A_LINE])
+    more = ", and others" * (len(option.values) > _NAMES_IN_A_LINE)
+    kinds = [kind for kind in (number, names and f"one of {names}{more}") if kind]
+    return f" It accepts {' or '.join(kinds)}" if kinds else ""
 
 
 def _preset_or_tune(plan: EncodePlan, found: re.Match[str]) -> str:
@@ -90,8 +94,8 @@ def _preset_or_tune(plan: EncodePlan, found: re.Match[str]) -> str:
 
 def _no_encoder(plan: EncodePlan, found: re.Match[str]) -> str:
     return (
-        f"{found[1]} has no sound, or FFmpeg does not know with which codec: leave audio out, name another container, "
-        "or give AudioFile(codec=…) or AudioTrack(codec=…)"
+        f"{found[1]} can't hold audio, or FFmpeg has no default audio codec for it. Leave audio out, write another "
+        "container, or pass AudioFile(path, codec='aac') or AudioTrack(48000, 2, codec='aac')"
     )
 
 
@@ -104,20 +108,21 @@ def _container(plan: EncodePlan, found: re.Match[str]) -> str:
 
 
 def _no_container(plan: EncodePlan, found: re.Match[str]) -> str:
-    remedy = f"End it with .mp4 or .mkv, or pass {argument('options.f')}"
-    return f"the output's name does not tell its container. {remedy}"
+    remedy = f"End it with .mp4 or .mkv, or pass {argument('options.f', 'matroska')}"
+    return f"the name {plan.output.name!r} has no ending that FFmpeg knows. {remedy}"
 
 
 def _not_seekable(plan: EncodePlan, found: re.Match[str]) -> str:
     return (
-        f"{found[1]} seeks back to its beginning at the end, which a stream cannot do: give "
-        f"{argument('options.movflags', 'frag_keyframe+delay_moov')}, or {argument('options.f', 'matroska')} or mpegts"
+        f"{found[1]} can't be written to a stream, because its beginning is written last. Pass "
+        f"{argument('options.movflags', 'frag_keyframe+delay_moov')}, or {argument('options.f', 'matroska')}, or "
+        f"{argument('options.f', 'mpegts')}"
     )
 
 
 def _experimental(plan: EncodePlan, found: re.Match[str]) -> str:
     encoder = found[1] or plan.codec
-    return f"{encoder} is experimental, which has to be allowed: {argument('options.strict', 'experimental')}"
+    return f"{encoder} is experimental. Pass {argument('options.strict', 'experimental')} to use it"
 
 
 def _frame_count(plan: EncodePlan, found: re.Match[str]) -> str | None:
@@ -128,14 +133,23 @@ def _frame_count(plan: EncodePlan, found: re.Match[str]) -> str | None:
         return None
     given = " and ".join(argument(f"options.{name}", plan.options[name]) for name in causes)
     return (
-        f"leave out {given}: the number of frames changes by it. Give the rate by {argument('fps')}, and write the "
-        "frames that the video is to have"
+        f"{given} changes the number of frames. Leave it out, set the rate with {argument('fps', 30)}, and write "
+        "the frames that the video should have"
     )
+
+
+def _other_codec(plan: EncodePlan, found: re.Match[str]) -> str:
+    remedy = "Write .mkv, which holds most, or use another codec"
+    if plan.request.codec != AUTO and not plan.output.are_images:
+        default = default_encoder(plan.output, plan.program)
+        if default != plan.codec:
+            remedy = f"Leave codec out to get {default}, or write .mkv, which holds most"
+    return f"this container can't hold {plan.codec} video. {remedy}"
 
 
 def _odd_size(plan: EncodePlan, found: re.Match[str]) -> str:
     return (
-        f"{plan.codec} takes even sizes only: give {argument('odd_size', 'pad')}, or "
+        f"{plan.codec} needs an even width and height. Pass {argument('odd_size', 'pad')}, or "
         f"{argument('output_pixel_format', 'yuv444p')}"
     )
 
@@ -146,7 +160,12 @@ def _pixel_format(plan: EncodePlan, found: re.Match[str]) -> str:
 
 
 def _filter(plan: EncodePlan, found: re.Match[str]) -> str:
-    return f"FFmpeg has no filter {found[1]!r}.{did_you_mean(found[1], capabilities.filters(plan.program))}"
+    return _no_filter(found[1], capabilities.filters(plan.program))
+
+
+def _no_filter(name: str, known: Iterable[str]) -> str:
+    near = did_you_mean(name, known)
+    return f"FFmpeg has no filter {name!r}{near and f'.{near}'}"
 
 
 def _filter_text(plan: EncodePlan, found: re.Match[str]) -> str:
@@ -154,31 +173,29 @@ def _filter_text(plan: EncodePlan, found: re.Match[str]) -> str:
     for part in re.split(r"[,;]", found[1]):
         name = re.sub(r"^\s*(?:\[\w+\])*", "", part).partition("=")[0].partition("@")[0].strip()
         if known and name and name not in known:
-            return f"FFmpeg has no filter {name!r}.{did_you_mean(name, known)}"
-    return f"a filter in {found[1]!r} has a syntax error; see `ffmpeg -h filter=NAME`"
+            return _no_filter(name, known)
+    return f"a filter in {found[1]!r} has a syntax error. `ffmpeg -h filter=NAME` shows its options"
 
 
 def _filter_option(plan: EncodePlan, found: re.Match[str]) -> str:
     # FFmpeg prints the filter or the option first.
     name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
     near = did_you_mean(option, capabilities.filter_options(plan.program, name))
-    return f"the filter {name!r} has no option {option!r}.{near}"
+    return f"the filter {name!r} has no option {option!r}{near and f'.{near}'}"
 
 
 def _one_picture(plan: EncodePlan, found: re.Match[str]) -> str:
     output = plan.output
     numbered = f"{output.name.removesuffix(output.ending)}%05d{output.ending}"
-    return (
-        f"{output.name} holds one picture: name the output {numbered} for a file each, or take .apng or .webp"
-    )
+    return f"{output.name} holds one picture. Use {numbered} for an image sequence, or .apng or .webp for an animation"
 
 
 def _times_go_back(plan: EncodePlan, found: re.Match[str]) -> str | None:
     if not plan.sounds:
         return None
     return (
-        "the times of the sound go back, as where files were joined, and a copy keeps them: "
-        "AudioFile(codec='aac') encodes it, unless it is Opus"
+        "the audio's timestamps go backwards, as in joined files, and a copy keeps them. Pass "
+        "AudioFile(path, codec='aac') to encode the audio again, which doesn't help with Opus"
     )
 
 
@@ -216,31 +233,35 @@ _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ..
     (
         r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available"
         r"|No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",
-        _always("{codec} needs a GPU and its driver, which FFmpeg did not find here; libx264 needs none"),
+        _always(
+            "{codec} needs a GPU and its driver, which FFmpeg didn't find. Use libx264, which needs no GPU"
+        ),
     ),
     (r"\[(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
     (
         r"only supported in MP4|are supported for|not compatible with|Could not find tag for codec"
         r"|not currently supported in container"
         r"|supports only a single video|Unsupported codec id|No audio stream present|does not contain any stream",
-        _always("this container does not hold {codec} video: take .mkv, which holds most, or another codec"),
+        _other_codec,
     ),
     (r"(?:width|height) not divisible by", _odd_size),
     (
         r"Source (?:Width|Height) must be at least (\d+)",
         _always(
-            "{codec} takes no picture of less than {found[1]}x{found[1]} pixels: scale it, or take another codec"
+            "{codec} needs pictures of at least {found[1]}x{found[1]} pixels. Scale them, or use another codec"
         ),
     ),
     (r"(?i)non.monoton\w+ dts in output|non monotonically increasing dts to muxer", _times_go_back),
     (r"Cannot write more than one file with the same name", _one_picture),
     (
         r"Connection refused",
-        _always("nothing listens at {output}: start the server or player first"),
+        _always("nothing listens at {output}. Start the server or player first"),
     ),
     (
         FAILED_OUTPUT.pattern,
-        _always("fix that output of tee, or give it onfail=ignore, which makes its failure a warning"),
+        _always(
+            "one output of tee failed. Fix it, or add onfail=ignore to its options to get a warning instead"
+        ),
     ),
-    (r"exit code 0; it had encoded (\d+) of (\d+) submitted frames", _frame_count),
+    (r"FFmpeg encoded (\d+) of (\d+) frames and ended with exit code 0", _frame_count),
 )

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from av.error import FFmpegError as LibavError
 
-from penstock._common.messages import argument
+from penstock._common.messages import argument, plural
 from penstock._decoding.decoder import Decoder
 from penstock._decoding.planes import plane_rows
 from penstock._encoding.encoders import LOSSLESS
@@ -151,13 +151,13 @@ def compare(url: str, meant: Meant) -> list[Difference]:
         return [*_compare_facts(media, meant), *frames]
     except DecoderError as error:
         told = str(error).replace(endpoints.without_protocol(url), "the file")
-        said = f"the file could not be verified, because libav cannot read it: {told}"
+        said = f"the file couldn't be verified, because libav can't read it: {told}"
     except FileNotFoundError:
         if not meant.pictures:  # somebody has moved it, and nobody moves that of a rehearsal
             return []
-        said = "the file could not be verified, because FFmpeg wrote none of that name"
+        said = "the file couldn't be verified, because FFmpeg wrote no file of that name"
     except Exception as error:  # the file is whole, whatever libav or PyAV has met
-        said = f"the file could not be verified: {error!r}"
+        said = f"the file couldn't be verified: {error!r}"
     return [Difference("unverified", said)]
 
 
@@ -167,10 +167,8 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
     if meant.frames and (video is None or None in (video.pixel_format, video.width or None)):
         yield Difference(
             "picture",
-            f"libav finds no picture of {meant.codec} in the file. "
-            + (
-                _RAW_REMEDY if meant.codec == "rawvideo" else "Write another container, or pass another codec"
-            ),
+            f"libav finds no {meant.codec} video in the file. "
+            + (_RAW_REMEDY if meant.codec == "rawvideo" else "Use another container, or another codec"),
         )
     if video is not None:
         yield from (Difference("pixels", one) for one in _check_pixels(video, meant))
@@ -179,7 +177,7 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
         yield from (Difference("times", one) for one in _check_times(media, video, meant))
     if len(media.audio) < len(meant.sounds):
         yield Difference(
-            "sound", f"the file has {len(media.audio)} sounds, and {len(meant.sounds)} were written"
+            "sound", f"the file has {len(media.audio)} of {plural(len(meant.sounds), 'audio track')}"
         )
     elif len(media.audio) == len(meant.sounds):
         for told, sound in zip(media.audio, meant.sounds, strict=True):
@@ -197,30 +195,29 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
         if isinstance(error.__cause__, NotImplementedError):  # libav can't convert the pixel format
             raise
         said = str(error).partition("\n")[0].replace(path, "the file")
-        yield Difference(
-            "picture", f"frames of {meant.codec} cannot be read back: {said}. Write mp4, mov or mkv"
-        )
+        yield Difference("picture", f"{meant.codec} frames can't be read back: {said}. Write mp4, mov or mkv")
         return
     if len(got) != len(meant.pictures):
         yield Difference(
             "count",
-            f"{meant.plan.output.container_name} does not keep all frames of {meant.codec}: of {len(meant.pictures)} "
-            f"that were written, {len(got)} are read back. Write mp4, mov, mkv or webm",
+            f"{meant.plan.output.container_name} doesn't keep all {meant.codec} frames. {len(meant.pictures)} were "
+            f"written, but {len(got)} are read back. Write mp4, mov, mkv or webm",
         )
         return
     plan = meant.plan
+    rate = f", or pass {argument('fps', 30)}" if plan.is_timed else ""
     if plan.keeps_times and (moved_s := _moved_s([time_s for time_s, _ in got], meant)) > _STEP_S:
         yield Difference(
             "times",
-            f"{plan.output.container_name} does not keep the times of {meant.codec}'s frames: one is read back "
-            f"{moved_s:.3f} s away. Write mp4, mov, mkv or webm{', or pass a rate' * plan.is_timed}",
+            f"{plan.output.container_name} doesn't keep the times of {meant.codec} frames. One frame is read back "
+            f"{moved_s:.3f} s away. Write mp4, mov, mkv or webm{rate}",
         )
     is_exact = plan.request.quality == LOSSLESS and not plan.is_filtered
     if is_exact and not _keeps_samples(path, meant, [rgb for _, rgb in got]):
         keeping = argument("codec", "rawvideo" if meant.codec == "ffv1" else "ffv1")
         yield Difference(
             "samples",
-            f"{meant.codec} in {plan.output.container_name} is not lossless for {plan.pixel_format} frames. "
+            f"{meant.codec} in {plan.output.container_name} isn't lossless for {plan.pixel_format} frames. "
             f"Pass {keeping} and a name such as video.{'nut' if meant.codec == 'ffv1' else 'mkv'}",
         )
     if not plan.is_filtered:
@@ -231,7 +228,7 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
         if max(errors) > _COARSE_ERROR:
             yield Difference(
                 "picture",
-                f"the picture of {meant.codec} in {plan.output.container_name} is another one when it is read back. "
+                f"{meant.codec} in {plan.output.container_name} shows another picture when it is read back. "
                 + (_RAW_REMEDY if meant.codec == "rawvideo" else "Pass another codec, or write mkv"),
             )
 
@@ -282,13 +279,13 @@ def _check_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
     had = meant.plan.output_pixel_format
     keeps_alpha = video.has_separate_alpha or has_alpha(video.pixel_format or "")
     if had and has_alpha(had) and not keeps_alpha:
-        yield f"the frames' alpha is dropped: the file of {meant.codec} has none. libvpx-vp9 keeps it in .webm"
+        yield f"the frames' alpha is dropped, because the {meant.codec} file has none. libvpx-vp9 in .webm keeps it"
     codec, told = meant.codec, video.pixel_format
     wanted = meant.plan.output_pixel_format if codec == "rawvideo" else None
     if wanted is not None and told is not None and canonical(told) != canonical(wanted):
         yield (
-            f"the video is raw {wanted}, and the file says {told!r}, as which readers show it: give "
-            f"{argument('codec', 'ffv1')} in mkv"
+            f"the video is raw {wanted}, but the file says {told!r}, so readers show it as that. Pass "
+            f"{argument('codec', 'ffv1')}, and write mkv"
         )
 
 
@@ -303,16 +300,16 @@ def _check_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
     }
     for name, (wanted, said, assumed) in told.items():
         if wanted is not None and wanted != (said or assumed):
-            file = f"says {said!r}" if said else f"does not say so, which readers take for {assumed!r}"
-            fix = f"{argument(f'colors.{name}', said or assumed)}, or libx264 in mp4, mov or mkv"
-            yield f"the video's {name} is {wanted!r}, and the file of {meant.codec} {file}: give {fix}"
+            file = f"says {said!r}" if said else f"doesn't say so, so readers assume {assumed!r}"
+            fix = f"{argument(f'colors.{name}', said or assumed)}, or write libx264 in mp4, mov or mkv"
+            yield f"the video's {name} is {wanted!r}, but the {meant.codec} file {file}. Pass {fix}"
 
 
 def _check_light(video: VideoInfo, meant: Meant) -> Iterable[str]:
     for name in ("mastering_display", "content_light"):
         wanted, told = getattr(meant.plan.request.colors, name), getattr(video, name)
         if wanted is not None and not _is_same_light(wanted, told):
-            yield f"the video's {name} is {wanted}, and the file of {meant.codec} says {told}"
+            yield f"the video's {name} is {wanted}, but the {meant.codec} file says {told}"
 
 
 def _is_same_light(wanted: Any, told: Any) -> bool:
@@ -325,32 +322,31 @@ def _is_same_light(wanted: Any, told: Any) -> bool:
 
 def _check_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
     if not told.channels or not told.sample_rate:
-        yield f"libav cannot tell the samples of the file's {told.codec}: name another codec by AudioFile(codec=…)"
+        yield f"libav can't read the file's {told.codec} audio. Use another codec, such as AudioFile(path, codec='aac')"
         return
     names = {"language": "mkv, or mp4 with a code of three letters such as 'deu'", "title": "mp4 or mkv"}
     for name, fix in names.items():
         wanted = getattr(meant.audio, name)
         if wanted not in (None, "", "und") and getattr(told, name) in (None, "und"):
-            yield f"the file does not keep the {name} {wanted!r} of the sound: write {fix}"
+            yield f"the file doesn't keep the audio's {name} {wanted!r}. Write {fix}"
     if meant.is_copied:
         return
     if told.channels != meant.channels:
         yield (
-            f"the sound has {meant.channels} channels, and the file's {told.codec} has {told.channels}: give "
-            f"another codec, such as 'flac', or {argument('options.ac', told.channels)}, which accepts it"
+            f"the audio has {plural(meant.channels, 'channel')}, but the file's {told.codec} has {told.channels}. Use "
+            f"another codec, such as 'flac', or pass {argument('options.ac', told.channels)} to accept it"
         )
     if told.sample_rate < meant.sample_rate:
         yield (
-            f"the sound has {meant.sample_rate} samples per second, and the file's {told.codec} has "
-            f"{told.sample_rate}: give another codec, such as 'flac', or {argument('options.ar', told.sample_rate)}, "
-            "which accepts it"
+            f"the audio has {meant.sample_rate} Hz, but the file's {told.codec} has {told.sample_rate} Hz. Use "
+            f"another codec, such as 'flac', or pass {argument('options.ar', told.sample_rate)} to accept it"
         )
     kept = _WHOLE_BITS.get((told.sample_format or "").removesuffix("p"), 32)
     dtype = meant.audio.dtype if isinstance(meant.audio, AudioTrack) else "int16"
     if meant.audio.codec is None and kept < _BITS[dtype]:
         yield (
-            f"the {dtype} samples become {kept} bits in {told.codec}: name another codec by AudioTrack(codec=…), "
-            "or this one, which accepts it"
+            f"the {dtype} samples become {kept} bits in {told.codec}. Use another codec, such as AudioTrack(48000, 2, "
+            f"codec='flac'), or pass codec={told.codec!r} to accept it"
         )
 
 
@@ -363,17 +359,16 @@ def missing_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
     ]
     is_quicktime = media.container == endpoints.QUICKTIME
     if lost:
-        fix = f": give {argument('options.movflags', 'use_metadata_tags')}" if is_quicktime else ": write mkv"
-        yield f"the container does not keep the metadata {', '.join(lost)} as given{fix}"
+        fix = f"Pass {argument('options.movflags', 'use_metadata_tags')}" if is_quicktime else "Write mkv"
+        yield f"the container doesn't keep the metadata {', '.join(lost)} as given. {fix}"
     told_chapters = [(round(one.start_s, 2), one.title) for one in media.chapters]
     chapters = [(round(start_s, 2), title) for start_s, title in meant.chapters]
     if is_quicktime and chapters and told_chapters == [(0, chapters[0][1]), *chapters[1:]] != chapters:
-        yield "MP4 and QuickTime begin the first chapter at 0 s: give one that begins there, or write mkv"
+        yield "MP4 and QuickTime begin the first chapter at 0 s. Pass a chapter that begins at 0 s, or write mkv"
     elif chapters and told_chapters != chapters:
-        found, given = len(told_chapters), len(chapters)
-        yield f"the file has {found} chapters, and {given} others were given: write mp4, mov or mkv"
+        yield f"the file doesn't keep the {plural(len(chapters), 'chapter')} as given. Write mp4, mov or mkv"
     if meant.subtitles is not None and not media.subtitles:
-        yield "the file has no subtitles, and some were given"
+        yield "the file doesn't have the subtitles"
 
 
 def _check_ends(media: MediaInfo, video: VideoInfo | None, meant: Meant) -> Iterable[str]:
@@ -384,15 +379,15 @@ def _check_ends(media: MediaInfo, video: VideoInfo | None, meant: Meant) -> Iter
     ends_s, told_s = float(meant.ends_s), media.duration_s or 0.0
     for start_s, title in labels.chapters:
         if start_s > ends_s + _SAME_S:
-            yield f"the chapter {title!r} begins at {start_s:g} s, and the picture ends at {ends_s:.3f} s"
+            yield f"the chapter {title!r} begins at {start_s:g} s, but the video ends at {ends_s:.3f} s"
     if labels.subtitles is not None and not meant.sounds and told_s > ends_s + _SUBTITLES_LATER_S:
-        yield f"the picture ends at {ends_s:.3f} s, and the file with the last subtitle, at {told_s:.3f} s"
+        yield f"the video ends at {ends_s:.3f} s, but the last subtitle at {told_s:.3f} s"
 
 
 def _check_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:
     # FFmpeg's muxer of AVI counts one more beside sound.
     if video.frames is not None and video.frames < meant.frames:
-        yield f"the file says that it has {video.frames} frames, and {meant.frames} were written"
+        yield f"the file says that it has {plural(video.frames, 'frame')}, but {meant.frames} were written"
     if meant.ends_s is None or meant.plan.output.are_images:  # which have no times
         return
     first_s, rate = float(meant.first_s or 0), meant.plan.rate
@@ -400,13 +395,13 @@ def _check_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[s
     may_be_late, fix, tolerance_s = meant.first_s is not None, "", _TOLERANCE_S
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
         may_be_late &= media.container == endpoints.QUICKTIME
-        fix, tolerance_s = ": add delay_moov to movflags", min(_TOLERANCE_S, float(1 / rate / 2))
+        fix, tolerance_s = ". Add delay_moov to movflags", min(_TOLERANCE_S, float(1 / rate / 2))
     if may_be_late and begins_s is not None and abs(begins_s - first_s) > tolerance_s:
-        yield f"the first frame was written at {first_s:.3f} s, and the file has it at {begins_s:.3f} s{fix}"
+        yield f"the first frame was written at {first_s:.3f} s, but the file has it at {begins_s:.3f} s{fix}"
     lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
     unsure = _WITHOUT_LENGTH if rate is not None else _WITHOUT_LENGTH_OF_TIMES
     if told_s is not None and told_s < lasts_s - _TOLERANCE_S and media.container not in unsure:
-        yield f"{lasts_s:.3f} s of video were written, and the file says that it has {told_s:.3f} s"
+        yield f"{lasts_s:.3f} s of video were written, but the file says that it has {told_s:.3f} s"
 
 
 def _begins_s(media: MediaInfo, video: VideoInfo) -> float | None:

@@ -63,13 +63,19 @@ def check_rate(rate: Fraction | None, output: Output, sounds: Sequence[Sound]) -
     if rate is None:
         if output.are_images:
             raise ValueError(
-                f"{argument('fps', None)} is for containers with times, and images have none. Pass a rate"
+                f"{argument('fps', None)} needs a container with times, and images have none. Pass "
+                f"{argument('fps', 30)}"
             )
         return
     given = rate_argument(rate)
     if output.container == "gif" and rate * _GIF_UNIT_S > 1:
-        raise ValueError(f"{given} is too much for GIF, which counts hundredths of a second: give 50 or less")
+        raise ValueError(
+            f"{given} is too much for GIF, which counts hundredths of a second. Pass {argument('fps', 50)} or less"
+        )
     if rate > _MOST_FPS_OF_MATROSKA and output.is_matroska:
-        raise ValueError(f"{given} is too much for a container that counts milliseconds: write mp4 or mov")
+        raise ValueError(f"{given} is too much for a container that counts milliseconds. Write mp4 or mov")
     if sounds and rate >= _TOO_MANY_FPS_WITH_SOUND:
-        raise ValueError(f"{given} is too much for frames with sound: give fps=None, and time_s to write")
+        raise ValueError(
+            f"{given} is too much with audio, where the rate must be below {_TOO_MANY_FPS_WITH_SOUND}. Pass "
+            f"{argument('fps', None)}, and the time of each frame: encoder.write(frame, time_s=seconds)"
+        )

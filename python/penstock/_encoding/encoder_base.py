@@ -87,7 +87,9 @@ class EncoderBase:
             ClosedError: if the encoder was aborted.
         """
         if self._end_unstarted("the encoder is closed"):
-            raise EncoderError("there is no video: no frame was written, and the encoder was given no size")
+            raise EncoderError(
+                "there is no video, because no frame was written. Call encoder.write(frame) first"
+            )
         return self._session.close(timeout)
 
     def abort(self) -> None:
@@ -158,7 +160,7 @@ class EncoderBase:
             self._session.end_collected()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an encoder has a running FFmpeg: it can be neither copied nor pickled")
+        raise TypeError("an encoder can't be copied or pickled, because it has a running FFmpeg")
 
     def __repr__(self) -> str:
         return self._titled("(not started)") if self._started is None else self._started.title
@@ -168,8 +170,8 @@ class EncoderBase:
         if self._started is None:
             self._check_unstarted()
             raise ValueError(
-                "the encoder has no size yet, and starts with its first frame: give size=(width, height), or write a "
-                "frame first"
+                "the encoder has no size yet, because it starts with its first frame. Pass size=(width, height), or "
+                "write a frame first"
             )
         return self._started
 

@@ -54,8 +54,8 @@ def encoder_for(codec: str, program: str, output: Output, *, is_lossless: bool, 
     """
     if not isinstance(codec, str):
         raise TypeError(
-            f"codec must be FFmpeg's name of a video encoder, such as 'libx264', not {codec!r}. An Encoder writes no "
-            "file of sound alone: pass the samples to soundfile or PyAV"
+            f"codec must be FFmpeg's name of a video encoder, such as 'libx264', not {codec!r}. To write "
+            "a file with audio alone, use soundfile or PyAV"
         )
     found = default_encoder(output, program) if codec == AUTO else software_encoder(codec, program)
     # H.264 of RGB has an encoder of its own.
@@ -79,7 +79,9 @@ def default_encoder(output: Output, program: str) -> str:
         same = output.ending[1:]
         if same in capabilities.COMMON_CODECS or same in capabilities.encoders(program):
             return same
-        raise ValueError(f"{output.name} names no encoder of images by its ending. Pass codec, or write .png")
+        raise ValueError(
+            f"{output.name} names no encoder of images. Pass {argument('codec', 'png')}, or write .png"
+        )
     if known is None or known.holds_sound:
         return _DEFAULT_ENCODER
     return software_encoder(known.video or _DEFAULT_ENCODER, program)
@@ -99,7 +101,7 @@ def software_encoder(codec: str, program: str) -> str:
     """
     if codec.startswith("auto-") and codec not in AUTO_CODECS:
         known = ", ".join(AUTO_CODECS)
-        raise ValueError(f"{argument('codec', codec)} is none of auto, {known}, and no encoder of FFmpeg's")
+        raise ValueError(f"codec must be auto, {known} or an encoder of FFmpeg, not {codec!r}")
     return capabilities.named_encoder(program, codec.removeprefix("auto-"), preferred=_SOFTWARE)
 
 
@@ -166,7 +168,7 @@ def quality_options(
             return {}  # it has no other level
         known = ", ".join([*levels, *(["ffv1", "png"] if is_lossless else [])])
         raise ValueError(
-            f"{argument('quality', quality)} is not known for {codec}: take one of {known}, or options"
+            f"{codec} has no {argument('quality', quality)}. Use one of {known}, or the encoder's own options"
         )
     level, joined = levels[codec], dict[str, object]()
     also = next((name for name in given if _is_rate(name)), None)
@@ -184,7 +186,7 @@ def quality_options(
         return {name: value for name, value in level.items() if name not in given} | joined
     if is_lossless:
         named = argument(f"options.{also}", given[also])
-        raise ValueError(f"{argument('quality', quality)} and {named} exclude each other: give one")
+        raise ValueError(f"{argument('quality', quality)} and {named} exclude each other. Pass only one")
     return {}
 
 

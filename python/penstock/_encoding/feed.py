@@ -169,7 +169,7 @@ class RawFeed:
     def take_samples(self, samples: object) -> Item:
         """Copies samples."""
         if self._plan.audio_input is None:
-            raise ValueError("the encoder has no AudioTrack: give it audio=AudioTrack(sample_rate, channels)")
+            raise ValueError("the encoder has no AudioTrack. Create it with audio=AudioTrack(48000, 2)")
         return Item(checked_samples(samples, self._plan.audio_input).tobytes(), is_sound=True)
 
     def queue(self, item: Item, timeout: float | None) -> Ticket:
@@ -315,7 +315,7 @@ class NutFeed(RawFeed):
         time_s, last_s = tick * TICK_S, last * TICK_S
         if tick <= last:
             raise ValueError(
-                f"time_s must grow from frame to frame: {float(time_s):.6f} s comes after {float(last_s):.6f} s"
+                f"time_s must be later than the previous frame's {float(last_s):.6f} s, not {float(time_s):.6f} s"
             )
         if (longest_s := longest_step_s(self._plan.output)) is None:
             return last
@@ -324,8 +324,8 @@ class NutFeed(RawFeed):
         units = [math.floor(one / unit_s + Fraction(1, 2)) for one in (last_s, time_s)]
         if units[0] == units[1] or time_s - last_s > longest_s:
             raise ValueError(
-                f"the container cannot store frames at {float(last_s):.6f} and {float(time_s):.6f} s: its steps are "
-                f"from {unit_s} to {float(longest_s):g} s, and time_s is in seconds"
+                f"the container can't store frames at {float(last_s):.6f} and {float(time_s):.6f} s, because its steps "
+                f"are from {unit_s} to {float(longest_s):g} s. Check that time_s is in seconds"
             )
         return last
 
@@ -355,7 +355,7 @@ class NutFeed(RawFeed):
         deadline, end_s, rest = Deadline(timeout), self.video_s, self._files
         while rest := [one for one in rest if self._queue_last(*one, end_s, deadline)]:
             if deadline.is_over():
-                raise deadline.late("no room", self.writer.stats.bytes_pending)
+                raise deadline.late("the queue had no room", self.writer.stats.bytes_pending)
 
     def _copied(self, frame: Data, tick: int | None, form: FrameForm, number: int) -> Item:
         slot = form.fill(self._fed_slots, frame, number, self._conversion, self.prefix(tick))

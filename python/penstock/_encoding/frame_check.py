@@ -31,9 +31,9 @@ _KEEPS_16_BITS = " (codec='ffv1' keeps all 16 bits)"
 def frame_size(frame: Any, pixel_format: str, form: FrameForm = PLAIN) -> tuple[int, int]:
     """Width and height of `frame` by its shape."""
     _check_is_memory(frame)
-    remedy = "give the Encoder size=(width, height)"
+    remedy = "Pass size=(width, height) to the Encoder"
     if not is_packed(pixel_format):
-        raise ValueError(f"the shape of a {pixel_format} frame does not tell its size: {remedy}")
+        raise ValueError(f"the shape of a {pixel_format} frame doesn't tell its size. {remedy}")
     pixel = frame_layout(pixel_format, 1, 1)
     samples = None if hasattr(frame, "mglo") else _samples(frame, pixel)[1]
     if samples is None or len(samples.shape) < 2 or 0 in samples.shape:
@@ -42,7 +42,7 @@ def frame_size(frame: Any, pixel_format: str, form: FrameForm = PLAIN) -> tuple[
         wanted = " × ".join((str(channels), *sizes[:2]) if form.channels_first else sizes)
         got = "bytes" if samples is None or len(samples.shape) < 2 else samples.shape
         raise ValueError(
-            f"the first frame of an encoder without size has the shape {wanted}; got {got}: {remedy}"
+            f"the first frame of an encoder without size must have the shape {wanted}, not {got}. {remedy}"
         )
     height, width = samples.shape[-2:] if form.channels_first else _rows_and_columns(samples.shape)
     _check_shape(samples, _Wanted(frame_layout(pixel_format, width, height), 0, form))
@@ -70,7 +70,9 @@ def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0, form: FrameFo
     wanted = _Wanted(layout, number, form)
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
         if form != PLAIN:
-            raise ValueError(f"a moderngl.Buffer has bytes, and the rows first. Leave {form.arguments} out")
+            raise ValueError(
+                f"a moderngl.Buffer can't be used with {form.arguments}. Leave {form.arguments} out"
+            )
         _check_size(Contents("bytes", frame.size, (frame.size,), "uint", 1, False), wanted)
         return frame
     _check_layout(frame, layout)
@@ -91,11 +93,11 @@ def _check_is_memory(frame: Any) -> None:
         return
     if hasattr(frame, "viewport"):
         raise TypeError(
-            "a framebuffer is no frame: use penstock.gl.Capture(framebuffer, encoder), or framebuffer.read_into(view) "
-            "with encoder.lease() as view"
+            "a framebuffer is not a frame. Use penstock.gl.Capture(framebuffer, encoder), or "
+            "framebuffer.read_into(view) with encoder.lease() as view"
         )
     if hasattr(frame, "mglo") and not isinstance(frame.size, int):
-        raise TypeError("a texture is no frame: use texture.read_into(view) with encoder.lease() as view")
+        raise TypeError("a texture is not a frame. Use texture.read_into(view) with encoder.lease() as view")
 
 
 def _check_layout(frame: Any, layout: FrameLayout) -> None:
@@ -103,8 +105,8 @@ def _check_layout(frame: Any, layout: FrameLayout) -> None:
     own = getattr(frame, "_layout", None)
     if isinstance(own, FrameLayout) and len(own.planes) > 1 and own.pixel_format != layout.pixel_format:
         raise ValueError(
-            f"the frame is {own.pixel_format}, and the encoder takes {layout.pixel_format}: give "
-            f"pixel_format={own.pixel_format!r}"
+            f"the frame must be {layout.pixel_format}, as the encoder expects, not {own.pixel_format}. Pass "
+            f"pixel_format={own.pixel_format!r} to the Encoder"
         )
 
 
@@ -115,12 +117,12 @@ def _check_mode(frame: Any, layout: FrameLayout) -> None:
         return
     remedy = ""
     if mode.startswith("RGB") and re.match("bgr|[a0](?:rgb|bgr)", layout.pixel_format):
-        remedy = f": give pixel_format={'rgb24' if mode == 'RGB' else 'rgba'!r}"
+        remedy = f". Pass pixel_format={'rgb24' if mode == 'RGB' else 'rgba'!r}"
     elif mode in _PIL_MODES:
         return
     elif wanted := _pil_mode(layout):
-        remedy = f": pass frame.convert({wanted!r})"
-    raise ValueError(f"a PIL image of mode {mode!r} is no frame of {layout.pixel_format}{remedy}")
+        remedy = f". Pass frame.convert({wanted!r})"
+    raise ValueError(f"a PIL image of mode {mode!r} is not a {layout.pixel_format} frame{remedy}")
 
 
 def _pil_mode(layout: FrameLayout) -> str | None:
@@ -214,11 +216,11 @@ def _wrong(what: str, samples: Contents, wanted: _Wanted, remedy: str | None) ->
     """The error of a frame whose size, shape or dtype is wrong."""
     layout = wanted.layout
     size = f"{layout.width}x{layout.height}"
-    needed = f"a {layout.pixel_format} frame of {size} pixels (width x height) is {wanted}"
-    which = ""
-    if wanted.number:
-        which, needed = f" {wanted.number}", f"the first frame had {size} pixels, and {needed}"
-    return ValueError(f"{what}{which}: got {samples}; {needed}{f': {remedy}' if remedy else ''}")
+    which = f" {wanted.number}" if wanted.number else ""
+    like_first = ", as of the first frame" if wanted.number else ""
+    needed = f"{layout.pixel_format} frames of {size} pixels (width x height{like_first}) must be {wanted}"
+    fix = f". {remedy[0].upper()}{remedy[1:]}" if remedy else ""
+    return ValueError(f"{what}{which}: {needed}, not {samples}{fix}")
 
 
 def _fits(shape: tuple[int, ...], wanted: _Wanted) -> bool:
@@ -279,8 +281,8 @@ def _other_format(samples: Contents, channels: int, wanted: _Wanted) -> str | No
     if found is None:
         return None
     if samples.owner == "PIL" and (mode := _pil_mode(layout)):
-        return f"pass frame.convert({mode!r}), or give pixel_format={found!r}"
-    remedy = f"give pixel_format={found!r}"
+        return f"pass frame.convert({mode!r}), or pixel_format={found!r} to the Encoder"
+    remedy = f"pass pixel_format={found!r}"
     if channels > 1:
         remedy += f" (or {found.replace('rgb', 'bgr')!r})"
     if len(layout.planes) > 1:
@@ -297,7 +299,7 @@ def _float_format(samples: Contents, channels: int, layout: FrameLayout) -> str 
     """What to write for packed floats, which no scaling to whole numbers keeps; None if unknown."""
     if (found := _BY_CHANNELS_OF_FLOATS.get(channels)) is None:
         return None
-    remedies = [] if layout.pixel_format == found else [f"give pixel_format={found!r}"]
+    remedies = [] if layout.pixel_format == found else [f"pass pixel_format={found!r}"]
     if channels > 1:
         planes = ", ".join(f"frame[..., {place}]" for place in (1, 2, 0, 3)[:channels])
         library = "torch" if samples.owner == "torch" else "np"
@@ -314,16 +316,22 @@ def _reshape(samples: Contents, wanted: _Wanted) -> str | None:
     channels = layout.planes[0][2:]
     if shape == (width, height, *channels):
         transposed = f"pass {_transpose_call(samples, '1, 0, 2' if channels else '1, 0')}"
-        given = f"size is (width, height), so give size={(height, width)} if that is the picture's, else "
-        return f"{given}{transposed}" if is_first else transposed
+        given = (
+            f"pass size={(height, width)} to the Encoder, because size is (width, height), or {transposed}"
+        )
+        return given if is_first else transposed
     if channels and shape == (*channels, height, width):
-        return "give channels_first=True" if is_first else f"pass {_transpose_call(samples, '1, 2, 0')}"
+        return "pass channels_first=True" if is_first else f"pass {_transpose_call(samples, '1, 2, 0')}"
     if channels and shape == (*channels, width, height):
         return f"pass {_transpose_call(samples, '2, 1, 0')}"
     if len(shape) == len(layout.planes[0]) + 1 and shape[1:] == layout.planes[0]:
         return f"write its {shape[0]} frames one by one"
     if shape[2:] == channels and len(shape) > 1:
-        return f"scale it, or give size={(shape[1], shape[0])}" if is_first else "scale it"
+        return (
+            f"scale the frame, or pass size={(shape[1], shape[0])} to the Encoder"
+            if is_first
+            else "scale the frame"
+        )
     return None
 
 
@@ -343,26 +351,25 @@ def _dtype_remedy(samples: Contents, wanted: _Wanted) -> str:
     layout, number = wanted.layout, wanted.number
     cast = _cast(samples, wanted.kind, layout.sample_bytes)
     most = 256**layout.sample_bytes - 1
+    scaled = f"scale the values to the range 0 to {most}, and pass frame{cast}"
     if wanted.form.value_range is not None:
         to_floats = f"pass frame{_cast(samples, 'float', 4)}"
         is_whole = samples.kind == "uint" and samples.sample_bytes == layout.sample_bytes and not number
         return f"leave value_range out, or {to_floats}" if is_whole else to_floats
     if wanted.kind == "float":
-        return f"pass frame{cast}, scaled to 0…1"
+        return f"scale the values to the range 0 to 1, and pass frame{cast}"
     if samples.kind == "float":
         is_scalable = samples.sample_bytes in FLOAT_BYTES and len(layout.planes) == 1 and not number
-        return (
-            "give value_range=(0.0, 1.0) or (-1.0, 1.0)" if is_scalable else f"scale to 0…{most} and {cast}"
-        )
+        return "pass value_range=(0.0, 1.0) or (-1.0, 1.0) to the Encoder" if is_scalable else scaled
     if samples.kind == "bool":
         return f"pass frame{cast} * {most}"
     is_known = samples.kind == "uint" and samples.sample_bytes in (1, 2)
     if is_known and number:
-        return f"scale to 0…{most} and {cast}"
+        return scaled
     if is_known and (other := _sibling(samples, layout)):
         keeps = _KEEPS_16_BITS if samples.sample_bytes == 2 else ""
-        return f"give pixel_format={other!r}{keeps}, or scale to 0…{most} and {cast}"
-    return f"pass frame{cast} if its values are 0…{most}"
+        return f"pass pixel_format={other!r} to the Encoder{keeps}, or {scaled}"
+    return f"pass frame{cast} if its values are from 0 to {most}"
 
 
 def _cast(samples: Contents, kind: str, sample_bytes: int) -> str:
@@ -383,16 +390,18 @@ def _check_byte_order(samples: Contents, wanted: _Wanted) -> None:
     layout = wanted.layout
     if samples.is_big_endian and wanted.form.value_range is not None:
         code = f"<f{samples.sample_bytes}"
-        raise ValueError(f"the frame's floats are big-endian. Pass frame.astype({code!r})")
+        raise ValueError(
+            f"the frame's floats must be little-endian, not big-endian. Pass frame.astype({code!r})"
+        )
     if samples.is_big_endian and layout.sample_bytes > 1:
         code = layout.dtype
         raise ValueError(
-            f"the frame's samples are big-endian, and {layout.pixel_format} has the other byte order: "
-            f"pass frame.astype({code!r})"
+            f"the frame's samples must be little-endian for {layout.pixel_format}, not big-endian. "
+            f"Pass frame.astype({code!r})"
         )
     if layout.pixel_format.endswith("be") and samples.sample_bytes > 1 and not samples.is_big_endian:
         code = f">{'f' if samples.kind == 'float' else 'u'}{samples.sample_bytes}"
         raise ValueError(
-            f"the frame's samples are little-endian, and {layout.pixel_format} has the other byte order: give "
-            f"pixel_format={layout.pixel_format[:-2] + 'le'!r}, or pass frame.astype({code!r})"
+            f"the frame's samples must be big-endian for {layout.pixel_format}, not little-endian. Pass "
+            f"pixel_format={layout.pixel_format[:-2] + 'le'!r} to the Encoder, or frame.astype({code!r})"
         )

@@ -39,11 +39,10 @@ class FrameForm:
             TypeError: an argument has a wrong type.
         """
         if not isinstance(channels_first, bool):
-            raise TypeError(f"channels_first is True or False; got {channels_first!r}")
+            raise TypeError(f"channels_first must be True or False, not {channels_first!r}")
         if channels_first and not is_packed(pixel_format):
             raise ValueError(
-                f"channels_first=True is for packed RGB and gray, and not for {pixel_format}. Give "
-                "pixel_format='rgb24', for example"
+                f"channels_first=True needs a packed pixel format, not {pixel_format}. Pass pixel_format='rgb24'"
             )
         if value_range is None:
             return cls(None, channels_first)
@@ -53,7 +52,7 @@ class FrameForm:
         try:
             return cls((low, high), channels_first, _ValueRange(low, high, wanted.depth))
         except ValueError as error:
-            raise ValueError(f"{argument('value_range', value_range)} is not possible: {error}") from None
+            raise ValueError(f"{argument('value_range', value_range)} is not valid: {error}") from None
 
     @property
     def arguments(self) -> str:
@@ -92,17 +91,16 @@ PLAIN = FrameForm()
 def _checked_range(value_range: object, pixel_format: str) -> tuple[float, float]:
     if is_float(pixel_format):
         raise ValueError(
-            f"value_range is for frames that become whole samples, and {pixel_format} keeps floats. Leave it out"
+            f"value_range can't be used with {pixel_format}, which keeps floats. Leave value_range out"
         )
     if not is_packed(pixel_format):
         raise ValueError(
-            f"value_range is for packed RGB and gray, and not for {pixel_format}. Give pixel_format='rgb24', for "
-            "example"
+            f"value_range needs a packed pixel format, not {pixel_format}. Pass pixel_format='rgb24'"
         )
     is_pair = isinstance(value_range, tuple | list) and len(value_range) == 2
     if not is_pair or not all(isinstance(one, Real) for one in value_range):  # type: ignore[attr-defined]
-        raise TypeError(f"value_range is two numbers, such as (0.0, 1.0); got {value_range!r}")
+        raise TypeError(f"value_range must be two numbers, such as (0.0, 1.0), not {value_range!r}")
     low, high = map(float, value_range)  # type: ignore[call-overload]
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"value_range is two finite numbers, the lower first; got {value_range!r}")
+        raise ValueError(f"value_range must be two finite numbers, the lower first, not {value_range!r}")
     return low, high

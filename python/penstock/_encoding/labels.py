@@ -108,14 +108,18 @@ def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
-        raise TypeError(f"metadata is a dict of names and texts, such as {{'title': 'x'}}; got {metadata!r}")
+        raise TypeError(
+            f"metadata must be a dict of names and texts, such as {{'title': 'x'}}, not {metadata!r}"
+        )
     for name, value in metadata.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(f"metadata has names and texts, each a str; got {name!r}: {value!r}")
+            raise TypeError(f"metadata must have a str for each name and text, not {name!r}: {value!r}")
         if not name or "=" in name or "\0" in name + value:
-            raise ValueError(f"metadata has names without '=', and no zero bytes; got {name!r}: {value!r}")
+            raise ValueError(
+                f"metadata must have names without '=' and no zero bytes, not {name!r}: {value!r}"
+            )
         if not value:
-            raise ValueError(f"metadata {name!r} has no text, and FFmpeg would leave it out: leave it out")
+            raise ValueError(f"metadata {name!r} has an empty text, which FFmpeg doesn't write. Leave it out")
     return dict(metadata)
 
 
@@ -124,20 +128,21 @@ def _checked_chapters(chapters: Chapters) -> tuple[tuple[float, str], ...]:
         pairs = [(_seconds("chapters", start_s), title) for start_s, title in chapters]
     except (TypeError, ValueError) as error:
         raise type(error)(
-            f"chapters are pairs of when each begins, in seconds, and its title, [(0.0, 'Intro'), (5, 'End')]: {error}"
+            "chapters must be pairs of a start in seconds and a title, such as [(0.0, 'Intro'), (5, 'End')]: "
+            f"{error}"
         ) from None
     found: list[tuple[float, str]] = []
     for start_s, title in pairs:
         if not isinstance(title, str):
-            raise TypeError(f"the title of a chapter is a str; got {title!r}")
+            raise TypeError(f"the title of a chapter must be a str, not {title!r}")
         if start_s is None or math.isinf(start_s) or (found and start_s <= found[-1][0]):
             raise ValueError(
-                f"each chapter begins later than the one before it; got {start_s} s for {title!r}"
+                f"each chapter must begin later than the one before it, not {title!r} at {start_s} s"
             )
         found.append((start_s, title))
     if (nbytes := len(_ffmetadata(found).encode()) if found else 0) > _MOST_TEXT_BYTES:
         raise ValueError(
-            f"{len(found)} chapters are too many: they take {nbytes} bytes, of {_MOST_TEXT_BYTES} at most"
+            f"{len(found)} chapters are too many. They take {nbytes} bytes, and the limit is {_MOST_TEXT_BYTES}"
         )
     return tuple(found)
 
@@ -145,7 +150,7 @@ def _checked_chapters(chapters: Chapters) -> tuple[tuple[float, str], ...]:
 def _checked_subtitles(subtitles: str | os.PathLike[str], output: Output) -> str:
     source = endpoints.source(subtitles)
     if endpoints.is_same_file(source, output.target):
-        raise ValueError(f"{output.name} is the output, too, which would overwrite it")
+        raise ValueError(f"{output.name} is also the output, which would overwrite it. Write another file")
     from penstock._facts.opening import open_media  # libav, only where a file of subtitles is read
 
     path = endpoints.without_protocol(source)
@@ -159,7 +164,7 @@ def _checked_subtitles(subtitles: str | os.PathLike[str], output: Output) -> str
             text.startswith(_UTF_16) or text.decode()
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{path} is not UTF-8 ({error.reason}): convert it, for example by iconv"
+                f"{path} is not UTF-8 ({error.reason}). Convert it, for example with iconv"
             ) from None
     return source
 
@@ -168,8 +173,8 @@ def _codec_for(output: Output) -> str:
     if (codec := _SUBTITLES.get(output.container)) is not None:
         return codec
     raise ValueError(
-        f"subtitles have no place in {output.name}: write mp4, mov, mkv or webm, or draw them "
-        f"into the picture, {argument('options.vf', 'subtitles=x.srt')}"
+        f"{output.name} can't hold subtitles. Write mp4, mov, mkv or webm, or pass "
+        f"{argument('options.vf', 'subtitles=x.srt')} to draw them into the picture"
     )
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from penstock._common.messages import argument
 from penstock._decoding.decoder import Decoder
 from penstock._encoding.container import holds_times
 from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, software_encoder
@@ -32,8 +33,8 @@ from penstock._ffmpeg.program.capabilities import PLAYABLE_CODECS, encoder_pixel
 from penstock.errors import DecoderError
 
 #: The warning of what is not kept.
-LOST = "of the source, the result does not have {}"
-# For a source with one picture.
+LOST = "the output doesn't keep the source's {}"
+# Of a source with one picture.
 _USUAL_FPS = 25
 # Chosen: more than what codecs add at the end of a sound.
 _SOUND_LONGER_S = 0.25
@@ -92,10 +93,10 @@ def arguments_like_picture(
         shape = width * aspect / height  # of the picture
         arguments["options"] = {"aspect": f"{shape.numerator}:{shape.denominator}"} | options
     lost = {
-        "its values of the HDR display and light": (video.mastering_display and not colors.mastering_display)
+        "HDR metadata": (video.mastering_display and not colors.mastering_display)
         or (video.content_light and not colors.content_light),
-        "its interlacing": video.field_order not in (None, "progressive"),
-        "its shape of a pixel, because the size is another": aspect not in (None, 1) and is_scaled,
+        "interlacing": video.field_order not in (None, "progressive"),
+        "pixel aspect ratio, because the size is different": aspect not in (None, 1) and is_scaled,
     }
     missed = [what for what, is_lost in lost.items() if is_lost]
     return arguments, [*missed, *_lost_samples(video, frames, given)]
@@ -126,7 +127,8 @@ def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -
         kept_by = ("rgba64le" if has_alpha_itself else "rgb48le") if depth > 8 else "rgba"
         if depth > 16:
             kept_by = "gbrapf32le" if has_alpha_itself else "gbrpf32le"
-        yield f"its {' and '.join(lost)}, because the frames are {frames}: read them as {kept_by!r}"
+        fix = f"Read them with pixel_format={kept_by!r}"
+        yield f"{' and '.join(lost)}, because the frames are {frames}. {fix}"
 
 
 def arguments_like_file(
@@ -139,7 +141,7 @@ def arguments_like_file(
         TypeError: `source` is something else.
     """
     if not isinstance(source, Decoder | MediaInfo):
-        raise TypeError(f"the source is a Decoder, or what probe returns; got {type(source).__name__}")
+        raise TypeError(f"the source must be a Decoder or the result of probe, not {type(source).__name__}")
     decoder = source if isinstance(source, Decoder) else None
     media = source.file if isinstance(source, Decoder) else source
     video = media.best_video if decoder is None else decoder.stream
@@ -154,7 +156,7 @@ def arguments_like_file(
     options = None if decoder is None else decoder._options
     begins_later = options is not None and bool(options.start)
     if options is not None and options.keeps_stored_orientation and video.rotation:
-        lost.append(f"its rotation by {video.rotation} degrees")
+        lost.append(f"rotation by {video.rotation} degrees")
     found: dict[str, Any] = {"size": size}
     if "fps" not in arguments:
         found["fps"] = _rate(media, video, decoder, has_times=holds_times(to))
@@ -169,17 +171,17 @@ def arguments_like_file(
             found["audio"], kept_sounds = media.path, 1
             lost += _lost_end_of_sound(media, video)
         if kept_sounds < len(media.audio):
-            lost.append(f"{len(media.audio) - kept_sounds} of its {len(media.audio)} sounds")
+            lost.append(f"audio tracks ({len(media.audio) - kept_sounds} of {len(media.audio)})")
     if is_film:
         found |= arguments_like_labels(media, arguments)
         is_part = begins_later or (options is not None and options.count is not None)
         if is_part and found.pop("chapters", None):
-            lost.append("its chapters, because it is a part")
+            lost.append("chapters, because the output is only a part of it")
     else:
         labels = {"metadata": any(_metadata(media)), "chapters": bool(media.chapters)}
-        lost += [f"its {what}" for what, is_there in labels.items() if is_there and what not in arguments]
+        lost += [what for what, is_there in labels.items() if is_there and what not in arguments]
     if media.subtitles and "subtitles" not in arguments:
-        lost.append("its subtitles")
+        lost.append(f"subtitles. Pass {argument('subtitles', 'subtitles.srt')} to add them")
     return {**found, **arguments}, Origin(
         lost=[LOST.format(what) for what in lost],
         is_like=True,
@@ -221,9 +223,9 @@ def _rate(
 def _lost_times(video: VideoInfo, *, begins_later: bool) -> Iterable[str]:
     """What is lost at a constant rate."""
     if video.is_variable_frame_rate:
-        yield "the uneven times of its frames"
+        yield "variable frame rate"
     if video.start_s and not begins_later:
-        yield f"the time before its picture, {video.start_s:.3f} s"
+        yield f"time before the first frame, {video.start_s:.3f} s"
 
 
 def _lost_end_of_sound(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
@@ -233,7 +235,7 @@ def _lost_end_of_sound(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
         return
     ends_s, picture_ends_s = ((one.start_s or 0.0) + (one.duration_s or 0.0) for one in (sound, video))
     if ends_s > picture_ends_s + _SOUND_LONGER_S:
-        yield f"the last {ends_s - picture_ends_s:.3f} s of its sound, which goes on after the picture"
+        yield f"last {ends_s - picture_ends_s:.3f} s of audio, because the video ends before"
 
 
 def _metadata(media: MediaInfo) -> Iterable[tuple[str, str]]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational, Real
 
+from penstock._common.messages import PROBABLY_A_BUG
 from penstock._ffmpeg.command.arguments import TICK_S, input_arguments
 from penstock._ffmpeg.command.pixel_formats import FrameLayout
 from penstock._ffmpeg.program.child import ProgramError, run
@@ -99,13 +100,13 @@ def ticks(time_s: float | Rational) -> int:
     """
     if not isinstance(time_s, Real) or isinstance(time_s, bool):
         raise TypeError(
-            f"time_s is a time in seconds, a number such as 0.25 or Fraction(1001, 30000); got {time_s!r}"
+            f"time_s must be a number of seconds, such as 0.25 or Fraction(1001, 30000), not {time_s!r}"
         )
     if not isinstance(time_s, Rational):
         time_s = float(time_s)  # Fraction takes no float32 of NumPy
     is_finite = isinstance(time_s, Rational) or math.isfinite(time_s)  # which takes no large Fraction
     if not is_finite or not 0 <= (tick := round(Fraction(time_s) / TICK_S)) <= _LAST_TICK:
-        raise ValueError(f"time_s is a time in seconds from 0 on; got {time_s!r}")
+        raise ValueError(f"time_s must be a number of seconds from 0 on, not {time_s!r}")
     return tick
 
 
@@ -139,15 +140,15 @@ def make_stream(
         made = bytes(run(command, _PATIENCE_S).stdout)
     except ProgramError as failure:
         raise EncoderError(
-            f"FFmpeg cannot write frames with times or sound: {failure}", command=command
+            f"FFmpeg can't write frames with times or audio: {failure}", command=command
         ) from failure
     head, sync_point, _ = made.partition(_SYNC_POINT)
     if not sync_point:
-        raise EncoderError("FFmpeg cannot write frames with times or sound: it wrote no NUT", command=command)
+        raise EncoderError(f"FFmpeg wrote no NUT stream. {PROBABLY_A_BUG}", command=command)
     if _NO_TAG in head[head.index(_STREAM) :] and layout.pixel_format != "rgb555le":
         raise ValueError(
-            f"{layout.pixel_format} frames cannot have times (fps=None) or sound, for FFmpeg's containers have no "
-            "name for that format: give another pixel_format, such as yuv420p10le or rgb48le"
+            f"{layout.pixel_format} frames can't have times (fps=None) or audio, because FFmpeg's containers have no "
+            "name for the format. Pass another pixel_format, such as 'yuv420p10le' or 'rgb48le'"
         )
     if rate is None:
         head = _with_nominal_rate(head)

@@ -96,15 +96,15 @@ class Destination:
         """Where an unfinished file was left beside its place, in words; None if it was not."""
         if self._file is None or self._file.written in (None, self._file.path):
             return None
-        return f"what FFmpeg has written is in {self._file.written}"
+        return f"FFmpeg's unfinished file is {self._file.written}"
 
     def whereabouts(self, frames: int) -> str:
         """Where the frames of a video are that was cut short, in a sentence."""
-        written = f"the {plural(frames, 'frame')} written before"
+        written = f"{plural(frames, 'frame')} written before"
         if self._file is not None and self.keeps_old_file:
             verb = "is" if frames == 1 else "are"
-            return f"{self._file.path} is still the old file: {written} {verb} in {self._file.written}"
-        return f"{self._output.name} has {written}"
+            return f"{self._file.path} is still the old file. The {written} {verb} in {self._file.written}"
+        return f"{self._output.name} has the {written}"
 
     @property
     def identity(self) -> endpoints.Identity | None:
@@ -150,7 +150,7 @@ class Destination:
         """What it lacks, although FFmpeg may have succeeded, in sentences."""
         lost = lost_segments(self._output, self._begun_s)
         if self._sink is not None and self._sink.failure is not None:
-            lost.append(f"the {self._output.name} that is written to has failed: {self._sink.failure!r}")
+            lost.append(f"the output {self._output.name} failed: {self._sink.failure!r}")
         return lost
 
     def failed(self, process: FFmpegProcess, *, ignored: bool) -> list[str]:
@@ -226,18 +226,20 @@ class OutputFile:
         assert part is not None, "nothing was left or removed before"
         if self._replaced is None:
             if is_expected and not part.exists():
-                raise ReplacedError(f"{part} was removed, or given another name, while it was written")
+                raise ReplacedError(f"{part} was removed or renamed while it was written")
             return
         try:
             if not os.path.samestat(self.path.stat(), self._replaced):
-                raise ReplacedError(f"{self.path} was replaced meanwhile: the new video is {part}")
+                raise ReplacedError(
+                    f"{self.path} was replaced while the video was written. The new video is {part}"
+                )
             _sync(part)
             part.replace(self.path)
             self.written = self.path
             _sync(self.path.parent)
         except OSError as error:
             raise ReplacedError(
-                f"{self.path} could not be replaced ({error.strerror}): the new video is {part}"
+                f"{self.path} couldn't be replaced ({error.strerror}). The new video is {part}"
             ) from error
 
     def leave(self, *, is_finished: bool) -> None:
@@ -276,9 +278,9 @@ class OutputFile:
                 self._replaced = status
                 return
             except OSError as error:
-                reason = f"no such file can be made beside it: {error.strerror}"
-        lost = "the old content is lost even if the encode fails"
-        self.warning = f"{self.path} is overwritten in place ({reason}): {lost}"
+                reason = f"no file can be created beside it ({error.strerror})"
+        lost = "The old content is lost even if the encode fails"
+        self.warning = f"{self.path} is overwritten in place, because {reason}. {lost}"
 
 
 def _make_beside(path: Path) -> Path:
@@ -290,7 +292,7 @@ def _make_beside(path: Path) -> Path:
         with suppress(FileExistsError):
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
             return part
-    raise FileExistsError(EEXIST, "too many parts are there", str(path))
+    raise FileExistsError(EEXIST, "there are too many unfinished files", str(path))
 
 
 def _make_like(path: Path, status: os.stat_result) -> Path:
@@ -356,7 +358,7 @@ def lost_segments(output: Output, since_s: float) -> list[str]:
     parts = {playlist.parent / one[3]: int(one[1]) + int(one[2]) for one in _PART.finditer(listed)}
     cut = [one.name for one, end in parts.items() if sizes.get(one, end) < end]
     return [
-        f"these files are {what}: {', '.join(names)}; is the disk full?"
+        f"these files are {what}: {', '.join(names)}. Check whether the disk is full"
         for what, names in (("empty", empty), ("shorter than the playlist says", cut))
         if names
     ]
@@ -430,5 +432,5 @@ class Sink:
             except TypeError:
                 count = 0
             if not 0 < count <= len(data):
-                raise OSError(f"its write took {taken!r} of {len(data)} bytes")
+                raise OSError(f"write() must return how many of the {len(data)} bytes it took, not {taken!r}")
             data = data[count:]

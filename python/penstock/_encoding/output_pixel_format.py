@@ -107,7 +107,7 @@ def asked_format(asked: str) -> str | None:
         TypeError: `asked` is no name.
     """
     if not isinstance(asked, str):
-        raise TypeError(f"output_pixel_format is a name, or {AUTO!r} or {ANY!r}; got {asked!r}")
+        raise TypeError(f"output_pixel_format must be a name, {AUTO!r} or {ANY!r}, not {asked!r}")
     return None if asked == ANY else asked
 
 
@@ -123,7 +123,7 @@ def _check_name(codec: str, asked: str, names: tuple[str, ...]) -> str:
             return name
     near = capabilities.did_you_mean(asked, names)
     raise ValueError(
-        f"{codec} has no pixel format {asked!r}.{near} It has {', '.join(names)}; 'auto' chooses one of them"
+        f"{codec} has no pixel format {asked!r}.{near} It has {', '.join(names)}. 'auto' chooses one of them"
     )
 
 
@@ -226,7 +226,7 @@ def unused_colors(
     for name, value in effective.items():
         if (asked := getattr(colors, name)) not in ("auto", value):
             video = f"{codec} video of {output or 'the pixel format that FFmpeg chooses'}"
-            yield f"{argument(f'colors.{name}', asked)} has no effect on {video}: leave it out"
+            yield f"{argument(f'colors.{name}', asked)} has no effect on {video}. Leave it out"
 
 
 def _gif_losses(source: PixelFormat | None) -> Iterable[str]:
@@ -234,9 +234,9 @@ def _gif_losses(source: PixelFormat | None) -> Iterable[str]:
         return
     if source.depth > 8:
         keeps = f"{argument('codec', 'ffv1')} (.mkv) keeps 16"
-        yield f"the frames' {source.depth} bits a sample become 8: GIF has no more. {keeps}"
+        yield f"the frames' {source.depth} bits per sample become 8, because GIF has no more. {keeps}"
     if source.has_alpha:
-        yield "the frames' alpha becomes 1 bit: GIF has no more. A name such as video.apng or video.webp keeps it"
+        yield "the frames' alpha becomes 1 bit, because GIF has no more. A name like video.apng or video.webp keeps it"
 
 
 def _losses(
@@ -250,7 +250,7 @@ def _losses(
     """What a video of `chosen` loses of frames like `source`, in sentences that name the fix."""
     best = closest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
     kept_by = argument("output_pixel_format", best.name)
-    meant = f"{argument('output_pixel_format', chosen.name)} accepts the loss"
+    meant = f"Pass {argument('output_pixel_format', chosen.name)} to accept the loss"
     prores = f"{argument('codec', 'prores_ks')} (.mov)"
     if source.has_alpha and not chosen.has_alpha:
         keeps = _PNG_KEEPS if are_images else f"{prores}, libvpx-vp9 (.webm) or ffv1 (.mkv) keeps it"
@@ -259,15 +259,13 @@ def _losses(
         if best.has_alpha:
             keeps = f"{kept_by} keeps it"
         if source.name in ("rgba", "bgra"):
-            meant += (
-                f"; {argument('pixel_format', f'{source.name[:3]}0')} declares that the frames have no alpha"
-            )
-        yield f"the frames' alpha is dropped: {codec} video of {chosen.name} has none. {keeps}; {meant}"
+            meant += f", or {argument('pixel_format', f'{source.name[:3]}0')} if the frames have no alpha"
+        yield f"the frames' alpha is dropped, because {codec} video of {chosen.name} has none. {keeps}. {meant}"
     if source.kind != "gray" and chosen.kind == "gray":
-        yield f"the frames' colors are dropped: {codec} video of {chosen.name} has none; {meant}"
+        yield f"the frames' colors are dropped, because {codec} video of {chosen.name} has none. {meant}"
     if source.kind == "xyz" != chosen.kind:
         clipped = f"the frames' XYZ samples become {chosen.kind.upper()}, in the gamut of sRGB"
-        yield f"{clipped}. {argument('codec', 'rawvideo')} (.nut) keeps them; {meant}"
+        yield f"{clipped}. {argument('codec', 'rawvideo')} (.nut) keeps them. {meant}"
     if source.depth > chosen.depth:
         keeps = "ffv1 (.mkv) keeps 16" if chosen.depth >= 10 else f"{prores} keeps 10, and ffv1 (.mkv) 16"
         if are_images:
@@ -280,5 +278,5 @@ def _losses(
             keeps = f"{kept_by} keeps {min(best.depth, source.depth)}"
             if best.depth < source.depth:
                 keeps += f", and {argument('codec', 'ffv1')} (.mkv) {min(source.depth, 16)}"
-        few = f"the frames' {source.depth} bits a sample become {chosen.depth}"
-        yield f"{few}: {codec} video of {chosen.name} has no more. {keeps}; {meant}"
+        few = f"the frames' {source.depth} bits per sample become {chosen.depth}"
+        yield f"{few}, because {codec} video of {chosen.name} has no more. {keeps}. {meant}"

@@ -221,7 +221,7 @@ def _plan(
     warnings: tuple[str, ...] = ()
     if (request.metadata or request.chapters) and not output.holds_sound:
         labels = replace(labels, metadata=(), chapters=())
-        warnings = (f"{output.name} can't hold metadata and chapters: write mp4, mov, mkv or webm",)
+        warnings = (f"{output.name} can't hold metadata and chapters. Write mp4, mov, mkv or webm",)
     rate = None if request.fps is None else frame_rate(request.fps)
     container.check_rate(rate, output, sounds)
 
@@ -320,7 +320,7 @@ def _destination(request: Request) -> tuple[str, Output, dict[str, object]]:
     container_format = options.pop("f", None)
     if container_format is not None and not isinstance(container_format, str):
         raise ValueError(
-            f"options['f'] is FFmpeg's name of a container, such as 'mp4'; got {container_format!r}"
+            f"options['f'] must be FFmpeg's name of a container, such as 'mp4', not {container_format!r}"
         )
     output = Output.of(request.output, container_format)
     return program, output, encoders.with_loop(options, output)
@@ -333,12 +333,12 @@ def _check_options(codec: str, options: Mapping[str, object]) -> None:
         option, _, stream = name.partition(":")
         given = argument(f"options.{name}", value)
         if option == "vcodec" or (option in ("c", "codec") and stream[:1] in ("", "v", "0")):
-            raise ValueError(f"{argument('codec', codec)} and {given} exclude each other: give codec alone")
+            raise ValueError(f"{argument('codec', codec)} and {given} exclude each other. Pass only codec")
         if option == "pix_fmt":
             named = argument("output_pixel_format", value)
             raise ValueError(f"{given} bypasses the choice of the pixel format. Pass {named}")
         if any(name == one or name.startswith(f"{one}:") for one in _SHORTENING_SOUND):
-            raise ValueError(f"{given} leaves samples out: write fewer instead")
+            raise ValueError(f"{given} leaves audio samples out. Write fewer samples instead")
 
 
 def _with_quality(
@@ -347,14 +347,14 @@ def _with_quality(
     """FFmpeg's options with the arguments `crf`, `preset` and `quality`."""
     crf, preset = request.crf, request.preset
     if crf is not None and not isinstance(crf, Real):
-        raise TypeError(f"crf must be a number; got {crf!r}. Pass crf=20, for example.")
+        raise TypeError(f"crf must be a number, such as 20, not {crf!r}")
     own = {name: value for name, value in (("crf", crf), ("preset", preset)) if value is not None}
     for name, value in own.items():
         if (
             option := next((option for option in options if option.partition(":")[0] == name), None)
         ) is not None:
             also = argument(f"options.{option}", options[option])
-            raise ValueError(f"{argument(name, value)} and {also} exclude each other: give one")
+            raise ValueError(f"{argument(name, value)} and {also} exclude each other. Pass only one")
         capabilities.check_option(program, codec, name)
     written = {name: f"{value:g}" if isinstance(value, Real) else value for name, value in own.items()}
     options = {**written, **options}
@@ -386,15 +386,17 @@ def _recoloring_warnings(options: Mapping[str, object], colors: Colors) -> Itera
         is_filter = name.partition(":")[0] in _FILTERING and colors.matrix == colors.range == "auto"
         if is_filter and (found := _RECOLORING.search(str(value))):
             yield (
-                f"{argument(f'options.{name}', value)} may change colors by {found[0]!r}, and the file is tagged with "
-                f"those of the frames: say which it has then, as by {argument('colors.matrix', 'bt709')}"
+                f"{argument(f'options.{name}', value)} may change colors with {found[0]!r}, but the file is tagged "
+                f"with the frames' colors. Pass the new colors, such as {argument('colors.matrix', 'bt709')}"
             )
 
 
 def _gif_speed_warnings(codec: str, rate: Fraction | None) -> tuple[str, ...]:
     if codec != "gif" or rate is None or rate <= _MOST_FPS_OF_GIF:
         return ()
-    return (f"viewers slow down a GIF of more than {_MOST_FPS_OF_GIF} frames per second: give a lower fps",)
+    return (
+        f"viewers slow down GIFs of more than {_MOST_FPS_OF_GIF} frames per second. Pass {argument('fps', 50)} or less",
+    )
 
 
 def _native(

@@ -197,8 +197,8 @@ def _check_free(made: EncodePlan, other: EncodePlan) -> None:
     for asked, sound in zip(made.sounds, other.sounds, strict=True):
         if asked.is_copied and not sound.is_copied and asked.audio.codec == "copy":
             raise ValueError(
-                f"the {asked.codec} sound cannot be copied to {made.output.container_name}. Pass another codec than "
-                "'copy', or none"
+                f"the {asked.codec} audio can't be copied to {made.output.container_name}. Pass another codec than "
+                "'copy', or leave codec out"
             )
 
 
@@ -207,7 +207,7 @@ def _check(made: EncodePlan, verdict: Verdict, *, is_like: bool) -> None:
     if verdict.failure is not None:
         raise _renamed(verdict.failure, made.output.name)
     if made.request.quality == encoders.LOSSLESS and verdict.unsure is not None:
-        raise ValueError(f"{argument('quality', encoders.LOSSLESS)} cannot be verified: {verdict.unsure}")
+        raise ValueError(f"{argument('quality', encoders.LOSSLESS)} can't be verified: {verdict.unsure}")
     refused = {"picture", "count", "samples"}
     if made.rate is None:
         refused.add("times")
@@ -332,14 +332,14 @@ def rehearse(made: EncodePlan, size: Size) -> Verdict:
         # No TemporaryDirectory, which a forked child would remove when it ends.
         folder = tempfile.mkdtemp(prefix="penstock-")
     except OSError as error:
-        return Verdict(unsure=f"the encode could not be tried before its first frame: {error}")
+        return Verdict(unsure=f"the encode couldn't be tried before its first frame: {error}")
     token = silent.set(True)
     try:
         return _compared(_trial(made, Path(folder), size), Deadline(_MOST_S))
     except EncoderError as failure:
         return Verdict(failure.with_traceback(None))  # whose frames hold the pictures
     except StalledError as stalled:
-        return Verdict(unsure=f"the encode could not be tried before its first frame: {stalled}")
+        return Verdict(unsure=f"the encode couldn't be tried before its first frame: {stalled}")
     finally:
         silent.reset(token)
         shutil.rmtree(folder, ignore_errors=True)

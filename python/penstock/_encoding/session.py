@@ -59,9 +59,9 @@ STUCK_S = 5.0
 # wrong range clips many times that.
 _NOTABLE_SHARE = 0.01
 
-FULL = "FFmpeg did not read enough from the queue"
-NOT_DONE = "FFmpeg has all frames, but was not done"
-_EMPTY = "there is no video: no frame was written"
+FULL = "FFmpeg hasn't read enough from the queue"
+NOT_DONE = "FFmpeg has all frames, but is still encoding"
+_EMPTY = "there is no video, because no frame was written"
 
 # The file that was read back, and how it differs from the plan.
 _Found = tuple[endpoints.Identity | None, list[str]]
@@ -166,7 +166,7 @@ class EncodeSession(Session):
             self.check_owner()
             if self.plan.is_one_picture and self.submitted:
                 raise ValueError(
-                    f"{self.plan.output.name} holds one picture. Pass a name such as frames/%05d.png"
+                    f"{self.plan.output.name} holds one picture. Use a name such as frames/%05d.png"
                 )
         elif isinstance(self.outcome, EncodeReport):
             raise ClosedError("the encoder is closed")
@@ -376,8 +376,8 @@ class EncodeSession(Session):
         if not self.submitted:
             return f"and {_EMPTY}"
         why, left_part = in_short(failure), self.destination.left_part
-        left = "" if left_part is None or left_part in why else f"; {left_part}"
-        return f"and {self.title} could not be finished: {why}{left}"
+        left = "" if left_part is None or left_part in why else f". {left_part}"
+        return f"and {self.title} couldn't be finished: {why}{left}"
 
     def finish_forgotten(self) -> None:
         """Finishes the video of an encoder that was collected. A failure becomes a `RuntimeWarning`."""
@@ -410,7 +410,7 @@ class EncodeSession(Session):
     def _loss(self, failure: Exception | None) -> str | None:
         """What an encoder that was never closed lost, in a sentence; None if all is where it was to be."""
         if failure is not None:
-            return f"{self.title} could not be finished: {failure}"
+            return f"{self.title} couldn't be finished: {failure}"
         if self.destination.keeps_old_file:
             return f"{self.title} was never closed: {self.destination.whereabouts(self.submitted)}"
         return None
@@ -500,13 +500,13 @@ class EncodeSession(Session):
         """Stores the failure of an FFmpeg that has ended, with why, if FFmpeg has succeeded."""
         self._mark_ended()
         process, submitted = self.process, self.submitted
-        ending = f"FFmpeg {process.ending}; it had encoded {process.frames} of {submitted} submitted frames"
+        ending = f"FFmpeg encoded {process.frames} of {submitted} frames and {process.ending}"
         advice = None
         with suppress(OSError):  # a shortage, which must not hide the failure
             advice = explain(self.plan, f"{process.log.text}\n{ending}")
         left = self.destination.left_part if reason is None else None
         reasons = [*self._lost(), reason, ending, left]
-        self.outcome = self.failure("; ".join(filter(None, reasons)), process.frames, advice)
+        self.outcome = self.failure(". ".join(filter(None, reasons)), process.frames, advice)
 
     def _lost(self) -> list[str]:
         """What the result lacks, although FFmpeg may have succeeded, in sentences."""
@@ -524,14 +524,17 @@ class EncodeSession(Session):
         if (share := self.feed.clipped_samples / samples) < _NOTABLE_SHARE:
             return []
         return [
-            f"{share:.0%} of the samples were outside of value_range={value_range}, and were clipped. Give the range "
+            f"{share:.0%} of the samples were outside of value_range={value_range}, and were clipped. Pass the range "
             "that the frames have"
         ]
 
     def _unused_input(self) -> list[str]:
         if self.plan.audio_input is None or self.feed.samples:
             return []
-        return ["the result has no sound: the encoder has an AudioTrack, and write_audio was not called"]
+        return [
+            "the video has no audio, because write_audio wasn't called. Call encoder.write_audio(samples), or leave "
+            "the AudioTrack out"
+        ]
 
     def _make_report(self, missing: list[str]) -> EncodeReport:
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.
@@ -573,7 +576,7 @@ def _import_libav() -> Sequence[str] | None:
     try:
         from penstock._encoding import compare  # noqa: F401
     except ImportError as error:
-        return [f"the file could not be verified, because PyAV cannot be imported: {error}"]
+        return [f"the file couldn't be verified, because PyAV can't be imported: {error}"]
     except RuntimeError:  # the interpreter is about to exit: threading takes no more callbacks
         return _UNREAD
     return None

@@ -48,7 +48,7 @@ _TRIAL_S = 30.0
 _COPY = "copy"
 # FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` may change where FFmpeg counts from (`_zero`).
 _LEAST_OFFSET_S = 1e-6
-_SAMPLES_GO = "Declare samples by AudioTrack(48000, 2), and pass them to encoder.write_audio(samples)"
+_SAMPLES_GO = "Pass samples with audio=AudioTrack(48000, 2) and encoder.write_audio(samples)"
 # Chosen: hours of most video. FFmpeg's own threshold is 50 MiB.
 _WAITING_BYTES = 1 << 30
 
@@ -82,14 +82,16 @@ class AudioTrack:
     def __post_init__(self) -> None:
         for value in (self.sample_rate, self.channels):
             if isinstance(value, list | tuple) or np.ndim(value):
-                raise TypeError(f"AudioTrack holds no samples; got {type(value).__name__}. {_SAMPLES_GO}")
+                raise TypeError(
+                    f"sample_rate and channels must be numbers, not {type(value).__name__}. {_SAMPLES_GO}"
+                )
         if (
             _count("sample_rate", self.sample_rate) > _MOST_HZ
             or _count("channels", self.channels) > _MOST_CHANNELS
         ):
             raise ValueError(
-                f"sample_rate is at most {_MOST_HZ} Hz, and channels at most {_MOST_CHANNELS}; got {self.sample_rate} "
-                f"Hz and {self.channels}"
+                f"sample_rate must be at most {_MOST_HZ} Hz and channels at most {_MOST_CHANNELS}, not "
+                f"{self.sample_rate} Hz and {self.channels}"
             )
         check_choice("dtype", self.dtype, get_args(InputSampleType))
         _check_texts(self)
@@ -133,7 +135,7 @@ class AudioFile:
 def _check_texts(sound: AudioFile | AudioTrack) -> None:
     for name in ("codec", "language", "title"):
         if not isinstance(value := getattr(sound, name), str | None):
-            raise TypeError(f"{name} is a str or None; got {value!r}")
+            raise TypeError(f"{name} must be a str or None, not {value!r}")
 
 
 Audio = str | os.PathLike[str] | AudioFile | AudioTrack
@@ -216,13 +218,11 @@ def plan_sounds(
     for one in given:
         if not isinstance(one, str | os.PathLike | AudioFile | AudioTrack):
             raise TypeError(
-                f"audio is a path, an AudioFile, an AudioTrack, or several of them; got {type(one).__name__}. "
+                f"audio must be a path, an AudioFile, an AudioTrack or a list of these, not {type(one).__name__}. "
                 f"{_SAMPLES_GO}"
             )
     if sum(isinstance(one, AudioTrack) for one in given) > 1:
-        raise ValueError(
-            "write_audio serves one AudioTrack: give its samples more channels, or a second Encoder"
-        )
+        raise ValueError("an Encoder can have only one AudioTrack. Use more channels, or a second Encoder")
     return tuple(_plan_sound(program, one, output, options) for one in given)
 
 
@@ -239,18 +239,20 @@ def _plan_sound(
     if isinstance(audio, AudioTrack):
         if audio.codec == _COPY:
             raise ValueError(
-                "codec='copy' is for files: name the samples' encoder, such as 'pcm_s16le' or 'aac'"
+                "an AudioTrack can't have codec='copy'. Pass an encoder, such as codec='aac' or codec='pcm_s16le'"
             )
         encoder, rate, channels = audio.codec or _default(output), audio.sample_rate, audio.channels
         zeros = ("-f", SAMPLES[audio.dtype], "-ar", str(rate), "-ac", str(channels), "-i", "/dev/zero")
         return Sound(audio, zeros, 0, _COPY, encoder, holds_priming, rate, channels)
     source = endpoints.source(audio.path)
     if endpoints.is_same_file(source, output.target):
-        raise ValueError(f"{output.name} is the output, too, which would overwrite its sound")
+        raise ValueError(
+            f"{output.name} is also the output, which would overwrite its audio. Write another file"
+        )
     if endpoints.is_path(source) and Path(endpoints.without_protocol(source)).is_fifo():
         raise ValueError(
-            f"{endpoints.without_protocol(source)} is a FIFO, and the file of a sound is read more than once: use "
-            "AudioTrack, whose samples may come from anywhere"
+            f"{endpoints.without_protocol(source)} is a FIFO, but an audio file is read more than once. Use "
+            "an AudioTrack, whose samples may come from anywhere"
         )
     from penstock._facts.completeness import why_sound_incomplete  # libav, only where a file of sound is read
     from penstock._facts.info import unusual_layout
@@ -258,7 +260,7 @@ def _plan_sound(
 
     media = probe(audio.path)
     if (stream := media.best_audio) is None:
-        raise DecoderError(f"{media.path} has no sound")
+        raise DecoderError(f"{media.path} has no audio. Leave audio out")
     source_arguments = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
     why_short = partial(why_sound_incomplete, source, media, stream)
@@ -370,7 +372,9 @@ def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> 
     if not sounds:
         return []
     if "an" in options:
-        raise ValueError(f"{argument('options.an', None)} leaves the sound out: leave out audio instead")
+        raise ValueError(
+            f"{argument('options.an', None)} leaves the audio out. Leave the argument audio out instead"
+        )
     # FFmpeg alone would take one of several sounds.
     arguments = [] if "map" in options else ["-map", "0"]
     # FFmpeg fails if more packets of one stream than 128, and this many bytes, wait for the first packet of another.
@@ -397,32 +401,31 @@ def checked_samples(samples: Any, to: AudioTrack) -> npt.NDArray[Any]:
         TypeError: they are no array.
     """
     if hasattr(samples, "filled") and np.ma.is_masked(samples):
-        raise ValueError(
-            "a masked array has no values where it is masked: pass samples.filled(0), for example"
-        )
+        raise ValueError("a masked array has no values where it is masked. Pass samples.filled(0)")
     try:
         array = np.asarray(samples.detach().numpy() if hasattr(samples, "detach") else samples)
     except (TypeError, ValueError) as failure:
         raise TypeError(
-            f"samples are an array of samples × channels; got {type(samples).__name__}"
+            f"samples must be an array of samples × channels, not {type(samples).__name__}"
         ) from failure
     if array.dtype == object or isinstance(samples, bytes | bytearray | str):
-        raise TypeError(f"samples are an array of samples × channels; got {type(samples).__name__}")
+        raise TypeError(f"samples must be an array of samples × channels, not {type(samples).__name__}")
     if array.dtype != np.dtype(to.dtype) and not (array.dtype.kind == "f" and to.dtype == "float32"):
-        choices = " or ".join(get_args(InputSampleType))
+        known = "float32" if array.dtype.kind == "f" else array.dtype.name
+        or_declared = f", or AudioTrack(..., dtype={known!r})" if known in get_args(InputSampleType) else ""
         raise ValueError(
-            f"the samples are {array.dtype}, and the AudioTrack has {argument('dtype', to.dtype)}. Convert them, or "
-            f"declare what they are, if that is {choices}"
+            f"samples must be {to.dtype}, as the AudioTrack says, not {array.dtype}. Pass converted "
+            f"samples{or_declared}"
         )
     if array.ndim == 1 and to.channels == 1:
         array = array[:, np.newaxis]
     if array.ndim != 2 or array.shape[1] != to.channels:
-        turned = ": pass samples.T" if array.ndim == 2 and array.shape[0] == to.channels else ""
+        turned = ". Pass samples.T" if array.ndim == 2 and array.shape[0] == to.channels else ""
         raise ValueError(
-            f"samples have the shape samples × channels, (n, {to.channels}); got {array.shape}{turned}"
+            f"samples must have the shape samples × channels, (n, {to.channels}), not {array.shape}{turned}"
         )
     with np.errstate(over="ignore"):  # a float64 that float32 does not hold becomes infinite
         array = np.ascontiguousarray(array, np.dtype(to.dtype).newbyteorder("<"))
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError("a sample is NaN or infinite, which no codec encodes")
+        raise ValueError("a sample is NaN or infinite, which no codec encodes. Pass np.nan_to_num(samples)")
     return array

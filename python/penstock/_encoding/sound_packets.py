@@ -107,14 +107,14 @@ class SoundPackets:
     def failure(self) -> str | None:
         """Why the sound is not whole; None if no failure is known."""
         if self._is_stuck:
-            return f"the sound of {self._source} is not whole: none came for {self.stall_timeout:g} s"
+            return f"the audio of {self._source} is incomplete: none came for {self.stall_timeout:g} s"
         if not self._is_read or self._process.has_succeeded:
             return None
         said = (
             summarize(self._process.log.text, self._sound.input_arguments[-1])
             or f"FFmpeg {self._process.ending}"
         )
-        return f"the sound of {self._source} is not whole: {said}"
+        return f"the audio of {self._source} is incomplete: {said}"
 
     @property
     def warning(self) -> str | None:
@@ -123,12 +123,13 @@ class SoundPackets:
             return None
         if damage := damage_reports(self._process.log.reports):
             said = summarize("\n".join(damage), self._sound.input_arguments[-1])
-            return f"the sound of {self._source} may be damaged: {said}"
+            return f"the audio of {self._source} may be damaged: {said}"
         if (reason := self._sound.why_short()) is not None:
-            return f"the sound of {self._source} is not whole: {reason}"
+            return f"the audio of {self._source} is incomplete: {reason}"
         if self._pauses_s and not self._sound.holds_pauses:
-            early = f"its sound ends {float(self._pauses_s):.2f} s early"
-            return f"the container cannot store the pauses of {self._source}: {early}; AudioFile(codec=…) fills them"
+            early = f"so its audio ends {float(self._pauses_s):.2f} s early"
+            fix = "Pass AudioFile(path, codec='aac') to fill them with silence"
+            return f"the container can't store the gaps in {self._source}, {early}. {fix}"
         return None
 
     def before(self, end_s: Fraction, number: int, deadline: Deadline) -> list[Packet]:
@@ -166,7 +167,7 @@ class SoundPackets:
             while not (self._is_read or self._is_over or self._from(number)):
                 self._check_stuck()
                 if deadline.is_over():
-                    raise StalledError(f"no sound came from {self._source}", deadline.timeout or 0.0)
+                    raise StalledError(f"no audio came from {self._source}", deadline.timeout or 0.0)
                 time.sleep(deadline.at_most(_CHECK_INTERVAL_S))
         finally:
             self.waited_s += time.monotonic() - began_s

@@ -49,11 +49,11 @@ class Origin:
         """The error of a frame without its time, at a variable rate."""
         if self.chose_rate:
             return ValueError(
-                "Encoder.like keeps the times of the source's frames, and this frame comes without one. Pass the "
-                "decoder's: encoder.write(changed, time_s=frame.time_s)"
+                "the frame has no time, but Encoder.like keeps the times of the source's frames. Use "
+                "encoder.write(changed, time_s=frame.time_s)"
             )
         return ValueError(
-            f"an encoder with {argument('fps', None)} needs the time of each frame, in seconds. Pass it: "
+            f"an encoder with {argument('fps', None)} needs the time of each frame. Use "
             "encoder.write(frame, time_s=seconds)"
         )
 
@@ -85,15 +85,15 @@ class Origin:
             self.moved_s = max(self.moved_s, moved_s)
         elif self.chose_rate:
             raise ValueError(
-                f"the frame's time is {time_s:.6f} s, and it would be shown at {zero_s + place_s:.6f} s: frames before "
-                f"it were left out, added or repeated. Pass {argument('fps', None)} to Encoder.like, which shows each "
-                "frame at its time, or the rate at which to show the frames"
+                f"the frame's time is {time_s:.6f} s, but it would be shown at {zero_s + place_s:.6f} s, because "
+                f"frames before it were skipped, added or repeated. Pass {argument('fps', None)} to Encoder.like to "
+                "show each frame at its time, or pass the rate that you want"
             )
         else:
             raise ValueError(
-                f"the frame's time is {time_s:.6f} s, and frame {number} is shown at {place_s:.6f} s, by "
-                f"{rate_argument(plan.rate)}. Pass {argument('fps', None)}, which shows each frame at its time, "
-                "or leave time_s out"
+                f"the frame's time is {time_s:.6f} s, but frame {number} is shown at {place_s:.6f} s with "
+                f"{rate_argument(plan.rate)}. Pass {argument('fps', None)} to show each frame at its time, or leave "
+                "time_s out"
             )
 
     def warnings(self, plan: EncodePlan, frames: int) -> Iterable[str]:
@@ -101,17 +101,16 @@ class Origin:
         if plan.rate is None:
             return
         if self.moved_s and plan.output.container != _PICTURES:
-            moved = f"frames are shown up to {self.moved_s:.3f} s away from the times that they came with"
+            moved = f"frames are shown up to {self.moved_s:.3f} s away from their times"
             yield (
-                f"{moved}, because {plan.output.container_name} has none. Write mp4, mov, mkv or webm"
+                f"{moved}, because {plan.output.container_name} stores no times. Write mp4, mov, mkv or webm"
                 if self.chose_rate
-                else f"{moved}, by {rate_argument(plan.rate)}. Pass {argument('fps', None)}, which keeps the "
-                "times; or, to have this rate, np.asarray(frame), which carries no time"
+                else f"{moved} with {rate_argument(plan.rate)}. Pass {argument('fps', None)} to keep the times, or "
+                "write np.asarray(frame), which has no time"
             )
         lasts_s = float(frames / plan.rate)
         if self.is_untimed and self.source_s is not None and lasts_s < self.source_s - 1.5 / plan.rate:
             yield (
-                f"the video lasts {lasts_s:.3f} s, and its source {self.source_s:.3f} s: frames are missing, and so is "
-                "the end of the sound. encoder.write(changed, time_s=frame.time_s) checks that each frame keeps its "
-                "time"
+                f"the video lasts {lasts_s:.3f} s, but its source {self.source_s:.3f} s, so frames and the end of the "
+                "audio are missing. Use encoder.write(changed, time_s=frame.time_s) to check each frame's time"
             )

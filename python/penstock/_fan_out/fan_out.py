@@ -71,9 +71,7 @@ class FanOut:
         self._forks = exits.forks
         self._is_closed = False
         if isinstance(outputs, Encoder | Writer):
-            raise TypeError(
-                f"outputs is a list of encoders and writers, and not one: {outputs!r}. Pass [output]."
-            )
+            raise TypeError(f"outputs must be a list of encoders and writers, not {outputs!r}. Pass [output]")
         for output in outputs:
             self.add(output)
 
@@ -105,13 +103,13 @@ class FanOut:
         check_choice("when_full", when_full, get_args(WhenFull))
         if not isinstance(output, Encoder | Writer):
             raise TypeError(
-                f"an output is an Encoder or a Writer, and not {type(output).__name__}. Pass Encoder(path, ...)."
+                f"an output must be an Encoder or a Writer, not {type(output).__name__}. Pass Encoder(path, fps=30)"
             )
         self._check_open()
         with self._lock:
             self._check_open()
             if any(added.target is output for added in self._outputs):
-                raise ValueError(f"{output!r} is an output of this fan-out already")
+                raise ValueError(f"{output!r} is already an output of this fan-out")
             if output.closed:
                 raise ClosedError(f"{output!r} is closed")
             self._outputs.append(self._output_of(output, when_full))
@@ -245,7 +243,7 @@ class FanOut:
             StalledError: another thread had its turn until the deadline.
         """
         if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
-            raise deadline.late("another thread wrote, and was not done")
+            raise deadline.late("another thread is still writing")
         try:
             yield
         finally:
@@ -259,8 +257,8 @@ class FanOut:
         self._check_same_frames(output.plan)
         if when_full == "drop" and not output.plan.is_timed:
             raise ValueError(
-                f"an Encoder that may drop frames must show each frame at its time, and {target!r} has a constant "
-                "rate. Make it with Encoder(..., fps=None), and pass the time: fan_out.write(frame, time_s=seconds)"
+                f"when_full='drop' needs an Encoder with fps=None, and {target!r} has a constant rate. Pass fps=None "
+                "to that Encoder, and use fan_out.write(frame, time_s=seconds)"
             )
         return output
 
@@ -269,7 +267,7 @@ class FanOut:
         for output in self._outputs:
             if isinstance(output, EncoderOutput) and (given := output.plan.other_frames(plan)):
                 raise ValueError(
-                    f"all encoders get the same frames, as {output.target!r} does: give the new one {given}"
+                    f"all encoders of a FanOut need the same frames as {output.target!r}. Pass {given} to the new one"
                 )
 
     def _encoders_first(self) -> list[Output]:
@@ -289,13 +287,13 @@ class FanOut:
             assert self._outputs[0].error is not None
             raise self._outputs[0].error
         if not alive:
-            raise ClosedError("the fan-out has no outputs yet: add encoders or writers")
+            raise ClosedError("the fan-out has no outputs. Call fan_out.add(encoder) first")
         return alive
 
     def _offers(self, frame: FrameData, time_s: float | Fraction | None) -> dict[Output, Offer]:
         """Copies a frame. Returns what each output is to queue of it."""
         if time_s is not None and not any(isinstance(output, EncoderOutput) for output in self._outputs):
-            raise ValueError("time_s is for encoders, and all outputs are writers: leave it out")
+            raise ValueError("time_s needs an Encoder, and all outputs are writers. Leave time_s out")
         # First those that know their size: a frame that does not suit them starts no others.
         for output in sorted(self._alive(), key=lambda output: not output.is_started):
             output.start(frame, time_s)

@@ -301,7 +301,7 @@ class WriterOutput(Output):
         except (PenstockError, OSError) as failure:
             self.target.abort()
             if error is not self.error:
-                error.add_note(f"and {self.target!r} could not deliver everything: {failure}")
+                error.add_note(f"and {self.target!r} couldn't deliver everything: {failure}")
             self.error = failure
 
     def _close(self, deadline: Deadline) -> None:

@@ -44,15 +44,17 @@ def checked_size(size: tuple[int, int]) -> tuple[int, int]:
     try:
         lengths = [operator.index(length) for length in size]
     except TypeError:
-        raise TypeError(f"size is width and height in pixels, two integers; got {size!r}") from None
+        raise TypeError(f"size must be (width, height) in pixels, two integers, not {size!r}") from None
     if len(lengths) != 2:
-        raise ValueError(f"size is (width, height) in pixels, for an array frame.shape[1::-1]; got {size!r}")
+        raise ValueError(
+            f"size must be (width, height) in pixels, not {size!r}. Pass frame.shape[1::-1] for an array"
+        )
     width, height = lengths
     if width <= 0 or height <= 0:
-        raise ValueError(f"size is width and height in pixels, both more than 0; got {size!r}")
+        raise ValueError(f"size must be (width, height) in pixels, both more than 0, not {size!r}")
     if width * height >= _MOST_PIXELS:
         raise ValueError(
-            f"size is width and height in pixels, and FFmpeg takes no frame of 2 GiB; got {size!r}"
+            f"size must be (width, height) in pixels, fewer than FFmpeg's limit of 2 GiB a frame, not {size!r}"
         )
     return width, height
 
@@ -69,10 +71,10 @@ def frame_rate(fps: int | float | Fraction) -> Fraction:
         rate = Fraction(0)
     except TypeError:
         raise TypeError(
-            f"fps is frames per second, a number such as 30, 29.97 or Fraction(30000, 1001); got {fps!r}"
+            f"fps must be a number of frames per second, such as 30, 29.97 or Fraction(30000, 1001), not {fps!r}"
         ) from None
     if rate <= 0:
-        raise ValueError(f"fps is frames per second, more than 0; got {fps!r}")
+        raise ValueError(f"fps must be more than 0 frames per second, not {fps!r}")
     return rate
 
 
@@ -82,10 +84,15 @@ def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Ma
         return
     if divides_evenly(output_pixel_format, layout.width, layout.height):
         return
+    columns, rows = subsampling(output_pixel_format)
+    sides = [
+        f"{side} divisible by {step}" for side, step in (("width", columns), ("height", rows)) if step > 1
+    ]
+    needed = "an even width and height" if (columns, rows) == (2, 2) else f"a {' and a '.join(sides)}"
     raise ValueError(
-        f"{output_pixel_format} video cannot have {layout.width}x{layout.height} pixels, because one color sample "
-        f"covers several of them: render an even size, or give {argument('odd_size', 'pad')}, or "
-        f"{argument('output_pixel_format', 'yuv444p')}, which fewer players know"
+        f"{output_pixel_format} needs {needed}, not {layout.width}x{layout.height}. Render such a size, or pass "
+        f"{argument('odd_size', 'pad')} or {argument('odd_size', 'crop')}, or "
+        f"{argument('output_pixel_format', 'yuv444p')}, which fewer players support"
     )
 
 

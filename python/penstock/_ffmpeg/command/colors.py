@@ -28,6 +28,8 @@ _OPTIONS = {
     "color_primaries": "primaries",
     "color_trc": "transfer",
 }
+# A value of each, for messages.
+_EXAMPLES = {"matrix": "bt709", "range": "full", "primaries": "bt2020", "transfer": "smpte2084"}
 _CODEC_OPTIONS = ("x264-params", "x264opts", "x265-params")
 _CODEC_WORDS = {
     "colormatrix": "matrix",
@@ -135,7 +137,8 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
         ("bt601", "limited"),
     ):
         raise ValueError(
-            f"{codec} video has no tags, and is taken for {UNTAGGED.matrix!r} and {UNTAGGED.range!r}"
+            f"{codec} video has no color tags, and players assume {UNTAGGED.matrix!r} and {UNTAGGED.range!r}. Leave "
+            "matrix and range out"
         )
     tags = {
         name: None if getattr(colors, name) == "auto" else getattr(colors, name)
@@ -147,7 +150,7 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
         return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
     if colors.matrix not in ("auto", "bt601"):
         raise ValueError(
-            f"{codec} video is JPEG, for which players always use the matrix 'bt601'; got {colors.matrix!r}"
+            f"the matrix of {codec} video must be 'bt601', because it is JPEG, not {colors.matrix!r}"
         )
     return VideoColors("bt601", "full", **tags)
 
@@ -165,8 +168,8 @@ def check_without_colors(options: Mapping[str, object]) -> None:
         if kind in _OPTIONS:
             named = [_OPTIONS[kind]]
         if named:
-            instead = argument(f"colors.{named[0]}")
-            raise ValueError(f"{argument(f'options.{name}', value)} names a color. Pass {instead}")
+            instead = argument(f"colors.{named[0]}", _EXAMPLES[named[0]])
+            raise ValueError(f"{argument(f'options.{name}', value)} sets a color. Pass {instead} instead")
 
 
 def with_range_of(colors: Colors, *pixel_formats: str | None) -> Colors:
@@ -180,7 +183,7 @@ def with_range_of(colors: Colors, *pixel_formats: str | None) -> Colors:
         return colors
     if colors.range == "limited":
         also = argument("colors.range", colors.range)
-        raise ValueError(f"{also} and {full} exclude each other: give one")
+        raise ValueError(f"{also} and {full} exclude each other. Pass only one")
     return replace(colors, range="full")
 
 
@@ -205,7 +208,7 @@ def with_hdr_metadata(
         if holds_hdr_metadata(program, codec):
             return dict(options)  # these are for `hdr_arguments`
         raise ValueError(
-            f"this FFmpeg can't write {argument(f'colors.{next(iter(given))}')} into {codec} video: take "
+            f"{codec} video of this FFmpeg can't hold {argument(f'colors.{next(iter(given))}')}. Use "
             f"{', '.join(HDR_PARAMETERS)}, or FFmpeg 9"
         )
     # x264's parameters may be in two options. FFmpeg reads x264-params last.
@@ -220,7 +223,7 @@ def with_hdr_metadata(
             ):
                 continue
             also = argument(f"options.{option}", options[option])
-            raise ValueError(f"{argument(f'colors.{name}')} and {also} exclude each other: give one")
+            raise ValueError(f"{argument(f'colors.{name}')} and {also} exclude each other. Pass only one")
         words.append(f"{key}={value}")
     return {**options, parameters.option: ":".join(words)}
 
@@ -246,7 +249,7 @@ def _hdr_values(colors: Colors, *, whole: bool) -> dict[str, str]:
 
 def _level(light: int) -> int:
     if isinstance(light, bool) or not isinstance(light, int) or not 0 <= light < 1 << 16:
-        raise ValueError(f"a content light is a whole number of cd/m² from 0 to 65535; got {light!r}")
+        raise ValueError(f"a content light must be a whole number of cd/m² from 0 to 65535, not {light!r}")
     return light
 
 
@@ -254,8 +257,8 @@ def _display(display: MasteringDisplay, *, whole: bool) -> str:
     """A mastering display as encoders read it: in units of 0.00002 and of 0.0001 cd/m² if they take whole numbers."""
     if not display.is_complete:
         raise ValueError(
-            "a mastering display has x and y from 0 to 1 of red, green, blue and white, and the luminance, the least "
-            f"first, in cd/m²; got {display!r}"
+            "a mastering display must have x and y from 0 to 1 for red, green, blue and white, and the luminance in "
+            f"cd/m², the least first, not {display!r}"
         )
     lengths, lights = (50_000, 10_000) if whole else (1, 1)
     values = {

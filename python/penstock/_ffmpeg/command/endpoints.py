@@ -85,11 +85,11 @@ class Output:
         if isinstance(output, str | os.PathLike) or not callable(getattr(output, "write", None)):
             to, sink = target(output, container_format), None  # type: ignore[arg-type]
         elif isinstance(output, io.TextIOBase):
-            raise TypeError(f"the output takes text, and a video is bytes: open it as 'wb'; got {output!r}")
+            raise TypeError(f"the output must be a binary file, not {output!r}. Open it with mode 'wb'")
         elif container_format in _NOT_STREAMED:
             raise ValueError(
-                f"{argument('options.f', container_format)} needs several files or seeking, which an object cannot do: "
-                "use matroska, webm, mpegts, or mp4 with movflags=frag_keyframe+empty_moov"
+                f"{argument('options.f', container_format)} needs several files or seeking, which an object can't do. "
+                "Use matroska, webm or mpegts, or mp4 with movflags=frag_keyframe+empty_moov"
             )
         else:
             to, sink = _STDOUT, output
@@ -105,13 +105,13 @@ class Output:
         is_pipe = uses_stdout(self.target)
         if self.container in _COMPLETED_LATER and (is_pipe or self.path.is_fifo()):
             raise ValueError(
-                f"{self.container_name} has a header that is completed at the end, which FFmpeg cannot do in a pipe or "
-                "an object: write a file, or take matroska, and of sound also wav, au or flac"
+                f"{self.container_name} can't be written to a pipe or an object, because its header is written last. "
+                "Write a file, or use matroska, or for audio alone also wav, au or flac"
             )
         if is_pipe and self.container_format is None:
             raise ValueError(
-                f"a pipe has no name to tell its container: give {argument('options.f')}, such as matroska, mpegts, "
-                "nut or rawvideo"
+                f"a pipe has no name to tell its container. Pass {argument('options.f', 'matroska')}, or mpegts, nut "
+                "or rawvideo"
             )
 
     @property
@@ -212,7 +212,7 @@ def split_pattern(pattern: Path) -> tuple[str, str | None, str]:
     """
     parts = _NUMBER.split(pattern.name)
     if len(parts) != 3:
-        raise ValueError(f"{show_name(pattern)}: a pattern has one number, such as %d or %04d")
+        raise ValueError(f"{show_name(pattern)}: a pattern must have one number, such as %d or %04d")
     return parts[0], parts[1], parts[2]
 
 
@@ -361,13 +361,13 @@ def _check_type(what: str, given: object, instead: str) -> None:
         return
     remedy = ""
     if isinstance(given, list | tuple | set | frozenset):
-        remedy = f": use {instead}"
+        remedy = f". Use {instead}"
     elif isinstance(given, bytes):
-        remedy = ": pass os.fsdecode(path)"
+        remedy = ". Pass os.fsdecode(path)"
     elif hasattr(given, "read") or hasattr(given, "write"):
-        remedy = ": pass the path of the file"
+        remedy = ". Pass the path of the file"
     kind = type(given).__name__
-    raise TypeError(f"{what} is one path or URL, a str or a pathlib.Path; got {kind}{remedy}")
+    raise TypeError(f"{what} must be one path or URL, a str or a pathlib.Path, not {kind}{remedy}")
 
 
 def own_descriptor(path: Path) -> str | None:
@@ -388,16 +388,17 @@ def own_descriptor(path: Path) -> str | None:
 def _pipe(output: str) -> str:
     if output in ("-", "pipe:", _STDOUT):
         return _STDOUT
+    number = output.partition(":")[2]
     raise ValueError(
-        f"FFmpeg inherits only standard output (pipe:1) of our descriptors; got {output!r}. "
-        f"A file of that name is Path({output!r})"
+        f"the output must be a path, a URL or standard output (pipe:1), not {output!r}. Pass open({number}, 'wb', "
+        f"closefd=False) for descriptor {number}, or Path({output!r}) for a file of that name"
     )
 
 
 def _check_writable(path: Path, *, named_as_folder: bool) -> None:
     """Raises what opening `path` for writing would raise, as far as that is known without creating anything."""
     if path.is_dir() or named_as_folder:
-        raise IsADirectoryError(EISDIR, "the output is a folder: name a file in it", str(path))
+        raise IsADirectoryError(EISDIR, "the output is a folder, not a file", str(path))
     with suppress(FileNotFoundError, NotADirectoryError):
         path.stat()  # fails for a loop of links
         _check_access(path, os.W_OK, "the output is not writable")

@@ -14,6 +14,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from math import prod
 
+from penstock._common.messages import PROBABLY_A_BUG
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.capabilities import find_ffmpeg
 from penstock.errors import EncoderError
@@ -173,7 +174,9 @@ def raw_format_name(pixel_format: str, ffmpeg: str | os.PathLike[str] | None = N
         near = capabilities.did_you_mean(pixel_format, known or PIXEL_FORMATS)
         raise ValueError(f"unknown raw pixel format {pixel_format!r}.{near} `ffmpeg -pix_fmts` lists them")
     if known[name]:
-        raise ValueError(f"{name} frames are in GPU memory and cannot be written; use nv12, for example")
+        raise ValueError(
+            f"{name} frames are in GPU memory and can't be written. Use another pixel format, such as nv12"
+        )
     return name
 
 
@@ -276,6 +279,6 @@ def _bytes_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) -
     packet = re.search(r"^0,(?: *\d+,){3} *(\d+), *0x", listing, re.MULTILINE)
     if packet is None:
         raise EncoderError(
-            f"{program} did not tell the bytes of a {pixel_format} frame of {width}x{height} pixels"
+            f"{program} didn't tell the bytes of a {pixel_format} frame of {width}x{height} pixels. {PROBABLY_A_BUG}"
         )
     return int(packet[1])

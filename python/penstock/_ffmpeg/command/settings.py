@@ -106,7 +106,8 @@ ColorRange = Literal["auto", "limited", "full"]
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Checks that `value` is one of the `choices` for the argument `name`."""
     if value not in choices:
-        raise ValueError(f"{name} is {', '.join(map(repr, choices))}; got {value!r}")
+        *others, last = map(repr, choices)
+        raise ValueError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
 
 
 def native_conversion(convert: Convert, make: Callable[[], _Conversion]) -> _Conversion | None:
@@ -117,7 +118,7 @@ def native_conversion(convert: Convert, make: Callable[[], _Conversion]) -> _Con
         return make()
     except ValueError as error:
         if convert == "native":
-            raise ValueError(f"{argument('convert', 'native')} is not possible: {error}") from None
+            raise ValueError(f"{argument('convert', 'native')} is not possible here: {error}") from None
         return None
 
 
@@ -163,7 +164,7 @@ class Colors:
         check_choice("transfer", self.transfer, ("auto", *TRANSFERS.values()))
         for name, kind in (("mastering_display", MasteringDisplay), ("content_light", ContentLight)):
             if not isinstance(value := getattr(self, name), kind | None):
-                raise TypeError(f"{name} is a penstock.video.{kind.__name__} or None; got {value!r}")
+                raise TypeError(f"{name} must be a penstock.video.{kind.__name__} or None, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +280,7 @@ def check_settings(settings: object, kind: type[_Settings]) -> None:
     """Checks that an argument `settings` is of that kind."""
     if not isinstance(settings, kind):
         raise TypeError(
-            f"settings must be of type {kind.__name__}, not {settings!r}. Pass penstock.video.{kind.__name__}(...)."
+            f"settings must be of type {kind.__name__}, not {settings!r}. Pass penstock.video.{kind.__name__}()"
         )
 
 

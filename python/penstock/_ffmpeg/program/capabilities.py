@@ -24,8 +24,8 @@ from penstock.errors import DecoderError, EncoderError
 
 _VARIABLE = "PENSTOCK_FFMPEG"
 _REMEDY = (
-    "run `pip install 'penstock-io[ffmpeg]'`, which brings one (or install your system's, on Debian: "
-    "apt-get install ffmpeg; or set PENSTOCK_FFMPEG to the path of the program)"
+    "Run `pip install 'penstock-io[ffmpeg]'`, or install your system's FFmpeg (on Debian: `apt-get install ffmpeg`), "
+    "or set PENSTOCK_FFMPEG to the path of the program"
 )
 
 
@@ -45,8 +45,8 @@ def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
         named_by = _VARIABLE if ffmpeg is None else "the argument `ffmpeg`"
         reason = "no FFmpeg was found on PATH, and no imageio-ffmpeg wheel"
         if named is not None:
-            reason = f"{named_by} names {named!r}, which is no program that can be run"
-        raise EncoderError(f"{reason}: {_REMEDY}", reason=reason, advice=_REMEDY)
+            reason = f"{named_by} names {named!r}, which can't be run"
+        raise EncoderError(f"{reason}. {_REMEDY}", reason=reason, advice=_REMEDY)
     return found
 
 
@@ -109,8 +109,11 @@ _HAVE_OPTION = {
     "crf": ("libx264", "libx264rgb", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
     "preset": ("libx264", "libx264rgb", "libx265", "libsvtav1", "h264_nvenc", "hevc_nvenc", "av1_nvenc"),
 }
-# Options of other encoders with the same purpose: quality, or the effort for it.
-_INSTEAD = {"crf": ("cq", "qp", "quality"), "preset": ("deadline", "cpu-used", "speed", "compression_level")}
+# Options of other encoders with the same purpose, quality or the effort for it, and a usual value.
+_INSTEAD: Mapping[str, Mapping[str, object]] = {
+    "crf": {"cq": 23, "qp": 23, "quality": 80, "q:v": 3},
+    "preset": {"deadline": "good", "cpu-used": 4, "speed": 4, "compression_level": 6},
+}
 
 # Other names of formats, and FFmpeg's.
 _FORMAT_NAMES = {
@@ -224,8 +227,8 @@ def encoder_pixel_formats(program: str, codec: str) -> tuple[str, ...]:
     if not listing:
         check_codec(program, codec)
         raise EncoderError(
-            f"{program} did not list the pixel formats of {codec} within {PATIENCE_S:g} s, by which that of the video "
-            f"is chosen: try again, or give {argument('output_pixel_format', 'yuv420p')}"
+            f"{program} didn't list the pixel formats of {codec} within {PATIENCE_S:g} s. Penstock "
+            f"chooses one of them for the video. Try again, or pass {argument('output_pixel_format', 'yuv420p')}"
         )
     found = re.search(r"Supported pixel formats: (.*)", listing)
     return tuple(found[1].split()) if found else ()
@@ -240,8 +243,8 @@ def is_lossless(program: str, codec: str) -> bool:
     lines = re.findall(r"^ .EV.([.L])S (\w+)(.*)", stdout_of(program, "-codecs"), re.MULTILINE)
     if not lines:
         raise EncoderError(
-            f"{program} did not list its codecs within {PATIENCE_S:g} s, by which the pixel format of the video is "
-            f"chosen: try again, or give {argument('output_pixel_format', 'yuv420p')}"
+            f"{program} didn't list its codecs within {PATIENCE_S:g} s. Penstock chooses the video's pixel "
+            f"format by them. Try again, or pass {argument('output_pixel_format', 'yuv420p')}"
         )
     return any(
         lossy == "." and codec in (kind, *re.sub(r".*\(encoders: (.*?)\).*|.*", r"\1", rest).split())
@@ -318,8 +321,9 @@ def check_option(program: str, codec: str, name: str) -> None:
         return
     if name in (options := encoder_options(program, codec)):
         return
-    instead = [other for other in _INSTEAD[name] if other in options] or ["q:v"] * (name == "crf")
-    hint = f": use {argument(f'options.{instead[0]}')} instead" if instead else ""
+    others = _INSTEAD[name]
+    instead = next((other for other in others if other in options), "q:v" if name == "crf" else None)
+    hint = f". Pass {argument(f'options.{instead}', others[instead])} instead" if instead else ""
     raise ValueError(f"{codec} has no {name}{hint}")
 
 
@@ -331,8 +335,8 @@ def unknown_codec(program: str, codec: str, kind: Kind = "video") -> str:
     near = did_you_mean(codec, known)
     names = ", ".join(name for name in software(common) if name in known)
     has = f" It has {names}." if names else ""
-    lacks = "has no video encoder" if of_video else "has no sound encoder"
-    return f"{program} {lacks} {codec!r}.{near}{has} `ffmpeg -encoders` lists all that it has"
+    lacks = "has no video encoder" if of_video else "has no audio encoder"
+    return f"{program} {lacks} {codec!r}.{near}{has} `ffmpeg -encoders` lists all"
 
 
 def software(names: Iterable[str]) -> list[str]:
@@ -364,8 +368,8 @@ def too_old(program: str) -> str | None:
         return None
     found_version, oldest = version(program).removeprefix("n"), ".".join(map(str, OLDEST))
     return (
-        f"{program} is FFmpeg {found_version}, and Penstock needs FFmpeg {oldest} or newer: install one, "
-        "or name one in PENSTOCK_FFMPEG"
+        f"{program} is FFmpeg {found_version}, but Penstock needs FFmpeg {oldest} or newer. Install a newer FFmpeg, or "
+        "set PENSTOCK_FFMPEG to the path of one"
     )
 
 

@@ -36,7 +36,7 @@ _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_INFO_BYTES, _EXIT_STATUS_OFFSET = 64, 60
 
 UNKNOWN_STATUS = (
-    "ended, and its exit status is unknown: this process ignores SIGCHLD, or another part of it waits for all "
+    "ended with an unknown exit status, because this process ignores SIGCHLD, or another part of it waits for all "
     "children"
 )
 
@@ -536,7 +536,7 @@ def run(
     finally:
         child.end()
     if not in_time:
-        raise TimedOutError(f"{command[0]} did not end within {timeout_s:g} s")
+        raise TimedOutError(f"{command[0]} didn't end within {timeout_s:g} s")
     if check and child.returncode != 0:
         raise FailedError(child.stderr.rpartition("\n")[2] or f"{command[0]} {child.ending}")
     return child

@@ -108,7 +108,7 @@ class FFmpegProcess(Child):
         try:
             super().start()
         except NotStartedError as failure:
-            raise self._error(f"could not start FFmpeg: {failure}", command=self.command) from failure
+            raise self._error(f"FFmpeg couldn't be started: {failure}", command=self.command) from failure
 
     def spawn(self) -> subprocess.Popen[bytes]:
         self.waiting = self.waits_for()
@@ -429,9 +429,9 @@ class Session:
         idle_s = watch.idle_s()
         if self._stall_timeout is None or idle_s < self._stall_timeout:
             return
-        late = f"FFmpeg gave no sign of life for {idle_s:.1f} s; it had {self.progress()}{self._said()}"
+        late = f"FFmpeg gave no sign of life for {idle_s:.1f} s. It had {self.progress()}{self._said()}"
         if (waiting := self.process.waits_for()) is not None:
-            late = f"{waiting}, and FFmpeg waited for {idle_s:.1f} s"
+            late = f"{waiting}, and FFmpeg has waited for {idle_s:.1f} s. Start the reader, and call again"
         raise StalledError(late, idle_s, stalled.bytes_pending)
 
     def _said(self) -> str:
@@ -443,12 +443,19 @@ class Session:
 def check_owner(kind: str, forks: int) -> None:
     """Checks that no fork lies between this process and the one in which ``exits.forks`` was `forks`."""
     if forks != exits.forks:
-        raise ClosedError(f"this process is a fork, and the {kind} belongs to the process that made it")
+        raise ClosedError(
+            f"the {kind} belongs to the parent process, because this process is a fork. Create it after the fork"
+        )
 
 
 def warn_unclosed(session: Session) -> None:
     """Warns that the owner of `session` was never closed."""
-    warnings.warn(f"{session.title} was never closed", ResourceWarning, source=session, stacklevel=3)
+    warnings.warn(
+        f"{session.title} was never closed. Use it in a with block, or call close()",
+        ResourceWarning,
+        source=session,
+        stacklevel=3,
+    )
 
 
 async def _until(event: Watchable | None, timeout_s: float) -> None:
