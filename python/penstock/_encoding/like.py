@@ -34,7 +34,7 @@ from penstock.errors import DecoderError
 
 #: The warning of what is not kept.
 LOST = "the output doesn't keep the source's {}"
-# Of a source with one picture.
+# For a source with one picture.
 _USUAL_FPS = 25
 # Chosen: more than what codecs add at the end of a sound.
 _SOUND_LONGER_S = 0.25
