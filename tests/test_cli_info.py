@@ -106,7 +106,7 @@ def test_without_ffmpeg(tmp_path: Path) -> None:
     [
         ("echo it is broken >&2; exit 3", "it is broken"),
         ("kill -SEGV $$", "was killed by SIGSEGV"),
-        ("exec sleep 60", "did not end within 2 s"),
+        ("exec sleep 60", "didn't end within 2 s"),
         ("printf 'hello \\377'", None),
     ],
 )
