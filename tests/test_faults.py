@@ -491,7 +491,9 @@ class TestNoRoom:
             for failure in failures[2:]:
                 assert failure.errno == errno.ENOSPC
                 assert (failure.bytes_delivered, failure.bytes_lost) == (delivered, 1_200_000 - delivered)
-                assert failure.__notes__ == [f"{delivered} bytes delivered, {1_200_000 - delivered} lost"]
+                assert failure.__notes__ == [
+                    f"{delivered} bytes were delivered, {1_200_000 - delivered} were lost"
+                ]
             with pytest.raises(OSError):
                 stream.close()
         assert path.read_bytes() == (FRAME[:400_000] * 3)[:delivered]

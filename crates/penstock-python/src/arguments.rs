@@ -116,6 +116,11 @@ fn not_a_path(path: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     )))
 }
 
+/// A name in quotes, as Python writes it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("'{}'", name.escape_debug())
+}
+
 /// The choice of that name, for an argument that takes one of a few names.
 pub(crate) fn choice<T: Copy>(argument: &str, name: &str, choices: &[(&str, T)]) -> PyResult<T> {
     let found = choices.iter().find(|(choice, _)| *choice == name);
@@ -123,7 +128,7 @@ pub(crate) fn choice<T: Copy>(argument: &str, name: &str, choices: &[(&str, T)])
         let names: Vec<_> = choices.iter().map(|(choice, _)| format!("'{choice}'")).collect();
         let (last, others) = names.split_last().expect("there are choices");
         let others = others.join(", ");
-        PyValueError::new_err(format!("{argument} must be {others} or {last}, not {name:?}"))
+        PyValueError::new_err(format!("{argument} must be {others} or {last}, not {}", quoted(name)))
     })
 }
 

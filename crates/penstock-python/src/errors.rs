@@ -70,12 +70,12 @@ fn message(error: &Error, whose: &str) -> String {
             format!("the {whose} belongs to the parent process. Make another one in this process")
         }
         Error::Stalled { waited, bytes_pending } if whose == WRITER => format!(
-            "timed out after {:.3} s. The reader has not taken {bytes_pending} bytes yet. Nothing is lost: call again, \
+            "timed out after {:.3} s. The reader has not taken {bytes_pending} bytes yet. Nothing is lost. Call again, \
              or abort()",
             waited.as_secs_f64()
         ),
         Error::Stalled { waited, bytes_pending } if whose == READER => format!(
-            "timed out after {:.3} s. {bytes_pending} bytes of the frame are missing. Nothing is lost: call again",
+            "timed out after {:.3} s. {bytes_pending} bytes of the frame are missing. Nothing is lost. Call again",
             waited.as_secs_f64()
         ),
         _ => error.to_string(),

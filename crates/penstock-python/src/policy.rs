@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::arguments::number;
+use crate::arguments::{number, quoted};
 
 /// The priority and the CPUs to ask for a thread.
 ///
@@ -124,7 +124,7 @@ impl FromPyObject<'_, '_> for ThreadPolicy {
 fn level(name: &str) -> PyResult<Priority> {
     Priority::ALL.into_iter().find(|level| level.name() == name).ok_or_else(|| {
         let names = Priority::ALL.map(|level| format!("'{}'", level.name())).join(", ");
-        PyValueError::new_err(format!("priority must be one of {names}, not {name:?}"))
+        PyValueError::new_err(format!("priority must be one of {names}, not {}", quoted(name)))
     })
 }
 

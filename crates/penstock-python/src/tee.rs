@@ -266,7 +266,10 @@ fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
             "stall_timeout must be more than 0 seconds, because 0 would evict outputs that are only slow",
         )),
         "evict" => Ok(TeePolicy::Evict { after: after.unwrap_or(Duration::MAX) }),
-        _ => Err(PyValueError::new_err(format!("when_full must be 'block' or 'evict', not {name:?}"))),
+        _ => Err(PyValueError::new_err(format!(
+            "when_full must be 'block' or 'evict', not {}",
+            arguments::quoted(name)
+        ))),
     }
 }
 

@@ -348,7 +348,7 @@ class Decoder(DecoderBase):
             )
         media = self._plan.track.media
         if self._images is not None:
-            raise DecoderError(f"{media.path} has no audio track: it is a sequence of images")
+            raise DecoderError(f"{media.path} has no audio track, because it is an image sequence")
         first_s = (media.start_s or 0.0) - media.zero_s
         given: AudioOptions = {
             "start": self._options.start or (first_s if first_s >= 0 else None),

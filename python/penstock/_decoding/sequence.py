@@ -551,7 +551,7 @@ class _PlainRun(_Run):
         try:
             frames = self._video.decode(packet)
             is_damaged = facts.is_corrupt or any(frame.is_corrupt for frame in frames)
-            why = "a part of it is missing"
+            why = "a part is missing"
         except LibavError as error:
             frames, is_damaged, why = [], True, error.strerror or ""
         if is_damaged and is_whole and self._is_strict:
