@@ -44,7 +44,7 @@ def test_help_has_examples_that_are_right_usage(tmp_path: Path, command: str, co
         arguments = shlex.split(re.split("[|>]", example)[0])
         said = failed(run(*arguments, cwd=tmp_path, data=b""))
         assert re.search(
-            "No such file|no image in this folder|no file matches| 0 bytes came|there is no FIFO", said
+            "No such file|no image in this folder|no file matches|after 0 bytes|there is no FIFO", said
         )
 
 

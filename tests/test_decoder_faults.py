@@ -745,7 +745,7 @@ def test_without_ffmpeg_it_says_how_to_get_it(kind: str, options: str, tmp_path:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_FF")}
     done = run_script(code, clip("audio_aac"), env={**environment, "PATH": str(path)})
     (said,) = succeeded(done).decode().splitlines()
-    assert said.startswith("no FFmpeg was found") and "run `pip install 'penstock-io[ffmpeg]'`" in said
+    assert said.startswith("no FFmpeg was found") and "`pip install 'penstock-io[ffmpeg]'`" in said
 
 
 def test_files_are_read_without_ffmpeg(tmp_path: Path) -> None:

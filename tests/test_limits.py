@@ -101,6 +101,7 @@ def one_stream(mode: str) -> None:
 
 def test_500_streams_in_turn_leave_nothing() -> None:
     one_stream("auto")
+    assert eventually(lambda: not workers())
     before = open_fds()
     for number in range(500):
         one_stream(MODES[number % len(MODES)])

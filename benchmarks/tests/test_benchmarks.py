@@ -279,7 +279,7 @@ def test_what_is_said_of_priorities_follows_from_the_figures() -> None:
     [
         ("pipe", "--size 8k", "'8k' is none of 720p"),
         ("pipe", "--method magic", "'magic' is none of stdin.write"),
-        ("pipe", "--bytes much", "'much' is not a number of bytes"),
+        ("pipe", "--bytes much", "not 'much'"),
         ("pipe", "--buffers 0", "0 is not in the range"),
         ("encode", "--size 321x180", "yuv420p needs an even width"),
         ("relay", "--way uphill", "'uphill' is none of call, file-pipe"),
