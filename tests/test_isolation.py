@@ -1,4 +1,4 @@
-"""The box of isolated reading: what programs in it can do, which is tried by programs that nobody should trust."""
+"""The sandbox of isolated reading: what programs in it can do, which is tried by programs that nobody should trust."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from penstock._facts.info import Chapter, MediaInfo, Track
 from penstock._facts.isolation import Isolation
 from penstock._facts.questions import InProcess
 from penstock._facts.source import Source
-from penstock._ffmpeg.program.box import Box, BoxedFile
 from penstock._ffmpeg.program.child import CapturedChild, run
+from penstock._ffmpeg.program.sandbox import Sandbox, SandboxedFile
 from penstock.video import DecoderSettings
 
 #: The program itself, and no link to it in an environment, whose libraries are not beside it.
@@ -49,20 +49,20 @@ def _confined() -> None:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Iterator[BoxedFile]:
-    """The file that programs in the box may read."""
+def source(tmp_path: Path) -> Iterator[SandboxedFile]:
+    """The file that programs in the sandbox may read."""
     path = tmp_path / "source"
     path.write_bytes(b"the source")
-    opened = BoxedFile.opened(os.fspath(path))
+    opened = SandboxedFile.opened(os.fspath(path))
     assert opened is not None
     yield opened
     opened.close()
 
 
-def boxed(source: BoxedFile, code: str, *arguments: object, **limits: int) -> CapturedChild:
-    """Runs a Python program in a box."""
-    box = Box(source.descriptor, **{"memory_bytes": 1 << 30, "is_strict": True, **limits})  # type: ignore[arg-type]
-    return run((PYTHON, "-I", "-S", "-c", code, *map(str, arguments)), 60, check=False, box=box)
+def sandboxed(source: SandboxedFile, code: str, *arguments: object, **limits: int) -> CapturedChild:
+    """Runs a Python program in a sandbox."""
+    sandbox = Sandbox(source.descriptor, **{"memory_bytes": 1 << 30, "is_strict": True, **limits})  # type: ignore[arg-type]
+    return run((PYTHON, "-I", "-S", "-c", code, *map(str, arguments)), 60, check=False, sandbox=sandbox)
 
 
 def is_denied(child: CapturedChild) -> bool:
@@ -70,26 +70,26 @@ def is_denied(child: CapturedChild) -> bool:
     return child.returncode == 1 and child.stderr.rpartition("\n")[2].startswith("PermissionError")
 
 
-def test_the_source_can_be_read(source: BoxedFile) -> None:
-    read = boxed(source, "import sys; print(open(sys.argv[1].removeprefix('file:')).read())", source.url)
+def test_the_source_can_be_read(source: SandboxedFile) -> None:
+    read = sandboxed(source, "import sys; print(open(sys.argv[1].removeprefix('file:')).read())", source.url)
     assert read.text == "the source\n", read.stderr
 
 
-def test_no_other_file_can_be_read(source: BoxedFile, tmp_path: Path) -> None:
+def test_no_other_file_can_be_read(source: SandboxedFile, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     for path in (tmp_path / "secret", "/etc/passwd", f"/proc/{os.getpid()}/environ"):
-        assert is_denied(boxed(source, "import sys; open(sys.argv[1]).read()", path)), path
-    assert is_denied(boxed(source, "import os, sys; os.listdir(sys.argv[1])", tmp_path))
+        assert is_denied(sandboxed(source, "import sys; open(sys.argv[1]).read()", path)), path
+    assert is_denied(sandboxed(source, "import os, sys; os.listdir(sys.argv[1])", tmp_path))
 
 
-def test_nothing_can_be_written(source: BoxedFile, tmp_path: Path) -> None:
+def test_nothing_can_be_written(source: SandboxedFile, tmp_path: Path) -> None:
     (tmp_path / "old").write_text("old")
     for path in (tmp_path / "new", tmp_path / "old", tmp_path / "source"):
-        assert is_denied(boxed(source, "import sys; open(sys.argv[1], 'w').write('x')", path)), path
+        assert is_denied(sandboxed(source, "import sys; open(sys.argv[1], 'w').write('x')", path)), path
     for call in ("unlink(path)", "mkdir(path + '2')", "link(path, path + '2')", "truncate(path, 0)"):
-        assert is_denied(boxed(source, f"import os, sys; path = sys.argv[1]; os.{call}", tmp_path / "old")), (
-            call
-        )
+        assert is_denied(
+            sandboxed(source, f"import os, sys; path = sys.argv[1]; os.{call}", tmp_path / "old")
+        ), call
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "old": "old",
         "source": "the source",
@@ -100,12 +100,12 @@ def test_the_source_cannot_be_written_though_the_caller_can(tmp_path: Path) -> N
     path = tmp_path / "source"
     path.write_bytes(b"the source")
     with path.open("r+b") as file:
-        opened = BoxedFile.opened(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        opened = SandboxedFile.opened(f"/proc/{os.getpid()}/fd/{file.fileno()}")
         assert opened is not None
-        written = boxed(opened, "import os, sys; os.write(int(sys.argv[1]), b'x')", opened.descriptor)
+        written = sandboxed(opened, "import os, sys; os.write(int(sys.argv[1]), b'x')", opened.descriptor)
         assert "Bad file descriptor" in written.stderr
         assert is_denied(
-            boxed(opened, "import sys; open(sys.argv[1], 'r+b')", opened.url.removeprefix("file:"))
+            sandboxed(opened, "import sys; open(sys.argv[1], 'r+b')", opened.url.removeprefix("file:"))
         )
     assert path.read_bytes() == b"the source"
 
@@ -119,15 +119,15 @@ def test_the_source_cannot_be_written_though_the_caller_can(tmp_path: Path) -> N
         "os.setxattr(path, 'user.x', b'x')",
     ],
 )
-def test_what_is_known_of_a_file_stays(change: str, source: BoxedFile, tmp_path: Path) -> None:
+def test_what_is_known_of_a_file_stays(change: str, source: SandboxedFile, tmp_path: Path) -> None:
     """Landlock leaves this to the filter of system calls."""
     before = (tmp_path / "source").stat()
-    assert is_denied(boxed(source, f"import os, sys; path = sys.argv[1]; {change}", tmp_path / "source"))
+    assert is_denied(sandboxed(source, f"import os, sys; path = sys.argv[1]; {change}", tmp_path / "source"))
     after = (tmp_path / "source").stat()
     assert (before.st_mode, before.st_mtime_ns) == (after.st_mode, after.st_mtime_ns)
 
 
-def test_no_socket_can_be_opened(source: BoxedFile, tmp_path: Path) -> None:
+def test_no_socket_can_be_opened(source: SandboxedFile, tmp_path: Path) -> None:
     connect = "import socket, sys; socket.socket(socket.{}).connect({})"
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -142,31 +142,31 @@ def test_no_socket_can_be_opened(source: BoxedFile, tmp_path: Path) -> None:
             ("AF_INET, socket.SOCK_DGRAM", udp.getsockname()),
             ("AF_UNIX", os.fspath(tmp_path / "socket")),
         ):
-            child = boxed(source, connect.format(kind, repr(address)))
+            child = sandboxed(source, connect.format(kind, repr(address)))
             assert is_denied(child), child.stderr
 
 
-def test_no_process_outside_can_be_signalled(source: BoxedFile) -> None:
-    assert is_denied(boxed(source, "import os, signal; os.kill(os.getppid(), signal.SIGTERM)"))
-    itself = boxed(source, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
+def test_no_process_outside_can_be_signalled(source: SandboxedFile) -> None:
+    assert is_denied(sandboxed(source, "import os, signal; os.kill(os.getppid(), signal.SIGTERM)"))
+    itself = sandboxed(source, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
     assert itself.ending == "was killed by SIGTERM"
 
 
-def test_no_program_from_elsewhere_can_be_started(source: BoxedFile, tmp_path: Path) -> None:
+def test_no_program_from_elsewhere_can_be_started(source: SandboxedFile, tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho started\n")
     program.chmod(0o755)
-    child = boxed(source, "import os, sys; os.execv(sys.argv[1], [sys.argv[1]])", program)
+    child = sandboxed(source, "import os, sys; os.execv(sys.argv[1], [sys.argv[1]])", program)
     assert is_denied(child), child.text
 
 
-def test_what_a_program_starts_is_in_the_same_box(source: BoxedFile) -> None:
+def test_what_a_program_starts_is_in_the_same_box(source: SandboxedFile) -> None:
     code = "import os; os.execv('/bin/sh', ['sh', '-c', 'cat /etc/passwd'])"
-    child = boxed(source, code)
+    child = sandboxed(source, code)
     assert not child.text and "Permission denied" in child.stderr
 
 
-def test_only_pipes_and_the_source_are_inherited(source: BoxedFile, tmp_path: Path) -> None:
+def test_only_pipes_and_the_source_are_inherited(source: SandboxedFile, tmp_path: Path) -> None:
     with (tmp_path / "other").open("w") as other:
         os.set_inheritable(other.fileno(), True)
         code = """
@@ -178,32 +178,32 @@ def is_open(fd):
         return False
 print([fd for fd in range(4096) if is_open(fd)])
 """
-        assert json.loads(boxed(source, code).text) == [0, 1, 2, source.descriptor]
+        assert json.loads(sandboxed(source, code).text) == [0, 1, 2, source.descriptor]
 
 
 def test_secrets_of_the_environment_are_not_inherited(
-    source: BoxedFile, monkeypatch: pytest.MonkeyPatch
+    source: SandboxedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    assert "secret" not in boxed(source, "import os; print(dict(os.environ))").text
+    assert "secret" not in sandboxed(source, "import os; print(dict(os.environ))").text
 
 
-def test_the_memory_is_limited(source: BoxedFile) -> None:
+def test_the_memory_is_limited(source: SandboxedFile) -> None:
     code = "import sys; bytearray(300 << 20); print('had it')"
-    assert boxed(source, code).text == "had it\n"
-    child = boxed(source, code, memory_bytes=200 << 20)
+    assert sandboxed(source, code).text == "had it\n"
+    child = sandboxed(source, code, memory_bytes=200 << 20)
     assert not child.text and child.stderr.endswith("MemoryError")
 
 
-def test_the_time_is_limited(source: BoxedFile) -> None:
-    child = boxed(source, "while True: pass", cpu_s=1)
+def test_the_time_is_limited(source: SandboxedFile) -> None:
+    child = sandboxed(source, "while True: pass", cpu_s=1)
     assert child.ending == "was killed by SIGXCPU"
-    limit = Box(source.descriptor, 1 << 30, cpu_s=1).reached_limit(child.returncode, child.stderr)
+    limit = Sandbox(source.descriptor, 1 << 30, cpu_s=1).reached_limit(child.returncode, child.stderr)
     assert limit is not None and "CPU time" in limit
 
 
-def test_a_program_that_prints_for_ever_is_ended(source: BoxedFile) -> None:
-    child = boxed(source, "while True: print('x' * 65535)")
+def test_a_program_that_prints_for_ever_is_ended(source: SandboxedFile) -> None:
+    child = sandboxed(source, "while True: print('x' * 65535)")
     assert child.ending == "was killed by SIGKILL"
 
 
@@ -261,7 +261,7 @@ def test_a_file_that_needs_more_memory_is_no_damaged_file(tmp_path: Path) -> Non
     ffmpeg("-f", "lavfi", "-i", "color=s=8000x8000", "-frames:v", "1", "-pix_fmt", "rgb24", large)
     isolated = Isolation(Source(large), threads=1, is_strict=True)
     # Enough for Python and libav, but not for that picture.
-    isolated.box = Box(isolated.box.source, 200 << 20)
+    isolated.sandbox = Sandbox(isolated.sandbox.source, 200 << 20)
     with pytest.raises(DecoderError, match="memory"):
         isolated.media(None)
 
@@ -368,7 +368,7 @@ def test_another_program_as_ffmpeg_is_in_the_box_too(tmp_path: Path) -> None:
     outside.chmod(0o755)
     ffmpeg = tmp_path / "ffmpeg"
     tries = (f"cat {tmp_path}/secret >&2", f"echo x > {tmp_path}/new", str(outside), "kill -TERM $PPID")
-    # Only where it reads a file: what it supports is asked of it without a box.
+    # Only where it reads a file: what it supports is asked of it without a sandbox.
     reads = 'case "$*" in */proc/self/fd/*) ;; *) exit 0 ;; esac'
     ffmpeg.write_text("\n".join(("#!/bin/sh", reads, *tries, "exit 3", "")))
     ffmpeg.chmod(0o755)
@@ -388,7 +388,7 @@ def test_a_decode_that_needs_more_memory_says_so(most_mib: int) -> None:
     system = DecoderSettings(ffmpeg="ffmpeg")  # a static one does not even start in so little
     with Decoder(clip("h264_large"), isolated=True, settings=system) as decoder:
         engine = decoder._engine
-        engine._box = replace(engine._box, memory_bytes=most_mib << 20)
+        engine._sandbox = replace(engine._sandbox, memory_bytes=most_mib << 20)
         with pytest.raises(DecoderError, match="memory"):
             list(decoder)
 
@@ -399,7 +399,7 @@ def test_a_decode_that_needs_more_time_says_so(tmp_path: Path) -> None:
     filters = "nlmeans,nlmeans,nlmeans"
     with Decoder(slow, isolated=True, filters=filters, size=(64, 48)) as decoder:
         engine = decoder._engine
-        engine._box = replace(engine._box, cpu_s=1)
+        engine._sandbox = replace(engine._sandbox, cpu_s=1)
         with pytest.raises(DecoderError, match="CPU"):
             list(decoder)
 
@@ -435,7 +435,7 @@ def test_a_playlist_leads_nowhere(tmp_path: Path) -> None:
 
 
 def test_filters_open_no_file() -> None:
-    """In the box even the caller's own options cannot: they are FFmpeg's."""
+    """In the sandbox even the caller's own options cannot: they are FFmpeg's."""
     filters = f"movie={clip('h264_ts')}[other];[in][other]overlay"
     with pytest.raises(DecoderError), Decoder(clip("h264"), isolated=True, filters=filters) as decoder:
         list(decoder)

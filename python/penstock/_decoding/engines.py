@@ -48,14 +48,14 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
     """Reads by an FFmpeg program."""
     program = find_decoding_ffmpeg(options.settings.ffmpeg)
     if options.isolated:
-        return _read_in_box(program, opened, options, stream, reason)
+        return _read_in_sandbox(program, opened, options, stream, reason)
     media = probe(opened, follow_playlists=options.follow_playlists)
     track = Track(opened.url, media, chosen_video(media, stream, options))
     plan = plan_decode(program, track, options)
     return ProgramEngine(program, opened, plan, reason, InProcess(track))
 
 
-def _read_in_box(
+def _read_in_sandbox(
     program: str, opened: Source, options: DecodeOptions, stream: int | None, reason: str
 ) -> ProgramEngine:
     threads = options.settings.threads or min(len(os.sched_getaffinity(0)), MOST_THREADS)
@@ -64,7 +64,7 @@ def _read_in_box(
     )
     media = isolation.media(PATIENCE_S)
     track = Track(isolation.file.url, media, chosen_video(media, stream, options))
-    plan = plan_decode(program, track, options, isolation.box)
+    plan = plan_decode(program, track, options, isolation.sandbox)
     questions = isolation.about(track.video.index)
     return ProgramEngine(program, opened, plan, reason, questions, isolation)
 

@@ -41,8 +41,8 @@ from penstock._ffmpeg.command.pixel_formats import (
 )
 from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings, native_conversion
 from penstock._ffmpeg.program import capabilities
-from penstock._ffmpeg.program.box import Box
 from penstock._ffmpeg.program.child import ProgramError, run
+from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
 
@@ -178,11 +178,11 @@ class DecodePlan:
 
 
 def plan_decode(
-    program: str | None, track: Track, options: DecodeOptions, box: Box | None = None
+    program: str | None, track: Track, options: DecodeOptions, sandbox: Sandbox | None = None
 ) -> DecodePlan:
     """Plans a decode by the FFmpeg `program`, or by libav in this process if that is None.
 
-    Runs FFmpeg for one frame if the size depends on `filters`, in the box if there is one.
+    Runs FFmpeg for one frame if the size depends on `filters`, in the sandbox if there is one.
     """
     source, media, video = track.source, track.media, track.video
     name = _delivered_format(video, options)
@@ -211,7 +211,7 @@ def plan_decode(
         reading, trim = _reading(track, options, decoder, uncropped)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
-        own_size = _first_size((program, *filtered), box) or own_size
+        own_size = _first_size((program, *filtered), sandbox) or own_size
     width, height = _delivered_size(own_size, options.size)
     layout = _layout(program, name, width, height)
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
@@ -329,11 +329,11 @@ def _rotation_filters(video: VideoInfo, options: DecodeOptions) -> tuple[str, ..
     return (f"rotate={video.rotation}*PI/180",)
 
 
-def _first_size(arguments: Sequence[str], box: Box | None) -> tuple[int, int] | None:
+def _first_size(arguments: Sequence[str], sandbox: Sandbox | None) -> tuple[int, int] | None:
     """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none."""
     output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
     try:
-        printed = run((*arguments, *output), None, check=False, box=box).text
+        printed = run((*arguments, *output), None, check=False, sandbox=sandbox).text
     except ProgramError:
         return None
     size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", printed, re.MULTILINE)

@@ -42,7 +42,7 @@ class ProgramEngine(OnDemand):
         plan: what it is to do.
         reason: why it reads the source.
         questions: answers what else there is to know of the file.
-        isolation: the box that it runs in; None if it may do all.
+        isolation: the sandbox that it runs in; None if it may do all.
 
     Attributes:
         plan, questions: as above.
@@ -61,7 +61,7 @@ class ProgramEngine(OnDemand):
             opened,
             is_strict=not plan.options.conceal_errors,
             other_codecs=completeness.other_codecs(plan.track.media, plan.track.video.index),
-            box=None if isolation is None else isolation.box,
+            sandbox=None if isolation is None else isolation.sandbox,
         )
         self.plan, self.questions = plan, questions
         self._program, self._reason = program, reason
@@ -69,7 +69,7 @@ class ProgramEngine(OnDemand):
 
     @property
     def facts(self) -> DecoderEngine:
-        """The engine, for a caller, with what the kernel cannot confine of the box."""
+        """The engine, for a caller, with what the kernel cannot confine of the sandbox."""
         unconfined = () if self._isolation is None else self._isolation.unconfined
         return DecoderEngine("ffmpeg", self._reason, unconfined)
 
@@ -133,7 +133,7 @@ class ProgramEngine(OnDemand):
             conversion=plan.conversion,
             parts=plan.parts,
             is_strict=self._is_strict,
-            box=self._box,
+            sandbox=self._sandbox,
         )
 
     def _made(self, frame: Frame | None) -> Made | None:
@@ -182,7 +182,7 @@ class ProgramEngine(OnDemand):
             arguments,
             is_strict=False,
             stdout=subprocess.DEVNULL,
-            box=self._box,
+            sandbox=self._sandbox,
             error=DecoderError,
         )
         try:

@@ -27,10 +27,10 @@ from penstock._decoding.timestamps import Timestamps
 from penstock._facts.completeness import End
 from penstock._facts.source import Source
 from penstock._ffmpeg.command.settings import DecoderSettings
-from penstock._ffmpeg.program.box import Box
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
 from penstock._ffmpeg.program.messages import damage_reports, has_no_frames
 from penstock._ffmpeg.program.process import FFmpegProcess, Session, check_owner, warn_unclosed
+from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion
 from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
 
@@ -59,7 +59,7 @@ class DecodeSession(Session):
 
     Args:
         is_strict: FFmpeg exits at the first error instead of going on.
-        box: what FFmpeg may do; None if it may do all.
+        sandbox: what FFmpeg may do; None if it may do all.
 
     Attributes:
         reader: the native reader.
@@ -85,7 +85,7 @@ class DecodeSession(Session):
         conversion: _Conversion | None = None,
         parts: int = 1,
         is_strict: bool,
-        box: Box | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         process = FFmpegProcess(
             program,
@@ -93,7 +93,7 @@ class DecodeSession(Session):
             settings.ffmpeg_policy,
             is_strict=is_strict,
             stdout=subprocess.PIPE,
-            box=box,
+            sandbox=sandbox,
             error=DecoderError,
         )
         super().__init__(process, title, settings.stall_timeout)
@@ -243,16 +243,26 @@ class OnDemand:
         opened: what FFmpeg reads.
         is_strict: damage is an error, although FFmpeg goes on.
         other_codecs: codecs of the file's other streams, whose damage does not matter.
-        box: what FFmpeg may do; None if it may do all.
+        sandbox: what FFmpeg may do; None if it may do all.
 
     Attributes:
         warning: what is to be said of the file at its end; None if that is nothing.
     """
 
     def __init__(
-        self, opened: Source, *, is_strict: bool, other_codecs: Collection[str], box: Box | None = None
+        self,
+        opened: Source,
+        *,
+        is_strict: bool,
+        other_codecs: Collection[str],
+        sandbox: Sandbox | None = None,
     ) -> None:
-        self._opened, self._is_strict, self._other_codecs, self._box = opened, is_strict, other_codecs, box
+        self._opened, self._is_strict, self._other_codecs, self._sandbox = (
+            opened,
+            is_strict,
+            other_codecs,
+            sandbox,
+        )
         self.run: DecodeSession | None = None
         self.warning: str | None = None
         self._is_judged = False
@@ -328,9 +338,9 @@ class OnDemand:
                 f"the pictures change their size, which a palette doesn't support, {after}. Pass "
                 f"{argument('pixel_format', 'rgb24')} to scale all frames to the size of the first one"
             )
-        box = self._box if self._is_strict or not run.has_succeeded else None
+        sandbox = self._sandbox if self._is_strict or not run.has_succeeded else None
         # Before damage: what FFmpeg says for want of memory looks like that.
-        if box is not None and (limit := box.reached_limit(process.returncode, said)) is not None:
+        if sandbox is not None and (limit := sandbox.reached_limit(process.returncode, said)) is not None:
             return End(f"decoding {limit}, {after}")
         if not run.has_succeeded:
             return End(f"FFmpeg {process.ending}, {after}")

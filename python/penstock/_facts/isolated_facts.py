@@ -13,7 +13,7 @@ from penstock import _native
 from penstock._facts.exact_json import pack, unpack
 from penstock._facts.probing import probe
 from penstock._facts.source import Source
-from penstock._ffmpeg.program.box import MEMORY_STATUS
+from penstock._ffmpeg.program.sandbox import MEMORY_STATUS
 from penstock.errors import PenstockError
 
 _NO_MEMORY = (errno.ENOMEM, errno.EAGAIN)

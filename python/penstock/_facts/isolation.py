@@ -1,4 +1,4 @@
-"""Isolated reading: a file's facts from a child in a box, so that no byte of the file is parsed in this process."""
+"""Isolated reading: a file's facts from a child in a sandbox, so that no byte of the file is parsed in this process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock._facts.exact_json import pack, unpack
 from penstock._facts.info import MediaInfo
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.program.box import Box, BoxedFile
 from penstock._ffmpeg.program.child import CapturedChild, NotStartedError, TimedOutError, run
+from penstock._ffmpeg.program.sandbox import Sandbox, SandboxedFile
 from penstock.errors import DecoderError, StalledError
 
 T = TypeVar("T")
@@ -33,11 +33,11 @@ _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")
 
 
 class Isolation:
-    """A file that only programs in a box read.
+    """A file that only programs in a sandbox read.
 
     Attributes:
         file: the file, as the programs open it.
-        box: what FFmpeg may do.
+        sandbox: what FFmpeg may do.
         unconfined: what the kernel cannot confine, from the first answer on, such as "files", "signals" and "system
             calls".
 
@@ -49,11 +49,11 @@ class Isolation:
     def __init__(self, source: Source, *, threads: int, is_strict: bool) -> None:
         if source.single_pass is not None or not endpoints.is_path(source.url):
             raise _not_isolated(source.path)
-        file = BoxedFile.opened(endpoints.without_protocol(source.url))
+        file = SandboxedFile.opened(endpoints.without_protocol(source.url))
         if file is None:
             raise _not_isolated(source.path)
         self.file = file
-        self.box = Box.around(file.descriptor, threads=threads, is_strict=is_strict)
+        self.sandbox = Sandbox.around(file.descriptor, threads=threads, is_strict=is_strict)
         self.unconfined: tuple[str, ...] = ()
         self._path = source.path
 
@@ -74,7 +74,7 @@ class Isolation:
         """The facts about the file.
 
         Raises:
-            DecoderError: libav cannot read the file, needs more than the box allows, or crashes.
+            DecoderError: libav cannot read the file, needs more than the sandbox allows, or crashes.
             StalledError: it took longer than `timeout_s`.
             OSError: no descriptor, memory, process or thread is left.
         """
@@ -87,32 +87,32 @@ class Isolation:
     def ask(
         self, question: str, kind: type[T], timeout_s: float | None = None, index: int = 0, *arguments: object
     ) -> T:
-        """The answer of a child in a box, which is of that type: to "media", or to one of `Questions`."""
+        """The answer of a child in a sandbox, which is of that type: to "media", or to one of `Questions`."""
         request = {
             "question": question,
             "index": index,
             "arguments": pack(arguments),
             "path": self._path,
-            "source": self.box.source,
-            "memory_bytes": self.box.memory_bytes,
+            "source": self.sandbox.source,
+            "memory_bytes": self.sandbox.memory_bytes,
             "cpu_s": _CPU_S,
         }
         paths = [str(Path(path).absolute()) for path in sys.path]
         command = (*(sys.executable, "-I", "-S", "-B", "-c", _PROGRAM), *map(json.dumps, (paths, request)))
-        box = _OwnBox(self.box.source, self.box.memory_bytes, _CPU_S)
+        sandbox = _OwnSandbox(self.sandbox.source, self.sandbox.memory_bytes, _CPU_S)
         try:
-            child = run(command, timeout_s, check=False, box=box)
+            child = run(command, timeout_s, check=False, sandbox=sandbox)
         except NotStartedError as failure:
             raise DecoderError(
-                f"Python, which reads {self._path} in a box, could not start: {failure}"
+                f"Python, which reads {self._path} in a sandbox, could not start: {failure}"
             ) from failure
         except TimedOutError as late:
             seconds = timeout_s or 0.0
             raise StalledError(f"{self._path} was not read within {seconds:g} s", seconds) from late
-        return self._answer(child, box, kind)
+        return self._answer(child, sandbox, kind)
 
-    def _answer(self, child: CapturedChild, box: Box, kind: type[T]) -> T:
-        if (limit := box.reached_limit(child.returncode, child.stderr)) is not None:
+    def _answer(self, child: CapturedChild, sandbox: Sandbox, kind: type[T]) -> T:
+        if (limit := sandbox.reached_limit(child.returncode, child.stderr)) is not None:
             raise self._failure(f"{self._path} {limit}", child)
         try:
             said = json.loads(child.stdout)
@@ -125,7 +125,7 @@ class Isolation:
             raise self._failure(
                 f"{self._path} could not be read: libav's process {child.ending}", child
             ) from strange
-        if self.unconfined and self.box.is_strict:
+        if self.unconfined and self.sandbox.is_strict:
             without = ", ".join(self.unconfined)
             reason = f"this kernel can't confine {without}. Pass isolated=True to read without that"
             raise self._failure(reason, child)
@@ -143,7 +143,7 @@ class Isolation:
 
 
 class _AboutTrack:
-    """Answers `Questions` by children in a box, which raise what `Isolation.media` raises."""
+    """Answers `Questions` by children in a sandbox, which raise what `Isolation.media` raises."""
 
     def __init__(self, isolation: Isolation, index: int) -> None:
         self._isolation, self._index = isolation, index
@@ -164,14 +164,14 @@ class _AboutTrack:
         return self._isolation.ask(question, kind, None, self._index, *arguments)
 
 
-class _OwnBox(Box):
-    """A box that the program makes itself, once it has imported what it needs."""
+class _OwnSandbox(Sandbox):
+    """A sandbox that the program makes itself, once it has imported what it needs."""
 
     def launch(self, command: Sequence[str]) -> tuple[str, ...]:
         return tuple(command)
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        return {**Box.environment(self, environment), **_ONE_THREAD}
+        return {**Sandbox.environment(self, environment), **_ONE_THREAD}
 
 
 def _not_isolated(path: str) -> ValueError:

@@ -20,7 +20,7 @@ from penstock import _native
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import raise_shortage
 from penstock._common.types import Priority
-from penstock._ffmpeg.program.box import Box
+from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy, ThreadPolicy
 
 # Guessed: after a program has exited, its pipes are read for this long, if its own children hold them open.
@@ -192,13 +192,13 @@ class Child:
         pass_fds: Sequence[int] = (),
         env: Mapping[str, str] | None = None,
         policy: ThreadPolicy | Priority | None = None,
-        box: Box | None = None,
+        sandbox: Sandbox | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Starts `command`, in a box if there is one."""
+        """Starts `command`, in a sandbox if there is one."""
         command = self.command
-        if box is not None:
-            command, pass_fds = box.launch(command), (*pass_fds, box.source)
-            env = box.environment(os.environ) if env is None else env
+        if sandbox is not None:
+            command, pass_fds = sandbox.launch(command), (*pass_fds, sandbox.source)
+            env = sandbox.environment(os.environ) if env is None else env
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
@@ -474,22 +474,22 @@ class FailedError(ProgramError):
     """The program was killed, or its exit status is not 0."""
 
 
-# Guessed: what a program in a box prints of a file, and must stay bounded if the file makes it print for ever.
-_BOXED_STDOUT_BYTES = 64 << 20
+# Guessed: what a program in a sandbox prints of a file, and must stay bounded if the file makes it print for ever.
+_SANDBOXED_STDOUT_BYTES = 64 << 20
 
 
 class CapturedChild(Child):
     """A program whose output is captured.
 
     Attributes:
-        stdout: everything that it wrote to standard output. A program in a box is killed if that is too much.
+        stdout: everything that it wrote to standard output. A program in a sandbox is killed if that is too much.
     """
 
-    def __init__(self, command: Sequence[str], box: Box | None = None) -> None:
+    def __init__(self, command: Sequence[str], sandbox: Sandbox | None = None) -> None:
         super().__init__()
         self.command = tuple(command)
         self.stdout = bytearray()
-        self._box = box
+        self._sandbox = sandbox
         self._stderr = b""
 
     @property
@@ -507,10 +507,10 @@ class CapturedChild(Child):
             self.captured_pipe(self._take_stdout) as stdout,
             self.captured_pipe(self._take_stderr) as stderr,
         ):
-            return self.popen(stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, box=self._box)
+            return self.popen(stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, sandbox=self._sandbox)
 
     def _take_stdout(self, data: bytes) -> None:
-        if self._box is not None and len(self.stdout) > _BOXED_STDOUT_BYTES:
+        if self._sandbox is not None and len(self.stdout) > _SANDBOXED_STDOUT_BYTES:
             self.kill()
         else:
             self.stdout.extend(data)
@@ -520,7 +520,7 @@ class CapturedChild(Child):
 
 
 def run(
-    command: Sequence[str], timeout_s: float | None, *, check: bool = True, box: Box | None = None
+    command: Sequence[str], timeout_s: float | None, *, check: bool = True, sandbox: Sandbox | None = None
 ) -> CapturedChild:
     """Runs a program to its end. When this returns or raises, the program and its process group are gone.
 
@@ -529,7 +529,7 @@ def run(
         TimedOutError: it did not end within `timeout_s`.
         FailedError: its exit status is not 0, and `check` is set. The message is the last line of its standard error.
     """
-    child = CapturedChild(command, box)
+    child = CapturedChild(command, sandbox)
     try:
         child.start()
         in_time = child.wait(timeout_s)

@@ -1,4 +1,4 @@
-"""Confines itself and then runs a program. A script, which `Box.launch` runs: it imports nothing that is not built in.
+"""Confines itself, then runs a program. A script, which `Sandbox.launch` runs: it imports only what is built in.
 
 Arguments: the native module, the source's descriptor, the memory in bytes, the CPU time in seconds, whether all of the
 confinement must work (1 or 0), the number of readable paths, these, the program and its arguments.

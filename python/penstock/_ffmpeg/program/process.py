@@ -21,9 +21,9 @@ from penstock._common.deadline import Deadline
 from penstock._common.log import logger
 from penstock._common.types import Priority
 from penstock._ffmpeg.program import capabilities
-from penstock._ffmpeg.program.box import Box
 from penstock._ffmpeg.program.child import Child, Flag, Lines, NotStartedError
 from penstock._ffmpeg.program.messages import StderrLog
+from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import ThreadPolicy
 from penstock.errors import ClosedError, FFmpegError, StalledError
 
@@ -52,7 +52,7 @@ class FFmpegProcess(Child):
         is_strict: whether it exits at the first error (``-xerror``) instead of going on.
         stdout: its standard output: ``subprocess.PIPE`` for us, ``subprocess.DEVNULL``, or None to inherit ours.
         fifo: the FIFO that it writes to; None if it writes to none.
-        box: what it may do; None if it may do all.
+        sandbox: what it may do; None if it may do all.
         with_warnings: whether `log` has warnings, too. Otherwise it has what decoders conceal, unless FFREPORT is set.
         error: the class to raise if it cannot be started.
 
@@ -80,7 +80,7 @@ class FFmpegProcess(Child):
         stdout: int | None,
         with_warnings: bool = False,
         fifo: Path | None = None,
-        box: Box | None = None,
+        sandbox: Sandbox | None = None,
         error: type[FFmpegError],
     ) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class FFmpegProcess(Child):
         self._loglevel = "repeat+level+warning" if with_warnings else "error"
         self._with_warnings = with_warnings
         self._fifo = fifo
-        self._box = box
+        self._sandbox = sandbox
         self._error = error
         self.frames = 0
         self.output_bytes: int | None = None
@@ -119,8 +119,8 @@ class FFmpegProcess(Child):
             stdout: int | FileIO | None = self._stdout_of_child
             pass_fds = [progress.fileno()]
             environment = _environment()
-            if self._box is not None:  # without the caller's FFREPORT: it could write none
-                environment = self._box.environment(environment)
+            if self._sandbox is not None:  # without the caller's FFREPORT: it could write none
+                environment = self._sandbox.environment(environment)
             if not self._with_warnings and "FFREPORT" not in environment:
                 report = child_ends.enter_context(
                     self.captured_pipe(Lines(self.log.take_report, _LINE_BYTES))
@@ -154,7 +154,7 @@ class FFmpegProcess(Child):
                 pass_fds=pass_fds,
                 env=environment,
                 policy=self._policy,
-                box=self._box,
+                sandbox=self._sandbox,
             )
 
     def wait_until_done(self, timeout_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""The box of `isolated=True`: what a program may do that reads a file which nobody trusts."""
+"""The sandbox of `isolated=True`: what a program may do that reads a file which nobody trusts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BASE_BYTES, _THREAD_BYTES = 2 << 30, 256 << 20
 # Chosen: a film of 3 hours in 2160p and 10 bits takes 2 to 3 hours (30 ms a frame).
 _CPU_S = 6 * 3600
 _LAUNCHER = Path(__file__).with_name("launcher.py")
-#: Exit status of our own programs in a box that have no memory left. Chosen: no other program of ours has it.
+#: Exit status of our own programs in a sandbox that have no memory left. Chosen: no other program of ours has it.
 MEMORY_STATUS = 124
 # What programs say if the system (strerror(3)) gives them no memory or no thread, or nobody says why.
 _NO_MEMORY = re.compile(
@@ -47,7 +47,7 @@ _SIGNALLED, _SIGNALLED_WORDS = (-signal.SIGXCPU, 255), "Immediate exit requested
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Sandbox:
     """What a program may do.
 
     It may use its pipes, read the source, and read and run the system's programs and libraries and its own. It can
@@ -66,8 +66,8 @@ class Box:
     is_strict: bool = False
 
     @classmethod
-    def around(cls, source: int, *, threads: int, is_strict: bool) -> Box:
-        """The box of a decoder with that many threads."""
+    def around(cls, source: int, *, threads: int, is_strict: bool) -> Sandbox:
+        """The sandbox of a decoder with that many threads."""
         return cls(source, _BASE_BYTES + _THREAD_BYTES * threads, is_strict=is_strict)
 
     def launch(self, command: Sequence[str]) -> tuple[str, ...]:
@@ -108,8 +108,8 @@ class Box:
         return [*_SYSTEM, *map(str, own), *map(os.path.abspath, named)]
 
 
-class BoxedFile:
-    """A regular file that is open for reading, for programs in a box to read.
+class SandboxedFile:
+    """A regular file that is open for reading, for programs in a sandbox to read.
 
     Attributes:
         descriptor: its number, here and in the programs.
@@ -122,7 +122,7 @@ class BoxedFile:
         self.close = weakref.finalize(self, os.close, descriptor)
 
     @classmethod
-    def opened(cls, path: str) -> BoxedFile | None:
+    def opened(cls, path: str) -> SandboxedFile | None:
         """The file at `path`; None if it is no regular file.
 
         A caller's descriptor is opened again by its path in /proc, because it may be open for writing, too.
