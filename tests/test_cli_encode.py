@@ -398,7 +398,7 @@ class TestOptions:
 
     def test_an_odd_size_is_an_error_only_where_the_video_cannot_have_it(self, tmp_path: Path) -> None:
         given, data = ("encode", tmp_path / "v.mkv", "--size", "3x5", "--fps", "1"), bytes(45)
-        assert "--odd-size crop, or --output-pixel-format yuv444p" in failed(run(*given, data=data), 2)
+        assert "--odd-size pad or --output-pixel-format yuv444p" in failed(run(*given, data=data), 2)
         printed(run(*given, "--codec", "ffv1", data=data))
         for name in ("vf", "filter"):
             printed(run(*given, "--option", f"{name}=pad=4:6", data=data))

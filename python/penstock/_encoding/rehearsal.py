@@ -219,9 +219,10 @@ def _check(made: EncodePlan, verdict: Verdict, *, is_like: bool) -> None:
 
 
 def _renamed(failure: FFmpegError, name: str) -> FFmpegError:
-    """The failure with the name of the user's output in place of the trial's."""
+    """The failure with the name of the user's output in place of the trial's, whose frames are not the user's."""
     message, reason, stderr = (
-        _TRIAL_NAME.sub(lambda _: name, text) for text in (str(failure), failure.reason, failure.stderr)
+        _TRIAL_NAME.sub(lambda _: name, text).replace("FFmpeg encoded", "In a trial, FFmpeg encoded", 1)
+        for text in (str(failure), failure.reason, failure.stderr)
     )
     return type(failure)(
         message,

@@ -91,7 +91,7 @@ def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Ma
     needed = "an even width and height" if (columns, rows) == (2, 2) else f"a {' and a '.join(sides)}"
     raise ValueError(
         f"{output_pixel_format} needs {needed}, not {layout.width}x{layout.height}. Render such a size, or pass "
-        f"{argument('odd_size', 'pad')} or {argument('odd_size', 'crop')}, or "
+        f"{argument('odd_size', 'pad')} or "
         f"{argument('output_pixel_format', 'yuv444p')}, which fewer players support"
     )
 
