@@ -124,6 +124,11 @@ def test_a_picture_that_is_too_small() -> None:
     assert "64x64" in explained("ffmpeg", said, "libsvtav1")
 
 
+def test_advice_names_the_audio_that_a_container_cannot_hold() -> None:
+    said = "Could not find tag for codec pcm_s16le in stream #1, codec not currently supported in container"
+    assert "pcm_s16le audio" in explained("ffmpeg", said, "libx264")
+
+
 def test_colored_messages() -> None:
     said = explained("/missing/ffmpeg", "\x1b[4;31mUnknown encoder '\x1b[0mx'\x1b[0m")
     assert "'x'" in said

@@ -27,6 +27,10 @@ def _iterable(buffers: Iterable[Data | tuple[str, Data]]) -> Source:
             f"source must be a Source or an iterable of buffers, not {type(buffers).__name__}. Pass "
             "Source.files(paths) or [data]"
         )
+    if isinstance(buffers, list | tuple) and buffers and isinstance(buffers[0], str | os.PathLike):
+        raise TypeError(
+            "source must be a Source or an iterable of buffers, not of paths. Pass Source.files(paths)"
+        )
     return Source("iterable", lambda policy: _Source.iterable(buffers, policy))
 
 

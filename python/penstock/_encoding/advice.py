@@ -121,8 +121,8 @@ def _not_seekable(plan: EncodePlan, found: re.Match[str]) -> str:
 
 
 def _experimental(plan: EncodePlan, found: re.Match[str]) -> str:
-    encoder = found[1] or plan.codec
-    return f"{encoder} is experimental. Pass {argument('options.strict', 'experimental')} to use it"
+    encoder = found[1] or found[2] or plan.codec
+    return f"{encoder} is experimental here. Pass {argument('options.strict', 'experimental')} to use it"
 
 
 def _frame_count(plan: EncodePlan, found: re.Match[str]) -> str | None:
@@ -139,6 +139,9 @@ def _frame_count(plan: EncodePlan, found: re.Match[str]) -> str | None:
 
 
 def _other_codec(plan: EncodePlan, found: re.Match[str]) -> str:
+    audio = re.search(r"tag for codec (\w+) in stream #[1-9]", found.string)
+    if audio is not None:
+        return f"this container can't hold {audio[1]} audio. Leave its codec out, or write .mkv, which holds most"
     remedy = "Write .mkv, which holds most, or use another codec"
     if plan.request.codec != AUTO and not plan.output.are_images:
         default = default_encoder(plan.output, plan.program)
@@ -229,7 +232,10 @@ _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ..
     ),
     (r"Error parsing filterchain '(.+)' around", _filter_text),
     (r"Automatic encoder selection failed.* Default encoder for format (\S+) ", _no_encoder),
-    (r"The encoder '(.+?)' is experimental|experimental codecs are not enabled", _experimental),
+    (
+        r"The encoder '(.+?)' is experimental|(\w+) in \w+ support is experimental|experimental codecs are not enabled",
+        _experimental,
+    ),
     (
         r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available"
         r"|No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",

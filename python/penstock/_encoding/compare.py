@@ -24,7 +24,7 @@ from penstock._facts.probing import probe
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.command.colors import UNTAGGED
-from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, pixel_format_of
+from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_float, pixel_format_of
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -215,10 +215,12 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
     is_exact = plan.request.quality == LOSSLESS and not plan.is_filtered
     if is_exact and not _keeps_samples(path, meant, [rgb for _, rgb in got]):
         keeping = argument("codec", "rawvideo" if meant.codec == "ffv1" else "ffv1")
+        remedy = f"Pass {keeping} and a name such as video.{'nut' if meant.codec == 'ffv1' else 'mkv'}"
+        if is_float(plan.pixel_format):
+            remedy = "Write images that keep floats: frames/%05d.exr"
         yield Difference(
             "samples",
-            f"{meant.codec} in {plan.output.container_name} isn't lossless for {plan.pixel_format} frames. "
-            f"Pass {keeping} and a name such as video.{'nut' if meant.codec == 'ffv1' else 'mkv'}",
+            f"{meant.codec} in {plan.output.container_name} isn't lossless for {plan.pixel_format} frames. {remedy}",
         )
     if not plan.is_filtered:
         errors = [

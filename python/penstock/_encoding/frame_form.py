@@ -42,7 +42,8 @@ class FrameForm:
             raise TypeError(f"channels_first must be True or False, not {channels_first!r}")
         if channels_first and not is_packed(pixel_format):
             raise ValueError(
-                f"channels_first=True needs a packed pixel format, not {pixel_format}. Pass pixel_format='rgb24'"
+                f"channels_first=True needs a packed pixel format, not {pixel_format}, whose planes come one after "
+                "another anyway. Leave channels_first out (gbrp formats: green, blue, red)"
             )
         if value_range is None:
             return cls(None, channels_first)

@@ -121,7 +121,10 @@ def working_plan(
     deadline, skipped = Deadline(timeout), list[str]()
     made = plan(request, size, probed)
     if size is None:
-        return made
+        may_change = request.codec == AUTO and request.quality == encoders.LOSSLESS
+        return (
+            replace(made, warnings=()) if may_change else made
+        )  # those of FFV1, which it may become, differ
     for codec in encoders.hardware_encoders(request.codec):
         found = _by_hardware(replace(request, codec=codec), size, deadline, made)
         if isinstance(found, EncodePlan):

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import types
 from collections import ChainMap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -46,18 +46,19 @@ class Code:
     digest: str
 
     @classmethod
-    def of(cls, code: Callable[..., object] | str, version: str | None = None) -> Code:
+    def of(cls, code: Callable[..., object] | str, version: str | None, *arguments: str) -> Code:
         """`code`, or what ``MODULE:NAME`` or ``FILE.py:NAME`` names. A `version` is all that the digest is of.
 
         Raises:
             ImportError, AttributeError: there is no such module, or it has no such name.
-            TypeError: it cannot be called, or not be pickled.
+            TypeError: it can't be called with `arguments`, or can't be pickled.
         """
         if isinstance(code, str):
             code = _imported(code)
         if not callable(code):
             raise TypeError(f"a scene must be a function or a class, not {code!r}")
         name = getattr(code, "__qualname__", type(code).__qualname__)
+        _check_takes(code, name, arguments)
         try:
             _PicklerWithPaths(pickled := io.BytesIO()).dump(code)
         except Exception as error:
@@ -73,6 +74,19 @@ class Code:
         """The callable; of a class, an instance of it."""
         code = cloudpickle.loads(base64.b64decode(self.pickled))
         return code() if inspect.isclass(code) else code
+
+
+def _check_takes(code: Callable[..., object], name: str, arguments: Sequence[str]) -> None:
+    """Checks that a function, or the instances of a class, can be called with so many arguments."""
+    called, own = (code.__call__, ["self"]) if inspect.isclass(code) else (code, [])
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):  # it is written in C, and tells none
+        return
+    try:
+        signature.bind(*own, *arguments)
+    except TypeError:
+        raise TypeError(f"{name} must take ({', '.join(arguments)}), not {signature}") from None
 
 
 def _with_file(path: str, make: Callable[..., types.CodeType], *arguments: object) -> types.CodeType:

@@ -1,0 +1,41 @@
+"""Mistakes of a first day get a message that names the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock import Encoder, Pipeline
+
+SIZE = (64, 48)
+
+
+class DrawsWithoutTime:
+    def __call__(self, index: int, view: object) -> None: ...
+
+
+@pytest.mark.parametrize("scene", [lambda index: None, DrawsWithoutTime])
+def test_a_scene_of_other_arguments_is_refused_before_workers_start(tmp_path: Path, scene: object) -> None:
+    with pytest.raises(TypeError, match="time_s"):
+        penstock.render(scene, tmp_path / "a.mp4", frames=4, fps=30, size=SIZE)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_list_of_paths_is_no_list_of_buffers() -> None:
+    with pytest.raises(TypeError, match=r"Source\.files"):
+        Pipeline([Path("a.z"), Path("b.z")])  # type: ignore[list-item]
+
+
+def test_lossless_frames_without_a_size_are_warned_of_only_as_they_are_written(tmp_path: Path) -> None:
+    frame = np.full((48, 64), 1234, np.uint16)
+    with Encoder(tmp_path / "a.mkv", fps=30, pixel_format="gray16le", quality="lossless") as encoder:
+        encoder.write(frame)
+    assert encoder.report is not None and encoder.report.warnings == () and encoder.report.codec == "ffv1"
+
+
+def test_lossless_floats_are_sent_to_images(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\.exr"):
+        Encoder(tmp_path / "a.mkv", fps=30, size=SIZE, pixel_format="gbrpf32le", quality="lossless")
