@@ -330,7 +330,8 @@ def test_a_changed_constant_of_a_helper_is_other_code(tmp_path: Path) -> None:
     (tmp_path / "scenes.py").write_text(
         "from helper import SPEED\ndef scene(index, time_s, view):\n    view[:] = SPEED"
     )
-    program = 'import scenes\nfrom penstock.rendering.code import Code\nprint(Code.of(scenes.scene, None, *"itv").digest)'
+    of_scene = 'Code.of(scenes.scene, None, *"itv")'
+    program = f"import scenes\nfrom penstock.rendering.code import Code\nprint({of_scene}.digest)"
 
     def digest(speed: int) -> str:
         (tmp_path / "helper.py").write_text(f"SPEED = {speed}")
