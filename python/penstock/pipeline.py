@@ -69,7 +69,7 @@ class Source:
 
         Args:
             paths: paths, in the order of the chunks. Or one path; if there is no file of that name, a pattern for
-                ``glob.glob``, whose matches are sorted (``**`` matches any folders).
+                ``glob.glob``, whose matches are sorted as text, 10 before 9 (``**`` matches any folders).
             workers: number of threads that read, at most 1024, each a file of its own. More than one helps if the
                 storage has a high latency, but not for files in the page cache.
 
