@@ -383,7 +383,7 @@ class Decoder(DecoderBase):
         return self._frames()[key]
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
-        """Returns the frame on screen at `time_s`: before the first frame, the first one, and after the end, the last one.
+        """Returns the frame that is on screen at `time_s`; the last one after the end, and the first one before it.
 
         ```python
         with Decoder("in.mp4") as decoder:
