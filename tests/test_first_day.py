@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock import Encoder, Pipeline
+from penstock import Encoder, FFmpegWarning, Pipeline
+from penstock.video import AudioTrack
 
 SIZE = (64, 48)
 
@@ -39,3 +40,14 @@ def test_lossless_frames_without_a_size_are_warned_of_only_as_they_are_written(t
 def test_lossless_floats_are_sent_to_images(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.exr"):
         Encoder(tmp_path / "a.mkv", fps=30, size=SIZE, pixel_format="gbrpf32le", quality="lossless")
+
+
+def test_audio_outside_of_its_range_is_warned_of(tmp_path: Path) -> None:
+    track = AudioTrack(8000, 1)
+    with (
+        pytest.warns(FFmpegWarning, match="audio"),
+        Encoder(tmp_path / "a.mp4", fps=10, size=SIZE, audio=track) as encoder,
+    ):
+        encoder.write(np.zeros((48, 64, 3), np.uint8))
+        encoder.write_audio(np.full(800, 5.0))
+    assert encoder.report is not None and "100%" in encoder.report.warnings[0]

@@ -9,6 +9,8 @@ from functools import lru_cache, partial
 from io import FileIO
 from typing import NamedTuple, cast
 
+import numpy as np
+
 from penstock._common.deadline import Deadline
 from penstock._common.tensors import OnDevice
 from penstock._common.types import Data
@@ -47,12 +49,14 @@ class Item(NamedTuple):
         is_fed: FFmpeg gets them as they are. Otherwise the worker converts the frame.
         tick: the time of the frame in `TICK_S`; None at a constant rate.
         is_sound: they are samples that the program has made.
+        loud: how many of these are outside of -1 to 1.
     """
 
     memory: Data
     is_fed: bool = False
     tick: int | None = None
     is_sound: bool = False
+    loud: int = 0
 
 
 class RawFeed:
@@ -61,6 +65,7 @@ class RawFeed:
     Attributes:
         writer: the native writer, whose counts are what the report says.
         clipped_samples: samples of queued frames that were outside of the range of values.
+        loud_samples: queued samples of audio that were outside of -1 to 1.
     """
 
     writer: Writer  # set by `start`
@@ -72,7 +77,7 @@ class RawFeed:
         self._pool_of = lru_cache(_KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
         self._slots = self._pool_of(plan.frames.frame_bytes)
         self._fed_slots = _SlotPool(self._fed_bytes, KEPT_SLOTS)
-        self.clipped_samples = 0
+        self.clipped_samples = self.loud_samples = 0
         self._counting = threading.RLock()  # reentrant, because a signal handler may write
 
     def start(self, fd: FileIO) -> None:
@@ -170,7 +175,9 @@ class RawFeed:
         """Copies samples."""
         if self._plan.audio_input is None:
             raise ValueError("the encoder has no AudioTrack. Create it with audio=AudioTrack(48000, 2)")
-        return Item(checked_samples(samples, self._plan.audio_input).tobytes(), is_sound=True)
+        array = checked_samples(samples, self._plan.audio_input)
+        loud = int(np.count_nonzero(np.abs(array) > 1)) if array.dtype.kind == "f" else 0
+        return Item(array.tobytes(), is_sound=True, loud=loud)
 
     def queue(self, item: Item, timeout: float | None) -> Ticket:
         """Queues a frame or samples.
@@ -220,6 +227,9 @@ class RawFeed:
         if isinstance(item.memory, _Slot) and item.memory.clipped_samples:
             with self._counting:
                 self.clipped_samples += item.memory.clipped_samples
+        if item.loud:
+            with self._counting:
+                self.loud_samples += item.loud
 
 
 class NutFeed(RawFeed):
@@ -370,13 +380,15 @@ class NutFeed(RawFeed):
         audio = self._plan.audio_input
         assert audio is not None
         most_bytes = -(-audio.sample_rate // _PACKETS_A_SECOND) * audio.sample_bytes
-        return self._native.samples(
+        ticket = self._native.samples(
             self._input_track,
             cast("bytes", item.memory),
             audio.sample_bytes,
             most_bytes,
             timeout=deadline.left_s(),
         )
+        self._count_clipped(item)
+        return ticket
 
     def _queue_files(self, until_s: Fraction, deadline: Deadline) -> None:
         """Queues the files' sound until a time."""

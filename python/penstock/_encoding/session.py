@@ -517,7 +517,12 @@ class EncodeSession(Session):
 
     def _clipping(self) -> list[str]:
         """That the range of values may be wrong, because more than a few samples were outside."""
-        value_range = self.plan.form.value_range
+        track, value_range = self.plan.audio_input, self.plan.form.value_range
+        if track is not None and self.feed.samples:
+            share = self.feed.loud_samples / (self.feed.samples * track.channels)
+            if share >= _NOTABLE_SHARE:
+                outside = f"{share:.0%} of the audio samples were outside of -1 to 1"
+                return [f"{outside}, and most codecs clip these. Scale the samples"]
         if value_range is None or not self.submitted:
             return []
         samples = self.submitted * self.plan.frames.frame_bytes // self.plan.frames.sample_bytes
