@@ -66,7 +66,7 @@ def both_sides(path: Path) -> io.FileIO:
 # Making
 
 
-def test_create_makes_a_fifo_with_these_permissions(tmp_path: Path) -> None:
+def test_create_makes_a_fifo_with_the_given_permissions(tmp_path: Path) -> None:
     umask = os.umask(0o027)
     try:
         fifo.create(tmp_path / "default")
@@ -78,7 +78,7 @@ def test_create_makes_a_fifo_with_these_permissions(tmp_path: Path) -> None:
         assert (stat.S_ISFIFO(mode), stat.S_IMODE(mode)) == (True, permissions)
 
 
-def test_create_leaves_what_is_there(path: Path, tmp_path: Path) -> None:
+def test_create_leaves_an_existing_path(path: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"kept")
     for taken in (path, tmp_path / "file"):
         with pytest.raises(FileExistsError):
@@ -93,7 +93,7 @@ def test_create_leaves_what_is_there(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [str, os.fsencode, Path])
 @pytest.mark.parametrize("suffix", ["", "b"])
-def test_bytes_go_through(path: Path, kind: Callable[[Path], object], suffix: str) -> None:
+def test_bytes_pass_through_a_fifo(path: Path, kind: Callable[[Path], object], suffix: str) -> None:
     with fifo.open(kind(path), "r" + suffix) as reader, fifo.open(kind(path), "w" + suffix) as writer:
         assert isinstance(reader, PipeReader)
         assert isinstance(writer, PipeWriter)
@@ -103,7 +103,7 @@ def test_bytes_go_through(path: Path, kind: Callable[[Path], object], suffix: st
         assert reader.read() == b""
 
 
-def test_with_both_ends_open_the_stream_never_ends(path: Path) -> None:
+def test_stream_does_not_end_while_the_reader_keeps_a_writer_open(path: Path) -> None:
     with fifo.open(path) as reader, fifo.open(path, "w", timeout=0):
         for text in (b"one", b"two"):
             path.write_bytes(text)
@@ -111,13 +111,15 @@ def test_with_both_ends_open_the_stream_never_ends(path: Path) -> None:
         assert not select.select([reader], [], [], 0)[0]
 
 
-def test_opening_for_reading_waits_for_nobody(path: Path) -> None:
+def test_open_for_reading_does_not_wait_for_a_writer(path: Path) -> None:
     for _ in range(3):
         fifo.open(path).close()
 
 
 @pytest.mark.parametrize("how", [fifo.open, fifo.open_async])
-def test_what_is_no_fifo_is_refused(path: Path, tmp_path: Path, how: Callable[..., object]) -> None:
+def test_path_that_is_no_fifo_is_refused_by_its_kind(
+    path: Path, tmp_path: Path, how: Callable[..., object]
+) -> None:
     before = open_fds()
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "file")
@@ -144,7 +146,7 @@ def test_what_is_no_fifo_is_refused(path: Path, tmp_path: Path, how: Callable[..
 
 
 @pytest.mark.parametrize("how", [fifo.open, fifo.open_async])
-def test_wrong_arguments(path: Path, how: Callable[..., object]) -> None:
+def test_wrong_arguments_are_refused(path: Path, how: Callable[..., object]) -> None:
     for arguments in (("a\0b",), *((path, mode) for mode in ("a", "", "rw", "r+", "rt", "bw"))):
         with pytest.raises(ValueError):
             how(*arguments)
@@ -156,7 +158,7 @@ def test_wrong_arguments(path: Path, how: Callable[..., object]) -> None:
             fifo.open(path, "w", timeout=timeout)
 
 
-def test_permissions_are_the_files(path: Path) -> None:
+def test_open_obeys_the_permissions_of_the_fifo(path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may open everything")
     path.chmod(0o200)
@@ -165,7 +167,7 @@ def test_permissions_are_the_files(path: Path) -> None:
     assert caught.value.filename == str(path)
 
 
-def test_who_has_changed_its_user_may_do_what_that_user_may() -> None:
+def test_process_that_changed_its_user_opens_with_the_rights_of_that_user() -> None:
     """The kernel closes /proc/self/fd to it, and inotify is for those who may read the file."""
     if os.geteuid() != 0:
         pytest.skip("only root may change its user")
@@ -202,7 +204,7 @@ def test_who_has_changed_its_user_may_do_what_that_user_may() -> None:
     assert (out, err.decode(), program.returncode) == (b"", "", 0)
 
 
-def test_without_proc_the_path_has_to_do(path: Path) -> None:
+def test_fifo_opens_by_its_path_without_proc(path: Path) -> None:
     """As in a chroot. The FIFO is then found by its path, and an exchanged one is noticed."""
     code = f"""
     from penstock import fifo
@@ -267,13 +269,13 @@ def test_the_first_read_waits_for_a_writer(path: Path, read: Callable[[PipeReade
         assert got == [b"frame"]
 
 
-def test_a_writer_that_writes_nothing_is_an_end_of_file(path: Path) -> None:
+def test_writer_that_writes_nothing_causes_end_of_file(path: Path) -> None:
     with fifo.open(path) as reader:
         path.open("wb").close()
         assert reader.read(1) == b""
 
 
-def test_writers_that_follow_each_other(path: Path) -> None:
+def test_reader_sees_an_end_of_file_after_each_writer(path: Path) -> None:
     with fifo.open(path) as reader:
         for text in (b"one", b"two"):
             path.write_bytes(text)
@@ -281,7 +283,7 @@ def test_writers_that_follow_each_other(path: Path) -> None:
         assert reader.read() == b""
 
 
-def test_a_reader_that_does_not_block_says_that_nothing_is_there_yet(path: Path) -> None:
+def test_nonblocking_read_returns_none_before_data_arrives(path: Path) -> None:
     with fifo.open(path) as reader:
         os.set_blocking(reader.fileno(), False)
         assert reader.read(1) is reader.read() is reader.readall() is reader.readinto(bytearray(1)) is None
@@ -292,14 +294,14 @@ def test_a_reader_that_does_not_block_says_that_nothing_is_there_yet(path: Path)
         assert reader.read(1) == b""
 
 
-def test_nothing_is_read_without_waiting(path: Path) -> None:
+def test_zero_byte_read_does_not_wait(path: Path) -> None:
     with fifo.open(path) as reader:
         assert reader.read(0) == b""
     with pytest.raises(ValueError):
         reader.read(1)
 
 
-def test_asyncio_reads_it(path: Path) -> None:
+def test_asyncio_stream_reader_reads_a_fifo(path: Path) -> None:
     async def main() -> bytes:
         stream = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(stream)
@@ -315,9 +317,7 @@ def test_asyncio_reads_it(path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["auto", "read-write"])
 @pytest.mark.parametrize("to_file", [True, False])
-def test_a_relay_waits_for_the_first_writer_too(
-    path: Path, tmp_path: Path, method: str, to_file: bool
-) -> None:
+def test_relay_waits_for_the_first_writer(path: Path, tmp_path: Path, method: str, to_file: bool) -> None:
     moved = []
     with fifo.open(path) as reader, (tmp_path / "copy").open("w+b") as copy:
         dst = copy if to_file else subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=copy)
@@ -368,7 +368,7 @@ def test_a_writer_waits_for_a_reader(path: Path, kind: str, is_there_first: bool
 
 
 @pytest.mark.parametrize("timeout", [0, 0.001, 0.12])
-def test_without_a_reader_it_gives_up_in_time(
+def test_open_for_writing_times_out_without_a_reader(
     path: Path, timeout: float, nothing_is_left: Callable[[], bool]
 ) -> None:
     with pytest.raises(penstock.StalledError) as caught:
@@ -412,7 +412,7 @@ def test_ctrl_c_ends_the_wait(path: Path, wait: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])
-def test_the_path_may_lead_elsewhere_meanwhile(path: Path, mode: str) -> None:
+def test_pending_open_keeps_its_fifo_if_the_path_is_replaced(path: Path, mode: str) -> None:
     """It is the FIFO of the beginning that is waited for, whoever comes to the new one."""
     ticket = fifo.open_async(path, mode)
     moved = path.rename(path.with_name("moved"))
@@ -474,7 +474,7 @@ def test_a_ticket_for_writing_is_done_when_a_reader_comes(path: Path, kind: str)
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])
-def test_cancelling_ends_the_wait_and_leaves_nothing(
+def test_cancel_ends_the_wait_and_leaves_no_thread_or_descriptor(
     path: Path, mode: str, nothing_is_left: Callable[[], bool]
 ) -> None:
     ticket = fifo.open_async(path, mode)
@@ -490,7 +490,7 @@ def test_cancelling_ends_the_wait_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])
-def test_cancelled_after_the_arrival_its_descriptor_is_closed(
+def test_cancel_after_the_open_closes_the_descriptor(
     path: Path, mode: str, nothing_is_left: Callable[[], bool]
 ) -> None:
     ticket = fifo.open_async(path, mode)
@@ -514,7 +514,7 @@ def test_cancelling_after_wait_does_nothing(path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["r", "w"])
 @pytest.mark.parametrize("arrives", [True, False])
-def test_a_ticket_that_is_forgotten_leaves_nothing(
+def test_dropped_ticket_leaves_no_thread_or_descriptor(
     path: Path, mode: str, arrives: bool, nothing_is_left: Callable[[], bool]
 ) -> None:
     ticket = fifo.open_async(path, mode)
@@ -527,7 +527,9 @@ def test_a_ticket_that_is_forgotten_leaves_nothing(
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])
-def test_many_are_cancelled_at_once(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
+def test_many_tickets_can_be_cancelled_at_once(
+    path: Path, mode: str, nothing_is_left: Callable[[], bool]
+) -> None:
     """More than a user may have of inotify's instances (128 by default): the rest looks by the clock."""
     tickets = [fifo.open_async(path, mode) for _ in range(150)]
     assert eventually(lambda: len(workers()) == 150)
@@ -539,7 +541,7 @@ def test_many_are_cancelled_at_once(path: Path, mode: str, nothing_is_left: Call
     assert nothing_is_left()
 
 
-def test_two_waiting_readers_and_one_writer(path: Path) -> None:
+def test_two_waiting_readers_share_the_bytes_of_one_writer(path: Path) -> None:
     """A FIFO's readers share its bytes."""
     first, second = fifo.open_async(path), fifo.open_async(path)
     with fifo.open(path, "w") as writer, first.wait(PATIENCE_S) as one, second.wait(PATIENCE_S) as two:
@@ -551,9 +553,7 @@ def test_two_waiting_readers_and_one_writer(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["r", "w"])
-def test_cancelling_races_with_the_arrival(
-    path: Path, mode: str, nothing_is_left: Callable[[], bool]
-) -> None:
+def test_cancel_can_race_with_the_open(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
     """Either may win."""
     rng = random.Random(7)
     outcomes = {True: 0, False: 0}
@@ -573,7 +573,7 @@ def test_cancelling_races_with_the_arrival(
     assert sum(outcomes.values()) == 100
 
 
-def test_threads_that_wait_for_one_ticket_get_one_stream(path: Path) -> None:
+def test_threads_that_wait_for_one_ticket_get_the_same_stream(path: Path) -> None:
     ticket = fifo.open_async(path)
     got = []
     threads = [in_thread(lambda: got.append(ticket.wait(PATIENCE_S))) for _ in range(10)]
@@ -586,7 +586,9 @@ def test_threads_that_wait_for_one_ticket_get_one_stream(path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", [50, pytest.param(1000, marks=pytest.mark.exhaustive)])
-def test_many_openings_leave_nothing(path: Path, times: int, nothing_is_left: Callable[[], bool]) -> None:
+def test_many_openings_leave_no_thread_or_descriptor(
+    path: Path, times: int, nothing_is_left: Callable[[], bool]
+) -> None:
     for _ in range(times):
         with fifo.open(path) as reader, fifo.open(path, "w") as writer:
             writer.write(b"x")
@@ -609,7 +611,7 @@ def test_waiting_tickets_sleep(path: Path) -> None:
     assert not any(ticket.done() for ticket in tickets)
 
 
-def test_a_waiting_reader_sleeps_until_it_is_told(path: Path) -> None:
+def test_waiting_reader_sleeps_until_a_writer_arrives(path: Path) -> None:
     """It looks by the clock only where inotify is missing. A thread whose count of switches stays has not run."""
     ticket = fifo.open_async(path)
 
@@ -628,7 +630,7 @@ def test_a_waiting_reader_sleeps_until_it_is_told(path: Path) -> None:
     assert not ticket.done()
 
 
-def test_without_descriptors_the_ticket_says_so(path: Path) -> None:
+def test_descriptor_shortage_is_raised_by_the_ticket(path: Path) -> None:
     code = """
     import resource
     from penstock import fifo
@@ -655,7 +657,7 @@ def test_without_descriptors_the_ticket_says_so(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])
-def test_a_ticket_is_awaited(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
+def test_ticket_can_be_awaited(path: Path, mode: str, nothing_is_left: Callable[[], bool]) -> None:
     async def main() -> None:
         ticket = fifo.open_async(path, mode)
         waiting = asyncio.ensure_future(ticket)
@@ -687,7 +689,9 @@ def test_a_cancelled_task_cancels_the_opening(
     assert ticket.done()
 
 
-def test_a_loop_that_ends_cancels_what_it_waits_for(path: Path, nothing_is_left: Callable[[], bool]) -> None:
+def test_end_of_the_event_loop_cancels_a_pending_open(
+    path: Path, nothing_is_left: Callable[[], bool]
+) -> None:
     async def wait() -> None:
         await fifo.open_async(path)
 
@@ -706,7 +710,7 @@ def test_a_loop_that_ends_cancels_what_it_waits_for(path: Path, nothing_is_left:
 @pytest.mark.parametrize(
     ("mode", "ending"), [("r", ""), ("w", "penstock._native._pipe(b'x', 1).wait()"), ("w", "del ticket")]
 )
-def test_a_program_ends_at_once_with_an_opening_under_way(path: Path, mode: str, ending: str) -> None:
+def test_program_ends_at_once_during_an_open(path: Path, mode: str, ending: str) -> None:
     code = f"""
     from penstock import fifo
     ticket = fifo.open_async(sys.argv[1], {mode!r})
@@ -718,7 +722,7 @@ def test_a_program_ends_at_once_with_an_opening_under_way(path: Path, mode: str,
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])
-def test_the_child_of_a_fork_has_nothing_of_the_opening(path: Path, mode: str) -> None:
+def test_forked_child_does_not_affect_a_pending_open(path: Path, mode: str) -> None:
     code = """
     from penstock import fifo
     path, mode = sys.argv[1:]

@@ -59,17 +59,17 @@ def long_last(path: Path) -> Path:
     return path
 
 
-def test_a_time_in_joined_streams_is_one_of_the_first(joined: Path) -> None:
+def test_frame_at_in_joined_streams_uses_times_of_the_first_stream(joined: Path) -> None:
     with Decoder(joined) as decoder:
         assert decoder.frame_at(0.5).index == 12
 
 
-def test_the_start_of_joined_streams_is_their_beginning(joined: Path) -> None:
+def test_start_0_reads_all_frames_of_joined_streams(joined: Path) -> None:
     with Decoder(joined, start=0.0) as decoder:
         assert len(list(decoder)) == len(decoder[:]) == 50
 
 
-def test_frames_whose_times_are_those_of_decoding_come_by_number(decoding_times: Path, engine: str) -> None:
+def test_frames_that_only_have_decoding_times_can_be_read_by_index(decoding_times: Path, engine: str) -> None:
     with Decoder(decoding_times) as decoder:
         frames = list(decoder)
         assert len(frames) == 25
@@ -112,7 +112,7 @@ def test_an_encoder_like_a_video_keeps_how_long_the_last_frame_is_shown(tmp_path
         assert len(audio.read_all()) == pytest.approx((0.96 + LAST_S) * audio.sample_rate, rel=0.02)
 
 
-def test_a_last_frame_that_is_shown_for_long_is_no_cut_in_matroska(tmp_path: Path, engine: str) -> None:
+def test_long_last_frame_in_matroska_is_not_taken_for_a_cut(tmp_path: Path, engine: str) -> None:
     source, copied = long_last(tmp_path / "in.mp4"), tmp_path / "copied.mkv"
     ffmpeg("-i", source, "-c", "copy", copied)
     with av.open(str(copied)) as file:

@@ -61,7 +61,7 @@ def test_parent_and_child_write_to_pipes_of_their_own() -> None:
         run(body, mode)
 
 
-def test_the_same_number_is_another_pipe_in_the_child() -> None:
+def test_reused_descriptor_number_is_a_new_pipe_in_the_child() -> None:
     body = """
     pid = os.fork()
     if pid == 0:
@@ -82,7 +82,7 @@ def test_the_same_number_is_another_pipe_in_the_child() -> None:
     run(body)
 
 
-def test_both_write_to_the_same_pipe() -> None:
+def test_parent_and_child_can_write_to_the_same_pipe() -> None:
     body = """
     pid = os.fork()
     if pid == 0:
@@ -121,7 +121,7 @@ def test_memory_in_flight_in_the_parent_is_free_in_the_child() -> None:
     run(body)
 
 
-def test_a_signal_handler_that_forks_in_the_middle_of_a_write_leaves_it_to_the_parent() -> None:
+def test_fork_in_a_signal_handler_leaves_the_interrupted_write_to_the_parent() -> None:
     body = """
     import signal
 
@@ -147,7 +147,7 @@ def test_a_signal_handler_that_forks_in_the_middle_of_a_write_leaves_it_to_the_p
     run(body)
 
 
-def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> None:
+def test_inherited_objects_are_closed_in_the_child_and_work_in_the_parent() -> None:
     body = """
     from penstock import Pipeline
     from penstock.pipeline import Source
@@ -196,7 +196,7 @@ def test_what_is_inherited_is_closed_in_the_child_and_works_in_the_parent() -> N
     run(body)
 
 
-def test_a_child_has_none_of_our_descriptors() -> None:
+def test_child_has_no_internal_descriptor() -> None:
     body = """
     from pathlib import Path
     from penstock import Pipeline
@@ -264,7 +264,7 @@ def test_a_child_has_no_file_that_a_pipeline_reads_and_no_eventfd_of_a_waiter(tm
     run("import contextlib\n" + textwrap.dedent(body).replace("PATH", repr(str(tmp_path / "asset"))))
 
 
-def test_a_loop_of_the_parent_awaits_in_the_child_and_in_the_parent() -> None:
+def test_inherited_event_loop_awaits_in_child_and_parent() -> None:
     body = """
     import asyncio
 
@@ -292,7 +292,7 @@ def test_a_loop_of_the_parent_awaits_in_the_child_and_in_the_parent() -> None:
     run(body)
 
 
-def test_forks_in_the_middle_of_everything() -> None:
+def test_forks_during_other_work_lose_nothing() -> None:
     body = """
     got = read_in_thread(reader)
     stop = threading.Event()
@@ -340,7 +340,7 @@ def test_a_multiprocessing_child_delivers_what_it_wrote() -> None:
     run(body)
 
 
-def test_a_child_that_ends_says_nothing_of_its_parents_pipeline() -> None:
+def test_child_reports_nothing_of_its_parents_pipeline_at_exit() -> None:
     body = """
     from penstock import Pipeline
     from penstock.pipeline import Sink

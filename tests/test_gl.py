@@ -74,7 +74,9 @@ def test_every_picture_arrives_once_and_in_order(context: Any, tmp_path: Path, b
 @pytest.mark.parametrize(
     "components, pixel_format", a_few([(4, "rgba"), (4, "rgb0"), (3, "rgb24"), (1, "gray")])
 )
-def test_pixel_formats(context: Any, tmp_path: Path, components: int, pixel_format: str) -> None:
+def test_pictures_of_every_pixel_format_are_captured(
+    context: Any, tmp_path: Path, components: int, pixel_format: str
+) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=components)
     options = {"output_pixel_format": "rgb24" if components > 1 else "gray", "codec": "png"}
     encoder = lossless(tmp_path / "a.mkv", pixel_format=pixel_format, **options)
@@ -89,7 +91,7 @@ def test_pixel_formats(context: Any, tmp_path: Path, components: int, pixel_form
     assert len(frames) == 5
 
 
-def test_times(context: Any, tmp_path: Path) -> None:
+def test_capture_passes_times_and_refuses_wrong_times(context: Any, tmp_path: Path) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=3)
     with lossless(tmp_path / "a.mkv", fps=None) as encoder, Capture(framebuffer, encoder) as capture:
         for number in range(6):
@@ -102,7 +104,7 @@ def test_times(context: Any, tmp_path: Path) -> None:
         assert [round(frame.time_s, 3) for frame in decoder] == [n * n / 10 for n in range(6)]
 
 
-def test_a_constant_rate_checks_the_times_of_pictures_in_flight(context: Any, tmp_path: Path) -> None:
+def test_constant_frame_rate_refuses_a_wrong_time_at_take(context: Any, tmp_path: Path) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=3)
     with lossless(tmp_path / "a.mkv", fps=25) as encoder, Capture(framebuffer, encoder) as capture:
         for number in range(6):
@@ -151,7 +153,7 @@ def test_wrong_uses_are_errors_at_the_call(context: Any, tmp_path: Path) -> None
     assert_drawn(tmp_path / "a.mkv", range(2))
 
 
-def test_another_thread(context: Any, tmp_path: Path) -> None:
+def test_capture_refuses_calls_from_another_thread(context: Any, tmp_path: Path) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=3)
     with lossless(tmp_path / "a.mkv") as encoder, Capture(framebuffer, encoder) as capture:
         draw(framebuffer, 0)
@@ -173,7 +175,7 @@ def test_another_thread(context: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 2, 5])
-def test_a_context_that_is_released_while_pictures_are_in_flight(tmp_path: Path, taken: int) -> None:
+def test_capture_raises_if_its_context_is_released(tmp_path: Path, taken: int) -> None:
     context = new_context()
     framebuffer = context.simple_framebuffer(SIZE, components=3)
     with lossless(tmp_path / "a.mkv") as encoder:
@@ -192,7 +194,7 @@ def test_a_context_that_is_released_while_pictures_are_in_flight(tmp_path: Path,
     assert_drawn(tmp_path / "a.mkv", range(1 + max(0, taken - 3)))
 
 
-def test_a_framebuffer_that_is_released(context: Any, tmp_path: Path) -> None:
+def test_capture_raises_if_its_framebuffer_is_released(context: Any, tmp_path: Path) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=3)
     with lossless(tmp_path / "a.mkv") as encoder, Capture(framebuffer, encoder) as capture:
         draw(framebuffer, 0)
@@ -203,7 +205,7 @@ def test_a_framebuffer_that_is_released(context: Any, tmp_path: Path) -> None:
     assert_drawn(tmp_path / "a.mkv", range(1))  # it was read before
 
 
-def test_an_encoder_that_dies(context: Any) -> None:
+def test_capture_raises_if_its_encoder_dies(context: Any) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=3)
     encoder = make("/dev/full", options={"f": "matroska"}, codec="rawvideo", output_pixel_format="yuv420p")
     with (
@@ -228,7 +230,7 @@ def test_an_exception_in_the_block_keeps_what_was_drawn(context: Any, tmp_path: 
     assert_drawn(tmp_path / "a.mkv", range(4))
 
 
-def test_a_capture_that_is_never_closed_says_so(context: Any, tmp_path: Path) -> None:
+def test_unclosed_capture_warns(context: Any, tmp_path: Path) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=3)
     with lossless(tmp_path / "a.mkv") as encoder:
         capture = Capture(framebuffer, encoder)
@@ -258,7 +260,7 @@ class Drawing:
         return Read()
 
 
-def test_any_renderer_with_the_protocol(tmp_path: Path) -> None:
+def test_capture_reads_any_renderer_with_the_protocol(tmp_path: Path) -> None:
     drawing = Drawing()
     with make(tmp_path / "a.mkv", codec="ffv1") as encoder, Capture(drawing, encoder, buffers=2) as capture:
         for drawing.number in range(5):

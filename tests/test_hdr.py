@@ -112,7 +112,7 @@ def test_samples_and_tags_come_back(tmp_path: Path, codec: str, transfer: str, p
 
 @pytest.mark.parametrize("name, codec", [("v.mov", "prores_ks"), ("v.mp4", "libvpx-vp9"), ("v.mkv", "ffv1")])
 @pytest.mark.parametrize("given", [{"fps": 25}, {"fps": None}], ids=str)
-def test_a_light_of_other_codecs_needs_ffmpeg_9(
+def test_hdr_metadata_of_other_codecs_needs_ffmpeg_9(
     tmp_path: Path, ffmpeg: str, name: str, codec: str, given: dict[str, Any]
 ) -> None:
     needs(ffmpeg, codec)
@@ -141,7 +141,7 @@ def plain(output: Path, transfer: str, *nits: tuple[float, float, float]) -> Pat
 
 @pytest.mark.parametrize("pixel_format", ["rgb24", "bgra", "gray"])
 @pytest.mark.parametrize("transfer, name", [("smpte2084", "PQ"), ("arib-std-b67", "HLG")])
-def test_hdr_in_8_bits_is_told_once(tmp_path: Path, transfer: str, name: str, pixel_format: str) -> None:
+def test_hdr_in_8_bits_warns_once(tmp_path: Path, transfer: str, name: str, pixel_format: str) -> None:
     path = plain(tmp_path / "v.mkv", transfer, *[(203, 203, 203)] * 3)
     with pytest.warns(FFmpegWarning) as told, Decoder(path, pixel_format=pixel_format) as decoder:
         assert len(list(decoder)) == 3
@@ -152,7 +152,7 @@ def test_hdr_in_8_bits_is_told_once(tmp_path: Path, transfer: str, name: str, pi
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_keeps_hdr_or_is_none_is_not_told(tmp_path: Path) -> None:
+def test_deep_formats_and_sdr_do_not_warn(tmp_path: Path) -> None:
     hdr = plain(tmp_path / "hdr.mkv", "smpte2084", (203, 203, 203))
     for pixel_format in ("rgb48le", "gray16le", "gbrpf32le", "yuv420p10le", "yuv420p", "source"):
         with Decoder(hdr, pixel_format=pixel_format) as decoder:
@@ -162,7 +162,7 @@ def test_what_keeps_hdr_or_is_none_is_not_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("transfer", CURVES)
-def test_the_filters_of_the_message_make_sdr(tmp_path: Path, transfer: str, ffmpeg: str) -> None:
+def test_filters_in_the_warning_make_sdr(tmp_path: Path, transfer: str, ffmpeg: str) -> None:
     if missing := {"zscale", "tonemap"} - set(capabilities.filters(ffmpeg)):
         pytest.skip(f"this FFmpeg has no {missing}")
     # Red of BT.709 in BT.2020 (ITU-R BT.2087-0).
@@ -185,7 +185,7 @@ def test_the_filters_of_the_message_make_sdr(tmp_path: Path, transfer: str, ffmp
     assert abs(sdr_red[0] - gray[0]) <= tolerance and sdr_red[1:].max() <= 6
 
 
-def test_the_command_line_tells_it_by_its_own_option(tmp_path: Path) -> None:
+def test_command_line_warning_names_its_own_option(tmp_path: Path) -> None:
     path = plain(tmp_path / "v.mkv", "smpte2084", (203, 203, 203))
     frames = tmp_path / "frames.rgb"
     told = run("decode", path, frames).stderr.decode()

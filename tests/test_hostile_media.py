@@ -57,7 +57,7 @@ def test_a_playlist_under_another_name_is_refused(playlist: Path) -> None:
             read(playlist)
 
 
-def test_what_a_playlist_leads_to_is_not_opened(playlist: Path) -> None:
+def test_files_named_in_a_playlist_are_not_opened(playlist: Path) -> None:
     missing = playlist.with_name("secret.ts")
     missing.unlink()
     # An opened file that is missing would be told of.
@@ -78,7 +78,7 @@ def test_the_network_is_not_used(
         Decoder(path, follow_playlists=follow_playlists)
 
 
-def test_playlists_that_are_asked_for(tmp_path: Path) -> None:
+def test_playlists_are_followed_on_request(tmp_path: Path) -> None:
     shutil.copy(clip("h264_ts"), tmp_path / "one.ts")
     path = tmp_path / "film.m3u8"
     path.write_text(HLS.format(url="one.ts"))
@@ -91,7 +91,7 @@ def test_playlists_that_are_asked_for(tmp_path: Path) -> None:
     assert (tmp_path / "raw").stat().st_size == 30 * 64 * 48 * 3
 
 
-def test_ffmpeg_reads_the_container_that_was_told_and_nothing_else(tmp_path: Path) -> None:
+def test_ffmpeg_reads_only_the_container_that_was_probed(tmp_path: Path) -> None:
     """The file is another one by the time that FFmpeg opens it."""
     swapped = tmp_path / "film.m3u8"
     shutil.copy(clip("h264"), swapped)
@@ -108,7 +108,7 @@ def test_ffmpeg_reads_the_container_that_was_told_and_nothing_else(tmp_path: Pat
         list(decoder)
 
 
-def test_libav_knows_the_containers_that_are_refused() -> None:
+def test_libav_knows_the_refused_containers() -> None:
     """A name that libav changes would be allowed from then on."""
     known = av.formats_available
     assert {"hls", "concat", "sdp", "rtsp"} <= known & endpoints.PLAYLIST_CONTAINERS

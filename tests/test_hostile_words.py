@@ -42,7 +42,7 @@ CONTAINERS = ("h264", "h264_mkv", "h264_ts", "vp9", "gif", "audio_aac", "prores"
 @anything
 @given(st.sampled_from(CONTAINERS), st.floats(0, 1), st.binary(min_size=1, max_size=200))
 @example("h264_ts", 0.6421892487244402, b"\x02")  # begins a stream in the middle
-def test_any_file_is_described_or_an_error(name: str, place: float, words: bytes) -> None:
+def test_damaged_file_is_probed_or_raises_decoder_error(name: str, place: float, words: bytes) -> None:
     """Most of what describes a file is at its beginning or end."""
     data = clip(name).read_bytes()
     at = (
@@ -59,7 +59,7 @@ def test_any_file_is_described_or_an_error(name: str, place: float, words: bytes
 
 @anything
 @given(st.lists(st.one_of(st.text(max_size=30), st.builds("{}={}\n".format, WORDS, WORDS)), max_size=8))
-def test_any_progress_is_counts_or_nothing(lines: list[str]) -> None:
+def test_arbitrary_progress_lines_become_counts_or_nothing(lines: list[str]) -> None:
     process = FFmpegProcess("ffmpeg", (), is_strict=True, stdout=None, error=DecoderError)
     for line in lines:
         process._take_progress(line.encode(errors="replace"))
@@ -68,7 +68,7 @@ def test_any_progress_is_counts_or_nothing(lines: list[str]) -> None:
 
 @anything
 @given(st.text(max_size=300))
-def test_any_stderr_has_damage_reports_or_none(stderr: str) -> None:
+def test_arbitrary_stderr_is_searched_for_damage_without_an_error(stderr: str) -> None:
     log = StderrLog()
     for line in stderr.split("\n"):
         log.take(line.encode(errors="replace"))

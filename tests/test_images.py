@@ -75,20 +75,20 @@ class TestFiles:
             ["shots/shot[89].png", "shots/shot1*.png"],
         ],
     )
-    def test_they_are_sorted_by_their_numbers(self, shots: Path, names: list[str]) -> None:
+    def test_images_are_sorted_by_their_numbers(self, shots: Path, names: list[str]) -> None:
         assert find_images(names) == [shots / f"shot{number}.png" for number in NUMBERS]
 
-    def test_files_stay_as_they_are_given(self, shots: Path) -> None:
+    def test_listed_files_keep_their_order(self, shots: Path) -> None:
         files = [shots / f"shot{number}.png" for number in (12, 8, 10, 8)]
         assert find_images(files) == files
         assert indices(read(files)) == [4, 0, 2, 0]
 
-    def test_a_pattern_with_a_width_takes_only_what_it_means(self, shots: Path) -> None:
+    def test_padded_pattern_matches_only_padded_numbers(self, shots: Path) -> None:
         for name in ("%003.png", "%004.png", "%5.png", "%x.png"):
             (shots / name).write_bytes(b"")
         assert find_images(["shots/%%03d.png"]) == [shots / "%003.png", shots / "%004.png"]
 
-    def test_names_that_look_like_something_else(self, shots: Path) -> None:
+    def test_odd_names_are_taken_literally(self, shots: Path) -> None:
         odd = shots.rename("%d [a]")
         for name, number in (("-x*.PNG", 8), ("file:y%d.png", 9), ("it's\n.png", 10)):
             (odd / f"shot{number}.png").rename(odd / name)
@@ -101,7 +101,7 @@ class TestFiles:
             (shots / name).touch()
         assert len(find_images(["shots"])) == 5
 
-    def test_a_gap_in_a_pattern_is_an_error_and_in_a_folder_it_is_none(self, shots: Path) -> None:
+    def test_gap_in_a_pattern_raises_and_gap_in_a_folder_does_not(self, shots: Path) -> None:
         (shots / "shot10.png").unlink()
         with pytest.raises(FileNotFoundError) as failure:
             Decoder(shots / "shot%d.png")
@@ -117,7 +117,9 @@ class TestFiles:
             ("missing.png", "missing.png", os.strerror(errno.ENOENT)),
         ],
     )
-    def test_names_that_stand_for_none(self, shots: Path, name: str, filename: str, reason: str) -> None:
+    def test_name_that_matches_no_image_raises(
+        self, shots: Path, name: str, filename: str, reason: str
+    ) -> None:
         with pytest.raises(FileNotFoundError) as failure:
             Decoder(name)
         assert (str(failure.value.filename), failure.value.strerror) == (filename, reason)
@@ -127,7 +129,7 @@ class TestDecoder:
     """Their pixels."""
 
     @pytest.mark.parametrize("source", ["shots", "shots/*.png", "shots/shot%d.png", ["shots/shot8.png"] * 3])
-    def test_frames_come_in_sequence_and_by_number(self, shots: Path, source: str | list[str]) -> None:
+    def test_images_are_read_in_sequence_and_by_index(self, shots: Path, source: str | list[str]) -> None:
         with Decoder(source, fps=10) as decoder:
             frames = list(decoder)
             assert [frame.index for frame in frames] == [*range(len(decoder))]
@@ -138,7 +140,7 @@ class TestDecoder:
                 assert np.array_equal(frame, frames[frame.index])
             assert np.array_equal(decoder.batch([2, 0, 2]), [frames[2], frames[0], frames[2]])
 
-    def test_the_next_one_comes_after_a_frame_by_number(self, shots: Path) -> None:
+    def test_iteration_continues_after_an_image_by_index(self, shots: Path) -> None:
         with Decoder(shots) as decoder:
             assert next(decoder).index == 0
             assert decoder[3].index == 3
@@ -150,24 +152,24 @@ class TestDecoder:
         with Decoder(shots, start=10) as decoder, pytest.raises(DecoderError):
             next(decoder)
 
-    def test_a_size_scales_them(self, shots: Path) -> None:
+    def test_size_argument_scales_images(self, shots: Path) -> None:
         with Decoder(shots, size=(32, None)) as decoder:
             assert [frame.shape for frame in decoder] == [(24, 32, 3)] * 5
 
-    def test_paths_may_be_relative_while_the_folder_changes(
+    def test_relative_paths_survive_a_change_of_folder(
         self, shots: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with Decoder("shots") as decoder:
             monkeypatch.chdir("/")
             assert indices([*decoder]) == [0, 1, 2, 3, 4]
 
-    def test_a_pickle_opens_them_again(self, shots: Path) -> None:
+    def test_pickled_decoder_reopens_its_images(self, shots: Path) -> None:
         with Decoder([shots / "shot9.png", shots / "shot8.png"], fps=12) as decoder:
             again = pickle.loads(pickle.dumps(decoder))
         with again:
             assert (indices([*again]), again.stream.frame_rate) == ([1, 0], 12)
 
-    def test_prefetch_and_read_video_take_them(self, shots: Path) -> None:
+    def test_prefetch_and_read_video_accept_images(self, shots: Path) -> None:
         assert indices(list(read_video(shots / "*.png"))) == [0, 1, 2, 3, 4]
         sources = ["shots", ["shots/shot9.png"]]
         assert [indices([*each]) for each in prefetch(sources, fps=3)] == [[0, 1, 2, 3, 4], [1]]
@@ -177,7 +179,7 @@ class TestDecoder:
         for threads in (1, 3):
             assert indices(read(files, settings=DecoderSettings(threads=threads))) == indices(read(files))
 
-    def test_kinds_may_be_mixed(self, tmp_path: Path) -> None:
+    def test_image_formats_can_be_mixed(self, tmp_path: Path) -> None:
         (tmp_path / "0.png").write_bytes(png(flat(0)))
         (tmp_path / "1.PNG").write_bytes(png(flat(1)))
         (tmp_path / "2.ppm").write_bytes(ppm(flat(2)))
@@ -202,7 +204,7 @@ class TestDecoder:
             (tmp_path / f"{index}.jpg").write_bytes(noted)
         assert indices(read(tmp_path)) == [2, 2]
 
-    def test_16_bits_and_alpha_are_kept_where_they_are_asked_for(self, tmp_path: Path) -> None:
+    def test_16_bits_and_alpha_are_kept_if_the_pixel_format_has_them(self, tmp_path: Path) -> None:
         frames = np.random.default_rng(1).integers(0, 65536, (3, HEIGHT, WIDTH, 4), np.uint16)
         with make(tmp_path / "%d.png", pixel_format="rgba64le") as encoder:
             for frame in frames:
@@ -212,14 +214,14 @@ class TestDecoder:
         with pytest.warns(FFmpegWarning):
             assert read(tmp_path)[0].shape == (HEIGHT, WIDTH, 3)
 
-    def test_16_bits_that_come_later_are_told_too(self, tmp_path: Path) -> None:
+    def test_16_bit_image_after_an_8_bit_image_warns(self, tmp_path: Path) -> None:
         (tmp_path / "0.png").write_bytes(png(flat(0)))
         with make(tmp_path / "1.png", pixel_format="rgb48le") as encoder:
             encoder.write(flat(1).astype(np.uint16) * 257)
         with pytest.warns(FFmpegWarning):
             assert indices(read(tmp_path)) == [0, 1]
 
-    def test_the_floats_of_exr_come_as_they_are_or_with_a_warning(self, tmp_path: Path) -> None:
+    def test_exr_floats_are_kept_or_warn(self, tmp_path: Path) -> None:
         light = np.random.default_rng(1).random((3, HEIGHT, WIDTH), np.float32) * 100 - 50
         with make(tmp_path / "%d.exr", pixel_format="gbrpf32le") as encoder:
             encoder.write(light)
@@ -231,7 +233,7 @@ class TestDecoder:
             Decoder(tmp_path).close()
 
     @pytest.mark.parametrize("size", [(62, 48), (48, 64)])
-    def test_another_size_is_named(self, shots: Path, size: tuple[int, int]) -> None:
+    def test_image_of_another_size_raises_and_is_named(self, shots: Path, size: tuple[int, int]) -> None:
         (shots / "shot10.png").write_bytes(png(flat(2, size)))
         count, reason = read_until_failure(shots)
         assert count == 2
@@ -261,12 +263,12 @@ class TestDecoder:
         count, reason = read_until_failure(tmp_path)
         assert (count, reason.startswith(f"{paths[1]} can't be decoded")) == (1, True)
 
-    def test_tiff_with_tags_that_libav_does_not_know(self, shots: Path) -> None:
+    def test_tiff_with_tags_unknown_to_libav_is_decoded(self, shots: Path) -> None:
         """As most files have."""
         ffmpeg("-i", "shots/shot8.png", "-compression_algo", "lzw", "shots/0.tif")
         assert indices(read(["shots/0.tif", "shots/shot9.png"])) == [0, 1]
 
-    def test_an_image_that_vanishes(self, shots: Path) -> None:
+    def test_image_deleted_after_opening_raises(self, shots: Path) -> None:
         with Decoder(shots) as decoder:
             (shots / "shot12.png").unlink()
             with pytest.raises(FileNotFoundError) as failure:
@@ -300,7 +302,7 @@ class TestDecoder:
         ],
         ids=str,
     )
-    def test_wrong_arguments(
+    def test_wrong_arguments_are_refused(
         self, shots: Path, source: object, options: dict[str, object], error: type[Exception]
     ) -> None:
         os.mkfifo("fifo.png")
@@ -309,7 +311,7 @@ class TestDecoder:
         with pytest.raises(error):
             Decoder(source, **options)  # type: ignore[arg-type]
 
-    def test_they_have_no_sound(self, shots: Path) -> None:
+    def test_images_have_no_audio(self, shots: Path) -> None:
         with Decoder(shots) as decoder, pytest.raises(DecoderError):
             decoder.audio()
 
@@ -317,7 +319,7 @@ class TestDecoder:
 class TestEncoder:
     """Files that are written. `penstock decode` has more tests of them."""
 
-    def test_a_sequence_in_a_folder_that_is_made(self, tmp_path: Path) -> None:
+    def test_image_sequence_is_written_into_a_new_folder(self, tmp_path: Path) -> None:
         pattern = tmp_path / "new%d" / "100%-%03d.png"
         with make(pattern, options={"start_number": 7}) as encoder:
             for index in range(3):
@@ -328,14 +330,14 @@ class TestEncoder:
         assert encoder.report is not None and not encoder.report.warnings
 
     @pytest.mark.parametrize("ending", ["png", "bmp", "jpg", "tiff", "webp"])
-    def test_one_image(self, tmp_path: Path, ending: str) -> None:
+    def test_single_image_is_written(self, tmp_path: Path, ending: str) -> None:
         path = tmp_path / f"shot.{ending}"
         with make(path) as encoder:
             encoder.write(flat(1))
         assert indices(list(read_video(path))) == [1]
         assert encoder.report is not None and not encoder.report.warnings
 
-    def test_a_jpeg_has_all_chroma_any_size_and_good_quality(self, tmp_path: Path) -> None:
+    def test_jpeg_has_full_chroma_any_size_and_good_quality(self, tmp_path: Path) -> None:
         size = (65, 49)
         picture = np.random.default_rng(1).integers(0, 256, (49, 65, 3), np.uint8)
         for name, options in (("good.jpg", {}), ("small.jpg", {"q:v": 20})):
@@ -347,12 +349,14 @@ class TestEncoder:
     @pytest.mark.parametrize(
         ("name", "pixel_format"), [("a%d.bmp", "rgb48le"), ("a%d.jpg", "rgba"), ("a%d.jpg", "rgb48le")]
     )
-    def test_what_images_cannot_hold_is_said(self, tmp_path: Path, name: str, pixel_format: str) -> None:
+    def test_samples_that_an_image_format_cannot_hold_warn(
+        self, tmp_path: Path, name: str, pixel_format: str
+    ) -> None:
         with pytest.warns(FFmpegWarning):
             make(tmp_path / name, pixel_format=pixel_format).abort()
 
     @pytest.mark.parametrize("name", ["a.png", "a.tiff", "a%d.jpg"])
-    def test_what_they_can_hold_is_not(
+    def test_samples_that_an_image_format_holds_do_not_warn(
         self, tmp_path: Path, name: str, recwarn: pytest.WarningsRecorder
     ) -> None:
         make(tmp_path / name, pixel_format="rgb24" if name == "a%d.jpg" else "rgb48le").abort()
@@ -364,5 +368,5 @@ class TestEncoder:
         assert [*tmp_path.iterdir()] == []
 
 
-def test_an_image_is_not_compared_with_how_long_it_was_shown(tmp_path: Path) -> None:
+def test_duration_of_a_single_image_is_not_checked(tmp_path: Path) -> None:
     assert penstock.write_video(tmp_path / "a.jpg", [np.zeros((48, 64, 3), np.uint8)], 1).warnings == ()

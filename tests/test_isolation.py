@@ -119,7 +119,7 @@ def test_the_source_cannot_be_written_though_the_caller_can(tmp_path: Path) -> N
         "os.setxattr(path, 'user.x', b'x')",
     ],
 )
-def test_what_is_known_of_a_file_stays(change: str, source: SandboxedFile, tmp_path: Path) -> None:
+def test_file_metadata_cannot_be_changed(change: str, source: SandboxedFile, tmp_path: Path) -> None:
     """Landlock leaves this to the filter of system calls."""
     before = (tmp_path / "source").stat()
     assert is_denied(sandboxed(source, f"import os, sys; path = sys.argv[1]; {change}", tmp_path / "source"))
@@ -160,7 +160,7 @@ def test_no_program_from_elsewhere_can_be_started(source: SandboxedFile, tmp_pat
     assert is_denied(child), child.text
 
 
-def test_what_a_program_starts_is_in_the_same_box(source: SandboxedFile) -> None:
+def test_child_programs_are_in_the_same_sandbox(source: SandboxedFile) -> None:
     code = "import os; os.execv('/bin/sh', ['sh', '-c', 'cat /etc/passwd'])"
     child = sandboxed(source, code)
     assert not child.text and "Permission denied" in child.stderr
@@ -202,17 +202,17 @@ def test_the_time_is_limited(source: SandboxedFile) -> None:
     assert limit is not None and "CPU time" in limit
 
 
-def test_a_program_that_prints_for_ever_is_ended(source: SandboxedFile) -> None:
+def test_endless_output_ends_the_program(source: SandboxedFile) -> None:
     child = sandboxed(source, "while True: print('x' * 65535)")
     assert child.ending == "was killed by SIGKILL"
 
 
 @pytest.mark.parametrize("name", ["h264_ts", "vp9_alpha", "rotated_90", "gif"])
-def test_facts_are_those_of_probe(name: str) -> None:
+def test_isolated_facts_match_probe(name: str) -> None:
     assert Isolation(Source(clip(name)), threads=1, is_strict=True).media(None) == probe(clip(name))
 
 
-def test_facts_of_bytes_in_memory() -> None:
+def test_isolated_facts_of_bytes_match_probe() -> None:
     data = clip("h264").read_bytes()
     isolated = Isolation(Source(data), threads=1, is_strict=True)
     assert isolated.media(None) == probe(data)
@@ -226,7 +226,7 @@ def test_frames_are_counted_from_a_start() -> None:
 
 
 @pytest.mark.parametrize("name", ["h264_ts", "cut_mkv"])
-def test_questions_are_answered_as_in_this_process(name: str) -> None:
+def test_isolated_answers_match_those_of_this_process(name: str) -> None:
     media = probe(clip(name))
     own = InProcess(Track(f"file:{clip(name)}", media, media.video[0]))
     isolated = Isolation(Source(clip(name)), threads=1, is_strict=True).about(media.video[0].index)
@@ -256,7 +256,7 @@ def test_damaged_files_are_errors_or_facts(seed: int, tmp_path: Path) -> None:
     assert got == want
 
 
-def test_a_file_that_needs_more_memory_is_no_damaged_file(tmp_path: Path) -> None:
+def test_file_beyond_the_memory_limit_is_not_called_damaged(tmp_path: Path) -> None:
     large = tmp_path / "large.png"
     ffmpeg("-f", "lavfi", "-i", "color=s=8000x8000", "-frames:v", "1", "-pix_fmt", "rgb24", large)
     isolated = Isolation(Source(large), threads=1, is_strict=True)
@@ -266,7 +266,7 @@ def test_a_file_that_needs_more_memory_is_no_damaged_file(tmp_path: Path) -> Non
         isolated.media(None)
 
 
-def test_a_child_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_that_dies_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crashing = tmp_path / "python"
     crashing.write_text("#!/bin/sh\nkill -SEGV $$\n")
     crashing.chmod(0o755)
@@ -277,7 +277,7 @@ def test_a_child_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("answer", ["", "{}", '{"unconfined": [], "answer": {"path": 3}}', "[" * 100_000])
-def test_a_child_that_was_taken_over_is_an_error(
+def test_invalid_answer_of_a_child_raises(
     answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "answer").write_text(answer)
@@ -328,7 +328,7 @@ for is_strict in (False, True):
 
 
 @pytest.mark.parametrize("name", ["h264_ts", "vp9_alpha", "rotated_90", "variable_mkv"])
-def test_frames_are_those_without_isolation(name: str) -> None:
+def test_isolated_frames_match_frames_without_isolation(name: str) -> None:
     def frames(isolated: bool) -> list[tuple[object, ...]]:
         with Decoder(clip(name), pixel_format="source", isolated=isolated) as decoder:
             return [(frame.index, frame.pts, frame.time_s, frame.tobytes()) for frame in decoder]
@@ -336,7 +336,7 @@ def test_frames_are_those_without_isolation(name: str) -> None:
     assert frames(isolated=True) == frames(isolated=False)
 
 
-def test_the_engine_says_that_it_is_in_a_box() -> None:
+def test_engine_says_that_it_is_isolated() -> None:
     with Decoder(clip("h264"), isolated="strict") as decoder:
         assert decoder.engine.name == "ffmpeg"
         assert "isolated" in decoder.engine.reason and decoder.engine.unconfined == ()
@@ -360,7 +360,7 @@ with penstock.Decoder(sys.argv[2], isolated=True, start=0.5, filters="null") as 
     succeeded(run_script(program, clip("h264_mkv"), clip("h264_ts")))
 
 
-def test_another_program_as_ffmpeg_is_in_the_box_too(tmp_path: Path) -> None:
+def test_replaced_ffmpeg_is_in_the_sandbox_too(tmp_path: Path) -> None:
     """A stand-in for an FFmpeg that a file has taken over."""
     (tmp_path / "secret").write_text("the secret")
     outside = tmp_path / "program"
@@ -384,7 +384,7 @@ def test_another_program_as_ffmpeg_is_in_the_box_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most_mib", [12, 60])
-def test_a_decode_that_needs_more_memory_says_so(most_mib: int) -> None:
+def test_decode_beyond_the_memory_limit_says_so(most_mib: int) -> None:
     system = DecoderSettings(ffmpeg="ffmpeg")  # a static one does not even start in so little
     with Decoder(clip("h264_large"), isolated=True, settings=system) as decoder:
         engine = decoder._engine
@@ -393,7 +393,7 @@ def test_a_decode_that_needs_more_memory_says_so(most_mib: int) -> None:
             list(decoder)
 
 
-def test_a_decode_that_needs_more_time_says_so(tmp_path: Path) -> None:
+def test_decode_beyond_the_time_limit_says_so(tmp_path: Path) -> None:
     slow = tmp_path / "slow.mkv"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=640x360:d=60", "-c:v", "mpeg2video", slow)
     filters = "nlmeans,nlmeans,nlmeans"
@@ -418,7 +418,7 @@ def test_damaged_files_are_errors_or_frames(seed: int, tmp_path: Path) -> None:
             assert all(frame.shape == (48, 64, 3) for frame in decoder)
 
 
-def test_a_playlist_leads_nowhere(tmp_path: Path) -> None:
+def test_isolated_decoder_does_not_follow_a_playlist(tmp_path: Path) -> None:
     shutil.copy(clip("h264_ts"), tmp_path / "secret.ts")
     for number, text in enumerate(
         (
@@ -434,14 +434,14 @@ def test_a_playlist_leads_nowhere(tmp_path: Path) -> None:
             Decoder(path, isolated=True, follow_playlists=True)
 
 
-def test_filters_open_no_file() -> None:
+def test_filters_cannot_open_another_file() -> None:
     """In the sandbox even the caller's own options cannot: they are FFmpeg's."""
     filters = f"movie={clip('h264_ts')}[other];[in][other]overlay"
     with pytest.raises(DecoderError), Decoder(clip("h264"), isolated=True, filters=filters) as decoder:
         list(decoder)
 
 
-def test_what_has_no_box_is_refused(pair: tuple[int, int], fifo: Path) -> None:
+def test_calls_that_cannot_be_isolated_are_refused(pair: tuple[int, int], fifo: Path) -> None:
     with Decoder(clip("h264"), isolated=True) as decoder:
         for refused in (
             lambda: decoder[0],
@@ -464,7 +464,7 @@ def test_probe_can_be_isolated() -> None:
     assert probe(clip("h264"), isolated="strict") == probe(clip("h264"))
 
 
-def test_the_command_line_reads_in_a_box(tmp_path: Path) -> None:
+def test_command_line_can_read_isolated(tmp_path: Path) -> None:
     raw = tmp_path / "raw"
     done = command("decode", clip("h264"), raw, "--isolated")
     assert (done.returncode, raw.stat().st_size) == (0, 30 * 64 * 48 * 3), done.stderr

@@ -34,12 +34,12 @@ def hlg_eotf(samples: tuple[float, ...]) -> list[float]:
     "nits, pq, hlg",
     [(203, 0.58, 0.75), (26, 0.38, 0.38), (179, 0.57, 0.73), (0, 0, 0), (1000, 0.75, 1), (50.69, 0.44, 0.5)],
 )
-def test_the_levels_of_the_recommendations(nits: float, pq: float, hlg: float) -> None:
+def test_levels_match_the_recommendations(nits: float, pq: float, hlg: float) -> None:
     assert pq_from_nits(nits) == pytest.approx(pq, abs=0.006)
     assert hlg_from_nits([nits] * 3) == pytest.approx(hlg, abs=0.006)
 
 
-def test_exact_levels() -> None:
+def test_levels_are_exact() -> None:
     assert pq_from_nits([100, 1000, 4000, 10_000]) == pytest.approx(
         [0.508078, 0.751827, 0.902572, 1], abs=2e-6
     )
@@ -49,7 +49,7 @@ def test_exact_levels() -> None:
 
 @examples(300)
 @given(nits=NITS)
-def test_pq_and_back(nits: tuple[float, ...]) -> None:
+def test_pq_round_trips(nits: tuple[float, ...]) -> None:
     samples = pq_from_nits(nits)
     # In PQ: near black, a rounded sample of float32 is some percent of the light.
     for one, sample in zip(nits, samples, strict=True):
@@ -58,7 +58,7 @@ def test_pq_and_back(nits: tuple[float, ...]) -> None:
 
 @examples(300)
 @given(nits=NITS)
-def test_hlg_and_back(nits: tuple[float, ...]) -> None:
+def test_hlg_round_trips(nits: tuple[float, ...]) -> None:
     samples = hlg_from_nits(nits)
     if samples.max() < 1 - 1e-6:
         assert hlg_eotf(tuple(map(float, samples))) == pytest.approx(nits, rel=1e-4, abs=1e-5)
@@ -66,7 +66,7 @@ def test_hlg_and_back(nits: tuple[float, ...]) -> None:
 
 @examples(100)
 @given(nits=NITS)
-def test_more_light_is_no_lower_sample(nits: tuple[float, ...]) -> None:
+def test_more_light_never_gives_a_lower_sample(nits: tuple[float, ...]) -> None:
     gray = np.sort(np.repeat(nits, 3).reshape(3, 3), axis=0)
     for samples in (pq_from_nits(gray), hlg_from_nits(gray)):
         assert samples.shape == (3, 3)
@@ -81,7 +81,7 @@ def test_all_codes_of_16_bits_are_in_order() -> None:
 
 
 @pytest.mark.parametrize("of", [pq_from_nits, hlg_from_nits])
-def test_what_is_no_light_of_the_display(of: object) -> None:
+def test_light_outside_the_display_range_is_clipped(of: object) -> None:
     """It is clipped, as a display would: renderers give infinite light, and conversions of primaries less than none."""
     assert callable(of)
     assert (of([-math.inf, -1, -1e-9]) == of([0, 0, 0])).all()
@@ -90,7 +90,7 @@ def test_what_is_no_light_of_the_display(of: object) -> None:
     assert (of([0, 0, 1000]) <= 1).all()
 
 
-def test_shapes() -> None:
+def test_shape_is_kept_and_the_input_is_unchanged() -> None:
     frame = np.full((4, 6, 3), 203.0)
     assert pq_from_nits(frame).shape == hlg_from_nits(frame).shape == (4, 6, 3)
     assert frame.min() == frame.max() == 203

@@ -80,7 +80,7 @@ def test_200_streams_leave_other_pipes_their_size() -> None:
     assert total > SOFT_BYTES // 4, "the share is used"
 
 
-def test_pipes_that_are_gone_give_their_share_back() -> None:
+def test_closed_pipes_return_their_share() -> None:
     limit = SOFT_BYTES // 2 or 32 << 20
     for _ in range(2 * limit // (1 << 20)):
         reader, writer = os.pipe()
@@ -99,7 +99,7 @@ def one_stream(mode: str) -> None:
     assert len(got.result()) == 100_000
 
 
-def test_500_streams_in_turn_leave_nothing() -> None:
+def test_500_streams_in_turn_leave_no_thread_or_descriptor() -> None:
     one_stream("auto")
     assert eventually(lambda: not workers())
     before = open_fds()
@@ -109,7 +109,7 @@ def test_500_streams_in_turn_leave_nothing() -> None:
     assert open_fds() == before
 
 
-def test_500_streams_by_number_leave_nothing() -> None:
+def test_500_streams_by_number_leave_no_thread_or_descriptor() -> None:
     before = open_fds()
     for _ in range(500):
         reader, writer = os.pipe()
@@ -131,7 +131,7 @@ def room_for_descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_500_streams_at_once_leave_nothing(room_for_descriptors: None) -> None:
+def test_500_streams_at_once_leave_no_thread_or_descriptor(room_for_descriptors: None) -> None:
     before, count = open_fds(), 500
     pipes = [os.pipe() for _ in range(count)]
     writers = [penstock.Writer(writer, mode="write") for _, writer in pipes]
@@ -151,7 +151,7 @@ def test_500_streams_at_once_leave_nothing(room_for_descriptors: None) -> None:
     assert open_fds() == before
 
 
-def test_20_000_buffers_leave_no_memory() -> None:
+def test_20_000_buffers_leak_no_memory() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0) as cat:
 
         def send(count: int) -> None:
@@ -167,7 +167,7 @@ def test_20_000_buffers_leave_no_memory() -> None:
         cat.stdin.close()
 
 
-def test_capacity_is_stepped_down_and_never_an_error() -> None:
+def test_capacity_is_stepped_down_and_never_raises() -> None:
     reader, writer = os.pipe()
     with penstock.Writer(writer, capacity_bytes=1 << 30) as own:
         granted = own.stats.capacity_bytes
@@ -205,7 +205,7 @@ def test_more_busy_pipes_than_are_remembered_are_all_waited_for_and_reported() -
     assert succeeded(run_script(code)) == b"300 300 300 "
 
 
-def test_staging_memory_has_one_budget() -> None:
+def test_all_streams_share_one_staging_budget() -> None:
     code = """
     from collections import Counter
 

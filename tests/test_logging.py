@@ -53,7 +53,7 @@ def all_staging_memory() -> Iterator[None]:
         yield
 
 
-def test_a_transport_that_fell_back(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
+def test_transport_fallback_is_logged(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
     with all_staging_memory(), penstock.Writer(writer, mode="staged") as stream:
@@ -69,7 +69,7 @@ def test_a_transport_that_fell_back(pair: tuple[int, int], caplog: pytest.LogCap
     assert logged(caplog) == [("INFO", words)]
 
 
-def test_a_pipe_that_is_smaller_than_asked(caplog: pytest.LogCaptureFixture) -> None:
+def test_pipe_smaller_than_requested_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = penstock.pipes.make_pipe(ROOM_BYTES)
     with reader, writer:
         granted = writer.capacity_bytes
@@ -80,7 +80,7 @@ def test_a_pipe_that_is_smaller_than_asked(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize("starts", [False, True])
-def test_a_relay_that_fell_back(
+def test_relay_fallback_is_logged(
     starts: bool, pair: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Linux does not splice from an eventfd."""
@@ -96,7 +96,7 @@ def test_a_relay_that_fell_back(
     assert logged(caplog) == [("INFO", words)]
 
 
-def test_a_relay_that_stalled(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
+def test_relay_stall_is_logged(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     with open("/dev/null", "wb") as null:  # noqa: PTH123
         ticket = penstock.pipes.start_relay(pair[0], null, timeout=0.05)
         for _ in range(2):
@@ -112,7 +112,7 @@ def send(feed: int) -> None:
         os.write(feed, bytes(4 << 20))
 
 
-def test_a_destination_that_was_evicted(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
+def test_eviction_is_logged(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     source, feed = os.pipe()
     sending = threading.Thread(target=send, args=(feed,))
     sending.start()
@@ -141,7 +141,7 @@ def leave(tee: Tee) -> None:
 
 
 @pytest.mark.parametrize("leave", [leave, lambda tee: asyncio.run(leave_asynchronously(tee))])
-def test_evictions_before_a_block_raised(
+def test_eviction_is_logged_if_the_block_raises(
     pair: tuple[int, int], leave: Callable[[Tee], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)  # asyncio logs how it waits
@@ -159,7 +159,7 @@ def test_evictions_before_a_block_raised(
     )
 
 
-def test_an_encoder_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_encoder_stall_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     encoder = make(tmp_path / "video.mp4")
     os.kill(encoder.pid, signal.SIGSTOP)
     with pytest.raises(penstock.StalledError):
@@ -170,7 +170,7 @@ def test_an_encoder_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert logged(caplog) == [("WARNING", f"{encoder!r} stalled: {caught.value}")]
 
 
-def test_an_awrite_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_awrite_stall_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def write() -> str:
         with pytest.raises(penstock.StalledError) as caught:
             while True:
@@ -185,7 +185,7 @@ def test_an_awrite_that_stalled(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert logged(caplog) == [("WARNING", f"{encoder!r} stalled: {words}")]
 
 
-def test_a_decoder_that_stalled(caplog: pytest.LogCaptureFixture) -> None:
+def test_decoder_stall_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with penstock.Decoder(clip("long"), settings=by_program(stall_timeout=0.6)) as decoder:
         next(decoder)
         os.kill(decoder.pid, signal.SIGSTOP)
@@ -209,7 +209,7 @@ def test_nothing_is_logged_when_all_goes_well(
     assert logged(caplog) == []
 
 
-def test_what_the_end_of_the_program_lost_is_logged_and_told() -> None:
+def test_loss_at_exit_is_logged_and_reported() -> None:
     code = """
     import logging
     if len(sys.argv) > 1:
@@ -239,9 +239,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("why", ["fails", pytest.param("is stuck", marks=pytest.mark.slow)])
-def test_frames_that_a_forgotten_encoder_lost_at_the_end_are_logged_and_told(
-    why: str, tmp_path: Path
-) -> None:
+def test_frames_lost_by_an_unclosed_encoder_are_logged_and_reported(why: str, tmp_path: Path) -> None:
     options, words = LOSSES[why]
     code = f"""
     import logging

@@ -56,7 +56,7 @@ GIVEN: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("kind", GIVEN)
 @pytest.mark.parametrize("name", ["h264", "h264_mkv", "gif"])
-def test_frames_and_facts_are_those_of_the_file(kind: str, name: str) -> None:
+def test_frames_and_facts_match_the_file(kind: str, name: str) -> None:
     given = GIVEN[kind](clip(name))
     if hasattr(given, "seek"):
         given.seek(7)
@@ -70,7 +70,7 @@ def test_frames_and_facts_are_those_of_the_file(kind: str, name: str) -> None:
         given.close()
 
 
-def test_a_descriptor_and_a_file_that_is_closed_meanwhile() -> None:
+def test_decoder_reads_a_descriptor_after_its_file_is_closed() -> None:
     with clip("h264").open("rb") as file:
         os.lseek(file.fileno(), 3, os.SEEK_SET)
         decoder = Decoder(file.fileno())
@@ -79,7 +79,7 @@ def test_a_descriptor_and_a_file_that_is_closed_meanwhile() -> None:
         assert len(list(decoder)) == 30 and decoder[4].index == 4
 
 
-def test_a_path_of_a_descriptor_is_ours_and_not_that_of_ffmpeg() -> None:
+def test_dev_fd_path_means_a_descriptor_of_this_process() -> None:
     with clip("audio_aac").open("rb") as file:
         path = f"/dev/fd/{file.fileno()}"
         with Decoder(path) as decoder, Decoder(clip("audio_aac")) as expected, AudioDecoder(path) as sound:
@@ -88,7 +88,7 @@ def test_a_path_of_a_descriptor_is_ours_and_not_that_of_ffmpeg() -> None:
             assert len(sound.read_all())
 
 
-def test_bytes_that_change_afterwards() -> None:
+def test_decoder_keeps_its_own_copy_of_bytes() -> None:
     data = bytearray(clip("h264").read_bytes())
     with Decoder(data) as decoder:
         data[:] = bytes(len(data))
@@ -96,7 +96,7 @@ def test_bytes_that_change_afterwards() -> None:
         assert len(list(decoder)) == 30
 
 
-def test_sound_and_probe_and_prefetch() -> None:
+def test_audio_probe_and_prefetch_accept_bytes() -> None:
     data = clip("audio_aac").read_bytes()
     with AudioDecoder(data) as alone, Decoder(io.BytesIO(data)) as decoder, decoder.audio() as sound:
         assert np.array_equal(alone.read_all(), sound.read_all())
@@ -104,14 +104,14 @@ def test_sound_and_probe_and_prefetch() -> None:
     assert [len(list(one)) for one in prefetch([clip("h264").read_bytes(), clip("vp9")])] == [30, 12]
 
 
-def test_pickling_takes_the_bytes_along() -> None:
+def test_pickle_includes_the_bytes() -> None:
     with Decoder(clip("h264").read_bytes(), count=3) as decoder, pickle.loads(pickle.dumps(decoder)) as again:
         assert np.array_equal(again[2], decoder[2])
     with clip("h264").open("rb") as file, Decoder(file.fileno()) as decoder, pytest.raises(TypeError):
         pickle.dumps(decoder)
 
 
-def test_the_child_of_a_fork_reads_them() -> None:
+def test_forked_child_reads_frames_from_bytes() -> None:
     code = """
     decoder = penstock.Decoder(open(sys.argv[1], "rb").read())
     first = decoder[5].sum()
@@ -124,7 +124,7 @@ def test_the_child_of_a_fork_reads_them() -> None:
     succeeded(run_script(code, clip("h264")))
 
 
-def test_nothing_is_left_open() -> None:
+def test_no_descriptor_is_left_open() -> None:
     before = open_fds()
     for _ in range(3):
         with Decoder(clip("h264").read_bytes()) as decoder:
@@ -136,7 +136,7 @@ def test_nothing_is_left_open() -> None:
     assert open_fds() == before
 
 
-def test_a_file_whose_read_raises_or_gives_too_much() -> None:
+def test_read_that_raises_or_returns_too_much_is_handled() -> None:
     class Odd(io.BytesIO):
         raises: BaseException | None = None
 
@@ -171,7 +171,7 @@ class NoSeek(io.BytesIO):
     ],
     ids=["text", "no seek", "float", "None", "list", "empty", "no descriptor"],
 )
-def test_what_is_no_source(given: Any, error: type[Exception], words: str) -> None:
+def test_object_that_is_no_source_is_refused(given: Any, error: type[Exception], words: str) -> None:
     for call in (Decoder, AudioDecoder, probe):
         with pytest.raises(error, match=words):
             call(given)
@@ -210,7 +210,7 @@ SEQUENTIAL = [through_popen, through_descriptor, through_fifo, through_socket]
 
 @pytest.mark.parametrize("through", SEQUENTIAL)
 @pytest.mark.parametrize("name", ["h264_mkv", "starts_late_ts"])
-def test_what_comes_once_is_decoded_in_sequence(
+def test_stream_without_seeking_is_decoded_in_sequence(
     through: Callable[[Path, Path], Any], name: str, tmp_path: Path
 ) -> None:
     for options in ({}, {"start": 0.3, "count": 5}):
@@ -241,7 +241,7 @@ def test_a_stream_that_has_read_ahead_is_whole() -> None:
         assert not program.stdout.closed
 
 
-def test_an_endless_pipe_is_left_alone() -> None:
+def test_endless_pipe_can_be_left() -> None:
     endless = ["-re", "-f", "lavfi", "-i", "testsrc2=s=64x48:r=50", "-c:v", "ffv1", "-f", "matroska", "-"]
     with subprocess.Popen([find_ffmpeg(), "-v", "error", *endless], stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
@@ -250,7 +250,7 @@ def test_an_endless_pipe_is_left_alone() -> None:
         program.kill()
 
 
-def test_the_child_of_a_fork_holds_no_pipe_open() -> None:
+def test_forked_child_holds_no_pipe_open() -> None:
     read, write = os.pipe()
     decoder_source = threading.Thread(
         target=lambda: (os.write(write, clip("h264_mkv").read_bytes()), os.close(write))
@@ -270,7 +270,7 @@ def test_the_child_of_a_fork_holds_no_pipe_open() -> None:
     os.close(read)
 
 
-def test_what_needs_a_file_says_so() -> None:
+def test_options_that_need_a_file_are_refused_for_a_stream() -> None:
     with cat(clip("h264_mkv")) as program, pytest.raises(ValueError):
         Decoder(program.stdout, filters="crop=32:32")
     with Path("/dev/zero").open("rb") as zero, pytest.raises(ValueError):

@@ -44,7 +44,9 @@ def context() -> Iterator[moderngl.Context]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "write", "staged", "zero-copy"])
-def test_a_buffer_and_its_mglo_arrive(context: moderngl.Context, pair: tuple[int, int], mode: str) -> None:
+def test_buffer_and_its_mglo_are_delivered(
+    context: moderngl.Context, pair: tuple[int, int], mode: str
+) -> None:
     reader, writer = pair
     got = ReaderThread(reader)
     data = noise(SIZE)
@@ -59,9 +61,7 @@ def test_a_buffer_and_its_mglo_arrive(context: moderngl.Context, pair: tuple[int
     assert got.result() == data * 3
 
 
-def test_a_buffer_that_is_released_while_it_is_queued_arrives(
-    context: moderngl.Context, pair: tuple[int, int]
-) -> None:
+def test_buffer_released_while_queued_is_delivered(context: moderngl.Context, pair: tuple[int, int]) -> None:
     reader, writer = pair
     frames = [noise(SIZE, seed) for seed in range(4)]
     for frame in frames:
@@ -137,13 +137,13 @@ def test_a_copy_of_another_size_is_refused(context: moderngl.Context) -> None:
     assert target == noise(SIZE)
 
 
-def test_what_has_no_memory_is_refused(context: moderngl.Context, pair: tuple[int, int]) -> None:
+def test_object_without_memory_is_refused(context: moderngl.Context, pair: tuple[int, int]) -> None:
     with pytest.raises(TypeError):
         _native._pipe(context.texture((4, 4), 4), pair[1])
 
 
 @pytest.mark.parametrize("mode", ["auto", "write", "staged", "zero-copy"])
-def test_an_array_on_a_buffer_that_is_released_while_it_is_queued(
+def test_array_on_a_buffer_released_while_queued_is_delivered(
     context: moderngl.Context, pair: tuple[int, int], mode: str
 ) -> None:
     """The array says nothing of OpenGL, but its memory goes with the buffer all the same."""

@@ -84,14 +84,14 @@ def report_on(path: object) -> EncodeReport:
     return EncodeReport(str(path), 10, 10, 0, 96, None, 0.5, 4.0)
 
 
-def test_a_report() -> None:
+def test_report_is_shown_as_a_table() -> None:
     report = EncodeReport("/a<b>&.mp4", 2, 2, 0, 96, None, 0.5, 4.0, ("alpha is lost", "<b>"))
     assert rows(report)["output"] == "/a<b>&.mp4"
     assert rows(report)["output_bytes"] == ""
     assert rows(report)["warnings"] == "alpha is lost<b>"
 
 
-def test_the_info_of_a_video() -> None:
+def test_video_info_is_shown_as_a_table() -> None:
     info = probe(clip(sorted(VIDEOS)[0])).video[0]
     assert rows(info)["codec"] == info.codec
     assert Fraction(rows(info)["frame_rate"]) == info.frame_rate
@@ -103,7 +103,7 @@ def test_a_topology_has_counts_and_no_records() -> None:
     assert len(topology._repr_html_()) < 2000
 
 
-def test_the_info_of_a_file(tmp_path: Path) -> None:
+def test_file_info_is_escaped_and_lists_its_streams(tmp_path: Path) -> None:
     path = made(tmp_path / "<b>&.mp4", "-f", "lavfi", "-i", "sine=duration=1", "-pix_fmt", "yuv420p")
     html = probe(path)._repr_html_()
     assert "<b>" not in html
@@ -123,7 +123,7 @@ def test_the_info_of_a_file(tmp_path: Path) -> None:
         ("v.PNG", ("-frames:v", "1", "-c:v", "png", "-f", "image2", "-update", "1"), "image/png"),
     ],
 )
-def test_what_browsers_play_is_there(
+def test_video_that_browsers_play_is_embedded(
     tmp_path: Path, name: str, arguments: tuple[str, ...], kind: str
 ) -> None:
     path = made(tmp_path / name, *arguments)
@@ -134,12 +134,14 @@ def test_what_browsers_play_is_there(
     ("name", "arguments"),
     [("v.mkv", ()), ("v.mp4", ("-pix_fmt", "yuv444p")), ("v.mp4", ("-c:v", "libx265")), ("v.mov", ())],
 )
-def test_what_browsers_do_not_play_is_not(tmp_path: Path, name: str, arguments: tuple[str, ...]) -> None:
+def test_video_that_browsers_do_not_play_is_not_embedded(
+    tmp_path: Path, name: str, arguments: tuple[str, ...]
+) -> None:
     path = made(tmp_path / name, *arguments)
     assert shown(report_on(path)) == shown(probe(path)) == []
 
 
-def test_a_large_video_is_not(tmp_path: Path) -> None:
+def test_large_video_is_not_embedded(tmp_path: Path) -> None:
     path = made(tmp_path / "v.mp4", "-pix_fmt", "yuv420p")
     os.truncate(path, 8_000_000)
     assert len(shown(report_on(path))) == 1
@@ -147,7 +149,7 @@ def test_a_large_video_is_not(tmp_path: Path) -> None:
     assert shown(report_on(path)) == shown(probe(path)) == []
 
 
-def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+def test_output_that_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.mp4")
     (tmp_path / "broken.mp4").write_bytes(b"no video")
     (tmp_path / "folder.mp4").mkdir()
@@ -165,7 +167,7 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("pixel_format", FORMATS)
-def test_a_frame_is_a_picture(video: Path, pixel_format: str) -> None:
+def test_frame_is_shown_as_a_picture(video: Path, pixel_format: str) -> None:
     with Decoder(video, pixel_format=pixel_format) as decoder:
         frame = decoder[3]
     picture = frame._repr_png_()
@@ -181,7 +183,7 @@ def test_a_frame_is_a_picture(video: Path, pixel_format: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "shown"), [((3000, 30), (1024, 10)), ((30, 3000), (10, 1024))])
-def test_a_large_frame_is_smaller_as_a_picture(
+def test_large_frame_is_scaled_down_as_a_picture(
     video: Path, size: tuple[int, int], shown: tuple[int, int]
 ) -> None:
     with Decoder(video, size=size) as decoder:
@@ -191,12 +193,12 @@ def test_a_large_frame_is_smaller_as_a_picture(
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1025, 1), (3, 7)])
-def test_frames_of_odd_sizes_are_pictures(video: Path, size: tuple[int, int]) -> None:
+def test_frames_of_odd_sizes_are_shown_as_pictures(video: Path, size: tuple[int, int]) -> None:
     with Decoder(video, size=size) as decoder, Decoder(decoder.read()._repr_png_()) as picture:
         assert picture.size == (min(size[0], 1024), size[1])
 
 
-def test_what_is_no_frame_is_no_picture(video: Path) -> None:
+def test_object_that_is_no_frame_is_not_shown_as_a_picture(video: Path) -> None:
     with Decoder(video, pixel_format="source") as decoder:
         assert decoder.read()._repr_png_() is None  # the matrix is not known
     with Decoder(video) as decoder:

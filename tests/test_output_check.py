@@ -99,7 +99,7 @@ def check(output: Path, **options: Any) -> str:
         2,
     ),
 )
-def test_what_is_read_back_is_what_was_written(
+def test_written_video_reads_back_unchanged(
     tmp_path: Path, suffix: str, codec: str, given: dict[str, Any]
 ) -> None:
     assert check(tmp_path / f"video.{suffix}", codec=codec, **given) == ""
@@ -107,7 +107,7 @@ def test_what_is_read_back_is_what_was_written(
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("suffix", CONTAINERS)
-def test_all_codecs_in_all_containers(tmp_path: Path, suffix: str) -> None:
+def test_every_codec_reads_back_or_warns_in_every_container(tmp_path: Path, suffix: str) -> None:
     wrong = {}
     for codec in sorted({*capabilities.encoders(find_ffmpeg())} - {"libxavs2"}):  # it hangs
         found = check(tmp_path / f"{codec}.{suffix}", codec=codec)
@@ -122,7 +122,7 @@ def test_all_codecs_in_all_containers(tmp_path: Path, suffix: str) -> None:
     [("mkv", "ffv1"), ("mp4", "libx264"), ("mov", "prores_ks"), ("webm", "libvpx-vp9")]
     + [(suffix, "rawvideo") for suffix in ("avi", "mkv", "mov", "nut")],
 )
-def test_all_pixel_formats(tmp_path: Path, suffix: str, codec: str) -> None:
+def test_every_pixel_format_reads_back_or_warns(tmp_path: Path, suffix: str, codec: str) -> None:
     program = find_ffmpeg()
     names = capabilities.encoder_pixel_formats(program, codec) or capabilities.pixel_formats(program)
     wrong = {}
@@ -157,7 +157,9 @@ ASKED = {
     asked=st.fixed_dictionaries(ASKED),
     plain=st.lists(st.tuples(*[st.integers(0, 255)] * 3), min_size=1, max_size=6),
 )
-def test_whatever_is_asked(asked: dict[str, Any], plain: list[tuple[int, int, int]]) -> None:
+def test_arbitrary_settings_read_back_or_warn(
+    asked: dict[str, Any], plain: list[tuple[int, int, int]]
+) -> None:
     layout = frame_layout(asked["pixel_format"], *asked["size"])
     quality = {"libx264": {"options": {"qp": 4}}, "libvpx-vp9": {"crf": 4}}.get(asked["codec"], {})
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
@@ -191,7 +193,7 @@ def painted(color: tuple[int, int, int], layout: FrameLayout) -> np.ndarray:
     ).copy()
 
 
-def test_a_sound_that_ends_the_picture_is_told(tmp_path: Path) -> None:
+def test_audio_that_cuts_the_picture_short_is_reported(tmp_path: Path) -> None:
     encoder = Encoder(
         tmp_path / "video.mxf",
         size=(64, 48),
@@ -207,7 +209,7 @@ def test_a_sound_that_ends_the_picture_is_told(tmp_path: Path) -> None:
     assert "3.000 s" in report.warnings[0]
 
 
-def test_rates_that_a_container_cannot_count(tmp_path: Path) -> None:
+def test_frame_rates_that_a_container_cannot_hold_are_refused_or_warn(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
         Encoder(tmp_path / "video.mkv", size=SIZE, fps=1001)
     with pytest.raises(ValueError):
@@ -227,7 +229,7 @@ def encoded(output: Path, frames: int = 10, **options: Any) -> list[str]:
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-def test_a_picture_that_nobody_finds_is_told(tmp_path: Path) -> None:
+def test_video_that_readers_cannot_find_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
         encoded(tmp_path / "v.mkv", codec="qtrle")
     told = encoded(tmp_path / "v.mkv", codec="qtrle", settings=UNREHEARSED)
@@ -235,7 +237,7 @@ def test_a_picture_that_nobody_finds_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-def test_a_file_that_became_another_one_meanwhile_is_told(tmp_path: Path) -> None:
+def test_replaced_file_is_reported(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
     encoder = Encoder(output, size=(64, 48), fps=25)
     encoder.write(np.zeros((48, 64, 3), np.uint8))
@@ -246,7 +248,7 @@ def test_a_file_that_became_another_one_meanwhile_is_told(tmp_path: Path) -> Non
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-def test_a_file_that_changes_after_ffmpeg_has_said_that_it_is_done_is_read_again(tmp_path: Path) -> None:
+def test_file_that_changes_after_ffmpeg_reported_its_end_is_read_again(tmp_path: Path) -> None:
     output, program, other = tmp_path / "video.mp4", tmp_path / "ffmpeg", tmp_path / "other.mp4"
     encoded(other, frames=4)
     program.write_text(
@@ -259,7 +261,7 @@ def test_a_file_that_changes_after_ffmpeg_has_said_that_it_is_done_is_read_again
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-def test_frames_that_a_bitstream_filter_drops_are_told(tmp_path: Path) -> None:
+def test_frames_dropped_by_a_bitstream_filter_are_reported(tmp_path: Path) -> None:
     program = ffmpegs()[0]
     settings = with_knobs(EncoderSettings(ffmpeg=program), rehearse=False)
     given = {"settings": settings, "options": {"bsf:v": r"noise=drop=not(mod(n\,3))"}}
@@ -272,21 +274,21 @@ def test_frames_that_a_bitstream_filter_drops_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", ["v308", "v410"])
-def test_packed_raw_video_is_no_difference(tmp_path: Path, codec: str) -> None:
+def test_packed_raw_video_does_not_warn(tmp_path: Path, codec: str) -> None:
     needs(find_ffmpeg(), codec)
     given = {"output_pixel_format": "yuv444p10le"} if codec == "v410" else {}
     assert encoded(tmp_path / "v.mkv", codec=codec, **given) == []
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-def test_a_filter_that_may_change_colors_is_told(tmp_path: Path) -> None:
+def test_filter_that_may_change_colors_warns(tmp_path: Path) -> None:
     recoloring = {"vf": "scale=out_color_matrix=bt709"}
     assert "'out_color_matrix'" in encoded(tmp_path / "a.mp4", options=recoloring)[0]
     asked = {"colors": Colors("bt709", "limited"), "options": recoloring}
     assert encoded(tmp_path / "b.mp4", **asked) == encoded(tmp_path / "c.mp4", options={"vf": "hflip"}) == []
 
 
-def test_alpha_of_no_bits_is_told(tmp_path: Path) -> None:
+def test_alpha_of_0_bits_warns(tmp_path: Path) -> None:
     prores = {"codec": "prores_ks", "options": {"profile": "4444", "alpha_bits": 0}}
     with pytest.warns(FFmpegWarning):
         Encoder(tmp_path / "v.mov", size=SIZE, fps=25, pixel_format="rgba", **prores).abort()
@@ -296,7 +298,9 @@ def test_alpha_of_no_bits_is_told(tmp_path: Path) -> None:
     ("times_s", "suffix"),
     a_few(product(([5], [5, 5.04], [3600, 3601, 3602]), ("mkv", "nut", "mp4", "webm")), 3),
 )
-def test_a_few_frames_that_begin_late(tmp_path: Path, suffix: str, times_s: list[float]) -> None:
+def test_few_frames_that_begin_late_keep_their_times(
+    tmp_path: Path, suffix: str, times_s: list[float]
+) -> None:
     """Of frames that an encoder may have reordered, libav does not tell the first time where there are few."""
     with Encoder(tmp_path / f"v.{suffix}", size=(64, 48), fps=None) as encoder:
         for time_s in times_s:
@@ -309,7 +313,7 @@ def test_a_few_frames_that_begin_late(tmp_path: Path, suffix: str, times_s: list
 @pytest.mark.parametrize(
     ("suffix", "fps"), a_few(product(("mp4", "mkv"), (121.5, Fraction(123457, 1000), 130)), 2)
 )
-def test_a_short_video_has_its_rate(tmp_path: Path, fps: float, suffix: str) -> None:
+def test_short_video_keeps_its_frame_rate(tmp_path: Path, fps: float, suffix: str) -> None:
     output = tmp_path / f"v.{suffix}"
     encoded(output, fps=fps)
     with Decoder(output) as decoder:
@@ -320,7 +324,9 @@ def test_a_short_video_has_its_rate(tmp_path: Path, fps: float, suffix: str) -> 
 @pytest.mark.parametrize(
     "width, height, output", [(33, 26, "nv12"), (33, 27, "yuv422p"), (33, 27, "yuv420p10le")]
 )
-def test_the_last_column_of_subsampled_frames(tmp_path: Path, width: int, height: int, output: str) -> None:
+def test_last_column_of_odd_subsampled_frames_is_padded_right(
+    tmp_path: Path, width: int, height: int, output: str
+) -> None:
     frame = np.full(width * height + 2 * 17 * -(-height // 2), 128, np.uint8)
     frame[: width * height] = 180
     with Encoder(
@@ -355,7 +361,7 @@ def test_times_that_would_be_lost_are_refused(tmp_path: Path, name: str, given: 
         Encoder(tmp_path / name, size=(96, 64), fps=None, **given)
 
 
-def test_times_in_asf(tmp_path: Path) -> None:
+def test_asf_keeps_frame_times(tmp_path: Path) -> None:
     """The codec reorders no frames: FFmpeg writes the times of decoding only."""
     times_s = [0, 0.5, 0.6, 2, 2.1, 3.3]
     with Encoder(tmp_path / "v.wmv", size=SIZE, fps=None) as encoder:
@@ -365,9 +371,7 @@ def test_times_in_asf(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["avi", "mxf", "wmv", "nut"])
-def test_containers_without_times_of_presentation_get_no_reordered_frames(
-    tmp_path: Path, ending: str
-) -> None:
+def test_containers_without_presentation_times_get_no_reordered_frames(tmp_path: Path, ending: str) -> None:
     with Encoder(tmp_path / f"v.{ending}", size=SIZE, fps=25) as encoder:
         for number in range(12):
             encoder.write(np.full((*SIZE[::-1], 3), 20 * number, np.uint8))
@@ -377,7 +381,7 @@ def test_containers_without_times_of_presentation_get_no_reordered_frames(
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 @pytest.mark.parametrize("frames, is_kept", [(1, False), (3, True)])
-def test_an_old_picture_stays_until_the_new_one_is_whole(tmp_path: Path, frames: int, is_kept: bool) -> None:
+def test_old_image_stays_until_the_new_image_is_whole(tmp_path: Path, frames: int, is_kept: bool) -> None:
     output = tmp_path / "one.png"
     output.write_bytes(b"what was there")
     try:
@@ -388,7 +392,7 @@ def test_an_old_picture_stays_until_the_new_one_is_whole(tmp_path: Path, frames:
     assert set(tmp_path.iterdir()) - {tmp_path / "one.part.png"} == {output}
 
 
-def test_without_pyav_a_video_is_written_all_the_same(tmp_path: Path) -> None:
+def test_video_is_written_without_pyav_and_warns(tmp_path: Path) -> None:
     code = f"""
         sys.modules["av"] = None
         encoder = penstock.Encoder({str(tmp_path / "v.mp4")!r}, size=(64, 48), fps=25)
@@ -404,7 +408,7 @@ def test_without_pyav_a_video_is_written_all_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 @pytest.mark.parametrize("name, is_told", [("v.mov", True), ("v.mkv", False)])
-def test_a_pause_of_a_copied_sound_that_the_container_does_not_hold(
+def test_pause_of_copied_audio_that_the_container_drops_warns(
     tmp_path: Path, name: str, is_told: bool
 ) -> None:
     pause = "sine=duration=2,aselect=not(between(t\\,0.2\\,0.5))"

@@ -85,7 +85,7 @@ def every_thread_ends() -> Iterator[None]:
     assert eventually(lambda: workers() <= before)
 
 
-def test_a_reader_is_a_source() -> None:
+def test_pipeline_accepts_a_reader_as_source() -> None:
     reader, writer = os.pipe()
     frames = [noise(50_000, number) for number in range(12)]
     with os.fdopen(writer, "wb") as stream, penstock.Reader(reader, frame_bytes=50_000) as source:
@@ -123,14 +123,14 @@ def test_a_pattern_finds_files_sorted(tmp_path: Path, plain: list[bytes]) -> Non
         assert [bytes(chunk) for chunk in pipeline] == [b"this"]
 
 
-def test_names_that_are_no_text_come_back(tmp_path: Path) -> None:
+def test_file_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
     Path(path).write_bytes(b"odd")
     with Pipeline(Source.files([path])) as pipeline:
         assert [(chunk.name, bytes(chunk)) for chunk in pipeline] == [(path, b"odd")]
 
 
-def test_a_file_in_pieces(tmp_path: Path) -> None:
+def test_file_is_read_in_pieces(tmp_path: Path) -> None:
     data = noise(1_000_000)
     path = tmp_path / "large"
     path.write_bytes(data)
@@ -162,7 +162,7 @@ def test_a_compressed_stream_comes_through_a_pipe(codec: str) -> None:
     assert [chunk.offset for chunk in chunks] == list(offsets)[:-1]
 
 
-def test_an_iterable_may_be_a_stream() -> None:
+def test_iterable_can_be_decompressed_as_a_stream() -> None:
     data = asset(500_000)
     packed = gzip.compress(data)
     pieces = (packed[start : start + 777] for start in range(0, len(packed), 777))
@@ -172,7 +172,7 @@ def test_an_iterable_may_be_a_stream() -> None:
     assert max(chunk.nbytes for chunk in chunks) <= 100_000
 
 
-def test_a_socket_is_passed_on_as_it_comes() -> None:
+def test_socket_data_is_passed_on_as_it_arrives() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, Pipeline(Source.fd(theirs)) as pipeline:
         for word in (b"one", b"two"):
@@ -186,7 +186,7 @@ def test_a_socket_is_passed_on_as_it_comes() -> None:
         assert pipeline.read(PATIENCE_S) is None
 
 
-def test_a_reset_is_no_end_and_what_came_before_it_comes_out() -> None:
+def test_reset_raises_after_the_data_before_it() -> None:
     ours, theirs = socket.socketpair()
     ours.send(b"nobody reads this, so that the close below is a reset")
     theirs.send(b"d" * 4000)
@@ -220,7 +220,7 @@ def test_an_iterable_may_name_its_buffers() -> None:
 # --- chunks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_chunks_memory_is_looked_at_where_it_lies() -> None:
+def test_chunk_exposes_its_memory_without_a_copy() -> None:
     with Pipeline([b"frame" * 1000]) as pipeline:
         chunk = next(pipeline)
     array = np.asarray(chunk)
@@ -232,7 +232,7 @@ def test_a_chunks_memory_is_looked_at_where_it_lies() -> None:
     assert repr(chunk) == '<Chunk 0 of "0": 5000 bytes at 0>'
 
 
-def test_memory_goes_back_with_the_last_view() -> None:
+def test_memory_is_reused_after_the_last_view_is_gone() -> None:
     pipeline = Pipeline([bytes(10_000)])
     chunk = next(pipeline)
     view = np.asarray(chunk)[10:20]
@@ -287,7 +287,7 @@ def test_callables_keep_their_threads_variables() -> None:
         assert [bytes(chunk)[0] for chunk in pipeline] == [1, 2, 3, 4, 5]
 
 
-def test_workers_call_at_the_same_time() -> None:
+def test_workers_call_concurrently() -> None:
     barrier = threading.Barrier(3, timeout=PATIENCE_S)
     with Pipeline([b"x"] * 6, Stage.call(lambda chunk: (barrier.wait(), None)[1], workers=3)) as pipeline:
         assert len(list(pipeline)) == 6
@@ -300,7 +300,7 @@ def test_a_writable_chunk_that_a_callable_returns_is_copied() -> None:
     assert bytes(chunk) == b"before"
 
 
-def test_what_a_callable_raises_is_its_chunks_failure() -> None:
+def test_exception_of_a_callable_becomes_the_failure_of_its_chunk() -> None:
     def touchy(chunk: Chunk) -> None:
         if chunk.index == 2:
             raise KeyError("two")
@@ -388,7 +388,7 @@ def test_faults_are_raised_in_their_place(tmp_path: Path, codec: str) -> None:
                 assert (again.value.name, again.value.index) == (str(path), 2)
 
 
-def test_faults_are_listed_when_they_are_skipped(tmp_path: Path, codec: str) -> None:
+def test_skipped_faults_are_listed(tmp_path: Path, codec: str) -> None:
     paths = broken(tmp_path, codec)
     with Pipeline(
         Source.files(paths), Stage.decompress(codec, workers=2), max_chunk_bytes=2_000_000, on_error="skip"
@@ -407,7 +407,7 @@ def test_faults_are_listed_when_they_are_skipped(tmp_path: Path, codec: str) -> 
     assert all(isinstance(error, ValueError) for error in skipped[:-1])
 
 
-def test_a_bomb_takes_no_memory() -> None:
+def test_decompression_bomb_takes_no_memory() -> None:
     bomb = zlib.compress(bytes(100 << 20), 1)
     before = rss_bytes()
     with Pipeline([bomb] * 5, Stage.decompress("zlib"), max_chunk_bytes=8 << 20, on_error="skip") as pipeline:
@@ -451,7 +451,7 @@ def endless() -> Iterator[bytes]:
     return itertools.repeat(bytes(1000))
 
 
-def test_every_place_can_be_left() -> None:
+def test_pipeline_can_be_closed_at_any_stage() -> None:
     fds = open_fds()
     reader, writer = os.pipe()
     out_reader, out_writer = os.pipe()
@@ -481,7 +481,7 @@ def test_every_place_can_be_left() -> None:
     assert eventually(lambda: open_fds() == fds)
 
 
-def test_a_block_that_raises_leaves() -> None:
+def test_block_that_raises_closes_the_pipeline() -> None:
     with pytest.raises(RuntimeError), Pipeline(endless(), Stage.checksum()) as pipeline:
         next(pipeline)
         raise RuntimeError("enough")
@@ -490,7 +490,7 @@ def test_a_block_that_raises_leaves() -> None:
         next(pipeline)
 
 
-def test_close_wakes_who_waits() -> None:
+def test_close_wakes_a_waiting_reader() -> None:
     reader, writer = os.pipe()
     pipeline = Pipeline(Source.fd(reader))
     raised = []
@@ -526,7 +526,7 @@ def test_a_callable_may_close_its_pipeline() -> None:
     pipelines[0].close()
 
 
-def test_closed_pipelines_let_go_of_callables_and_iterables() -> None:
+def test_closed_pipeline_releases_callables_and_iterables() -> None:
     class Feed:
         def __iter__(self) -> Iterator[bytes]:
             return endless()
@@ -544,7 +544,7 @@ def test_closed_pipelines_let_go_of_callables_and_iterables() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_may_end_with_pipelines_at_work() -> None:
+def test_program_can_end_while_pipelines_run() -> None:
     body = """
     import itertools
     from penstock import Pipeline, _pipeline
@@ -565,7 +565,7 @@ def test_a_program_may_end_with_pipelines_at_work() -> None:
     )
 
 
-def test_a_program_that_ends_delivers_what_a_pipeline_has() -> None:
+def test_program_that_ends_delivers_the_chunks_of_a_pipeline() -> None:
     body = """
     from penstock import Pipeline
     from penstock.pipeline import Sink
@@ -578,7 +578,7 @@ def test_a_program_that_ends_delivers_what_a_pipeline_has() -> None:
     assert succeeded(run_script(body)) == b"".join(bytes([number]) * 10_000 for number in range(200))
 
 
-def test_a_child_has_no_pipelines_of_its_parents() -> None:
+def test_forked_child_gets_closed_pipelines() -> None:
     body = """
     from penstock import Pipeline
     from penstock.pipeline import Stage
@@ -613,7 +613,9 @@ def test_a_child_has_no_pipelines_of_its_parents() -> None:
 # --- sinks ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_descriptor_gets_every_byte(tmp_path: Path, plain: list[bytes], pair: tuple[int, int]) -> None:
+def test_descriptor_sink_receives_every_byte(
+    tmp_path: Path, plain: list[bytes], pair: tuple[int, int]
+) -> None:
     reader, writer = pair
     got = ReaderThread(reader, chunk_bytes=10_000)
     with Pipeline(
@@ -626,14 +628,14 @@ def test_a_descriptor_gets_every_byte(tmp_path: Path, plain: list[bytes], pair: 
         Pipeline([], sink=Sink.fd(sys.__stdout__.fileno() if sys.__stdout__ else 1)).read()
 
 
-def test_a_descriptor_whose_reader_is_gone(pair: tuple[int, int]) -> None:
+def test_descriptor_sink_without_a_reader_raises(pair: tuple[int, int]) -> None:
     reader, writer = pair
     os.close(reader)
     with pytest.raises(penstock.BrokenStreamError):
         Pipeline(endless(), sink=Sink.fd(writer)).wait(PATIENCE_S)
 
 
-def test_what_came_before_a_failure_is_written(tmp_path: Path, pair: tuple[int, int]) -> None:
+def test_chunks_before_a_failure_are_written(tmp_path: Path, pair: tuple[int, int]) -> None:
     reader, writer = pair
     paths = stored(tmp_path, [b"before"])
     with (
@@ -647,7 +649,7 @@ def test_what_came_before_a_failure_is_written(tmp_path: Path, pair: tuple[int, 
     assert os.read(reader, 100) == b"before"
 
 
-def test_the_callers_buffers_are_filled(tmp_path: Path, plain: list[bytes]) -> None:
+def test_buffers_of_the_caller_are_filled(tmp_path: Path, plain: list[bytes]) -> None:
     arrays = [np.zeros(30_000, np.uint8) for _ in plain]
     with Pipeline(
         Source.files(stored(tmp_path, plain)), Stage.decompress(workers=2), sink=Sink.into(arrays)
@@ -659,7 +661,7 @@ def test_the_callers_buffers_are_filled(tmp_path: Path, plain: list[bytes]) -> N
         assert np.shares_memory(np.asarray(chunk), array)
 
 
-def test_the_callers_buffers_end_the_pipeline_and_are_let_go() -> None:
+def test_pipeline_ends_with_the_buffers_of_the_caller_and_releases_them() -> None:
     buffers = [bytearray(1000) for _ in range(3)]
     with Pipeline(endless(), sink=Sink.into(buffers)) as pipeline:
         assert len(list(pipeline)) == 3
@@ -671,7 +673,7 @@ def test_the_callers_buffers_end_the_pipeline_and_are_let_go() -> None:
         next(pipeline)
 
 
-def test_a_buffer_of_no_bytes_may_have_no_address() -> None:
+def test_empty_buffer_without_an_address_is_accepted() -> None:
     view_of = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
     writable = 0x200  # PyBUF_WRITE
     empty = view_of(("PyMemoryView_FromMemory", ctypes.pythonapi))(None, 0, writable)
@@ -682,7 +684,7 @@ def test_a_buffer_of_no_bytes_may_have_no_address() -> None:
 # --- asyncio ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_loop_goes_on_while_a_task_waits(pair: tuple[int, int]) -> None:
+def test_event_loop_runs_while_a_task_waits(pair: tuple[int, int]) -> None:
     reader, writer = pair
 
     async def run() -> bytes:
@@ -702,7 +704,7 @@ def test_the_loop_goes_on_while_a_task_waits(pair: tuple[int, int]) -> None:
     assert asyncio.run(run()) == b"latekept"
 
 
-def test_awaits_that_were_given_up_leave_nothing(pair: tuple[int, int]) -> None:
+def test_cancelled_awaits_leak_nothing(pair: tuple[int, int]) -> None:
     async def give_up(pipeline: Pipeline) -> None:
         for _ in range(50):
             with pytest.raises(asyncio.TimeoutError):
@@ -721,7 +723,7 @@ def test_awaits_that_were_given_up_leave_nothing(pair: tuple[int, int]) -> None:
         assert len(open_fds()) <= before_fds
 
 
-def test_the_loop_goes_on_while_a_block_is_left() -> None:
+def test_event_loop_runs_while_a_block_ends() -> None:
     """The stage is in a call that only the loop ends."""
     begun, may_end = threading.Event(), threading.Event()
 
@@ -738,7 +740,7 @@ def test_the_loop_goes_on_while_a_block_is_left() -> None:
     asyncio.run(main())
 
 
-def test_an_await_waits_for_a_descriptor(pair: tuple[int, int]) -> None:
+def test_await_waits_until_a_descriptor_sink_has_everything(pair: tuple[int, int]) -> None:
     reader, writer = pair
     got = ReaderThread(reader)
 
@@ -766,7 +768,7 @@ def test_memory_does_not_grow_with_the_number_of_chunks(tmp_path: Path) -> None:
     assert peak(3_000) - few < 8 << 20
 
 
-def test_statistics_and_bottleneck() -> None:
+def test_stats_count_chunks_and_name_the_bottleneck() -> None:
     with Pipeline(
         [bytes(1000)] * 20, Stage.checksum(), Stage.call(lambda chunk: time.sleep(0.02), name="slow")
     ) as pipeline:

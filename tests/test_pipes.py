@@ -48,7 +48,7 @@ class Sending:
         assert not self.thread.is_alive()
 
 
-def test_bytes_go_in_and_come_out(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_bytes_pass_through_a_pipe(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     assert writer.write(b"frame one") == 9
     assert writer.write(memoryview(DATA)[:1000]) == 1000
@@ -61,7 +61,7 @@ def test_bytes_go_in_and_come_out(ends: tuple[PipeReader, PipeWriter]) -> None:
     assert reader.read(1) == reader.read() == reader.readall() == b""
 
 
-def test_a_write_that_a_signal_interrupts_is_whole_all_the_same() -> None:
+def test_interrupted_write_is_still_whole() -> None:
     """The system calls it short, and most callers never look at the answer."""
     code = """
     from penstock.pipes import make_pipe
@@ -100,7 +100,7 @@ def test_arrays_of_any_shape_are_written(ends: tuple[PipeReader, PipeWriter]) ->
         assert reader.read() == DATA
 
 
-def test_ends_that_do_not_block(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_nonblocking_ends_return_none_or_partial_counts(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     os.set_blocking(reader.fileno(), False)
     os.set_blocking(writer.fileno(), False)
@@ -111,7 +111,7 @@ def test_ends_that_do_not_block(ends: tuple[PipeReader, PipeWriter]) -> None:
     assert writer.write(b"x") == 1
 
 
-def test_sizes_and_what_is_unread(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_ends_report_capacity_and_unread_bytes(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     assert reader.capacity_bytes == writer.capacity_bytes >= 4096
     assert reader.unread_bytes == writer.unread_bytes == 0
@@ -138,7 +138,7 @@ def test_a_capacity_past_the_limit_steps_down(asked: int) -> None:
             make_pipe(wrong)  # type: ignore[arg-type]
 
 
-def test_many_large_pipes_leave_the_user_room() -> None:
+def test_many_large_pipes_leave_room_for_other_pipes() -> None:
     """Past the user's limit every new pipe, whoever makes it, would have two pages."""
     pipes = [make_pipe(1 << 20) for _ in range(100)]
     try:
@@ -151,7 +151,7 @@ def test_many_large_pipes_leave_the_user_room() -> None:
             end.close()
 
 
-def test_the_named_capacity_stays(tmp_path: Path) -> None:
+def test_requested_capacity_is_kept_by_a_relay(tmp_path: Path) -> None:
     """A relay grows the pipes that nobody has named a size of, and leaves those alone of which somebody has."""
     (tmp_path / "file").write_bytes(DATA)
     reader, writer = make_pipe(8192)
@@ -161,7 +161,7 @@ def test_the_named_capacity_stays(tmp_path: Path) -> None:
         assert reader.read(4096) == DATA[:4096]
 
 
-def test_without_a_reader_it_is_a_broken_stream(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_write_without_a_reader_raises_broken_stream_error(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     reader.close()
     with pytest.raises(penstock.BrokenStreamError) as caught:
@@ -171,7 +171,7 @@ def test_without_a_reader_it_is_a_broken_stream(ends: tuple[PipeReader, PipeWrit
     assert not writer.closed
 
 
-def test_a_reader_that_leaves_in_the_middle_of_a_write(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_reader_that_leaves_during_a_write_raises(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
 
     def read_some() -> None:
@@ -186,7 +186,7 @@ def test_a_reader_that_leaves_in_the_middle_of_a_write(ends: tuple[PipeReader, P
     assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (100_000, len(DATA) - 100_000)
 
 
-def test_closing(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_closed_ends_refuse_every_call(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     uses = [
         lambda: reader.read(1),
@@ -209,7 +209,7 @@ def test_closing(ends: tuple[PipeReader, PipeWriter]) -> None:
             use()
 
 
-def test_each_end_does_its_part_only(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_each_end_only_reads_or_only_writes(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     assert (reader.readable(), reader.writable(), reader.seekable()) == (True, False, False)
     assert (writer.readable(), writer.writable(), writer.seekable()) == (False, True, False)
@@ -220,7 +220,7 @@ def test_each_end_does_its_part_only(ends: tuple[PipeReader, PipeWriter]) -> Non
     assert isinstance(writer, io.RawIOBase)
 
 
-def test_a_descriptor_of_ones_own_may_be_left_open(pair: tuple[int, int]) -> None:
+def test_closefd_false_leaves_the_descriptor_open(pair: tuple[int, int]) -> None:
     with PipeReader(pair[0], closefd=False) as reader, PipeWriter(pair[1], closefd=False) as writer:
         writer.write(b"x")
         assert reader.read(1) == b"x"
@@ -240,7 +240,7 @@ def test_no_other_program_inherits_an_end(ends: tuple[PipeReader, PipeWriter]) -
             child.kill()
 
 
-def test_ends_that_were_closed_leave_nothing_and_say_nothing() -> None:
+def test_closed_ends_leave_no_descriptor_and_do_not_warn() -> None:
     code = """
     import gc, warnings
     warnings.simplefilter("error")
@@ -278,7 +278,7 @@ def test_ctrl_c_ends_a_read_and_a_write() -> None:
 
 
 @pytest.mark.parametrize("size", [1, len(DATA)])
-def test_copyfileobj(ends: tuple[PipeReader, PipeWriter], size: int) -> None:
+def test_copyfileobj_copies_through_a_pipe(ends: tuple[PipeReader, PipeWriter], size: int) -> None:
     reader, writer = ends
     got = io.BytesIO()
     with Sending(writer, lambda writer: shutil.copyfileobj(io.BytesIO(DATA[:size]), writer)):
@@ -286,7 +286,7 @@ def test_copyfileobj(ends: tuple[PipeReader, PipeWriter], size: int) -> None:
     assert got.getvalue() == DATA[:size]
 
 
-def test_buffered_streams(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_buffered_streams_wrap_the_ends(ends: tuple[PipeReader, PipeWriter]) -> None:
     def send(writer: PipeWriter) -> None:
         with io.BufferedWriter(writer, 5000) as buffered:
             for start in range(0, len(DATA), 777):
@@ -299,7 +299,7 @@ def test_buffered_streams(ends: tuple[PipeReader, PipeWriter]) -> None:
         assert buffered.read() == DATA[100_000:]
 
 
-def test_text(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_text_streams_wrap_the_ends(ends: tuple[PipeReader, PipeWriter]) -> None:
     lines = [f"Zeile {number}: größer\n" for number in range(20_000)]
 
     def send(writer: PipeWriter) -> None:
@@ -311,7 +311,7 @@ def test_text(ends: tuple[PipeReader, PipeWriter]) -> None:
         assert list(text) == lines
 
 
-def test_as_standard_streams_of_a_program(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_ends_serve_as_standard_streams_of_a_program(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     with subprocess.Popen(["tr", "a-z", "A-Z"], stdin=reader, stdout=subprocess.PIPE) as program:
         reader.close()
@@ -323,7 +323,7 @@ def test_as_standard_streams_of_a_program(ends: tuple[PipeReader, PipeWriter]) -
 # Relays
 
 
-def test_a_file_into_a_pipe_into_a_file(ends: tuple[PipeReader, PipeWriter], tmp_path: Path) -> None:
+def test_file_passes_through_a_pipe_into_a_file(ends: tuple[PipeReader, PipeWriter], tmp_path: Path) -> None:
     reader, writer = ends
     (tmp_path / "source").write_bytes(DATA)
     moved = []
@@ -338,7 +338,9 @@ def test_a_file_into_a_pipe_into_a_file(ends: tuple[PipeReader, PipeWriter], tmp
     assert (tmp_path / "copy").read_bytes() == DATA
 
 
-def test_a_relay_takes_a_count_and_options(ends: tuple[PipeReader, PipeWriter], tmp_path: Path) -> None:
+def test_read_from_and_write_to_accept_count_and_options(
+    ends: tuple[PipeReader, PipeWriter], tmp_path: Path
+) -> None:
     reader, writer = ends
     (tmp_path / "source").write_bytes(DATA)
     with (tmp_path / "source").open("rb") as source:
@@ -353,7 +355,7 @@ def test_a_relay_takes_a_count_and_options(ends: tuple[PipeReader, PipeWriter], 
         assert there.recv(1000) == DATA[1100:1500]
 
 
-def test_pipe_to_pipe(ends: tuple[PipeReader, PipeWriter]) -> None:
+def test_pipe_is_relayed_to_another_pipe(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     far_reader, far_writer = make_pipe()
     result = ReaderThread(os.dup(far_reader.fileno()))

@@ -126,7 +126,7 @@ def test_planes_make_the_same_pixels_as_joined_samples(
 
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("pixel_format", sorted(LAYOUTS))
-def test_without_a_conversion_rows_are_copied_one_after_another(pixel_format: str, threads: int) -> None:
+def test_rows_are_copied_in_order_without_a_conversion(pixel_format: str, threads: int) -> None:
     for size in SIZES:
         rows = rows_of(pixel_format, *size)
         converter = _PlaneConverter(None, rows, 2, threads)
@@ -189,7 +189,7 @@ def test_exports_are_held_until_the_frame_is_made_and_no_longer() -> None:
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_a_dropped_job_ends_and_lets_go_of_what_it_held(threads: int) -> None:
+def test_dropped_job_ends_and_releases_its_buffers(threads: int) -> None:
     size = (1920, 1080)
     rows = rows_of("yuv420p", *size)
     converter = converter_of(size, threads)
@@ -207,7 +207,7 @@ def test_a_dropped_job_ends_and_lets_go_of_what_it_held(threads: int) -> None:
         buffer.append(0)
 
 
-def test_planes_or_outputs_that_do_not_fit_are_refused_and_let_go() -> None:
+def test_planes_or_outputs_that_do_not_fit_are_refused_and_released() -> None:
     size = (16, 8)
     rows = rows_of("yuv420p", *size)
     converter = converter_of(size)
@@ -239,7 +239,7 @@ def test_planes_or_outputs_that_do_not_fit_are_refused_and_let_go() -> None:
         plane.append(0)
 
 
-def test_a_converter_for_rows_that_cannot_be_is_refused() -> None:
+def test_impossible_rows_are_refused() -> None:
     conversion = conversion_of("yuv420p", "rgb24", 16, 8)
     for rows in [[(8, 16)], [(8, 16), (4, 8), (4, 9)], [(8, 16), (4, 8), (4, 8), (4, 8)]]:
         with pytest.raises(ValueError):

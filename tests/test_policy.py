@@ -102,7 +102,7 @@ def unprivileged(code: str, nice_limit: int = 0) -> list[list[str]]:
 
 class TestSetPriority:
     @pytest.mark.parametrize("level", NICE)
-    def test_is_what_the_system_says(self, level: Priority) -> None:
+    def test_set_priority_matches_the_system(self, level: Priority) -> None:
         if NICE[level] < seen()[0] and not may_raise():
             pytest.skip("no right to raise priorities here")
         applied, (nice, scheduler, _) = apart(lambda: (cpu.set_priority(level), seen()))
@@ -114,18 +114,18 @@ class TestSetPriority:
         if may_raise():
             assert applied.notes == ()
 
-    def test_is_the_calling_threads_alone(self) -> None:
+    def test_set_priority_changes_only_the_calling_thread(self) -> None:
         before = seen()
         apart(lambda: cpu.set_priority("lowest"))
         assert seen() == before
 
-    def test_goes_up_again_where_that_is_granted(self) -> None:
+    def test_set_priority_can_raise_again_with_the_right(self) -> None:
         if not may_raise():
             pytest.skip("no right to raise priorities here")
         levels = [*NICE, *reversed(NICE)]
         assert apart(lambda: [cpu.set_priority(level).priority for level in levels]) == levels
 
-    def test_without_the_right_is_refused_with_reason_and_limit(self) -> None:
+    def test_raised_priority_without_the_right_is_refused_with_reason_and_limit(self) -> None:
         levels = ("above-normal", "highest", "time-critical")
         answers = unprivileged(f"for level in {levels}: tell(cpu.set_priority(level))")
         for level, (priority, _, nice, note) in zip(levels, answers, strict=True):
@@ -134,7 +134,7 @@ class TestSetPriority:
             assert "CAP_SYS_NICE" in note
             assert f"RLIMIT_NICE of {20 - NICE[level]}" in note
 
-    def test_as_far_as_the_limit_allows(self) -> None:
+    def test_set_priority_goes_as_far_as_the_limit_allows(self) -> None:
         above, highest = unprivileged(
             'tell(cpu.set_priority("above-normal")); cpu.set_priority("normal"); tell(cpu.set_priority("highest"))',
             nice_limit=25,
@@ -143,13 +143,13 @@ class TestSetPriority:
         assert highest[:3] == ["above-normal", "other", "-5"]
         assert "The thread has nice -5 instead" in highest[3]
 
-    def test_without_the_right_says_that_there_is_no_way_back(self) -> None:
+    def test_lowered_priority_without_the_right_notes_that_it_cannot_be_undone(self) -> None:
         lowest, back = unprivileged('tell(cpu.set_priority("lowest")); tell(cpu.set_priority("normal"))')
         assert lowest[:3] == ["lowest", "other", "10"]
         assert lowest[3].startswith("this can't be undone: nice 0 was refused: Permission denied")
         assert back[:3] == ["lowest", "other", "10"]
 
-    def test_out_of_the_background_without_the_right(self) -> None:
+    def test_background_cannot_be_left_without_the_right(self) -> None:
         background, back = unprivileged(
             'tell(cpu.set_priority("background")); tell(cpu.set_priority("lowest"))'
         )
@@ -161,18 +161,18 @@ class TestSetPriority:
 
 class TestPin:
     @pytest.mark.parametrize("kind", [list, tuple, set, frozenset, iter, np.array])
-    def test_takes_any_numbers(self, kind: Callable[[list[int]], object]) -> None:
+    def test_pin_accepts_any_iterable_of_numbers(self, kind: Callable[[list[int]], object]) -> None:
         applied, (_, _, cpus) = apart(lambda: (cpu.pin(kind(ALLOWED[-1:])), seen()))
         assert applied.cpus == (ALLOWED[-1],)
         assert cpus == {ALLOWED[-1]}
 
-    def test_names_what_it_could_not_have(self) -> None:
+    def test_pin_names_the_cpus_that_were_refused(self) -> None:
         applied = apart(lambda: cpu.pin([ALLOWED[0], 8000, 8001]))
         [note] = applied.notes
         assert applied.cpus == (ALLOWED[0],)
         assert note.startswith("CPUs 8000-8001 were refused: ")
 
-    def test_with_nothing_to_be_had_changes_nothing(self) -> None:
+    def test_pin_to_no_available_cpu_changes_nothing(self) -> None:
         applied = apart(lambda: cpu.pin(range(8000, 8010)))
         [note] = applied.notes
         assert set(applied.cpus) == set(ALLOWED)
@@ -181,7 +181,7 @@ class TestPin:
 
 
 class TestPolicyBlocks:
-    def test_restore_what_was(self) -> None:
+    def test_policy_block_restores_the_previous_policy(self) -> None:
         if not may_raise():
             pytest.skip("no right to raise priorities here")
 
@@ -194,13 +194,13 @@ class TestPolicyBlocks:
 
         apart(run)
 
-    def test_restore_when_the_block_raises(self) -> None:
+    def test_policy_block_restores_if_it_raises(self) -> None:
         before = seen()
         with pytest.raises(KeyError), cpu.applied(cpus=ALLOWED[:1]):
             raise KeyError
         assert seen() == before
 
-    def test_nest_and_come_again(self) -> None:
+    def test_policy_blocks_can_be_nested_and_reused(self) -> None:
         before = seen()
         outer, inner = cpu.applied(cpus=ALLOWED), cpu.applied(ThreadPolicy(cpus=ALLOWED[:1]))
         for _ in range(2):
@@ -210,7 +210,7 @@ class TestPolicyBlocks:
         with outer, pytest.raises(RuntimeError):
             outer.__enter__()
 
-    def test_tell_what_cannot_be_restored(self) -> None:
+    def test_policy_block_notes_what_cannot_be_restored(self) -> None:
         [asked] = unprivileged("""
             before = os.sched_getaffinity(0)
             with cpu.applied(nice=7, cpus=[min(before)]) as applied:
@@ -221,13 +221,13 @@ class TestPolicyBlocks:
         assert fields == ["None", "other", "7"]
         assert note.startswith("this can't be undone: nice 0 was refused: Permission denied")
 
-    def test_end_on_their_own_thread(self) -> None:
+    def test_policy_block_must_end_on_its_own_thread(self) -> None:
         block = cpu.applied(cpus=ALLOWED[:1])
         apart(block.__enter__)
         with pytest.raises(RuntimeError):
             block.__exit__(None, None, None)
 
-    def test_in_the_child_of_a_fork(self) -> None:
+    def test_policy_block_restores_in_a_forked_child(self) -> None:
         code = """
             before = os.sched_getaffinity(0)
             with penstock.cpu.applied(cpus=[min(before)]):
@@ -262,7 +262,7 @@ def refused(call: Callable[..., object], error: type[Exception], *wrong: object)
         *refused(lambda near: ThreadPolicy(near=near), TypeError, "cpu", 1.5, True, ("cpu", "1"), (1, 2)),
     ],
 )
-def test_what_is_no_policy_is_refused(
+def test_invalid_policy_is_refused(
     call: Callable[[Any], object], error: type[Exception], wrong: object
 ) -> None:
     with pytest.raises(error):
@@ -279,12 +279,12 @@ class TestNear:
         sets += [package.logical_processors for package in topology.packages]
         return next(set(cpus) for cpus in sets if number in cpus) & set(ALLOWED)
 
-    def test_a_cpu(self) -> None:
+    def test_near_a_cpu_pins_to_its_cache_domain(self) -> None:
         for number in ALLOWED:
             applied = apart(lambda number=number: cpu.applied(near=("cpu", number)).__enter__())
             assert set(applied.cpus) == self.domain(number)
 
-    def test_a_thread_that_is_pinned(self) -> None:
+    def test_near_a_pinned_thread_pins_to_its_cache_domain(self) -> None:
         pinned, done = threading.Event(), threading.Event()
 
         def other() -> None:
@@ -300,14 +300,14 @@ class TestNear:
         thread.join()
         assert set(applied.cpus) == self.domain(ALLOWED[-1])
 
-    def test_a_process(self) -> None:
+    def test_near_a_process_pins_to_its_cache_domain(self) -> None:
         with subprocess.Popen(["sleep", "60"]) as other:
             os.sched_setaffinity(other.pid, ALLOWED[:1])
             applied = apart(lambda: cpu.applied(near=other.pid).__enter__())
             other.kill()
         assert set(applied.cpus) == self.domain(ALLOWED[0])
 
-    def test_what_is_gone_is_a_note(self) -> None:
+    def test_near_a_process_that_ended_is_a_note(self) -> None:
         with subprocess.Popen(["true"]) as other:
             other.wait()
         applied = apart(lambda: cpu.applied(near=other.pid).__enter__())
@@ -316,7 +316,7 @@ class TestNear:
 
 
 class TestThreadPolicies:
-    def test_are_values(self) -> None:
+    def test_thread_policies_are_values(self) -> None:
         policy = ThreadPolicy(priority="highest", cpus={1, 0}, near=("cpu", 3))
         assert (policy.priority, policy.nice, policy.cpus, policy.near) == (
             "highest",
@@ -341,7 +341,9 @@ class TestThreadPolicies:
         ),
         st.sampled_from([None, *NICE]),
     )
-    def test_their_repr_makes_them_again(self, fields: dict[str, object], priority: Priority | None) -> None:
+    def test_repr_evaluates_to_an_equal_policy(
+        self, fields: dict[str, object], priority: Priority | None
+    ) -> None:
         if priority is not None:
             fields = {name: value for name, value in fields.items() if name != "nice"} | {
                 "priority": priority
@@ -362,7 +364,7 @@ class TestThreadPolicies:
         | st.tuples(st.text(), st.integers()),
     )
     @examples(150)
-    def test_are_made_or_refused_whatever_they_are_given(self, field: str, value: object) -> None:
+    def test_arbitrary_fields_are_accepted_or_refused(self, field: str, value: object) -> None:
         try:
             policy = ThreadPolicy(**{field: value})
         except (TypeError, ValueError):
@@ -372,7 +374,7 @@ class TestThreadPolicies:
 
 class TestWorkers:
     @pytest.mark.parametrize("where", ["near", "cpus"])
-    def test_a_writers(self, pair: tuple[int, int], where: str) -> None:
+    def test_writer_applies_its_policy(self, pair: tuple[int, int], where: str) -> None:
         mine, before = seen(), workers()
         place = {"cpus": ALLOWED[:1]} if where == "cpus" else {"near": threading.get_native_id()}
         stream = Writer(pair[1], policy=ThreadPolicy(priority="lowest", **place))
@@ -387,7 +389,7 @@ class TestWorkers:
         assert seen() == mine, "it is the worker's alone"
 
     @pytest.mark.parametrize("absent", [1023, 8191])
-    def test_a_writers_that_is_refused_is_a_note(self, pair: tuple[int, int], absent: int) -> None:
+    def test_refused_writer_policy_is_a_note(self, pair: tuple[int, int], absent: int) -> None:
         stream = Writer(pair[1], policy=ThreadPolicy(cpus=[absent]))
         stream.submit(b"x").wait(10)
         [note] = stream.stats.policy.notes
@@ -395,7 +397,7 @@ class TestWorkers:
         assert set(stream.stats.policy.cpus) == os.sched_getaffinity(0)
         assert os.read(pair[0], 10) == b"x"
 
-    def test_a_relays(self, pair: tuple[int, int], tmp_path: Path) -> None:
+    def test_relay_applies_its_policy(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:
             before = workers()
             ticket = penstock.pipes.start_relay(pair[0], out, policy=ThreadPolicy(priority="background"))
@@ -406,7 +408,7 @@ class TestWorkers:
             os.close(pair[1])
             ticket.wait(10)
 
-    def test_a_tees(self, pair: tuple[int, int], tmp_path: Path) -> None:
+    def test_tee_applies_its_policy(self, pair: tuple[int, int], tmp_path: Path) -> None:
         with (tmp_path / "out").open("wb") as out:
             tee = Tee(pair[0], out, policy=ThreadPolicy(nice=17, cpus=[8000]), start=False)
             assert tee.policy is None
@@ -473,7 +475,9 @@ class TestWords:
     WAYS = (relayed, written, read, teed, through_a_pipeline, by_a_block, in_settings)
 
     @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-    def test_mean_what_they_mean_in_a_policy(self, way: Callable[..., Any], pair: tuple[int, int]) -> None:
+    def test_priority_names_are_accepted_as_policies(
+        self, way: Callable[..., Any], pair: tuple[int, int]
+    ) -> None:
         assert way(pair, "lowest").priority == "lowest"
         for wrong, error, keyword in (("low", ValueError, "below-normal"), (5, TypeError, "ThreadPolicy")):
             with pytest.raises(error, match=keyword):
@@ -485,7 +489,7 @@ class TestFFmpeg:
     def encode(output: Path, **options: object) -> Encoder:
         return Encoder(output, size=(64, 64), fps=30, options={"preset": "ultrafast"}, **options)
 
-    def test_has_its_policy_in_all_its_threads(self, tmp_path: Path) -> None:
+    def test_ffmpeg_policy_applies_to_all_its_threads(self, tmp_path: Path) -> None:
         before = seen()
         asked = ThreadPolicy(priority="lowest", cpus=ALLOWED[:1])
         with self.encode(tmp_path / "out.mp4", settings=EncoderSettings(ffmpeg_policy=asked)) as encoder:
@@ -498,20 +502,20 @@ class TestFFmpeg:
         assert encoder.close().frames_encoded == 1
         assert seen() == before
 
-    def test_is_as_we_are_without_one(self, tmp_path: Path) -> None:
+    def test_ffmpeg_keeps_our_policy_without_its_own(self, tmp_path: Path) -> None:
         with self.encode(tmp_path / "out.mp4") as encoder:
             assert os.sched_getaffinity(encoder.pid) == set(ALLOWED)
             assert encoder.ffmpeg_policy is None
             encoder.write(bytes(64 * 64 * 3))
 
-    def test_what_is_refused_is_told(self, tmp_path: Path) -> None:
+    def test_refused_ffmpeg_policy_is_a_note(self, tmp_path: Path) -> None:
         with self.encode(
             tmp_path / "out.mp4", settings=EncoderSettings(ffmpeg_policy=ThreadPolicy(cpus=[8000]))
         ) as encoder:
             assert "CPUs 8000 were refused" in encoder.ffmpeg_policy.notes[0]
             encoder.write(bytes(64 * 64 * 3))
 
-    def test_and_the_writer_stay_with_the_thread_that_renders(self, tmp_path: Path) -> None:
+    def test_ffmpeg_and_writer_can_stay_near_the_rendering_thread(self, tmp_path: Path) -> None:
         together = ThreadPolicy(near=threading.get_native_id())
         with self.encode(
             tmp_path / "out.mp4", settings=EncoderSettings(policy=together, ffmpeg_policy=together)
@@ -520,7 +524,7 @@ class TestFFmpeg:
             assert encoder.stats.writer.policy.cpus == encoder.ffmpeg_policy.cpus
             assert encoder.stats.writer.policy.notes == encoder.ffmpeg_policy.notes == ()
 
-    def test_that_cannot_be_started_leaves_nothing(self, tmp_path: Path) -> None:
+    def test_ffmpeg_that_cannot_be_started_leaves_no_descriptor(self, tmp_path: Path) -> None:
         no_program = tmp_path / "ffmpeg"
         no_program.write_text("#!/nowhere/interpreter\n")
         no_program.chmod(0o755)
@@ -535,7 +539,7 @@ class TestFFmpeg:
         assert open_fds() == fds
 
 
-def test_what_levels_there_are_is_tried() -> None:
+def test_try_priorities_tries_every_level() -> None:
     before = seen()
     tried = dict(_native._try_priorities())
     assert list(tried) == list(NICE)
@@ -546,7 +550,7 @@ def test_what_levels_there_are_is_tried() -> None:
     assert seen() == before
 
 
-def test_what_levels_there_are_without_the_right() -> None:
+def test_try_priorities_reports_refused_levels_without_the_right() -> None:
     answers = unprivileged(
         "from penstock import _native\nfor _, applied in _native._try_priorities(): tell(applied)"
     )

@@ -21,7 +21,7 @@ from penstock.video import DecoderSettings, find_ffmpeg, prefetch
 NAMES = ["h264", "h264_large", "vp9", "h264_mkv", "h264_ts", "h264"]
 
 
-def test_files_come_in_order_and_are_closed_one_after_another() -> None:
+def test_files_are_read_in_order_and_closed_one_by_one() -> None:
     last: Decoder | None = None
     sizes = []
     for decoder in prefetch([clip(name) for name in NAMES]):
@@ -36,7 +36,7 @@ def test_files_come_in_order_and_are_closed_one_after_another() -> None:
 
 
 @pytest.mark.parametrize("settings", [DecoderSettings(), DecoderSettings(ffmpeg=find_ffmpeg())])
-def test_so_many_are_open_and_paths_are_taken_one_by_one(settings: DecoderSettings) -> None:
+def test_ahead_limits_the_open_files_and_paths_are_taken_one_by_one(settings: DecoderSettings) -> None:
     taken = []
 
     def paths():  # type: ignore[no-untyped-def]
@@ -56,7 +56,7 @@ def test_so_many_are_open_and_paths_are_taken_one_by_one(settings: DecoderSettin
     assert children() == before
 
 
-def test_a_decoder_that_waits_reads_no_more_than_it_may() -> None:
+def test_waiting_decoder_reads_no_more_than_its_queue() -> None:
     with closing(prefetch([clip("h264")] * 2, ahead=1, settings=DecoderSettings(queue_items=2))) as decoders:
         next(decoders)
         time.sleep(0.5)  # enough for all of it
@@ -65,12 +65,12 @@ def test_a_decoder_that_waits_reads_no_more_than_it_may() -> None:
         assert len(list(waited)) == 30
 
 
-def test_options_are_those_of_every_decoder() -> None:
+def test_options_apply_to_every_decoder() -> None:
     for decoder in prefetch([clip("h264")] * 3, pixel_format="gray", count=2):
         assert [frame.shape for frame in decoder] == [(48, 64)] * 2
 
 
-def test_an_error_comes_at_the_turn_of_its_file(tmp_path: Path) -> None:
+def test_error_is_raised_at_the_turn_of_its_file(tmp_path: Path) -> None:
     paths = [clip("h264"), clip("h264"), tmp_path / "missing.mp4", clip("h264")]
     opened = 0
     with pytest.raises(FileNotFoundError):
@@ -80,7 +80,7 @@ def test_an_error_comes_at_the_turn_of_its_file(tmp_path: Path) -> None:
     assert opened == 2
 
 
-def test_a_loop_that_is_left_leaves_nothing() -> None:
+def test_loop_that_is_left_closes_every_decoder() -> None:
     before, opened = children(), []
     for decoder in prefetch([clip("long")] * 9):
         opened.append(decoder)
@@ -93,22 +93,22 @@ def test_a_loop_that_is_left_leaves_nothing() -> None:
     assert opened[1].closed and children() == before
 
 
-def test_no_files_are_no_decoders() -> None:
+def test_empty_list_returns_no_decoder() -> None:
     assert list(prefetch([])) == []
 
 
 @pytest.mark.parametrize("ahead", [0, -1])
-def test_ahead_is_at_least_one(ahead: int) -> None:
+def test_ahead_must_be_at_least_one(ahead: int) -> None:
     with pytest.raises(ValueError):
         prefetch([], ahead=ahead)
 
 
-def test_a_wrong_option_is_told() -> None:
+def test_wrong_option_raises() -> None:
     with pytest.raises(TypeError):
         next(prefetch([clip("h264")], no_such=1))  # type: ignore[call-arg]
 
 
-def test_a_forked_child_has_no_part_in_it() -> None:
+def test_forked_child_gets_a_closed_prefetch() -> None:
     with closing(prefetch([clip("h264")] * 4)) as decoders:
         next(decoders)
         if (pid := os.fork()) == 0:
@@ -121,7 +121,7 @@ def test_a_forked_child_has_no_part_in_it() -> None:
         assert len(list(next(decoders))) == 30
 
 
-def test_an_ffmpeg_that_fails_is_told_at_its_turn(tmp_path: Path) -> None:
+def test_failed_ffmpeg_raises_at_its_turn(tmp_path: Path) -> None:
     bad = tmp_path / "bad.mp4"
     shutil.copy(clip("h264"), bad)
     program = script(tmp_path / "ffmpeg", f'case "$*" in *bad*) exit 3;; esac; exec {find_ffmpeg()} "$@"')

@@ -68,7 +68,7 @@ class TestVideo:
     """Each clip, against the table that it was made from and against what FFmpeg decodes."""
 
     @pytest.mark.parametrize("name", a_few(DECODABLE))
-    def test_is_what_was_made(self, name: str) -> None:
+    def test_video_facts_match_the_clip(self, name: str) -> None:
         info, made = video(name), DECODABLE[name]
         assert (info.stored_width, info.stored_height) == made.size
         assert info.pixel_format == made.pixel_format
@@ -78,7 +78,7 @@ class TestVideo:
         "name",
         ["h264", "h264_ts", "vp9", "gif", "variable_mp4", "interlaced", "starts_late_ts", "one_frame"],
     )
-    def test_has_the_frames_that_ffmpeg_decodes(self, name: str) -> None:
+    def test_frame_count_matches_ffmpeg(self, name: str) -> None:
         count, _ = decoded(name)
         assert count == DECODABLE[name].frames
         # Not every container says it.
@@ -91,7 +91,7 @@ class TestVideo:
         assert video(name).frames == CLIPS[name].frames
 
     @pytest.mark.parametrize("name", ["h264", "h264_large", "vp9", "long", "h264_mkv", "one_frame"])
-    def test_rates_and_times(self, name: str) -> None:
+    def test_frame_rate_duration_and_start_match_the_clip(self, name: str) -> None:
         info, made = video(name), CLIPS[name]
         assert made.frames is not None
         assert info.frame_rate == made.rate
@@ -103,22 +103,22 @@ class TestVideo:
         ("name", "codec"),
         [("v.mpg", "mpeg1video"), ("v.vob", "mpeg2video"), ("v.h264", "libx264"), ("v.m4v", "mpeg4")],
     )
-    def test_a_rate_that_few_or_no_times_tell(self, tmp_path: Path, name: str, codec: str) -> None:
+    def test_frame_rate_is_found_without_frame_times(self, tmp_path: Path, name: str, codec: str) -> None:
         source = ("-f", "lavfi", "-i", "testsrc2=size=128x96:rate=30:duration=3")
         ffmpeg(*source, "-c:v", codec, tmp_path / name)
         info = probe(tmp_path / name).video[0]
         assert (info.frame_rate, info.is_variable_frame_rate) == (30, False)
 
-    def test_a_stream_without_a_duration_has_the_files(self) -> None:
+    def test_stream_without_a_duration_gets_that_of_the_file(self) -> None:
         info = probed("h264_mkv")
         assert info.video[0].duration_s == info.duration_s == 1.2
 
-    def test_a_late_start(self) -> None:
+    def test_late_start_is_reported(self) -> None:
         info = probed("starts_late_ts")
         assert info.start_s is not None and info.start_s > 5
         assert info.video[0].start_s == info.start_s
 
-    def test_time_bases(self) -> None:
+    def test_time_bases_match_the_container(self) -> None:
         assert video("h264_ts").time_base == Fraction(1, 90_000)
         assert video("h264_mkv").time_base == Fraction(1, 1000)
 
@@ -167,7 +167,9 @@ class TestStreams:
             ("audio_only_m4a", "aac", 1, "mono"),
         ],
     )
-    def test_audio(self, name: str, codec: str, channels: int, layout: str | tuple[str | None, ...]) -> None:
+    def test_audio_facts_match_the_clip(
+        self, name: str, codec: str, channels: int, layout: str | tuple[str | None, ...]
+    ) -> None:
         audio = probed(name).best_audio
         assert audio is not None
         assert (audio.codec, audio.channels, audio.sample_rate) == (codec, channels, 44_100)
@@ -175,26 +177,26 @@ class TestStreams:
         assert audio.duration_s == pytest.approx(0.5, abs=0.05)
 
     @pytest.mark.parametrize("name", WITHOUT_VIDEO)
-    def test_no_video(self, name: str) -> None:
+    def test_file_without_video_has_no_best_video(self, name: str) -> None:
         assert probed(name).best_video is None
 
-    def test_a_cover_is_no_video(self) -> None:
+    def test_cover_image_is_no_video(self) -> None:
         (cover,) = probed("audio_and_cover").video
         assert cover.is_attached_picture
         assert cover.frame_rate is None
         assert not cover.is_variable_frame_rate
 
-    def test_the_best_video_is_no_cover(self) -> None:
+    def test_best_video_is_not_a_cover_image(self) -> None:
         info = probed("video_and_cover")
         assert [stream.is_attached_picture for stream in info.video].count(True) == 1
         assert info.best_video is not None and info.best_video.codec == "h264"
 
-    def test_the_best_video_is_the_default_one(self) -> None:
+    def test_default_video_is_the_best_video(self) -> None:
         info = probed("several_videos")
         assert [stream.index for stream in info.video] == [0, 1]
         assert info.best_video is info.video[1]
 
-    def test_of_several_default_ones_the_first_is_best(self) -> None:
+    def test_first_of_several_default_videos_is_best(self) -> None:
         first, second = probed("several_videos").video
         streams = {field.name: getattr(first, field.name) for field in fields(first)}
         also_default = VideoInfo(**streams | {"is_default": True})
@@ -203,11 +205,11 @@ class TestStreams:
         assert MediaInfo(**both | {"video": (also_default, second)}).best_video is also_default
 
     @pytest.mark.parametrize("name", ["zero_frames_mp4", "zero_frames_avi"])
-    def test_no_frames(self, name: str) -> None:
+    def test_video_without_frames_has_a_size(self, name: str) -> None:
         assert video(name).frames in (0, None)
         assert (video(name).width, video(name).height) == (64, 48)
 
-    def test_no_streams(self) -> None:
+    def test_file_without_streams_has_no_best_stream(self) -> None:
         info = probed("no_streams")
         assert (info.video, info.audio, info.best_video, info.best_audio) == ((), (), None, None)
 
@@ -238,12 +240,12 @@ class TestFiles:
             info = probe(given)
             assert (info.path, info.video) == (name, probed("h264").video)
 
-    def test_a_name_that_is_not_text(self, tmp_path: Path) -> None:
+    def test_file_name_that_is_no_text_is_accepted(self, tmp_path: Path) -> None:
         path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.mp4"))
         path.write_bytes(clip("h264").read_bytes())
         assert probe(path).video[0].frames == 30
 
-    def test_chapters(self, tmp_path: Path) -> None:
+    def test_chapters_are_read(self, tmp_path: Path) -> None:
         (tmp_path / "told").write_text(
             ";FFMETADATA1\n[CHAPTER]\nTIMEBASE=1/1000\nSTART=0\nEND=400\ntitle=One\n"
             "[CHAPTER]\nTIMEBASE=1/1000\nSTART=400\nEND=1200\n"
@@ -254,7 +256,7 @@ class TestFiles:
         assert probe(tmp_path / "clip.mkv").chapters == (Chapter(0.0, 0.4, "One"), Chapter(0.4, 1.2, None))
 
     @pytest.mark.parametrize("ending", ["mkv", "mp4"])
-    def test_the_light_of_hdr(self, tmp_path: Path, ending: str) -> None:
+    def test_content_light_and_mastering_display_are_read(self, tmp_path: Path, ending: str) -> None:
         display = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,50)"
         hdr = f"log-level=none:master-display={display}:max-cll=1000,400"
         x265 = ("-c:v", "libx265", "-x265-params", hdr, "-pix_fmt", "yuv420p10le")
@@ -272,7 +274,7 @@ class TestFiles:
         [video] = probe(clip("h264")).video
         assert (video.mastering_display, video.content_light) == (None, None)
 
-    def test_channels_that_the_file_describes(self, tmp_path: Path) -> None:
+    def test_channels_described_by_the_file_are_read(self, tmp_path: Path) -> None:
         """PyAV 18 ended the process."""
         command = (find_ffmpeg(), "-v", "error", "-f", "f32le", "-ar", "8000", "-ac", "6", "-i", "/dev/zero")
         subprocess.run([*command, "-t", "0.1", tmp_path / "v.aiff"], check=True)
@@ -281,15 +283,15 @@ class TestFiles:
         run = [sys.executable, "-c", counted, tmp_path / "v.aiff"]
         assert subprocess.run(run, check=True, capture_output=True).stdout == b"6\n"
 
-    def test_tags_that_are_no_utf_8(self, tmp_path: Path) -> None:
+    def test_tags_that_are_no_utf_8_get_replacement_characters(self, tmp_path: Path) -> None:
         copied = ("-i", clip("h264"), "-c", "copy", "-metadata", b"title=a\xffb")
         subprocess.run([find_ffmpeg(), "-v", "error", *copied, tmp_path / "v.mkv"], check=True)
         assert probe(tmp_path / "v.mkv").tags["title"] == "a\ufffdb"
 
-    def test_a_url(self) -> None:
+    def test_file_url_is_accepted(self) -> None:
         assert probe(f"file://{clip('h264')}").video[0].frames == 30
 
-    def test_a_fifo_that_somebody_writes(self, tmp_path: Path) -> None:
+    def test_fifo_with_a_writer_is_probed(self, tmp_path: Path) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         writer = threading.Thread(target=lambda: fifo.write_bytes(clip("h264_ts").read_bytes()), daemon=True)
@@ -303,7 +305,7 @@ class TestFiles:
     def test_a_damaged_file_is_read_as_far_as_possible(self, name: str) -> None:
         assert (video(name).width, video(name).height) == DAMAGED[name].size
 
-    def test_the_facts_can_be_compared_copied_and_pickled(self) -> None:
+    def test_facts_can_be_compared_copied_and_pickled(self) -> None:
         info = probe(clip("audio_aac"))
         assert info == probe(clip("audio_aac"))
         assert pickle.loads(pickle.dumps(info)) == info
@@ -316,7 +318,7 @@ class TestNoMedia:
     """Errors for what is not a media file."""
 
     @pytest.mark.parametrize("name", NO_MEDIA)
-    def test_files_that_ffmpeg_does_not_know(self, name: str) -> None:
+    def test_files_unknown_to_ffmpeg_raise(self, name: str) -> None:
         with pytest.raises(DecoderError) as caught:
             probe(clip(name))
         error = caught.value
@@ -332,7 +334,7 @@ class TestNoMedia:
             probe(clip("cut_before_the_index"))
         assert "moov atom not found" in caught.value.stderr
 
-    def test_paths_that_lead_to_no_file(self, tmp_path: Path) -> None:
+    def test_missing_paths_raise_the_builtin_errors(self, tmp_path: Path) -> None:
         (tmp_path / "loop").symlink_to(tmp_path / "loop")
         for name, number in (
             (f"{tmp_path}/none.mp4", errno.ENOENT),
@@ -346,7 +348,7 @@ class TestNoMedia:
             assert (caught.value.errno, caught.value.filename) == (number, name)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-    def test_a_file_that_may_not_be_read(self, tmp_path: Path) -> None:
+    def test_unreadable_file_raises_permission_error(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.mp4"
         path.write_bytes(clip("h264").read_bytes())
         path.chmod(0)
@@ -354,12 +356,12 @@ class TestNoMedia:
             probe(path)
 
     @pytest.mark.parametrize("url", ["http://127.0.0.1:9/clip.mp4", "nonsense://host/clip"])
-    def test_urls_that_lead_nowhere(self, url: str) -> None:
+    def test_unreachable_urls_raise(self, url: str) -> None:
         with pytest.raises(DecoderError):
             probe(url)
 
 
-def test_the_first_of_frames_that_are_seconds_apart(tmp_path: Path) -> None:
+def test_first_frame_at_0_is_found_if_frames_are_seconds_apart(tmp_path: Path) -> None:
     with Encoder(tmp_path / "slow.mkv", size=(64, 64), fps=Fraction(1, 3)) as encoder:
         for _ in range(12):
             encoder.write(bytes(64 * 64 * 3))
@@ -369,7 +371,7 @@ def test_the_first_of_frames_that_are_seconds_apart(tmp_path: Path) -> None:
 class TestStalled:
     """What does not come is given up."""
 
-    def test_a_fifo_that_nobody_writes(self, tmp_path: Path) -> None:
+    def test_fifo_without_a_writer_times_out(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
         before = holdings()
         with pytest.raises(StalledError) as caught:
@@ -377,7 +379,7 @@ class TestStalled:
         assert caught.value.seconds == 0.3
         assert eventually(lambda: holdings() == before), "no thread is left that would take what comes later"
 
-    def test_ctrl_c_ends_it(self, tmp_path: Path) -> None:
+    def test_ctrl_c_ends_probe(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
         main = threading.main_thread().ident
         assert main is not None
@@ -398,7 +400,7 @@ class TestStalled:
         assert done.returncode == 1 and b"StalledError" in done.stderr
 
 
-def test_side_data_that_pyav_does_not_know(tmp_path: Path) -> None:
+def test_side_data_unknown_to_pyav_is_ignored(tmp_path: Path) -> None:
     made = tmp_path / "exif.mkv"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:d=0.2", "-c:v", "tiff", "-pix_fmt", "rgb24", made)
     assert probe(made).video[0].codec == "tiff"

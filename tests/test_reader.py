@@ -133,7 +133,7 @@ def test_a_frame_is_a_writable_buffer_without_a_copy(idle: tuple[penstock.Reader
     assert (view.format, view.ndim, view.c_contiguous) == ("B", 1, True)
 
 
-def test_memory_is_a_frames_own_while_any_view_of_it_lives(pair: tuple[int, int]) -> None:
+def test_memory_is_not_reused_while_a_view_lives(pair: tuple[int, int]) -> None:
     reader, writer = pair
     size, count = 100_000, 40
     pieces = [bytes([value]) * size for value in range(count)]
@@ -149,7 +149,7 @@ def test_memory_is_a_frames_own_while_any_view_of_it_lives(pair: tuple[int, int]
     assert len({view.__array_interface__["data"][0] for view in views}) == count
 
 
-def test_memory_is_used_again_when_the_last_view_is_gone(pair: tuple[int, int]) -> None:
+def test_memory_is_reused_when_the_last_view_is_gone(pair: tuple[int, int]) -> None:
     reader, writer = pair
     size = 1 << 20
     written = WriterThread(writer, [bytes(size)] * 50)
@@ -205,7 +205,7 @@ def test_readinto_copies_into_anything_with_room(pair: tuple[int, int]) -> None:
         assert stream.readinto(rest, timeout=0) == 0
 
 
-def test_the_latest_is_newer_than_what_was_there(pair: tuple[int, int]) -> None:
+def test_latest_is_newer_than_the_frames_that_waited(pair: tuple[int, int]) -> None:
     reader, writer = pair
     with penstock.Reader(reader, frame_bytes=4, queue_items=2) as stream:
         os.write(writer, b"0000111122223333444")
@@ -267,7 +267,7 @@ def test_asyncio_iterates_while_the_loop_goes_on(pair: tuple[int, int]) -> None:
     assert asyncio.run(asyncio.wait_for(main(), PATIENCE_S)) == [bytes([value]) * 4 for value in range(20)]
 
 
-def test_asyncio_tasks_share_and_give_up_without_loss(idle: tuple[penstock.Reader, int]) -> None:
+def test_asyncio_tasks_share_a_reader_and_cancel_without_loss(idle: tuple[penstock.Reader, int]) -> None:
     reader, writer = idle
     before = len(open_fds())
 
@@ -295,7 +295,7 @@ def test_asyncio_tasks_share_and_give_up_without_loss(idle: tuple[penstock.Reade
     assert len(open_fds()) <= before
 
 
-def test_asyncio_learns_of_a_close(idle: tuple[penstock.Reader, int]) -> None:
+def test_close_ends_an_asyncio_wait(idle: tuple[penstock.Reader, int]) -> None:
     reader, _ = idle
 
     async def main() -> None:
@@ -317,7 +317,7 @@ def test_a_regular_file_is_read_from_its_position(tmp_path: Path) -> None:
             assert stream.stats.capacity_bytes is None
 
 
-def test_a_socket(tmp_path: Path) -> None:
+def test_socket_is_read(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     data = noise(500_000)
     written = WriterThread(theirs.detach(), cut(data, 1))
@@ -343,7 +343,7 @@ def test_a_fifo_is_waited_for_until_its_first_writer_comes(tmp_path: Path, is_bl
     os.close(reader)
 
 
-def test_the_number_may_be_closed_and_used_again_at_once(pair: tuple[int, int], tmp_path: Path) -> None:
+def test_descriptor_number_can_be_closed_and_reused_at_once(pair: tuple[int, int], tmp_path: Path) -> None:
     reader, writer = pair
     stream = penstock.Reader(reader, frame_bytes=4)
     with (tmp_path / "other").open("wb+") as other:
@@ -356,7 +356,7 @@ def test_the_number_may_be_closed_and_used_again_at_once(pair: tuple[int, int], 
         assert other.tell() == 0
 
 
-def test_pipes_grow_and_the_wish_is_heeded(pair: tuple[int, int]) -> None:
+def test_reader_sets_the_requested_or_default_capacity(pair: tuple[int, int]) -> None:
     with penstock.Reader(pair[0], frame_bytes=4, capacity_bytes=16384) as stream:
         assert stream.stats.capacity_bytes == capacity_bytes(pair[0]) == 16384
     other, _writer = os.pipe()
@@ -366,7 +366,7 @@ def test_pipes_grow_and_the_wish_is_heeded(pair: tuple[int, int]) -> None:
     os.close(_writer)
 
 
-def test_stats_are_a_picture_that_stays(idle: tuple[penstock.Reader, int]) -> None:
+def test_stats_are_a_snapshot(idle: tuple[penstock.Reader, int]) -> None:
     reader, writer = idle
     os.write(writer, b"wholehalf")
     assert eventually(lambda: reader.stats.bytes_read == 9)
@@ -402,7 +402,7 @@ def through_writer(data: bytes, made: _native._Conversion) -> bytes:
 
 
 @pytest.mark.parametrize("parts", [1, 4])
-def test_a_conversion_makes_every_part(parts: int) -> None:
+def test_conversion_makes_every_plane(parts: int) -> None:
     """Parts of a frame are pictures of their own here, as frames of several pictures are."""
     width, height, count = 64, 32, 6
     made = conversion("rgb24", width, height)
@@ -428,7 +428,7 @@ def test_a_conversion_makes_every_part(parts: int) -> None:
     written.join()
 
 
-def test_a_conversion_that_pads(pair: tuple[int, int]) -> None:
+def test_conversion_pads_odd_sizes(pair: tuple[int, int]) -> None:
     reader, writer = pair
     width, height = 17, 9
     data = noise(width * height + 2 * 9 * 5)
@@ -439,7 +439,7 @@ def test_a_conversion_that_pads(pair: tuple[int, int]) -> None:
         assert bytes(stream.read(PATIENCE_S)) == wanted
 
 
-def test_a_reader_that_nobody_has_leaves_nothing_behind(pair: tuple[int, int]) -> None:
+def test_dropped_reader_leaves_no_thread_or_descriptor(pair: tuple[int, int]) -> None:
     reader, writer = pair
     before, threads = open_fds(), workers()
     streams = [penstock.Reader(reader, frame_bytes=4) for _ in range(5)]

@@ -32,7 +32,7 @@ WAITS = {
 }
 
 
-def test_what_cannot_be_read_is_refused_at_the_call(pair: tuple[int, int], tmp_path: Path) -> None:
+def test_unreadable_descriptor_is_refused_at_the_call(pair: tuple[int, int], tmp_path: Path) -> None:
     reader, writer = pair
     folder = os.open(tmp_path, os.O_RDONLY)
     closed = os.dup(reader)
@@ -60,18 +60,18 @@ def test_what_cannot_be_read_is_refused_at_the_call(pair: tuple[int, int], tmp_p
         ({"frame_bytes": 48, "conversion": OF_4_BY_4}, "frame_bytes"),
     ],
 )
-def test_numbers_that_make_no_sense(pair: tuple[int, int], options: dict[str, Any], text: str) -> None:
+def test_numbers_out_of_range_are_refused(pair: tuple[int, int], options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         penstock.Reader._converting(pair[0], **options)
 
 
-def test_messages_are_no_stream() -> None:
+def test_message_socket_is_refused() -> None:
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     with ours, theirs, pytest.raises(ValueError):
         penstock.Reader(ours, frame_bytes=4)
 
 
-def test_a_reset_gives_whole_frames_first() -> None:
+def test_reset_raises_after_the_whole_frames() -> None:
     ours, theirs = tcp_pair()
     with ours, penstock.Reader(ours, frame_bytes=10) as stream:
         theirs.sendall(bytes(25))
@@ -85,7 +85,7 @@ def test_a_reset_gives_whole_frames_first() -> None:
             assert reset.value.errno == errno.ECONNRESET
 
 
-def test_a_torn_frame_is_said_by_every_call(pair: tuple[int, int]) -> None:
+def test_torn_frame_raises_at_every_call(pair: tuple[int, int]) -> None:
     reader, writer = pair
     os.write(writer, b"wholehal")
     os.write(writer, b"f")
@@ -104,7 +104,7 @@ def test_a_torn_frame_is_said_by_every_call(pair: tuple[int, int]) -> None:
         assert stream.take_rest() is None
 
 
-def test_there_is_no_rest_before_the_end_or_after_whole_frames(pair: tuple[int, int]) -> None:
+def test_take_rest_returns_none_before_the_end_or_after_whole_frames(pair: tuple[int, int]) -> None:
     reader, writer = pair
     with penstock.Reader(reader, frame_bytes=4) as stream:
         os.write(writer, b"whole")
@@ -117,7 +117,7 @@ def test_there_is_no_rest_before_the_end_or_after_whole_frames(pair: tuple[int, 
 
 
 @pytest.mark.parametrize("wait", WAITS)
-def test_a_closed_reader_says_so(pair: tuple[int, int], wait: str) -> None:
+def test_closed_reader_raises(pair: tuple[int, int], wait: str) -> None:
     os.write(pair[1], b"whole")
     stream = penstock.Reader(pair[0], frame_bytes=4)
     stream.close()
@@ -127,7 +127,7 @@ def test_a_closed_reader_says_so(pair: tuple[int, int], wait: str) -> None:
 
 
 @pytest.mark.parametrize("wait", WAITS)
-def test_a_close_reaches_a_thread_that_waits(pair: tuple[int, int], wait: str) -> None:
+def test_close_wakes_a_waiting_thread(pair: tuple[int, int], wait: str) -> None:
     reader, writer = pair
     stream = penstock.Reader(reader, frame_bytes=4)
     os.close(reader)
@@ -172,7 +172,7 @@ def test_a_timeout_says_what_is_missing_and_loses_nothing(pair: tuple[int, int])
 
 
 @pytest.mark.parametrize("wait", WAITS)
-def test_other_threads_run_meanwhile(pair: tuple[int, int], wait: str) -> None:
+def test_other_threads_run_during_a_wait(pair: tuple[int, int], wait: str) -> None:
     reader, writer = pair
     with penstock.Reader(reader, frame_bytes=4) as stream:
         waiter = threading.Thread(target=WAITS[wait], args=(stream,))
@@ -212,7 +212,7 @@ def test_ctrl_c_ends_a_wait(call: str) -> None:
         "threading.Thread(target=stream.read, daemon=True).start()",
     ],
 )
-def test_a_program_ends_with_a_live_reader(state: str) -> None:
+def test_program_can_end_with_an_open_reader(state: str) -> None:
     code = f"""
     reader, writer = os.pipe()
     stream = penstock.Reader(reader, frame_bytes=4)
@@ -264,7 +264,7 @@ def test_a_fork_leaves_the_parent_its_reader() -> None:
     assert succeeded(run_script(FORKED + textwrap.dedent(body))) == b""
 
 
-def test_a_fork_while_the_worker_is_at_work() -> None:
+def test_fork_during_reading_loses_nothing() -> None:
     body = """
     def write():
         with open(writer, "wb") as file:  # the end of a child may cut a bare os.write short

@@ -142,7 +142,7 @@ def test_a_kill_of_python_and_ffmpeg_costs_the_last_second(tmp_path: Path, name:
     assert len(kept) > written - FPS
 
 
-def test_ffmpeg_finishes_the_file_of_a_python_that_is_killed(tmp_path: Path, ffmpeg: str) -> None:
+def test_ffmpeg_finishes_the_file_if_python_is_killed(tmp_path: Path, ffmpeg: str) -> None:
     recorder = Recorder(tmp_path / "camera.mkv", ffmpeg)
     written = recorder.written(45)
     recorder.kill()
@@ -152,7 +152,7 @@ def test_ffmpeg_finishes_the_file_of_a_python_that_is_killed(tmp_path: Path, ffm
     assert len(kept) >= written - 1
 
 
-def test_python_learns_of_an_ffmpeg_that_is_killed(tmp_path: Path) -> None:
+def test_python_raises_if_ffmpeg_is_killed(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "camera.mkv", ffmpegs()[-1])
     written = recorder.written(45)
     recorder.kill_ffmpeg()
@@ -171,9 +171,7 @@ def join() -> Callable[[Sequence[Path], Path], None]:
 
 
 @pytest.mark.parametrize("is_timed", [False, True])
-def test_each_file_is_whole_and_joined_they_are_the_recording(
-    tmp_path: Path, ffmpeg: str, is_timed: bool
-) -> None:
+def test_segments_are_whole_and_join_to_the_recording(tmp_path: Path, ffmpeg: str, is_timed: bool) -> None:
     times_s = np.cumsum(np.random.default_rng(5).uniform(0.01, 0.06, 75)) if is_timed else np.arange(75) / FPS
     options = NO_DELAY | SEGMENTS | ({} if is_timed else {"reset_timestamps": 1})
     settings = {"fps": None if is_timed else FPS, "settings": EncoderSettings(ffmpeg=ffmpeg)}
@@ -193,7 +191,7 @@ def test_each_file_is_whole_and_joined_they_are_the_recording(
     assert [frame.time_s for frame in whole] == pytest.approx(times_s - times_s[0], abs=0.0015)
 
 
-def test_a_ring_of_files(tmp_path: Path, ffmpeg: str) -> None:
+def test_segment_wrap_keeps_the_last_files(tmp_path: Path, ffmpeg: str) -> None:
     options = NO_DELAY | SEGMENTS | {"segment_wrap": 2}
     with make(
         tmp_path / "last-%05d.mkv", options=options, settings=EncoderSettings(ffmpeg=ffmpeg)
@@ -203,7 +201,7 @@ def test_a_ring_of_files(tmp_path: Path, ffmpeg: str) -> None:
     assert [numbers([path])[0] for path in sorted(tmp_path.iterdir())] == [60, 90]
 
 
-def test_names_by_the_clock(tmp_path: Path, ffmpeg: str) -> None:
+def test_segment_names_can_hold_the_time(tmp_path: Path, ffmpeg: str) -> None:
     options = NO_DELAY | SEGMENTS | {"strftime": 1}
     with make(
         tmp_path / "%Y%m%d-%H%M%S.mkv", options=options, settings=EncoderSettings(ffmpeg=ffmpeg)

@@ -136,12 +136,12 @@ if {"setpriority", "sched_setaffinity"} <= {*calls}:
 
 
 @pytest.mark.parametrize("refused", [errno.EPERM, errno.ENOSYS])
-def test_all_that_may_be_refused(tmp_path: Path, refused: int) -> None:
+def test_package_works_if_the_kernel_refuses_every_optional_call(tmp_path: Path, refused: int) -> None:
     succeeded(run_script(PROGRAM + "".join(PARTS.values()), refused, ",".join(ALL), cwd=tmp_path))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("call", ALL)
-def test_one_call(tmp_path: Path, part: str, call: str) -> None:
+def test_package_works_if_the_kernel_refuses_one_call(tmp_path: Path, part: str, call: str) -> None:
     succeeded(run_script(PROGRAM + PARTS[part], errno.ENOSYS, call, cwd=tmp_path))

@@ -36,7 +36,7 @@ def verdict(output: Path, ffmpeg: str, **arguments: Any) -> rehearsal.Verdict:
     ("container", "codec", "fps"),
     a_few(((*pair, fps) for pair in PAIRS for fps in (25, Fraction(30000, 1001), None)), 2),
 )
-def test_a_listed_pair_is_read_back_as_it_was_written(
+def test_listed_pair_reads_back_unchanged(
     tmp_path: Path, ffmpeg: str, container: str, codec: str, fps: Fraction | None
 ) -> None:
     needs(ffmpeg, codec)
@@ -47,9 +47,7 @@ def test_a_listed_pair_is_read_back_as_it_was_written(
 
 
 @pytest.mark.parametrize(("container", "codec"), SOUNDS)
-def test_a_listed_sound_is_read_back_as_it_was_written(
-    tmp_path: Path, ffmpeg: str, container: str, codec: str
-) -> None:
+def test_listed_audio_reads_back_unchanged(tmp_path: Path, ffmpeg: str, container: str, codec: str) -> None:
     track = AudioTrack(48_000, 2, dtype="int16", codec=SOUND_ENCODERS.get(codec, codec))
     path = tmp_path / f"a.{ENDINGS[container]}"
     assert verdict(path, ffmpeg, codec=listed.PAIRS[container][0], fps=25, audio=track).is_clean
@@ -91,14 +89,14 @@ def encoder_fps(arguments: dict[str, Any]) -> object:
     ],
     ids=str,
 )
-def test_a_usual_encode_starts_ffmpeg_once(
+def test_usual_encode_starts_ffmpeg_only_once(
     tmp_path: Path, counted: EncoderSettings, arguments: dict[str, Any]
 ) -> None:
     write(tmp_path / "a.mp4", settings=counted, **arguments)
     assert encodes(tmp_path) == 1
 
 
-def test_another_combination_is_rehearsed_once_in_a_process(tmp_path: Path, counted: EncoderSettings) -> None:
+def test_unlisted_combination_is_rehearsed_once_per_process(tmp_path: Path, counted: EncoderSettings) -> None:
     for name in ("a.ts", "b.ts"):
         write(tmp_path / name, settings=counted)
     assert encodes(tmp_path) == 3
@@ -117,7 +115,7 @@ def test_options_that_name_files_are_not_rehearsed(
     assert not (tmp_path / "runs").exists() or encodes(tmp_path) <= 1
 
 
-def test_colors_that_a_codec_cannot_store_are_those_that_readers_assume(tmp_path: Path) -> None:
+def test_colors_that_a_codec_cannot_store_match_what_readers_assume(tmp_path: Path) -> None:
     picture = np.full((720, 1280, 3), (30, 200, 60), np.uint8)
     with Encoder(tmp_path / "a.ogv", fps=25) as encoder:
         encoder.write(picture)
@@ -158,11 +156,13 @@ def test_a_first_write_waits_for_the_rehearsal_within_its_timeout(tmp_path: Path
     ],
     ids=str,
 )
-def test_lossless_is_about_samples_and_not_where_they_are(tmp_path: Path, arguments: dict[str, Any]) -> None:
+def test_lossless_is_judged_by_samples_and_not_by_chroma_location(
+    tmp_path: Path, arguments: dict[str, Any]
+) -> None:
     Encoder(tmp_path / "a.mkv", **{"fps": 25, "size": SIZE, "quality": "lossless", **arguments}).abort()
 
 
-def test_colors_of_a_source_that_a_file_cannot_store_are_warned_of(tmp_path: Path) -> None:
+def test_source_colors_that_a_file_cannot_store_warn(tmp_path: Path) -> None:
     write(tmp_path / "in.mp4", colors=Colors(matrix="bt709"))
     with Decoder(tmp_path / "in.mp4") as decoder:
         with pytest.warns(FFmpegWarning, match="matrix"):

@@ -41,7 +41,7 @@ def position(fd: int) -> int:
 
 
 class TestABlockingCall:
-    def test_moves_everything(self, file: int, pair: tuple[int, int]) -> None:
+    def test_relay_moves_everything(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
         reading = ReaderThread(reader)
         relayed = penstock.relay(file, writer)
@@ -51,7 +51,7 @@ class TestABlockingCall:
         assert relayed.reason == "there is a pipe at one end"
         assert repr(relayed).startswith("<RelayReport 3000001 bytes by splice")
 
-    def test_moves_so_many(self, file: int, tmp_path: Path) -> None:
+    def test_relay_moves_count_bytes(self, file: int, tmp_path: Path) -> None:
         with (tmp_path / "copy").open("wb") as copy:
             relayed = penstock.relay(file, copy, 1000)
             assert (relayed.bytes, relayed.source_ended) == (1000, False)
@@ -61,14 +61,14 @@ class TestABlockingCall:
         assert (tmp_path / "copy").read_bytes() == DATA
         assert position(file) == len(DATA)
 
-    def test_moves_from_an_offset(self, file: int, tmp_path: Path) -> None:
+    def test_relay_moves_from_an_offset(self, file: int, tmp_path: Path) -> None:
         os.lseek(file, 7, os.SEEK_SET)
         with (tmp_path / "copy").open("wb") as copy:
             assert penstock.relay(file, copy, 100, offset=2_000_000).bytes == 100
         assert (tmp_path / "copy").read_bytes() == DATA[2_000_000:2_000_100]
         assert position(file) == 7
 
-    def test_between_processes(self) -> None:
+    def test_relay_connects_two_processes(self) -> None:
         """A producer's output to a consumer's input, as a shell's ``|`` would have it."""
         make = [sys.executable, "-c", "import sys; sys.stdout.buffer.write(bytes(range(256)) * 20000)"]
         count = [sys.executable, "-c", "import sys; print(len(sys.stdin.buffer.read()))"]
@@ -81,7 +81,7 @@ class TestABlockingCall:
             consumer.stdin.close()
             assert int(consumer.stdout.read()) == 256 * 20000
 
-    def test_grows_a_pipe_that_is_in_the_way(self, file: int, pair: tuple[int, int]) -> None:
+    def test_relay_grows_a_small_pipe(self, file: int, pair: tuple[int, int]) -> None:
         """Nobody reads before it has grown: a pipe that its reader keeps empty does not grow."""
         reader, writer = pair
         gate = threading.Event()
@@ -106,7 +106,7 @@ class TestArguments:
             ((), {"policy": penstock.cpu.ThreadPolicy(nice=1)}, TypeError),
         ],
     )
-    def test_that_mean_nothing(
+    def test_invalid_arguments_are_refused_and_nothing_moves(
         self, file: int, arguments: tuple[object, ...], options: dict[str, object], error: type[Exception]
     ) -> None:
         with tempfile.TemporaryFile() as copy:
@@ -116,13 +116,13 @@ class TestArguments:
         assert position(file) == 0
 
     @pytest.mark.parametrize("count", [1 << 63, 1 << 64, 1 << 70])
-    def test_that_no_stream_reaches(self, file: int, count: int) -> None:
+    def test_count_beyond_any_stream_moves_everything(self, file: int, count: int) -> None:
         with tempfile.TemporaryFile() as copy:
             assert penstock.relay(file, copy, count).bytes == len(DATA)
 
 
 class TestFaults:
-    def test_a_full_file_system(self, tmp_path: Path) -> None:
+    def test_full_file_system_raises_and_the_rest_stays_in_the_source(self, tmp_path: Path) -> None:
         """What fits is there, what does not is still to be read from the source."""
         with small_disk(tmp_path / "small") as folder:
             for source in (feed(DATA), os.open("/dev/zero", os.O_RDONLY)):
@@ -136,7 +136,7 @@ class TestFaults:
 
 
 class TestInterruption:
-    def test_by_a_handler_that_returns(self, pair: tuple[int, int]) -> None:
+    def test_relay_continues_after_a_signal_handler_returns(self, pair: tuple[int, int]) -> None:
         """A signal in the middle of a relay is handled there and then, and the relay goes on."""
         reader, writer = pair
         handled: list[int] = []
@@ -153,7 +153,7 @@ class TestInterruption:
 
 
 class TestInTheBackground:
-    def test_is_watched_and_waited_for(self, pair: tuple[int, int]) -> None:
+    def test_ticket_reports_progress_and_can_be_waited_for(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         source, producer = os.pipe()
         ticket = penstock.pipes.start_relay(source, writer)
@@ -177,7 +177,7 @@ class TestInTheBackground:
         assert relayed == ticket.report
         assert os.read(reader, 1) == b"", "its descriptors are closed"
 
-    def test_is_cancelled(self, pair: tuple[int, int]) -> None:
+    def test_ticket_can_be_cancelled(self, pair: tuple[int, int]) -> None:
         quiet, producer = os.pipe()
         ticket = penstock.pipes.start_relay(quiet, pair[1])
         ticket.cancel()
@@ -188,7 +188,7 @@ class TestInTheBackground:
         os.close(producer)
         os.close(quiet)
 
-    def test_fails_at_the_call_or_in_the_ticket(self, file: int, pair: tuple[int, int]) -> None:
+    def test_failure_is_raised_at_the_call_or_by_the_ticket(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
         with pytest.raises(OSError):
             penstock.pipes.start_relay(writer, writer)
@@ -197,7 +197,7 @@ class TestInTheBackground:
         with pytest.raises(BrokenStreamError):
             ticket.wait(PATIENCE_S)
 
-    def test_leaves_no_descriptor_to_those_who_keep_its_ticket(self) -> None:
+    def test_kept_ticket_holds_no_descriptor(self) -> None:
         with Path("/dev/null").open("wb") as null:
             before = open_fds()
             tickets = [penstock.pipes.start_relay(feed(b"frame"), null, 5) for _ in range(10)]
@@ -206,14 +206,14 @@ class TestInTheBackground:
             ours = [fd for fd in set(open_fds()) - set(before) if "eventfd" in open_fds()[fd]]
         assert not ours
 
-    def test_outlives_its_ticket(self, file: int, pair: tuple[int, int]) -> None:
+    def test_relay_continues_after_its_ticket_is_dropped(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
         penstock.pipes.start_relay(file, writer)
         os.close(writer)
         gc.collect()
         assert ReaderThread(os.dup(reader)).result() == DATA
 
-    def test_is_finished_before_the_program_ends(self, file: int) -> None:
+    def test_relay_is_finished_before_the_program_ends(self, file: int) -> None:
         done = run_script(
             """
             reader, writer = os.pipe()
@@ -224,7 +224,7 @@ class TestInTheBackground:
         )
         assert succeeded(done) == DATA
 
-    def test_is_cut_off_at_the_programs_end_if_it_stands_still(self) -> None:
+    def test_stalled_relay_is_cut_off_at_exit(self) -> None:
         done = run_script(
             """
             import penstock._common.exits
@@ -238,7 +238,7 @@ class TestInTheBackground:
 
 
 class TestInAsyncio:
-    def test_many_at_once(self) -> None:
+    def test_many_relays_can_be_awaited_at_once(self) -> None:
         async def main() -> list[int]:
             with Path("/dev/null").open("wb") as null:
                 tickets = [penstock.pipes.start_relay(feed(DATA[: 1000 * i]), null) for i in range(20)]
@@ -246,7 +246,7 @@ class TestInAsyncio:
 
         assert asyncio.run(main()) == [1000 * i for i in range(20)]
 
-    def test_ends_with_the_task_that_awaits(self, pair: tuple[int, int]) -> None:
+    def test_relay_ends_with_the_task_that_awaits_it(self, pair: tuple[int, int]) -> None:
         quiet, producer = os.pipe()
         tickets = []
 

@@ -65,7 +65,7 @@ class TestFile:
             assert src.tell() == len(DATA)
             assert src.read() == b""
 
-    def test_what_was_written_to_it_and_held_back_is_there(self, path: Path) -> None:
+    def test_bytes_held_back_by_a_file_are_flushed_before_a_relay(self, path: Path) -> None:
         with path.open("r+b") as src:
             src.write(b"new")
             assert relayed(src, 4)[1] == DATA[3:7]
@@ -78,7 +78,7 @@ class TestFile:
         ("relay", "offset"),
         [(penstock.relay, 100), (penstock.pipes.start_relay, 100), (penstock.pipes.start_relay, None)],
     )
-    def test_with_an_offset_or_in_the_background_its_position_stays(
+    def test_offset_or_background_relay_keeps_the_file_position(
         self, path: Path, relay: Callable[..., Any], offset: int | None
     ) -> None:
         with path.open("rb") as src, (path.parent / "out").open("wb") as dst:
@@ -91,7 +91,7 @@ class TestFile:
             assert src.read() == DATA[10:]
 
     @pytest.mark.parametrize("make", [tempfile.NamedTemporaryFile, tempfile.TemporaryFile])
-    def test_temporary_files(self, make: Callable[[], Any]) -> None:
+    def test_temporary_files_are_relayed(self, make: Callable[[], Any]) -> None:
         with make() as src:
             src.write(DATA)
             src.seek(0)
@@ -105,14 +105,14 @@ class TestFile:
                 dst.seek(0)
                 assert dst.read() == b"head" + DATA[20:25]
 
-    def test_what_is_appended_later_comes_with_the_next_relay(self, path: Path) -> None:
+    def test_appended_bytes_are_moved_by_the_next_relay(self, path: Path) -> None:
         with path.open("rb") as src:
             relayed(src)
             with path.open("ab") as appending:
                 appending.write(b"more")
             assert relayed(src)[1] == b"more"
 
-    def test_after_a_stall_it_goes_on_with_the_first_byte_that_was_not_delivered(
+    def test_file_continues_with_the_first_undelivered_byte_after_a_stall(
         self, path: Path, pair: tuple[int, int]
     ) -> None:
         reader, writer = pair
@@ -125,7 +125,7 @@ class TestFile:
             assert src.tell() == 10 + delivered
             assert read_exactly(reader, delivered) + src.read() == DATA[10:]
 
-    def test_after_a_break_it_goes_on_with_the_first_byte_that_was_not_read(
+    def test_file_continues_with_the_first_unread_byte_after_a_broken_stream(
         self, path: Path, pair: tuple[int, int]
     ) -> None:
         reader, writer = pair
@@ -138,7 +138,7 @@ class TestFile:
             assert broken.value.bytes_delivered == 0
             assert src.tell() == 110
 
-    def test_after_ctrl_c_it_goes_on_with_the_first_byte_that_was_not_delivered(self, path: Path) -> None:
+    def test_file_continues_with_the_first_undelivered_byte_after_ctrl_c(self, path: Path) -> None:
         out = succeeded(
             run_script(
                 """
@@ -182,7 +182,7 @@ class TestFile:
             assert src.tell() == 10
         assert unread_bytes(pair[0]) == 0
 
-    def test_one_that_is_closed(self, path: Path, pair: tuple[int, int]) -> None:
+    def test_closed_file_is_refused(self, path: Path, pair: tuple[int, int]) -> None:
         with path.open("rb") as src:
             pass
         with pytest.raises(ValueError):
@@ -236,7 +236,7 @@ class TestStream:
 
     @every_kind
     @pytest.mark.parametrize("count", [0, 1, 1000, 200_000, 10**6])
-    def test_it_goes_on_after_the_last_byte_that_was_relayed(self, open_stream: Open, count: int) -> None:
+    def test_stream_continues_after_the_last_relayed_byte(self, open_stream: Open, count: int) -> None:
         with open_stream(DATA) as src:
             src.read(10)
             said, got = relayed(src, count)
@@ -244,7 +244,7 @@ class TestStream:
             assert (said.bytes, said.source_ended) == (len(got), count > len(DATA))
             assert src.read() == DATA[10 + len(got) :]
 
-    def test_what_was_read_ahead_is_not_held_back_for_what_follows(
+    def test_bytes_read_ahead_are_sent_without_waiting_for_more(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
     ) -> None:
         src, writer = source
@@ -261,7 +261,7 @@ class TestStream:
         partner.join()
         assert os.read(pair[0], 100) == b"answer"
 
-    def test_a_source_that_does_not_block(
+    def test_nonblocking_source_is_relayed(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
     ) -> None:
         src, writer = source
@@ -272,14 +272,14 @@ class TestStream:
         assert penstock.relay(src, pair[1], 7).bytes == 7
         assert os.read(pair[0], 100) == b"1234567"
 
-    def test_the_time_limit_holds_with_nothing_read_ahead(
+    def test_timeout_holds_with_nothing_read_ahead(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
     ) -> None:
         with pytest.raises(StalledError) as stalled:
             penstock.relay(source[0], pair[1], timeout=0.05)
         assert stalled.value.bytes_delivered == 0
 
-    def test_a_source_that_stalls_after_what_was_read_ahead(
+    def test_source_that_stalls_after_the_bytes_read_ahead_raises(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
     ) -> None:
         src, writer = source
@@ -293,7 +293,7 @@ class TestStream:
         os.write(writer, b"last")
         assert src.read(4) == b"last"
 
-    def test_a_destination_that_stalls_leaves_the_rest_to_the_stream(
+    def test_stalled_destination_leaves_the_rest_in_the_stream(
         self, source: tuple[io.BufferedReader, int], tmp_path: Path
     ) -> None:
         src, writer = source
@@ -310,7 +310,7 @@ class TestStream:
             got = far.recv(delivered, socket.MSG_WAITALL)
             assert got + src.read(len(SOME) - 1 - delivered) == SOME[1:]
 
-    def test_a_destination_that_is_broken_takes_nothing_from_the_stream(
+    def test_broken_destination_takes_nothing_from_the_stream(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
     ) -> None:
         src, writer = source
@@ -346,7 +346,7 @@ class TestStream:
         )
         assert out == b"13\n"
 
-    def test_in_the_background_it_is_refused(
+    def test_background_relay_of_a_stream_that_read_ahead_is_refused(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
     ) -> None:
         src, writer = source
@@ -356,14 +356,16 @@ class TestStream:
             penstock.pipes.start_relay(src, pair[1])
         assert penstock.relay(src, pair[1], 3).bytes == 3
 
-    def test_an_offset_is_refused(self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]) -> None:
+    def test_offset_is_refused_for_a_stream(
+        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
+    ) -> None:
         os.write(source[1], b"0123")
         source[0].read(1)
         with pytest.raises(ValueError):
             penstock.relay(source[0], pair[1], offset=0)
         assert source[0].read(3) == b"123"
 
-    def test_nothing_of_ours_stays(
+    def test_relays_of_a_stream_leave_no_descriptor(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
     ) -> None:
         src, writer = source
@@ -383,7 +385,7 @@ class TestStream:
         assert open_fds().items() <= before.items()
         assert "readinto" not in vars(src.raw)
 
-    def test_a_raw_stream_of_somebody_s_own(self, pair: tuple[int, int]) -> None:
+    def test_custom_raw_stream_is_relayed(self, pair: tuple[int, int]) -> None:
         class Raw(io.RawIOBase):
             """Without a dictionary, as a class of an extension module."""
 
@@ -452,11 +454,11 @@ class TestRefused:
     """Where a descriptor carries other bytes than its object, moving them would be silent corruption."""
 
     @pytest.mark.parametrize("dst", [io.BytesIO(), io.StringIO()])
-    def test_memory_is_no_destination(self, path: Path, dst: Any) -> None:
+    def test_memory_stream_is_refused_as_a_destination(self, path: Path, dst: Any) -> None:
         with path.open("rb") as src, pytest.raises(TypeError):
             penstock.relay(src, dst)
 
-    def test_a_response_of_http_client_is_no_source(self, pair: tuple[int, int]) -> None:
+    def test_http_client_response_is_refused_as_a_source(self, pair: tuple[int, int]) -> None:
         near, far = socket.socketpair()
         with near, far:
             far.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nplain\r\n0\r\n\r\n")
@@ -471,7 +473,9 @@ class TestDestination:
     """What a stream has held back goes first, and what it is given later goes after."""
 
     @pytest.mark.parametrize(("mode", "text"), [("wb", b"%d"), ("w", "%d"), ("w+b", b"%d")])
-    def test_the_order_is_that_of_the_program(self, path: Path, tmp_path: Path, mode: str, text: Any) -> None:
+    def test_writes_and_relays_keep_the_order_of_the_program(
+        self, path: Path, tmp_path: Path, mode: str, text: Any
+    ) -> None:
         with path.open("rb") as src, (tmp_path / "out").open(mode) as dst:
             for number in range(3):
                 dst.write(text % number)
@@ -480,9 +484,7 @@ class TestDestination:
         expected = b"0" + DATA[:2] + b"1" + DATA[2:4] + b"2" + DATA[4:6] + b"3"
         assert (tmp_path / "out").read_bytes() == expected
 
-    def test_a_stream_that_has_read_ahead_is_written_where_it_stands(
-        self, path: Path, tmp_path: Path
-    ) -> None:
+    def test_destination_that_read_ahead_is_written_at_its_position(self, path: Path, tmp_path: Path) -> None:
         (tmp_path / "out").write_bytes(b"0123456789")
         with path.open("rb") as src, (tmp_path / "out").open("r+b") as dst:
             assert dst.read(3) == b"012"
@@ -490,7 +492,7 @@ class TestDestination:
             assert dst.read(1) == b"7"
         assert (tmp_path / "out").read_bytes() == b"012" + DATA[:4] + b"789"
 
-    def test_standard_input_of_a_process(self, path: Path) -> None:
+    def test_standard_input_of_a_process_receives_writes_and_relays_in_order(self, path: Path) -> None:
         with (
             path.open("rb") as src,
             subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
@@ -507,13 +509,13 @@ class TestDestination:
 class TestUnbuffered:
     """Descriptors and what leads straight to them."""
 
-    def test_raw_files_move_their_position(self, path: Path) -> None:
+    def test_relay_moves_the_position_of_a_raw_file(self, path: Path) -> None:
         with path.open("rb", buffering=0) as src:
             src.seek(5)
             assert relayed(src, 10)[1] == DATA[5:15]
             assert src.tell() == 15
 
-    def test_sockets(self) -> None:
+    def test_sockets_are_relayed(self) -> None:
         near, far = socket.socketpair()
         with near, far:
             far.sendall(b"data")

@@ -117,7 +117,7 @@ def drained(fd: int) -> bytes:
 @pytest.mark.parametrize(
     ("sink", "method"), [(full_pipe, "read-write"), (small_socket, "auto"), (small_socket, "read-write")]
 )
-def test_no_byte_of_a_pipe_goes_missing(
+def test_interrupted_relay_loses_no_byte_of_a_pipe(
     end: Callable[[int, int, str], BaseException], sink: Callable[[], tuple[int, int]], method: str
 ) -> None:
     src, feed = os.pipe()
@@ -135,7 +135,7 @@ def test_no_byte_of_a_pipe_goes_missing(
 
 
 @pytest.mark.parametrize("end", [by_timeout, by_signal, by_cancel, by_timeout_of_a_ticket, by_asyncio])
-def test_what_is_in_hand_is_told_as_lost(end: Callable[[int, int, str], BaseException]) -> None:
+def test_bytes_in_hand_are_reported_as_lost(end: Callable[[int, int, str], BaseException]) -> None:
     """A message is taken whole, though the pipe has room for a part of it only."""
     source, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with source, peer:
@@ -154,7 +154,7 @@ def test_what_is_in_hand_is_told_as_lost(end: Callable[[int, int, str], BaseExce
 class TestInterruptedAtAnyMoment:
     """A signal that comes in the last moment of a relay is handled after all bytes have been delivered."""
 
-    def test_a_file_stands_behind_the_last_byte_that_was_delivered(self, tmp_path: Path) -> None:
+    def test_file_position_is_after_the_last_delivered_byte(self, tmp_path: Path) -> None:
         path, out = tmp_path / "source", tmp_path / "out"
         path.write_bytes(bytes(24 << 20))
         interrupted = 0
@@ -173,7 +173,7 @@ class TestInterruptedAtAnyMoment:
                 assert src.tell() == 10 + out.stat().st_size
         assert interrupted
 
-    def test_of_a_pipe_what_was_read_ahead_counts(self) -> None:
+    def test_interrupted_relay_counts_bytes_read_ahead_exactly(self) -> None:
         interrupted = 0
         for round_ in range(60):
             source, feed = os.pipe()
@@ -200,7 +200,7 @@ class TestInterruptedAtAnyMoment:
             os.close(dst)
         assert interrupted
 
-    def test_an_exception_that_takes_no_attributes_comes_out_as_it_is(self, pair: tuple[int, int]) -> None:
+    def test_exception_without_settable_attributes_is_raised_unchanged(self, pair: tuple[int, int]) -> None:
         class Frozen(Exception):
             def __setattr__(self, name: str, value: object) -> None:
                 if name.startswith("bytes"):
@@ -224,7 +224,7 @@ class TestInterruptedAtAnyMoment:
         os.close(reader)
 
 
-def test_what_a_buffer_still_holds_is_not_lost() -> None:
+def test_bytes_still_in_a_buffer_are_not_reported_as_lost() -> None:
     """It is the stream's, although the relay had it in hand."""
     source, feed = os.pipe()
     far, near = small_socket()

@@ -157,7 +157,7 @@ def test_a_tee_ends_although_a_child_that_is_about_to_exec_had_copies_of_its_pip
     os.close(watch)
 
 
-def test_a_tee_that_was_not_started_before_the_fork_is_the_parents() -> None:
+def test_unstarted_tee_belongs_to_the_parent_after_a_fork() -> None:
     """Its descriptors are closed in the child, where the same numbers soon lead elsewhere."""
     done = run_script(
         """
@@ -271,7 +271,7 @@ def test_urgent_data_does_not_end_a_stream(way: Way, kind: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("way", EVERY_WAY)
-def test_urgent_data_that_comes_while_it_waits(way: Way, pool: ThreadPoolExecutor) -> None:
+def test_urgent_data_during_a_wait_does_not_end_a_relay(way: Way, pool: ThreadPoolExecutor) -> None:
     sender, receiver = tcp_pair()
     reader, writer = os.pipe()
     with receiver:
@@ -309,7 +309,7 @@ print(moved, os.read(reader, 10).decode() if moved else "")
 
 
 @pytest.mark.parametrize("how", ["auto", "tee"])
-def test_a_first_writer_that_comes_and_goes_between_two_looks(how: str, tmp_path: Path) -> None:
+def test_fifo_writer_that_came_and_went_between_two_polls_is_noticed(how: str, tmp_path: Path) -> None:
     """First there is no writer; when it is asked whether one has gone, there are bytes of one that has."""
     if (reason := no_strace()) is not None:
         pytest.skip(reason)
@@ -328,7 +328,7 @@ RACE_S = 0.4
 
 
 @pytest.mark.parametrize("how", ["auto", "read-write", "tee"])
-def test_a_first_writer_in_the_middle_of_opening(how: str, tmp_path: Path) -> None:
+def test_fifo_writer_that_is_still_opening_is_not_taken_for_gone(how: str, tmp_path: Path) -> None:
     """The system counts it before it is there, and for that moment it looks like one that has gone.
 
     It is for no program to hold it in that moment: a fault shows in some of the runs only.
@@ -493,7 +493,7 @@ def test_a_tee_needs_no_descriptor_later() -> None:
     assert succeeded(done) == b"2000 source-ended broken\n"
 
 
-def test_without_descriptors_nothing_starts_and_nothing_is_lost_or_left() -> None:
+def test_descriptor_shortage_starts_nothing_and_loses_nothing() -> None:
     done = run_script(
         """
         import resource, socket
@@ -572,7 +572,7 @@ print(os.read(late_reader, 1))
 """
 
 
-def test_a_tee_that_fails_ends_those_too_who_have_just_come(tmp_path: Path) -> None:
+def test_failing_tee_ends_outputs_that_were_just_added(tmp_path: Path) -> None:
     if (reason := no_strace()) is not None:
         pytest.skip(reason)
     fail = "inject=splice:error=EIO:delay_enter=1500000"
@@ -594,7 +594,7 @@ def test_a_tee_that_fails_ends_those_too_who_have_just_come(tmp_path: Path) -> N
 class TestInEveryWay:
     @every_way
     @pytest.mark.parametrize("kind", DESTINATIONS)
-    def test_a_source_of_nothing(self, way: Way, kind: str, tmp_path: Path) -> None:
+    def test_empty_source_moves_nothing(self, way: Way, kind: str, tmp_path: Path) -> None:
         quiet, theirs = socket.socketpair()
         theirs.close()
         (tmp_path / "empty").touch()
@@ -606,7 +606,7 @@ class TestInEveryWay:
             assert arrived() == b""
 
     @pytest.mark.parametrize("way", RELAYS)
-    def test_no_byte_is_waited_for_if_none_is_asked_for(self, way: Way, pair: tuple[int, int]) -> None:
+    def test_count_0_does_not_wait(self, way: Way, pair: tuple[int, int]) -> None:
         os.close(pair[1])
         quiet, producer = os.pipe()
         with Path("/dev/null").open("wb") as null:
@@ -615,7 +615,7 @@ class TestInEveryWay:
         os.close(producer)
 
     @every_way
-    def test_a_reader_that_goes(
+    def test_reader_that_goes_away_raises_with_exact_counts(
         self, way: Way, path: Path, pair: tuple[int, int], pool: ThreadPoolExecutor
     ) -> None:
         reader, writer = pair
@@ -630,7 +630,7 @@ class TestInEveryWay:
             if way is not tee:
                 assert broken.bytes_delivered + broken.bytes_lost == source.tell()
 
-    def test_a_reader_that_goes_does_not_kill(self, path: Path) -> None:
+    def test_reader_that_goes_away_does_not_kill_the_process(self, path: Path) -> None:
         """Where the program has SIGPIPE end it, and where nothing was moved yet."""
         done = run_script(
             """
@@ -669,7 +669,7 @@ class TestInEveryWay:
         assert succeeded(done).decode().splitlines() == ["0 set()", "200000 set()"] * 4
 
     @every_way
-    def test_ends_that_do_not_block(self, way: Way, pair: tuple[int, int]) -> None:
+    def test_nonblocking_ends_are_relayed_and_stay_nonblocking(self, way: Way, pair: tuple[int, int]) -> None:
         """To be full or empty is no error, and they are left as they were."""
         reader, writer = pair
         source = feed(DATA)
@@ -684,7 +684,9 @@ class TestInEveryWay:
 
     @every_way
     @pytest.mark.parametrize("kind", ["file", "pipe"])
-    def test_a_destination_in_append_mode(self, way: Way, kind: str, path: Path, tmp_path: Path) -> None:
+    def test_destination_in_append_mode_is_appended_to(
+        self, way: Way, kind: str, path: Path, tmp_path: Path
+    ) -> None:
         """Each write goes to the end as it is then, whoever has put it there."""
         copy = tmp_path / "copy"
         source = feed(DATA) if kind == "pipe" else os.open(path, os.O_RDONLY)
@@ -698,7 +700,9 @@ class TestInEveryWay:
         assert "append mode" in relayed.reason
 
     @every_way
-    def test_onto_itself(self, way: Way, path: Path, pair: tuple[int, int]) -> None:
+    def test_relay_of_a_file_or_pipe_onto_itself_is_refused(
+        self, way: Way, path: Path, pair: tuple[int, int]
+    ) -> None:
         with path.open("r+b", buffering=0) as one, path.open("r+b", buffering=0) as other:
             for ends, kind in (((one, one), "file"), ((one, other), "file"), (pair, "pipe")):
                 said = "must not be the source" if way is tee else f"same {kind}"
@@ -707,7 +711,7 @@ class TestInEveryWay:
         assert path.read_bytes() == DATA
 
     @every_way
-    def test_a_descriptor_closed_by_another_thread(
+    def test_relay_survives_another_thread_closing_its_descriptors(
         self, way: Way, pair: tuple[int, int], tmp_path: Path, pool: ThreadPoolExecutor
     ) -> None:
         """It has its own: not a byte goes to whatever gets the number next."""
@@ -773,7 +777,7 @@ def replace(stuck: Stuck) -> None:
     ],
     ids=["grows", "is cut", "is replaced", "has another position"],
 )
-def test_a_file_that_changes(
+def test_relay_follows_a_file_that_changes(
     way: Way, change: Callable[[Stuck], object], end: int, tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:
     stuck = Stuck(way, tmp_path, pool)
@@ -782,7 +786,7 @@ def test_a_file_that_changes(
 
 
 @every_way
-def test_a_file_that_is_emptied(way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+def test_relay_ends_if_the_file_is_emptied(way: Way, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     """It ends with what had been taken; spliced pages are the file's, so that their bytes are nobody's promise."""
     stuck = Stuck(way, tmp_path, pool)
     os.truncate(stuck.path, 0)
@@ -791,7 +795,9 @@ def test_a_file_that_is_emptied(way: Way, tmp_path: Path, pool: ThreadPoolExecut
 
 
 class TestOnePositionOfTwo:
-    def test_at_once(self, tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+    def test_two_relays_of_one_file_each_move_the_whole_file(
+        self, tmp_path: Path, pool: ThreadPoolExecutor
+    ) -> None:
         """Each has the whole from where the position was when it began: no byte of one is missing in the other."""
         first = Stuck(ticket, tmp_path, pool)
         reader, writer = os.pipe()
@@ -805,7 +811,7 @@ class TestOnePositionOfTwo:
 
 
 @pytest.mark.exhaustive
-def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
+def test_tee_counts_more_than_4_gib(pair: tuple[int, int]) -> None:
     """To a pipe that a relay drains, and to a device."""
     size = (4 << 30) + 4321
     with tempfile.TemporaryFile() as sparse, Path("/dev/null").open("wb") as null:
@@ -825,7 +831,7 @@ def socket_ends() -> tuple[int, int]:
 
 @pytest.mark.parametrize("times", [500, pytest.param(10_000, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("way", [blocking, ticket, tee])
-def test_many_in_a_row_leave_nothing(way: Way, times: int) -> None:
+def test_many_relays_in_a_row_leave_no_thread_or_descriptor(way: Way, times: int) -> None:
     """From pipes and sockets, to a socket and a device."""
     ours, theirs = socket.socketpair()
     with ours, theirs, Path("/dev/null").open("wb") as null:

@@ -75,14 +75,16 @@ def strace(inject: str, calls: str, kind: str, record: Path) -> tuple[str, str]:
         ("file-file", "copy_file_range,sendfile", "read-write"),
     ],
 )
-def test_goes_on_by_other_means(tmp_path: Path, kind: str, refused: str, method: str, error: str) -> None:
+def test_relay_continues_by_another_method_if_a_call_is_refused(
+    tmp_path: Path, kind: str, refused: str, method: str, error: str
+) -> None:
     said, record = strace(f"{refused}:error={error}", refused, kind, tmp_path / "record")
     assert said == f"{method} True"
     assert "INJECTED" in record, "or the test has refused nothing"
 
 
 @pytest.mark.parametrize("when", [2, 3])
-def test_goes_on_in_the_middle(tmp_path: Path, when: int) -> None:
+def test_relay_continues_by_another_method_midway(tmp_path: Path, when: int) -> None:
     """What a pipe in between holds when splicing ends is not lost."""
     refusal = f"splice:error=EINVAL:when={when}+"
     said, record = strace(refusal, "splice", "socket-file", tmp_path / "record")
@@ -99,7 +101,7 @@ def test_goes_on_in_the_middle(tmp_path: Path, when: int) -> None:
         ("file-file", "copy_file_range", "copy_file_range"),
     ],
 )
-def test_is_interrupted_by_signals(tmp_path: Path, kind: str, call: str, method: str) -> None:
+def test_relay_survives_interrupted_system_calls(tmp_path: Path, kind: str, call: str, method: str) -> None:
     said, record = strace(f"{call}:error=EINTR:when=1+2", call, kind, tmp_path / "record")
     assert said == f"{method} True"
     assert "EINTR" in record

@@ -125,7 +125,7 @@ def test_a_cancellation_ends_a_relay(sink: int, file: int, method: str) -> None:
     assert isinstance(ends(ticket.wait), ClosedError)
 
 
-def test_an_eviction_ends_it_and_the_others_go_on(sink: int, file: int) -> None:
+def test_eviction_ends_one_output_and_the_others_continue(sink: int, file: int) -> None:
     reader, writer = os.pipe()
     tee = Tee(file, sink, when_full="evict", stall_timeout=0.1, start=False)
     tee.add(writer)
@@ -139,7 +139,7 @@ def test_an_eviction_ends_it_and_the_others_go_on(sink: int, file: int) -> None:
     assert [output.ended for output in tee.wait(PATIENCE_S).outputs] == ["evicted", "source-ended"]
 
 
-def test_a_reader_that_takes_of_what_is_in_a_socket_does_not_stand_still() -> None:
+def test_reader_that_drains_a_full_socket_does_not_count_as_stalled() -> None:
     ours, theirs = tcp_pair()
     size = 12 << 20
     # The reader empties a part of what the two sockets hold in each timeout, and far less than would make one ready.
@@ -190,7 +190,7 @@ def test_bytes_go_to_the_terminal_that_was_opened() -> None:
     assert succeeded(done) == b"b'relayed'\n"
 
 
-def test_a_silent_source_is_not_excused_by_the_destinations_reader() -> None:
+def test_silent_source_times_out_while_the_reader_reads() -> None:
     source, fed = os.pipe()
     reader, writer = os.pipe()
     os.write(writer, bytes(10_000))
@@ -229,7 +229,7 @@ def test_notices_in_a_sockets_error_queue_are_no_lost_reader() -> None:
 
 
 @pytest.mark.parametrize("way", ["relay", "tee"])
-def test_a_source_that_is_reset_while_the_destination_takes_nothing(way: str) -> None:
+def test_source_reset_during_a_stall_is_raised(way: str) -> None:
     ours, theirs = socket.socketpair()
     theirs.send(b"never read, so that the end is a reset")
     reader, writer = os.pipe()
@@ -249,7 +249,7 @@ def test_a_source_that_is_reset_while_the_destination_takes_nothing(way: str) ->
     os.close(reader)
 
 
-def test_a_source_that_is_reset_is_not_taken_for_the_reader() -> None:
+def test_source_reset_is_not_taken_for_a_gone_reader() -> None:
     for method in ("auto", "read-write"):
         for make_sink in (os.pipe, lambda: tuple(end.detach() for end in socket.socketpair())):
             ours, theirs = tcp_pair()
@@ -276,14 +276,14 @@ class TestMessages:
         for end in (source, feeder, sink, reader):
             end.close()
 
-    def test_an_empty_one_is_one_too(self, pairs: tuple[socket.socket, ...]) -> None:
+    def test_empty_message_is_relayed(self, pairs: tuple[socket.socket, ...]) -> None:
         source, feeder, sink, reader = pairs
         for message in (b"one", b"", b"three"):
             feeder.send(message)
         assert penstock.relay(source, sink, 8).bytes == 8
         assert [reader.recv(100) for _ in range(3)] == [b"one", b"", b"three"]
 
-    def test_an_empty_one_before_the_last_is_no_end(self) -> None:
+    def test_empty_message_does_not_end_a_relay(self) -> None:
         source, feeder = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reader, writer = os.pipe()
         for message in (b"one", b"", b"three"):
@@ -295,7 +295,7 @@ class TestMessages:
         os.close(reader)
         os.close(writer)
 
-    def test_none_is_cut_by_the_count(self, pairs: tuple[socket.socket, ...]) -> None:
+    def test_message_is_not_cut_by_the_count(self, pairs: tuple[socket.socket, ...]) -> None:
         source, feeder, sink, reader = pairs
         feeder.send(b"one")
         feeder.send(b"three")
@@ -304,7 +304,7 @@ class TestMessages:
         assert caught.value.bytes_delivered == 3  # type: ignore[attr-defined]
         assert (reader.recv(100), source.recv(100)) == (b"one", b"three")
 
-    def test_a_large_one_is_passed_on_whole(self) -> None:
+    def test_large_message_is_relayed_whole(self) -> None:
         source, feeder = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         message = noise(1_500_000)
         with source, feeder, contextlib.suppress(PermissionError):

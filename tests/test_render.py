@@ -19,7 +19,7 @@ def scene(index, time_s, view):
 @pytest.mark.parametrize(
     "codec, suffix", [("ffv1", "mkv"), pytest.param("libx264", "mp4", marks=pytest.mark.slow)]
 )
-def test_a_render_has_the_frames_of_one_encoder(tmp_path, codec, suffix):
+def test_render_matches_one_encoder(tmp_path, codec, suffix):
     encoder = {"codec": codec, "output_pixel_format": "yuv444p"}
     alone, together = tmp_path / f"alone.{suffix}", tmp_path / f"together.{suffix}"
     with penstock.Encoder(alone, size=SIZE, fps=30, **encoder) as one:
@@ -84,12 +84,12 @@ def test_an_unknown_argument_of_the_encoder_is_named(tmp_path):
         )
 
 
-def test_a_scene_has_a_constant_rate(tmp_path):
+def test_render_needs_a_constant_frame_rate(tmp_path):
     with pytest.raises(TypeError):
         penstock.render(scene, frames=9, size=SIZE, fps=None, output=tmp_path / "a.mp4")
 
 
-def test_a_chunk_by_its_number(tmp_path):
+def test_chunk_is_found_by_its_number(tmp_path):
     planned = penstock.rendering.plan(
         scene, frames=range(7, 107, 2), size=SIZE, fps=30, output=tmp_path / "out.mp4", workers=3
     )

@@ -25,7 +25,7 @@ from penstock.rendering.storage import storage_of
 from penstock.video import find_ffmpeg
 
 
-def test_plans_that_are_refused(tmp_path: Path) -> None:
+def test_invalid_plans_are_refused(tmp_path: Path) -> None:
     planned = plan(scene, **settings(tmp_path))
     assert Plan.from_json(planned.to_json()) == planned
     given = json.loads(planned.to_json())
@@ -37,7 +37,7 @@ def test_plans_that_are_refused(tmp_path: Path) -> None:
         render_chunk(planned, 99)
 
 
-def test_another_ffmpeg_than_the_plans(tmp_path: Path) -> None:
+def test_ffmpeg_of_another_version_than_the_plan_is_refused(tmp_path: Path) -> None:
     program = script(
         tmp_path / "ffmpeg",
         f'case "$*" in *-version*) echo "ffmpeg version $(cat {tmp_path}/version)"; exit;; esac',
@@ -100,7 +100,9 @@ def flip(path: Path) -> None:
         pytest.param(Path.unlink, "00001.mov.json", marks=SLOW),
     ],
 )
-def test_a_damaged_chunk(tmp_path: Path, damage: Callable[[Path], None], name: str) -> None:
+def test_damaged_chunk_is_refused_and_rendered_again(
+    tmp_path: Path, damage: Callable[[Path], None], name: str
+) -> None:
     planned = made(tmp_path)
     [damaged] = tmp_path.glob(f"video.mp4.chunks/*/{name}")
     damage(damaged)
@@ -131,7 +133,7 @@ def test_chunks_with_other_parameters_are_not_joined(tmp_path: Path, other: dict
     assert len(chunks(tmp_path)) == count(planned)
 
 
-def test_a_second_render_of_one_output_is_refused(tmp_path: Path) -> None:
+def test_concurrent_render_of_the_same_output_is_refused(tmp_path: Path) -> None:
     refusals: list[str] = []
 
     def again(_progress: object) -> None:
@@ -147,7 +149,7 @@ def test_a_second_render_of_one_output_is_refused(tmp_path: Path) -> None:
     assert is_whole(tmp_path / "video.mp4")
 
 
-def test_only_a_file_is_replaced_and_a_link_and_the_mode_stay(tmp_path: Path) -> None:
+def test_output_must_be_a_file_and_keeps_its_link_and_mode(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "video.mp4")
     with pytest.raises(ValueError):
         plan(scene, **settings(tmp_path))
@@ -167,7 +169,7 @@ def test_only_a_file_is_replaced_and_a_link_and_the_mode_stay(tmp_path: Path) ->
     assert is_whole(old) and [*old.parent.iterdir()] == [old]
 
 
-def test_a_version_stands_for_the_code(tmp_path: Path) -> None:
+def test_version_replaces_the_hash_of_the_code(tmp_path: Path) -> None:
     planned = made(tmp_path, version="1")
 
     def other(index: int, time_s: float, view: np.ndarray) -> None:
@@ -180,7 +182,7 @@ def test_a_version_stands_for_the_code(tmp_path: Path) -> None:
 
 
 @SLOW
-def test_what_differs_is_rendered_anew(tmp_path: Path) -> None:
+def test_chunks_of_another_scene_are_rendered_again(tmp_path: Path) -> None:
     made(tmp_path)
 
     def other(index: int, time_s: float, view: np.ndarray) -> None:
@@ -197,7 +199,7 @@ def test_what_differs_is_rendered_anew(tmp_path: Path) -> None:
 
 
 @SLOW
-def test_frames_with_a_step(tmp_path: Path) -> None:
+def test_frame_range_with_a_step_is_rendered(tmp_path: Path) -> None:
     report = penstock.render(scene, **settings(tmp_path, frames=range(2, 30, 3), chunk_frames=4))
     got = decode(tmp_path / "video.mp4", SIZE)
     assert report.frames == len(got) == 10
@@ -222,7 +224,7 @@ def test_frames_with_a_step(tmp_path: Path) -> None:
         "crf=20",
     ],
 )
-def test_what_cannot_be_joined_is_refused_before_anything_is_rendered(tmp_path: Path, encoder: Any) -> None:
+def test_encoders_that_cannot_be_joined_are_refused_before_rendering(tmp_path: Path, encoder: Any) -> None:
     output = tmp_path / ("video.webm" if "pixel_format" in encoder else "video.mp4")
     with pytest.raises((TypeError, ValueError)):
         penstock.render(scene, **settings(tmp_path, output=output, encoder_options=encoder))
@@ -275,7 +277,7 @@ print(*(Code.of(code, None, *"itv").digest for code in (Scene, lambda index, tim
 """
 
 
-def test_code_is_known_again_in_another_process(tmp_path: Path) -> None:
+def test_code_hash_is_the_same_in_another_process(tmp_path: Path) -> None:
     path = tmp_path / "scene.py"
 
     def digests(text: str, seed: int) -> list[str]:
@@ -308,7 +310,7 @@ print(Code.of(scene, None, *"itv").digest)
 @pytest.mark.parametrize(
     "form, use", [("helper", "helper.level()"), ("package.deep as deep", "deep.helper.level()")]
 )
-def test_a_changed_helper_is_other_code(tmp_path: Path, form: str, use: str) -> None:
+def test_changed_helper_changes_the_code_hash(tmp_path: Path, form: str, use: str) -> None:
     """Of a module of the user's that the scene imports, or that this imports; but not of one that nobody uses."""
     (tmp_path / "package").mkdir()
     (tmp_path / "package/__init__.py").touch()
@@ -326,7 +328,7 @@ def test_a_changed_helper_is_other_code(tmp_path: Path, form: str, use: str) -> 
     assert digest(1, 1) == digest(1, 2) != digest(2, 1)
 
 
-def test_a_changed_constant_of_a_helper_is_other_code(tmp_path: Path) -> None:
+def test_changed_constant_of_a_helper_changes_the_code_hash(tmp_path: Path) -> None:
     (tmp_path / "scenes.py").write_text(
         "from helper import SPEED\ndef scene(index, time_s, view):\n    view[:] = SPEED"
     )

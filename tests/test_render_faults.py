@@ -26,7 +26,7 @@ from penstock.rendering import RenderProgress
 from penstock.video import find_ffmpeg
 
 
-def test_a_scene_that_raises_ends_the_render_and_the_next_call_goes_on(tmp_path: Path) -> None:
+def test_scene_that_raises_ends_the_render_and_the_next_call_continues(tmp_path: Path) -> None:
     broken, drawn = tmp_path / "broken", tmp_path / "drawn"
     broken.touch()
     drawn.mkdir()
@@ -87,14 +87,16 @@ class Unbuilt:
         pytest.param(Unbuilt, "OSError: no display", marks=SLOW),
     ],
 )
-def test_a_scene_that_cannot_draw(tmp_path: Path, broken: Callable[..., object], says: str) -> None:
+def test_scene_that_cannot_draw_raises_and_leaves_no_file(
+    tmp_path: Path, broken: Callable[..., object], says: str
+) -> None:
     with pytest.raises(RenderError) as failed:
         penstock.render(broken, **settings(tmp_path, frames=4, workers=1))
     assert says in str(failed.value)
     assert list(tmp_path.iterdir()) == []  # nothing was rendered, and nothing stays
 
 
-def test_a_scene_that_cannot_be_sent(tmp_path: Path) -> None:
+def test_scene_that_cannot_be_pickled_is_refused(tmp_path: Path) -> None:
     lock = threading.Lock()
 
     def locked(index: int, time_s: float, view: np.ndarray) -> None:
@@ -125,7 +127,7 @@ def test_a_scene_that_hangs_can_end_its_own_worker(tmp_path: Path, capfd: pytest
 
 
 @SLOW
-def test_a_class_is_built_once_a_worker(tmp_path: Path) -> None:
+def test_scene_class_is_built_once_per_worker(tmp_path: Path) -> None:
     class Counted:
         def __init__(self) -> None:
             (tmp_path / f"built-{os.getpid()}-{time.monotonic_ns()}").touch()
@@ -155,7 +157,7 @@ class Made:
     "name",
     ["shot:Made", "{}/shot.py:scene"],
 )
-def test_a_scene_by_name(tmp_path: Path, name: str) -> None:
+def test_scene_can_be_given_by_name(tmp_path: Path, name: str) -> None:
     code = tmp_path / "code"
     code.mkdir()
     (code / "helper.py").write_text("LEVEL = 4\n")
@@ -166,7 +168,7 @@ def test_a_scene_by_name(tmp_path: Path, name: str) -> None:
 
 
 @SLOW
-def test_a_scene_of_a_module_beside_the_script(tmp_path: Path) -> None:
+def test_scene_module_beside_the_script_is_found(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("LEVEL = 4\n")
     (tmp_path / "shot.py").write_text(MODULE)
     # No `if __name__ == "__main__"`, and functions of the script itself.
@@ -187,7 +189,7 @@ for scene in (shot.scene, own):
     assert is_whole(video, 8)
 
 
-def test_no_such_scene(tmp_path: Path) -> None:
+def test_missing_scene_raises(tmp_path: Path) -> None:
     for name, error in [
         ("nosuchmodule:scene", ImportError),
         ("json:scene", AttributeError),
@@ -249,7 +251,7 @@ def half_done(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_chunks_and_leaves_no_process(tmp_path: Path) -> None:
     with half_done(tmp_path) as process:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)
@@ -264,14 +266,14 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_running(tmp_path: Path) ->
     assert is_whole(tmp_path / "video.mp4")
 
 
-def test_a_chunk_is_kept_that_is_done_and_not_told_yet(tmp_path: Path) -> None:
+def test_finished_chunk_that_was_not_reported_yet_is_kept(tmp_path: Path) -> None:
     stopped, report, held = stopped_when_a_chunk_is_done(tmp_path, lambda report: None)
     assert any(note.startswith("1 of ") for note in stopped.__notes__)
     assert report.exists() and penstock.render(held, **settings(tmp_path, workers=1)).resumed == 1
     assert is_whole(tmp_path / "video.mp4")
 
 
-def test_a_storage_that_fails_then_does_not_replace_the_error(tmp_path: Path) -> None:
+def test_failing_storage_does_not_replace_the_error(tmp_path: Path) -> None:
     def fail(report: Path) -> None:
         report.unlink()
         report.mkdir()  # cannot be read
@@ -306,7 +308,7 @@ def stopped_when_a_chunk_is_done(
 
 
 @SLOW
-def test_ctrl_c_in_the_join_ends_its_ffmpeg(tmp_path: Path) -> None:
+def test_ctrl_c_during_the_join_ends_ffmpeg(tmp_path: Path) -> None:
     stuck = script(
         tmp_path / "ffmpeg", 'case "$*" in *" copy "*) sleep 1000;; esac', f'exec {find_ffmpeg()} "$@"'
     )
@@ -343,7 +345,7 @@ def test_workers_end_when_their_driver_is_killed(tmp_path: Path) -> None:
 
 
 @SLOW
-def test_a_scene_that_takes_no_signals_is_ended(tmp_path: Path) -> None:
+def test_worker_that_ignores_exceptions_ends_with_its_driver(tmp_path: Path) -> None:
     code = """
 def hanging(index, time_s, view):
     print("hanging", flush=True)
@@ -368,7 +370,7 @@ def noisy(index: int, time_s: float, view: np.ndarray) -> None:
 
 
 @SLOW
-def test_a_full_disk_at_a_chunk(tmp_path: Path) -> None:
+def test_full_disk_during_a_chunk_keeps_the_old_file(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small") as storage:
         given = settings(tmp_path, size=(320, 240), storage=storage, encoder_options={"codec": "ffv1"})
         given["output"] = tmp_path / "video.mkv"
@@ -381,7 +383,7 @@ def test_a_full_disk_at_a_chunk(tmp_path: Path) -> None:
 
 
 @SLOW
-def test_a_full_disk_at_the_join(tmp_path: Path) -> None:
+def test_full_disk_during_the_join_keeps_the_chunks_and_the_old_file(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small") as small:
         given = settings(
             tmp_path, size=(320, 240), storage=tmp_path / "chunks", encoder_options={"codec": "ffv1"}

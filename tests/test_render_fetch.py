@@ -42,7 +42,7 @@ def copies() -> list[Path]:
     return list(Path(tempfile.gettempdir()).rglob("*.mov"))
 
 
-def test_the_next_chunk_is_fetched_while_one_is_joined(planned: Plan) -> None:
+def test_next_chunk_is_fetched_during_the_join(planned: Plan) -> None:
     paths = join._local_chunks(planned, storage_of(planned.storage))
     first = next(paths)
     assert eventually(lambda: len(copies()) == 2)
@@ -54,12 +54,12 @@ def test_the_next_chunk_is_fetched_while_one_is_joined(planned: Plan) -> None:
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
 
 
-def test_a_video_is_joined_from_what_was_fetched(planned: Plan) -> None:
+def test_video_is_joined_from_fetched_chunks(planned: Plan) -> None:
     assert assemble(planned).frames == 60
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
 
 
-def test_a_chunk_that_differs_leaves_no_copies(planned: Plan) -> None:
+def test_chunk_that_differs_raises_and_leaves_no_copies(planned: Plan) -> None:
     files = join._chunk_files(planned, storage_of(planned.storage))
     path = Path(next(files).name)
     assert eventually(lambda: len(copies()) == 2)

@@ -83,12 +83,12 @@ def tags(video: Path) -> dict[str, Any]:
         pytest.param(100, None, marks=SLOW),
     ],
 )
-def test_chunks_of_a_few_frames(tmp_path: Path, count: int, chunk_frames: int | None) -> None:
+def test_small_chunks_keep_frame_times(tmp_path: Path, count: int, chunk_frames: int | None) -> None:
     video = rendered(tmp_path / "video.mp4", count, 30, chunk_frames=chunk_frames, preset="ultrafast")
     assert times(video) == [Fraction(index, 30) for index in range(count)]
 
 
-def test_frames_that_are_seconds_apart(tmp_path: Path) -> None:
+def test_frames_seconds_apart_keep_their_times(tmp_path: Path) -> None:
     video = rendered(tmp_path / "video.mkv", 12, Fraction(1, 3), chunk_frames=6, preset="ultrafast")
     assert times(video) == [3 * index for index in range(12)]
 
@@ -131,7 +131,7 @@ OUTPUTS = [
 
 
 @pytest.mark.parametrize("suffix, codec, numerator, denominator, encoder", OUTPUTS)
-def test_frames_times_and_tags_are_those_of_one_encoder(
+def test_frames_times_and_tags_match_one_encoder(
     tmp_path: Path, suffix: str, codec: str, numerator: int, denominator: int, encoder: dict[str, Any]
 ) -> None:
     if codec not in capabilities.encoders(find_ffmpeg()):

@@ -130,7 +130,7 @@ def is_idle() -> bool:
     )
 
 
-def test_the_frames_are_those_of_one_process(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+def test_ray_render_matches_one_process(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     """Also of the second render: a worker keeps the scene of its render, and of no other."""
     for name in ("a.mkv", "b.mkv"):
         report = render(tmp_path / name)
@@ -142,7 +142,7 @@ def test_the_frames_are_those_of_one_process(cluster: Any, tmp_path: Path, wante
 
 
 @pytest.mark.exhaustive
-def test_the_packets_are_those_of_processes(cluster: Any, tmp_path: Path) -> None:
+def test_ray_packets_match_the_processes_engine(cluster: Any, tmp_path: Path) -> None:
     options = {
         "frames": 120,
         "chunk_frames": 40,
@@ -155,7 +155,7 @@ def test_the_packets_are_those_of_processes(cluster: Any, tmp_path: Path) -> Non
     assert packets(a) == packets(b)
 
 
-def test_a_video_is_mapped(cluster: Any, tmp_path: Path, source: Path) -> None:
+def test_ray_maps_a_video(cluster: Any, tmp_path: Path, source: Path) -> None:
     report = penstock.map_video(
         lambda frame: 255 - frame,
         source,
@@ -171,7 +171,7 @@ def test_a_video_is_mapped(cluster: Any, tmp_path: Path, source: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_node_is_removed(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+def test_render_survives_the_removal_of_a_node(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     victim = cluster.add_node(num_cpus=2, object_store_memory=STORE_BYTES)
     cluster.wait_for_nodes()
     workers, is_removed, draw = [], tmp_path / "is-removed", slow_scene()
@@ -201,7 +201,7 @@ def test_a_node_is_removed(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     assert eventually(is_idle)
 
 
-def test_a_worker_is_killed(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+def test_chunk_of_a_killed_worker_is_rendered_again(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     marker, draw = tmp_path / "was-killed", slow_scene()
 
     def deadly(index: int, time_s: float, view: np.ndarray) -> None:
@@ -215,7 +215,7 @@ def test_a_worker_is_killed(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     assert report.retries == 1
 
 
-def test_a_chunk_that_kills_its_worker_is_tried_three_times(cluster: Any, tmp_path: Path) -> None:
+def test_chunk_that_kills_its_worker_is_tried_three_times(cluster: Any, tmp_path: Path) -> None:
     tries = tmp_path / "tries"
 
     def deadly(index: int, _time_s: float, _view: np.ndarray) -> None:
@@ -244,7 +244,7 @@ def waiting_scene(mark: Path) -> Callable[..., object]:
     return wait_and_draw
 
 
-def test_the_progress_is_lost(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+def test_render_survives_the_loss_of_the_progress_actor(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     """The actor that counts frames is nothing that a render needs."""
     is_killed = tmp_path / "is-killed"
 
@@ -258,7 +258,7 @@ def test_the_progress_is_lost(cluster: Any, tmp_path: Path, wanted: Any) -> None
     assert frames(output) == wanted
 
 
-def test_the_progress_comes_late(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+def test_render_survives_a_slow_progress_actor(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     """On a busy machine, the actor that counts frames may need longer than the driver waits for it."""
     stopped, is_known = [], tmp_path / "is-known"
 
@@ -274,7 +274,7 @@ def test_the_progress_comes_late(cluster: Any, tmp_path: Path, wanted: Any) -> N
     assert frames(output) == wanted
 
 
-def test_without_progress_no_actor_is_started(cluster: Any, tmp_path: Path) -> None:
+def test_no_actor_is_started_without_progress(cluster: Any, tmp_path: Path) -> None:
     def alone(index: int, _time_s: float, view: np.ndarray) -> None:
         assert not ray.util.list_named_actors()
         view[:] = index
@@ -286,7 +286,7 @@ def test_without_progress_no_actor_is_started(cluster: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.exhaustive
-def test_a_scene_larger_than_the_object_store(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+def test_scene_larger_than_the_object_store_is_rendered(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     ballast, draw = os.urandom(STORE_BYTES), slow_scene()
 
     def heavy(index: int, time_s: float, view: np.ndarray) -> None:
@@ -309,7 +309,9 @@ def raising(index: int, _time_s: float, _view: np.ndarray) -> None:
         (scene, {"encoder_options": {"options": {"preset": "nosuch"}}}, ["preset", "nosuch"]),
     ],
 )
-def test_a_chunk_fails(cluster: Any, tmp_path: Path, what: Any, options: Any, words: list[str]) -> None:
+def test_failed_chunk_raises_with_frame_and_reason(
+    cluster: Any, tmp_path: Path, what: Any, options: Any, words: list[str]
+) -> None:
     with pytest.raises(penstock.RenderError) as caught:
         render(tmp_path / "out.mp4", what, **{"encoder_options": {}, "workers": 1, **options})
     for word in words:
@@ -320,12 +322,12 @@ def test_a_chunk_fails(cluster: Any, tmp_path: Path, what: Any, options: Any, wo
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_a_function_returns_the_wrong_shape(cluster: Any, tmp_path: Path, source: Path) -> None:
+def test_function_that_returns_the_wrong_shape_raises(cluster: Any, tmp_path: Path, source: Path) -> None:
     with pytest.raises(penstock.RenderError):
         penstock.map_video(lambda frame: frame[:, 1:], source, tmp_path / "out.mkv", engine="ray")
 
 
-def test_what_cannot_be_done_is_refused_at_the_call(cluster: Any, tmp_path: Path) -> None:
+def test_impossible_arguments_are_refused_at_the_call(cluster: Any, tmp_path: Path) -> None:
     lock = __import__("threading").Lock()
     for what, options, error in (
         (lambda *_: lock, {}, TypeError),
@@ -338,7 +340,7 @@ def test_what_cannot_be_done_is_refused_at_the_call(cluster: Any, tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_options_of_tasks(cluster: Any, tmp_path: Path, wanted: Any) -> None:
+def test_task_options_set_resources_name_and_threads(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     """A task has the resources that were asked for, its name, and FFmpeg as many threads as it has CPUs."""
     node = cluster.add_node(num_cpus=4, num_gpus=1, resources={"studio": 1}, object_store_memory=STORE_BYTES)
     cluster.wait_for_nodes()
@@ -376,7 +378,7 @@ def test_options_of_tasks(cluster: Any, tmp_path: Path, wanted: Any) -> None:
     assert " -threads 2 " in commands.read_text()
 
 
-def test_the_room_of_a_cluster(cluster: Any) -> None:
+def test_room_counts_the_tasks_that_fit_a_cluster(cluster: Any) -> None:
     from penstock.rendering.engines.ray import room
 
     assert room({}) == 3
@@ -386,7 +388,7 @@ def test_the_room_of_a_cluster(cluster: Any) -> None:
     assert room({"num_cpus": 0}) == 3
 
 
-def test_an_ffmpeg_of_another_version(cluster: Any, tmp_path: Path) -> None:
+def test_ffmpeg_of_another_version_on_a_worker_raises(cluster: Any, tmp_path: Path) -> None:
     ours = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=True).stdout.split()[
         2
     ]
@@ -402,13 +404,13 @@ def test_an_ffmpeg_of_another_version(cluster: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["file", pytest.param("local", marks=pytest.mark.exhaustive)])
-def test_chunks_at_a_url(cluster: Any, tmp_path: Path, wanted: Any, protocol: str) -> None:
+def test_chunks_can_be_stored_at_a_url(cluster: Any, tmp_path: Path, wanted: Any, protocol: str) -> None:
     render(output := tmp_path / "out.mkv", storage=f"{protocol}://{tmp_path}/chunks")
     assert frames(output) == wanted
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != output]
 
 
-def test_storage_that_the_driver_does_not_see(cluster: Any, tmp_path: Path) -> None:
+def test_storage_that_the_driver_cannot_see_raises(cluster: Any, tmp_path: Path) -> None:
     """Each process has a memory of its own."""
     with pytest.raises(penstock.RenderError):
         render(tmp_path / "out.mkv", storage="memory://chunks")
@@ -443,7 +445,7 @@ def studio(tmp_path: Path) -> Path:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("where", ["local", "cluster"])
-def test_a_script_that_says_nothing_of_ray(
+def test_script_needs_no_ray_setup(
     cluster: Any, tmp_path: Path, wanted: Any, studio: Path, where: str
 ) -> None:
     """Its scene travels by value, its module is found on a worker, and Ray is started here or found."""
@@ -457,7 +459,7 @@ def test_a_script_that_says_nothing_of_ray(
 
 
 @pytest.mark.exhaustive
-def test_ctrl_c_keeps_what_is_done(cluster: Any, tmp_path: Path, wanted: Any, studio: Path) -> None:
+def test_ctrl_c_keeps_finished_chunks(cluster: Any, tmp_path: Path, wanted: Any, studio: Path) -> None:
     """All processes of the terminal get the signal; the second call goes on from there."""
     environment = os.environ | {"RAY_ADDRESS": "local"}
     command = [sys.executable, studio, output := tmp_path / "out.mkv"]

@@ -76,7 +76,7 @@ def same(one: Path, other: Path) -> bool:
     ],
 )
 @pytest.mark.parametrize("function", [inverted, pytest.param(None, marks=EXHAUSTIVE)])
-def test_frames_are_those_of_one_decoder_and_encoder(tmp_path: Path, name: str, function: Any) -> None:
+def test_mapped_frames_match_one_decoder_and_encoder(tmp_path: Path, name: str, function: Any) -> None:
     source = clip(name)
     video = probe(source).best_video
     assert video is not None
@@ -85,7 +85,7 @@ def test_frames_are_those_of_one_decoder_and_encoder(tmp_path: Path, name: str, 
     assert same(mapped(function, source, tmp_path / "mapped.mkv", chunk_frames=chunk_frames), wanted)
 
 
-def test_raw_video_with_a_palette_has_its_colors_in_each_chunk(tmp_path: Path) -> None:
+def test_palette_applies_in_every_chunk(tmp_path: Path) -> None:
     source = tmp_path / "v.mov"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=1", "-c:v", "rawvideo", "-pix_fmt", "pal8", source)
     wanted = alone(inverted, source, tmp_path / "alone.mkv", SIZE)
@@ -93,7 +93,7 @@ def test_raw_video_with_a_palette_has_its_colors_in_each_chunk(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("change", ["size", "time"])
-def test_a_source_that_changes_meanwhile_is_an_error(tmp_path: Path, change: str) -> None:
+def test_source_that_changes_during_the_render_raises(tmp_path: Path, change: str) -> None:
     source = tmp_path / "in.mp4"
     source.write_bytes(clip("h264").read_bytes())
     plan = rendering.plan_video(None, source, tmp_path / "out.mp4", workers=2)
@@ -108,7 +108,7 @@ def test_a_source_that_changes_meanwhile_is_an_error(tmp_path: Path, change: str
 
 
 @SLOW
-def test_a_function_that_changes_the_size(tmp_path: Path) -> None:
+def test_function_can_change_the_size_if_size_is_given(tmp_path: Path) -> None:
     wanted = alone(half, clip("h264"), tmp_path / "alone.mkv", (32, 24))
     assert same(mapped(half, clip("h264"), tmp_path / "mapped.mkv", size=(32, 24)), wanted)
     with pytest.raises(penstock.RenderError):
@@ -117,7 +117,7 @@ def test_a_function_that_changes_the_size(tmp_path: Path) -> None:
 
 @SLOW
 @pytest.mark.parametrize("name", ["variable_mp4", "variable_mkv"])
-def test_a_variable_rate_stays(tmp_path: Path, name: str) -> None:
+def test_variable_frame_rate_is_kept(tmp_path: Path, name: str) -> None:
     mapped(None, clip(name), output := tmp_path / "mapped.mkv")
     with penstock.Decoder(clip(name)) as wanted, penstock.Decoder(output) as found:
         for before, after in zip(wanted, found, strict=True):
@@ -242,7 +242,7 @@ def test_sound_begins_at_the_time_of_the_first_frame(
 
 
 @SLOW
-def test_a_sources_sound_stays_at_its_frames(tmp_path: Path) -> None:
+def test_source_audio_stays_in_sync_with_its_frames(tmp_path: Path) -> None:
     """The picture of the source begins half a second after its sound."""
     audio, source = clicks(tmp_path / "sound.wav", 3.0), tmp_path / "source.mkv"
     picture = "color=gray:size=64x48:rate=24:duration=2"
@@ -252,7 +252,7 @@ def test_a_sources_sound_stays_at_its_frames(tmp_path: Path) -> None:
     assert [round(at, 1) for at in found] == [0.5, 1.5]
 
 
-def test_sound_that_is_none(tmp_path: Path) -> None:
+def test_source_without_audio_is_refused_as_audio(tmp_path: Path) -> None:
     given: dict[str, Any] = {"frames": 9, "size": SIZE, "fps": 24, "output": tmp_path / "video.mp4"}
     for audio, error in (
         (clip("h264"), ValueError),
@@ -264,7 +264,7 @@ def test_sound_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["video.mp4", "video.mkv"])
-def test_a_sound_that_ends_before_the_first_frame_is_missed(tmp_path: Path, name: str) -> None:
+def test_audio_that_ends_before_the_first_frame_warns(tmp_path: Path, name: str) -> None:
     audio = clicks(tmp_path / "two.wav", 2.0)
     given: dict[str, Any] = {"size": SIZE, "fps": 25, "output": tmp_path / name, "workers": 1, "audio": audio}
     report = penstock.render(scene, frames=range(100, 106), **given)
@@ -292,7 +292,7 @@ HDR = (
 
 
 @pytest.mark.parametrize("codec", ["libx264", pytest.param("prores_ks", marks=SLOW)])
-def test_colors_and_shape_stay_those_of_the_source(tmp_path: Path, codec: str) -> None:
+def test_colors_and_pixel_aspect_ratio_of_the_source_are_kept(tmp_path: Path, codec: str) -> None:
     ffmpeg(*HDR, tmp_path / "hdr.mp4")
     suffix = "mov" if codec == "prores_ks" else "mp4"
     output = mapped(
@@ -310,7 +310,7 @@ def test_colors_and_shape_stay_those_of_the_source(tmp_path: Path, codec: str) -
     assert len(off) == 10 and max(off) < 6
 
 
-def test_the_display_and_the_light_stay_or_are_missed(tmp_path: Path) -> None:
+def test_hdr_metadata_is_kept_or_warns(tmp_path: Path) -> None:
     light = (
         "mastering-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,50):cll=1000,400"
     )
@@ -328,7 +328,7 @@ def test_the_display_and_the_light_stay_or_are_missed(tmp_path: Path) -> None:
     assert is_missed is not holds_hdr_metadata(find_ffmpeg(), "prores_ks")
 
 
-def test_another_order_of_the_arguments_is_told(tmp_path: Path) -> None:
+def test_wrong_order_of_arguments_raises(tmp_path: Path) -> None:
     for arguments in (
         (clip("h264"), inverted, tmp_path / "a.mp4"),
         (clip("h264"), tmp_path / "a.mp4", inverted),
@@ -337,7 +337,7 @@ def test_another_order_of_the_arguments_is_told(tmp_path: Path) -> None:
             penstock.map_video(*arguments)  # type: ignore[arg-type]
 
 
-def test_what_a_result_lacks_of_its_source_is_told(tmp_path: Path) -> None:
+def test_lost_facts_of_the_source_warn(tmp_path: Path) -> None:
     ffmpeg(*HDR, tmp_path / "hdr.mp4")
     with pytest.warns(penstock.FFmpegWarning, match="pixel"):
         mapped(half, tmp_path / "hdr.mp4", tmp_path / "half.mp4", size=(32, 24), encoder_options={})
@@ -380,7 +380,7 @@ def test_a_mapped_video_keeps_the_tags_and_chapters_that_like_keeps(
     assert labels_of(output) == ({"title": "Option", "artist": "Ada"}, CHAPTERS)
 
 
-def test_a_plan_has_labels(tmp_path: Path) -> None:
+def test_plan_keeps_labels(tmp_path: Path) -> None:
     given = {"metadata": {"title": "Waves"}, "chapters": CHAPTERS}
     made = rendering.plan(
         scene, tmp_path / "a.mp4", frames=3, size=(64, 48), fps=10, encoder_options=given, workers=1

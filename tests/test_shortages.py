@@ -35,7 +35,7 @@ def source() -> Iterator[Path]:
 
 @pytest.mark.parametrize("number", SHORTAGES)
 @pytest.mark.parametrize("read", [probe, Decoder, AudioDecoder])
-def test_what_libav_lacks_while_it_opens_a_file(
+def test_shortage_while_libav_opens_a_file_raises_os_error(
     monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object], number: int
 ) -> None:
     monkeypatch.setattr(av, "open", lambda *_, **__: err_check(-number))
@@ -45,7 +45,7 @@ def test_what_libav_lacks_while_it_opens_a_file(
 
 
 @pytest.mark.parametrize("number", SHORTAGES)
-def test_what_the_start_of_a_program_lacks(
+def test_shortage_while_ffmpeg_starts_raises_os_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -63,7 +63,7 @@ def test_what_the_start_of_a_program_lacks(
             assert caught.value.errno == number
 
 
-def test_no_descriptor_is_left(source: Path) -> None:
+def test_descriptor_shortage_raises_emfile(source: Path) -> None:
     code = f"""
     import errno, resource
     from penstock import Decoder
@@ -98,7 +98,7 @@ def test_no_descriptor_is_left(source: Path) -> None:
     assert said == [f"{name} EMFILE" for name in ("probe", "open", "len", "program", "number", "audio")]
 
 
-def test_no_thread_is_left_for_a_decoder_of_libav(source: Path) -> None:
+def test_thread_shortage_in_libav_raises_eagain(source: Path) -> None:
     code = """
     import resource
     from penstock import Decoder
@@ -132,7 +132,7 @@ def test_a_file_is_not_called_whole_if_that_could_not_be_looked_at(monkeypatch: 
         assert len(frames) == len(decoder)
 
 
-def test_a_shortage_while_advice_is_looked_for_hides_no_failure(
+def test_shortage_during_advice_does_not_hide_the_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(*_: object) -> str:

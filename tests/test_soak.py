@@ -13,7 +13,7 @@ SOAK = Path(__file__).parent / "soak"
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [1])
-def test_half_a_minute_of_everything(seed: int) -> None:
+def test_half_a_minute_of_soak_succeeds(seed: int) -> None:
     command = [sys.executable, SOAK, "--seed", str(seed), "--minutes", "0.5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-20_000:]}"

@@ -85,7 +85,7 @@ Open = Callable[[bytes], contextlib.AbstractContextManager[Any]]
 class TestReadAhead:
     """A program that reads a header from a stream finds the frames behind it whole."""
 
-    def test_the_first_byte_is_the_one_that_the_program_has_not_taken(
+    def test_reading_starts_at_the_first_byte_that_the_program_has_not_read(
         self, make: Open, read: Callable[[Any], bytes]
     ) -> None:
         with make(LINE + FRAMES) as src:
@@ -107,7 +107,7 @@ def test_the_newest_frame_counts_what_was_read_ahead() -> None:
             assert bytes(latest) == FRAMES[3 * FRAME_BYTES : 4 * FRAME_BYTES]
 
 
-def test_a_file_without_an_end_that_is_known_before() -> None:
+def test_file_of_unknown_size_is_read() -> None:
     """Files in /proc cannot be set to their end."""
     with Path("/proc/cpuinfo").open("rb") as src:
         head = src.read(10)
@@ -116,7 +116,7 @@ def test_a_file_without_an_end_that_is_known_before() -> None:
 
 
 @every_reader
-def test_what_is_refused_takes_nothing(read: Callable[[Any], bytes]) -> None:
+def test_refused_call_reads_nothing(read: Callable[[Any], bytes]) -> None:
     source, feed = os.pipe()
     with Path(__file__).open("rb") as src, os.fdopen(source, "rb") as pipe:
         src.read(10)
@@ -265,7 +265,7 @@ class TestDestinations:
 
 @pytest.mark.parametrize("write", [pipe_to, write_to, sink_to])
 @pytest.mark.parametrize("mode", ["wb", "w", "w+b"])
-def test_what_a_stream_has_held_back_comes_first(
+def test_bytes_held_back_by_a_stream_are_written_first(
     tmp_path: Path, mode: str, write: Callable[[Any], None]
 ) -> None:
     with (tmp_path / "out").open(mode) as dst:

@@ -28,7 +28,7 @@ def locales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_decimal_commas(locales: Path, tmp_path: Path) -> None:
+def test_locale_with_decimal_commas_changes_nothing(locales: Path, tmp_path: Path) -> None:
     code = """
     import locale
     assert locale.setlocale(locale.LC_ALL, "de_DE.UTF-8") and locale.str(1.5) == "1,5"
@@ -60,7 +60,9 @@ def test_decimal_commas(locales: Path, tmp_path: Path) -> None:
     ],
     ids=["C, no terminal, no home", "home that cannot be written"],
 )
-def test_environments(tmp_path: Path, changed: dict[str, str | None]) -> None:
+def test_commands_work_without_locale_terminal_or_home(
+    tmp_path: Path, changed: dict[str, str | None]
+) -> None:
     environment = {name: value for name, value in (os.environ | changed).items() if value is not None}
     video = tmp_path / "v\N{LATIN SMALL LETTER U WITH DIAERESIS}.mp4"
     assert printed(run_process("encode", "-", video, *RAW, data=FRAMES, env=environment)) == ""
@@ -73,7 +75,7 @@ def test_environments(tmp_path: Path, changed: dict[str, str | None]) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-def test_a_terminal_of_40_columns(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_progress_fits_40_columns_and_obeys_no_color(tmp_path: Path, settings: dict[str, str]) -> None:
     raw = tmp_path / "raw"
     raw.write_bytes(FRAMES)
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "40"} | settings
@@ -88,7 +90,7 @@ def test_a_terminal_of_40_columns(tmp_path: Path, settings: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("command", ["info", "probe", "--help"])
-def test_an_output_that_is_closed(tmp_path: Path, command: str) -> None:
+def test_closed_standard_output_shows_no_traceback(tmp_path: Path, command: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     arguments = (command, tmp_path / "missing") if command == "probe" else (command,)
@@ -100,7 +102,7 @@ def test_an_output_that_is_closed(tmp_path: Path, command: str) -> None:
     assert "Traceback" not in closed_at_start.stderr.decode()
 
 
-def test_a_bar_in_a_notebook_needs_no_widgets(tmp_path: Path) -> None:
+def test_progress_bar_in_a_notebook_needs_no_widgets(tmp_path: Path) -> None:
     code = """
         import builtins
         class ZMQInteractiveShell: "By this name rich knows notebooks."

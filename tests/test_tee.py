@@ -67,7 +67,7 @@ class Readers:
 
 
 @pytest.mark.parametrize("number", [1, 4])
-def test_everybody_gets_everything(number: int) -> None:
+def test_every_output_gets_everything(number: int) -> None:
     readers = Readers(number)
     tee = Tee(Source(DATA).fd, *readers.writers)
     readers.close()
@@ -87,7 +87,7 @@ def test_everybody_gets_everything(number: int) -> None:
     assert "source-ended" in repr(report)
 
 
-def test_any_kind_of_source_and_output(tmp_path: Path) -> None:
+def test_tee_accepts_any_kind_of_source_and_output(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(DATA)
     (tmp_path / "appended").write_bytes(b"before ")
     ours, theirs = socket.socketpair()
@@ -112,7 +112,7 @@ def test_any_kind_of_source_and_output(tmp_path: Path) -> None:
 
 
 class TestPolicies:
-    def test_who_takes_nothing_is_evicted(self) -> None:
+    def test_stalled_output_is_evicted(self) -> None:
         readers = Readers(1)
         stuck, writer = os.pipe()
         tee = Tee(Source(DATA).fd, start=False)
@@ -129,7 +129,7 @@ class TestPolicies:
         assert read_exactly(stuck, len(DATA)) == DATA[: evicted.bytes_delivered]
         os.close(stuck)
 
-    def test_names_that_mean_nothing(self) -> None:
+    def test_invalid_options_are_refused(self) -> None:
         source = Source()
         for wrong in (
             {"when_full": "hope"},
@@ -144,7 +144,7 @@ class TestPolicies:
 
 class TestComingAndGoing:
     @pytest.mark.parametrize("by", ["output", "descriptor"])
-    def test_who_is_removed_gets_no_more(self, by: str) -> None:
+    def test_removed_output_gets_no_more(self, by: str) -> None:
         source, readers = Source(), Readers(2)
         tee = Tee(source.fd, start=False)
         stays, goes = (tee.add(writer) for writer in readers.writers)
@@ -160,7 +160,7 @@ class TestComingAndGoing:
         assert readers.results() == [b"both, one", b"both"]
         assert stays.ended == "source-ended"
 
-    def test_those_that_ended_long_ago_are_forgotten_but_counted(
+    def test_outputs_that_ended_long_ago_are_forgotten_but_counted(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         source, readers = Source(), Readers(1)
@@ -206,7 +206,7 @@ class TestComingAndGoing:
         assert readers.results() == [b"some data"]
         assert caplog.messages == ["a tee evicted outputs that its report doesn't list: 1"]
 
-    def test_strangers_are_not_removed(self) -> None:
+    def test_remove_refuses_an_unknown_output(self) -> None:
         source, readers = Source(), Readers(1)
         tee = Tee(source.fd, *readers.writers)
         other = Tee(source.fd, start=False)
@@ -219,7 +219,7 @@ class TestComingAndGoing:
         tee.wait(PATIENCE_S)
         assert readers.results() == [b""]
 
-    def test_nobody_comes_after_the_end(self) -> None:
+    def test_add_after_the_end_raises(self) -> None:
         source, readers = Source(b""), Readers(1)
         tee = Tee(source.fd, *readers.writers)
         tee.wait(PATIENCE_S)
@@ -227,7 +227,7 @@ class TestComingAndGoing:
             tee.add(readers.writers[0])
         readers.close()
 
-    def test_nobody_comes_twice(self) -> None:
+    def test_same_output_twice_is_refused(self) -> None:
         source, readers = Source(), Readers(1)
         with pytest.raises(ValueError):
             Tee(source.fd, readers.writers[0], readers.writers[0])
@@ -238,21 +238,21 @@ class TestComingAndGoing:
 
 
 class TestEnds:
-    def test_with_a_block(self) -> None:
+    def test_block_waits_for_the_tee(self) -> None:
         readers = Readers(1)
         with Tee(Source(DATA).fd, *readers.writers) as tee:
             readers.close()
         assert tee.done()
         assert readers.results() == [DATA]
 
-    def test_with_a_block_that_has_a_failure(self) -> None:
+    def test_block_raises_the_failure_of_an_output(self) -> None:
         reader, writer = os.pipe()
         os.close(reader)
         with pytest.raises(BrokenStreamError), Tee(Source(DATA).fd, writer):
             pass
         os.close(writer)
 
-    def test_an_end_that_is_not_open_for_that_is_named(self) -> None:
+    def test_wrong_end_of_a_pipe_is_named(self) -> None:
         reader, writer = os.pipe()
         null = os.open(os.devnull, os.O_WRONLY)
         for ends, word in (((writer, null), "src"), ((reader, null, reader), "output")):
@@ -262,7 +262,7 @@ class TestEnds:
         with pytest.raises(TypeError):
             Tee(reader, io.BytesIO())
 
-    def test_with_a_block_that_raises(self) -> None:
+    def test_block_that_raises_cancels_the_tee(self) -> None:
         source, readers = Source(), Readers(1)
         with pytest.raises(KeyError), Tee(source.fd, *readers.writers) as tee:
             raise KeyError
@@ -272,7 +272,7 @@ class TestEnds:
         assert tee.report.outputs[0].ended == "cancelled"
         source.close()
 
-    def test_with_a_source_that_fails(self, tmp_path: Path) -> None:
+    def test_failing_source_fails_every_output(self, tmp_path: Path) -> None:
         """A failure of the source is everybody's."""
         memory = os.open("/proc/self/mem", os.O_RDONLY)  # at address 0 there is nothing to read: EIO
         readers = Readers(1)
@@ -285,7 +285,7 @@ class TestEnds:
         assert readers.results() == [b""]
         os.close(memory)
 
-    def test_by_ctrl_c_in_a_wait(self) -> None:
+    def test_ctrl_c_ends_the_wait_and_not_the_tee(self) -> None:
         out = interrupted(
             """
             source, producer = os.pipe()
@@ -301,7 +301,7 @@ class TestEnds:
         )
         assert out == b"interrupted False\n"
 
-    def test_before_the_program_does(self) -> None:
+    def test_tee_is_finished_before_the_program_ends(self) -> None:
         done = run_script(
             """
             source, producer = os.pipe()
@@ -311,7 +311,7 @@ class TestEnds:
         )
         assert succeeded(done) == b"frame" * 1000
 
-    def test_in_children_of_forks_while_threads_wait(self) -> None:
+    def test_forked_children_do_not_hang_while_threads_wait_for_a_tee(self) -> None:
         """A child must not need a lock that one of those threads held."""
         done = run_script(
             """
@@ -349,7 +349,7 @@ class TestEnds:
         succeeded(done)
 
 
-def test_is_awaited() -> None:
+def test_tee_can_be_awaited() -> None:
     readers = Readers(2)
 
     async def main() -> int:
@@ -362,7 +362,7 @@ def test_is_awaited() -> None:
     assert readers.results() == [DATA, DATA]
 
 
-def test_ends_with_the_task_that_awaits_it() -> None:
+def test_tee_ends_with_the_task_that_awaits_it() -> None:
     source, readers = Source(), Readers(1)
     tee = Tee(source.fd, *readers.writers)
 
@@ -380,7 +380,7 @@ def test_ends_with_the_task_that_awaits_it() -> None:
 class TestReadAhead:
     """Of a source that is no pipe, bytes are on their way before anybody can be sure to get them."""
 
-    def test_a_file_is_set_back_to_what_somebody_got(self, tmp_path: Path) -> None:
+    def test_file_position_is_set_back_to_the_delivered_bytes(self, tmp_path: Path) -> None:
         (tmp_path / "data").write_bytes(DATA)
         reader, writer = os.pipe()
         with (tmp_path / "data").open("rb", buffering=0) as file:
@@ -392,7 +392,7 @@ class TestReadAhead:
             assert file.tell() == report.bytes < len(DATA)
             assert report.bytes_lost == 0
 
-    def test_what_was_read_of_a_socket_for_nobody_is_counted(self) -> None:
+    def test_socket_bytes_read_for_no_output_are_counted(self) -> None:
         ours, theirs = socket.socketpair()
         reader, writer = os.pipe()
         with ours, theirs:
@@ -408,7 +408,7 @@ class TestReadAhead:
         first = report.bytes + report.bytes_lost
         assert rest == DATA[first:]
 
-    def test_it_begins_where_the_program_is(self, tmp_path: Path) -> None:
+    def test_tee_starts_at_the_position_of_the_program(self, tmp_path: Path) -> None:
         (tmp_path / "data").write_bytes(DATA[:100_000])
         reader, writer = os.pipe()
         mine = ReaderThread(reader)
@@ -475,7 +475,7 @@ FIRST, SECOND = DATA[:60_000], DATA[60_000:100_000]
 """Each fits into a pipe of the system's default size, also if none can be had that is larger."""
 
 
-def test_a_second_removal_changes_no_order() -> None:
+def test_second_removal_does_not_change_the_order() -> None:
     source, (ours, theirs) = Source(), slow_socket()
     tee = Tee(source.fd, start=False)
     first = tee.add(ours)
@@ -495,7 +495,7 @@ def test_a_second_removal_changes_no_order() -> None:
     os.close(source.fd)
 
 
-def test_who_waits_for_a_predecessor_is_not_evicted() -> None:
+def test_output_that_waits_for_a_predecessor_is_not_evicted() -> None:
     source, (ours, theirs) = Source(), slow_socket()
     tee = Tee(source.fd, ours)
     source.write(FIRST)

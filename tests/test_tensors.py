@@ -97,7 +97,7 @@ def test_a_frame_on_a_device_is_copied_once_into_memory_of_the_encoder(tmp_path:
 
 @on_stand_ins
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_first_frame_on_a_device_tells_the_size(tmp_path: Path, kind: Any) -> None:
+def test_first_frame_on_a_device_sets_the_size(tmp_path: Path, kind: Any) -> None:
     with lossless(tmp_path / "v.mkv", size=None) as encoder:
         encoder.write(kind(FRAMES[0]))
         if kind is not DlpackTensor:  # which tells its shape by a copy alone
@@ -121,7 +121,9 @@ WRONG = [
 @on_stand_ins
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_wrong_frame_on_a_device_is_refused_as_an_array_is(tmp_path: Path, kind: Any, call: str) -> None:
+def test_wrong_frame_on_a_device_gets_the_same_error_as_an_array(
+    tmp_path: Path, kind: Any, call: str
+) -> None:
     with make(tmp_path / "v.mp4") as encoder:
         for frame in WRONG:
             with pytest.raises(ValueError) as of_array:
@@ -142,7 +144,7 @@ def test_a_wrong_frame_on_a_device_is_refused_as_an_array_is(tmp_path: Path, kin
 @pytest.mark.parametrize("fps", [30, None])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_floats_with_their_channels_first_come_from_a_device(
+def test_channels_first_floats_on_a_device_are_written(
     tmp_path: Path, kind: Any, dtype: str, fps: int | None
 ) -> None:
     form: dict[str, Any] = {"value_range": (0.0, 255.0), "channels_first": True}
@@ -245,7 +247,7 @@ def test_write_video_takes_a_batch_on_a_device(tmp_path: Path, kind: Any) -> Non
 
 @on_stand_ins
 @pytest.mark.parametrize("kind", COPIES_INTO)
-def test_a_batch_goes_to_a_device_by_one_copy_of_each_frame(kind: Any) -> None:
+def test_batch_copies_each_frame_to_a_device_once(kind: Any) -> None:
     with Decoder(clip("long")) as decoder:
         numbers, memory = [7, 3, 3, -1], np.zeros((4, *decoder.shape), np.uint8)
         out = kind(memory)

@@ -30,7 +30,7 @@ def refused(call):
 """
 
 
-def test_without_a_thread_a_write_fails_in_words_and_its_memory_is_free() -> None:
+def test_thread_shortage_fails_a_write_and_frees_its_memory() -> None:
     body = """
     ticket = penstock._native._pipe(frame, writer)
     error = refused(lambda: ticket.wait(20))
@@ -45,7 +45,7 @@ def test_without_a_thread_a_write_fails_in_words_and_its_memory_is_free() -> Non
     succeeded(run_script(NO_THREAD + textwrap.dedent(body)))
 
 
-def test_without_a_thread_nothing_else_starts_either() -> None:
+def test_thread_shortage_fails_readers_relays_and_pipelines() -> None:
     body = """
     writer = penstock.Writer(spare[0][1])
     refused(lambda: writer.submit(frame).wait(20))
@@ -115,7 +115,7 @@ def workers():
 """
 
 
-def test_a_worker_of_one_write_leaves_at_once() -> None:
+def test_worker_of_a_single_write_ends_at_once() -> None:
     body = """
     most = 0
     for _ in range(400):
@@ -129,7 +129,7 @@ def test_a_worker_of_one_write_leaves_at_once() -> None:
     succeeded(run_script(WORKERS + textwrap.dedent(body)))
 
 
-def test_idle_workers_are_few_and_close_leaves_none() -> None:
+def test_idle_workers_stay_few_and_close_ends_them_all() -> None:
     body = """
     def settles_at(most):
         patience_s = time.monotonic() + 20

@@ -267,18 +267,18 @@ CAUSES: dict[str, Callable[[], None]] = {
 }
 
 
-def test_each_error_on_the_page_has_a_cause_here() -> None:
+def test_every_error_on_the_page_is_provoked_here() -> None:
     assert list(CAUSES) == list(ERRORS)
 
 
-def test_the_index_leads_to_each_heading() -> None:
+def test_index_links_to_every_heading() -> None:
     index = PAGE[: PAGE.index("\n## ")]
     anchors = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in HEADINGS]
     assert re.findall(r"\(#(.+?)\)", index) == anchors
 
 
 @pytest.mark.parametrize("symptom", CAUSES)
-def test_the_error_has_the_class_and_the_word_of_its_heading(
+def test_error_matches_the_class_and_word_of_its_heading(
     symptom: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

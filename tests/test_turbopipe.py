@@ -15,12 +15,14 @@ import penstock
 import penstock.turbopipe as turbopipe
 
 
-def test_it_has_the_names_of_both_versions() -> None:
+def test_module_has_the_names_of_both_versions() -> None:
     assert sorted(turbopipe.__all__) == ["close", "done", "pipe", "sync"]
 
 
 @pytest.mark.parametrize("view", [memoryview, lambda frame: frame], ids=["1.x", "2.x"])
-def test_the_surface(pair: tuple[int, int], view: Callable[[bytearray], Any]) -> None:
+def test_pipe_sync_done_and_close_deliver_every_frame(
+    pair: tuple[int, int], view: Callable[[bytearray], Any]
+) -> None:
     reader, writer = pair
     got = ReaderThread(reader)
     frames = [bytearray(noise(400_000, seed)) for seed in range(2)]
@@ -40,7 +42,7 @@ def test_the_surface(pair: tuple[int, int], view: Callable[[bytearray], Any]) ->
     assert got.result() == expected
 
 
-def test_a_subprocess_that_dies_is_an_exception_and_not_the_end() -> None:
+def test_dead_subprocess_raises_and_does_not_end_the_program() -> None:
     with subprocess.Popen(
         ["head", "-c", "1000"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as process:
@@ -79,15 +81,13 @@ def test_the_environment_sets_the_transport(mode: str, is_held: str) -> None:
     assert succeeded(done).decode().strip() == is_held
 
 
-def test_a_transport_that_does_not_exist_is_said_at_the_call(
-    pair: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_transport_raises_at_the_call(pair: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_MODE", "teleport")
     with pytest.raises(ValueError, match="teleport"):
         turbopipe.pipe(b"x", pair[1])
 
 
-def test_streams_by_object_as_well_as_by_number(pair: tuple[int, int]) -> None:
+def test_streams_are_accepted_by_object_and_by_number(pair: tuple[int, int]) -> None:
     reader, writer = pair
     with os.fdopen(writer, "wb", buffering=0, closefd=False) as file:
         turbopipe.pipe(b"by object", file)

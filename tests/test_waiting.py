@@ -47,7 +47,7 @@ def stalled(writer: int) -> tuple[penstock.Writer, penstock.results.Ticket]:
 
 
 @pytest.mark.parametrize("wait", WAITS)
-def test_other_threads_run_meanwhile(pair: tuple[int, int], wait: str) -> None:
+def test_other_threads_run_during_a_wait(pair: tuple[int, int], wait: str) -> None:
     reader, writer = pair
     stream, ticket = stalled(writer)
     waiter = threading.Thread(target=WAITS[wait], args=(stream, writer, ticket))
@@ -158,7 +158,7 @@ def test_a_storm_of_signals_disturbs_no_wait_and_no_byte(pair: tuple[int, int]) 
     assert count > 0
 
 
-def test_signals_are_left_to_the_program(pair: tuple[int, int]) -> None:
+def test_workers_block_signals_except_those_of_their_own_faults(pair: tuple[int, int]) -> None:
     """Workers block every signal, so that none of the program's ends up on them, but those of their own faults."""
     stream = penstock.Writer(pair[1])
     before = workers()
@@ -261,7 +261,7 @@ def test_readers_encoders_decoders_and_pipelines_sleep_while_nobody_needs_them(
         os.close(pair[1])
 
 
-def test_a_write_behind_others_makes_no_system_call() -> None:
+def test_write_to_a_busy_queue_makes_no_system_call() -> None:
     """The worker waits for the reader, and finds the write when it is due."""
     if (reason := no_strace()) is not None:
         pytest.skip(reason)

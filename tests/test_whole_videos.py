@@ -72,9 +72,7 @@ def test_a_generator_is_streamed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_an_exception_of_the_generator_leaves_what_an_encoder_leaves(
-    tmp_path: Path, is_replaced: bool
-) -> None:
+def test_exception_of_the_generator_leaves_what_an_encoder_leaves(tmp_path: Path, is_replaced: bool) -> None:
     def broken() -> Iterator[np.ndarray]:
         yield from frames(2)
         raise LookupError("no such star")
@@ -95,7 +93,7 @@ def test_gray_frames_may_be_one_array(tmp_path: Path, shape: tuple[int, ...]) ->
     assert write_video(tmp_path / "video.mp4", gray, 30, pixel_format="gray").frames_encoded == 7
 
 
-def test_the_times_of_a_decoders_frames_stay(tmp_path: Path) -> None:
+def test_times_of_decoded_frames_are_kept(tmp_path: Path) -> None:
     with Decoder(clip("variable_mkv")) as decoder:
         write_video(tmp_path / "video.mkv", decoder, None)
     with Decoder(clip("variable_mkv")) as source, Decoder(tmp_path / "video.mkv") as copy:
@@ -123,7 +121,7 @@ def test_the_times_of_a_decoders_frames_stay(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_what_is_no_video_is_refused_and_changes_no_file(
+def test_invalid_frames_are_refused_and_change_no_file(
     tmp_path: Path, made: Any, fps: int | None, options: dict[str, Any], word: str, is_replaced: bool
 ) -> None:
     video = tmp_path / "video.mp4"
@@ -134,7 +132,7 @@ def test_what_is_no_video_is_refused_and_changes_no_file(
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"was there"] * is_replaced
 
 
-def test_the_arguments_are_checked_at_the_call(tmp_path: Path) -> None:
+def test_arguments_are_checked_at_the_call(tmp_path: Path) -> None:
     drawn, track = frames(), AudioTrack(48_000, 2)
     wrong: list[dict[str, Any]] = [{"odd_size": "scale"}, {"audio": track}, {"audio": ["a.wav", track]}]
     for options in wrong:
@@ -176,7 +174,7 @@ def test_a_terminal_shows_a_bar_and_nothing_else_does(tmp_path: Path, kind: str,
 @pytest.mark.parametrize(
     "options", [{}, {"start": 0.2}, {"pixel_format": "yuv420p"}, {"pixel_format": "gray16le"}], ids=str
 )
-def test_the_array_has_the_frames_of_a_decoder(name: str, options: dict[str, Any]) -> None:
+def test_read_video_array_matches_a_decoder(name: str, options: dict[str, Any]) -> None:
     with Decoder(clip(name), **options) as decoder:
         expected = np.stack([*decoder])
     array = read_video(clip(name), **options)
@@ -192,7 +190,7 @@ def test_every_and_count_select_frames(name: str) -> None:
         assert np.array_equal(read_video(clip(name), every=every, count=count), frames[::every][:count])
 
 
-def test_damage_is_an_error(tmp_path: Path) -> None:
+def test_read_video_raises_on_damage(tmp_path: Path) -> None:
     with pytest.raises(DecoderError):
         read_video(clip("cut_mkv"))
     assert 0 < len(read_video(clip("cut_mkv"), conceal_errors=True)) < 30

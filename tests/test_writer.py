@@ -40,7 +40,7 @@ def test_smoke(pair: tuple[int, int], mode: str) -> None:
     assert result.result() == b"".join(noise(200_000, number) for number in range(20))
 
 
-def test_the_reader_has_its_end_of_file_at_the_close(pair: tuple[int, int]) -> None:
+def test_reader_sees_end_of_file_at_close(pair: tuple[int, int]) -> None:
     reader, writer = pair
     with Writer(writer) as stream:
         os.close(writer)
@@ -61,7 +61,7 @@ def test_a_writer_that_is_dropped_still_delivers_and_then_closes(pair: tuple[int
     assert ReaderThread(reader).result() == FRAME
 
 
-def test_after_the_close(pair: tuple[int, int]) -> None:
+def test_closed_writer_refuses_writes(pair: tuple[int, int]) -> None:
     stream = Writer(pair[1])
     stream.close()
     stream.close()
@@ -78,7 +78,7 @@ def test_after_the_close(pair: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_close_that_is_aborted_meanwhile_is_no_success(pair: tuple[int, int], mode: str) -> None:
+def test_close_raises_if_the_writer_is_aborted_during_the_close(pair: tuple[int, int], mode: str) -> None:
     stream = Writer(pair[1], mode=mode)
     stream.submit(FRAME)
     threading.Timer(0.2, stream.abort).start()  # after the first of the steps in which close waits
@@ -98,7 +98,7 @@ def test_a_block_that_raises_still_delivers(pair: tuple[int, int]) -> None:
     assert result.result() == FRAME
 
 
-def test_a_block_that_raises_says_what_a_reader_that_went_did_not_get(pair: tuple[int, int]) -> None:
+def test_block_that_raises_notes_the_bytes_lost_by_a_gone_reader(pair: tuple[int, int]) -> None:
     reader, writer = pair
     with pytest.raises(KeyError) as caught, Writer(writer) as stream:
         stream.submit(FRAME)
@@ -108,7 +108,7 @@ def test_a_block_that_raises_says_what_a_reader_that_went_did_not_get(pair: tupl
     assert "lost" in note
 
 
-def test_a_failure_of_the_stream_is_not_told_twice(pair: tuple[int, int]) -> None:
+def test_stream_failure_is_not_reported_twice(pair: tuple[int, int]) -> None:
     reader, writer = pair
     os.close(reader)
     with pytest.raises(BrokenStreamError) as caught, Writer(writer) as stream:
@@ -134,7 +134,7 @@ def test_a_block_that_raises_does_not_wait_for_ever(pair: tuple[int, int]) -> No
 
 
 class TestTickets:
-    def test_of_a_write_that_is_under_way(self, pair: tuple[int, int]) -> None:
+    def test_ticket_of_a_pending_write_times_out(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         ticket = Writer(writer).submit(FRAME)
         assert ticket.nbytes == len(FRAME)
@@ -149,7 +149,7 @@ class TestTickets:
                 wait(timeout=0)
         assert read_exactly(reader, len(FRAME)) == FRAME
 
-    def test_of_a_write_that_went_well(self, pair: tuple[int, int]) -> None:
+    def test_ticket_of_a_finished_write_is_done(self, pair: tuple[int, int]) -> None:
         ticket = _native._pipe(b"small", pair[1])
         assert ticket.wait() is None
         assert ticket.wait(0) is None
@@ -157,7 +157,7 @@ class TestTickets:
         assert ticket.done()
         assert "done" in repr(ticket)
 
-    def test_of_a_write_that_failed(self, pair: tuple[int, int]) -> None:
+    def test_ticket_of_a_failed_write_raises_with_exact_counts(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         os.close(reader)
         ticket = Writer(writer).submit(FRAME)
@@ -171,12 +171,12 @@ class TestTickets:
                 ticket.wait()
 
     @pytest.mark.parametrize("mode", ["write", "staged"])
-    def test_end_when_the_kernel_has_all(self, pair: tuple[int, int], mode: str) -> None:
+    def test_ticket_ends_when_the_kernel_has_everything(self, pair: tuple[int, int], mode: str) -> None:
         ticket = Writer(pair[1], mode=mode).submit(FRAME[: PIPE_BYTES // 2])
         ticket.wait(10)
         assert unread_bytes(pair[0]) == PIPE_BYTES // 2
 
-    def test_of_zero_copy_end_when_the_reader_has_read_all(self, pair: tuple[int, int]) -> None:
+    def test_zero_copy_ticket_ends_when_the_reader_has_read_everything(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         stream = Writer(writer, mode="zero-copy")
         tickets = [stream.submit(FRAME[:20_000]), stream.submit(FRAME[20_000:40_000])]
@@ -191,7 +191,7 @@ class TestTickets:
         assert read_exactly(reader, 20_000) == FRAME[20_000:40_000]
         tickets[1].wait(10)
 
-    def test_are_waited_for_by_many_threads(self, pair: tuple[int, int]) -> None:
+    def test_ticket_can_be_waited_for_by_many_threads(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         ticket = _native._pipe(FRAME, writer)
         ended = []
@@ -206,7 +206,9 @@ class TestTickets:
 
 class TestTimeouts:
     @pytest.mark.parametrize("long", [math.inf, 1e300, 10**9, None])
-    def test_that_are_longer_than_any_clock(self, pair: tuple[int, int], long: float | None) -> None:
+    def test_timeout_longer_than_any_clock_is_accepted(
+        self, pair: tuple[int, int], long: float | None
+    ) -> None:
         stream = Writer(pair[1])
         ticket = stream.submit(b"x", timeout=long)
         ticket.wait(long)
@@ -215,7 +217,7 @@ class TestTimeouts:
         _native._close(long)
         stream.close(long)
 
-    def test_of_flush_and_close_leave_all_as_it_was(self, pair: tuple[int, int]) -> None:
+    def test_timeout_of_flush_or_close_changes_nothing(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         stream = Writer(writer)
         stream.submit(FRAME)
@@ -233,7 +235,7 @@ class TestTimeouts:
         stream.close(10)
         assert result.result() == FRAME + b"behind"
 
-    def test_of_sync_and_close_of_all(self, pair: tuple[int, int]) -> None:
+    def test_timeout_of_sync_and_module_close_loses_nothing(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         _native._pipe(FRAME, writer)
         for call in (_native._sync, _native._close):
@@ -242,7 +244,7 @@ class TestTimeouts:
         assert read_exactly(reader, len(FRAME)) == FRAME
         _native._sync(timeout=10)
 
-    def test_of_a_full_queue_take_nothing(self, pair: tuple[int, int]) -> None:
+    def test_timeout_at_a_full_queue_takes_nothing(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         stream = Writer(writer, queue_items=2)
         kept = [stream.submit(FRAME), stream.submit(FRAME)]
@@ -264,14 +266,14 @@ class TestTimeouts:
 
 class TestLimits:
     @pytest.mark.parametrize("size", [2**31, 2**32, 2**63, 2**64 - 1])
-    def test_however_large_are_no_failure(self, pair: tuple[int, int], size: int) -> None:
+    def test_huge_limits_are_accepted(self, pair: tuple[int, int], size: int) -> None:
         reader, writer = pair
         with Writer(writer, queue_bytes=size, queue_items=size, capacity_bytes=size) as stream:
             stream.submit(b"fits")
             assert stream.stats.capacity_bytes == capacity_bytes(writer)
         assert read_exactly(reader, 4) == b"fits"
 
-    def test_of_bytes(self, pair: tuple[int, int]) -> None:
+    def test_queue_bytes_limits_the_queue(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1], queue_bytes=1 << 20)
         stream.submit(FRAME)  # one always fits
         with pytest.raises(StalledError):
@@ -279,7 +281,7 @@ class TestLimits:
         stream.abort()
         assert eventually(lambda: stream.stats.items_pending == 0)
 
-    def test_of_pipe_without_a_writer(self, pair: tuple[int, int]) -> None:
+    def test_pipe_without_a_writer_waits_at_its_default_limits(self, pair: tuple[int, int]) -> None:
         """64 writes, or 128 MiB, as documented: the 65th waits, here for a reader."""
         reader, writer = pair
         accepted = []
@@ -298,7 +300,7 @@ class TestLimits:
         assert len(accepted) == 70
 
     @pytest.mark.parametrize("size", [4096, 1 << 20])
-    def test_of_the_pipe(self, pair: tuple[int, int], size: int) -> None:
+    def test_capacity_bytes_sets_the_pipe_capacity(self, pair: tuple[int, int], size: int) -> None:
         reader, writer = pair
         result = ReaderThread(reader)
         with Writer(writer, capacity_bytes=size) as stream:
@@ -307,11 +309,11 @@ class TestLimits:
         os.close(writer)
         assert result.result() == FRAME
 
-    def test_of_the_pipe_are_not_lowered_below_what_it_holds(self, pair: tuple[int, int]) -> None:
+    def test_capacity_is_not_lowered_below_the_unread_bytes(self, pair: tuple[int, int]) -> None:
         os.write(pair[1], bytes(PIPE_BYTES))
         assert Writer(pair[1], capacity_bytes=4096).stats.capacity_bytes == PIPE_BYTES
 
-    def test_of_the_pipe_that_were_chosen_stay_so(self, pair: tuple[int, int]) -> None:
+    def test_chosen_capacity_is_kept(self, pair: tuple[int, int]) -> None:
         with Writer(pair[1], capacity_bytes=PIPE_BYTES):
             _native._pipe(b"another way in", pair[1]).wait(10)
             assert capacity_bytes(pair[1]) == PIPE_BYTES
@@ -319,7 +321,7 @@ class TestLimits:
 
 class TestAbort:
     @pytest.mark.parametrize("mode", MODES)
-    def test_gives_up_what_is_queued(self, pair: tuple[int, int], mode: str) -> None:
+    def test_abort_discards_queued_writes(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         stream = Writer(writer, mode=mode)
         tickets = [stream.submit(FRAME) for _ in range(3)]
@@ -353,7 +355,7 @@ class TestAbort:
             ticket.wait(10)
         frame.clear()
 
-    def test_frees_the_buffers(self, pair: tuple[int, int]) -> None:
+    def test_abort_frees_the_buffers(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1])
         frames = [bytearray(FRAME) for _ in range(3)]
         tickets = [stream.submit(frame) for frame in frames]
@@ -363,7 +365,7 @@ class TestAbort:
         for frame in frames:
             frame.clear()
 
-    def test_leaves_another_writer_of_the_pipe_alone(self, pair: tuple[int, int]) -> None:
+    def test_abort_leaves_other_writers_of_the_pipe_alone(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         kept, given_up = Writer(writer), Writer(writer)
         kept.submit(FRAME)
@@ -376,7 +378,7 @@ class TestAbort:
         kept.close(10)
         assert result.result() == FRAME + b"behind"
 
-    def test_wakes_who_waits(self, pair: tuple[int, int]) -> None:
+    def test_abort_wakes_waiting_callers(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1])
         ticket = stream.submit(FRAME)
         outcomes = []
@@ -386,7 +388,7 @@ class TestAbort:
         thread.join(30)
         assert [type(outcome) for outcome in outcomes] == [ClosedError]
 
-    def test_turns_away_who_waits_for_room(self) -> None:
+    def test_abort_refuses_callers_that_wait_for_room(self) -> None:
         """Else a whole frame would follow one that was cut, which no reader could tell."""
         outcomes: list[object] = []
 
@@ -414,7 +416,7 @@ class TestAbort:
 
 
 class TestStats:
-    def test_of_a_writer_that_has_written_nothing(self, pair: tuple[int, int]) -> None:
+    def test_stats_of_an_unused_writer_are_zero(self, pair: tuple[int, int]) -> None:
         stats = Writer(pair[1]).stats
         assert stats.transport is None
         assert stats.reason
@@ -424,7 +426,7 @@ class TestStats:
         assert [*counts, stats.items_pending] == [0] * 5
 
     @pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
-    def test_count_what_the_reader_has_taken(self, pair: tuple[int, int], mode: str) -> None:
+    def test_stats_count_the_bytes_that_the_reader_has_taken(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         aligned = mmap.mmap(-1, len(FRAME))  # so that zero-copy fills each page of the pipe
         aligned[:] = FRAME
@@ -447,7 +449,7 @@ class TestStats:
         assert stats.output_wait_s > 0
 
     @pytest.mark.parametrize("mode", ["write", "zero-copy"])
-    def test_never_count_as_delivered_what_was_not_read(self, pair: tuple[int, int], mode: str) -> None:
+    def test_stats_never_count_unread_bytes_as_delivered(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         stream, got = Writer(writer, mode=mode), 0
         data = bytes(16 << 20)
@@ -466,7 +468,7 @@ class TestStats:
         assert (stats.bytes_accepted, stats.bytes_delivered, stats.bytes_pending) == (1000, 0, 0)
         assert stats.items_pending == 0
 
-    def test_time_that_callers_waited(self, pair: tuple[int, int]) -> None:
+    def test_stats_measure_how_long_callers_waited(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1], queue_items=1)
         stream.submit(FRAME)
         with pytest.raises(StalledError):
@@ -485,7 +487,7 @@ class TestStats:
     )
 
     @pytest.mark.parametrize(("mode", "reader_copies", "size", "capacity", "transport", "reason"), REASONS)
-    def test_say_which_transport_and_why(
+    def test_stats_name_the_transport_and_the_reason(
         self,
         pair: tuple[int, int],
         mode: str,
@@ -508,7 +510,7 @@ class TestStats:
         os.close(writer)
         assert result.result() == FRAME[:size]
 
-    def test_of_memory_that_the_kernel_cannot_pin(self, pair: tuple[int, int]) -> None:
+    def test_memory_that_cannot_be_pinned_is_written_without_zero_copy(self, pair: tuple[int, int]) -> None:
         """As a driver's mapping: here the one by which the kernel shows its clock to every process (vdso(7))."""
         maps = Path("/proc/self/maps").read_text().splitlines()
         address = next((int(line.split("-")[0], 16) for line in maps if line.endswith("[vvar]")), None)
@@ -530,7 +532,7 @@ class TestStats:
         assert got[4096:-4096] == FRAME
         assert len(got) == len(FRAME) + 2 * 4096
 
-    def test_of_memory_that_is_gone(self, pair: tuple[int, int]) -> None:
+    def test_memory_past_the_end_of_its_file_raises_efault(self, pair: tuple[int, int]) -> None:
         """A mapping past the end of its file is an error of that stream."""
         fd = os.memfd_create("short")
         os.ftruncate(fd, 1 << 20)
@@ -543,7 +545,7 @@ class TestStats:
 
 
 class TestSync:
-    def test_forgets_a_failure_that_it_has_reported(self, tmp_path: Path) -> None:
+    def test_sync_forgets_a_failure_after_reporting_it(self, tmp_path: Path) -> None:
         path = tmp_path / "fifo"
         os.mkfifo(path)
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -564,14 +566,14 @@ class TestSync:
         os.close(writer)
         assert anew.result().endswith(b"a new reader")
 
-    def test_does_not_report_what_a_ticket_has_reported(self) -> None:
+    def test_sync_does_not_report_a_failure_that_a_ticket_reported(self) -> None:
         reader, writer = os.pipe()
         os.close(reader)
         assert isinstance(_native._pipe(FRAME, writer).exception(10), BrokenStreamError)
         _native._sync()
         os.close(writer)
 
-    def test_of_memory_waits_for_all_of_its_writes_and_then_raises(self) -> None:
+    def test_sync_of_memory_waits_for_all_its_writes_and_then_raises(self) -> None:
         data = bytearray(4 << 20)
         pipes = [os.pipe() for _ in range(8)]
         *broken, last = [_native._pipe(data, writer) for _, writer in pipes]
@@ -595,7 +597,7 @@ class TestSync:
         for _, writer in pipes:
             os.close(writer)
 
-    def test_reports_every_failure(self) -> None:
+    def test_sync_reports_every_failure(self) -> None:
         pipes = [os.pipe() for _ in range(3)]
         for reader, writer in pipes:
             os.close(reader)
@@ -607,13 +609,13 @@ class TestSync:
         for _, writer in pipes:
             os.close(writer)
 
-    def test_waits_for_what_pipe_has_queued_only(self, pair: tuple[int, int]) -> None:
+    def test_sync_waits_only_for_writes_queued_by_pipe(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1])
         stream.submit(FRAME)
         _native._sync(timeout=0.5)
         stream.abort()
 
-    def test_of_everything_waits_only_for_what_was_there(self, pair: tuple[int, int]) -> None:
+    def test_sync_of_everything_ignores_later_writes(self, pair: tuple[int, int]) -> None:
         """Another thread goes on piping meanwhile: that must not keep us for ever."""
         reader, writer = pair
         stop = threading.Event()
@@ -638,7 +640,7 @@ class TestSync:
             os.close(writer)
             threads[1].join(30)
 
-    def test_close_lets_workers_go_and_pipe_works_again(self, pair: tuple[int, int]) -> None:
+    def test_close_ends_workers_and_pipe_works_again(self, pair: tuple[int, int]) -> None:
         reader, writer = pair
         before = workers()
         for _ in range(3):
@@ -649,7 +651,7 @@ class TestSync:
             assert eventually(lambda: not workers() - before)
         assert read_exactly(reader, 15) == b"frame" * 3
 
-    def test_close_keeps_away_from_open_writers(self, pair: tuple[int, int]) -> None:
+    def test_module_close_leaves_open_writers_alone(self, pair: tuple[int, int]) -> None:
         with Writer(pair[1]) as stream:
             stream.submit(b"one ")
             _native._close(timeout=10)
@@ -657,7 +659,7 @@ class TestSync:
         assert read_exactly(pair[0], 7) == b"one two"
 
 
-def test_idle_workers_leave_by_themselves_and_come_again(pair: tuple[int, int]) -> None:
+def test_idle_workers_end_and_start_again(pair: tuple[int, int]) -> None:
     reader, writer = pair
     stream = Writer(writer, policy=ThreadPolicy(nice=13))
     before = workers()
@@ -669,7 +671,7 @@ def test_idle_workers_leave_by_themselves_and_come_again(pair: tuple[int, int]) 
     assert read_exactly(reader, 10) == b"frame" * 2
 
 
-def test_a_buffer_is_let_go_with_the_next_call(pair: tuple[int, int]) -> None:
+def test_buffer_is_released_at_the_next_call(pair: tuple[int, int]) -> None:
     """Whoever keeps no ticket and never syncs holds no more frames than the last few."""
 
     class Frame(np.ndarray):
@@ -726,7 +728,7 @@ def test_bytes_left_in_a_pipe_without_a_reader_are_reported(pair: tuple[int, int
     assert stream.closed
 
 
-def test_writes_that_race_with_the_close(pair: tuple[int, int]) -> None:
+def test_writes_can_race_with_close(pair: tuple[int, int]) -> None:
     """Threads write while another closes: each write arrives whole, or is refused."""
     reader, writer = pair
     result = ReaderThread(reader)

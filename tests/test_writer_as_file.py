@@ -98,7 +98,9 @@ def expected(write: Callable[[Any], object]) -> bytes:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_writes_to_a_file_writes_to_a_writer_on_a_pipe(name: str, pair: tuple[int, int]) -> None:
+def test_libraries_that_write_to_files_can_write_to_a_writer_on_a_pipe(
+    name: str, pair: tuple[int, int]
+) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
     stream = Writer(writer)
@@ -109,14 +111,14 @@ def test_what_writes_to_a_file_writes_to_a_writer_on_a_pipe(name: str, pair: tup
 
 
 @pytest.mark.parametrize("name", ["numpy.save", "zipfile"])
-def test_what_writes_to_a_file_writes_to_a_writer_on_a_file(name: str, tmp_path: Path) -> None:
+def test_libraries_that_write_to_files_can_write_to_a_writer_on_a_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / "written"
     with path.open("wb") as file, Writer(file) as stream:
         WRITERS[name](stream)
     assert path.read_bytes() == expected(WRITERS[name])
 
 
-def test_it_has_a_files_face_and_no_descriptor(pair: tuple[int, int]) -> None:
+def test_writer_has_the_interface_of_a_file_and_no_descriptor(pair: tuple[int, int]) -> None:
     with Writer(pair[1]) as stream:
         assert (stream.readable(), stream.writable(), stream.seekable(), stream.isatty()) == (
             False,
@@ -178,7 +180,7 @@ def test_no_small_write_waits_for_a_flush(pair: tuple[int, int]) -> None:
             assert read_exactly(reader, 1) == b"%d" % number
 
 
-def test_what_was_gathered_is_lost_and_reported_with_its_stream(pair: tuple[int, int]) -> None:
+def test_gathered_bytes_are_lost_and_reported_with_their_stream(pair: tuple[int, int]) -> None:
     reader, writer = pair
     stream = Writer(writer, mode="write")
     os.close(writer)
@@ -195,7 +197,7 @@ def test_what_was_gathered_is_lost_and_reported_with_its_stream(pair: tuple[int,
         stream.close()
 
 
-def test_abort_discards_what_was_gathered(pair: tuple[int, int]) -> None:
+def test_abort_discards_gathered_bytes(pair: tuple[int, int]) -> None:
     stream = Writer(pair[1])
     stream.submit(bytes(FILLS))
     for _ in range(100):
@@ -218,7 +220,7 @@ def test_a_write_that_finds_no_room_takes_nothing(pair: tuple[int, int]) -> None
     assert len(result.result()) == FILLS
 
 
-def test_the_end_of_the_program_delivers_what_was_gathered() -> None:
+def test_program_exit_delivers_gathered_bytes() -> None:
     code = f"""
     writer = penstock.Writer(1)
     writer.write(bytes({FILLS}))
@@ -229,7 +231,7 @@ def test_the_end_of_the_program_delivers_what_was_gathered() -> None:
     assert written[FILLS:] == b"".join(b"%20d" % number for number in range(1000))
 
 
-def test_a_forked_child_neither_writes_nor_loses_what_its_parent_has_gathered(pair: tuple[int, int]) -> None:
+def test_forked_child_neither_writes_nor_loses_bytes_gathered_by_its_parent(pair: tuple[int, int]) -> None:
     code = """
     reader, end = os.pipe()
     writer = penstock.Writer(end)
@@ -270,7 +272,7 @@ def test_the_writes_of_threads_stay_whole_and_each_threads_in_order(pair: tuple[
         assert [int(record[1:]) for record in records if record[:1] == b"%d" % own] == list(range(500))
 
 
-def test_without_memory_for_the_copy_nothing_is_taken_and_the_stream_goes_on() -> None:
+def test_memory_shortage_for_the_copy_takes_nothing_and_the_stream_continues() -> None:
     body = """
     import resource
     reader, end = os.pipe()

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_dropped_lets_go_of_its_planes() {
+    fn dropped_job_releases_its_planes() {
         let converter = copying(0, 2);
         let shared: Arc<[u8]> = Arc::from([1, 2, 0, 3, 4, 0, 5, 6]);
         for _ in 0..20 {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_unsuitable() {
+    fn planes_and_outputs_that_do_not_fit_are_unsuitable() {
         let converter = copying(0, 0);
         let too_short = converter.begin(planes(vec![0; 7]), None).unwrap_err();
         assert!(matches!(too_short, Error::Unsuitable(_)), "{too_short:?}");

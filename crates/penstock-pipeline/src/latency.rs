@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_two_threads_recorded_is_one_distribution() {
+    fn recordings_of_two_threads_become_one_distribution() {
         let recorders = [Recorder::default(), Recorder::default()];
         (1..=50).for_each(|us| recorders[0].record(us * 1000));
         (51..=100).for_each(|us| recorders[1].record(us * 1000));

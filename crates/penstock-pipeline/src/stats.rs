@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_part_is_the_one_that_takes_the_longest() {
+    fn bottleneck_is_the_part_that_takes_the_longest() {
         let done_at_once = part("source", 1, 100, 0);
         let slow = part("slow", 1, 5_000_000, 200_000);
         let on_two_threads = part("on two threads", 2, 6_000_000, 4_000_000);

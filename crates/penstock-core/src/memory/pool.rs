@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_and_is_used_again() {
+    fn pool_reuses_returned_memory() {
         let pool = Pool::new(1 << 20);
         let mut buffer = pool.take(10_000).unwrap();
         assert_eq!((buffer.len(), buffer.as_ptr().addr() % 4096), (10_000, 0));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_was_allowed() {
+    fn pool_keeps_no_more_than_its_limit() {
         let pool = Pool::new(100_000);
         let buffers: Vec<_> = (0..40).map(|_| pool.take(10_000).unwrap()).collect();
         drop(buffers);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_kept_of_each_size() {
+    fn pool_keeps_few_buffers_of_each_size() {
         let pool = Pool::of_any_size(1 << 20, 3);
         let buffers: Vec<_> =
             [5000, 50_000].iter().cycle().take(40).map(|bytes| pool.take(*bytes).unwrap()).collect();
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri gives up at so much memory")]
-    fn what_no_address_space_holds_is_refused() {
+    fn pool_refuses_sizes_beyond_any_address_space() {
         let (pool, most) = (Pool::new(0), isize::MAX as usize);
         for bytes in [1 << 60, most - 1, most, most + 1, usize::MAX - 4095, usize::MAX - 1, usize::MAX] {
             assert_eq!(pool.buffer(bytes).unwrap_err(), Errno::NOMEM, "{bytes} bytes");

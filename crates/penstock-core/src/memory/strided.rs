@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_beyond_any_memory_equal_that_of_no_slice() {
+    fn size_saturates_beyond_any_memory() {
         let size = |shape: &[usize]| {
             Strided { start: [0u8].as_ptr(), shape, strides: &vec![0; shape.len()], item_bytes: 2 }.bytes()
         };

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_limit_closed_pipes_are_forgotten_too() {
+    fn closed_pipes_are_forgotten_without_a_limit_too() {
         let mut budget = PipeBudget::of_user().into_inner().unwrap();
         budget.user_soft_bytes = None;
         for _ in 0..1000 {

@@ -243,7 +243,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn what_two_workers_put_comes_out_in_order() {
+    fn channel_orders_the_items_of_two_workers() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(ONE));
             let other = spawn_with(&channel, |channel| channel.put(1, Some(1), 8).unwrap());
@@ -258,7 +258,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn one_who_waits_for_room_is_woken() {
+    fn channel_wakes_a_putter_that_waits_for_room() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(Limits { bytes: 8, items: 2 }));
             let putter = spawn_with(&channel, |channel| {
@@ -271,7 +271,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn two_takers_share_what_comes_and_both_learn_of_the_end() {
+    fn two_takers_share_the_items_and_both_see_the_end() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(Limits { bytes: 8, items: 2 }));
             let takers: Vec<_> = (0..2)
@@ -327,7 +327,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn one_who_watches_learns_when_something_comes() {
+    fn channel_ticket_ends_when_an_item_arrives() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(ONE));
             let putter = spawn_with(&channel, |channel| channel.put(0, Some(0), 1).unwrap());
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_come_out_have_no_gaps() {
+    fn numbers_of_taken_items_have_no_gaps() {
         let channel = Channel::new(Limits { bytes: 100, items: 9 });
         for (number, item) in [(0, None), (1, Some('b')), (2, None), (3, None), (4, Some('e'))] {
             channel.put(number, item, 1).unwrap();

@@ -254,7 +254,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn of_two_callers_one_gets_the_frame_and_the_other_the_end() {
+    fn one_of_two_callers_gets_the_frame_and_the_other_gets_the_end() {
         loom::model(|| {
             let queue = Arc::new(FrameQueue::new(1));
             let other = spawn_with(&queue, |queue| queue.next(None));
@@ -267,7 +267,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_close_reaches_caller_and_worker() {
+    fn close_wakes_caller_and_worker() {
         loom::model(|| {
             let queue = Arc::new(FrameQueue::new(1));
             let worker = worker(&queue, 2); // for ever, if it were not woken from its wait for room
@@ -325,7 +325,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn the_newest_makes_room_for_one_who_reads_in_order() {
+    fn newest_makes_room_for_a_caller_that_reads_in_order() {
         // Every order of three threads takes longer than three minutes.
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
@@ -341,7 +341,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn who_watches_is_told_of_a_frame() {
+    fn queue_ticket_ends_when_a_frame_arrives() {
         loom::model(|| {
             let queue = Arc::new(FrameQueue::new(1));
             let worker = worker(&queue, 1);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_stale_unless_it_is_the_last() {
+    fn frames_that_waited_are_stale_except_the_last() {
         let queue = FrameQueue::new(4);
         queue.put('a');
         queue.put('b');
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_is_the_same_each_time() {
+    fn end_of_the_queue_is_the_same_at_each_call() {
         let queue = FrameQueue::<u8>::new(1);
         queue.put(1);
         queue.end(Err(Error::Forked));

@@ -97,7 +97,7 @@ mod loom_tests {
     use crate::sync::{Arc, AtomicBool, spawn_with};
 
     #[test]
-    fn no_fork_finds_anybody_inside() {
+    fn closed_gate_has_no_thread_inside() {
         loom::model(|| {
             let shared = Arc::new((Gate::new(), AtomicBool::new(false)));
             let passer = spawn_with(&shared, |shared| {

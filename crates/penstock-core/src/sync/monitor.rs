@@ -161,7 +161,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn no_thread_sleeps_on_while_there_is_something_for_it() {
+    fn threads_wake_while_there_is_something_for_them() {
         loom::model(|| {
             let monitor = Arc::new(Monitor::new(0));
             let takers: Vec<_> = (0..2).map(|_| spawn_with(&monitor, take)).collect();
@@ -198,7 +198,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn the_sides_wake_each_other() {
+    fn takers_and_putters_wake_each_other() {
         loom::model(|| {
             let monitor = Arc::new(Monitor::new(false));
             let putter = spawn_with(&monitor, |monitor| {
@@ -224,7 +224,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn one_who_watches_learns_of_a_wake() {
+    fn monitor_ticket_ends_at_a_wake() {
         loom::model(|| {
             let monitor = Arc::new(Monitor::new(false));
             let putter = spawn_with(&monitor, |monitor| {
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_notifies_one_who_has_stopped_waiting() {
+    fn threads_that_stopped_waiting_are_not_notified() {
         let monitor = Monitor::new(());
         let mut guard = monitor.lock();
         for side in [Takers, Takers, Putters, Putters] {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_watch_share_one_ticket_which_ends_without_the_lock() {
+    fn all_watchers_share_one_ticket_which_ends_without_the_lock() {
         let monitor = Arc::new(Monitor::new(()));
         let mut guard = monitor.lock();
         let (first, second, putter) = (guard.ready(Takers), guard.ready(Takers), guard.ready(Putters));

@@ -241,7 +241,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn who_waits_takes_what_no_worker_has_begun() {
+    fn waiting_thread_does_parts_that_no_worker_has_begun() {
         model(|| {
             let shared = Shared::new();
             let worker = spawn_with(&shared, Shared::work);
@@ -258,7 +258,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn no_worker_is_at_a_work_that_was_cancelled() {
+    fn no_worker_runs_a_cancelled_work() {
         model(|| {
             let shared = Shared::new();
             let worker = spawn_with(&shared, Shared::work);
@@ -288,7 +288,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_group_at_its_limit_holds_no_other_up() {
+    fn group_at_its_limit_does_not_delay_other_groups() {
         model(|| {
             let shared = Shared::new();
             let workers: Vec<_> = (0..2).map(|_| spawn_with(&shared, Shared::work)).collect();

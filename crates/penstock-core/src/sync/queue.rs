@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn both_limits_hold_and_one_item_always_fits() {
+    fn queue_obeys_both_limits_and_one_item_always_fits() {
         let by_items = queue(100, 2);
         assert!(by_items.put(1, 1, None).unwrap());
         assert!(!by_items.put(2, 1, None).unwrap());

@@ -350,7 +350,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_future_that_moves_to_another_task_wakes_that_one() {
+    fn future_that_moves_to_another_task_wakes_that_task() {
         loom::model(|| {
             let (completion, mut ticket) = make(7, None);
             let worker = thread::spawn(move || completion.end(Ok(())));
@@ -361,7 +361,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_waiter_always_learns_the_outcome() {
+    fn waiter_always_gets_the_outcome() {
         loom::model(|| {
             let (completion, ticket) = make(7, None);
             let waiter = thread::spawn({
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callback_that_panics_keeps_nobody_from_the_end() {
+    fn panicking_callback_does_not_stop_other_callbacks() {
         let (completion, ticket) = make(3, None);
         ticket.on_end(|| panic!("a caller's"));
         let (other, told) = std::sync::mpsc::channel();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inherited_ticket_is_the_parents() {
+    fn inherited_ticket_belongs_to_the_parent() {
         let shared = Arc::new(Shared {
             state: Mutex::new(State::Pending { listeners: Vec::new(), next: 0, is_waited: false }),
             ended: Condvar::new(),

@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_that_of_the_specification() {
+    fn checksum_matches_the_specification() {
         assert_eq!(checksum(b"123456789"), 0x89A1_897F); // CRC-32/MPEG-2 from 0
     }
 

@@ -59,7 +59,7 @@ fn a_sync_does_not_count_what_a_writer_aborted() {
 }
 
 #[test]
-fn what_is_discarded_during_a_flush_or_a_close_is_no_success() {
+fn flush_and_close_fail_if_items_are_discarded_meanwhile() {
     let (_reader, end) = pipe().unwrap();
     let writer = Arc::new(open(&end));
     for _ in 0..3 {
@@ -93,8 +93,8 @@ fn a_writer_opened_after_a_refusal_has_a_new_stream() {
 }
 
 #[test]
-fn what_was_aborted_does_not_count_as_lost_to_a_later_failure() {
-    in_own_process("endings::what_was_aborted_does_not_count_as_lost_to_a_later_failure", || {
+fn aborted_bytes_do_not_count_as_lost_to_a_later_failure() {
+    in_own_process("endings::aborted_bytes_do_not_count_as_lost_to_a_later_failure", || {
         let (reader, end) = pipe().unwrap();
         let (kept, given_up) = (open(&end), open(&end));
         let blocked = kept.submit(vec![1; 2 << 20], None).unwrap();
@@ -204,7 +204,7 @@ fn a_flush_reports_bytes_that_nobody_reads_while_others_write() {
 }
 
 #[test]
-fn the_last_descriptor_of_a_write_that_was_read_is_not_used_again() {
+fn last_descriptor_of_a_finished_write_is_not_reused() {
     let (mut reader, end) = pipe().unwrap();
     let zero_copy = WriterOptions::default().mode(Mode::ZeroCopy);
     let (gone, other) = (Writer::new(&end, &zero_copy).unwrap(), open(&end));
@@ -304,7 +304,7 @@ impl Drop for Panics {
 }
 
 #[test]
-fn a_panic_of_a_callers_code_harms_no_stream() {
+fn panic_in_the_code_of_a_caller_harms_no_stream() {
     let (mut reader, end) = pipe().unwrap();
     let writer = open(&end);
     let blocked = writer.submit(vec![1; 1 << 20], None).unwrap();

@@ -87,7 +87,7 @@ fn smoke() {
 }
 
 #[test]
-fn what_is_no_fifo_is_named() {
+fn path_that_is_no_fifo_is_named_by_its_kind() {
     let folder = Folder::new();
     let at = |name: &str| folder.0.join(name);
     fs::write(at("file"), "").unwrap();
@@ -160,7 +160,7 @@ fn a_reader_waits_for_writers_of_every_kind() {
 }
 
 #[test]
-fn a_path_that_leads_elsewhere_meanwhile_changes_nothing() {
+fn pending_open_keeps_its_fifo_if_the_path_is_replaced() {
     let folder = Folder::new();
     let (path, fifo) = folder.fifo();
     let ticket = fifo.open_in_background(Access::Write).unwrap();
@@ -178,7 +178,7 @@ fn a_path_that_leads_elsewhere_meanwhile_changes_nothing() {
 }
 
 #[test]
-fn who_gives_up_leaves_no_reader_behind() {
+fn cancelled_or_dropped_open_leaves_no_reader() {
     let folder = Folder::new();
     let (path, fifo) = folder.fifo();
     let waiting = fifo.open_in_background(Access::Read).unwrap();

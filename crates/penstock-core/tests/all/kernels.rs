@@ -19,7 +19,7 @@ const ABOUT_PAGES: [&str; 7] = [
     "writer::a_fault_in_the_callers_memory",
     "zero_copy",
     "pages",
-    "writer::auto_spares_a_slow_reader_the_copy",
+    "writer::auto_uses_zero_copy_for_a_slow_reader",
     "writer::memory_that_cannot_be_pinned_is_written_and_the_statistics_say_so",
     "writer::stats_name_the_transport_and_its_reason",
 ];
@@ -94,24 +94,24 @@ fn run_again_refusing(refused: &[(libc::c_long, i32)], tests: &[&str], skipped: 
 }
 
 #[test]
-fn before_linux_6_4_all_tests_pass() {
+fn all_tests_pass_before_linux_6_4() {
     run_again_refusing(&NO_NOWAIT, &["writer::", "reader::", "relay::", "tee::", "fifo::", "oracle::"], &[]);
 }
 
 #[test]
-fn without_vmsplice_all_tests_pass() {
+fn all_tests_pass_without_vmsplice() {
     run_again_refusing(&[(libc::SYS_vmsplice, libc::ENOSYS)], &WITH_PAGES, &ABOUT_PAGES);
 }
 
 #[test]
-fn where_vmsplice_copies_all_tests_pass() {
+fn all_tests_pass_if_vmsplice_copies() {
     run_again(&WITH_PAGES, &ABOUT_PAGES, |child| {
         child.env(COPIES, "1");
     });
 }
 
 #[test]
-fn without_inotify_all_tests_pass() {
+fn all_tests_pass_without_inotify() {
     let skipped = [
         "writer::a_zero_copy_worker_sleeps_while_its_reader_pauses",
         "writer::workers_leave_most_of_a_users_inotify_descriptors_to_others",
@@ -120,16 +120,16 @@ fn without_inotify_all_tests_pass() {
 }
 
 #[test]
-fn without_vmsplice_large_writes_go_by_write() {
-    in_own_process("kernels::without_vmsplice_large_writes_go_by_write", || {
+fn large_writes_go_by_write_without_vmsplice() {
+    in_own_process("kernels::large_writes_go_by_write_without_vmsplice", || {
         install(&mut filter(&[(libc::SYS_vmsplice, libc::EINVAL)])).unwrap();
         write_in_all_modes(Reason::NoVmsplice);
     });
 }
 
 #[test]
-fn where_vmsplice_copies_large_writes_go_by_write() {
-    in_own_process("kernels::where_vmsplice_copies_large_writes_go_by_write", || {
+fn large_writes_go_by_write_if_vmsplice_copies() {
+    in_own_process("kernels::large_writes_go_by_write_if_vmsplice_copies", || {
         // SAFETY: no other test runs in this process.
         unsafe { std::env::set_var(COPIES, "1") };
         write_in_all_modes(Reason::VmspliceCopies);
@@ -137,8 +137,8 @@ fn where_vmsplice_copies_large_writes_go_by_write() {
 }
 
 #[test]
-fn where_the_process_may_have_no_huge_pages_large_writes_go_by_write() {
-    in_own_process("kernels::where_the_process_may_have_no_huge_pages_large_writes_go_by_write", || {
+fn large_writes_go_by_write_if_the_process_may_have_no_huge_pages() {
+    in_own_process("kernels::large_writes_go_by_write_if_the_process_may_have_no_huge_pages", || {
         const NONE: libc::c_ulong = 0;
         // SAFETY: it touches no memory.
         let answer = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1 as libc::c_ulong, NONE, NONE, NONE) };
@@ -178,9 +178,9 @@ fn writes() -> u64 {
 }
 
 #[test]
-fn before_linux_6_4_a_write_to_a_pipe_takes_few_calls() {
+fn pipe_write_takes_few_calls_before_linux_6_4() {
     const FRAMES: u64 = 5;
-    in_own_process("kernels::before_linux_6_4_a_write_to_a_pipe_takes_few_calls", || {
+    in_own_process("kernels::pipe_write_takes_few_calls_before_linux_6_4", || {
         install(&mut filter(&NO_NOWAIT)).unwrap();
         for bytes in [50_000, 1_000_000] {
             let (reader, end) = pipe().unwrap();
@@ -202,8 +202,8 @@ fn before_linux_6_4_a_write_to_a_pipe_takes_few_calls() {
 }
 
 #[test]
-fn before_linux_6_4_and_without_proc_a_writer_says_why_it_is_slow() {
-    in_own_process("kernels::before_linux_6_4_and_without_proc_a_writer_says_why_it_is_slow", || {
+fn writer_says_why_it_is_slow_before_linux_6_4_and_without_proc() {
+    in_own_process("kernels::writer_says_why_it_is_slow_before_linux_6_4_and_without_proc", || {
         let mut refused = NO_NOWAIT.to_vec();
         refused.push((libc::SYS_openat, libc::ENOENT));
         #[cfg(target_arch = "x86_64")]
@@ -229,8 +229,8 @@ fn before_linux_6_4_and_without_proc_a_writer_says_why_it_is_slow() {
 }
 
 #[test]
-fn before_linux_6_4_a_reader_that_is_gone_is_a_failure() {
-    in_own_process("kernels::before_linux_6_4_a_reader_that_is_gone_is_a_failure", || {
+fn gone_reader_is_a_failure_before_linux_6_4() {
+    in_own_process("kernels::gone_reader_is_a_failure_before_linux_6_4", || {
         install(&mut filter(&NO_NOWAIT)).unwrap();
         for bytes in [1000, 50_000, 1_000_000] {
             let (reader, end) = pipe().unwrap();
@@ -243,8 +243,8 @@ fn before_linux_6_4_a_reader_that_is_gone_is_a_failure() {
 }
 
 #[test]
-fn before_linux_6_4_the_mode_of_the_callers_descriptor_stays() {
-    in_own_process("kernels::before_linux_6_4_the_mode_of_the_callers_descriptor_stays", || {
+fn mode_of_the_callers_descriptor_stays_before_linux_6_4() {
+    in_own_process("kernels::mode_of_the_callers_descriptor_stays_before_linux_6_4", || {
         install(&mut filter(&NO_NOWAIT)).unwrap();
         let (mut reader, end) = pipe().unwrap();
         let writer = Writer::new(&end, &WriterOptions::default()).unwrap();

@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(60), max_shrink_iters: 30, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_transport_delivers_what_a_plain_loop_delivers(
+    fn every_transport_delivers_the_same_bytes_as_a_plain_loop(
         sizes in prop::collection::vec(frame_bytes(), 1..8),
         temper in temper(),
         modes in prop::collection::vec(mode(), 1..3),

@@ -98,7 +98,7 @@ fn frames_are_whole_and_in_order_however_they_are_written() {
 }
 
 #[test]
-fn files_sockets_and_their_ends() {
+fn reader_reads_files_and_sockets_to_their_end() {
     let bytes = pattern(300_000, 1);
     let mut file = unnamed_file();
     file.write_all(&bytes).unwrap();
@@ -130,7 +130,7 @@ impl Transform for OfNothing {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_at_the_call() {
+fn unreadable_descriptor_is_refused_at_the_call() {
     let (pipe, writer) = pipe().unwrap();
     let refused = |fd: &dyn AsFd, options: &ReaderOptions| Reader::new(fd.as_fd(), options).unwrap_err();
     let usual = ReaderOptions::new(8);
@@ -155,7 +155,7 @@ fn what_cannot_be_read_is_refused_at_the_call() {
 }
 
 #[test]
-fn a_reset_gives_whole_frames_first() {
+fn reset_fails_after_the_whole_frames() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut theirs = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (ours, _) = listener.accept().unwrap();
@@ -248,7 +248,7 @@ fn a_timeout_loses_nothing() {
 }
 
 #[test]
-fn the_latest_is_whole_and_newer_than_what_was_there() {
+fn latest_is_whole_and_newer_than_the_frames_that_waited() {
     let (pipe, mut writer) = pipe().unwrap();
     let options = ReaderOptions::new(4).depth(2);
     let reader = Reader::new(&pipe, &options).unwrap();
@@ -301,7 +301,7 @@ fn at_the_end_the_latest_is_the_last_and_then_the_end() {
 }
 
 #[test]
-fn a_close_wakes_who_waits_and_closes_the_descriptor_at_once() {
+fn close_wakes_waiting_callers_and_closes_the_descriptor_at_once() {
     let (pipe, mut writer) = pipe().unwrap();
     let reader = Arc::new(open(&pipe, 4));
     drop(pipe);
@@ -334,7 +334,7 @@ fn a_drop_ends_a_worker_wherever_it_is() {
 }
 
 #[test]
-fn the_end_closes_the_descriptor_and_numbers_may_be_used_again() {
+fn end_of_stream_closes_the_descriptor_and_its_number_can_be_reused() {
     let (pipe, mut writer) = pipe().unwrap();
     let number = pipe.as_raw_fd();
     let reader = open(&pipe, 4);
@@ -346,7 +346,7 @@ fn the_end_closes_the_descriptor_and_numbers_may_be_used_again() {
 }
 
 #[test]
-fn a_pipe_grows_unless_told_otherwise() {
+fn pipe_grows_unless_a_capacity_is_given() {
     let (pipe, _writer) = pipe().unwrap();
     let small = ReaderOptions::new(4).capacity_bytes(8192);
     assert_eq!(Reader::new(&pipe, &small).unwrap().stats().capacity_bytes, Some(8192));
@@ -402,7 +402,7 @@ impl Transform for Pairs {
 }
 
 #[test]
-fn parts_are_made_into_their_places() {
+fn transform_writes_parts_into_their_places() {
     for parts in [1, 2, 5, 1000] {
         let frame_bytes = 7000;
         let transform = Arc::new(Pairs::new(frame_bytes / parts));
@@ -435,7 +435,7 @@ fn a_transform_that_panics_ends_the_stream_with_an_error() {
 }
 
 #[test]
-fn many_readers_at_once() {
+fn many_readers_run_at_once() {
     let readers: Vec<_> = (0..20)
         .map(|seed| {
             let (pipe, writer) = pipe().unwrap();

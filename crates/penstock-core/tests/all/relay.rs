@@ -450,7 +450,7 @@ fn a_reader_goes((mut reader, writer): (PipeReader, PipeWriter)) {
 }
 
 #[test]
-fn a_signal_that_was_pending_before_is_still_there() {
+fn pending_signal_stays_pending() {
     // SAFETY: all sets are initialized by sigemptyset before they are used.
     unsafe {
         let mut set = std::mem::zeroed();
@@ -511,7 +511,7 @@ fn a_stalled_destination_is_an_error_and_nothing_is_lost() {
 
 /// A reader that takes odd amounts and then nothing: a piece that did not fit would wait in the kernel, where no timeout ends it.
 #[test]
-fn what_is_sent_of_a_file_always_fits() {
+fn relay_of_a_file_to_a_full_socket_times_out_instead_of_blocking() {
     let (data, tcp) = (pattern(8 << 20, 5), tcp_pair());
     let pairs: [(OwnedFd, OwnedFd); 2] = [
         UnixStream::pair().map(|(ours, theirs)| (ours.into(), theirs.into())).unwrap(),
@@ -576,7 +576,7 @@ fn a_quiet_source_is_a_stall_too() {
 }
 
 #[test]
-fn no_bytes_are_soon_relayed() {
+fn relay_of_no_bytes_ends_at_once() {
     let (quiet, _kept_open) = pipe().unwrap();
     let none = to_end().count(0);
     assert_eq!(relay(quiet, unnamed_file(), &none).unwrap().bytes, 0);
@@ -629,7 +629,7 @@ fn null() -> File {
 }
 
 #[test]
-fn devices_are_ends_too() {
+fn relay_accepts_devices() {
     let zero = File::open("/dev/zero").unwrap();
     let count = to_end().count(1_000_003);
     assert_eq!(relay(&zero, null(), &count).unwrap().bytes, 1_000_003);
@@ -640,7 +640,7 @@ fn devices_are_ends_too() {
 }
 
 #[test]
-fn files_without_a_size_have_bytes_all_the_same() {
+fn files_without_a_size_are_relayed_to_their_end() {
     let copy = unnamed_file();
     let relayed = relay(File::open("/proc/self/status").unwrap(), &copy, &to_end()).unwrap();
     assert!(relayed.bytes > 100, "{relayed:?}");
@@ -731,7 +731,7 @@ fn a_full_disk_is_an_error_with_the_bytes() {
 }
 
 #[test]
-fn what_was_moved_comes_through_an_io_error() {
+fn io_error_keeps_the_relay_report() {
     let file = file_of(&pattern(6 << 20, 3));
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let stalled = relay(&file, &ours, &to_end().timeout(Duration::from_millis(30))).unwrap_err();
@@ -743,7 +743,7 @@ fn what_was_moved_comes_through_an_io_error() {
 }
 
 #[test]
-fn the_wrong_way_round_is_an_error_at_the_call() {
+fn wrong_direction_fails_at_the_call() {
     let (reader, writer) = pipe().unwrap();
     for (src, dst) in [(writer.as_fd(), writer.as_fd()), (reader.as_fd(), reader.as_fd())] {
         let failure = relay(src, dst, &to_end()).unwrap_err();
@@ -790,7 +790,7 @@ fn packets_of_a_pipe_fit_through_a_small_socket() {
 }
 
 #[test]
-fn a_closed_descriptor_changes_nothing_for_one_in_the_background() {
+fn closed_descriptor_does_not_affect_a_background_relay() {
     let data = pattern(4 << 20, 11);
     let reader = filled_pipe(&data);
     let (mut theirs, writer) = pipe().unwrap();
@@ -806,7 +806,7 @@ fn a_closed_descriptor_changes_nothing_for_one_in_the_background() {
 }
 
 #[test]
-fn one_in_the_background_can_be_watched_and_cancelled() {
+fn background_relay_can_be_watched_and_cancelled() {
     let (reader, writer) = pipe().unwrap();
     let (mut producer, source) = pipe().map(|(reader, writer)| (writer, reader)).unwrap();
     let ticket = relay_in_background(&source, &writer, &to_end(), None).unwrap();
@@ -827,7 +827,7 @@ fn one_in_the_background_can_be_watched_and_cancelled() {
 }
 
 #[test]
-fn many_short_relays_leave_nothing_behind() {
+fn many_short_relays_leave_no_descriptor() {
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let file = file_of(&pattern(100, 12));
     let (ours, _theirs) = UnixStream::pair().unwrap();
@@ -848,7 +848,7 @@ fn a_pipe_is_made_of_the_size_that_was_asked_for() {
 }
 
 #[test]
-fn the_policy_of_a_relay_in_the_background_can_be_read() {
+fn policy_of_a_background_relay_can_be_read() {
     let policy = ThreadPolicy::default().priority(Priority::Lowest);
     let ((reader, writer), (_out_reader, out)) = (pipe().unwrap(), pipe().unwrap());
     let ticket = relay_in_background(&reader, &out, &RelayOptions::default(), Some(policy)).unwrap();

@@ -229,7 +229,7 @@ proptest! {
 }
 
 #[test]
-fn the_death_of_one_neither_stops_nor_shortens_another() {
+fn gone_reader_neither_stops_nor_shortens_another_output() {
     let data = pattern(8 << 20, 4);
     let tee = tee(fed_pipe(&data, 1 << 18));
     let (alive, reader) = drained(Temper::Eager);
@@ -252,7 +252,7 @@ fn the_death_of_one_neither_stops_nor_shortens_another() {
 }
 
 #[test]
-fn with_nobody_left_the_source_keeps_its_bytes() {
+fn source_keeps_its_bytes_if_no_output_is_left() {
     let (reader, mut writer) = pipe().unwrap();
     let tee = tee(&reader);
     let (theirs, dying) = pipe().unwrap();
@@ -270,7 +270,7 @@ fn with_nobody_left_the_source_keeps_its_bytes() {
 }
 
 #[test]
-fn who_takes_nothing_is_evicted_and_the_others_go_on() {
+fn stalled_output_is_evicted_and_the_others_continue() {
     let data = pattern(8 << 20, 5);
     let tee = tee(fed_pipe(&data, 1 << 18));
     let (alive, reader) = drained(Temper::Eager);
@@ -294,7 +294,7 @@ fn who_takes_nothing_is_evicted_and_the_others_go_on() {
 }
 
 #[test]
-fn who_is_merely_slow_stays() {
+fn slow_output_is_not_evicted() {
     let data = pattern(300_000, 6);
     let tee = tee(fed_pipe(&data, 1 << 18));
     let (mut reader, writer) = make_pipe(Some(4096)).unwrap();
@@ -318,7 +318,7 @@ fn who_is_merely_slow_stays() {
 }
 
 #[test]
-fn all_wait_for_one_that_blocks() {
+fn every_output_waits_for_a_blocking_output() {
     let data = pattern(4 << 20, 7);
     let tee = tee(fed_pipe(&data, 1 << 18));
     let (eager, reader) = drained(Temper::Eager);
@@ -336,7 +336,7 @@ fn all_wait_for_one_that_blocks() {
 }
 
 #[test]
-fn who_comes_later_gets_what_comes_after() {
+fn late_output_gets_the_bytes_after_it_was_added() {
     let (reader, mut writer) = pipe().unwrap();
     let tee = tee(&reader);
     let (first, mut all) = pipe().map(|(reader, writer)| (writer, reader)).unwrap();
@@ -357,7 +357,7 @@ fn who_comes_later_gets_what_comes_after() {
 }
 
 #[test]
-fn comers_and_goers_have_whole_runs_of_the_stream() {
+fn added_and_removed_outputs_get_whole_runs_of_the_stream() {
     let data = pattern(20 << 20, 8);
     let tee = tee(fed_pipe(&data, 1 << 18));
     let (steady, reader) = drained(Temper::Chunky(100_000));
@@ -390,7 +390,7 @@ fn comers_and_goers_have_whole_runs_of_the_stream() {
 }
 
 #[test]
-fn who_is_removed_has_what_it_had_taken() {
+fn removed_output_keeps_the_bytes_it_had_taken() {
     let (reader, mut writer) = pipe().unwrap();
     let tee = tee(&reader);
     let (mut theirs, ours) = UnixStream::pair().unwrap();
@@ -448,7 +448,7 @@ fn neither_the_source_nor_an_output_is_added_twice() {
 }
 
 #[test]
-fn a_cancelled_tee_is_over_and_says_so() {
+fn cancelled_tee_ends_and_reports_it() {
     let (reader, _writer) = pipe().unwrap();
     let tee = tee(&reader);
     let (theirs, ours) = pipe().unwrap();

@@ -77,7 +77,7 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn what_arrives_is_what_the_transform_makes_in_every_mode_and_at_every_pace() {
+fn transformed_bytes_are_delivered_in_every_mode_and_at_every_pace() {
     for output_bytes in [1, 999, 70_000, 500_001] {
         let frames: Vec<_> = (0..5).map(|seed| pattern(2 * output_bytes, seed)).collect();
         let expected: Vec<_> = frames.iter().flat_map(|frame| Halve::of(frame)).collect();
@@ -122,7 +122,7 @@ fn the_pages_of_a_conversion_go_into_the_pipe_themselves() {
 }
 
 #[test]
-fn the_callers_memory_is_free_once_it_is_converted_while_nobody_reads() {
+fn callers_memory_is_free_once_converted_even_if_nobody_reads() {
     let (source, pipe) = pipe().unwrap();
     let writer = open(&pipe, &Halve::new(3 << 20), Mode::Auto, ReaderKind::Reads);
     drop(pipe);
@@ -205,7 +205,7 @@ fn a_write_that_is_given_up_while_it_is_made_ahead_ends_and_frees_its_memory() {
 }
 
 #[test]
-fn the_loss_is_counted_in_bytes_of_the_stream_when_the_reader_goes_away() {
+fn loss_is_counted_in_output_bytes_when_the_reader_goes_away() {
     let (source, pipe) = pipe().unwrap();
     let writer = open(&pipe, &Halve::new(4 << 20), Mode::Auto, ReaderKind::Reads);
     drop(pipe);

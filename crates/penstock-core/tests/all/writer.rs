@@ -109,7 +109,7 @@ fn memory_that_cannot_be_pinned_is_written_and_the_statistics_say_so() {
 }
 
 #[test]
-fn auto_spares_a_slow_reader_the_copy() {
+fn auto_uses_zero_copy_for_a_slow_reader() {
     let (reader, pipe) = pipe().unwrap();
     let writer = Writer::new(&pipe, &WriterOptions::default().reader(ReaderKind::Reads)).unwrap();
     drop(pipe);
@@ -261,8 +261,8 @@ fn a_zero_copy_ticket_ends_while_a_later_write_waits_for_room() {
 }
 
 #[test]
-fn zero_copy_goes_on_without_a_descriptor_to_spare() {
-    in_own_process("writer::zero_copy_goes_on_without_a_descriptor_to_spare", || {
+fn zero_copy_works_without_a_spare_descriptor() {
+    in_own_process("writer::zero_copy_works_without_a_spare_descriptor", || {
         let (mut reader, pipe) = pipe().unwrap();
         let [first, second] = [(); 2].map(|()| open(&pipe, Mode::ZeroCopy));
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -353,7 +353,7 @@ fn bytes_left_in_a_pipe_without_a_reader_are_reported_by_flush() {
 }
 
 #[test]
-fn a_broken_stream_harms_no_other() {
+fn broken_stream_does_not_affect_other_streams() {
     let (broken_reader, broken_pipe) = pipe().unwrap();
     let (reader, whole_pipe) = pipe().unwrap();
     let (broken, whole) = (open(&broken_pipe, Mode::Auto), open(&whole_pipe, Mode::Auto));
@@ -634,7 +634,7 @@ fn small_copies_are_gathered_in_order_while_the_worker_is_busy() {
 }
 
 #[test]
-fn what_is_gathered_counts_against_the_limit_in_bytes_and_not_in_writes() {
+fn gathered_copies_count_against_the_limit_in_bytes_and_not_in_writes() {
     let (_reader, _pipe, writer) = busy(&WriterOptions::default().queue_items(2).queue_bytes(FILLS + 50));
     (0..2).for_each(|_| _ = writer.write(&[1; 20], None).unwrap());
     assert!(matches!(writer.write(&[1; 20], A_WHILE), Err(Error::Stalled { .. })));
@@ -739,7 +739,7 @@ fn tempfile() -> File {
 }
 
 #[test]
-fn failures_of_the_system_keep_their_number() {
+fn system_failures_keep_their_error_number() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let writer = Writer::new(&full, &WriterOptions::default()).unwrap();
     let ticket = writer.submit(vec![0; 5000], None).unwrap();
@@ -749,7 +749,7 @@ fn failures_of_the_system_keep_their_number() {
 }
 
 #[test]
-fn the_byte_counts_of_a_failure_come_through_an_io_error() {
+fn io_error_keeps_the_byte_counts_of_a_failure() {
     let (mut reader, pipe) = pipe().unwrap();
     let ticket = open(&pipe, Mode::Write).submit(vec![1; 3 << 20], None).unwrap();
     read_exactly(&mut reader, 1000);
@@ -784,7 +784,7 @@ fn limits_of_nothing_are_refused_by_name() {
 }
 
 #[test]
-fn pipes_by_number_survive_the_closing_of_the_number() {
+fn write_by_descriptor_number_survives_the_close_of_the_number() {
     let (reader, pipe) = pipe().unwrap();
     let frame = pattern(5_000_000, 6);
     let ticket = process::pipe(frame.clone(), &pipe, Mode::Auto, None).unwrap();

@@ -101,7 +101,7 @@ fn levels_are_in_order_and_have_names_of_their_own() {
 }
 
 #[test]
-fn a_niceness_of_no_level_is_none() {
+fn niceness_without_a_level_has_no_priority() {
     let applied = apart(|| ThreadPolicy::default().nice(7).apply());
     assert_eq!((applied.nice, applied.priority, applied.notes.len()), (7, None, 0));
 }
@@ -128,7 +128,7 @@ fn cpus_that_are_not_there_are_named_and_the_others_taken() {
 }
 
 #[test]
-fn with_none_of_its_cpus_a_thread_stays_where_it_may_be() {
+fn thread_keeps_its_cpus_if_none_of_the_wanted_cpus_exists() {
     let applied = apart(|| on([8000]).apply());
     assert_eq!((applied.cpus, applied.notes.len()), (own_cpus(), 1));
 }
@@ -145,7 +145,7 @@ fn a_refusal_that_names_the_limit_leaves_the_thread_where_it_was() {
 }
 
 #[test]
-fn what_was_is_restored() {
+fn previous_policy_is_restored() {
     let first = own_cpus()[0];
     apart(|| {
         let before = AppliedPolicy::of_this_thread();
@@ -155,7 +155,7 @@ fn what_was_is_restored() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_told_beforehand() {
+fn note_says_beforehand_what_cannot_be_undone() {
     for level in Priority::ALL {
         let (told, refused) = apart(|| {
             let before = AppliedPolicy::of_this_thread();
@@ -178,7 +178,7 @@ fn expected_near(cpu: usize) -> Vec<usize> {
 }
 
 #[test]
-fn near_a_cpu_is_its_l3_domain() {
+fn near_a_cpu_means_its_l3_domain() {
     for cpu in own_cpus() {
         let applied = apart(|| near(Near::Cpu(cpu)).apply());
         assert_eq!(applied.cpus, expected_near(cpu));
@@ -186,7 +186,7 @@ fn near_a_cpu_is_its_l3_domain() {
 }
 
 #[test]
-fn near_a_thread_is_where_it_runs_and_a_pin_of_ones_own_does_not_hold() {
+fn near_a_thread_means_where_it_runs_and_overrides_an_own_pin() {
     let cpus = own_cpus();
     let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
     let (to_tell, told) = std::sync::mpsc::channel();
@@ -207,7 +207,7 @@ fn near_a_thread_is_where_it_runs_and_a_pin_of_ones_own_does_not_hold() {
 }
 
 #[test]
-fn near_and_cpus_are_both_kept() {
+fn near_and_cpus_apply_together() {
     let cpus = own_cpus();
     for &cpu in &cpus {
         let policy = on([cpu]).near(Near::Cpu(cpu));
@@ -224,13 +224,13 @@ fn near_and_cpus_are_both_kept() {
 }
 
 #[test]
-fn near_a_process_is_near_its_first_thread() {
+fn near_a_process_means_near_its_first_thread() {
     let applied = apart(|| near(Near::Thread(id())).apply());
     assert!(own_cpus().iter().any(|&cpu| expected_near(cpu) == applied.cpus));
 }
 
 #[test]
-fn near_nothing_is_a_note() {
+fn near_a_missing_thread_or_cpu_is_a_note() {
     // Above the highest that the kernel gives, PID_MAX_LIMIT of 2^22: proc_sys_kernel(5).
     for nobody in [Near::Thread(1 << 22), Near::Thread(u32::MAX), Near::Cpu(8000), Near::Cpu(usize::MAX)] {
         let applied = apart(|| near(nobody).apply());
@@ -243,7 +243,7 @@ proptest! {
 
     /// Whatever is asked for, the thread has what the answer says, and a wish that was not granted is noted.
     #[test]
-    fn the_answer_is_what_the_thread_has(
+    fn applied_policy_matches_the_thread(
         nice in proptest::option::of(-20..20),
         cpus in proptest::option::of(prop::collection::vec(prop_oneof![0usize..8, any::<usize>()], 1..5)),
         near in proptest::option::of(prop_oneof![

@@ -206,7 +206,7 @@ fn check(topology: &Topology) {
 }
 
 #[test]
-fn packages_with_threads_and_numbers_that_repeat() {
+fn packages_are_told_apart_if_core_numbers_repeat() {
     let machine = Machine::new();
     machine.package(0, &[&[0, 4], &[1, 5]]).package(1, &[&[2, 6], &[3, 7]]);
     machine.l3(&[0, 1, 4, 5]).l3(&[2, 3, 6, 7]).cache(0, 1, "Data", "48K", &[0, 4]);
@@ -227,7 +227,7 @@ fn packages_with_threads_and_numbers_that_repeat() {
 }
 
 #[test]
-fn chiplets_are_several_third_level_caches_in_a_package() {
+fn chiplets_appear_as_several_l3_caches_in_a_package() {
     let machine = Machine::new();
     let all: Vec<[usize; 2]> = (0..16).map(|core| [core, core + 16]).collect();
     machine.package(0, &all.iter().map(|core| &core[..]).collect::<Vec<_>>());
@@ -246,7 +246,7 @@ fn chiplets_are_several_third_level_caches_in_a_package() {
 }
 
 #[test]
-fn caches_that_differ_and_are_shared_in_odd_sets() {
+fn caches_of_different_size_shared_in_odd_sets_are_read() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1], &[2], &[3], &[4]]);
     machine.cache(2, 2, "Unified", "512K", &[0, 3]).cache(2, 2, "Unified", "4096K", &[1, 2, 4]);
@@ -266,7 +266,7 @@ fn caches_that_differ_and_are_shared_in_odd_sets() {
 }
 
 #[test]
-fn the_mask_is_believed_before_the_list_and_either_will_do() {
+fn mask_is_preferred_to_the_list_and_either_suffices() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1]]).l3(&[0, 1]);
     for cpu in [0, 1] {
@@ -287,7 +287,7 @@ fn the_mask_is_believed_before_the_list_and_either_will_do() {
 }
 
 #[test]
-fn without_sets_the_numbers_tell() {
+fn numbers_define_cores_without_sets() {
     let machine = Machine::new();
     // core_id repeats in each die, and each package.
     for cpu in 0..8 {
@@ -312,7 +312,7 @@ fn without_sets_the_numbers_tell() {
 }
 
 #[test]
-fn the_numbers_of_packages_are_the_kernels_if_they_can_be() {
+fn packages_keep_the_numbers_of_the_kernel_if_possible() {
     let machine = Machine::new();
     machine.package(36, &[&[0]]).package(5, &[&[1]]);
     assert_eq!(packages(&machine.read()), [(36, vec![0]), (5, vec![1])]);
@@ -323,7 +323,7 @@ fn the_numbers_of_packages_are_the_kernels_if_they_can_be() {
 }
 
 #[test]
-fn intels_lists_tell_kinds_apart() {
+fn intel_lists_tell_core_kinds_apart() {
     let machine = Machine::new();
     machine.package(0, &[&[0, 1], &[2, 3], &[4], &[5], &[6], &[7]]).l3(&[0, 1, 2, 3, 4, 5]);
     machine.put("sys/devices/cpu_core/cpus", "0-3\n").put("sys/devices/cpu_atom/cpus", "4-7\n");
@@ -357,7 +357,7 @@ fn intels_lists_tell_kinds_apart() {
 }
 
 #[test]
-fn the_lists_may_be_found_among_the_event_sources() {
+fn intel_lists_are_found_among_the_event_sources() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1]]);
     for (name, cpus) in [("cpu_core", "0"), ("cpu_atom", "1")] {
@@ -367,7 +367,7 @@ fn the_lists_may_be_found_among_the_event_sources() {
 }
 
 #[test]
-fn capacities_tell_kinds_apart() {
+fn capacities_tell_core_kinds_apart() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1], &[2], &[3], &[4], &[5], &[6], &[7]]);
     machine.each(0..4, "cpu_capacity", "250").each(4..8, "cpu_capacity", "1024");
@@ -388,7 +388,7 @@ fn capacities_tell_kinds_apart() {
 }
 
 #[test]
-fn clocks_tell_kinds_apart() {
+fn clocks_tell_core_kinds_apart() {
     let machine = Machine::new();
     machine.package(0, &[&[0, 1], &[2, 3], &[4], &[5]]);
     assert_eq!(sources(&machine.read()), [KindSource::Assumed]);
@@ -458,7 +458,7 @@ fn a_chiplet_may_be_half_offline() {
 }
 
 #[test]
-fn links_of_a_recording_stay_in_it() {
+fn links_of_a_recording_do_not_leave_it() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1]]).package(1, &[&[2]]);
     let link = |target: &str, path: &str| std::os::unix::fs::symlink(target, machine.0.join(path)).unwrap();
@@ -474,7 +474,7 @@ fn links_of_a_recording_stay_in_it() {
 }
 
 #[test]
-fn numbers_may_have_gaps() {
+fn cpu_numbers_can_have_gaps() {
     let machine = Machine::new();
     machine.package(0, &[&[3], &[70]]).package(2, &[&[511]]).l3(&[3, 70]);
     let read = machine.read();
@@ -484,7 +484,7 @@ fn numbers_may_have_gaps() {
 }
 
 #[test]
-fn hundreds_of_cpus() {
+fn hundreds_of_cpus_are_read() {
     let machine = Machine::new();
     let all: Vec<[usize; 2]> = (0..256).map(|core| [core, core + 256]).collect();
     for package in 0..2 {
@@ -497,7 +497,7 @@ fn hundreds_of_cpus() {
 }
 
 #[test]
-fn memory_nodes_without_cpus_or_memory() {
+fn memory_nodes_without_cpus_or_memory_are_read() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1], &[2], &[3]]);
     assert_eq!(nodes(&machine.read()), [(0, vec![0, 1, 2, 3])]);
@@ -569,7 +569,7 @@ fn affinities_and_control_groups_limit_what_is_allowed() {
 }
 
 #[test]
-fn almost_nothing_is_told() {
+fn topology_is_read_from_almost_nothing() {
     let machine = Machine::new();
     let read = machine.read();
     assert!(online(&read) == [0] && has_note(&read, "one is assumed"));
@@ -589,7 +589,7 @@ fn almost_nothing_is_told() {
 }
 
 #[test]
-fn models_of_other_architectures() {
+fn models_of_other_architectures_are_read() {
     for (cpuinfo, model) in [
         ("Processor\t: ARMv7 Processor rev 1 (v7l)\nprocessor\t: 0\n", Some("ARMv7 Processor rev 1 (v7l)")),
         (
@@ -685,7 +685,7 @@ fn limit(resource: Resource, most: u64) {
 }
 
 #[test]
-fn a_cpu_that_claims_all_gets_those_that_agree() {
+fn cpu_that_claims_all_siblings_gets_only_those_that_agree() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1, 2], &[3]]).put_cpu(0, "topology/core_cpus", mask(&[0, 1, 2, 3]));
     let read = machine.read();
@@ -694,7 +694,7 @@ fn a_cpu_that_claims_all_gets_those_that_agree() {
 }
 
 #[test]
-fn what_is_there_may_be_no_file() {
+fn paths_that_are_no_readable_files_are_noted() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1]]).remove(&format!("{CPU}/cpu0/topology/core_cpus"));
     fs::create_dir(machine.0.join(CPU).join("cpu0/topology/core_cpus")).unwrap();
@@ -712,7 +712,7 @@ fn what_is_there_may_be_no_file() {
 }
 
 #[test]
-fn files_may_be_closed_to_us() {
+fn unreadable_files_are_noted() {
     if rustix::process::geteuid().is_root() {
         eprintln!("skipped: root may read everything");
         return;
@@ -726,7 +726,7 @@ fn files_may_be_closed_to_us() {
 }
 
 #[test]
-fn this_machine() {
+fn topology_of_this_machine_matches_proc_cpuinfo() {
     let read = Topology::detect();
     check(&read);
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap();
@@ -742,7 +742,7 @@ fn this_machine() {
 }
 
 #[test]
-fn what_is_allowed_is_the_threads() {
+fn allowed_cpus_are_those_of_the_calling_thread() {
     let first = allowed(&Topology::detect())[0];
     let read = std::thread::spawn(move || {
         let mut own = rustix::thread::CpuSet::new();
@@ -812,7 +812,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(300), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_tree_is_too_odd(is_whole in any::<bool>(), files in prop::collection::vec(file(), 0..60)) {
+    fn arbitrary_trees_are_read_without_a_panic(is_whole in any::<bool>(), files in prop::collection::vec(file(), 0..60)) {
         let machine = Machine::new();
         if is_whole {
             machine.package(0, &[&[0, 1], &[2]]).package(1, &[&[3, 4], &[5]]).l3(&[0, 1, 2]).l3(&[3, 4, 5]);

@@ -84,7 +84,7 @@ fn every_format_comes_back_whole_and_in_pieces() {
 }
 
 #[test]
-fn further_members_and_what_is_none_are_treated_as_by_the_formats_own_tool() {
+fn further_members_and_trailing_bytes_are_treated_as_by_the_formats_own_tool() {
     let plain = plain();
     for (codec, pack) in ALL {
         let member = pack(&plain);
@@ -111,7 +111,7 @@ fn skippable_frames_are_skipped() {
 }
 
 #[test]
-fn auto_looks_behind_skippable_frames() {
+fn auto_detects_the_codec_after_skippable_frames() {
     let skippable = [&0x184D_2A5Eu32.to_le_bytes()[..], &5u32.to_le_bytes(), b"aside"].concat();
     for (codec, pack) in ALL {
         let asset = [skippable.repeat(2), pack(b"frame")].concat();
@@ -177,7 +177,7 @@ fn a_zstd_frame_of_another_size_than_it_claims_is_wrong() {
 }
 
 #[test]
-fn a_bomb_is_refused_and_what_just_fits_is_not() {
+fn bomb_is_refused_and_an_asset_that_just_fits_is_not() {
     let zeros = vec![0; 1 << 20];
     let pool = Pool::new(0);
     for (codec, pack) in ALL {
@@ -208,7 +208,7 @@ fn a_header_that_claims_too_much_is_not_believed() {
 }
 
 #[test]
-fn lz4_frames_of_every_make() {
+fn lz4_frames_of_every_kind_are_read() {
     use lz4_flex::frame::{BlockMode, BlockSize, FrameInfo};
     let plain = plain();
     for mode in [BlockMode::Independent, BlockMode::Linked] {
@@ -320,7 +320,7 @@ fn the_window_of_a_zstd_stream_is_bounded() {
 
 /// What the formats' own tools make, other than what our dependencies do.
 #[test]
-fn what_the_tools_make_is_read() {
+fn output_of_the_command_line_tools_is_read() {
     let plain = plain();
     for (codec, command) in [
         (Codec::Gzip, "gzip -9"),

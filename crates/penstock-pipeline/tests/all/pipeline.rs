@@ -380,7 +380,7 @@ fn each_fault_says_what_and_where_it_is() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+fn irregular_file_is_refused_and_not_waited_for() {
     let folder = Folder::new();
     let fifo = folder.0.join("fifo");
     penstock_core::Fifo::create(&fifo, 0o600).unwrap();
@@ -647,7 +647,7 @@ fn the_source_waits_for_the_consumer() {
 }
 
 #[test]
-fn who_leaves_everything_out_does_not_run_ahead_of_a_slow_one() {
+fn worker_that_drops_everything_does_not_run_ahead_of_a_slow_worker() {
     let seen = Arc::new(AtomicUsize::new(0));
     let (release, gate) = mpsc::channel::<()>();
     let (gate, counter) = (Arc::new(Mutex::new(gate)), Arc::clone(&seen));
@@ -695,7 +695,7 @@ fn endless() -> Source {
 }
 
 #[test]
-fn every_place_can_be_left() {
+fn pipeline_can_be_dropped_at_any_stage() {
     let (_writer_stays, reader) = {
         let (reader, writer) = pipe().unwrap();
         (writer, reader)
@@ -727,7 +727,7 @@ fn every_place_can_be_left() {
 }
 
 #[test]
-fn close_wakes_who_waits_for_a_chunk() {
+fn close_wakes_a_caller_that_waits_for_a_chunk() {
     let (reader, _writer) = pipe().unwrap();
     let source = Source::fd(&reader, 1000).unwrap();
     let pipeline = Pipeline::start(source, vec![], Sink::iterate(), Options::default()).unwrap();
@@ -740,7 +740,7 @@ fn close_wakes_who_waits_for_a_chunk() {
 }
 
 #[test]
-fn a_stage_that_does_not_return_is_left_behind() {
+fn close_within_gives_up_on_a_stage_that_does_not_return() {
     let (release, gate) = mpsc::channel::<()>();
     let (enter, entered) = mpsc::channel();
     let gate = Arc::new(Mutex::new(gate));
@@ -757,7 +757,7 @@ fn a_stage_that_does_not_return_is_left_behind() {
 }
 
 #[test]
-fn the_rest_is_not_waited_for_after_a_failure() {
+fn failure_does_not_wait_for_the_rest_of_the_source() {
     let (reader, mut writer) = pipe().unwrap();
     writer.write_all(b"this is no gzip").unwrap();
     let source = Source::fd(&reader, 1000).unwrap();
@@ -772,7 +772,7 @@ fn the_rest_is_not_waited_for_after_a_failure() {
 // --- latency, readiness, statistics ---------------------------------------------------------------------------------------
 
 #[test]
-fn what_is_there_is_passed_on_before_more_is_waited_for() {
+fn available_data_is_passed_on_before_the_source_waits() {
     let (reader, mut writer) = pipe().unwrap();
     let source = Source::fd(&reader, 1 << 20).unwrap();
     let stages = vec![Stage::decompress(Codec::Zstd), pass("a")];
@@ -875,7 +875,7 @@ fn a_writer_gets_every_byte_in_order() {
 }
 
 #[test]
-fn what_came_before_a_failure_is_written() {
+fn chunks_before_a_failure_are_written() {
     let (mut reader, end) = pipe().unwrap();
     let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
     drop(end);
@@ -933,7 +933,7 @@ impl Spaces for Row {
 }
 
 #[test]
-fn the_callers_memory_is_filled_until_there_is_no_more() {
+fn callers_memory_is_filled_until_it_is_used_up() {
     let spaces: Vec<_> = (0..3).map(|_| Own(Arc::new(Mutex::new(vec![0; 8])))).collect();
     let sink = Sink::spaces(Row(spaces.clone().into_iter()));
     let source = Source::buffers((0..1_000_000).map(|number: u32| number.to_le_bytes()));
@@ -947,7 +947,7 @@ fn the_callers_memory_is_filled_until_there_is_no_more() {
 }
 
 #[test]
-fn what_does_not_fit_into_the_callers_memory_is_a_failure() {
+fn chunk_too_large_for_the_callers_memory_is_a_failure() {
     let spaces = vec![Own(Arc::new(Mutex::new(vec![0; 3]))), Own(Arc::new(Mutex::new(vec![0; 3])))];
     let sink = Sink::spaces(Row(spaces.into_iter()));
     let pipeline = Pipeline::start(Source::buffers(["abcd", "ef"]), vec![], sink, skipping()).unwrap();

@@ -325,7 +325,7 @@ fn odd_planes_are_padded_and_cropped_too() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_conversions_are_named() {
     for (input, output) in [(Rgb24, Gray), (Yuv420p, Nv12), (Rgb24, Bgr24), (Rgb48, Rgb24)] {
         let error = Conversion::new(&options(input, output, (8, 8))).unwrap_err();
         let said = format!("there is no conversion from {} to {}", input.name(), output.name());
@@ -346,7 +346,7 @@ fn what_cannot_be_is_said() {
 }
 
 #[test]
-fn names_are_ffmpegs() {
+fn format_names_match_ffmpeg() {
     for format in PixelFormat::ALL {
         assert_eq!(PixelFormat::from_name(format.name()), Some(format));
     }

@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn rows_that_lie_anywhere_make_the_same_frame(
+    fn rows_at_any_address_make_the_same_frame(
         (width, height) in (1..300usize, 1..40usize),
         lies in [lies(), lies(), lies()],
         bands in 1..5usize,

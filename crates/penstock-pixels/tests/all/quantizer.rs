@@ -59,7 +59,7 @@ fn every_half_becomes_the_nearest_sample() {
 }
 
 #[test]
-fn what_is_outside_is_clipped_and_counted_and_nan_told_apart() {
+fn values_outside_the_range_are_clipped_and_counted_and_nan_is_counted_apart() {
     let values = [-0.5, 0.0, 1.0, 1.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.5, -0.0, -f32::NAN];
     let floats: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let (samples, outside) = made(&Quantizer::new(Float::F32, (0.0, 1.0), 8).unwrap(), &floats);

@@ -276,7 +276,7 @@ fn a_frame_in_many_strips_is_right_throughout() {
 
 /// Nothing is padded or cropped: every pixel of RGB has its own color.
 #[test]
-fn odd_sizes_stay() {
+fn odd_sizes_are_kept() {
     for odd_size in [OddSize::Pad, OddSize::Crop, OddSize::Keep] {
         let wanted = options(Yuv420p, Rgb24, (33, 21)).odd_size(odd_size);
         let conversion = Conversion::new(&wanted).unwrap();

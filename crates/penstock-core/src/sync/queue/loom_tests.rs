@@ -40,7 +40,7 @@ fn push(queue: &Queue<usize>, item: usize) -> Vec<usize> {
 }
 
 #[test]
-fn no_item_is_left_without_a_worker() {
+fn every_item_gets_a_worker() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
         let other = spawn_with(&queue, |queue| push(queue, 1));
@@ -53,7 +53,7 @@ fn no_item_is_left_without_a_worker() {
 }
 
 #[test]
-fn an_attempt_that_follows_its_ticket_misses_no_room() {
+fn retry_after_its_ticket_finds_room() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
         let other = spawn_with(&queue, |queue| push(queue, 1));
@@ -104,7 +104,7 @@ fn join(queue: &Queue<usize>, item: usize) -> bool {
 }
 
 #[test]
-fn what_joins_an_item_is_written_with_it_and_once() {
+fn joined_bytes_are_written_with_their_item_and_once() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
         let other = spawn_with(&queue, |queue| {
@@ -121,7 +121,7 @@ fn what_joins_an_item_is_written_with_it_and_once() {
 }
 
 #[test]
-fn what_has_joined_is_discarded_with_its_item() {
+fn joined_bytes_are_discarded_with_their_item() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
         assert_eq!(join(&queue, 1), true);
@@ -135,7 +135,7 @@ fn what_has_joined_is_discarded_with_its_item() {
 
 /// The worker's memory is given back then, so that nobody may begin to write it.
 #[test]
-fn no_worker_is_started_while_items_of_one_that_did_not_start_are_discarded() {
+fn no_worker_starts_while_items_of_a_worker_that_failed_to_start_are_discarded() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
         assert_eq!(queue.put(1, 1, None).unwrap(), true);
@@ -162,7 +162,7 @@ fn a_caller_that_waits_for_room_is_woken() {
 }
 
 #[test]
-fn nothing_of_one_who_is_gone_comes_after_the_cancellation() {
+fn no_item_of_a_gone_owner_follows_the_cancellation() {
     loom::model(|| {
         use loom::sync::atomic::{AtomicBool, Ordering};
 
@@ -183,7 +183,7 @@ fn nothing_of_one_who_is_gone_comes_after_the_cancellation() {
 }
 
 #[test]
-fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
+fn failure_wakes_waiting_callers_and_every_item_ends() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
         assert_eq!(queue.put(1, 1, None).unwrap(), true);
@@ -198,7 +198,7 @@ fn a_failure_wakes_who_waits_and_nothing_is_forgotten() {
 }
 
 #[test]
-fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
+fn dismissed_worker_ends_and_the_next_push_starts_another_worker() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(ONE));
         assert_eq!(queue.put(1, 1, None).unwrap(), true);
@@ -225,7 +225,7 @@ fn a_dismissed_worker_leaves_and_the_next_push_starts_another() {
 }
 
 #[test]
-fn a_flush_ends_after_the_oldest_whoever_cancels_the_rest() {
+fn flush_ends_after_the_oldest_item_whoever_cancels_the_rest() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 3 }));
         for item in 1..=3 {

@@ -368,8 +368,8 @@ fn a_close_that_fails_is_a_failure_of_what_was_written() {
 
 /// Linux has closed the descriptor all the same, and goes on with what was written.
 #[test]
-fn a_close_that_a_signal_interrupts_is_a_close() {
-    check("a_close_that_a_signal_interrupts_is_a_close", Just(()), |()| {
+fn interrupted_close_counts_as_closed() {
+    check("interrupted_close_counts_as_closed", Just(()), |()| {
         let refused = vec![(Call::Close, Errno::INTR)];
         play(Some(Script { refused, ..Script::default() }));
         let writer = Writer::new(unnamed_file(), &WriterOptions::default()).unwrap();
@@ -397,8 +397,8 @@ fn wait_until_closed(files: usize) {
 
 /// Python's interpreter, for instance, stands still until a destructor returns.
 #[test]
-fn whoever_drops_an_owner_of_a_file_does_not_wait_for_its_close_but_the_end_of_the_program_does() {
-    let name = "whoever_drops_an_owner_of_a_file_does_not_wait_for_its_close_but_the_end_of_the_program_does";
+fn drop_does_not_wait_for_a_slow_close_but_the_end_of_the_program_does() {
+    let name = "drop_does_not_wait_for_a_slow_close_but_the_end_of_the_program_does";
     alone(name, || {
         let writer = || {
             let writer = Writer::new(unnamed_file(), &WriterOptions::default()).unwrap();

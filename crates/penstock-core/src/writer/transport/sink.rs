@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn short_writes_interruptions_and_full_pipes_are_got_over() {
+    fn sink_survives_short_writes_interruptions_and_full_pipes() {
         let script = vec![Ok(3), Err(Errno::INTR), Ok(1), Err(Errno::AGAIN), Err(Errno::INTR), Ok(4), Ok(2)];
         let (outcome, written, progress) = push(script, 0);
         assert!(outcome.is_ok());

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cut_write_left_in_the_private_pipe_does_not_arrive() {
+    fn leftovers_of_a_cut_write_in_the_private_pipe_are_not_delivered() {
         let (mut reader, pipe) = std::io::pipe().unwrap();
         let mut copier = Copier::new(Some(BouncePipe::make().unwrap()));
         let cut = push(&mut copier, &pipe, span(&[1; 1 << 20]), true);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_before_a_fault_arrives() {
+    fn readable_bytes_before_a_fault_are_delivered() {
         let (mut reader, pipe) = std::io::pipe().unwrap();
         let readable = 200_000_usize.next_multiple_of(page_bytes());
         let map = Mapping::map(2 * readable).unwrap();
