@@ -86,7 +86,7 @@ def test_colors_of_the_file_are_kept_by_filters(tmp_path: Path, options: dict[st
         check(decoder)
 
 
-def test_packets_that_are_wrongly_called_keyframes(tmp_path: Path) -> None:
+def test_frames_by_index_are_right_if_packets_are_wrongly_marked_as_keyframes(tmp_path: Path) -> None:
     ffmpeg(
         "-f", "lavfi", "-i", "testsrc2=size=128x96:rate=25:duration=1", "-c:v", "h263p", tmp_path / "v.avi"
     )
@@ -104,7 +104,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize("name", a_few(STARTS, one_in=2))
-def test_a_start_behind_a_keyframe_that_comes_first_in_the_file(tmp_path: Path, name: str) -> None:
+def test_decoder_starts_after_a_keyframe_that_comes_first_in_the_file(tmp_path: Path, name: str) -> None:
     path = made(tmp_path, name, *STARTS[name])
     with Decoder(path) as decoder:
         times = [frame.time_s for frame in decoder]
@@ -115,7 +115,7 @@ def test_a_start_behind_a_keyframe_that_comes_first_in_the_file(tmp_path: Path, 
 
 @pytest.mark.parametrize("pixel_format", ["rgb24", "source"])
 @pytest.mark.parametrize("name", a_few(sorted(VIDEOS)))
-def test_frames_are_those_in_sequence(name: str, pixel_format: str) -> None:
+def test_frames_by_index_match_frames_in_sequence(name: str, pixel_format: str) -> None:
     with Decoder(clip(name), pixel_format=pixel_format) as decoder:
         check(decoder)
 
@@ -132,7 +132,9 @@ def test_frames_are_those_in_sequence(name: str, pixel_format: str) -> None:
     ],
     ids=str,
 )
-def test_alpha_and_another_stream_are_those_in_sequence(name: str, options: dict[str, Any]) -> None:
+def test_alpha_and_other_streams_by_index_match_frames_in_sequence(
+    name: str, options: dict[str, Any]
+) -> None:
     with Decoder(clip(name), **options) as decoder:
         check(decoder)
 
@@ -162,12 +164,14 @@ def test_alpha_and_another_stream_are_those_in_sequence(name: str, options: dict
         3,
     ),
 )
-def test_pictures_that_depend_on_others(tmp_path: Path, name: str, arguments: tuple[str, ...]) -> None:
+def test_frames_by_index_are_right_if_pictures_depend_on_others(
+    tmp_path: Path, name: str, arguments: tuple[str, ...]
+) -> None:
     with Decoder(made(tmp_path, name, *arguments)) as decoder:
         check(decoder)
 
 
-def test_h264_in_avi_whose_packets_have_no_times(tmp_path: Path) -> None:
+def test_frames_by_index_are_right_in_avi_without_packet_times(tmp_path: Path) -> None:
     with Decoder(made(tmp_path, "a.avi", *H264, "-bf", "3", "-g", "20")) as decoder:
         check(decoder, has_times=False)  # FFmpeg 5.1 gives the last one another
 
@@ -180,7 +184,7 @@ def test_a_palette_comes_with_its_pixels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["v.mov", "v.avi", "v.nut"])
-def test_a_palette_that_comes_with_the_first_packet_alone(tmp_path: Path, name: str) -> None:
+def test_palette_in_the_first_packet_applies_to_every_frame(tmp_path: Path, name: str) -> None:
     path = made(tmp_path, name, "-c:v", "rawvideo", "-pix_fmt", "pal8")
     with Decoder(path) as decoder:
         check(decoder)
@@ -190,7 +194,7 @@ def test_a_palette_that_comes_with_the_first_packet_alone(tmp_path: Path, name: 
         assert all(frame.any() for frame in frames)
 
 
-def test_dirac_whose_decoder_makes_other_pictures_behind_a_seek(tmp_path: Path) -> None:
+def test_dirac_frames_by_index_are_right_though_its_decoder_differs_after_a_seek(tmp_path: Path) -> None:
     path = made(tmp_path, "v.mkv", "-c:v", "vc2")
     with Decoder(path) as decoder:
         check(decoder)
@@ -200,7 +204,7 @@ def test_dirac_whose_decoder_makes_other_pictures_behind_a_seek(tmp_path: Path) 
         assert all(same(frame, decoder[75 + frame.index]) for frame in frames)
 
 
-def test_a_palette_of_another_size_in_the_middle_is_an_error(tmp_path: Path) -> None:
+def test_palette_that_changes_its_size_midway_is_an_error(tmp_path: Path) -> None:
     filters = "split[a][b];[a]palettegen[p];[b][p]paletteuse"
     parts = [tmp_path / f"{width}.mkv" for width in (64, 96)]
     for part in parts:
@@ -252,7 +256,7 @@ def test_an_edit_list_hides_frames(tmp_path: Path, start: float) -> None:
     ),
     ids=str,
 )
-def test_options_change_no_number(video: Path, options: dict[str, Any]) -> None:
+def test_options_do_not_change_frame_numbers(video: Path, options: dict[str, Any]) -> None:
     with Decoder(video, **options) as decoder:
         check(decoder)
 
@@ -285,7 +289,7 @@ def _close_long() -> object:
 # --- numbers, slices and times -----------------------------------------------------------------------------------
 
 
-def test_iteration_goes_on_where_it_was(video: Path) -> None:
+def test_iteration_continues_after_a_frame_by_index(video: Path) -> None:
     with Decoder(video) as decoder:
         assert next(decoder).index == 0
         assert decoder[100].index == 100
@@ -300,7 +304,7 @@ def test_slices_are_lists(video: Path) -> None:
         assert decoder[700:] == []
 
 
-def test_numbers_past_the_ends(video: Path) -> None:
+def test_index_past_either_end_raises(video: Path) -> None:
     with Decoder(video) as decoder:
         for number in (600, -601, 10**30):
             with pytest.raises(IndexError):
@@ -311,14 +315,14 @@ def test_numbers_past_the_ends(video: Path) -> None:
         decoder[1]
 
 
-def test_what_is_no_number(video: Path) -> None:
+def test_index_that_is_no_integer_raises(video: Path) -> None:
     with Decoder(video) as decoder:
         for key in (1.0, "1", None, (1, 2)):
             with pytest.raises(TypeError):
                 decoder[key]  # type: ignore[call-overload]
 
 
-def test_the_frame_on_screen_at_a_time() -> None:
+def test_frame_at_returns_the_frame_on_screen_at_that_time() -> None:
     with Decoder(clip("variable_mp4")) as decoder:
         frames = list(decoder)
         for frame, after in itertools.pairwise(frames):
@@ -332,7 +336,7 @@ def test_the_frame_on_screen_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("ending", ["mp4", "ts", "flv", "mkv"])
-def test_a_time_leads_to_its_frame(tmp_path: Path, ending: str) -> None:
+def test_frame_at_finds_a_frame_by_its_own_time(tmp_path: Path, ending: str) -> None:
     rate = Fraction(24_000, 1001)
     path = tmp_path / f"a.{ending}"
     ffmpeg("-f", "lavfi", "-i", f"testsrc2=s=64x48:r={rate}:d=2", *H264, path)
@@ -354,20 +358,20 @@ def test_a_time_leads_to_its_frame(tmp_path: Path, ending: str) -> None:
                 assert next(decoder).time_s == frame.time_s
 
 
-def test_a_time_before_the_first_frame() -> None:
+def test_frame_at_before_the_first_frame_returns_the_first_frame() -> None:
     with Decoder(clip("starts_late_mkv"), start=0.1) as decoder:
         assert decoder.frame_at(0).index == 0
 
 
 @pytest.mark.parametrize("start", [10, 2**64, 1e300])
-def test_a_time_of_a_video_without_frames(video: Path, start: float) -> None:
+def test_frame_at_raises_if_the_video_has_no_frames(video: Path, start: float) -> None:
     with Decoder(video, start=start) as decoder, pytest.raises(DecoderError):
         decoder.frame_at(0)
     with Decoder(video, start=start) as decoder, pytest.raises(DecoderError):
         next(decoder)
 
 
-def test_times_that_are_none(video: Path) -> None:
+def test_frame_at_refuses_invalid_times(video: Path) -> None:
     with Decoder(video) as decoder:
         for time_s in (-1.0, float("nan"), float("inf")):
             with pytest.raises(ValueError):
@@ -380,7 +384,7 @@ def test_times_that_are_none(video: Path) -> None:
 # --- where a batch goes --------------------------------------------------------------------------------------------
 
 
-def test_a_batch_into_an_array(video: Path) -> None:
+def test_batch_fills_the_array_that_is_passed(video: Path) -> None:
     with Decoder(video) as decoder:
         out = np.zeros((2, *decoder.shape), np.uint8)
         assert decoder.batch([5, 3], out=out) is out
@@ -390,7 +394,7 @@ def test_a_batch_into_an_array(video: Path) -> None:
         assert bytes(memory) == out.tobytes()
 
 
-def test_what_a_batch_cannot_go_to(video: Path) -> None:
+def test_batch_refuses_an_array_of_another_size_type_or_access(video: Path) -> None:
     with Decoder(video) as decoder:
         with pytest.raises(ValueError):
             decoder.batch([1], out=np.zeros((2, *decoder.shape), np.uint8))
@@ -443,11 +447,11 @@ def test_threads_change_no_frame(threads: int) -> None:
 
 
 @pytest.mark.parametrize(("cut", "whole"), [("cut_mkv", "h264_mkv"), ("cut_mp4", "h264")])
-def test_a_file_that_was_cut_is_told(cut: str, whole: str) -> None:
+def test_cut_file_raises_and_its_whole_frames_are_right(cut: str, whole: str) -> None:
     assert_told_and_right(clip(cut), clip(whole))
 
 
-def test_a_file_that_was_cut_and_whose_other_streams_tell_its_end(tmp_path: Path) -> None:
+def test_cut_file_raises_if_only_other_streams_reach_the_end(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole.flv", tmp_path / "cut.flv"
     sound = ("-f", "lavfi", "-i", "sine=duration=4")
     ffmpeg("-f", "lavfi", "-i", MOVING, *sound, "-c:v", "libx264", "-c:a", "aac", str(whole))
@@ -467,7 +471,7 @@ def assert_told_and_right(cut: Path, whole: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-def test_damage_that_is_concealed() -> None:
+def test_conceal_errors_returns_damaged_frames_by_index() -> None:
     strict = Decoder(clip("corrupt_mkv"))
     with strict, Decoder(clip("corrupt_mkv"), conceal_errors=True) as decoder:
         with pytest.raises(DecoderError):
@@ -480,14 +484,16 @@ def test_damage_that_is_concealed() -> None:
     "options",
     [{"filters": "hflip", "size": (64, 48)}, {"input_options": {"r": 5}}, {"follow_playlists": True}],
 )
-def test_options_that_libav_is_not_given(video: Path, options: dict[str, object]) -> None:
+def test_frames_by_index_are_refused_with_options_for_the_ffmpeg_program(
+    video: Path, options: dict[str, object]
+) -> None:
     with Decoder(video, **options) as decoder:  # type: ignore[arg-type]
         with pytest.raises(ValueError):
             decoder[0]
         assert next(decoder).index == 0
 
 
-def test_a_fifo_has_frames_in_sequence_only(video: Path, tmp_path: Path) -> None:
+def test_fifo_refuses_frames_by_index(video: Path, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo.ts"
     os.mkfifo(fifo)
     data = clip("h264_ts").read_bytes()
@@ -497,7 +503,7 @@ def test_a_fifo_has_frames_in_sequence_only(video: Path, tmp_path: Path) -> None
         decoder[0]
 
 
-def test_a_file_that_is_replaced(video: Path, tmp_path: Path) -> None:
+def test_frame_by_index_raises_after_the_file_is_replaced(video: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     path.write_bytes(video.read_bytes())
     with Decoder(path) as decoder:
@@ -507,7 +513,7 @@ def test_a_file_that_is_replaced(video: Path, tmp_path: Path) -> None:
             decoder[4]
 
 
-def test_after_close(video: Path) -> None:
+def test_frames_by_index_raise_after_close(video: Path) -> None:
     decoder = Decoder(video)
     frame = decoder[3]
     decoder.close()
@@ -527,7 +533,7 @@ def test_after_close(video: Path) -> None:
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_nothing_stays_open(video: Path, closes: bool) -> None:
+def test_close_or_collection_leaves_no_file_open(video: Path, closes: bool) -> None:
     with Decoder(video) as decoder:  # what the first use opens for good
         decoder[3]
     before = open_fds()
@@ -554,7 +560,7 @@ def test_closing_ends_the_threads_of_libav(name: str) -> None:
         gc.enable()
 
 
-def test_several_threads(video: Path) -> None:
+def test_several_threads_get_the_right_frames_by_index(video: Path) -> None:
     decoder, frames = _long()
     wrong: list[int] = []
 
@@ -597,14 +603,14 @@ os._exit(0)
 
 
 @pytest.mark.parametrize(("parent", "ends"), [("idle", "exits"), ("busy", "collects")])
-def test_the_child_of_a_fork_opens_the_file_anew(video: Path, parent: str, ends: str) -> None:
+def test_forked_child_reopens_the_file(video: Path, parent: str, ends: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", FORKS, str(video), parent, ends], capture_output=True, timeout=250, check=False
     )
     assert ran.returncode == 0, ran.stderr.decode()
 
 
-def test_a_copy_by_pickle(video: Path) -> None:
+def test_pickled_decoder_reopens_its_file(video: Path) -> None:
     with Decoder(video, pixel_format="gray", start=1.0, count=50) as decoder:
         frame = decoder[7]
         for other in (pickle.loads(pickle.dumps(decoder)), copy.copy(decoder)):
@@ -629,7 +635,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_of_a_loader(video: Path, tmp_path: Path, method: str) -> None:
+def test_data_loader_workers_read_frames_by_index(video: Path, tmp_path: Path, method: str) -> None:
     # In a process of its own, of which multiprocessing's helpers are no children of the tests'.
     script = tmp_path / "loads.py"
     script.write_text(LOADS)

@@ -73,7 +73,7 @@ def test_the_stubs_parameters_are_the_modules(path: str) -> None:
     assert defaults == [ast.literal_eval(item) for item in stubbed]
 
 
-def test_all_is_what_the_package_offers() -> None:
+def test_dunder_all_lists_the_public_names() -> None:
     assert sorted(penstock.__all__) == penstock.__all__
     for name in penstock.__all__:
         assert getattr(penstock, name) is not None
@@ -84,7 +84,7 @@ def test_all_is_what_the_package_offers() -> None:
     assert len(names) <= 20
 
 
-def test_what_takes_long_to_import_is_imported_at_its_first_use() -> None:
+def test_slow_imports_happen_at_first_use() -> None:
     code = """
         assert "penstock._common.exits" in sys.modules  # for exits and forks
         rooms = ("penstock._decoding", "penstock._encoding", "penstock._facts", "penstock._ffmpeg")
@@ -121,7 +121,7 @@ def test_a_class_imports_what_every_user_needs(name: str, heavy: tuple[str, ...]
     succeeded(run_script(code))
 
 
-def test_a_look_for_a_name_that_is_nowhere_imports_nothing_slow() -> None:
+def test_lookup_of_an_unknown_name_imports_nothing_slow() -> None:
     code = """
         assert not hasattr(penstock, "nothing")
         assert not {"av", "numpy", "cloudpickle", "penstock.rendering"} & {*sys.modules}
@@ -137,7 +137,9 @@ def test_a_look_for_a_name_that_is_nowhere_imports_nothing_slow() -> None:
         (penstock.video, "Encoder", "penstock.Encoder"),
     ],
 )
-def test_a_name_that_is_not_there_or_elsewhere(module: ModuleType, name: str, found: str) -> None:
+def test_unknown_name_raises_and_a_moved_name_says_where_it_is(
+    module: ModuleType, name: str, found: str
+) -> None:
     with pytest.raises(AttributeError, match=found):
         getattr(module, name)
 
@@ -150,7 +152,7 @@ def test_the_list_of_public_modules_is_whole() -> None:
     assert {*penstock._LAZY_MODULES} == (files | {"rendering"}) - {"errors"}  # whose names are the package's
 
 
-def test_a_public_name_has_one_home() -> None:
+def test_public_name_is_in_only_one_module() -> None:
     homes: dict[str, list[str]] = {}
     for module in MODULES:
         for name in importlib.import_module(module).__all__:
@@ -211,7 +213,7 @@ def test_the_package_says_that_it_is_typed() -> None:
     assert (files("penstock") / "py.typed").is_file()
 
 
-def test_errors_are_also_what_python_calls_them() -> None:
+def test_errors_derive_from_the_matching_builtin_errors() -> None:
     assert issubclass(penstock.ClosedError, ValueError)
     assert issubclass(penstock.BrokenStreamError, BrokenPipeError)
     assert issubclass(penstock.StalledError, TimeoutError)
@@ -228,14 +230,14 @@ def test_the_native_module_is_for_every_python_from_3_11() -> None:
     assert _native.__file__.endswith(".abi3.so")
 
 
-def test_the_ends_of_pipes_say_what_they_are() -> None:
+def test_pipe_ends_have_a_readable_repr() -> None:
     reader, writer = penstock.pipes.make_pipe()
     with reader, writer:
         assert repr(reader) == f"<penstock.pipes.PipeReader fd={reader.fileno()}>"
     assert repr(writer) == "<penstock.pipes.PipeWriter closed>"
 
 
-def test_what_stands_in_the_way_of_a_fifo_is_named(tmp_path: Path) -> None:
+def test_fifo_create_raises_if_the_path_exists(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         penstock.fifo.create(tmp_path)
 
@@ -254,7 +256,7 @@ def test_the_stub_has_the_docstrings_of_the_native_module() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_two_threads_may_import_parts_of_it_at_once() -> None:
+def test_two_threads_can_import_the_package_at_once() -> None:
     code = """if True:
     import threading
     parts = "from penstock.video import Colors", "from penstock import probe"

@@ -487,6 +487,6 @@ def test_a_number_for_ffmpeg_is_taken_or_refused(path: str, name: str) -> None:
         (lambda: _native._sync(timeout=math.nan), "timeout must be None or at least 0 seconds, not NaN"),
     ],
 )
-def test_what_is_wrong_is_said(call: Callable[[], object], words: str) -> None:
+def test_message_names_the_wrong_argument(call: Callable[[], object], words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         call()

@@ -98,7 +98,7 @@ def test_one_ticket_is_awaited_by_many_tasks(pair: tuple[int, int]) -> None:
     assert asyncio.run(main()) == [None] * 10
 
 
-def test_the_same_error_as_from_wait(pair: tuple[int, int]) -> None:
+def test_await_raises_the_same_error_as_wait(pair: tuple[int, int]) -> None:
     reader, writer = pair
 
     async def main() -> None:
@@ -114,7 +114,7 @@ def test_the_same_error_as_from_wait(pair: tuple[int, int]) -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_a_cancelled_await_leaves_the_write_be(pair: tuple[int, int]) -> None:
+def test_cancelled_await_does_not_cancel_the_write(pair: tuple[int, int]) -> None:
     reader, writer = pair
     before = open_fds().keys()
 
@@ -137,7 +137,7 @@ def test_a_cancelled_await_leaves_the_write_be(pair: tuple[int, int]) -> None:
     assert eventually(lambda: open_fds().keys() <= before)
 
 
-def test_a_loop_that_ends_with_the_write_under_way(pair: tuple[int, int]) -> None:
+def test_second_event_loop_can_await_the_same_ticket(pair: tuple[int, int]) -> None:
     """The next loop may await the same ticket."""
     reader, writer = pair
 
@@ -156,7 +156,7 @@ def test_a_loop_that_ends_with_the_write_under_way(pair: tuple[int, int]) -> Non
 
 
 @pytest.mark.parametrize("mode", ["staged", "zero-copy"])
-def test_a_pipe_of_a_subprocess_of_asyncio(mode: str) -> None:
+def test_asyncio_subprocess_pipe_receives_every_byte(mode: str) -> None:
     """Its descriptor does not block, which must cost no byte."""
 
     async def main() -> bytes:
@@ -176,7 +176,7 @@ def test_a_pipe_of_a_subprocess_of_asyncio(mode: str) -> None:
     assert asyncio.run(asyncio.wait_for(main(), 60)) == FRAME * 4
 
 
-def test_outside_of_a_loop_it_cannot_be_awaited(pair: tuple[int, int]) -> None:
+def test_await_raises_without_a_running_loop(pair: tuple[int, int]) -> None:
     async def main(ticket: penstock.results.Ticket) -> None:
         await ticket
 

@@ -48,7 +48,7 @@ def raw(path: Path, channels: int, dtype: str = "float32", *options: str) -> np.
         *((SOUNDS[0], dtype) for dtype in FORMATS if dtype != "float32"),
     ],
 )
-def test_samples_are_ffmpegs_own(name: str, dtype: str) -> None:
+def test_samples_match_ffmpeg(name: str, dtype: str) -> None:
     with AudioDecoder(clip(name), dtype=dtype) as audio:  # type: ignore[arg-type]
         samples = audio.read_all()
         assert (samples.dtype, samples.shape[1]) == (np.dtype(dtype), audio.stream.channels)
@@ -60,7 +60,7 @@ def test_samples_are_ffmpegs_own(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (48_000, 2), (8_000, 6)])
 @pytest.mark.parametrize("name", ["audio_aac", "audio_flac_51"])
-def test_resampled_and_mixed(name: str, rate: int, channels: int) -> None:
+def test_resampled_and_mixed_samples_match_ffmpeg(name: str, rate: int, channels: int) -> None:
     with AudioDecoder(clip(name), sample_rate=rate, channels=channels) as audio:
         assert (audio.sample_rate, audio.channels) == (rate, channels)
         expected = raw(clip(name), channels, "float32", "-ar", str(rate), "-ac", str(channels))
@@ -127,7 +127,7 @@ def test_a_cut_sound_whose_file_has_no_length_ends_early(
     assert apart(samples, expected) < 1e-3
 
 
-def test_a_whole_sound_is_no_error_if_libav_guesses_that_it_is_longer(tmp_path: Path) -> None:
+def test_whole_audio_is_no_error_if_libav_overestimates_its_length(tmp_path: Path) -> None:
     """libav guesses the length of such an MP3 file by the bit rate of its first frames, which are quiet."""
     path = tmp_path / "sound.mp3"
     quiet_and_loud = "aevalsrc=if(lt(t\\,9)\\,0.001*sin(900*t)\\,0.3*random(0)):d=18"
@@ -210,7 +210,7 @@ def test_a_sound_that_is_joined_is_whole_and_can_begin_in_each_part(
 
 
 @pytest.mark.parametrize("ending", ["ogg", "ts"])
-def test_a_start_far_behind_a_join_is_not_sought_by_times(ending: str, tmp_path: Path) -> None:
+def test_start_far_after_a_join_does_not_seek_by_time(ending: str, tmp_path: Path) -> None:
     piece = part(tmp_path / f"a.{ending}", *JOINED[ending], "-ac", "1", seconds=9)
     path = tmp_path / f"joined.{ending}"
     path.write_bytes(piece * 2)
@@ -252,7 +252,7 @@ def test_the_seam_of_joined_sounds_has_advice(tmp_path: Path, ending: str) -> No
         assert len(audio.read_all()) > 1.9 * audio.sample_rate
 
 
-def test_joined_flac_is_an_error(tmp_path: Path) -> None:
+def test_joined_flac_raises(tmp_path: Path) -> None:
     """FFmpeg 5.1 leaves out frames at the join, and says nothing of them."""
     path = tmp_path / "joined.flac"
     path.write_bytes(part(tmp_path / "a.flac", "-ac", "1", seconds=1) * 2)
@@ -262,7 +262,7 @@ def test_joined_flac_is_an_error(tmp_path: Path) -> None:
         assert len(audio.read_all()) > 1.5 * audio.sample_rate
 
 
-def test_a_pause_counts_in_start_and_duration(tmp_path: Path) -> None:
+def test_start_and_duration_include_pauses(tmp_path: Path) -> None:
     """The sound pauses from 1 s to 3 s. The file's times say so, and the samples follow each other."""
     for ending in ("mkv", "ts"):
         path = tmp_path / f"pause.{ending}"
@@ -286,7 +286,7 @@ LAYOUTS = ("quad", "3.0", "3.1", "5.1(side)", "6.0", "hexagonal", "7.1(wide)", "
 
 @pytest.mark.parametrize("channels", [None, "all"])
 @pytest.mark.parametrize("layout", a_few(LAYOUTS, 2))
-def test_channels_are_those_of_the_file(tmp_path: Path, layout: str, channels: str | None) -> None:
+def test_channels_match_the_file(tmp_path: Path, layout: str, channels: str | None) -> None:
     names = [channel.name for channel in AudioLayout(layout).channels]  # FFmpeg 5.1 does not know 5.1.2
     levels = [(number + 1) / 16 for number in range(len(names))]
     made = f"aevalsrc={'|'.join(map(str, levels))}:c={'+'.join(names)}:d=0.1"
@@ -352,7 +352,7 @@ def test_the_sound_begins_with_the_file(late: Path, folder: Path) -> None:
         )
 
 
-def test_silence_of_a_closed_decoder(late: Path) -> None:
+def test_closed_decoder_raises_instead_of_returning_silence(late: Path) -> None:
     with AudioDecoder(late, start=0) as audio:
         with pytest.raises(ValueError):
             audio.read(-1)
@@ -407,7 +407,7 @@ def test_two_threads_at_the_end_get_the_last_block() -> None:
     assert len(blocks) == 1 and np.array_equal(blocks[0], expected)
 
 
-def test_the_sound_of_a_decoder() -> None:
+def test_decoder_audio_matches_an_audio_decoder_of_the_same_range() -> None:
     with Decoder(clip("audio_aac"), start=0.2) as decoder, decoder.audio(channels=1) as audio:
         with AudioDecoder(clip("audio_aac"), start=0.2, channels=1) as other:
             assert np.array_equal(audio.read_all(), other.read_all())
@@ -415,7 +415,7 @@ def test_the_sound_of_a_decoder() -> None:
             assert np.array_equal(all_of_it.read_all(), other.read_all())
 
 
-def test_the_sound_of_a_decoder_comes_from_its_programs(tmp_path: Path) -> None:
+def test_decoder_audio_uses_the_ffmpeg_of_the_decoder(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.symlink_to(find_ffmpeg())
     with (
@@ -425,14 +425,14 @@ def test_the_sound_of_a_decoder_comes_from_its_programs(tmp_path: Path) -> None:
         assert audio._program.session.process.command[0] == str(program)
 
 
-def test_the_threads_that_decode_are_those_of_the_settings() -> None:
+def test_settings_limit_the_decoding_threads() -> None:
     with AudioDecoder(clip("audio_aac"), settings=DecoderSettings(threads=1)) as audio:
         assert len(audio.read_all())
         assert "-threads 1 " in " ".join(audio._program.session.process.command).partition(" -i ")[0]
 
 
 @pytest.mark.parametrize(("kind", "wrong"), [(Encoder, DecoderSettings()), (AudioDecoder, EncoderSettings())])
-def test_settings_of_the_other_kind_are_refused(kind: Any, wrong: Any) -> None:
+def test_settings_of_another_class_are_refused(kind: Any, wrong: Any) -> None:
     options = {"fps": 30} if kind is Encoder else {}
     with pytest.raises(TypeError):
         kind(clip("audio_aac"), settings=wrong, **options)
@@ -450,7 +450,7 @@ def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
     audio.close()
 
 
-def test_one_that_nobody_has_any_more_is_ended_and_told_of(folder: Path) -> None:
+def test_dropped_audio_decoder_ends_ffmpeg_and_warns(folder: Path) -> None:
     audio = AudioDecoder(sweep(folder, "wav")[0])
     next(audio)
     pid = audio.pid
@@ -460,7 +460,7 @@ def test_one_that_nobody_has_any_more_is_ended_and_told_of(folder: Path) -> None
     assert eventually(lambda: not Path(f"/proc/{pid}").exists())
 
 
-def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost(folder: Path) -> None:
+def test_stopped_ffmpeg_raises_stalled_error_and_no_sample_is_lost(folder: Path) -> None:
     path, full = sweep(folder, "flac")
     with AudioDecoder(path, settings=DecoderSettings(stall_timeout=0.6)) as audio:
         blocks = [next(audio)]
@@ -474,7 +474,7 @@ def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["flac", "mkv"])
-def test_a_damaged_file_gives_its_samples_up_to_there_and_then_the_error(
+def test_damaged_file_returns_samples_up_to_the_damage_and_then_raises(
     ending: str, folder: Path, tmp_path: Path
 ) -> None:
     path, full = sweep(folder, ending)
@@ -496,7 +496,7 @@ def test_a_damaged_file_gives_its_samples_up_to_there_and_then_the_error(
 
 
 @pytest.mark.parametrize("stream", [None, 0])
-def test_a_file_without_sound(stream: int | None) -> None:
+def test_file_without_audio_raises(stream: int | None) -> None:
     with pytest.raises(DecoderError):
         AudioDecoder(clip("h264"), stream=stream)
     with Decoder(clip("h264")) as decoder, pytest.raises(DecoderError):
@@ -514,16 +514,16 @@ def test_a_file_without_sound(stream: int | None) -> None:
         ({"stream": 1}, "1 audio stream"),
     ],
 )
-def test_arguments_that_cannot_be(options: dict[str, object], words: str) -> None:
+def test_invalid_arguments_raise(options: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         AudioDecoder(clip("audio_only"), **options)  # type: ignore[arg-type]
 
 
-def test_a_start_behind_the_end_is_silence_of_no_length() -> None:
+def test_start_after_the_end_returns_no_samples() -> None:
     with AudioDecoder(clip("audio_only"), start=100) as audio:
         assert audio.read_all().shape == (0, 2)
 
 
-def test_repr() -> None:
+def test_repr_names_the_file_and_the_sample_rate() -> None:
     with AudioDecoder(clip("audio_aac")) as audio:
         assert str(clip("audio_aac")) in repr(audio) and f"{audio.sample_rate} Hz" in repr(audio)

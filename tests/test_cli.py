@@ -48,7 +48,7 @@ def test_help_has_examples_that_are_right_usage(tmp_path: Path, command: str, co
         )
 
 
-def test_version() -> None:
+def test_version_option_prints_the_version() -> None:
     assert printed(run("--version")) == f"penstock, version {penstock.__version__}\n"
     assert printed(run_process("--version")) == printed(run("--version"))
 
@@ -68,29 +68,29 @@ def test_a_command_is_imported_when_it_is_called() -> None:
     succeeded(run_script(code))
 
 
-def test_wrong_usage_is_told_and_exits_with_2() -> None:
+def test_wrong_usage_is_reported_and_exits_with_2() -> None:
     assert "No such command 'pour'" in failed(run("pour"), status=2)
     assert "No such command 'signals'" in failed(run_process("signals"), status=2)
 
 
-def test_without_standard_error_no_message_is_among_the_data() -> None:
+def test_closed_standard_error_puts_no_message_into_the_data() -> None:
     command = 'exec "$0" -m penstock decode nothing - 2>&-'
     done = subprocess.run(["sh", "-c", command, sys.executable], stdout=subprocess.PIPE, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (1, b"")
 
 
-def test_without_standard_output_a_probe_ends_well() -> None:
+def test_probe_succeeds_with_standard_output_closed() -> None:
     command = f'exec "$0" -m penstock probe {clip("h264")} >&-'
     done = subprocess.run(["sh", "-c", command, sys.executable], stderr=subprocess.PIPE, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_full_standard_output_is_told() -> None:
+def test_full_standard_output_is_reported() -> None:
     with Path("/dev/full").open("wb") as full:
         assert os.strerror(errno.ENOSPC) in failed(run_process("--help", stdout=full))
 
 
-def test_a_signal_waits_while_what_it_ends_is_begun() -> None:
+def test_signal_is_deferred_while_a_command_starts() -> None:
     code = """
 import os, signal
 from penstock.cli.signals import ending_by_signal, deferred

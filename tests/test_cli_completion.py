@@ -37,18 +37,18 @@ def asked(shell: str, words: str, begun: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("words", WHERE_FILES_BELONG)
-def test_file_names(shell: str, words: str) -> None:
+def test_completion_offers_file_names(shell: str, words: str) -> None:
     assert asked(shell, words, "vid") == [["file", "vid"]]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_commands_options_and_choices(shell: str) -> None:
+def test_completion_offers_commands_options_and_choices(shell: str) -> None:
     assert asked(shell, "", "re") == [["plain", "relay"], ["plain", "render"]]
     assert asked(shell, "decode in.mp4", "--ev") == [["plain", "--every"]]
     assert asked(shell, "decode in.mp4 --color-range", "l") == [["plain", "limited"]]
 
 
-def test_no_command_is_imported_to_complete_its_name() -> None:
+def test_completion_of_a_command_name_imports_no_command() -> None:
     code = """
         import os, penstock.cli
         words = {"COMP_WORDS": "penstock ", "COMP_CWORD": "1", "_PENSTOCK_COMPLETE": "bash_complete"}
@@ -62,7 +62,7 @@ def test_no_command_is_imported_to_complete_its_name() -> None:
 
 
 @pytest.mark.parametrize("begun", ["decode vid", "decode x.mp4 --timestamps ./vid", "tee - a vid"])
-def test_in_bash(tmp_path: Path, begun: str) -> None:
+def test_completion_works_in_bash(tmp_path: Path, begun: str) -> None:
     if not shutil.which("bash"):
         pytest.skip("bash is missing")
     command = tmp_path / "bin" / "penstock"

@@ -103,12 +103,12 @@ class TestRawFrames:
             assert delivered(run("decode", video, *output)) == b"".join(frames)
         assert differ(b"".join(frames), frames_of(video)) <= 2
 
-    def test_the_input_is_standard_input(self, video: Path, frames: list[bytes]) -> None:
+    def test_decode_reads_standard_input(self, video: Path, frames: list[bytes]) -> None:
         with video.open("rb") as file:
             assert delivered(run("decode", "-", stdin=file)) == b"".join(frames)
         assert delivered(run("decode", "-", data=video.read_bytes())) == b"".join(frames)
 
-    def test_the_input_is_a_fifo(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+    def test_decode_reads_a_fifo(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         with start("decode", f"fifo:{fifo}", "out.rgb", cwd=tmp_path) as process:
@@ -117,14 +117,16 @@ class TestRawFrames:
             assert finish(process) == (0, "")
         assert (tmp_path / "out.rgb").read_bytes() == b"".join(frames)
 
-    def test_a_file_is_overwritten(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+    def test_decode_overwrites_a_file(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
         out = tmp_path / "out.rgb"
         out.write_bytes(bytes(1 << 20))
         assert delivered(run("decode", video, out)) == b""
         assert out.read_bytes() == b"".join(frames)
 
     @pytest.mark.parametrize(("prefix", "name"), [("", "fifo"), ("fifo:", "fifo.mp4"), ("fifo:", "%d.png")])
-    def test_a_fifo(self, video: Path, frames: list[bytes], tmp_path: Path, prefix: str, name: str) -> None:
+    def test_decode_writes_to_a_fifo(
+        self, video: Path, frames: list[bytes], tmp_path: Path, prefix: str, name: str
+    ) -> None:
         fifo = tmp_path / name
         os.mkfifo(fifo)
         with start("decode", video, f"{prefix}{fifo}") as process:
@@ -132,7 +134,9 @@ class TestRawFrames:
                 assert reader.read() == b"".join(frames)
             assert finish(process) == (0, "")
 
-    def test_to_penstock_encode_and_back(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+    def test_decoded_frames_survive_encode_and_decode(
+        self, video: Path, frames: list[bytes], tmp_path: Path
+    ) -> None:
         raw = delivered(run("decode", video))
         again = tmp_path / "again.mkv"
         lossless = ("--codec", "ffv1", "--output-pixel-format", "bgr0")
@@ -149,11 +153,11 @@ class TestRawFrames:
         os.close(terminal)
         os.close(controlling)
 
-    def test_without_a_standard_output_no_other_file_takes_its_place(self, video: Path) -> None:
+    def test_closed_standard_output_is_an_error_and_no_other_file_is_written(self, video: Path) -> None:
         done = run_process("decode", video, preexec_fn=lambda: os.close(1))
         assert failed(done) == f"Error: standard output: {os.strerror(errno.EBADF)}"
 
-    def test_a_reader_that_goes_away_ends_it_in_silence(self, long_video: Path) -> None:
+    def test_decode_ends_silently_if_the_reader_goes_away(self, long_video: Path) -> None:
         with start("decode", long_video) as process:
             assert process.stdout is not None
             assert len(process.stdout.read(100)) == 100
@@ -161,7 +165,7 @@ class TestRawFrames:
             process.stdout = None
             assert finish(process) == (-signal.SIGPIPE, "")
 
-    def test_the_reader_of_a_fifo_that_goes_away_is_told(self, long_video: Path, tmp_path: Path) -> None:
+    def test_decode_reports_a_fifo_reader_that_goes_away(self, long_video: Path, tmp_path: Path) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         with start("decode", long_video, fifo) as process:
@@ -170,12 +174,12 @@ class TestRawFrames:
             status, said = finish(process)
         assert (status, said) == (1, f"Error: {fifo}: the reader went away; frames delivered: 0\n")
 
-    def test_a_full_disk_is_told(self, video: Path) -> None:
+    def test_full_disk_is_reported(self, video: Path) -> None:
         said = failed(run("decode", video, "/dev/full"))
         assert said == f"Error: /dev/full: {os.strerror(errno.ENOSPC)}; frames delivered: 0"
 
     @pytest.mark.parametrize("option", [(), ("--timestamps",)])
-    def test_its_own_input_is_refused_unharmed(
+    def test_decode_refuses_its_own_input_as_output_and_leaves_it_unharmed(
         self, video: Path, tmp_path: Path, option: tuple[str, ...]
     ) -> None:
         copy, link = tmp_path / "copy", tmp_path / "link"
@@ -189,7 +193,7 @@ class TestRawFrames:
 class TestImages:
     """One file for each frame."""
 
-    def test_they_are_the_frames(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+    def test_images_hold_the_decoded_frames(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
         assert delivered(run("decode", video, tmp_path / "%03d.png")) == b""
         assert sorted(path.name for path in tmp_path.iterdir()) == [
             f"{n:03}.png" for n in range(1, COUNT + 1)
@@ -197,14 +201,16 @@ class TestImages:
         assert frames_of(tmp_path / "%03d.png") == b"".join(frames)
 
     @pytest.mark.parametrize("ending", a_few(["bmp", "pam", "ppm", "qoi", "sgi", "tga", "tiff"], 2))
-    def test_other_kinds_without_loss(
+    def test_lossless_image_formats_keep_every_byte(
         self, video: Path, frames: list[bytes], tmp_path: Path, ending: str
     ) -> None:
         delivered(run("decode", video, tmp_path / f"%d.{ending}", "--count", "3"))
         assert frames_of(tmp_path / f"%d.{ending}") == b"".join(frames[:3])
 
     @pytest.mark.parametrize("size", ["64x48", "63x47"])
-    def test_photographs_of_any_size(self, video: Path, tmp_path: Path, size: str) -> None:
+    def test_jpeg_images_of_any_size_look_like_the_frames(
+        self, video: Path, tmp_path: Path, size: str
+    ) -> None:
         delivered(run("decode", video, tmp_path / "%d.jpg", "--count", "2", "--size", size))
         assert [path.read_bytes()[:3] for path in sorted(tmp_path.iterdir())] == [b"\xff\xd8\xff"] * 2
         asked = delivered(run("decode", video, "--count", "2", "--size", size))
@@ -220,19 +226,19 @@ class TestImages:
             )
         assert (tmp_path / "fine.jpg").stat().st_size > 2 * (tmp_path / "coarse.jpg").stat().st_size
 
-    def test_their_numbers_may_begin_elsewhere(
+    def test_start_number_sets_the_first_image_number(
         self, video: Path, frames: list[bytes], tmp_path: Path
     ) -> None:
         delivered(run("decode", video, tmp_path / "%d.png", "--start-number", "0", "--count", "2"))
         assert sorted(path.name for path in tmp_path.iterdir()) == ["0.png", "1.png"]
 
-    def test_one_image(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+    def test_decode_writes_one_image(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
         shot = tmp_path / "100%.png"
         delivered(run("decode", video, shot, "--start", "1", "--count", "1"))
         assert [path.name for path in tmp_path.iterdir()] == [shot.name]
         assert delivered(run("decode", shot)) == frames[10]
 
-    def test_names_that_look_like_something_else(
+    def test_odd_image_names_are_taken_literally(
         self, video: Path, frames: list[bytes], tmp_path: Path
     ) -> None:
         delivered(run("decode", video, "--count", "1", "./-100%% %s*[a]%02d.png", cwd=tmp_path))
@@ -240,7 +246,7 @@ class TestImages:
         assert path.name == "-100%% %s*[a]01.png"
         assert frames_of(path, "rgb24", "-f", "image2", "-pattern_type", "none") == frames[0]
 
-    def test_sixteen_bits_and_gray(self, tmp_path: Path) -> None:
+    def test_images_keep_16_bits_and_gray(self, tmp_path: Path) -> None:
         deep = make(tmp_path / "deep.mkv", "-c:v", "ffv1", "-pix_fmt", "yuv444p10le")
         for pixel_format in ("rgb48le", "gray"):
             delivered(
@@ -249,7 +255,9 @@ class TestImages:
             raw = delivered(run("decode", deep, "-p", pixel_format, "--count", "2"))
             assert frames_of(tmp_path / f"{pixel_format}%d.png", pixel_format) == raw
 
-    def test_their_folder_is_made(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+    def test_decode_makes_the_folder_of_the_images(
+        self, video: Path, frames: list[bytes], tmp_path: Path
+    ) -> None:
         delivered(run("decode", video, "new/and/%d.png", cwd=tmp_path))
         assert frames_of(tmp_path / "new" / "and" / "%d.png") == b"".join(frames)
 
@@ -279,30 +287,34 @@ class TestOptions:
     """What is handed on to the Decoder."""
 
     @pytest.mark.parametrize("name", ["yuv420p", "source"])
-    def test_the_file_s_own_pixels_are_exact(self, video: Path, name: str) -> None:
+    def test_source_pixel_format_is_exact(self, video: Path, name: str) -> None:
         assert delivered(run("decode", video, "-p", name)) == frames_of(video, "yuv420p")
 
-    def test_another_pixel_format(self, video: Path, frames: list[bytes]) -> None:
+    def test_pixel_format_option_changes_the_pixels(self, video: Path, frames: list[bytes]) -> None:
         pictures = np.frombuffer(b"".join(frames), np.uint8).reshape(-1, 3)
         assert delivered(run("decode", video, "--pixel-format", "bgr24")) == pictures[:, ::-1].tobytes()
 
     @pytest.mark.parametrize(("size", "pixels"), [("32x24", 32 * 24), ("32x", 32 * 24), ("x96", 128 * 96)])
-    def test_size(self, video: Path, size: str, pixels: int) -> None:
+    def test_size_option_scales_the_frames(self, video: Path, size: str, pixels: int) -> None:
         raw = delivered(run("decode", video, "--size", size, "--count", "2"))
         assert len(raw) == 2 * 3 * pixels
 
     @pytest.mark.parametrize("moment", ["0.5", "00:00.5", "0:00:00.5"])
-    def test_start_and_count(self, video: Path, frames: list[bytes], moment: str) -> None:
+    def test_start_and_count_options_select_frames(
+        self, video: Path, frames: list[bytes], moment: str
+    ) -> None:
         assert delivered(run("decode", video, "--start", moment, "--count", "3")) == b"".join(frames[5:8])
 
-    def test_every_third(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+    def test_every_option_keeps_every_nth_frame(
+        self, video: Path, frames: list[bytes], tmp_path: Path
+    ) -> None:
         assert delivered(run("decode", video, "--every", "3")) == b"".join(frames[::3])
         asked = ("--every", "3", "--start", "1", "--count", "3", "--timestamps", "-")
         told = delivered(run("decode", video, tmp_path / "out.rgb", *asked)).decode()
         assert (tmp_path / "out.rgb").read_bytes() == b"".join(frames[10:17:3])
         assert told.splitlines()[1:] == ["0,1000,1.0", "3,1300,1.3", "6,1600,1.6"]
 
-    def test_at_times(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
+    def test_at_option_selects_frames_by_time(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
         late = run("decode", video, "--at", "1.5,0.25,00:01.5,99")
         assert late.stdout == b"".join(frames[number] for number in (15, 2, 15, COUNT - 1))
         assert re.fullmatch(
@@ -314,14 +326,14 @@ class TestOptions:
             run("decode", video, tmp_path / "shot.png", "--at", "0,1"), status=2
         )
 
-    def test_filters(self, video: Path, frames: list[bytes]) -> None:
+    def test_filters_option_applies_ffmpeg_filters(self, video: Path, frames: list[bytes]) -> None:
         flipped = [np.frombuffer(one, np.uint8).reshape(HEIGHT, -1)[::-1].tobytes() for one in frames]
         assert delivered(run("decode", video, "--filters", "vflip", "--every", "6")) == b"".join(flipped[::6])
         assert len(delivered(run("decode", video, "--filters", "crop=32:24"))) == COUNT * 3 * 32 * 24
         said = failed(run("decode", video, "--filters", "no_such_filter"))
         assert "no_such_filter" in said and said.endswith("; nothing was written")
 
-    def test_stream(self, tmp_path: Path) -> None:
+    def test_stream_option_selects_the_video_stream(self, tmp_path: Path) -> None:
         pictures = [f"color={color}:size=64x48:rate=10:duration=1" for color in ("black", "white")]
         inputs = [word for picture in pictures for word in ("-f", "lavfi", "-i", picture)]
         ffmpeg(*inputs, "-map", "0", "-map", "1", "-c:v", "ffv1", tmp_path / "two.mkv")
@@ -331,11 +343,11 @@ class TestOptions:
         ]
         assert values[0] < 5 < 250 < values[1]
 
-    def test_colors(self, video: Path, frames: list[bytes]) -> None:
+    def test_color_options_change_the_conversion(self, video: Path, frames: list[bytes]) -> None:
         for option in (("--color-matrix", "bt709"), ("--color-range", "full")):
             assert differ(delivered(run("decode", video, *option)), b"".join(frames)) > 5
 
-    def test_damage_can_be_concealed(self, tmp_path: Path) -> None:
+    def test_conceal_errors_option_decodes_past_damage(self, tmp_path: Path) -> None:
         video = make(tmp_path / "whole.ts", "-c:v", "mpeg2video", "-g", "5", size="320x240")
         data = bytearray(video.read_bytes())
         middle = len(data) // 2 // 188 * 188
@@ -345,7 +357,7 @@ class TestOptions:
         delivered(run("decode", video, tmp_path / "all.rgb", "--conceal-errors"))
         assert (tmp_path / "all.rgb").stat().st_size > (tmp_path / "out.rgb").stat().st_size
 
-    def test_timestamps(self, video: Path, tmp_path: Path) -> None:
+    def test_timestamps_option_writes_index_pts_and_time(self, video: Path, tmp_path: Path) -> None:
         asked = ("--start", "1", "--count", "3", "--timestamps")
         delivered(run("decode", video, "out.rgb", *asked, "times.csv", cwd=tmp_path))
         told = (tmp_path / "times.csv").read_text()
@@ -354,7 +366,7 @@ class TestOptions:
         said = failed(run("decode", video, tmp_path / "out.rgb", *asked, "/dev/full"))
         assert said == f"Error: /dev/full: {os.strerror(errno.ENOSPC)}"
 
-    def test_json(self, video: Path, tmp_path: Path) -> None:
+    def test_json_option_prints_the_report(self, video: Path, tmp_path: Path) -> None:
         report = json.loads(delivered(run("decode", video, tmp_path / "out.rgb", "--json")))
         assert report["frames"] == COUNT
         assert report["bytes"] == COUNT * report["frame_bytes"] == COUNT * FRAME_BYTES
@@ -362,7 +374,7 @@ class TestOptions:
         assert (report["input"], report["output"]) == (str(video), str(tmp_path / "out.rgb"))
         assert (report["converted_by"], report["error"]) == ("penstock", None)
 
-    def test_json_of_a_fault(self, cut: Path, tmp_path: Path) -> None:
+    def test_json_report_has_the_error_of_a_fault(self, cut: Path, tmp_path: Path) -> None:
         done = run("decode", cut, tmp_path / "out.rgb", "--json")
         said, report = failed(done), json.loads(done.stdout)
         assert 0 < report["frames"] < COUNT
@@ -385,15 +397,13 @@ class TestFailures:
         assert len(done.stderr.splitlines()) == 1
 
     @pytest.mark.parametrize("every", [2, COUNT])
-    def test_it_is_told_also_where_only_some_frames_are_wanted(
-        self, cut: Path, frames: list[bytes], every: int
-    ) -> None:
+    def test_fault_is_reported_with_every_too(self, cut: Path, frames: list[bytes], every: int) -> None:
         done = run("decode", cut, "--every", every)
         whole = len(run("decode", cut).stdout) // FRAME_BYTES
         assert failed(done).startswith(f"Error: {cut}: ")
         assert done.stdout == b"".join(frames[:whole:every])
 
-    def test_what_the_pipe_holds_for_its_reader_is_delivered(self, cut: Path) -> None:
+    def test_frames_in_the_pipe_count_as_delivered(self, cut: Path) -> None:
         reading, writing = os.pipe()
         with open(reading, "rb") as reader, open(writing, "wb") as writer:  # noqa: PTH123  descriptors
             done = run("decode", cut, stdout=writer)
@@ -412,7 +422,9 @@ class TestFailures:
             ("", "Error: ''"),
         ],
     )
-    def test_an_input_that_is_no_video(self, tmp_path: Path, name: str, complaint: str) -> None:
+    def test_input_that_is_no_video_is_reported_and_the_output_is_kept(
+        self, tmp_path: Path, name: str, complaint: str
+    ) -> None:
         (tmp_path / "folder").mkdir()
         (tmp_path / "text.txt").write_text("no video\n" * 100)
         (tmp_path / "empty.mp4").touch()
@@ -423,14 +435,16 @@ class TestFailures:
         assert len(done.stderr.splitlines()) == 1
         assert (tmp_path / "out.rgb").read_bytes() == b"kept"
 
-    def test_a_video_that_ends_before_its_first_frame(self, video: Path, tmp_path: Path) -> None:
+    def test_video_that_ends_before_its_first_frame_is_an_error_and_writes_nothing(
+        self, video: Path, tmp_path: Path
+    ) -> None:
         (tmp_path / "head.mkv").write_bytes(video.read_bytes()[:700])
         for asked in ((), ("--at", "1")):
             said = failed(run("decode", "head.mkv", "out.rgb", *asked, cwd=tmp_path))
             assert said.startswith("Error: head.mkv") and said.endswith("; nothing was written")
             assert not (tmp_path / "out.rgb").exists()
 
-    def test_a_start_behind_the_end_overwrites_nothing(self, video: Path, tmp_path: Path) -> None:
+    def test_start_after_the_end_overwrites_nothing(self, video: Path, tmp_path: Path) -> None:
         out = tmp_path / "out.rgb"
         out.write_bytes(b"kept")
         said = failed(run("decode", video, out, "--start", "10"))
@@ -482,21 +496,21 @@ class TestFailures:
             (["VIDEO", "--timestamps", "-"], "standard output"),
         ],
     )
-    def test_wrong_usage_is_told_and_exits_with_2(
+    def test_wrong_usage_is_reported_and_exits_with_2(
         self, video: Path, tmp_path: Path, arguments: list[str], complaint: str
     ) -> None:
         given = [str(video) if word == "VIDEO" else word for word in arguments]
         assert complaint in failed(run("decode", *given, cwd=tmp_path), status=2)
         assert [*tmp_path.iterdir()] == []
 
-    def test_an_ffmpeg_that_is_not_there(self, video: Path) -> None:
+    def test_missing_ffmpeg_is_reported(self, video: Path) -> None:
         assert "/nowhere/ffmpeg" in failed(run("decode", video, "--ffmpeg", "/nowhere/ffmpeg"))
 
     def test_a_destination_that_cannot_be_written_to_is_named(self) -> None:
         with pytest.raises(click.ClickException, match="there"):
             RawOutput(Endpoint("there", 1 << 30), FRAME_BYTES, is_standard=False)
 
-    def test_an_output_that_does_not_block(self) -> None:
+    def test_nonblocking_output_receives_every_byte(self) -> None:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         thread = ReaderThread(reader)
@@ -506,7 +520,7 @@ class TestFailures:
         assert thread.result() == bytes(1 << 20)
 
 
-def test_a_path_to_standard_output_means_that(video: Path, tmp_path: Path) -> None:
+def test_path_of_standard_output_writes_to_standard_output(video: Path, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"older, ")
     for arguments in (["/dev/stdout"], [tmp_path / "frames", "--timestamps", "/dev/stdout"]):
         with (tmp_path / "log").open("ab") as output:
@@ -515,7 +529,7 @@ def test_a_path_to_standard_output_means_that(video: Path, tmp_path: Path) -> No
     assert (tmp_path / "log").read_bytes() == b"older, " + frame + b"index,pts,time_s\n0,0,0.0\n"
 
 
-def test_the_pipe_of_a_process_substitution(video: Path, tmp_path: Path) -> None:
+def test_process_substitution_pipe_is_written(video: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     arguments = (f"/dev/fd/{writer}", "--count", "1", "--size", "16x16", "-p", "gray")
     delivered(run_process("decode", video, *arguments, pass_fds=[writer]))
@@ -531,7 +545,7 @@ class TestSignals:
     """Reading ends at once, what was decoded is whole, and the exit is as a shell expects it."""
 
     @pytest.mark.parametrize(("number", "said"), ENDING)
-    def test_one_ends_it_between_two_frames(
+    def test_signal_ends_decode_between_two_frames(
         self, long_video: Path, tmp_path: Path, number: int, said: str
     ) -> None:
         out = tmp_path / "out.rgb"
@@ -542,7 +556,7 @@ class TestSignals:
         count, rest = divmod(out.stat().st_size, 3 * 640 * 360)
         assert (status, told, rest) == (-number, f"Error: {said}; frames delivered: {count}\n", 0)
 
-    def test_a_reader_that_reads_no_more_is_not_waited_for(self, long_video: Path) -> None:
+    def test_signal_does_not_wait_for_a_reader_that_stopped_reading(self, long_video: Path) -> None:
         # Of this size no pipe holds a frame.
         with start("decode", long_video, "--size", "1280x720") as process:
             assert process.stdout is not None
@@ -552,7 +566,7 @@ class TestSignals:
             assert process.stderr is not None
             assert process.stderr.read().decode() == "Error: interrupted; frames delivered: at least 0\n"
 
-    def test_images_are_whole(self, long_video: Path, tmp_path: Path) -> None:
+    def test_signal_leaves_only_whole_images(self, long_video: Path, tmp_path: Path) -> None:
         with start("decode", long_video, tmp_path / "%d.png") as process:
             assert eventually(lambda: (tmp_path / "2.png").exists())
             [encoding] = ffmpegs_of(process.pid)
@@ -563,7 +577,7 @@ class TestSignals:
         assert len(frames_of(tmp_path / "%d.png")) == count * 3 * 640 * 360
         assert eventually(lambda: not Path(f"/proc/{encoding}").exists())
 
-    def test_while_a_fifo_is_waited_for(self, video: Path, tmp_path: Path) -> None:
+    def test_signal_ends_the_wait_for_a_fifo_reader(self, video: Path, tmp_path: Path) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         with start("decode", video, fifo) as process:
@@ -576,7 +590,7 @@ class TestSignals:
 class TestProgress:
     """What is shown on standard error."""
 
-    def test_on_a_terminal_it_is_shown_and_disturbs_no_frame(
+    def test_progress_is_shown_on_a_terminal_and_not_mixed_into_frames(
         self, video: Path, frames: list[bytes], tmp_path: Path
     ) -> None:
         status, shown, out = run_on_terminal("decode", video, tmp_path / "out.rgb")
@@ -587,7 +601,7 @@ class TestProgress:
         status, _, out = run_on_terminal("decode", video)
         assert (status, out) == (0, b"".join(frames))
 
-    def test_the_total_is_known_where_the_file_tells_it(self, tmp_path: Path) -> None:
+    def test_progress_total_is_exact_if_the_file_states_it(self, tmp_path: Path) -> None:
         video = make(tmp_path / "video.mov", "-c:v", "mjpeg")
         done = run("decode", video, tmp_path / "out.rgb", "--progress")
         assert f" {COUNT}/{COUNT} frames " in done.stderr.decode()
@@ -601,5 +615,5 @@ class TestProgress:
         assert " 2/2 frames " in shown and "frames delivered: 2 in " in shown
 
     @pytest.mark.parametrize("option", ["--no-progress", "-q"])
-    def test_it_can_be_turned_off(self, video: Path, tmp_path: Path, option: str) -> None:
+    def test_progress_can_be_turned_off(self, video: Path, tmp_path: Path, option: str) -> None:
         assert run_on_terminal("decode", video, tmp_path / "out.rgb", option) == (0, "", b"")

@@ -73,7 +73,7 @@ class TestRawFrames:
             assert printed(run("encode", *names, *RAW, data=raw_frames(10))) == ""
             assert numbers(video, 5) == [*range(5)] * 2
 
-    def test_pieces_smaller_than_a_frame(self, video: Path) -> None:
+    def test_encode_joins_pieces_smaller_than_a_frame(self, video: Path) -> None:
         with start("encode", video, *RAW, stdin=subprocess.PIPE) as process:
             assert process.stdin is not None
             data = raw_frames(6)
@@ -83,7 +83,7 @@ class TestRawFrames:
             assert finish(process) == (0, "")
         assert numbers(video, 5) == [0, 1, 2, 3, 4, 0]
 
-    def test_a_pipe_that_does_not_block(self, video: Path) -> None:
+    def test_encode_reads_a_nonblocking_pipe(self, video: Path) -> None:
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         with start("encode", video, *RAW, *FAST, stdin=reader) as process:
@@ -95,7 +95,7 @@ class TestRawFrames:
             assert finish(process) == (0, "")
         assert len(decode(video)) == 5
 
-    def test_a_socket_of_messages(self, video: Path) -> None:
+    def test_encode_refuses_a_socket_of_messages(self, video: Path) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs, start("encode", video, *RAW, stdin=theirs) as process:
             status, told = finish(process)
@@ -103,7 +103,7 @@ class TestRawFrames:
         assert "must be a stream of bytes" in told
         assert not video.exists()
 
-    def test_a_file_in_another_format(self, video: Path, tmp_path: Path) -> None:
+    def test_encode_reads_a_file_in_another_pixel_format(self, video: Path, tmp_path: Path) -> None:
         frames = [
             np.dstack([flat(index)[..., ::-1], np.full((HEIGHT, WIDTH), 9, np.uint8)]) for index in range(4)
         ]
@@ -112,7 +112,7 @@ class TestRawFrames:
         assert numbers(video, 5) == [0, 1, 2, 3]
 
     @pytest.mark.parametrize("prefix", ["", "fifo:"])
-    def test_a_fifo(self, video: Path, tmp_path: Path, prefix: str) -> None:
+    def test_encode_reads_a_fifo(self, video: Path, tmp_path: Path, prefix: str) -> None:
         fifo = tmp_path / "frames"
         os.mkfifo(fifo)
         with start("encode", f"{prefix}{fifo}", video, *RAW) as process:
@@ -121,7 +121,7 @@ class TestRawFrames:
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
     @pytest.mark.parametrize("is_replaced", [False, True])
-    def test_the_end_in_the_middle_of_a_frame(self, video: Path, is_replaced: bool) -> None:
+    def test_input_that_ends_inside_a_frame_is_reported(self, video: Path, is_replaced: bool) -> None:
         if is_replaced:
             video.write_bytes(b"kept")
         done = run("encode", video, *RAW, "--json", data=raw_frames(4) + b"left over")
@@ -138,17 +138,17 @@ class TestRawFrames:
         assert f"standard input ended after {nbytes} bytes" in said
         assert video.read_bytes() == b"kept"
 
-    def test_its_own_input_is_refused_unharmed(self, tmp_path: Path) -> None:
+    def test_encode_refuses_its_own_input_as_output_and_leaves_it_unharmed(self, tmp_path: Path) -> None:
         (tmp_path / "frames").write_bytes(raw_frames(2))
         (tmp_path / "link").symlink_to("frames")
         assert "are the same" in failed(run("encode", "frames", "link", *RAW, cwd=tmp_path))
         assert (tmp_path / "frames").read_bytes() == raw_frames(2)
 
-    def test_a_frame_that_no_memory_can_hold(self, video: Path) -> None:
+    def test_frame_too_large_for_memory_is_refused(self, video: Path) -> None:
         huge = ("--size", "130000x130000", "--fps", "1", "--pixel-format", "gbrpf32le")
         assert "memory" in failed(run("encode", video, *huge, data=b"x"))
 
-    def test_a_terminal_is_no_source_of_frames(self, video: Path) -> None:
+    def test_encode_refuses_to_read_frames_from_a_terminal(self, video: Path) -> None:
         controlling, terminal = pty.openpty()
         said = failed(run("encode", video, *RAW, stdin=terminal), status=2)
         os.close(terminal)
@@ -156,12 +156,12 @@ class TestRawFrames:
         assert "standard input is a terminal" in said
 
     @pytest.mark.parametrize("name", ["missing", "fifo:missing", ""])
-    def test_an_input_that_is_not_there(self, video: Path, name: str) -> None:
+    def test_missing_input_is_reported(self, video: Path, name: str) -> None:
         said = failed(run("encode", name, video, *RAW, cwd=video.parent))
         assert said.startswith(f"Error: {name or repr('')}: ")
         assert not video.exists()
 
-    def test_to_standard_output(self, video: Path) -> None:
+    def test_encode_writes_to_standard_output(self, video: Path) -> None:
         for container in (["--format", "matroska"], ["--option", "f=matroska"]):
             done = run("encode", "-", "-", *container, *RAW, data=raw_frames(3))
             assert (done.returncode, done.stderr) == (0, b"")
@@ -173,12 +173,16 @@ class TestImages:
     """Folders, globs, patterns, files. What they stand for is tested in test_images."""
 
     @pytest.mark.parametrize("name", ["shots", "**/shot*.png"])
-    def test_they_come_in_the_order_of_their_numbers(self, shots: Path, video: Path, name: str) -> None:
+    def test_images_are_encoded_in_the_order_of_their_numbers(
+        self, shots: Path, video: Path, name: str
+    ) -> None:
         printed(run("encode", name, "video.mp4", "--fps", "10", cwd=shots.parent))
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
         assert "10 fps" in described(video)
 
-    def test_another_size_is_named_and_those_before_it_are_encoded(self, shots: Path, video: Path) -> None:
+    def test_image_of_another_size_is_named_and_the_images_before_it_are_encoded(
+        self, shots: Path, video: Path
+    ) -> None:
         other = shots / "shot10.png"
         other.write_bytes(png(flat(2, (62, 48))))
         said = failed(run("encode", shots, video, "--fps", "10"))
@@ -187,7 +191,7 @@ class TestImages:
         assert numbers(video, 5) == [0, 1]
 
     @pytest.mark.parametrize("index", [0, 4])
-    def test_an_image_that_cannot_be_decoded_is_named_and_those_before_it_are_encoded(
+    def test_undecodable_image_is_named_and_the_images_before_it_are_encoded(
         self, shots: Path, video: Path, index: int
     ) -> None:
         bad = shots / f"shot{8 + index}.png"
@@ -208,7 +212,7 @@ class TestImages:
             ("a\n.png", "'a\\n.png': No such file"),
         ],
     )
-    def test_names_that_stand_for_no_images(
+    def test_name_that_matches_no_image_is_an_error(
         self, shots: Path, video: Path, name: str, complaint: str
     ) -> None:
         (shots.parent / "empty").mkdir()
@@ -217,7 +221,7 @@ class TestImages:
         assert said.startswith(f"Error: {complaint}") and said.endswith("; nothing was written")
         assert not video.exists()
 
-    def test_a_forgotten_output_harms_no_image(self, shots: Path) -> None:
+    def test_forgotten_output_argument_overwrites_no_image(self, shots: Path) -> None:
         before = (shots / "shot12.png").read_bytes()
         said = failed(run("encode", *sorted(shots.iterdir()), "--fps", "10"), status=2)
         assert "OUTPUT" in said
@@ -248,7 +252,7 @@ class TestSound:
         ffmpeg("-f", "lavfi", "-i", "sine=duration=3", path)
         return path
 
-    def test_it_ends_with_the_picture(self, video: Path, tone: Path) -> None:
+    def test_audio_ends_with_the_picture(self, video: Path, tone: Path) -> None:
         done = run("encode", video, *RAW, *FAST, "--audio", tone, "--json", data=raw_frames(30))
         assert json.loads(printed(done))["frames_encoded"] == 30
         assert numbers(video, 5) == [*range(5)] * 6
@@ -257,7 +261,7 @@ class TestSound:
         # The last packet is whole.
         assert sound.duration_s == pytest.approx(1, abs=0.03)
 
-    def test_several_with_images(self, shots: Path, tmp_path: Path, tone: Path) -> None:
+    def test_several_audio_files_are_added_to_images(self, shots: Path, tmp_path: Path, tone: Path) -> None:
         wave, video = tmp_path / "tone.wav", tmp_path / "video.mkv"
         ffmpeg("-i", tone, wave)
         assert printed(run("encode", shots, video, "--fps", "5", "--audio", tone, "--audio", wave)) == ""
@@ -272,7 +276,7 @@ class TestSound:
             ("shots", f"shots: {os.strerror(errno.EISDIR)}"),
         ],
     )
-    def test_without_a_sound_nothing_is_overwritten(
+    def test_missing_audio_is_an_error_and_overwrites_nothing(
         self, shots: Path, video: Path, name: str, complaint: str
     ) -> None:
         video.write_bytes(b"kept")
@@ -280,7 +284,7 @@ class TestSound:
         assert complaint in said
         assert video.read_bytes() == b"kept"
 
-    def test_the_sound_of_the_video_that_it_would_overwrite_is_refused(self, video: Path, tone: Path) -> None:
+    def test_audio_from_the_output_file_is_refused(self, video: Path, tone: Path) -> None:
         tone.rename(video)
         said = failed(run("encode", video, *RAW, "--audio", video, data=raw_frames(3)), status=2)
         assert "is also the output" in said
@@ -298,7 +302,7 @@ class TestOptions:
         assert b"keyint=3 " in settings
         assert b"me=dia" in settings
 
-    def test_quality(self, tmp_path: Path, video: Path) -> None:
+    def test_quality_option_sets_the_level(self, tmp_path: Path, video: Path) -> None:
         lossless = tmp_path / "video.mkv"
         printed(run("encode", lossless, *RAW, "--quality", "lossless", data=raw_frames(5)))
         assert b"".join(frame.tobytes() for frame in decode(lossless)) == raw_frames(5)
@@ -309,7 +313,7 @@ class TestOptions:
         )
         assert "dnxhd has no --quality draft. Use one of libsvtav1, " in said
 
-    def test_labels(self, tmp_path: Path, video: Path) -> None:
+    def test_metadata_and_subtitles_options_reach_the_file(self, tmp_path: Path, video: Path) -> None:
         (tmp_path / "a.srt").write_text("1\n00:00:00,000 --> 00:00:00,100\nhello\n")
         labels = ("--metadata", "title=Waves = x", "--metadata", "artist=Ada")
         printed(run("encode", video, *RAW, *labels, "--subtitles", tmp_path / "a.srt", data=raw_frames(5)))
@@ -320,7 +324,7 @@ class TestOptions:
             said = failed(run("encode", video, *RAW, "--metadata", value, data=raw_frames(5)), 2)
             assert "'title' must be NAME=VALUE" in said
 
-    def test_like(self, tmp_path: Path, video: Path) -> None:
+    def test_like_option_takes_over_the_facts_of_a_video(self, tmp_path: Path, video: Path) -> None:
         source = tmp_path / "source.mkv"
         with Encoder(
             source,
@@ -340,7 +344,7 @@ class TestOptions:
         printed(run("encode", video, "--like", source, *RAW, "--metadata", "title=x", data=raw_frames(5)))
         assert (probe(video).video[0].frame_rate, probe(video).tags["title"]) == (30, "x")
 
-    def test_like_a_variable_rate(self, tmp_path: Path, video: Path) -> None:
+    def test_like_option_needs_fps_for_a_variable_frame_rate(self, tmp_path: Path, video: Path) -> None:
         source = tmp_path / "source.mp4"
         with Encoder(source, fps=None) as encoder:
             for time_s in (0.0, 0.1, 0.5, 0.7, 1.0):
@@ -349,7 +353,7 @@ class TestOptions:
         assert "variable frame rate" in failed(run(*given, data=raw_frames(5)), 2)
         printed(run(*given, "--fps", "30", data=raw_frames(5)))
 
-    def test_a_turned_frame_of_another_codec_and_rate(self, video: Path) -> None:
+    def test_vflip_codec_and_fps_options_apply_together(self, video: Path) -> None:
         frame = flat(0).copy()
         frame[: HEIGHT // 2] = flat(1)[: HEIGHT // 2]
         given = ("--codec", "mpeg4", "--output-pixel-format", "ffmpeg", "--fps", "30000/1001", "--vflip")
@@ -358,7 +362,7 @@ class TestOptions:
         assert (is_flat(turned[:16], 0), is_flat(turned[-16:], 1)) == (True, True)
         assert re.search("mpeg4.* 29.97 fps", described(video))
 
-    def test_colors(self, video: Path) -> None:
+    def test_color_options_reach_the_file(self, video: Path) -> None:
         colors = ["--color-matrix", "bt709", "--color-range", "full"]
         printed(run("encode", video, *RAW, *colors, data=raw_frames(5)))
         assert "(pc, bt709" in described(video)
@@ -367,7 +371,7 @@ class TestOptions:
         assert "bt2020nc/bt2020/smpte2084" in described(video)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
-    def test_ffmpeg(self, video: Path, tmp_path: Path) -> None:
+    def test_ffmpeg_option_selects_the_program(self, video: Path, tmp_path: Path) -> None:
         program = tmp_path / "another"
         program.write_text(f'#!/bin/sh\n: > "{tmp_path}/used"\nexec {shutil.which(find_ffmpeg())} "$@"\n')
         program.chmod(0o755)
@@ -376,7 +380,7 @@ class TestOptions:
         printed(run("encode", "0.png", video, "--fps", "1", "--ffmpeg", "./another", cwd=tmp_path))
         assert (tmp_path / "used").exists()
 
-    def test_json(self, video: Path) -> None:
+    def test_json_option_prints_the_report(self, video: Path) -> None:
         report = json.loads(printed(run("encode", video, *RAW, "--json", data=raw_frames(5))))
         assert report["output"] == str(video)
         assert report["frames_submitted"] == report["frames_encoded"] == 5
@@ -384,7 +388,7 @@ class TestOptions:
         assert report["output_bytes"] == video.stat().st_size
         assert report["warnings"] == []
 
-    def test_what_is_lost_is_told_in_a_line_and_in_json(self, video: Path) -> None:
+    def test_loss_is_reported_in_a_line_and_in_json(self, video: Path) -> None:
         frames = bytes(WIDTH * HEIGHT * 4)
         arguments = ("encode", video, *RAW, "--pixel-format", "rgba", "--option", "cq=20", "--json")
         done = run(*arguments, data=frames)
@@ -396,7 +400,7 @@ class TestOptions:
         assert len(json.loads(done.stdout)["warnings"]) == 2
         assert run(*arguments, "--quiet", data=frames).stderr == b""
 
-    def test_an_odd_size_is_an_error_only_where_the_video_cannot_have_it(self, tmp_path: Path) -> None:
+    def test_odd_size_is_an_error_only_if_the_pixel_format_needs_even_sizes(self, tmp_path: Path) -> None:
         given, data = ("encode", tmp_path / "v.mkv", "--size", "3x5", "--fps", "1"), bytes(45)
         assert "--odd-size crop, or --output-pixel-format yuv444p" in failed(run(*given, data=data), 2)
         printed(run(*given, "--codec", "ffv1", data=data))
@@ -418,12 +422,14 @@ class TestFailures:
             (["--ffmpeg", "/nowhere/ffmpeg"], "/nowhere/ffmpeg"),
         ],
     )
-    def test_ffmpeg_s(self, video: Path, arguments: list[str], complaint: str) -> None:
+    def test_ffmpeg_failure_is_reported_in_one_line(
+        self, video: Path, arguments: list[str], complaint: str
+    ) -> None:
         done = run("encode", video, *RAW, *arguments, data=raw_frames(3))
         assert complaint in failed(done)
         assert len(done.stderr.splitlines()) == 1
 
-    def test_a_container_that_a_pipe_cannot_hold(self) -> None:
+    def test_container_that_needs_seeking_is_refused_for_a_pipe(self) -> None:
         said = failed(run("encode", "-", "-", "--format", "mp4", *RAW, data=raw_frames(3)))
         assert "--option movflags=frag_keyframe+delay_moov, or --format matroska" in said
 
@@ -475,7 +481,7 @@ class TestFailures:
             (["clip.mp4", "o.mp4", *RAW], "penstock.map_video"),
         ],
     )
-    def test_wrong_usage_is_told_and_exits_with_2(
+    def test_wrong_usage_is_reported_and_exits_with_2(
         self, tmp_path: Path, arguments: list[str], complaint: str
     ) -> None:
         assert complaint in failed(run("encode", *arguments, cwd=tmp_path), status=2)
@@ -484,7 +490,7 @@ class TestFailures:
 
 class TestFifoOutput:
     @pytest.mark.parametrize("prefix", ["", "fifo:"])
-    def test_it_gets_the_video(self, tmp_path: Path, prefix: str) -> None:
+    def test_fifo_receives_the_video(self, tmp_path: Path, prefix: str) -> None:
         os.mkfifo(fifo := tmp_path / "out")
         (tmp_path / "frames.rgb").write_bytes(raw_frames(5))
         given = (tmp_path / "frames.rgb", f"{prefix}{fifo}", *RAW, "--format", "nut", "--codec", "mpeg4")
@@ -498,7 +504,9 @@ class TestFifoOutput:
 
     @pytest.mark.parametrize("command", ["encode", "render"])
     @pytest.mark.parametrize(("name", "said"), [("missing", "no FIFO"), ("file", "not a FIFO")])
-    def test_there_has_to_be_one(self, tmp_path: Path, command: str, name: str, said: str) -> None:
+    def test_fifo_output_must_be_an_existing_fifo(
+        self, tmp_path: Path, command: str, name: str, said: str
+    ) -> None:
         (tmp_path / "file").touch()
         arguments = ["-", f"fifo:{name}", *RAW]
         if command == "render":
@@ -511,7 +519,9 @@ class TestSignals:
     """A file that plays, an exit as a shell expects it, and nothing left behind."""
 
     @pytest.mark.parametrize(("number", "said"), ENDING)
-    def test_one_ends_the_video_after_what_came(self, video: Path, number: int, said: str) -> None:
+    def test_signal_ends_the_video_after_the_frames_that_arrived(
+        self, video: Path, number: int, said: str
+    ) -> None:
         reader, writer = os.pipe()
         with start("encode", video, *RAW, *FAST, stdin=reader) as process:
             os.close(reader)
@@ -523,7 +533,7 @@ class TestSignals:
         os.close(writer)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
-    def test_one_keeps_a_file_that_was_there(self, video: Path) -> None:
+    def test_signal_keeps_the_file_that_existed(self, video: Path) -> None:
         video.write_bytes(b"kept")
         reader, writer = os.pipe()
         with start("encode", video, *RAW, *FAST, stdin=reader) as process:
@@ -537,7 +547,7 @@ class TestSignals:
         assert video.read_bytes() == b"kept"
         assert numbers(video.with_name("video.part.mp4"), 5) == [0, 1, 2, 3, 4]
 
-    def test_before_the_first_frame_nothing_is_overwritten(self, video: Path, tmp_path: Path) -> None:
+    def test_signal_before_the_first_frame_overwrites_nothing(self, video: Path, tmp_path: Path) -> None:
         video.write_bytes(b"kept")
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
@@ -548,7 +558,7 @@ class TestSignals:
             assert finish(process) == (-signal.SIGINT, "Error: interrupted; frames encoded: 0\n")
         assert video.read_bytes() == b"kept"
 
-    def test_a_second_one_ends_it_at_once(self, video: Path) -> None:
+    def test_second_signal_ends_encode_at_once(self, video: Path) -> None:
         with start("encode", "/dev/zero", video, *RAW, *FAST) as process:
             assert eventually(lambda: video.exists() and ffmpegs_of(process.pid))
             [ffmpeg] = ffmpegs_of(process.pid)
@@ -562,7 +572,7 @@ class TestSignals:
                 os.kill(ffmpeg, signal.SIGCONT)
             assert eventually(lambda: not Path(f"/proc/{ffmpeg}").exists())
 
-    def test_while_images_are_decoded(self, tmp_path: Path, video: Path) -> None:
+    def test_signal_ends_encode_while_images_are_decoded(self, tmp_path: Path, video: Path) -> None:
         size = (640, 360)
         shots = tmp_path / "shots"
         shots.mkdir()
@@ -589,7 +599,7 @@ def unread(writer: int) -> bool:
 class TestProgress:
     """What is shown on standard error."""
 
-    def test_on_a_terminal_it_is_shown(self, video: Path, tmp_path: Path) -> None:
+    def test_progress_is_shown_on_a_terminal(self, video: Path, tmp_path: Path) -> None:
         (tmp_path / "frames").write_bytes(raw_frames(50))
         status, shown, _ = run_on_terminal("encode", tmp_path / "frames", video, *RAW)
         assert status == 0
@@ -597,7 +607,7 @@ class TestProgress:
         assert " fps " in shown
         assert shown.splitlines()[-1].removeprefix(SHOW_CURSOR.decode()).startswith("frames encoded: 50 in ")
 
-    def test_of_a_pipe_the_total_is_told_or_not_known(self, video: Path) -> None:
+    def test_progress_total_of_a_pipe_is_unknown_unless_given(self, video: Path) -> None:
         done = run("encode", video, *RAW, "--progress", data=raw_frames(5))
         row, summary = done.stderr.decode().splitlines()
         assert " 5 frames " in row
@@ -608,7 +618,7 @@ class TestProgress:
         assert " 5/10 frames " in done.stderr.decode()
 
     @pytest.mark.parametrize("option", ["--no-progress", "-q"])
-    def test_it_can_be_turned_off(self, shots: Path, video: Path, option: str) -> None:
+    def test_progress_can_be_turned_off(self, shots: Path, video: Path, option: str) -> None:
         assert run_on_terminal("encode", shots, video, "--fps", "10", option) == (0, "", b"")
 
     def test_a_signal_leaves_the_terminal_as_it_was(self, video: Path) -> None:
@@ -624,7 +634,7 @@ class TestProgress:
         )
         assert b"Error: interrupted; frames encoded: " in shown.rpartition(SHOW_CURSOR)[2]
 
-    def test_a_terminal_that_goes_away_stops_no_video(self, video: Path) -> None:
+    def test_encode_continues_after_its_terminal_goes_away(self, video: Path) -> None:
         reader, writer = os.pipe()
         with on_terminal("encode", video, *RAW, "--json", stdin=reader) as (process, terminal):
             os.close(reader)

@@ -33,7 +33,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def test_for_people_has_every_part(tmp_path: Path) -> None:
+def test_info_text_has_every_part(tmp_path: Path) -> None:
     text = shown(NO_COLOR="1", COLUMNS="100", **with_nothing_to_try(tmp_path))
     for title in ("CPUs", "Priorities", "Pipes", "Huge pages", "FFmpeg", "OpenGL"):
         assert f"\n{title}" in text
@@ -46,7 +46,7 @@ def test_for_people_has_every_part(tmp_path: Path) -> None:
     assert f"penstock {penstock.__version__}" in text
 
 
-def test_where_the_terminal_knows_ascii_only(tmp_path: Path) -> None:
+def test_info_prints_ascii_on_an_ascii_terminal(tmp_path: Path) -> None:
     environment = (
         os.environ
         | with_nothing_to_try(tmp_path)
@@ -55,7 +55,7 @@ def test_where_the_terminal_knows_ascii_only(tmp_path: Path) -> None:
     assert delivered(run_process("info", env=environment)).isascii()
 
 
-def test_json_has_what_the_machine_has() -> None:
+def test_info_json_matches_the_machine() -> None:
     found, topology = told(PENSTOCK_FFMPEG="/nowhere/ffmpeg"), cpu.topology()
     assert found["schema"] == 1
     assert found["cpus"]["model"] == topology.model
@@ -79,7 +79,7 @@ def test_json_has_what_the_machine_has() -> None:
     assert (found["gl"]["renderer"] is None) == (found["gl"]["error"] is not None)
 
 
-def test_json_has_ffmpegs_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_json_lists_the_encoders_of_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_USUAL_SIZE", (64, 64))  # whose encoders are tried in no time
     environment = with_nothing_to_try(tmp_path)
     ffmpeg = told(PYTHONPATH=environment["PYTHONPATH"])["ffmpeg"]
@@ -93,7 +93,7 @@ def test_json_has_ffmpegs_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not names & {("video", "="), ("audio", "="), ("subtitle", "=")}
 
 
-def test_without_ffmpeg(tmp_path: Path) -> None:
+def test_info_works_without_ffmpeg(tmp_path: Path) -> None:
     environment = with_nothing_to_try(tmp_path)
     found = told(**environment)
     assert "/nowhere/ffmpeg" in found["ffmpeg"]["error"]
@@ -110,7 +110,7 @@ def test_without_ffmpeg(tmp_path: Path) -> None:
         ("printf 'hello \\377'", None),
     ],
 )
-def test_an_ffmpeg_that_fails(
+def test_info_works_with_an_ffmpeg_that_fails(
     text: str, error: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "PATIENCE_S", 2.0)
@@ -129,7 +129,7 @@ def test_an_ffmpeg_that_fails(
         ("import os; os._exit(0)", ""),
     ],
 )
-def test_without_opengl(module: str, error: str, tmp_path: Path) -> None:
+def test_info_works_without_opengl(module: str, error: str, tmp_path: Path) -> None:
     """A ModernGL, or a driver below it, that fails takes nothing else with it."""
     (tmp_path / "moderngl.py").write_text(module)
     path = os.pathsep.join([str(tmp_path), *sys.path])
@@ -139,7 +139,9 @@ def test_without_opengl(module: str, error: str, tmp_path: Path) -> None:
     assert found["cpus"]["cores"]
 
 
-def test_a_moderngl_in_the_current_folder_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_does_not_import_moderngl_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "moderngl.py").write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
     machine.gl()
@@ -187,7 +189,7 @@ def drawn(topology: cpu.Topology) -> str:
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
-def test_the_drawing() -> None:
+def test_drawing_shows_packages_caches_and_cores() -> None:
     assert drawn(two_packages()) == (
         "[red]A Model[/red]\n"
         "├── package 0: 3 cores\n"
@@ -208,7 +210,7 @@ def test_the_drawing() -> None:
     ]
 
 
-def test_the_drawing_of_cores_of_one_kind() -> None:
+def test_drawing_omits_the_kind_if_all_cores_are_alike() -> None:
     alike = tuple(
         cpu.Core(core.id, core.package, "performance", "assumed", core.logical_processors)
         for core in two_packages().cores
@@ -237,7 +239,7 @@ def test_the_drawing_shows_every_cpu_of_a_large_machine_in_any_width() -> None:
 @pytest.mark.parametrize(
     ("numbers", "text"), [((), ""), ((3,), "3"), ((0, 1, 2, 3, 8), "0-3,8"), ({5, 1, 4}, "1,4-5")]
 )
-def test_ranges(numbers: tuple[int, ...], text: str) -> None:
+def test_ranges_are_formatted(numbers: tuple[int, ...], text: str) -> None:
     assert as_ranges(numbers) == text
 
 
@@ -255,5 +257,5 @@ def test_ranges(numbers: tuple[int, ...], text: str) -> None:
         (5000 << 40, "5000 TiB"),
     ],
 )
-def test_sizes(nbytes: int | None, text: str) -> None:
+def test_sizes_are_formatted(nbytes: int | None, text: str) -> None:
     assert in_bytes(None if nbytes is None else int(nbytes)) == text

@@ -61,14 +61,14 @@ class TestForPeople:
             ("no_streams", "no video and no audio"),
         ],
     )
-    def test_what_is_not_usual_is_told(self, name: str, words: str) -> None:
+    def test_probe_shows_unusual_facts(self, name: str, words: str) -> None:
         assert words in shown(clip(name))
 
-    def test_several_files(self) -> None:
+    def test_probe_shows_several_files_in_order(self) -> None:
         text = shown(clip("h264"), clip("audio_only"))
         assert text.index(str(clip("h264"))) < text.index("h264 (High)") < text.index("pcm_s16le")
 
-    def test_a_narrow_terminal(self) -> None:
+    def test_probe_fits_a_narrow_terminal(self) -> None:
         controlling, terminal = pty.openpty()
         environment = os.environ | {"TERM": "xterm", "COLUMNS": "60"}
         process = start("probe", clip("rotated_90"), stdout=terminal, env=environment)
@@ -83,7 +83,7 @@ class TestForPeople:
             " " * 20
         )
 
-    def test_names_that_a_terminal_would_not_just_show(self, tmp_path: Path) -> None:
+    def test_probe_escapes_control_characters_in_names(self, tmp_path: Path) -> None:
         path = tmp_path / "a\nb\x1b[2Jé.mp4"
         path.write_bytes(clip("h264").read_bytes())
         environment = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
@@ -97,14 +97,14 @@ class TestForPeople:
         ("seconds", "shown_as"),
         [(0.0416, "0:00:00.042"), (59.9996, "0:01:00.0"), (3723.25, "1:02:03.25"), (1e6, "277:46:40.0")],
     )
-    def test_times(self, seconds: float, shown_as: str) -> None:
+    def test_times_are_formatted_as_a_clock(self, seconds: float, shown_as: str) -> None:
         assert clock(seconds) == shown_as
 
 
 class TestForPrograms:
     """``--json``"""
 
-    def test_has_what_python_has(self) -> None:
+    def test_json_matches_the_python_facts(self) -> None:
         told, info = json.loads(shown(clip("audio_aac"), "--json")), probe(clip("audio_aac"))
         assert told["path"] == info.path
         assert told["duration_s"] == info.duration_s
@@ -114,11 +114,11 @@ class TestForPrograms:
         assert told["video"][0]["color_matrix"] is None
         assert Fraction(told["video"][0]["time_base"]) == info.video[0].time_base
 
-    def test_fractions_are_written_as_such(self) -> None:
+    def test_json_has_fractions_as_fractions(self) -> None:
         stream = json.loads(shown(clip("h264_large"), "--json"))["video"][0]
         assert (stream["frame_rate"], stream["sample_aspect_ratio"]) == ("30000/1001", "1/1")
 
-    def test_several_files_are_a_list(self) -> None:
+    def test_json_of_several_files_is_a_list(self) -> None:
         names = [str(clip("h264")), str(clip("audio_only"))]
         assert [one["path"] for one in json.loads(shown(*names, "--json"))] == names
 
@@ -136,37 +136,39 @@ class TestFailures:
             ("cut_before_the_index", "moov"),
         ],
     )
-    def test_no_media(self, name: str, words: str, options: tuple[str, ...]) -> None:
+    def test_file_that_is_no_media_is_reported_in_one_line(
+        self, name: str, words: str, options: tuple[str, ...]
+    ) -> None:
         printed, said = refused(clip(name), *options)
         assert printed == ""
         assert said.startswith(f"Error: {clip(name)} ") and words in said
         assert len(said.splitlines()) == 1
 
-    def test_no_such_file_and_a_folder(self, tmp_path: Path) -> None:
+    def test_missing_file_and_folder_are_reported(self, tmp_path: Path) -> None:
         assert refused(tmp_path / "none") == ("", f"Error: {tmp_path}/none: No such file or directory\n")
         assert refused(tmp_path) == ("", f"Error: {tmp_path}: Is a directory\n")
 
-    def test_the_others_are_told_all_the_same(self) -> None:
+    def test_other_files_are_shown_if_one_file_fails(self) -> None:
         printed, said = refused("--json", clip("h264"), clip("text"), clip("audio_only"))
         assert [one["path"] for one in json.loads(printed)] == [str(clip("h264")), str(clip("audio_only"))]
         assert str(clip("text")) in said
 
-    def test_nobody_writes_to_a_fifo(self, tmp_path: Path) -> None:
+    def test_fifo_without_a_writer_times_out(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
         assert "was not read within 0.3 s" in refused(tmp_path / "fifo", "--timeout", "0.3")[1]
 
     @pytest.mark.parametrize("arguments", [(), ("x", "--timeout", "0"), ("x", "--nonsense")])
-    def test_wrong_usage(self, arguments: tuple[str, ...]) -> None:
+    def test_wrong_usage_exits_with_2(self, arguments: tuple[str, ...]) -> None:
         refused(*arguments, status=2)
 
-    def test_a_full_standard_output(self) -> None:
+    def test_full_standard_output_is_reported(self) -> None:
         with Path("/dev/full").open("wb") as full:
             done = run_process("probe", clip("h264"), stdout=full)
         assert done.returncode == 1
         assert b"No space left" in done.stderr and b"Traceback" not in done.stderr
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_a_signal_ends_it(self, tmp_path: Path, number: int) -> None:
+    def test_signal_ends_probe(self, tmp_path: Path, number: int) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         process = start("probe", fifo)

@@ -54,7 +54,7 @@ class TestRelay:
         assert delivered(run("relay", big, tmp_path / "out")) == b""
         assert (tmp_path / "out").read_bytes() == big.read_bytes()
 
-    def test_a_standard_input_that_is_a_file_goes_on_from_its_position(self, big: Path) -> None:
+    def test_relay_continues_a_standard_input_file_from_its_position(self, big: Path) -> None:
         with big.open("rb", buffering=0) as source:
             source.seek(1000)
             assert delivered(run("relay", "-", "-", stdin=source)) == big.read_bytes()[1000:]
@@ -68,10 +68,10 @@ class TestRelay:
             ("1 MB", 10**6),
         ],
     )
-    def test_count(self, big: Path, count: str, nbytes: int) -> None:
+    def test_count_option_limits_the_bytes(self, big: Path, count: str, nbytes: int) -> None:
         assert delivered(run("relay", big, "-", "--count", count)) == big.read_bytes()[:nbytes]
 
-    def test_offset_takes_no_notice_of_the_position(self, big: Path) -> None:
+    def test_offset_option_ignores_the_file_position(self, big: Path) -> None:
         with big.open("rb", buffering=0) as source:
             source.seek(1000)
             done = run("relay", "-", "-", "--offset", "1K", "--count", "70000", stdin=source)
@@ -82,13 +82,13 @@ class TestRelay:
         assert delivered(done) == big.read_bytes()
 
     @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-    def test_a_path_to_standard_output_means_that(self, tmp_path: Path, name: str) -> None:
+    def test_path_of_standard_output_writes_to_standard_output(self, tmp_path: Path, name: str) -> None:
         (tmp_path / "log").write_bytes(b"older, ")
         with (tmp_path / "log").open("ab") as output:
             delivered(run_process("relay", "-", name, data=b"new", stdout=output))
         assert (tmp_path / "log").read_bytes() == b"older, new"
 
-    def test_append(self, tmp_path: Path) -> None:
+    def test_append_option_appends_to_the_file(self, tmp_path: Path) -> None:
         for data in (b"one", b"two"):
             delivered(run("relay", "-", tmp_path / "out", "--append", data=data))
         assert (tmp_path / "out").read_bytes() == b"onetwo"
@@ -98,20 +98,20 @@ class TestRelay:
         assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
 
     @pytest.mark.parametrize("arguments", [["./-x", "./fifo:y"], ["--", "-x", "./fifo:y"]])
-    def test_names_that_look_like_something_else(self, tmp_path: Path, arguments: list[str]) -> None:
+    def test_odd_names_are_taken_literally(self, tmp_path: Path, arguments: list[str]) -> None:
         (tmp_path / "-x").write_bytes(b"data")
         delivered(run("relay", *arguments, cwd=tmp_path))
         assert (tmp_path / "fifo:y").read_bytes() == b"data"
 
-    def test_devices(self, tmp_path: Path) -> None:
+    def test_relay_reads_and_writes_devices(self, tmp_path: Path) -> None:
         delivered(run("relay", "/dev/zero", tmp_path / "out", "--count", "100000"))
         assert (tmp_path / "out").read_bytes() == bytes(100000)
         delivered(run("relay", tmp_path / "out", "/dev/null"))
 
-    def test_a_file_that_states_no_size(self) -> None:
+    def test_relay_reads_a_file_that_states_no_size(self) -> None:
         assert delivered(run("relay", "/proc/version", "-")) == Path("/proc/version").read_bytes()
 
-    def test_sockets(self) -> None:
+    def test_relay_reads_and_writes_sockets(self) -> None:
         near, far = socket.socketpair()
         with near, far:
             far.sendall(b"question")
@@ -121,7 +121,7 @@ class TestRelay:
             assert far.recv(100) == b"question"
 
     @pytest.mark.parametrize("prefix", ["", "fifo:"])
-    def test_fifos(self, fifo: Path, big: Path, prefix: str) -> None:
+    def test_relay_reads_and_writes_fifos(self, fifo: Path, big: Path, prefix: str) -> None:
         with start("relay", big, f"{prefix}{fifo}") as sender:
             assert delivered(run("relay", f"{prefix}{fifo}", "-")) == big.read_bytes()
             assert finish(sender) == (0, "")
@@ -137,12 +137,12 @@ class TestRelay:
             assert fifo.read_bytes() == b"early"
             assert finish(sender) == (0, "")
 
-    def test_a_fifo_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_missing_fifo_is_an_error_that_names_mkfifo(self, tmp_path: Path) -> None:
         said = failed(run("relay", f"fifo:{tmp_path}/it's", "-"))
         assert "mkfifo" in said
         assert not any(tmp_path.iterdir())
 
-    def test_a_path_that_is_no_fifo(self, big: Path, tmp_path: Path) -> None:
+    def test_path_that_is_no_fifo_is_refused_unharmed(self, big: Path, tmp_path: Path) -> None:
         said = failed(run("relay", "-", f"fifo:{big}", data=b"x"))
         assert str(big) in said
         assert "FIFO" in said
@@ -171,7 +171,7 @@ class TestRelay:
         assert "are the same" in said
         assert big.read_bytes() == before
 
-    def test_a_file_that_standard_output_leads_to_as_well(self, big: Path) -> None:
+    def test_file_that_is_also_a_standard_stream_is_refused_unharmed(self, big: Path) -> None:
         before = big.read_bytes()
         with big.open("ab") as output:
             assert "are the same" in failed(run("relay", big, "-", stdout=output))
@@ -186,21 +186,21 @@ class TestRelay:
         ("arguments", "number", "name"),
         [(["-", "out"], 0, "standard input"), (["big", "-"], 1, "standard output")],
     )
-    def test_a_standard_stream_that_is_closed(
+    def test_closed_standard_stream_is_an_error(
         self, big: Path, arguments: list[str], number: int, name: str
     ) -> None:
         done = run_process("relay", *arguments, cwd=big.parent, preexec_fn=lambda: os.close(number))
         assert f"{name}: {os.strerror(errno.EBADF)}" in failed(done)
 
-    def test_without_a_standard_error(self, big: Path) -> None:
+    def test_relay_works_with_standard_error_closed(self, big: Path) -> None:
         done = run_process("relay", big, "-", "--progress", preexec_fn=lambda: os.close(2))
         assert (done.returncode, done.stdout) == (0, big.read_bytes())
 
-    def test_a_full_disk(self, big: Path) -> None:
+    def test_full_disk_is_reported_with_the_bytes_delivered(self, big: Path) -> None:
         said = failed(run("relay", big, "/dev/full"))
         assert f"/dev/full: {os.strerror(errno.ENOSPC)}; 0 bytes were delivered" in said
 
-    def test_a_limit_on_the_destination_s_size(self, big: Path, tmp_path: Path) -> None:
+    def test_file_size_limit_is_reported_with_the_bytes_delivered(self, big: Path, tmp_path: Path) -> None:
         def limit() -> None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -209,7 +209,7 @@ class TestRelay:
         assert f"{os.strerror(errno.EFBIG)}; 100000 bytes were delivered" in said
         assert (tmp_path / "out").read_bytes() == big.read_bytes()[:100_000]
 
-    def test_a_reader_that_goes_away(self, big: Path) -> None:
+    def test_reader_that_goes_away_is_reported_with_the_bytes_delivered(self, big: Path) -> None:
         with start("relay", big, "-") as process:
             assert process.stdout is not None
             os.read(process.stdout.fileno(), 10)
@@ -219,17 +219,17 @@ class TestRelay:
         assert status == 1
         assert said.splitlines() == ["Error: standard output: the reader went away; 10 bytes were delivered"]
 
-    def test_timeout_of_a_source(self, silent: int) -> None:
+    def test_timeout_ends_a_silent_source(self, silent: int) -> None:
         said = failed(run("relay", "-", "-", "--timeout", "0.1", stdin=silent))
         assert "standard input sent nothing for 0.1" in said
 
-    def test_timeout_of_a_destination(self, big: Path, pair: tuple[int, int]) -> None:
+    def test_timeout_ends_a_stalled_destination(self, big: Path, pair: tuple[int, int]) -> None:
         said = failed(run("relay", big, "-", "--timeout", "0.1", stdout=pair[1]))
         assert "standard output took nothing for 0.1" in said
         assert f"; {unread_bytes(pair[0])} bytes were delivered" in said
 
     @pytest.mark.parametrize("end", ["timeout", "signal"])
-    def test_what_was_in_hand_when_it_was_ended_is_told(self, end: str, pair: tuple[int, int]) -> None:
+    def test_bytes_in_hand_at_the_end_are_reported_as_lost(self, end: str, pair: tuple[int, int]) -> None:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with near, far:
             far.send(bytes(150_000))  # a message, which is taken whole
@@ -246,7 +246,7 @@ class TestRelay:
         assert sum(map(int, counts.groups())) == 150_000
 
     @pytest.mark.parametrize(("number", "said"), ENDING)
-    def test_a_signal_ends_it_as_a_shell_expects_and_it_says_how_far_it_came(
+    def test_signal_ends_relay_as_a_shell_expects_and_the_bytes_delivered_are_reported(
         self, number: int, said: str
     ) -> None:
         reader, writer = os.pipe()
@@ -260,14 +260,14 @@ class TestRelay:
         os.close(writer)
 
     @pytest.mark.parametrize(("number", "said"), ENDING)
-    def test_a_signal_while_it_waits_for_a_fifo(self, fifo: Path, number: int, said: str) -> None:
+    def test_signal_ends_the_wait_for_a_fifo(self, fifo: Path, number: int, said: str) -> None:
         with start("relay", "/dev/zero", f"fifo:{fifo}", stdout=subprocess.DEVNULL) as process:
             assert eventually(lambda: _has_open(process, "/dev/zero"))
             process.send_signal(number)
             assert finish(process) == (-number, f"Error: {said}; 0 bytes were delivered\n")
         assert [*fifo.parent.iterdir()] == [fifo]
 
-    def test_a_signal_that_is_ignored_stays_ignored(self) -> None:
+    def test_ignored_signal_stays_ignored(self) -> None:
         reader, writer = os.pipe()
         os.write(writer, b"begun")
         ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
@@ -282,7 +282,7 @@ class TestRelay:
             assert finish(process) == (0, "")
 
     @pytest.mark.parametrize("arguments", [["relay", "/dev/zero", "-"], ["tee", "/dev/zero", "-"]])
-    def test_ctrl_c_with_a_terminal_that_nobody_reads(self, arguments: list[str]) -> None:
+    def test_ctrl_c_ends_a_write_to_a_terminal_that_nobody_reads(self, arguments: list[str]) -> None:
         controlling, terminal = pty.openpty()
         with start(*arguments, stdout=terminal) as process:
             # Until the command waits for room. Linux does not always report a full terminal as such: it moves bytes to
@@ -311,7 +311,7 @@ class TestRelay:
     @pytest.mark.parametrize(
         "arguments", [["x" * 5000, "out"], ["big", "x" * 5000], ["", "out"], ["big", ""]]
     )
-    def test_names_that_no_file_can_have(self, big: Path, arguments: list[str]) -> None:
+    def test_name_that_no_file_can_have_is_refused(self, big: Path, arguments: list[str]) -> None:
         assert "Error: " in failed(run("relay", *arguments, cwd=big.parent))
         assert [*big.parent.iterdir()] == [big]
 
@@ -320,7 +320,7 @@ class TestRelay:
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
     @pytest.mark.parametrize("arguments", [["closed/a", "-"], ["-", "closed/a"], ["closed", "-"]])
-    def test_without_permission(self, tmp_path: Path, arguments: list[str]) -> None:
+    def test_missing_permission_is_reported(self, tmp_path: Path, arguments: list[str]) -> None:
         (tmp_path / "closed").mkdir(0o700)
         # That user may not read our modules.
         program = "import os, sys\nimport penstock.cli.commands.relay\nos.chdir(sys.argv.pop(1))\nos.setuid(65534)\n"
@@ -341,7 +341,7 @@ def _has_open(process: subprocess.Popen[bytes], path: str) -> bool:
 class TestProgress:
     """What is shown on standard error."""
 
-    def test_on_a_terminal_it_is_shown(self, big: Path, tmp_path: Path) -> None:
+    def test_progress_is_shown_on_a_terminal(self, big: Path, tmp_path: Path) -> None:
         status, shown, _ = run_on_terminal("relay", big, tmp_path / "out")
         assert status == 0
         assert "3.1/3.1 MB" in shown
@@ -349,7 +349,7 @@ class TestProgress:
         assert f"{3 << 20} bytes in " in summary
         assert " by " in summary
 
-    def test_on_a_terminal_it_is_drawn_while_it_runs(self) -> None:
+    def test_progress_is_drawn_while_the_relay_runs(self) -> None:
         reader, writer = os.pipe()
         with on_terminal("relay", "-", "-", "--count", "10", stdin=reader) as (process, terminal):
             os.write(writer, b"12345")
@@ -379,10 +379,10 @@ class TestProgress:
         assert "3.1/3.1 MB" in shown
         assert str(out) not in shown
 
-    def test_it_can_be_turned_off(self, big: Path, tmp_path: Path) -> None:
+    def test_progress_can_be_turned_off(self, big: Path, tmp_path: Path) -> None:
         assert run_on_terminal("relay", big, tmp_path / "out", "--no-progress") == (0, "", b"")
 
-    def test_it_is_not_mixed_into_a_stream_that_goes_to_the_terminal(self, tmp_path: Path) -> None:
+    def test_progress_is_not_mixed_into_data_on_the_terminal(self, tmp_path: Path) -> None:
         (tmp_path / "text").write_text("text")
         controlling, user = pty.openpty()
         terminal = Terminal(controlling)
@@ -391,7 +391,7 @@ class TestProgress:
             assert terminal.rest() == b"text"
         assert process.returncode == 0
 
-    def test_off_a_terminal_it_can_be_asked_for(self, big: Path) -> None:
+    def test_progress_option_shows_progress_off_a_terminal(self, big: Path) -> None:
         done = run("relay", big, "-", "--progress")
         assert (done.returncode, done.stdout) == (0, big.read_bytes())
         row, summary = done.stderr.decode().splitlines()
@@ -404,13 +404,13 @@ class TestProgress:
         assert (done.returncode, done.stdout) == (0, b"1234")
         assert done.stderr.decode().endswith("; the source ended 6 bytes before the count\n")
 
-    def test_the_size_is_what_is_left_from_the_offset_up_to_the_count(self, big: Path) -> None:
+    def test_progress_total_is_the_rest_after_the_offset_up_to_the_count(self, big: Path) -> None:
         done = run("relay", big, "-", "--progress", "--offset", 3 << 20, "--count", "5")
         assert "0/0 bytes" in done.stderr.decode()
         done = run("relay", big, "-", "--progress", "--offset", (3 << 20) - 9, "--count", "1K")
         assert "9/9 bytes" in done.stderr.decode()
 
-    def test_of_a_pipe_the_size_is_not_known(self) -> None:
+    def test_progress_total_of_a_pipe_is_unknown(self) -> None:
         assert "4/? bytes" in run("relay", "-", "-", "--progress", data=b"1234").stderr.decode()
         assert "/? bytes" in run("relay", "/proc/version", "-", "--progress").stderr.decode()
 
@@ -440,5 +440,5 @@ class TestProgress:
         (["tee", "-", "-", "--evict-after", "soon"], "above 0, not 'soon'"),
     ],
 )
-def test_wrong_usage_is_told_and_exits_with_2(arguments: list[str], complaint: str) -> None:
+def test_wrong_usage_is_reported_and_exits_with_2(arguments: list[str], complaint: str) -> None:
     assert complaint in failed(run(*arguments), status=2)

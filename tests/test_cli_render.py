@@ -76,7 +76,7 @@ def test_smoke(folder: Path) -> None:
 
 
 @SLOW
-def test_options_of_the_encoder_and_a_range(folder: Path) -> None:
+def test_encoder_options_and_a_frame_range_are_applied(folder: Path) -> None:
     options = [
         "--codec",
         "ffv1",
@@ -94,7 +94,7 @@ def test_options_of_the_encoder_and_a_range(folder: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_options_of_rays_tasks(folder: Path) -> None:
+def test_ray_task_options_are_applied_or_refused(folder: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'penstock-io[ray]'")
     environment = {**os.environ, "RAY_ADDRESS": "local"}
     on_ray = ("scenes.py:half", "video.mp4", *GIVEN, "--engine", "ray", "--ray")
@@ -106,7 +106,7 @@ def test_options_of_rays_tasks(folder: Path) -> None:
     assert is_whole(folder / "video.mp4")
 
 
-def test_the_steps_one_by_one(folder: Path) -> None:
+def test_plan_chunk_and_assemble_render_step_by_step(folder: Path) -> None:
     given = (*GIVEN[:-2], "--workers", "2")
     assert printed(render_(folder, "scenes.py:gray", "video.mp4", *given, "--plan-only", "plan.json")) == ""
     chunks = len(json.loads((folder / "plan.json").read_text())["lengths"])
@@ -120,7 +120,7 @@ def test_the_steps_one_by_one(folder: Path) -> None:
     assert is_whole(folder / "video.mp4")
 
 
-def test_what_a_scene_prints_is_not_in_the_report(folder: Path) -> None:
+def test_report_excludes_what_a_scene_prints(folder: Path) -> None:
     """It is read by programs."""
     talking = "def talking(index, time_s, view):\n    print('drawn')\n    gray(index, time_s, view)\n"
     (folder / "talks.py").write_text(f"print('loaded')\n{SCENES}\n{talking}")
@@ -135,7 +135,7 @@ def test_what_a_scene_prints_is_not_in_the_report(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["--json", "--plan-only"])
-def test_without_a_standard_output_for_the_report(folder: Path, wanted: str) -> None:
+def test_closed_standard_output_is_an_error_if_a_report_is_wanted(folder: Path, wanted: str) -> None:
     command = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', *sys.argv[1:]])"
     given = ("penstock", "render", "scenes.py:gray", "video.mp4", *GIVEN, "--quiet", wanted)
     done = subprocess.run(
@@ -146,7 +146,7 @@ def test_without_a_standard_output_for_the_report(folder: Path, wanted: str) -> 
 
 
 @SLOW
-def test_a_plan_to_standard_output_and_a_chunk_by_module_name(folder: Path) -> None:
+def test_plan_goes_to_standard_output_and_a_chunk_imports_a_scene_by_module(folder: Path) -> None:
     # The scene travels by the name of its module, which is found from the current folder.
     shown = delivered(run_process("render", "scenes:gray", "video.mp4", *GIVEN, "--plan-only", cwd=folder))
     (folder / "plan.json").write_bytes(shown)
@@ -157,7 +157,7 @@ def test_a_plan_to_standard_output_and_a_chunk_by_module_name(folder: Path) -> N
 
 
 @SLOW
-def test_a_scene_that_raises(folder: Path) -> None:
+def test_scene_that_raises_is_reported_with_frame_and_line(folder: Path) -> None:
     said = failed(render_(folder, "scenes.py:broken", "video.mp4", *GIVEN))
     assert "failed 3 times: broken, frame 11: ValueError: no such star (" in said
     assert f"scenes.py:{SCENES[: SCENES.index('raise')].count(chr(10)) + 1})" in said
@@ -170,7 +170,7 @@ def test_a_scene_that_raises(folder: Path) -> None:
 @pytest.mark.parametrize(
     "number, name", [(signal.SIGINT, "interrupted"), pytest.param(signal.SIGTERM, "terminated", marks=SLOW)]
 )
-def test_a_signal_keeps_what_is_done(folder: Path, number: signal.Signals, name: str) -> None:
+def test_signal_keeps_finished_chunks(folder: Path, number: signal.Signals, name: str) -> None:
     given = ("--frames", "32", *GIVEN[2:-2], "--workers", "2", "--chunk-frames", "4")
     process = start("render", "scenes.py:slow", "video.mp4", *given, cwd=folder)
     assert eventually(lambda: len(list(folder.glob("video.mp4.chunks/*/*.mov.json"))) > 1)
@@ -214,19 +214,19 @@ def test_a_signal_keeps_what_is_done(folder: Path, number: signal.Signals, name:
         ((), 2, "Missing argument 'MODULE:SCENE'"),
     ],
 )
-def test_failures_are_told_in_one_line(
+def test_failures_are_reported_in_one_line(
     folder: Path, arguments: tuple[str, ...], status: int, says: str
 ) -> None:
     assert says in failed(render_(folder, *arguments), status)
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == ["scenes.py"]
 
 
-def test_a_scene_with_a_syntax_error_is_told_in_one_line(folder: Path) -> None:
+def test_scene_with_a_syntax_error_is_reported_in_one_line(folder: Path) -> None:
     (folder / "torn.py").write_text("def gray(")
     assert "never closed (torn.py, line 1)" in failed(render_(folder, "torn.py:gray", "v.mp4", *GIVEN))
 
 
-def test_numbers() -> None:
+def test_frame_and_chunk_ranges_are_parsed() -> None:
     assert (frame_range("240"), frame_range("3:5"), frame_range("0:9:3")) == (
         range(240),
         range(3, 5),
@@ -247,7 +247,7 @@ def test_values_for_ray_are_json_or_text() -> None:
     assert (ray_options(given), ray_options(())) == (wanted, None)
 
 
-def test_help_tells_of_the_steps() -> None:
+def test_help_describes_the_steps() -> None:
     shown = printed(run("render", "--help"))
     for name, step in render.steps.items():
         assert f"penstock render {name}" in shown

@@ -20,7 +20,7 @@ def test_smoke(big: Path, tmp_path: Path) -> None:
     assert (tmp_path / "b").read_bytes() == data
 
 
-def test_one_that_breaks_is_told_and_the_others_are_served_whole(big: Path, tmp_path: Path) -> None:
+def test_broken_output_is_reported_and_the_others_get_everything(big: Path, tmp_path: Path) -> None:
     with start("tee", big, "-", tmp_path / "a") as process:
         assert process.stdout is not None
         os.read(process.stdout.fileno(), 10)
@@ -32,13 +32,13 @@ def test_one_that_breaks_is_told_and_the_others_are_served_whole(big: Path, tmp_
     assert (tmp_path / "a").read_bytes() == big.read_bytes()
 
 
-def test_one_that_fails_is_told_and_the_others_are_served_whole(big: Path) -> None:
+def test_failed_output_is_reported_and_the_others_get_everything(big: Path) -> None:
     done = run("tee", big, "/dev/full", "-")
     assert f"/dev/full: {os.strerror(errno.ENOSPC)}; 0 bytes" in failed(done)
     assert done.stdout == big.read_bytes()
 
 
-def test_one_that_stalls_is_evicted(big: Path, fifo: Path) -> None:
+def test_stalled_output_is_evicted(big: Path, fifo: Path) -> None:
     # The other is a file, which takes its bytes however busy this machine is.
     with start("tee", big, fifo, big.parent / "a", "--evict-after", "0.2") as process:
         stalled = os.open(fifo, os.O_RDONLY)
@@ -50,7 +50,7 @@ def test_one_that_stalls_is_evicted(big: Path, fifo: Path) -> None:
 
 
 @pytest.mark.parametrize("is_standard_output", [True, False])
-def test_one_that_is_evicted_sees_its_end_while_the_others_go_on(
+def test_evicted_output_sees_end_of_file_while_the_others_continue(
     fifo: Path, tmp_path: Path, is_standard_output: bool
 ) -> None:
     arguments = ["tee", "-", "-" if is_standard_output else fifo, tmp_path / "a", "--evict-after", "0.2"]
@@ -71,7 +71,7 @@ def test_one_that_is_evicted_sees_its_end_while_the_others_go_on(
     assert (tmp_path / "a").read_bytes() == data + b"more"
 
 
-def test_without_an_output_left_it_ends(fifo: Path) -> None:
+def test_tee_ends_if_no_output_is_left(fifo: Path) -> None:
     with start("tee", "/dev/zero", fifo) as process:
         reader = os.open(fifo, os.O_RDONLY)
         os.read(reader, 1)
@@ -81,7 +81,7 @@ def test_without_an_output_left_it_ends(fifo: Path) -> None:
 
 
 @pytest.mark.parametrize("repeated", [["a", "a"], ["a", "big"], ["-", "-"]])
-def test_the_same_twice_is_refused_unharmed(big: Path, repeated: list[str]) -> None:
+def test_same_output_twice_is_refused_unharmed(big: Path, repeated: list[str]) -> None:
     (big.parent / "a").write_bytes(b"kept")
     failed(run("tee", big, *repeated, cwd=big.parent), status=2 if repeated == ["-", "-"] else 1)
     assert (big.parent / "a").read_bytes() == b"kept"
@@ -125,7 +125,7 @@ def test_nothing_is_moved_or_emptied_before_all_fifos_are_open(big: Path, fifo: 
     assert (big.parent / "a").read_bytes() == big.read_bytes()
 
 
-def test_pipes_of_the_shell(big: Path) -> None:
+def test_tee_writes_to_shell_pipes(big: Path) -> None:
     reader, writer = os.pipe()
     with start("tee", big, f"/dev/fd/{writer}", "-", pass_fds=[writer]) as process:
         os.close(writer)
@@ -136,7 +136,7 @@ def test_pipes_of_the_shell(big: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "what"), ENDING)
-def test_a_signal_ends_it(tmp_path: Path, number: int, what: str) -> None:
+def test_signal_ends_tee(tmp_path: Path, number: int, what: str) -> None:
     reader, writer = os.pipe()
     os.write(writer, b"begun")
     with start("tee", "-", "-", tmp_path / "a", stdin=reader) as process:

@@ -122,7 +122,7 @@ def test_a_destructor_does_not_wait_for_a_close(kind: str, tmp_path: Path) -> No
     dropped_during_a_close(kind, tmp_path)
 
 
-def test_the_end_of_a_program_says_so_if_a_close_does_not_end(tmp_path: Path) -> None:
+def test_program_reports_at_exit_a_close_that_does_not_end(tmp_path: Path) -> None:
     assert b"being closed" in dropped_during_a_close("writer", tmp_path, "drains")
 
 
@@ -140,7 +140,7 @@ def dropped_during_a_close(kind: str, folder: Path, *drains: str) -> bytes:
         return said
 
 
-def test_the_end_of_a_program_waits_for_the_close_of_what_was_dropped(tmp_path: Path) -> None:
+def test_program_waits_at_exit_for_the_close_of_dropped_objects(tmp_path: Path) -> None:
     with mounted(tmp_path, flush_s=0.5, flush_errno=errno.ENOSPC) as file:
         done = run_script(DROP, file.path, "writer")
     assert b"5 bytes were lost" in done.stderr, done

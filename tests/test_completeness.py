@@ -112,7 +112,7 @@ def count(path: Path, **options: object) -> int:
 @pytest.mark.parametrize(
     "name", some_of(QUICK[:2], ["webm", "mkv", "mp4", "fragmented", "avi", "flv", "gif", "apng"])
 )
-def test_zeroed_bytes_are_told_or_cost_no_frame(name: str, folder: Path, tmp_path: Path) -> None:
+def test_zeroed_bytes_raise_or_cost_no_frame(name: str, folder: Path, tmp_path: Path) -> None:
     """Not of MPEG-TS: of a lost packet FFmpeg says nothing at the level of errors."""
     data, path = made(name, folder).read_bytes(), tmp_path / f"damaged.{MADE[name].ending}"
     for seed in range(8):
@@ -141,9 +141,7 @@ def test_frames_are_counted_by_the_packets(name: str, folder: Path) -> None:
         assert (reason is None) if expected is None else (reason is not None and expected in reason)
 
 
-def test_a_frame_that_every_reader_passes_over_is_told_by_the_index(
-    folder: Path, tmp_path: Path, engine: str
-) -> None:
+def test_frame_that_ffmpeg_skips_is_noticed_by_the_index(folder: Path, tmp_path: Path, engine: str) -> None:
     """The head of one packet of an AVI file is gone. FFmpeg says nothing, and gives one frame fewer."""
     data, path = made("mjpeg", folder).read_bytes(), tmp_path / "damaged.avi"
     heads = [at for at in range(len(data)) if data.startswith(b"00dc", at)][: FRAMES // 2]
@@ -152,7 +150,7 @@ def test_a_frame_that_every_reader_passes_over_is_told_by_the_index(
         count(path)
 
 
-def test_webm_that_stops_in_the_middle_is_told(folder: Path, tmp_path: Path) -> None:
+def test_webm_that_stops_midway_raises(folder: Path, tmp_path: Path) -> None:
     """FFmpeg takes zeros between two blocks for the end, complains, and exits with 0. libav says nothing of it."""
     data, path = made("webm", folder).read_bytes(), tmp_path / "damaged.webm"
     # The ID of a SimpleBlock, its length, its track, and the bytes of its time (RFC 9559, 5.1.3.4).
@@ -178,7 +176,7 @@ def test_webm_that_stops_in_the_middle_is_told(folder: Path, tmp_path: Path) -> 
         if share != 0.99 or name not in ("flv", "mxf")
     ),
 )
-def test_a_cut_file_is_told(name: str, share: float, folder: Path, tmp_path: Path, engine: str) -> None:
+def test_cut_file_raises(name: str, share: float, folder: Path, tmp_path: Path, engine: str) -> None:
     path, data = tmp_path / f"cut.{MADE[name].ending}", made(name, folder).read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(DecoderError):
@@ -186,9 +184,7 @@ def test_a_cut_file_is_told(name: str, share: float, folder: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["gif", "apng", "ogv"])
-def test_a_cut_that_nothing_in_the_file_shows_gives_the_frames_before(
-    name: str, folder: Path, tmp_path: Path
-) -> None:
+def test_undetectable_cut_returns_the_frames_before_it(name: str, folder: Path, tmp_path: Path) -> None:
     """The cut is behind a whole packet, and the container counts neither frames nor time."""
     path, data = tmp_path / f"cut.{MADE[name].ending}", made(name, folder).read_bytes()
     with Decoder(made(name, folder)) as decoder:
@@ -201,7 +197,7 @@ def test_a_cut_that_nothing_in_the_file_shows_gives_the_frames_before(
     assert FRAMES // 3 < len(got) < FRAMES and got == expected[: len(got)]
 
 
-def test_a_video_that_ends_before_its_container_says(folder: Path, tmp_path: Path, engine: str) -> None:
+def test_video_that_ends_before_its_stated_duration_raises(folder: Path, tmp_path: Path, engine: str) -> None:
     """Cut between two tags, of which FFmpeg notices nothing; with the duration in the header."""
     data, path = made("flv", folder).read_bytes(), tmp_path / "cut.flv"
     at, ends = 13, []
@@ -241,7 +237,7 @@ def test_a_wrong_number_of_frames_in_the_header_is_a_warning(
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", some_of(QUICK, sorted(MADE)))
-def test_nothing_is_told_of_an_ordinary_file(name: str, folder: Path, engine: str) -> None:
+def test_ordinary_file_does_not_warn(name: str, folder: Path, engine: str) -> None:
     path, frames = made(name, folder), FRAMES if MADE[name].frames == 12 else MADE[name].frames
     assert count(path) == frames
     if frames != FRAMES:
@@ -262,7 +258,7 @@ def test_nothing_is_told_of_an_ordinary_file(name: str, folder: Path, engine: st
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("start", some_of(["0.7"], ["0.31", "0.7", "1.27"]))
 @pytest.mark.parametrize("name", ["mp4", "mkv", "flv", "open_groups"])
-def test_nothing_is_told_of_a_file_that_was_trimmed_without_encoding(
+def test_file_trimmed_without_encoding_does_not_warn(
     name: str, start: str, folder: Path, tmp_path: Path, engine: str
 ) -> None:
     """The edit list of MP4 hides the frames from the keyframe on, and may end between two frames."""
@@ -288,7 +284,7 @@ def test_a_file_whose_container_marks_no_keyframes_is_whole(tmp_path: Path) -> N
     assert count(path) == 15
 
 
-def test_what_costs_no_frame_is_no_complaint() -> None:
+def test_messages_that_cost_no_frame_are_no_complaint() -> None:
     ordinary = [
         "[rawvideo @ 0x55cc7a406e00] Application provided invalid, non monotonically increasing dts to muxer in "
         "stream 0: 3 >= 3",
@@ -369,7 +365,7 @@ def test_a_file_that_begins_inside_a_group_warns(
     ],
     ids=["h264", "mpeg2"],
 )
-def test_a_part_of_a_picture_that_is_missing_is_told(
+def test_missing_part_of_a_picture_raises(
     tmp_path: Path, codec: tuple[str, ...], ending: str, kinds: set[int]
 ) -> None:
     """FFmpeg paints over it. 5.1 marks such a frame of H.264 too late, now and then."""
@@ -385,7 +381,7 @@ def test_a_part_of_a_picture_that_is_missing_is_told(
                 list(decoder)
 
 
-def test_a_name_of_several_lines_is_no_damage(tmp_path: Path) -> None:
+def test_file_name_of_several_lines_is_not_taken_for_damage(tmp_path: Path) -> None:
     """FFmpeg prints it among what it tells of the file."""
     path = tmp_path / "named.mkv"
     title = "title=one\n[h264 @ 0x1] [error] two\n\n[h264 @ 0x1] concealing 1 DC, 1 AC, 1 MV errors"
@@ -404,7 +400,7 @@ def shipped() -> list[Path]:
 
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("error")
-def test_nothing_is_told_of_what_packages_ship() -> None:
+def test_videos_shipped_by_packages_decode_without_errors() -> None:
     paths = shipped()
     if not paths:
         pytest.skip("no installed package ships a video or an animation")
@@ -415,7 +411,7 @@ def test_nothing_is_told_of_what_packages_ship() -> None:
 
 @pytest.mark.parametrize("name", ["cut.avi", "cut.flv"])
 @pytest.mark.parametrize("has_sound", [False, True], ids=["alone", "with sound"])
-def test_a_cut_between_two_packets_is_told(tmp_path: Path, name: str, has_sound: bool) -> None:
+def test_cut_between_two_packets_raises_or_warns(tmp_path: Path, name: str, has_sound: bool) -> None:
     """FFmpeg notices nothing then. AVI's header is often wrong: there it is a warning."""
     path = tmp_path / name
     tones = ("-f", "lavfi", "-i", "sine") if has_sound else ()
@@ -428,7 +424,7 @@ def test_a_cut_between_two_packets_is_told(tmp_path: Path, name: str, has_sound:
     assert name == "cut.avi" or isinstance(caught.value, DecoderError)
 
 
-def test_one_frame_more_in_an_avi_with_sound_is_nothing(tmp_path: Path) -> None:
+def test_avi_with_audio_may_count_one_frame_more(tmp_path: Path) -> None:
     path = tmp_path / "whole.avi"
     picture = ("-f", "lavfi", "-i", "testsrc2=size=160x120:rate=25", "-f", "lavfi", "-i", "sine")
     ffmpeg(*picture, "-t", "4", "-c:v", "mpeg4", "-y", str(path))

@@ -31,7 +31,7 @@ def v1(folder: str, quota: int, period: int = 100_000) -> dict[str, str]:
     return {f"{where}/cpu.cfs_quota_us": str(quota), f"{where}/cpu.cfs_period_us": str(period)}
 
 
-def test_version_2_has_the_least_of_the_group_and_of_those_above(tmp_path: Path) -> None:
+def test_cgroup_v2_quota_is_the_smallest_of_the_group_and_its_parents(tmp_path: Path) -> None:
     files = {
         f"{SLICE}/cpu.max": "150000 100000",
         f"{SLICE}/a/cpu.max": "max 100000",
@@ -44,17 +44,17 @@ def test_version_2_has_the_least_of_the_group_and_of_those_above(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["max 100000", "", "max", "1 0", "x y"])
-def test_version_2_without_a_limit(tmp_path: Path, text: str) -> None:
+def test_cgroup_v2_without_a_limit_has_no_quota(tmp_path: Path, text: str) -> None:
     assert cpu_quota(record(tmp_path, "0::/user.slice", V2, **{f"{SLICE}/cpu.max": text})) is None
 
 
-def test_version_1_has_the_least_of_the_group_and_of_those_above(tmp_path: Path) -> None:
+def test_cgroup_v1_quota_is_the_smallest_of_the_group_and_its_parents(tmp_path: Path) -> None:
     cgroup = "9:memory:/elsewhere\n4:cpu,cpuacct:/docker/abc/deep\n1:name=systemd:/"
     files = v1("", -1) | v1("docker", 300_000) | v1("docker/abc", 50_000, 20_000) | v1("docker/abc/deep", -1)
     assert cpu_quota(record(tmp_path, cgroup, V1.format(root="/"), **files)) == 2.5
 
 
-def test_version_1_in_a_container_that_sees_its_own_group_alone(tmp_path: Path) -> None:
+def test_cgroup_v1_quota_is_found_in_a_container_that_sees_only_its_own_group(tmp_path: Path) -> None:
     cgroup = "4:cpu,cpuacct:/docker/abc/inner"
     files = v1("", 250_000) | v1("inner", 125_000)
     assert cpu_quota(record(tmp_path, cgroup, V1.format(root="/docker/abc"), **files)) == 1.25
@@ -63,12 +63,12 @@ def test_version_1_in_a_container_that_sees_its_own_group_alone(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("group", ["/docker/abcd", "/", "/../other"])
-def test_a_mounted_group_that_is_not_above_this_process_has_no_say(tmp_path: Path, group: str) -> None:
+def test_mounted_group_that_is_no_parent_is_ignored(tmp_path: Path, group: str) -> None:
     record(tmp_path, f"4:cpu,cpuacct:{group}", V1.format(root="/docker/abc"), **v1("", 1000))
     assert cpu_quota(tmp_path) is None
 
 
-def test_both_versions_at_once(tmp_path: Path) -> None:
+def test_cgroup_v1_quota_is_found_if_both_versions_are_mounted(tmp_path: Path) -> None:
     cgroup = "4:cpu,cpuacct:/docker\n0::/user.slice"
     unified = V2.replace("/sys/fs/cgroup ", "/sys/fs/cgroup/unified ")
     mountinfo = f"{V1.format(root='/')}\n{unified}\n20 1 0:4 / /proc rw - proc proc rw"
@@ -76,7 +76,7 @@ def test_both_versions_at_once(tmp_path: Path) -> None:
     assert cpu_quota(tmp_path) == 0.7
 
 
-def test_a_path_with_blanks_and_a_group_with_a_colon(tmp_path: Path) -> None:
+def test_quota_is_found_at_a_path_with_blanks_and_a_group_with_a_colon(tmp_path: Path) -> None:
     mountinfo = V2.replace("/sys/fs/cgroup ", "/sys/control\\040groups ")
     record(tmp_path, "0::/a:b", mountinfo, **{"sys/control groups/a:b/cpu.max": "50000 100000"})
     assert cpu_quota(tmp_path) == 0.5
@@ -89,7 +89,7 @@ def test_a_machine_without_these_files_has_no_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("quota", "workers"), [(0.3, 1), (1.5, 2), (1000.0, None), (None, None)])
-def test_a_quota_bounds_what_is_usable_and_the_workers_of_a_render(
+def test_quota_limits_usable_cpus_and_render_workers(
     monkeypatch: pytest.MonkeyPatch, quota: float | None, workers: int | None
 ) -> None:
     allowed = {0, 1, 2, 3}
@@ -109,7 +109,7 @@ def test_info_says_what_a_quota_leaves() -> None:
 MEMINFO = {"proc/meminfo": "MemTotal:  9000 kB\nMemAvailable:  8000 kB\nHugePages_Total:  0"}
 
 
-def test_version_2_leaves_the_least_memory_of_the_group_and_of_those_above(tmp_path: Path) -> None:
+def test_cgroup_v2_memory_is_the_smallest_of_the_group_and_its_parents(tmp_path: Path) -> None:
     files = MEMINFO | {
         f"{SLICE}/memory.max": "5000000",
         f"{SLICE}/memory.current": "4000000",
@@ -122,7 +122,7 @@ def test_version_2_leaves_the_least_memory_of_the_group_and_of_those_above(tmp_p
     assert available_bytes(tmp_path) == 0
 
 
-def test_version_1_leaves_the_memory_of_its_group(tmp_path: Path) -> None:
+def test_cgroup_v1_memory_is_that_of_its_group(tmp_path: Path) -> None:
     mountinfo = "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
     limits = {"": 2**63 - 4096, "/docker": 6_000_000}
     files = {f"sys/fs/cgroup/memory{name}/memory.limit_in_bytes": str(one) for name, one in limits.items()}
@@ -131,7 +131,7 @@ def test_version_1_leaves_the_memory_of_its_group(tmp_path: Path) -> None:
     assert available_bytes(tmp_path) == 5_000_000
 
 
-def test_without_a_limit_the_machines_memory_is_available(tmp_path: Path) -> None:
+def test_machine_memory_is_available_without_a_limit(tmp_path: Path) -> None:
     assert available_bytes(tmp_path) is None
     assert available_bytes(record(tmp_path, "0::/", V2, **MEMINFO)) == 8_192_000
 

@@ -51,7 +51,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_field(root: Path) -> None:
+def test_topology_has_every_field(root: Path) -> None:
     core, package = "cpu_core/cpu_atom", 4
     assert cpu._topology_at(root) == cpu.Topology(
         model="A Model",
@@ -115,13 +115,13 @@ def test_the_repr_is_short_however_large_the_machine(root: Path) -> None:
 # This machine
 
 
-def test_what_may_be_used_is_what_the_system_says() -> None:
+def test_allowed_cpus_match_the_system() -> None:
     topology = cpu.topology()
     assert {one.id for one in topology.logical_processors if one.allowed} == os.sched_getaffinity(0)
     assert sum(one.online for one in topology.logical_processors) == os.sysconf("SC_NPROCESSORS_ONLN")
 
 
-def test_what_may_be_used_is_the_threads() -> None:
+def test_allowed_cpus_are_those_of_the_calling_thread() -> None:
     allowed: list[set[int]] = []
     first = min(os.sched_getaffinity(0))
 
@@ -135,7 +135,7 @@ def test_what_may_be_used_is_the_threads() -> None:
     assert allowed == [{first}]
 
 
-def test_cores_and_packages_are_lscpus() -> None:
+def test_cores_and_packages_match_lscpu() -> None:
     if shutil.which("lscpu") is None:
         pytest.skip("lscpu is not installed")
     printed = subprocess.run(["lscpu", "-p=CPU,CORE,SOCKET"], capture_output=True, check=True, text=True)

@@ -103,13 +103,13 @@ def test_frames_before_damage_are_right_with_any_number_of_threads(
 
 
 @pytest.mark.parametrize("name", ["h264.mp4", "h264.ts", "h265.mp4", "prores.mov"])
-def test_an_emptied_packet_is_told(folder: Path, name: str) -> None:
+def test_emptied_packet_raises(folder: Path, name: str) -> None:
     """In Matroska the packet's place includes its block's header, without which libav passes over the packet."""
     assert outcome(damaged(folder / name, "empty", 1), 4).reason is not None
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_damage_in_a_packet_that_an_edit_list_hides_is_told(folder: Path, threads: int) -> None:
+def test_damage_in_a_packet_hidden_by_an_edit_list_raises(folder: Path, threads: int) -> None:
     start, size = packets(folder / "edited.mp4")[0]
     path = zeroed(folder / "edited.mp4", start + size // 2, size // 4)
     found = outcome(path, threads)
@@ -121,7 +121,7 @@ def test_damage_in_a_packet_that_an_edit_list_hides_is_told(folder: Path, thread
             decoder.batch([0, 1])
 
 
-def test_damage_at_the_first_frame_is_told(folder: Path) -> None:
+def test_damage_at_the_first_frame_raises(folder: Path) -> None:
     start, size = packets(folder / "h264.mp4")[0]
     path = zeroed(folder / "h264.mp4", start + size // 2, size // 4)
     assert [len(outcome(path, threads).frames) for threads in (1, 2, 4)] == [0, 0, 0]

@@ -123,7 +123,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("mode", ["staged", "zero-copy"])
 @pytest.mark.parametrize("kind", EMPTY)
-def test_nothing_is_a_write_too(pair: tuple[int, int], kind: str, mode: str) -> None:
+def test_empty_buffer_is_a_write_too(pair: tuple[int, int], kind: str, mode: str) -> None:
     """It ends in its turn, takes no place in the pipe, and is no end of file to the reader."""
     reader, writer = pair
     _native._pipe(b"before ", writer, mode=mode)
@@ -153,7 +153,7 @@ STRIDED = {
 
 
 @pytest.mark.parametrize("kind", STRIDED)
-def test_what_is_not_contiguous_is_refused_with_the_remedy(pair: tuple[int, int], kind: str) -> None:
+def test_noncontiguous_data_is_refused_with_the_remedy(pair: tuple[int, int], kind: str) -> None:
     reader, writer = pair
     with penstock.Writer(writer) as stream:
         for take in (stream.submit, stream.write, lambda data: _native._pipe(data, writer)):
@@ -169,7 +169,7 @@ def test_what_is_not_contiguous_is_refused_with_the_remedy(pair: tuple[int, int]
 @pytest.mark.parametrize(
     "data", ["text", None, 7, [1, 2], object(), np.uint8], ids=lambda data: repr(data)[:12]
 )
-def test_what_has_no_buffer_is_a_type_error(pair: tuple[int, int], data: object) -> None:
+def test_object_without_a_buffer_raises_type_error(pair: tuple[int, int], data: object) -> None:
     with penstock.Writer(pair[1]) as stream:
         calls = [stream.submit, stream.write, lambda data: _native._pipe(data, pair[1])]
         for call in calls if data is None else [*calls, _native._sync]:
@@ -204,7 +204,7 @@ class Tensor:
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_what_converts_as_a_tensor_is_delivered(pair: tuple[int, int], requires_grad: bool) -> None:
+def test_object_that_converts_as_a_tensor_is_delivered(pair: tuple[int, int], requires_grad: bool) -> None:
     reader, writer = pair
     tensor = Tensor(numbers("f4", 1000, 500), requires_grad)
     _native._pipe(tensor, writer)
@@ -228,7 +228,7 @@ def test_a_tensor_of_torch_is_delivered(pair: tuple[int, int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
-def test_more_than_two_gibibytes_in_one_write(pair: tuple[int, int], mode: str) -> None:
+def test_write_of_more_than_2_gib_is_delivered(pair: tuple[int, int], mode: str) -> None:
     """Past 2 GiB a count of 32 bits goes wrong. The map is sparse but for its marks, so that it takes no memory."""
     reader, writer = pair
     size = 2**31 + 4097
@@ -275,7 +275,7 @@ def test_sync_works_through_any_handle_on_the_memory(pair: tuple[int, int], kind
     _native._sync(HANDLES[kind](frame), timeout=10)
 
 
-def test_sync_of_memory_beside_the_queued_waits_for_nothing(pair: tuple[int, int]) -> None:
+def test_sync_of_memory_that_is_not_queued_returns_at_once(pair: tuple[int, int]) -> None:
     reader, writer = pair
     frames = numbers("u1", 3, 2 << 20)
     _native._pipe(frames[1], writer)
@@ -372,7 +372,7 @@ def test_a_failed_conversion_leaves_no_export_behind(pair: tuple[int, int]) -> N
     frame.clear()
 
 
-def test_an_image_of_pillow_is_told_what_to_pass(pair: tuple[int, int]) -> None:
+def test_pillow_image_is_refused_with_what_to_pass(pair: tuple[int, int]) -> None:
     image = pytest.importorskip("PIL.Image").new("RGB", (3, 2))
     with penstock.Writer(pair[1]) as writer, pytest.raises(TypeError):
         writer.submit(image)

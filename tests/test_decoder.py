@@ -81,7 +81,7 @@ def test_frames_in_the_files_own_format_are_bit_exact(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", a_few(sorted(VIDEOS)))
-def test_rgb_is_what_ffmpeg_makes_of_it(name: str) -> None:
+def test_rgb_matches_ffmpeg(name: str) -> None:
     path = clip(name)
     with Decoder(path, pixel_format="rgb24") as decoder:
         frames = list(decoder)
@@ -99,7 +99,7 @@ def test_rgb_is_what_ffmpeg_makes_of_it(name: str) -> None:
         *(("bt709", to) for to in ("bgr24", "rgba", "bgra", "gray")),
     ],
 )
-def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_format: str) -> None:
+def test_native_conversion_matches_an_exact_ffmpeg(name: str, pixel_format: str) -> None:
     path = clip(name)
     with Decoder(
         path, pixel_format=pixel_format, settings=with_knobs(DecoderSettings(), convert="native")
@@ -111,7 +111,7 @@ def test_the_native_conversion_is_that_of_an_exact_ffmpeg(name: str, pixel_forma
 
 
 @pytest.mark.parametrize("name", a_few(TAGGED))
-def test_gray_is_the_luma_whoever_makes_it(name: str) -> None:
+def test_gray_is_the_luma_in_the_native_and_the_ffmpeg_conversion(name: str) -> None:
     frames = []
     for convert in ("native", "ffmpeg"):
         with Decoder(
@@ -124,7 +124,7 @@ def test_gray_is_the_luma_whoever_makes_it(name: str) -> None:
 @pytest.mark.parametrize("color_range", ["limited", "full"])
 @pytest.mark.parametrize("matrix", ["bt601", "bt709", "bt2020"])
 @pytest.mark.parametrize("chroma", ["420", "422"])
-def test_noise_is_what_ffmpeg_makes_of_it(chroma: str, matrix: str, color_range: str, tmp_path: Path) -> None:
+def test_noise_matches_ffmpeg(chroma: str, matrix: str, color_range: str, tmp_path: Path) -> None:
     """All code values, allowed or not, beside all others."""
     path, noise = tmp_path / "noise.y4m", np.random.default_rng(1)
     frame_bytes = 322 * 182 * 3 // 2 if chroma == "420" else 322 * 182 * 2
@@ -137,7 +137,7 @@ def test_noise_is_what_ffmpeg_makes_of_it(chroma: str, matrix: str, color_range:
 
 
 @pytest.mark.parametrize("name", DEEP)
-def test_the_native_conversion_of_10_bits_is_that_of_an_exact_ffmpeg(name: str) -> None:
+def test_native_conversion_of_10_bits_matches_an_exact_ffmpeg(name: str) -> None:
     path = clip(name)
     with Decoder(path, settings=with_knobs(DecoderSettings(), convert="native")) as decoder:
         assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 1
@@ -217,7 +217,7 @@ def test_rgb_of_16_bits_has_smooth_chroma(name: str) -> None:
         ("ffv1_yuva420p", "nv12"),
     ],
 )
-def test_what_is_left_to_ffmpeg_is_its_own(name: str, pixel_format: str) -> None:
+def test_ffmpeg_conversion_matches_ffmpeg_exactly(name: str, pixel_format: str) -> None:
     path = clip(name)
     with Decoder(
         path, pixel_format=pixel_format, settings=with_knobs(DecoderSettings(), convert="ffmpeg")
@@ -247,7 +247,7 @@ def test_floats_are_as_bright_as_integers(program: str, name: str, pixel_format:
 
 
 @pytest.mark.parametrize("program", ffmpegs())
-def test_a_picture_that_its_container_crops_is_whole(tmp_path: Path, program: str) -> None:
+def test_container_crop_is_ignored(tmp_path: Path, program: str) -> None:
     """As by number, and as FFmpeg before 7.1 has it; later ones crop it, and scaled what was left."""
     path = tmp_path / "crop.mkv"
     video = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.2", "-vf", "setsar=4/3", "-c:v", "ffv1")
@@ -432,7 +432,7 @@ def test_tags_that_change_in_the_middle_are_followed(
 
 
 @pytest.mark.parametrize("option", [{"noautorotate": None}, {"autorotate": 0}], ids=str)
-def test_pictures_as_they_are_stored(option: dict[str, object]) -> None:
+def test_autorotate_option_returns_frames_as_stored(option: dict[str, object]) -> None:
     with Decoder(clip("rotated_90"), input_options=option) as decoder, Decoder(clip("h264")) as stored:
         assert decoder.size == stored.size
         assert all(np.array_equal(*pair) for pair in zip(decoder, stored, strict=True))
@@ -482,7 +482,7 @@ def check_starts(path: Path, starts: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize("ending", a_few(["mp4", "mkv", "ts", "flv", "nut"], 2))
-def test_a_start_in_a_picture_that_is_refreshed_bit_by_bit(ending: str, tmp_path: Path) -> None:
+def test_start_in_an_intra_refresh_video_is_exact(ending: str, tmp_path: Path) -> None:
     """Of x264's `intra-refresh`, what is called a keyframe is whole only some frames later."""
     path = tmp_path / f"clip.{ending}"
     codec = ("-c:v", "libx264", "-x264-params", "keyint=50:intra-refresh=1")
@@ -499,7 +499,7 @@ def test_a_start_in_a_picture_that_is_refreshed_bit_by_bit(ending: str, tmp_path
     ],
     ids=("mpeg2-ts", "mpeg2-ps", "h264-ts"),
 )
-def test_a_start_far_behind_a_keyframe(ending: str, codec: tuple[str, ...], tmp_path: Path) -> None:
+def test_start_far_after_a_keyframe_is_exact(ending: str, codec: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / f"clip.{ending}"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25", "-frames:v", "700", *codec, path)
     check_starts(path, (15.0, 23.0, 27.0))
@@ -509,7 +509,9 @@ def test_a_start_far_behind_a_keyframe(ending: str, codec: tuple[str, ...], tmp_
     ("ending", "refresh"), a_few([("mp4", 0), ("mkv", 0), ("ts", 1), ("ts", 0), ("mkv", 1), ("mp4", 1)], 2)
 )
 @pytest.mark.filterwarnings("ignore:.*its header says 100 frames, and it has 99")  # that FFmpeg 7.1 wrote
-def test_a_start_in_a_pause(ending: str, refresh: int, tmp_path: Path, engine: str) -> None:
+def test_start_in_a_pause_returns_the_next_frame(
+    ending: str, refresh: int, tmp_path: Path, engine: str
+) -> None:
     """The frames are at 0 to 2 s and at 15 to 17 s."""
     path = tmp_path / f"clip.{ending}"
     pause = ("-vf", "setpts=if(gte(N\\,50)\\,PTS+13/TB\\,PTS)", "-fps_mode", "passthrough")
@@ -535,7 +537,7 @@ def test_a_start_between_two_frames_begins_with_the_later_one(engine: str) -> No
 
 
 @pytest.mark.parametrize(("name", "size"), [("rotated_90", (48, 64)), ("rotated_180", (64, 48))])
-def test_frames_are_turned_as_players_show_them(name: str, size: tuple[int, int], engine: str) -> None:
+def test_frames_are_rotated_as_players_show_them(name: str, size: tuple[int, int], engine: str) -> None:
     with Decoder(clip(name)) as turned, Decoder(clip("h264")) as stored:
         assert turned.size == size
         times = turned.stream.rotation // 90
@@ -572,7 +574,7 @@ def test_a_video_that_changes_its_size_in_the_middle_keeps_the_first(tmp_path: P
         assert frames[-1].std() > 10
 
 
-def test_colors_can_be_said_where_the_file_does_not() -> None:
+def test_colors_can_be_given_if_the_file_does_not_state_them() -> None:
     with Decoder(clip("untagged"), count=1) as decoder:
         (as_bt601,) = decoder
     frames = {}
@@ -626,7 +628,7 @@ def test_frames_have_the_size_that_filters_make(
         assert next(decoder).shape == (expected[1], expected[0], 3)
 
 
-def test_filters_see_a_turned_picture() -> None:
+def test_filters_see_the_rotated_picture() -> None:
     with Decoder(clip("rotated_90"), filters="crop=iw:iw", count=1) as decoder:
         assert decoder.size == (48, 48)
         assert next(decoder).shape == (48, 48, 3)
@@ -665,14 +667,14 @@ def test_the_files_own_format_has_its_alpha(name: str) -> None:
         assert not opaque.stream.has_separate_alpha and (next(opaque)[..., 3] == 255).all()
 
 
-def test_another_stream_can_be_had(engine: str) -> None:
+def test_stream_argument_selects_another_stream(engine: str) -> None:
     with Decoder(clip("several_videos")) as best, Decoder(clip("several_videos"), stream=0) as first:
         assert (best.stream.index, best.size) == (1, (64, 48))
         assert (first.stream.index, first.size) == (0, (48, 64))
         assert len(list(best)) == len(list(first)) == 12
 
 
-def test_a_frame_is_the_callers_and_stays_as_it_is() -> None:
+def test_frame_belongs_to_the_caller_and_never_changes() -> None:
     with Decoder(clip("long"), settings=DecoderSettings(queue_items=2)) as decoder:
         kept = list(decoder)
     with Decoder(clip("long")) as decoder:
@@ -681,7 +683,7 @@ def test_a_frame_is_the_callers_and_stays_as_it_is() -> None:
             frame[:] = 0  # its own memory, and writable
 
 
-def test_memory_of_frames_that_nobody_has_is_used_again() -> None:
+def test_memory_of_dropped_frames_is_reused() -> None:
     with Decoder(clip("long"), settings=DecoderSettings(queue_items=2)) as decoder:
         places = {frame.__array_interface__["data"][0] for frame in decoder}
     assert len(places) <= 6
@@ -718,7 +720,7 @@ def test_threads_that_read_the_first_frame_share_one_ffmpeg() -> None:
 
 
 @pytest.mark.parametrize("by_program", [False, True])
-def test_a_signal_handler_closes_it_while_it_begins(
+def test_signal_handler_can_close_a_decoder_that_is_starting(
     monkeypatch: pytest.MonkeyPatch, by_program: bool
 ) -> None:
     def interrupted(self: Any, *arguments: Any) -> Any:
@@ -739,7 +741,7 @@ def test_a_signal_handler_closes_it_while_it_begins(
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_readinto(engine: str) -> None:
+def test_readinto_fills_the_array_with_each_frame(engine: str) -> None:
     with Decoder(clip("h264")) as decoder:
         expected = list(decoder)
     with Decoder(clip("h264")) as decoder:
@@ -754,7 +756,7 @@ def test_readinto(engine: str) -> None:
             decoder.readinto(bytes(decoder.frame_bytes))
 
 
-def test_async_for(engine: str) -> None:
+def test_async_for_returns_every_frame(engine: str) -> None:
     async def times() -> list[float | None]:
         async with Decoder(clip("h264")) as decoder:
             return [frame.time_s async for frame in decoder]
@@ -767,7 +769,7 @@ def test_async_for(engine: str) -> None:
     assert asyncio.run(both()) == [expected, expected]
 
 
-def test_info_is_the_streams() -> None:
+def test_stream_attribute_describes_the_stream() -> None:
     with Decoder(clip("h264_large")) as decoder:
         assert decoder.stream.frame_rate == Fraction(30000, 1001)
         assert decoder.size == (322, 182)
@@ -780,7 +782,7 @@ def test_sound_does_not_disturb_the_picture(name: str) -> None:
         assert len(list(decoder)) == 12
 
 
-def test_statistics() -> None:
+def test_stats_count_frames_bytes_and_times() -> None:
     with Decoder(clip("long")) as decoder:
         for _ in decoder:
             pass
@@ -802,7 +804,7 @@ def test_short_files_are_decoded_with_threads_too(tmp_path: Path, frames: int) -
         assert decoder.engine.reason.endswith("with threads")
 
 
-def test_the_length_is_known_where_the_file_tells_it() -> None:
+def test_len_is_exact_if_the_file_states_it() -> None:
     with Decoder(clip("h264")) as decoder:
         assert len(decoder) == 30 == len(list(decoder))
     with Decoder(clip("h264"), count=7) as decoder:
@@ -810,7 +812,7 @@ def test_the_length_is_known_where_the_file_tells_it() -> None:
 
 
 @pytest.mark.parametrize("start", ["0.53", "1.0", "1.5"])
-def test_the_length_of_an_mp4_leaves_out_what_its_edit_list_hides(
+def test_len_of_an_mp4_excludes_frames_hidden_by_the_edit_list(
     tmp_path: Path, start: str, engine: str
 ) -> None:
     codec = ("-c:v", "libx264", "-g", "12", "-bf", "3")
@@ -823,7 +825,7 @@ def test_the_length_of_an_mp4_leaves_out_what_its_edit_list_hides(
 
 @pytest.mark.parametrize("name", ["h264", "h264_ts", "variable_mkv", "starts_late_ts"])
 @pytest.mark.parametrize("options", [{}, {"start": 0.3}, {"start": 0.3, "count": 2}], ids=str)
-def test_the_length_is_known_by_the_packets(name: str, options: dict[str, Any], engine: str) -> None:
+def test_len_comes_from_the_packets(name: str, options: dict[str, Any], engine: str) -> None:
     with Decoder(clip(name), **options) as decoder:
         assert len(decoder) == sum(1 for _ in decoder) > 0
 
@@ -836,7 +838,7 @@ def test_the_length_is_known_by_the_packets(name: str, options: dict[str, Any], 
         ("h264", {"input_options": {"r": 50}}, "input_options"),
     ],
 )
-def test_an_unknown_length_is_a_type_error(name: str, options: dict[str, object], words: str) -> None:
+def test_len_raises_type_error_if_unknown(name: str, options: dict[str, object], words: str) -> None:
     with Decoder(clip(name), **options) as decoder:  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=words):
             len(decoder)
@@ -847,7 +849,7 @@ def test_an_unknown_length_is_a_type_error(name: str, options: dict[str, object]
 @pytest.mark.parametrize(
     "codec, parameters", [("libx265", "keyint=50:log-level=error"), ("libx264", "open-gop=1:keyint=50")]
 )
-def test_damage_before_the_start_is_none_of_what_was_asked_for(
+def test_undecodable_frames_before_the_start_do_not_matter(
     tmp_path: Path, codec: str, parameters: str
 ) -> None:
     """FFmpeg begins some frames before, in the middle of a group, and cannot decode all of those."""
@@ -870,7 +872,7 @@ def test_damage_before_the_start_is_none_of_what_was_asked_for(
         list(decoder)
 
 
-def test_a_recording_that_begins_inside_a_group_is_warned_of_from_its_start_on(tmp_path: Path) -> None:
+def test_recording_that_begins_inside_a_gop_warns_with_start_0(tmp_path: Path) -> None:
     whole, recorded = tmp_path / "whole.ts", tmp_path / "recorded.ts"
     source = ("-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=8")
     ffmpeg(

@@ -60,7 +60,7 @@ def until_fault(decoder: Decoder) -> tuple[list[np.ndarray], DecoderError]:
 
 
 @pytest.mark.parametrize("name", [*CUT, *CORRUPT])
-def test_frames_up_to_the_fault_and_then_ffmpegs_words(name: str) -> None:
+def test_damaged_file_returns_frames_up_to_the_damage_and_then_raises_with_ffmpegs_words(name: str) -> None:
     expected = whole({**CUT, **CORRUPT}[name])
     frames = []
     with Decoder(clip(name), settings=by_program()) as decoder:
@@ -82,7 +82,7 @@ def test_frames_up_to_the_fault_and_then_ffmpegs_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*CUT, *CORRUPT])
-def test_damage_can_be_concealed(name: str, engine: str) -> None:
+def test_conceal_errors_decodes_past_damage(name: str, engine: str) -> None:
     with Decoder(clip(name)) as strict, pytest.raises(DecoderError):
         list(strict)
     with Decoder(clip(name), conceal_errors=True) as decoder:
@@ -90,7 +90,7 @@ def test_damage_can_be_concealed(name: str, engine: str) -> None:
         assert decoder.read() is None
 
 
-def test_of_a_cut_transport_stream_all_whole_frames_are_given() -> None:
+def test_cut_transport_stream_returns_all_whole_frames() -> None:
     """FFmpeg has no words for this one."""
     expected = whole("h264_ts")
     with Decoder(clip("cut_ts")) as decoder:
@@ -108,13 +108,13 @@ def test_a_file_without_video_says_what_it_has(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["zero_frames_mp4", "zero_frames_avi"])
-def test_a_video_without_frames(name: str) -> None:
+def test_video_without_frames_raises(name: str) -> None:
     for pixel_format in ("rgb24", "source"):
         with pytest.raises(DecoderError), Decoder(clip(name), pixel_format=pixel_format) as decoder:
             list(decoder)
 
 
-def test_a_start_behind_the_end(engine: str) -> None:
+def test_start_after_the_end_raises(engine: str) -> None:
     with Decoder(clip("h264"), start=100) as decoder:
         for _ in range(2):
             with pytest.raises(DecoderError):
@@ -122,12 +122,12 @@ def test_a_start_behind_the_end(engine: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NO_MEDIA))
-def test_what_is_no_media_says_so(name: str) -> None:
+def test_file_that_is_no_media_raises_and_says_so(name: str) -> None:
     with pytest.raises(DecoderError, match="media"):
         Decoder(clip(name))
 
 
-def test_what_is_no_file_is_pythons_own_error(tmp_path: Path) -> None:
+def test_missing_file_and_folder_raise_the_builtin_errors(tmp_path: Path) -> None:
     for absent in (tmp_path / "absent.mp4", str(tmp_path / "no folder" / "absent.mp4")):
         with pytest.raises(FileNotFoundError):
             Decoder(absent)
@@ -136,7 +136,7 @@ def test_what_is_no_file_is_pythons_own_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_raises_permission_error(tmp_path: Path) -> None:
     secret = tmp_path / "secret.mp4"
     secret.touch(0o000)
     with pytest.raises(PermissionError):
@@ -144,7 +144,7 @@ def test_what_may_not_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["h264", "h264_ts"])
-def test_a_file_that_goes_before_ffmpeg_opens_it(name: str, tmp_path: Path) -> None:
+def test_file_deleted_before_ffmpeg_opens_it_raises(name: str, tmp_path: Path) -> None:
     path = tmp_path / "gone"
     path.write_bytes(clip(name).read_bytes())
     program = tmp_path / "ffmpeg"
@@ -160,7 +160,7 @@ def test_a_file_that_goes_before_ffmpeg_opens_it(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["shot%03d.png", "shot [a].png", "100%.png", "shot{1,2}*?.png"])
-def test_a_picture_is_read_by_its_name_and_not_by_a_pattern(name: str, tmp_path: Path) -> None:
+def test_percent_sign_in_a_picture_name_is_not_a_pattern(name: str, tmp_path: Path) -> None:
     (tmp_path / "shot001.png").write_bytes(b"")
     (tmp_path / name).write_bytes(clip("png").read_bytes())
     with Decoder(tmp_path / name) as decoder, Decoder(clip("png")) as other:
@@ -197,7 +197,7 @@ def test_a_picture_is_read_by_its_name_and_not_by_a_pattern(name: str, tmp_path:
         ({"start": "1"}, TypeError, None),
     ],
 )
-def test_arguments_that_cannot_be(
+def test_invalid_arguments_raise(
     options: dict[str, Any], error: type[Exception], keyword: str | None
 ) -> None:
     with pytest.raises(error, match=keyword):
@@ -212,14 +212,14 @@ def test_arguments_that_cannot_be(
         ({"input_options": {"no_such_option": 1}}, "no_such_option"),
     ],
 )
-def test_what_ffmpeg_refuses_it_says(options: dict[str, object], words: str) -> None:
+def test_error_has_the_words_of_ffmpeg(options: dict[str, object], words: str) -> None:
     decoder = Decoder(clip("h264"), **options)  # type: ignore[arg-type]
     with decoder, pytest.raises(DecoderError, match=words) as caught:
         decoder.read()
     assert caught.value.returncode not in (0, None) and caught.value.frames == 0
 
 
-def test_an_ffmpeg_that_cannot_decode_alpha(tmp_path: Path) -> None:
+def test_ffmpeg_that_cannot_decode_alpha_raises(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_text(f'#!/bin/sh\n{find_ffmpeg()} "$@" | sed "s/ libvpx-vp9 / nothing /"\n')
     program.chmod(0o755)
@@ -232,12 +232,12 @@ def test_an_ffmpeg_that_cannot_decode_alpha(tmp_path: Path) -> None:
             )
 
 
-def test_no_filters_are_no_filters() -> None:
+def test_empty_filters_are_ignored() -> None:
     with Decoder(clip("h264"), filters="") as decoder:
         assert len(list(decoder)) == 30
 
 
-def test_a_program_that_is_not_there() -> None:
+def test_missing_ffmpeg_raises() -> None:
     with pytest.raises(DecoderError):
         Decoder(clip("h264"), settings=DecoderSettings(ffmpeg="/nowhere"))
 
@@ -267,7 +267,7 @@ def test_closing_ends_ffmpeg_and_frames_stay() -> None:
     assert "long" in repr(decoder)
 
 
-def test_an_exception_in_the_block_is_the_one_that_is_raised() -> None:
+def test_exception_in_the_block_is_not_replaced() -> None:
     with pytest.raises(KeyError), Decoder(clip("long"), settings=by_program()) as decoder:
         next(decoder)
         raise KeyError("mine")
@@ -275,7 +275,7 @@ def test_an_exception_in_the_block_is_the_one_that_is_raised() -> None:
 
 
 @pytest.mark.parametrize("settings", [DecoderSettings(threads=3), by_program()], ids=["libav", "ffmpeg"])
-def test_a_decoder_that_nobody_has_any_more_leaves_nothing_and_is_told_of(settings: DecoderSettings) -> None:
+def test_dropped_decoder_leaves_nothing_and_warns(settings: DecoderSettings) -> None:
     fds, threads = open_fds(), libav_threads()
     decoder = Decoder(clip("long"), settings=settings)
     frame = next(decoder)
@@ -300,7 +300,9 @@ def test_a_decoder_that_is_at_its_end_needs_no_close(recwarn: pytest.WarningsRec
     assert not recwarn
 
 
-def test_a_decoder_that_was_never_made_is_no_trouble(recwarn: pytest.WarningsRecorder) -> None:
+def test_decoder_whose_constructor_failed_is_collected_without_an_error(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
     Decoder.__new__(Decoder).__del__()
     with pytest.raises(ValueError):
         Decoder(clip("h264"), count=0)
@@ -335,7 +337,7 @@ def test_a_program_ends_well_while_a_daemon_thread_decodes() -> None:
         succeeded(run_script(code, clip("long")))
 
 
-def test_a_thread_that_decodes_hears_of_a_close(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_wakes_a_thread_that_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It closes the file itself, behind the packet at hand; `close` does not wait for that."""
     decodes, is_closed = threading.Event(), threading.Event()
     decode = OpenVideo.decode
@@ -369,7 +371,7 @@ def test_a_thread_that_decodes_hears_of_a_close(monkeypatch: pytest.MonkeyPatch)
     assert eventually(lambda: (open_fds(), libav_threads()) == (fds, threads))
 
 
-def test_a_thread_that_waits_hears_of_a_close() -> None:
+def test_close_wakes_a_thread_that_waits() -> None:
     said: list[BaseException] = []
     decoder = Decoder(clip("long"), settings=by_program())
     next(decoder)
@@ -393,7 +395,7 @@ def test_a_thread_that_waits_hears_of_a_close() -> None:
 # FFmpeg
 
 
-def test_an_ffmpeg_that_was_killed() -> None:
+def test_killed_ffmpeg_raises_after_the_frames_before() -> None:
     with Decoder(clip("long"), size=(1280, 720), settings=by_program()) as decoder:
         next(decoder)
         os.kill(decoder.pid, signal.SIGKILL)
@@ -406,7 +408,7 @@ def test_an_ffmpeg_that_was_killed() -> None:
     assert None not in [frame.pts for frame in frames]
 
 
-def test_a_stopped_ffmpeg_is_told_of_and_nothing_is_lost() -> None:
+def test_stopped_ffmpeg_raises_stalled_error_and_no_frame_is_lost() -> None:
     with Decoder(clip("long"), size=(640, 480), settings=by_program(stall_timeout=0.6)) as decoder:
         frames = [next(decoder)]
         os.kill(decoder.pid, signal.SIGSTOP)
@@ -457,7 +459,7 @@ def test_a_read_at_the_end_can_be_late(tmp_path: Path) -> None:
         assert decoder.read() is None, "FFmpeg has reported its end"
 
 
-def test_an_ffmpeg_that_says_nothing_and_does_nothing(tmp_path: Path) -> None:
+def test_ffmpeg_that_hangs_raises_stalled_error(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_text(
         f'#!/bin/sh\ncase "$*" in *-progress*) echo thinking >&2; exec sleep 1000;; esac\nexec {find_ffmpeg()} "$@"\n'
@@ -474,7 +476,7 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def test_a_caller_that_sleeps_lets_ffmpeg_wait() -> None:
+def test_ffmpeg_waits_for_a_slow_caller() -> None:
     with Decoder(clip("long"), size=(1280, 720), settings=by_program(queue_items=2)) as decoder:
         next(decoder)
         used = [-1]
@@ -491,7 +493,7 @@ def test_a_caller_that_sleeps_lets_ffmpeg_wait() -> None:
         assert stats.reader.frames_waiting <= 2
 
 
-def test_policies() -> None:
+def test_policies_apply_to_the_reader_and_to_ffmpeg() -> None:
     policy = ThreadPolicy(priority="normal", cpus=sorted(os.sched_getaffinity(0))[:1])
     with Decoder(clip("long"), settings=DecoderSettings(policy=policy, ffmpeg_policy=policy)) as decoder:
         next(decoder)
@@ -618,7 +620,7 @@ def test_ctrl_c_between_two_packets_loses_no_frame(
     assert got == expected
 
 
-def test_ctrl_c_when_a_read_has_just_taken_the_lock_leaves_it_to_the_next_read() -> None:
+def test_ctrl_c_right_after_a_read_took_the_lock_releases_the_lock() -> None:
     class Interrupted:
         def __init__(self, lock: Any) -> None:
             self.release, self._lock = lock.release, lock
@@ -642,7 +644,7 @@ def test_ctrl_c_when_a_read_has_just_taken_the_lock_leaves_it_to_the_next_read()
 
 @WITHIN
 @pytest.mark.usefixtures("waited")
-def test_a_signal_handler_closes_it_in_the_middle(
+def test_signal_handler_can_close_a_decoder_during_a_read(
     monkeypatch: pytest.MonkeyPatch, kind: type, name: str
 ) -> None:
     fds, threads = open_fds(), libav_threads()
@@ -691,7 +693,7 @@ def test_no_ffmpeg_is_left_when_python_is_killed() -> None:
 
 
 @pytest.mark.parametrize("settings", ["", BY_PROGRAM], ids=["libav", "ffmpeg"])
-def test_a_forked_child_has_no_part_in_it(settings: str) -> None:
+def test_forked_child_gets_a_closed_decoder(settings: str) -> None:
     code = f"""
     decoder = penstock.Decoder(sys.argv[1], size=(320, 240), {settings})
     first = next(decoder)
@@ -714,7 +716,7 @@ def test_a_forked_child_has_no_part_in_it(settings: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["decoder.close()", "decoder.__exit__(None, None, None)"])
-def test_a_forked_child_closes_it_while_a_thread_of_the_parent_reads(way: str) -> None:
+def test_forked_child_can_close_a_decoder_that_a_thread_of_the_parent_reads(way: str) -> None:
     code = f"""
     decoder = penstock.Decoder(sys.argv[1], {BY_PROGRAM})
     decoder.read()
@@ -731,7 +733,7 @@ def test_a_forked_child_closes_it_while_a_thread_of_the_parent_reads(way: str) -
 
 
 @pytest.mark.parametrize(("kind", "options"), [("Decoder", ", filters='hflip'"), ("AudioDecoder", "")])
-def test_without_ffmpeg_it_says_how_to_get_it(kind: str, options: str, tmp_path: Path) -> None:
+def test_missing_ffmpeg_error_says_how_to_install_it(kind: str, options: str, tmp_path: Path) -> None:
     code = f"""
     sys.modules["imageio_ffmpeg"] = None
     from penstock import {kind}
@@ -837,7 +839,7 @@ def test_a_read_that_is_late_after_a_cancelled_wait_loses_no_frame(monkeypatch: 
     assert asyncio.run(indices()) == list(range(600))
 
 
-def test_a_stopped_ffmpeg_is_told_of_in_asyncio_and_the_loop_goes_on() -> None:
+def test_stopped_ffmpeg_raises_in_asyncio_while_the_loop_runs() -> None:
     async def use() -> int:
         beats = 0
 

@@ -57,7 +57,7 @@ def test_a_file_takes_no_program_unless_the_program_is_asked_for(
         runs.write_text("")
 
 
-def test_facts_after_another_file_has_taken_the_name(tmp_path: Path) -> None:
+def test_facts_stay_those_of_the_opened_file_after_its_name_is_reused(tmp_path: Path) -> None:
     path = tmp_path / "clip.mp4"
     shutil.copy(clip("h264"), path)
     told = probe(path)
@@ -72,7 +72,7 @@ def test_facts_after_another_file_has_taken_the_name(tmp_path: Path) -> None:
     assert (info, media) == (told.video[0], told)
 
 
-def test_a_header_with_a_wrong_number_of_frames_is_told_of(tmp_path: Path) -> None:
+def test_header_with_a_wrong_number_of_frames_warns(tmp_path: Path) -> None:
     path = tmp_path / "clip.mp4"
     data = bytearray(clip("h264").read_bytes())
     at = data.index(b"stts") + 8
@@ -85,7 +85,7 @@ def test_a_header_with_a_wrong_number_of_frames_is_told_of(tmp_path: Path) -> No
         assert len(list(decoder)) == 30
 
 
-def test_a_file_that_only_looks_like_one(tmp_path: Path) -> None:
+def test_picture_that_looks_like_an_mp4_file_is_decoded(tmp_path: Path) -> None:
     """A picture whose comment is where an MP4 file has the name of its first box."""
     path = tmp_path / "picture.ppm"
     path.write_bytes(b"P6\n#skip\n64 48\n255\n" + bytes(64 * 48 * 3))
@@ -93,7 +93,7 @@ def test_a_file_that_only_looks_like_one(tmp_path: Path) -> None:
         assert len(list(decoder)) == 1 and decoder.file.container == "ppm_pipe"
 
 
-def test_the_second_of_two_videos(tmp_path: Path) -> None:
+def test_second_of_two_video_streams_is_decoded(tmp_path: Path) -> None:
     path = tmp_path / "two.mkv"
     inputs = [word for name in ("h264", "h264_large") for word in ("-i", clip(name))]
     best = ("-disposition:v:0", "0", "-disposition:v:1", "default")
@@ -106,7 +106,7 @@ def test_the_second_of_two_videos(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("frames", [1, 10])
-def test_avif_is_read_back(tmp_path: Path, ffmpeg: str, frames: int) -> None:
+def test_avif_is_decoded(tmp_path: Path, ffmpeg: str, frames: int) -> None:
     needs(ffmpeg, "libsvtav1")
     path = tmp_path / "a.avif"
     with Encoder(path, size=(64, 64), fps=10, settings=EncoderSettings(ffmpeg=ffmpeg)) as encoder:
@@ -123,7 +123,7 @@ def test_avif_is_read_back(tmp_path: Path, ffmpeg: str, frames: int) -> None:
             assert (decoder.stream.frame_rate, decoder.frame_at(0.55).index) == (10, 5)
 
 
-def test_a_webp_that_moves_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_animated_webp_is_refused_by_name(tmp_path: Path) -> None:
     with Encoder(tmp_path / "a.webp", size=(64, 64), fps=10) as encoder:
         for index in range(3):
             encoder.write(np.full((64, 64, 3), 20 * index, np.uint8))

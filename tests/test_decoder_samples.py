@@ -62,7 +62,7 @@ def test_the_files_own_samples_are_in_the_order_of_this_machine(
             assert np.array_equal(frame.ravel(), expected)
 
 
-def test_the_other_order_is_told_by_the_dtype(tmp_path: Path) -> None:
+def test_dtype_states_the_other_byte_order(tmp_path: Path) -> None:
     path = made(tmp_path / "picture.png", "rgb48be", "-frames:v", "1")
     with Decoder(path, pixel_format="rgb48be") as decoder:
         assert (decoder.converted_by, decoder.shape) == (None, (HEIGHT, WIDTH, 3))
@@ -84,7 +84,7 @@ PLANAR = {
 
 
 @pytest.mark.parametrize("name", PLANAR)
-def test_planes_come_by_name(tmp_path: Path, name: str) -> None:
+def test_planes_have_names(tmp_path: Path, name: str) -> None:
     letters, dtype, chroma = PLANAR[name]
     kind = ("video.nut", "-c:v", "rawvideo") if dtype != "<f4" else ("picture.exr", "-frames:v", "1")
     path = made(tmp_path / kind[0], name, *kind[1:])
@@ -97,7 +97,9 @@ def test_planes_come_by_name(tmp_path: Path, name: str) -> None:
             assert plane.shape == (chroma if chroma and letter in "uv" else (HEIGHT, WIDTH))
 
 
-def test_chroma_in_one_plane_and_packed_samples(tmp_path: Path) -> None:
+def test_planes_of_semi_planar_formats_have_one_chroma_plane_and_packed_formats_have_none(
+    tmp_path: Path,
+) -> None:
     path = made(tmp_path / "video.nut", "yuv420p", "-c:v", "rawvideo")
     planes = first_frames(path, pixel_format="p010le")[0].planes
     assert (planes.y.shape, planes.uv.shape) == ((HEIGHT, WIDTH), (25, 33, 2))
@@ -140,7 +142,7 @@ def said_of(path: Path, **options: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("stored", CUT)
-def test_a_default_of_8_bits_is_warned_of_once(tmp_path: Path, stored: str, engine: str) -> None:
+def test_default_of_8_bits_warns_once(tmp_path: Path, stored: str, engine: str) -> None:
     path = ffv1(tmp_path, stored)
     [said] = said_of(path)
     assert f"pixel_format={CUT[stored]!r}" in said
@@ -148,13 +150,13 @@ def test_a_default_of_8_bits_is_warned_of_once(tmp_path: Path, stored: str, engi
 
 
 @pytest.mark.parametrize(("stored", "keeps"), [("gbrpf32le", "gbrpf32le"), ("grayf32le", "grayf32le")])
-def test_floats_that_become_8_bits_are_warned_of(tmp_path: Path, stored: str, keeps: str) -> None:
+def test_conversion_from_floats_to_8_bits_warns(tmp_path: Path, stored: str, keeps: str) -> None:
     [said] = said_of(made(tmp_path / "picture.pfm", stored, "-frames:v", "1"))
     assert f"pixel_format={keeps!r}" in said
 
 
 @pytest.mark.parametrize("stored", KEPT)
-def test_what_cameras_and_films_have_is_not_warned_of(tmp_path: Path, stored: str) -> None:
+def test_formats_of_cameras_and_films_do_not_warn(tmp_path: Path, stored: str) -> None:
     assert said_of(ffv1(tmp_path, stored)) == []
 
 
@@ -162,7 +164,7 @@ def test_what_cameras_and_films_have_is_not_warned_of(tmp_path: Path, stored: st
     "options",
     [{"pixel_format": "rgb24"}, {"pixel_format": "gray"}, {"pixel_format": "source"}, {"size": (32, 24)}],
 )
-def test_bits_that_a_caller_gives_up_are_not_warned_of(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_explicit_format_or_size_does_not_warn(tmp_path: Path, options: dict[str, Any]) -> None:
     assert said_of(ffv1(tmp_path, "gray16le"), **options) == []
 
 
@@ -188,7 +190,7 @@ def far(path: Path, **options: Any) -> int:
 
 
 @pytest.mark.parametrize("stored", ["grayf32le", "gbrpf32le"])
-def test_rows_that_lie_from_the_last_to_the_first(tmp_path: Path, stored: str) -> None:
+def test_bottom_up_rows_are_decoded_top_down(tmp_path: Path, stored: str) -> None:
     path = made(tmp_path / "picture.pfm", stored, "-frames:v", "1")
     first, same = first_frames(path, pixel_format="source")
     assert np.array_equal(first, same)
@@ -196,7 +198,9 @@ def test_rows_that_lie_from_the_last_to_the_first(tmp_path: Path, stored: str) -
 
 @pytest.mark.parametrize(("ending", "codec"), [("avi", "rawvideo"), ("bmp", "bmp")])
 @pytest.mark.parametrize("stored", ["bgr24", "rgb555le", "bgra"])
-def test_rows_of_raw_avi_and_bmp(tmp_path: Path, stored: str, ending: str, codec: str, engine: str) -> None:
+def test_rows_of_raw_avi_and_bmp_are_decoded_top_down(
+    tmp_path: Path, stored: str, ending: str, codec: str, engine: str
+) -> None:
     path = made(tmp_path / f"picture.{ending}", stored, "-c:v", codec, "-frames:v", "1")
     first, same = first_frames(path, pixel_format="source")
     assert np.array_equal(first, same)
@@ -204,18 +208,18 @@ def test_rows_of_raw_avi_and_bmp(tmp_path: Path, stored: str, ending: str, codec
 
 @pytest.mark.parametrize("pixel_format", ["gray", "gray16le"])
 @pytest.mark.parametrize("stored", ["bgr24", "gbrp"])
-def test_gray_of_rgb_is_that_by_number(tmp_path: Path, stored: str, pixel_format: str) -> None:
+def test_gray_of_rgb_matches_the_frame_by_index(tmp_path: Path, stored: str, pixel_format: str) -> None:
     path = made(tmp_path / "video.nut", stored, "-c:v", "rawvideo")
     assert far(path, pixel_format=pixel_format) == 0
 
 
 @pytest.mark.parametrize("stored", ["yuv420p", "yuv422p"])
-def test_planar_rgb_of_yuv_is_that_by_number(tmp_path: Path, stored: str) -> None:
+def test_planar_rgb_of_yuv_matches_the_frame_by_index(tmp_path: Path, stored: str) -> None:
     assert far(ffv1(tmp_path, stored), pixel_format="gbrp") <= 2
 
 
 @pytest.mark.parametrize("pixel_format", ["rgb48le", "bgr48le"])
-def test_16_bit_rgb_by_ffmpeg_is_that_by_number(tmp_path: Path, pixel_format: str) -> None:
+def test_16_bit_rgb_by_ffmpeg_matches_the_frame_by_index(tmp_path: Path, pixel_format: str) -> None:
     path = ffv1(tmp_path, "yuv422p")
     assert (
         far(path, pixel_format=pixel_format, settings=with_knobs(DecoderSettings(), convert="ffmpeg"))

@@ -44,13 +44,13 @@ def test_the_demo_makes_its_folder(tmp_path: Path) -> None:
     assert_delivered(tmp_path / "build" / "demo.mp4", printed)
 
 
-def test_the_demo_writes_where_it_is_told(tmp_path: Path) -> None:
+def test_demo_writes_to_the_output_option(tmp_path: Path) -> None:
     video = tmp_path / "a folder that is not there yet" / "my.mp4"
     assert_delivered(video, run_demo(tmp_path, "--output", str(video), "--painter", "numpy"))
 
 
 @pytest.mark.skipif(no_opengl() is not None, reason=str(no_opengl()))
-def test_the_demo_renders_where_it_can(tmp_path: Path) -> None:
+def test_demo_paints_with_opengl_if_available(tmp_path: Path) -> None:
     assert "Painting with ModernGL on " in run_demo(tmp_path)
 
 

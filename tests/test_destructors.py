@@ -86,7 +86,7 @@ def test_a_destructor_waits_for_no_socket_that_lingers(lingering: socket.socket,
     use_others()
 
 
-def test_a_write_that_ends_holds_up_no_other(lingering: socket.socket) -> None:
+def test_finished_write_does_not_delay_other_writes(lingering: socket.socket) -> None:
     """Its worker has the last descriptor."""
     writer = penstock.Writer(lingering)
     ticket = writer.submit(b"more")
@@ -143,7 +143,7 @@ def until_it_works(owner: Owner) -> Owner:
 
 
 @pytest.mark.parametrize("cycle", CYCLES)
-def test_a_pipeline_that_only_its_own_parts_have_is_collected(cycle: str) -> None:
+def test_pipeline_referenced_only_by_its_own_parts_is_collected(cycle: str) -> None:
     before = workers(), open_fds()
     owner = until_it_works(Owner(CYCLES[cycle]))
     gone = weakref.ref(owner)
@@ -155,7 +155,7 @@ def test_a_pipeline_that_only_its_own_parts_have_is_collected(cycle: str) -> Non
     )
 
 
-def test_a_pipeline_in_a_cycle_that_somebody_has_goes_on() -> None:
+def test_pipeline_in_a_cycle_that_is_still_referenced_continues() -> None:
     owner = Owner(CYCLES["stage"])
     for _ in range(20):
         gc.collect()
@@ -163,7 +163,7 @@ def test_a_pipeline_in_a_cycle_that_somebody_has_goes_on() -> None:
     owner.pipeline.close()
 
 
-def test_what_a_pipeline_was_lent_is_let_go_of_at_its_end() -> None:
+def test_pipeline_releases_its_callables_at_its_end() -> None:
     owner = Owner(lambda owner: Pipeline([b"x"], owner.stage))
     gone = weakref.ref(owner)
     pipeline = owner.pipeline
@@ -173,7 +173,7 @@ def test_what_a_pipeline_was_lent_is_let_go_of_at_its_end() -> None:
     assert gone() is None
 
 
-def test_a_fifo_ticket_whose_path_has_it_is_collected(tmp_path: Path) -> None:
+def test_fifo_ticket_in_a_cycle_with_its_path_is_collected(tmp_path: Path) -> None:
     class Place:
         def __init__(self) -> None:
             self.ticket = penstock._native._fifo_open_async(self, "w")
@@ -189,7 +189,7 @@ def test_a_fifo_ticket_whose_path_has_it_is_collected(tmp_path: Path) -> None:
     assert eventually(lambda: workers() <= before)
 
 
-def test_a_source_whose_stream_has_it_is_collected() -> None:
+def test_source_in_a_cycle_with_its_stream_is_collected() -> None:
     class Stream(io.BufferedReader):
         source: object
 

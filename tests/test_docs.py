@@ -48,7 +48,7 @@ SLOW = {
 }
 
 
-def test_each_public_module_is_in_the_reference() -> None:
+def test_reference_has_every_public_module() -> None:
     package = ROOT / "python" / "penstock"
     public = {path.stem for path in package.glob("[!_]*.py")} | {"rendering"}
     shown = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
@@ -62,7 +62,7 @@ def test_the_gallery_names_every_example() -> None:
 
 
 @pytest.mark.parametrize("module", ["penstock", "penstock.video"])
-def test_a_page_in_groups_shows_every_name_and_every_member_that_it_groups(module: str) -> None:
+def test_grouped_page_shows_every_name_and_every_member(module: str) -> None:
     page = ROOT / "docs" / "reference" / f"{module.rpartition('.')[2]}.md"
     shown = {*re.findall(rf"^::: {module}\.([\w.]+)$", page.read_text(), re.MULTILINE)}
     package = importlib.import_module(module)
@@ -123,7 +123,7 @@ def in_mp4(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if path not in ("Tee", "Writer", "render")
     ],
 )
-def test_example_of_docstring(
+def test_docstring_example_runs(
     path: str, code: str, in_mp4: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -167,7 +167,7 @@ def means_of_tiles(samples: np.ndarray) -> np.ndarray:
         for name in [page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")]
     ],
 )
-def test_page(page: Path, tmp_path: Path) -> None:
+def test_documentation_page_runs(page: Path, tmp_path: Path) -> None:
     if "import moderngl" in page.read_text() and (reason := no_opengl()):
         pytest.skip(reason)
     run = subprocess.run(
@@ -196,7 +196,7 @@ def test_page(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "page", [pytest.param(page, id=page.stem) for page in (ROOT / "docs").rglob("*.ipynb")]
 )
-def test_notebook(page: Path, tmp_path: Path) -> None:
+def test_notebook_runs(page: Path, tmp_path: Path) -> None:
     nbclient = pytest.importorskip(
         "nbclient", reason="needs a Jupyter kernel (pip install nbclient ipykernel)"
     )

@@ -140,7 +140,7 @@ def test_every_transport_delivers_every_byte(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "pixel_format"), a_few(product([(7, 5), (64, 48)], PIXEL_FORMATS), 14))
-def test_frame_bytes_are_those_of_ffmpeg(tmp_path: Path, size: tuple[int, int], pixel_format: str) -> None:
+def test_frame_bytes_match_ffmpeg(tmp_path: Path, size: tuple[int, int], pixel_format: str) -> None:
     frame_bytes = frame_layout(pixel_format, *size).frame_bytes
     frames = [os.urandom(frame_bytes) for _ in range(3)]
     output = tmp_path / "video.raw"
@@ -163,7 +163,7 @@ def test_any_buffer_of_the_right_size_is_a_frame(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fps", [30000 / 1001, Fraction(30000, 1001)])
-def test_fractional_frame_rates_in_a_video_that_plays_everywhere(
+def test_fractional_frame_rate_is_exact_in_a_video_that_plays_everywhere(
     tmp_path: Path, fps: float | Fraction
 ) -> None:
     output = tmp_path / "video.mp4"
@@ -186,7 +186,7 @@ def test_options_reach_ffmpeg(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [SIZE, None])
-def test_no_frame_at_all_is_an_error(tmp_path: Path, size: tuple[int, int] | None) -> None:
+def test_encoder_raises_if_no_frame_was_written(tmp_path: Path, size: tuple[int, int] | None) -> None:
     (tmp_path / "video.mp4").write_bytes(b"old")
     encoder = make(tmp_path / "video.mp4", size=size)
     with pytest.raises(EncoderError):
@@ -194,7 +194,7 @@ def test_no_frame_at_all_is_an_error(tmp_path: Path, size: tuple[int, int] | Non
     assert (tmp_path / "video.mp4").read_bytes() == b"old"
 
 
-def test_a_loop_of_links_is_no_output(tmp_path: Path) -> None:
+def test_loop_of_links_is_refused_as_an_output(tmp_path: Path) -> None:
     (tmp_path / "loop.mp4").symlink_to("loop.mp4")
     with pytest.raises(OSError):
         make(tmp_path / "loop.mp4")
@@ -207,7 +207,7 @@ def test_a_loop_of_links_is_no_output(tmp_path: Path) -> None:
     assert (tmp_path / "loop.mp4").is_symlink()
 
 
-def test_output_that_is_no_file(tmp_path: Path) -> None:
+def test_output_that_is_no_file_is_encoded_without_a_size_in_the_report(tmp_path: Path) -> None:
     encoder = make(tmp_path / "nothing", codec="rawvideo", options={"f": "null"})
     submit(encoder, 5)
     report = encoder.close()
@@ -311,7 +311,7 @@ def test_a_path_is_never_an_option_or_a_protocol(
     assert len(decode(tmp_path / name)) == 3
 
 
-def test_a_relative_path_is_that_of_the_call_and_a_url_is_passed_on(
+def test_relative_path_is_resolved_at_the_call_and_a_url_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -362,7 +362,7 @@ def test_an_ffmpeg_that_is_missing_is_never_replaced(
     assert caught.value.returncode is None
 
 
-def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
+def test_program_that_cannot_be_started_raises(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_bytes(b"\x7fELF and no more")
     program.chmod(0o755)
@@ -376,7 +376,7 @@ def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     "users",
     [{}, {"GLIBC_TUNABLES": "glibc.malloc.check=0"}, {"MALLOC_ARENA_MAX": "2"}, {"MALLOC_TOP_PAD_": "1"}],
 )
-def test_ffmpeg_gets_our_tunables_of_malloc_unless_the_user_has_some(
+def test_ffmpeg_gets_malloc_tunables_unless_the_user_set_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: dict[str, str]
 ) -> None:
     for name in [name for name in os.environ if name == "GLIBC_TUNABLES" or name.startswith("MALLOC_")]:
@@ -436,7 +436,7 @@ def test_ffmpegs_own_words_come_with_the_error(
     assert isinstance(error, RuntimeError)
 
 
-def test_a_killed_ffmpeg_is_told_at_the_next_write(tmp_path: Path) -> None:
+def test_killed_ffmpeg_raises_at_the_next_write(tmp_path: Path) -> None:
     encoder = make(tmp_path / "video.mp4", options={"preset": "ultrafast"})
     assert eventually(lambda: encoder.write(flat(0)) and encoder.frames_encoded > 0)
     seen = encoder.frames_encoded
@@ -458,7 +458,7 @@ def test_a_killed_ffmpeg_is_told_at_the_next_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("container_format", "frames"), [("matroska", 10), ("avi", 10), ("mp4", 10), ("mpegts", MANY)]
 )
-def test_a_full_disk(ffmpeg: str, container_format: str, frames: int) -> None:
+def test_full_disk_raises_with_the_reason(ffmpeg: str, container_format: str, frames: int) -> None:
     # 10 small frames reach the disk only when FFmpeg ends the file: its exit code alone would not tell.
     options = {"preset": "ultrafast", "qp": 0}
     with (
@@ -474,7 +474,7 @@ def test_a_full_disk(ffmpeg: str, container_format: str, frames: int) -> None:
 
 
 @pytest.mark.slow
-def test_an_ffmpeg_that_reads_no_more_and_does_not_end(tmp_path: Path) -> None:
+def test_ffmpeg_that_stops_reading_but_does_not_end_raises(tmp_path: Path) -> None:
     # What is asked of it before is answered: for each answer that does not come, 5 s are waited.
     deaf = program(
         tmp_path,
@@ -490,7 +490,7 @@ def test_an_ffmpeg_that_reads_no_more_and_does_not_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"r": 3}, {"frames:v": 5}, {"t": 0.2}])
-def test_frames_that_were_not_encoded_are_no_success(tmp_path: Path, options: dict[str, object]) -> None:
+def test_missing_frames_raise_at_close(tmp_path: Path, options: dict[str, object]) -> None:
     with (
         pytest.raises(EncoderError) as caught,
         make(tmp_path / "video.mp4", options=options, settings=UNREHEARSED) as encoder,
@@ -536,7 +536,7 @@ def test_abort_ends_ffmpeg_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["write", "zero-copy"])
-def test_abort_of_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
+def test_abort_ends_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
     encoder = make(tmp_path / "video.mp4", settings=with_knobs(EncoderSettings(queue_items=MANY), mode=mode))
     with stopped(encoder) as pid:
         submit(encoder, MANY)
@@ -556,7 +556,7 @@ def test_a_close_that_waits_for_ffmpegs_end_can_time_out(tmp_path: Path) -> None
     assert encoder.close(timeout=60).frames_encoded == 3
 
 
-def test_many_encoders_leave_nothing(tmp_path: Path) -> None:
+def test_many_encoders_leave_no_thread_or_descriptor(tmp_path: Path) -> None:
     with make(tmp_path / "first.mp4") as encoder:  # what a first use loads for good
         submit(encoder, 3)
     before = native_threads()
@@ -606,7 +606,7 @@ def test_a_first_frame_that_is_refused_is_not_hidden_by_ffmpegs_command(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_an_encoder_error_is_not_told_twice(tmp_path: Path) -> None:
+def test_encoder_error_is_not_reported_twice(tmp_path: Path) -> None:
     with (
         pytest.raises(EncoderError) as caught,
         make(tmp_path / "video.mp4", options={"nonsense": 1}, settings=UNREHEARSED) as encoder,
@@ -631,7 +631,7 @@ def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_ffmpeg_is_not_a_stuck_one(tmp_path: Path) -> None:
+def test_slow_ffmpeg_is_not_taken_for_stuck(tmp_path: Path) -> None:
     slow = program(tmp_path, "i=0; while [ $i -lt 12000000 ]; do i=$((i+1)); done", 'exec "$FFMPEG" "$@"')
     output = tmp_path / "video.mp4"
     with (
@@ -710,7 +710,7 @@ def test_a_forgotten_encoder_is_finished(tmp_path: Path) -> None:
     assert len(decode(output)) == 25
 
 
-def test_an_encoder_that_only_its_own_progress_has_is_finished(tmp_path: Path) -> None:
+def test_encoder_referenced_only_by_its_own_progress_is_finished(tmp_path: Path) -> None:
     class Owner:
         def __init__(self) -> None:
             self.encoder = make(tmp_path / "video.mp4", progress=self.show)
@@ -746,7 +746,7 @@ def test_a_running_encoder_or_decoder_cannot_be_copied(tmp_path: Path) -> None:
         assert decoder.read() is not None
 
 
-def test_close_does_not_wait_for_a_progress_callback_that_waits_for_it(tmp_path: Path) -> None:
+def test_close_does_not_wait_for_a_progress_callback_that_waits_for_close(tmp_path: Path) -> None:
     closed, called = threading.Event(), threading.Event()
 
     def show(stats: EncoderStats) -> None:
@@ -763,7 +763,7 @@ def test_close_does_not_wait_for_a_progress_callback_that_waits_for_it(tmp_path:
     closed.set()
 
 
-def test_a_closed_encoder_is_collected_in_silence(tmp_path: Path) -> None:
+def test_closed_encoder_is_collected_without_a_warning(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         encoder = make(tmp_path / "video.mp4")
@@ -797,7 +797,7 @@ for index in range(200):
 
 
 @pytest.mark.slow
-def test_the_interpreters_exit_waits_for_an_ffmpeg_that_works_and_reads_nothing(tmp_path: Path) -> None:
+def test_interpreter_exit_waits_for_an_ffmpeg_that_works_but_reads_nothing(tmp_path: Path) -> None:
     """Its pipe stands still for longer than a stalled reader is waited for, and nothing is lost."""
     script = """if True:
         import sys, penstock
@@ -827,9 +827,7 @@ def test_the_interpreters_exit_waits_for_an_ffmpeg_that_works_and_reads_nothing(
         ("encoder.me = encoder", 0, "error"),
     ],
 )
-def test_the_interpreters_exit_finishes_what_is_open(
-    tmp_path: Path, end: str, status: int, warn: str
-) -> None:
+def test_interpreter_exit_finishes_an_open_encoder(tmp_path: Path, end: str, status: int, warn: str) -> None:
     output = tmp_path / "video.mp4"
     result = run_python(UNCLOSED + end, output, env={**os.environ, "PYTHONWARNINGS": warn})
     assert result.returncode == status, result.stderr
@@ -839,7 +837,7 @@ def test_the_interpreters_exit_finishes_what_is_open(
 
 
 @pytest.mark.parametrize("end", ["", "del encoder"])
-def test_an_encoder_that_nobody_closed_replaces_nothing(tmp_path: Path, end: str) -> None:
+def test_unclosed_encoder_does_not_replace_the_old_file(tmp_path: Path, end: str) -> None:
     output, part = tmp_path / "video.mp4", tmp_path / "video.part.mp4"
     output.write_bytes(b"what was there")
     result = run_python(UNCLOSED + end, output)
@@ -847,7 +845,7 @@ def test_an_encoder_that_nobody_closed_replaces_nothing(tmp_path: Path, end: str
     assert str(part) in result.stderr and len(decode(part)) == 200
 
 
-def test_the_interpreters_exit_finishes_all_that_are_open(tmp_path: Path) -> None:
+def test_interpreter_exit_finishes_all_open_encoders(tmp_path: Path) -> None:
     """Also if the warning about the first one is an error."""
     script = (
         UNCLOSED + "another = Encoder(sys.argv[2], size=(64, 48), fps=30)\nanother.write(bytes(64 * 48 * 3))"

@@ -57,7 +57,7 @@ PQ = Colors(
 
 @pytest.mark.parametrize("codec", ["libx264", "libx265", "libsvtav1"])
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
-def test_the_display_and_the_light_of_hdr(tmp_path: Path, codec: str, suffix: str) -> None:
+def test_mastering_display_and_content_light_reach_the_file(tmp_path: Path, codec: str, suffix: str) -> None:
     name = {"libx264": "x264-params", "libx265": "x265-params"}.get(codec)
     options = {} if name is None else {name: "keyint=5"}
     video, _ = written(
@@ -124,6 +124,6 @@ def test_colors_check_their_fields() -> None:
         Colors(content_light=(1000, 400))  # type: ignore[arg-type]
 
 
-def test_a_full_range_by_the_name_of_the_format(tmp_path: Path) -> None:
+def test_yuvj_format_name_means_full_range(tmp_path: Path) -> None:
     video, off = written(tmp_path / "video.mp4", crf=0, output_pixel_format="yuvj444p")
     assert (video.color_range, off <= 3) == ("full", True)

@@ -51,7 +51,7 @@ def alone(path: Path) -> bool:
     return list(path.parent.iterdir()) == [path]
 
 
-def test_the_new_one_takes_its_place_in_the_end(old: Path) -> None:
+def test_new_file_replaces_the_old_file_at_close(old: Path) -> None:
     old.chmod(0o640)
     if os.geteuid() == 0:
         os.chown(old, 1234, 1235)
@@ -75,14 +75,14 @@ def test_the_new_one_takes_its_place_in_the_end(old: Path) -> None:
         {"options": {"x264-params": "nonsense=1", "profile:v": "no"}},
     ],
 )
-def test_a_failure_leaves_it(old: Path, options: dict[str, object]) -> None:
+def test_failure_leaves_the_old_file(old: Path, options: dict[str, object]) -> None:
     with pytest.raises(EncoderError):
         encode(old, **options)
     assert old.read_bytes() == WAS and alone(old)
 
 
 @pytest.mark.parametrize("name, codec", [("new.ismv", "libvpx"), ("new.flac", "libx264")])
-def test_a_container_that_takes_no_such_video_leaves_nothing(tmp_path: Path, name: str, codec: str) -> None:
+def test_container_that_refuses_the_video_leaves_no_file(tmp_path: Path, name: str, codec: str) -> None:
     with pytest.raises(EncoderError):
         encode(tmp_path / name, codec=codec)
     assert list(tmp_path.iterdir()) == []
@@ -93,7 +93,7 @@ def part_of(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt, SystemExit, asyncio.CancelledError])
-def test_an_exception_leaves_it_and_keeps_the_frames_beside_it(
+def test_exception_leaves_the_old_file_and_keeps_the_frames_in_a_part_file(
     old: Path, raised: type[BaseException], recwarn: pytest.WarningsRecorder
 ) -> None:
     with pytest.raises(raised) as caught, Encoder(old, size=SIZE, fps=25) as encoder:
@@ -109,7 +109,7 @@ def test_an_exception_leaves_it_and_keeps_the_frames_beside_it(
     assert [str(one.message) for one in recwarn] == [note] * is_hidden
 
 
-def test_an_exception_after_close_changes_nothing(old: Path) -> None:
+def test_exception_after_close_keeps_the_new_file(old: Path) -> None:
     with pytest.raises(RuntimeError) as caught, Encoder(old, size=SIZE, fps=25) as encoder:
         encoder.write(frame())
         encoder.close()
@@ -117,7 +117,7 @@ def test_an_exception_after_close_changes_nothing(old: Path) -> None:
     assert count(old) == 1 and alone(old) and not hasattr(caught.value, "__notes__")
 
 
-def test_a_close_that_was_cut_short_had_all_frames(old: Path) -> None:
+def test_timed_out_close_is_finished_at_the_end_of_the_block(old: Path) -> None:
     with pytest.raises(StalledError), Encoder(old, size=SIZE, fps=25) as encoder:
         encoder.write(frame())
         assert encoder.pid is not None
@@ -129,7 +129,7 @@ def test_a_close_that_was_cut_short_had_all_frames(old: Path) -> None:
     assert count(old) == 1 and alone(old)
 
 
-def test_parts_do_not_replace_each_other(old: Path) -> None:
+def test_part_file_does_not_replace_an_older_part_file(old: Path) -> None:
     part_of(old).write_bytes(b"of yesterday")
     with pytest.raises(RuntimeError), Encoder(old, size=SIZE, fps=25) as encoder:
         encoder.write(frame())
@@ -138,7 +138,7 @@ def test_parts_do_not_replace_each_other(old: Path) -> None:
     assert count(old.with_name("video.part2.mp4")) == 1
 
 
-def test_an_exception_in_a_fan_out_leaves_them(old: Path) -> None:
+def test_exception_in_a_fan_out_leaves_the_old_files(old: Path) -> None:
     (other := old.with_name("other.mkv")).write_bytes(WAS)
     outputs = [Encoder(path, size=SIZE, fps=25) for path in (old, other)]
     with pytest.raises(RuntimeError) as caught, FanOut(outputs) as fan_out:
@@ -151,7 +151,7 @@ def test_an_exception_in_a_fan_out_leaves_them(old: Path) -> None:
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_an_async_block_that_ends_early_leaves_it(old: Path, is_cancelled: bool) -> None:
+def test_async_block_that_ends_early_leaves_the_old_file(old: Path, is_cancelled: bool) -> None:
     async def encode() -> None:
         async with Encoder(old, size=SIZE, fps=25) as encoder:
             await encoder.awrite(frame())
@@ -173,7 +173,7 @@ def test_an_async_block_that_ends_early_leaves_it(old: Path, is_cancelled: bool)
     assert old.read_bytes() == WAS and count(part_of(old)) == 1
 
 
-def test_a_second_cancellation_says_where_the_rest_is(old: Path) -> None:
+def test_second_cancellation_names_the_part_file(old: Path) -> None:
     async def encode(is_stopped: asyncio.Event) -> None:
         async with Encoder(old, size=SIZE, fps=25, codec="mpeg4") as encoder:
             while not encoder.stats.frames_encoded:
@@ -199,7 +199,7 @@ def test_a_second_cancellation_says_where_the_rest_is(old: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["video.mp4", "90%.mkv"])
-def test_an_abort_removes_a_new_file_and_leaves_an_old_one(tmp_path: Path, name: str) -> None:
+def test_abort_removes_a_new_file_and_leaves_an_old_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     encoder = Encoder(path, size=SIZE, fps=25)
     encoder.write(frame())
@@ -231,7 +231,7 @@ def interrupted(_: object, error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("is_fanned_out", [False, True])
-def test_a_new_file_that_we_cut_off_loses_its_name(
+def test_new_file_that_is_cut_off_becomes_a_part_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_fanned_out: bool
 ) -> None:
     monkeypatch.setattr(EncodeSession, "finish_during", interrupted)
@@ -244,7 +244,7 @@ def test_a_new_file_that_we_cut_off_loses_its_name(
     assert str(part_of(path)) in second.value.__notes__[0]
 
 
-def test_a_new_file_whose_ffmpeg_is_killed_loses_its_name(tmp_path: Path) -> None:
+def test_new_file_becomes_a_part_file_if_ffmpeg_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "video.mkv"
     encoder = begun(path)
     assert encoder.pid is not None
@@ -270,7 +270,7 @@ def test_playlists_and_their_files_stay_where_they_are(tmp_path: Path) -> None:
     assert caught.value.__notes__ == [f"{playlist} has the 1 frame written before"]
 
 
-def test_a_video_is_rewritten_while_it_is_read(tmp_path: Path) -> None:
+def test_video_can_be_rewritten_while_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "video.mkv"
     encode(path, 60)
     with Decoder(path) as decoder, Encoder(path, fps=25) as encoder:
@@ -279,20 +279,20 @@ def test_a_video_is_rewritten_while_it_is_read(tmp_path: Path) -> None:
     assert count(path) == 60 and alone(path)
 
 
-def test_a_link_stays_one(old: Path) -> None:
+def test_symbolic_link_stays_a_link(old: Path) -> None:
     link = old.with_name("link.mp4")
     link.symlink_to(old.name)
     encode(link)
     assert link.is_symlink() and count(old) == 5
 
 
-def test_what_has_nothing_in_it_is_written_in_place() -> None:
+def test_empty_file_is_written_in_place() -> None:
     with tempfile.NamedTemporaryFile(suffix=".mkv") as file:
         encode(Path(file.name))
         assert os.fstat(file.fileno()).st_size == Path(file.name).stat().st_size > 0
 
 
-def test_other_names_of_the_file_are_kept_in_place(old: Path) -> None:
+def test_file_with_other_hard_links_is_overwritten_in_place(old: Path) -> None:
     other = old.with_name("other.mp4")
     other.hardlink_to(old)
     with pytest.warns(FFmpegWarning):
@@ -314,7 +314,7 @@ def test_a_file_that_is_mounted_is_overwritten_in_place(old: Path) -> None:
     assert count(old) == 5
 
 
-def test_what_another_program_put_there_meanwhile_stays(old: Path) -> None:
+def test_file_of_another_program_at_the_path_is_kept(old: Path) -> None:
     encoder = Encoder(old, size=SIZE, fps=25)
     encoder.write(frame())
     (new := old.with_name("new")).write_bytes(b"another")
@@ -326,7 +326,7 @@ def test_what_another_program_put_there_meanwhile_stays(old: Path) -> None:
     assert str(part) in str(caught.value) and count(part) == 1
 
 
-def test_a_new_file_that_is_removed_meanwhile_is_an_error(tmp_path: Path) -> None:
+def test_close_raises_if_the_new_file_was_removed(tmp_path: Path) -> None:
     encoder = Encoder(path := tmp_path / "video.mkv", size=SIZE, fps=25)
     encoder.write(frame())
     assert eventually(path.exists)
@@ -335,7 +335,7 @@ def test_a_new_file_that_is_removed_meanwhile_is_an_error(tmp_path: Path) -> Non
         encoder.close()
 
 
-def test_a_killed_python_leaves_it(old: Path) -> None:
+def test_killed_python_leaves_the_old_file(old: Path) -> None:
     code = """
         import os, signal, sys
         import numpy as np, penstock
@@ -348,7 +348,7 @@ def test_a_killed_python_leaves_it(old: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/dev/fd/1", "link"])
-def test_paths_of_standard_output_mean_it(tmp_path: Path, name: str) -> None:
+def test_path_of_standard_output_writes_to_standard_output(tmp_path: Path, name: str) -> None:
     if name == "link":
         (tmp_path / name).symlink_to("/dev/stdout")
         name = str(tmp_path / name)
@@ -362,7 +362,7 @@ def test_paths_of_standard_output_mean_it(tmp_path: Path, name: str) -> None:
     assert count(tmp_path / "video.mkv") == 1
 
 
-def test_other_descriptors_are_refused() -> None:
+def test_paths_of_other_descriptors_are_refused() -> None:
     for name in ("/dev/stdin", "/dev/stderr", "/dev/fd/7"):
         with pytest.raises(ValueError):
             Encoder(name, size=SIZE, fps=25, options={"f": "matroska"})
@@ -376,7 +376,7 @@ def test_other_descriptors_are_refused() -> None:
         ("1536k", "a.m3u8", {"hls_flags": "single_file", "hls_time": 1}, "shorter than .* says: a.ts"),
     ],
 )
-def test_segments_that_a_full_disk_left_empty_or_cut(
+def test_close_raises_if_a_full_disk_left_segments_empty_or_cut(
     tmp_path: Path, disk: str, name: str, options: dict[str, object], said: str
 ) -> None:
     with small_disk(tmp_path, disk):
@@ -390,14 +390,14 @@ def test_segments_that_a_full_disk_left_empty_or_cut(
 
 
 @pytest.mark.parametrize("name", ["v.mp4", "v.nut"])
-def test_alpha_that_the_container_has_no_place_for_is_told(tmp_path: Path, name: str) -> None:
+def test_alpha_that_the_container_cannot_hold_warns(tmp_path: Path, name: str) -> None:
     given = {"size": SIZE, "fps": 25, "codec": "libvpx-vp9", "pixel_format": "rgba"}
     with pytest.warns(FFmpegWarning):
         Encoder(tmp_path / name, **given).abort()
 
 
 @pytest.mark.parametrize("name", [".mp4", ".mkv"])
-def test_a_name_that_is_only_an_ending(tmp_path: Path, name: str) -> None:
+def test_name_that_is_only_an_ending_is_written_and_replaced(tmp_path: Path, name: str) -> None:
     """FFmpeg takes the container from what is behind the last dot; and what is there is replaced all the same."""
     for number in (1, 2):
         with Encoder(tmp_path / name, size=(64, 48), fps=25) as encoder:

@@ -76,7 +76,7 @@ def decoded(path: Path, pixel_format: str = "rgb24") -> list[Array]:
     bits=st.sampled_from([8, 10, 16]),
     layout=st.sampled_from(sorted(LAYOUTS)),
 )
-def test_samples_are_those_of_numpy(
+def test_samples_match_numpy(
     size: tuple[int, int], channels: int, dtype: Any, value_range: tuple[float, float], bits: int, layout: str
 ) -> None:
     most = 2**bits - 1
@@ -131,7 +131,7 @@ def test_floats_are_scaled_to_the_samples_of_the_pixel_format(
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_channels_first_is_turned(tmp_path: Path, dtype: Any) -> None:
+def test_channels_first_frames_are_transposed(tmp_path: Path, dtype: Any) -> None:
     pixel_format = "rgb24" if dtype is np.uint8 else "rgb48le"
     frame = np.random.default_rng(1).integers(0, np.iinfo(dtype).max, (H, W, 3), dtype)
     with lossless(tmp_path / "v.mkv", pixel_format=pixel_format, channels_first=True) as encoder:
@@ -145,7 +145,7 @@ def test_channels_first_is_turned(tmp_path: Path, dtype: Any) -> None:
 @pytest.mark.parametrize(
     ("size", "vflip", "fps"), a_few(product([(W, H), (W + 1, H + 1)], [False, True], [30, None]), 3)
 )
-def test_a_video_of_floats_is_that_of_their_samples(
+def test_video_of_floats_matches_a_video_of_their_samples(
     tmp_path: Path, size: tuple[int, int], vflip: bool, fps: int | None
 ) -> None:
     """Through the conversion to YUV, by the worker, by the caller, and behind a header."""
@@ -230,7 +230,7 @@ FORMS: list[tuple[dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize(("form", "frame", "words"), FORMS)
-def test_what_has_another_form_is_refused_with_advice(form: dict[str, Any], frame: Any, words: str) -> None:
+def test_frame_of_another_form_is_refused_with_advice(form: dict[str, Any], frame: Any, words: str) -> None:
     given_form = FrameForm.of("rgb24", form.get("value_range"), form.get("channels_first", False))
     with pytest.raises(ValueError, match=words):
         frame_buffer(frame, frame_layout("rgb24", W, H), form=given_form)

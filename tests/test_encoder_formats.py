@@ -70,7 +70,7 @@ def test_the_codec_follows_the_name(tmp_path: Path, ffmpeg: str, name: str, enco
     ("codec", "encoder", "found"),
     [("avc1", "libx264", "h264"), ("h265", "libx265", "hevc"), ("av1", "libsvtav1", "av1")],
 )
-def test_the_name_of_a_format_is_a_codec(
+def test_format_name_selects_an_encoder(
     tmp_path: Path, ffmpeg: str, codec: str, encoder: str, found: str
 ) -> None:
     needs(ffmpeg, encoder)
@@ -79,7 +79,7 @@ def test_the_name_of_a_format_is_a_codec(
     assert probe(tmp_path / "video.mp4").video[0].codec == found
 
 
-def test_the_container_counts_more_than_the_name(tmp_path: Path) -> None:
+def test_container_option_overrides_the_file_name(tmp_path: Path) -> None:
     written(tmp_path / "video.dat", options={"f": "webm"})
     assert probe(tmp_path / "video.dat").video[0].codec == "vp9"
     with pytest.raises(EncoderError):
@@ -121,7 +121,7 @@ def test_a_codec_that_a_container_does_not_hold_is_refused_at_the_call(
         3,
     ),
 )
-def test_what_a_container_holds_is_not_refused(
+def test_codec_that_the_container_holds_is_accepted(
     tmp_path: Path, ffmpeg: str, name: str, codec: str, found: str
 ) -> None:
     since = {("a.flv", "hevc"): (6, 1), ("a.mp4", "ffv1"): (8, 0)}.get((name, found), ())
@@ -133,7 +133,7 @@ def test_what_a_container_holds_is_not_refused(
     assert probe(tmp_path / name).video[0].codec == found
 
 
-def test_theora_is_no_mosaic(tmp_path: Path) -> None:
+def test_theora_default_bitrate_is_high_enough(tmp_path: Path) -> None:
     blocks = np.random.default_rng(1).integers(0, 256, (6, 30, 40, 1), np.uint8)
     frames = np.kron(blocks, np.ones((1, 8, 8, 3), np.uint8))
     with Encoder(tmp_path / "a.ogv", fps=25) as encoder:
@@ -151,7 +151,7 @@ def test_theora_is_no_mosaic(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.gif", "a.apng", "a.webp"])
-def test_pictures_that_move_are_repeated_and_keep_their_times(tmp_path: Path, ffmpeg: str, name: str) -> None:
+def test_animations_loop_and_keep_their_times(tmp_path: Path, ffmpeg: str, name: str) -> None:
     image = pytest.importorskip("PIL.Image")
     needs(ffmpeg, "libwebp")
     times_s = [0.0, 0.1, 0.2, 0.5, 1.0]
@@ -173,7 +173,7 @@ def test_pictures_that_move_are_repeated_and_keep_their_times(tmp_path: Path, ff
         assert picture.info.get("loop", 1) == 1
 
 
-def test_each_frame_of_a_gif_has_colors_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
+def test_gif_has_a_palette_per_frame(tmp_path: Path, ffmpeg: str) -> None:
     """256 colors that suit a frame are nearer to it than FFmpeg's, which are the same for every picture."""
 
     def error(name: str, **arguments: Any) -> float:
@@ -223,7 +223,7 @@ def test_a_render_follows_the_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fps", "pixel_format"), [(10, "rgba"), (None, "rgba"), (10, "rgb24")])
-def test_each_picture_of_a_webp_stands_alone(
+def test_webp_frame_replaces_the_frame_before(
     tmp_path: Path, ffmpeg: str, fps: int | None, pixel_format: str
 ) -> None:
     """A sprite that moves leaves nothing behind, though FFmpeg has frames with alpha laid over each other."""
@@ -262,7 +262,7 @@ def flags_of(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["cr_threshold", "cr_threshold:v"])
-def test_frames_of_a_webp_that_have_only_what_changed_stay_as_they_are(
+def test_webp_frames_that_hold_only_changes_are_left_unchanged(
     tmp_path: Path, ffmpeg: str, name: str
 ) -> None:
     arguments: dict[str, Any] = {"pixel_format": "rgba", "options": {name: 10}}
@@ -270,7 +270,7 @@ def test_frames_of_a_webp_that_have_only_what_changed_stay_as_they_are(
     assert flags_of(tmp_path / "a.webp") == 6 * [0]
 
 
-def test_frames_of_libwebp_anim_stay_as_they_are(tmp_path: Path, ffmpeg: str) -> None:
+def test_libwebp_anim_frames_are_left_unchanged(tmp_path: Path, ffmpeg: str) -> None:
     if capabilities.version_numbers(ffmpeg) >= (9, 0):
         pytest.skip("FFmpeg 9 makes one packet of all frames")
     Image = pytest.importorskip("PIL.Image")
@@ -291,7 +291,7 @@ def test_frames_of_libwebp_anim_stay_as_they_are(tmp_path: Path, ffmpeg: str) ->
             assert np.array_equal(np.asarray(shown.convert("RGBA")), picture)
 
 
-def test_a_webp_into_a_fifo(tmp_path: Path, ffmpeg: str) -> None:
+def test_webp_can_be_written_to_a_fifo(tmp_path: Path, ffmpeg: str) -> None:
     path = tmp_path / "a.webp"
     os.mkfifo(path)
     with ThreadPoolExecutor(1) as pool:
@@ -300,7 +300,7 @@ def test_a_webp_into_a_fifo(tmp_path: Path, ffmpeg: str) -> None:
         assert content.result().startswith(b"RIFF")
 
 
-def test_closing_a_webp_twice_at_once(tmp_path: Path) -> None:
+def test_concurrent_closes_of_a_webp_return_the_same_report(tmp_path: Path) -> None:
     path = tmp_path / "a.webp"
     path.write_bytes(b"old")
     encoder = Encoder(path, fps=10, pixel_format="rgba")

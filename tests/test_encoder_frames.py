@@ -57,7 +57,7 @@ def exact_frames(path: Path, size: tuple[int, int] = SIZE) -> np.ndarray:
 
 
 @pytest.mark.parametrize("pixel_format", ["rgb24", "gray", "rgba64"])
-def test_the_first_frame_tells_the_size(tmp_path: Path, pixel_format: str) -> None:
+def test_first_frame_sets_the_size(tmp_path: Path, pixel_format: str) -> None:
     channels = {"rgb24": (3,), "gray": (1,), "rgba64": (4,)}[pixel_format]
     frame = np.full((HEIGHT, WIDTH, *channels), 7, np.uint16 if pixel_format == "rgba64" else np.uint8)
     output = tmp_path / "v.raw"
@@ -79,7 +79,7 @@ def test_small_frames_are_not_taken_for_planes(pixel_format: str) -> None:
         assert frame_size(np.zeros(layout.shape, layout.dtype), pixel_format) == size
 
 
-def test_awrite_may_be_first(tmp_path: Path) -> None:
+def test_awrite_can_write_the_first_frame(tmp_path: Path) -> None:
     async def use() -> int:
         async with make(tmp_path / "v.raw", size=None, **EXACT) as encoder:
             await asyncio.gather(*(encoder.awrite(painted(index)) for index in range(5)))
@@ -123,7 +123,7 @@ def test_awrite_starts_ffmpeg_beside_the_event_loop(tmp_path: Path, monkeypatch:
     assert where and where[0] is not threading.main_thread()
 
 
-def test_several_threads_may_be_first(tmp_path: Path) -> None:
+def test_several_threads_can_race_for_the_first_frame(tmp_path: Path) -> None:
     with make(tmp_path / "v.raw", size=None, **EXACT) as encoder:
         threads = [threading.Thread(target=encoder.write, args=(painted(index),)) for index in range(8)]
         for thread in threads:
@@ -133,7 +133,7 @@ def test_several_threads_may_be_first(tmp_path: Path) -> None:
     assert sorted(map(bytes, exact_frames(tmp_path / "v.raw"))) == sorted(bytes(painted(i)) for i in range(8))
 
 
-def test_a_first_frame_that_tells_no_size(tmp_path: Path) -> None:
+def test_first_frame_without_a_clear_size_is_refused_with_advice(tmp_path: Path) -> None:
     with make(tmp_path / "v.mp4", size=None) as encoder:
         for frame, word in (
             (bytes(WIDTH * HEIGHT * 3), "size="),
@@ -152,7 +152,7 @@ def test_a_first_frame_that_tells_no_size(tmp_path: Path) -> None:
     assert encoder.close().frames_encoded == 1
 
 
-def test_what_needs_a_size_says_so(tmp_path: Path) -> None:
+def test_lease_and_planar_formats_without_a_size_raise(tmp_path: Path) -> None:
     with make(tmp_path / "v.mp4", size=None) as encoder:
         with pytest.raises(ValueError):
             encoder.lease().__enter__()
@@ -167,7 +167,7 @@ def test_what_needs_a_size_says_so(tmp_path: Path) -> None:
         make(tmp_path / "v.mp4", size=None, codec="libx246")
 
 
-def test_facts_of_an_encoder_that_has_not_started(tmp_path: Path) -> None:
+def test_attributes_are_none_until_the_encoder_has_started(tmp_path: Path) -> None:
     def facts(encoder: Encoder) -> list[object]:
         return [encoder.pid, encoder.frame_bytes, encoder.converted_by, encoder.ffmpeg_policy, encoder.report]
 
@@ -182,7 +182,7 @@ def test_facts_of_an_encoder_that_has_not_started(tmp_path: Path) -> None:
         assert encoder.converted_by == "penstock" and encoder.stats.writer is not None
 
 
-def test_without_a_frame_there_is_no_size_and_no_video(tmp_path: Path) -> None:
+def test_encoder_without_a_frame_raises_and_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(EncoderError), make(tmp_path / "v.mp4", size=None) as encoder:
         pass
     with pytest.raises(ZeroDivisionError), make(tmp_path / "v.mp4", size=None) as another:
@@ -195,7 +195,7 @@ def test_without_a_frame_there_is_no_size_and_no_video(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["abort", "close"])
-def test_ending_an_encoder_while_another_thread_writes_the_first_frame(
+def test_encoder_can_be_ended_while_another_thread_writes_the_first_frame(
     tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = make(tmp_path / "v.mp4", size=None)
@@ -226,7 +226,7 @@ def test_ending_an_encoder_while_another_thread_writes_the_first_frame(
     assert encoder.closed and not children()
 
 
-def test_a_forked_child_has_no_part_in_an_encoder_that_waits_for_its_size(tmp_path: Path) -> None:
+def test_forked_child_gets_a_closed_encoder_if_no_frame_was_written(tmp_path: Path) -> None:
     code = """
     encoder = penstock.Encoder(sys.argv[1], fps=30)
     if (child := os.fork()) == 0:
@@ -250,7 +250,7 @@ def test_a_forked_child_has_no_part_in_an_encoder_that_waits_for_its_size(tmp_pa
 # Whose memory
 
 
-def test_one_buffer_is_painted_again_for_each_frame(tmp_path: Path) -> None:
+def test_one_buffer_can_be_reused_for_each_frame(tmp_path: Path) -> None:
     """What OpenCV and imageio taught: the frame is taken by the call, also where it is converted."""
     output = tmp_path / "video.mp4"
     buffer = np.empty((HEIGHT, WIDTH, 3), np.uint8)
@@ -273,7 +273,7 @@ def test_one_buffer_is_painted_again_for_each_frame(tmp_path: Path) -> None:
     ],
     ids=["auto", "write", "staged", "turned over by us", "left to FFmpeg"],
 )
-def test_the_memory_is_the_callers_again_at_the_return(tmp_path: Path, options: dict) -> None:
+def test_memory_is_free_when_write_returns(tmp_path: Path, options: dict) -> None:
     output = tmp_path / "video.raw"
     buffer = np.empty((480, 640, 3), np.uint8)
     with make(output, size=(640, 480), **options) as encoder, stopped(encoder):
@@ -313,7 +313,7 @@ def test_submitted_memory_is_borrowed_until_its_ticket_is_done(tmp_path: Path) -
     np.testing.assert_array_equal(exact_frames(output), [painted(index) for index in range(100)])
 
 
-def test_a_frame_that_is_refused_for_want_of_room_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_frame_that_times_out_for_room_is_not_encoded(tmp_path: Path) -> None:
     output = tmp_path / "video.raw"
     accepted = []
     with make(output, size=(640, 480), settings=EncoderSettings(queue_items=2), **EXACT) as encoder:
@@ -378,7 +378,7 @@ VIEWS = {
     [{}, {"output_pixel_format": "yuv444p"}, {"pixel_format": "rgb48"}],
     ids=["as they are", "converted", "of 16 bits"],
 )
-def test_views_are_taken_as_they_look(tmp_path: Path, options: dict[str, str]) -> None:
+def test_strided_views_are_encoded_as_they_look(tmp_path: Path, options: dict[str, str]) -> None:
     factor = 257 if "pixel_format" in options else 1
     frames = [painted(1).astype(np.uint16 if factor > 1 else np.uint8) * factor]
     looks = [view(*frames) for view in VIEWS.values()]
@@ -424,7 +424,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("pixel_format", dict.fromkeys(name for name, *_ in GOOD))
-def test_these_are_frames(tmp_path: Path, pixel_format: str) -> None:
+def test_arrays_of_every_documented_shape_and_dtype_are_frames(tmp_path: Path, pixel_format: str) -> None:
     output = tmp_path / "video.raw"
     random = np.random.default_rng(4)
     frames = [
@@ -531,7 +531,7 @@ def test_a_wrong_frame_is_refused_with_the_remedy(pixel_format: str, frame: obje
         frame_buffer(frame, frame_layout(pixel_format, W, H))
 
 
-def test_a_wrong_frame_is_refused_by_each_call_and_the_next_is_taken(tmp_path: Path) -> None:
+def test_wrong_frame_is_refused_by_each_call_and_the_next_frame_is_encoded(tmp_path: Path) -> None:
     with make(tmp_path / "v", **EXACT) as encoder:
         for call in (encoder.write, encoder.submit):
             for _, frame, _ in BAD[:3]:
@@ -554,7 +554,9 @@ def test_a_wrong_frame_is_refused_by_each_call_and_the_next_is_taken(tmp_path: P
         ((H, W, 3), np.uint16, {"pixel_format": "rgb48le", "codec": "ffv1"}),
     ],
 )
-def test_one_error_leads_to_a_video(tmp_path: Path, shape: tuple, dtype: type, remedy: dict) -> None:
+def test_advice_of_the_first_error_leads_to_a_video(
+    tmp_path: Path, shape: tuple, dtype: type, remedy: dict
+) -> None:
     """Without a size, and without a pixel format: what a newcomer writes first."""
     frame = np.random.default_rng(8).integers(0, np.iinfo(dtype).max, shape, dtype)
     with (
@@ -612,14 +614,12 @@ def test_a_frame_is_taken_exactly_or_refused_at_the_call(shape: tuple, dtype: st
         (np.zeros((3, HEIGHT, WIDTH), np.uint8), r"frame\.transpose\(1, 2, 0\)$"),
     ],
 )
-def test_a_frame_of_another_kind_midway_has_no_advice_that_the_first_ones_refute(
-    frame: Any, words: str
-) -> None:
+def test_wrong_frame_midway_gets_no_advice_that_contradicts_the_first_frames(frame: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"of frame 1: .*{words}"):
         frame_buffer(frame, frame_layout("rgb24", W, H), number=1)
 
 
-def test_rates_are_numbers_of_any_kind() -> None:
+def test_fps_accepts_numbers_of_any_kind() -> None:
     for fps in (np.float32(30), np.int64(30), np.float64(30), Fraction(30), 30.0):
         assert plan(Request("v.mp4", fps=fps), None).rate == 30
 
@@ -656,7 +656,7 @@ def test_awrite_waits_for_room_without_holding_the_loop(tmp_path: Path) -> None:
     )
 
 
-def test_tasks_are_served_in_their_order_and_a_cancelled_one_writes_nothing(tmp_path: Path) -> None:
+def test_tasks_write_in_order_and_a_cancelled_task_writes_nothing(tmp_path: Path) -> None:
     output = tmp_path / "video.raw"
 
     async def main() -> list[int]:
@@ -682,7 +682,7 @@ def test_tasks_are_served_in_their_order_and_a_cancelled_one_writes_nothing(tmp_
 
 
 @pytest.mark.parametrize("size", [None, (WIDTH, HEIGHT)])
-def test_a_size_that_changes_names_the_frame_and_not_the_argument(
+def test_changed_size_error_names_the_frame_and_not_the_argument(
     tmp_path: Path, size: tuple[int, int] | None
 ) -> None:
     with make(tmp_path / "v.mp4", size=size) as encoder:

@@ -78,7 +78,7 @@ def names(skipped_encoders: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("codec", a_few(SOFTWARE, 3))
-def test_without_hardware_it_is_the_softwares(
+def test_auto_codec_uses_software_without_hardware(
     tmp_path: Path, ffmpeg: str, codec: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "penstock")
@@ -91,20 +91,20 @@ def test_without_hardware_it_is_the_softwares(
     assert f"the encoder is {'; '.join([report.codec, *report.skipped_encoders])}" in caplog.messages
 
 
-def test_the_first_that_works_encodes(tmp_path: Path, working: Working) -> None:
+def test_first_working_hardware_encoder_is_used(tmp_path: Path, working: Working) -> None:
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", settings=working("h264_nvenc"))
     assert (report.codec, report.skipped_encoders, report.warnings) == ("h264_nvenc", (), ())
     assert "-c:v h264_nvenc" in runs(tmp_path)[-1]
 
 
-def test_one_that_fails_is_passed_over(tmp_path: Path, working: Working) -> None:
+def test_failing_hardware_encoder_is_skipped(tmp_path: Path, working: Working) -> None:
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", settings=working("h264_qsv"))
     if report.codec == "h264_nvenc":
         pytest.skip("h264_nvenc works here")
     assert (report.codec, names(report.skipped_encoders)) == ("h264_qsv", ["h264_nvenc"])
 
 
-def test_a_frame_of_that_size_and_with_these_options_is_tried_once(tmp_path: Path, working: Working) -> None:
+def test_trial_encodes_once_per_size_and_options(tmp_path: Path, working: Working) -> None:
     settings, options = working("h264_nvenc"), {"g": 7}
     for _ in range(2):
         encoded(tmp_path / "a.mp4", codec="auto-h264", options=options, settings=settings)
@@ -115,7 +115,7 @@ def test_a_frame_of_that_size_and_with_these_options_is_tried_once(tmp_path: Pat
     assert len(trials(tmp_path)) == 2
 
 
-def test_other_codecs_start_nothing_more(tmp_path: Path, working: Working) -> None:
+def test_other_codecs_start_no_trial(tmp_path: Path, working: Working) -> None:
     settings = working("h264_nvenc")
     for codec in ("auto", "libx264"):
         assert encoded(tmp_path / "a.mp4", codec=codec, settings=settings).skipped_encoders == ()
@@ -123,7 +123,7 @@ def test_other_codecs_start_nothing_more(tmp_path: Path, working: Working) -> No
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_the_size_may_come_with_the_first_frame(tmp_path: Path, working: Working, is_async: bool) -> None:
+def test_trial_uses_the_size_of_the_first_frame(tmp_path: Path, working: Working, is_async: bool) -> None:
     encoder = Encoder(tmp_path / "a.mkv", fps=None, codec="auto-h264", settings=working("h264_nvenc"))
     assert trials(tmp_path) == []
     with encoder:
@@ -150,7 +150,7 @@ def test_the_size_may_come_with_the_first_frame(tmp_path: Path, working: Working
         3,
     ),
 )
-def test_what_hardware_lacks_makes_it_unsuitable(
+def test_hardware_encoder_without_a_requested_feature_is_skipped(
     tmp_path: Path, working: Working, asked: dict[str, Any], reason: str
 ) -> None:
     report = encoded(tmp_path / "a.mp4", codec="auto-h264", settings=working("h264_qsv"), **asked)
@@ -158,7 +158,7 @@ def test_what_hardware_lacks_makes_it_unsuitable(
     assert reason in report.skipped_encoders
 
 
-def test_a_preset_of_software_alone(tmp_path: Path, ffmpeg: str) -> None:
+def test_software_preset_skips_hardware_encoders(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "h264_nvenc")
     report = encoded(
         tmp_path / "a.mp4", codec="auto-h264", preset="veryfast", settings=EncoderSettings(ffmpeg=ffmpeg)
@@ -166,7 +166,7 @@ def test_a_preset_of_software_alone(tmp_path: Path, ffmpeg: str) -> None:
     assert "veryfast" in report.skipped_encoders[0]
 
 
-def test_lossless_rgb_has_an_encoder_of_its_own(tmp_path: Path, ffmpeg: str) -> None:
+def test_lossless_rgb_uses_libx264rgb(tmp_path: Path, ffmpeg: str) -> None:
     settings = EncoderSettings(ffmpeg=ffmpeg)
     report = encoded(tmp_path / "a.mkv", codec="auto-h264", quality="lossless", settings=settings)
     assert report.codec == "libx264rgb"
@@ -174,7 +174,7 @@ def test_lossless_rgb_has_an_encoder_of_its_own(tmp_path: Path, ffmpeg: str) -> 
 
 
 @pytest.mark.slow
-def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str) -> None:
+def test_hanging_hardware_encoder_is_skipped(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "h264_nvenc")
     hang = 'case "$*" in *"-c:v h264_nvenc"*) exec sleep 60;; esac'
     program = script(tmp_path / "ffmpeg", hang, f'exec {shlex.quote(ffmpeg)} "$@"')
@@ -182,7 +182,7 @@ def test_one_that_hangs_is_given_up(tmp_path: Path, ffmpeg: str) -> None:
     assert "couldn't be tried" in report.skipped_encoders[0]
 
 
-def test_a_codec_that_is_no_name_or_does_not_exist(tmp_path: Path) -> None:
+def test_unknown_auto_codec_is_refused(tmp_path: Path) -> None:
     for name in ("auto-vp9", "auto-", "auto-libx264"):
         with pytest.raises(ValueError):
             Encoder(tmp_path / "a.mp4", fps=30, size=SIZE, codec=name)
@@ -191,14 +191,14 @@ def test_a_codec_that_is_no_name_or_does_not_exist(tmp_path: Path) -> None:
         rendering.plan("math:sin", **given, encoder_options={"codec": None})
 
 
-def test_the_container_has_a_place_for_the_codec(tmp_path: Path) -> None:
+def test_auto_codec_must_fit_the_container(tmp_path: Path) -> None:
     with pytest.raises(EncoderError):
         Encoder(tmp_path / "a.webm", fps=30, size=SIZE, codec="auto-h264")
     request = Request(tmp_path / "a.webm", fps=30, codec="auto-av1")
     assert plan(request, None).codec in ("libsvtav1", "libaom-av1")
 
 
-def test_hdr_of_which_hardware_has_no_tags(tmp_path: Path, ffmpeg: str) -> None:
+def test_hdr_skips_hardware_encoders_that_write_no_tags(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "hevc_nvenc")
     light = Colors(matrix="bt2020", transfer="smpte2084", content_light=ContentLight(1000, 400))
     request = Request(
@@ -215,7 +215,7 @@ def test_hdr_of_which_hardware_has_no_tags(tmp_path: Path, ffmpeg: str) -> None:
     assert nvenc.startswith("hevc_nvenc: ") or "content_light" in nvenc  # FFmpeg 9 has them for every codec
 
 
-def test_a_render_has_one_encoder_for_all_chunks(tmp_path: Path, working: Working) -> None:
+def test_render_uses_one_encoder_for_all_chunks(tmp_path: Path, working: Working) -> None:
     encoder = {"codec": "auto-h264", "settings": working("h264_nvenc")}
     encoded(tmp_path / "in.mp4")
     files = tmp_path / "in.mp4", tmp_path / "a.mp4"
@@ -228,7 +228,7 @@ def test_a_render_has_one_encoder_for_all_chunks(tmp_path: Path, working: Workin
 @pytest.mark.parametrize(
     "codecs", [("auto-h264",), pytest.param(encoders.AUTO_CODECS, marks=pytest.mark.exhaustive)]
 )
-def test_info_tells_which_work(
+def test_info_shows_the_encoder_of_each_auto_codec(
     tmp_path: Path, working: Working, monkeypatch: pytest.MonkeyPatch, codecs: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("penstock.cli.machine.AUTO_CODECS", codecs)

@@ -32,7 +32,7 @@ def written(path: Path, ffmpeg: str, *, samples: int = 0, **arguments: Any) -> E
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv", "a.webm"])
-def test_a_file_keeps_its_labels(tmp_path: Path, ffmpeg: str, name: str) -> None:
+def test_file_keeps_metadata_chapters_and_subtitles(tmp_path: Path, ffmpeg: str, name: str) -> None:
     (tmp_path / "a.srt").write_text(SRT)
     path = tmp_path / name
     metadata = {"title": "Waves = a study; #2", "comment": "two\nlines", "artist": "Ada 🎬"}
@@ -66,7 +66,7 @@ def subtitle_text(subtitles: Any) -> str:
 
 
 @pytest.mark.parametrize("timed", [False, True])
-def test_labels_beside_sound_and_times(tmp_path: Path, ffmpeg: str, timed: bool) -> None:
+def test_labels_are_kept_together_with_audio_and_times(tmp_path: Path, ffmpeg: str, timed: bool) -> None:
     (tmp_path / "a.srt").write_text(SRT)
     labels = {
         "metadata": {"title": "x"},
@@ -89,7 +89,7 @@ def test_labels_beside_sound_and_times(tmp_path: Path, ffmpeg: str, timed: bool)
     assert cues(path) == [(0.5, "hello"), (0.8, "world")]
 
 
-def test_a_file_s_own_labels_stay_with_it(tmp_path: Path, ffmpeg: str) -> None:
+def test_labels_of_audio_and_subtitle_files_are_not_copied(tmp_path: Path, ffmpeg: str) -> None:
     sound = tmp_path / "sound.mkv"
     (tmp_path / "a.srt").write_text(SRT)
     written(
@@ -109,7 +109,7 @@ def test_a_file_s_own_labels_stay_with_it(tmp_path: Path, ffmpeg: str) -> None:
         assert probe(tmp_path / "c.mkv").tags["title"] == "x"
 
 
-def test_metadata_that_the_container_does_not_keep(tmp_path: Path, ffmpeg: str) -> None:
+def test_metadata_that_the_container_drops_warns(tmp_path: Path, ffmpeg: str) -> None:
     with pytest.warns(FFmpegWarning, match="camera"):
         written(tmp_path / "a.mp4", ffmpeg, metadata={"title": "x", "camera": "y"})
     written(tmp_path / "b.mp4", ffmpeg, metadata={"camera": "y"}, options={"movflags": "use_metadata_tags"})
@@ -136,7 +136,7 @@ def test_formats_that_cannot_hold_labels_warn(
         assert encoder.report is not None and encoder.report.warnings == (warned,)
 
 
-def test_chapters_that_begin_later(tmp_path: Path, ffmpeg: str) -> None:
+def test_chapters_after_the_start_warn_only_if_the_container_moves_them(tmp_path: Path, ffmpeg: str) -> None:
     chapters = [(0.2, "One"), (0.5, "Two")]
     with pytest.warns(FFmpegWarning):
         written(tmp_path / "a.mp4", ffmpeg, chapters=chapters)
@@ -144,7 +144,7 @@ def test_chapters_that_begin_later(tmp_path: Path, ffmpeg: str) -> None:
     assert [(one.start_s, one.title) for one in probe(tmp_path / "a.mkv").chapters] == chapters
 
 
-def test_subtitles_of_utf_16(tmp_path: Path, ffmpeg: str) -> None:
+def test_utf_16_subtitles_are_read(tmp_path: Path, ffmpeg: str) -> None:
     (tmp_path / "a.srt").write_text(SRT, encoding="utf-16")
     written(tmp_path / "a.mp4", ffmpeg, subtitles=tmp_path / "a.srt")
     assert cues(tmp_path / "a.mp4") == [(0.5, "hello"), (0.8, "world")]
@@ -211,7 +211,7 @@ def test_a_render_has_metadata_and_chapters(tmp_path: Path) -> None:
     assert [(chapter.start_s, chapter.title) for chapter in media.chapters] == labels["chapters"]
 
 
-def test_what_goes_on_after_the_picture_is_told(tmp_path: Path, ffmpeg: str) -> None:
+def test_subtitles_and_chapters_after_the_last_frame_warn(tmp_path: Path, ffmpeg: str) -> None:
     (tmp_path / "late.srt").write_text("1\n00:00:20,000 --> 00:00:22,000\nlate\n")
     with pytest.warns(FFmpegWarning, match="subtitle"):
         written(tmp_path / "a.mkv", ffmpeg, subtitles=tmp_path / "late.srt")
@@ -222,6 +222,6 @@ def test_what_goes_on_after_the_picture_is_told(tmp_path: Path, ffmpeg: str) -> 
 
 
 @pytest.mark.parametrize("name", ["location", "LOCATION"])
-def test_a_place_that_the_container_writes_in_its_own_way(tmp_path: Path, ffmpeg: str, name: str) -> None:
+def test_location_that_the_container_rewrites_does_not_warn(tmp_path: Path, ffmpeg: str, name: str) -> None:
     report = written(tmp_path / "a.mp4", ffmpeg, metadata={name: "+48.8+002.3/"}).report
     assert report is not None and report.warnings == ()

@@ -48,13 +48,13 @@ def varying(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".mov"])
-def test_times_stay_what_they_are(tmp_path: Path, varying: Path, suffix: str) -> None:
+def test_like_keeps_frame_times(tmp_path: Path, varying: Path, suffix: str) -> None:
     changed(varying, tmp_path / f"a{suffix}")
     with Decoder(tmp_path / f"a{suffix}") as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx([0.3 + one for one in TIMES_S], abs=0.001)
 
 
-def test_times_that_have_no_place_are_missed(tmp_path: Path, varying: Path) -> None:
+def test_times_that_the_container_cannot_hold_warn(tmp_path: Path, varying: Path) -> None:
     with pytest.warns(FFmpegWarning) as told:
         changed(varying, tmp_path / "a.avi")
     missed = [str(one.message) for one in told]
@@ -62,7 +62,7 @@ def test_times_that_have_no_place_are_missed(tmp_path: Path, varying: Path) -> N
     assert any("0.300 s" in one for one in missed)
 
 
-def test_the_rate_stays_where_there_are_no_times(tmp_path: Path) -> None:
+def test_frame_rate_is_kept_if_the_container_has_no_times(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=30000/1001:duration=0.5")
     changed(source, tmp_path / "a.avi")
     video = probe(tmp_path / "a.avi").video[0]
@@ -83,7 +83,7 @@ def test_a_constant_rate_stays_constant(tmp_path: Path, suffix: str) -> None:
     assert (video.frame_rate, video.duration_s, video.is_variable_frame_rate) == (25, 1, False)
 
 
-def test_frames_that_are_left_out_do_not_move_the_others_in_silence(tmp_path: Path) -> None:
+def test_skipped_frame_raises_instead_of_moving_later_frames(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=1")
     with Decoder(source) as frames:
         encoder = Encoder.like(frames, tmp_path / "b.mp4")
@@ -129,7 +129,7 @@ def test_one_loop_keeps_the_times_of_every_video(
     assert encoder.report.warnings == ()
 
 
-def test_a_frame_without_its_time_is_refused_where_times_vary(tmp_path: Path, varying: Path) -> None:
+def test_frame_without_a_time_is_refused_at_a_variable_frame_rate(tmp_path: Path, varying: Path) -> None:
     with Decoder(varying) as decoder:
         encoder = Encoder.like(decoder, tmp_path / "b.mp4")
         for changed in (255 - decoder[0], np.array(decoder[0])):
@@ -138,7 +138,7 @@ def test_a_frame_without_its_time_is_refused_where_times_vary(tmp_path: Path, va
         encoder.abort()
 
 
-def test_frames_that_are_left_out_are_missed_whether_they_come_with_times_or_not(tmp_path: Path) -> None:
+def test_skipped_frames_raise_or_warn_with_and_without_times(tmp_path: Path) -> None:
     sound = ("-f", "lavfi", "-i", "sine=440:duration=2")
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=2", *sound)
     with Decoder(source) as decoder:
@@ -156,14 +156,14 @@ def test_frames_that_are_left_out_are_missed_whether_they_come_with_times_or_not
     assert encoder.report.warnings == ()
 
 
-def test_what_made_an_avi_file_is_no_metadata(tmp_path: Path) -> None:
+def test_encoder_tag_of_an_avi_file_does_not_count_as_metadata(tmp_path: Path) -> None:
     source = made(tmp_path / "a.avi", "-i", "testsrc2=64x48:rate=25:duration=0.2", "-c:v", "mpeg4")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         changed(source, tmp_path / "b.mp4")
 
 
-def test_how_far_frames_move_is_told_where_the_container_has_no_times(tmp_path: Path) -> None:
+def test_warning_says_how_far_frames_move_if_the_container_has_no_times(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mkv", "-i", "testsrc2=64x48:rate=25:duration=1")
     with Decoder(source) as decoder, pytest.warns(FFmpegWarning, match=r"0\.480"):  # noqa: SIM117
         with Encoder.like(decoder, tmp_path / "b.avi") as encoder:
@@ -171,7 +171,7 @@ def test_how_far_frames_move_is_told_where_the_container_has_no_times(tmp_path: 
                 encoder.write(255 - frame, time_s=frame.time_s)
 
 
-def test_a_frame_that_found_no_room_is_written_again(tmp_path: Path) -> None:
+def test_frame_that_timed_out_can_be_written_again(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=2")
     settings = with_knobs(EncoderSettings(queue_items=1), capacity_bytes=4096)
     with Decoder(source) as frames, Encoder.like(frames, tmp_path / "b.mp4", settings=settings) as encoder:
@@ -187,7 +187,7 @@ def test_a_frame_that_found_no_room_is_written_again(tmp_path: Path) -> None:
     assert refused and probe(tmp_path / "b.mp4").video[0].frames == 50
 
 
-def test_each_way_to_write_goes_by_the_times_of_frames(tmp_path: Path) -> None:
+def test_every_way_to_write_checks_frame_times(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=1")
     with Decoder(source) as frames, Encoder.like(frames, tmp_path / "b.mp4") as encoder:
         encoder.write(frames[0])
@@ -198,7 +198,7 @@ def test_each_way_to_write_goes_by_the_times_of_frames(tmp_path: Path) -> None:
             write(frames[number])
 
 
-def test_a_fan_out_goes_by_the_times_of_frames(tmp_path: Path) -> None:
+def test_fan_out_checks_frame_times(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=1")
     with Decoder(source) as frames, FanOut() as outputs:
         outputs.add(Encoder.like(frames, tmp_path / "b.mp4"))
@@ -215,7 +215,7 @@ def test_a_fan_out_goes_by_the_times_of_frames(tmp_path: Path) -> None:
         assert [round(frame.time_s, 3) for frame in result] == [0, 0.2, 0.4, 0.6, 0.8]
 
 
-def test_alpha_is_missed(tmp_path: Path) -> None:
+def test_lost_alpha_warns(tmp_path: Path) -> None:
     with Encoder(tmp_path / "a.webm", fps=5, pixel_format="rgba") as encoder:
         encoder.write(np.zeros((48, 64, 4), np.uint8))
     with pytest.warns(FFmpegWarning, match="rgba"):
@@ -224,7 +224,7 @@ def test_alpha_is_missed(tmp_path: Path) -> None:
     assert probe(tmp_path / "c.webm").video[0].has_separate_alpha
 
 
-def test_a_pause_far_behind_is_kept(tmp_path: Path) -> None:
+def test_pause_late_in_the_video_is_kept(tmp_path: Path) -> None:
     pause = ("-vf", r"select=not(between(n\,150\,170))", "-fps_mode", "passthrough")
     source = made(tmp_path / "a.mkv", "-i", "testsrc2=64x48:rate=25:duration=8", *pause)
     assert not probe(source).video[0].is_variable_frame_rate
@@ -235,7 +235,7 @@ def test_a_pause_far_behind_is_kept(tmp_path: Path) -> None:
         assert [frame.time_s for frame in decoder] == pytest.approx(times_s, abs=0.001)
 
 
-def test_sound_metadata_and_chapters(tmp_path: Path) -> None:
+def test_like_keeps_audio_metadata_and_chapters(tmp_path: Path) -> None:
     source = tmp_path / "source.mp4"
     made(tmp_path / "sound.m4a", "-i", "sine=440:duration=2")
     with Encoder(
@@ -284,7 +284,7 @@ def test_sound_metadata_and_chapters(tmp_path: Path) -> None:
         6,
     ),
 )
-def test_lossless_takes_what_it_takes_without_a_source(
+def test_lossless_picks_the_same_format_as_without_a_source(
     tmp_path: Path, suffix: str, codec: str, pixel_format: str, tagged: tuple[str, ...]
 ) -> None:
     picture = ("-i", "testsrc2=64x48:duration=0.2", "-pix_fmt", "yuv444p", *tagged)
@@ -315,7 +315,7 @@ def test_lossless_takes_what_it_takes_without_a_source(
         4,
     ),
 )
-def test_contrast_stays(tmp_path: Path, pixel_format: str, tagged: tuple[str, ...]) -> None:
+def test_contrast_is_kept(tmp_path: Path, pixel_format: str, tagged: tuple[str, ...]) -> None:
     """Also where RGB and gray, which may be tagged as full range, are read as YUV."""
     ramp = "gradients=64x48:c0=0x282828:c1=0xc8c8c8:x0=0:y0=0:x1=63:y1=0:n=2:duration=0.2"
     source = made(tmp_path / "a.mkv", "-i", ramp, "-c:v", "ffv1", "-pix_fmt", pixel_format, *tagged)
@@ -332,7 +332,7 @@ def test_contrast_stays(tmp_path: Path, pixel_format: str, tagged: tuple[str, ..
 
 
 @pytest.mark.parametrize("name", ["b.gif", "%d.png"])
-def test_yuv_frames_become_the_pictures_that_they_are(tmp_path: Path, name: str) -> None:
+def test_yuv_frames_become_images_of_the_same_colors(tmp_path: Path, name: str) -> None:
     tagged = ("-vf", "scale=out_color_matrix=bt709", "-colorspace", "bt709", "-pix_fmt", "yuv420p")
     source = made(tmp_path / "a.mp4", "-i", "color=0xc81e1e:size=64x48:duration=0.2", *tagged)
     with (
@@ -347,7 +347,7 @@ def test_yuv_frames_become_the_pictures_that_they_are(tmp_path: Path, name: str)
         Encoder.like(decoder, tmp_path / "c.wmv", codec="wmv2").abort()
 
 
-def test_the_format_that_keeps_all_is_named(tmp_path: Path) -> None:
+def test_warning_names_the_pixel_format_that_keeps_everything(tmp_path: Path) -> None:
     source = made(
         tmp_path / "a.mkv", "-i", "testsrc2=64x48:duration=0.1", "-c:v", "ffv1", "-pix_fmt", "yuva444p10le"
     )
@@ -370,7 +370,7 @@ def test_the_format_that_keeps_all_is_named(tmp_path: Path) -> None:
         Encoder.like(probe(source), tmp_path / "b.mp4").abort()
 
 
-def test_a_part_has_the_rate_and_no_sound(tmp_path: Path) -> None:
+def test_part_of_a_video_keeps_the_rate_and_has_no_audio(tmp_path: Path) -> None:
     source = made(
         tmp_path / "a.mp4",
         "-i",
@@ -389,7 +389,7 @@ def test_a_part_has_the_rate_and_no_sound(tmp_path: Path) -> None:
     assert told.video[0].frames == 10 and told.audio[0].duration_s == pytest.approx(0.5, abs=0.1)
 
 
-def test_shape_colors_and_size(tmp_path: Path) -> None:
+def test_like_keeps_pixel_aspect_ratio_colors_and_size(tmp_path: Path) -> None:
     source = made(
         *(
             tmp_path / "a.mp4",
@@ -409,7 +409,7 @@ def test_shape_colors_and_size(tmp_path: Path) -> None:
     assert probe(tmp_path / "c.mp4").video[0].width == 48
 
 
-def test_depth_and_hdr(tmp_path: Path, ffmpeg: str) -> None:
+def test_like_keeps_bit_depth_and_hdr(tmp_path: Path, ffmpeg: str) -> None:
     needs("ffmpeg", "libx265")
     display = MasteringDisplay(
         (0.708, 0.292), (0.17, 0.797), (0.131, 0.046), (0.3127, 0.329), (0.0001, 1000.0)
@@ -440,7 +440,7 @@ def test_depth_and_hdr(tmp_path: Path, ffmpeg: str) -> None:
     assert probe(tmp_path / "c.webm").video[0].content_light == (light if is_held else None)
 
 
-def test_a_rotated_video_is_upright(tmp_path: Path) -> None:
+def test_rotated_video_is_encoded_upright(tmp_path: Path) -> None:
     source = clip("rotated_90")
     changed(source, tmp_path / "c.mp4")
     video = probe(tmp_path / "c.mp4").video[0]
@@ -449,7 +449,7 @@ def test_a_rotated_video_is_upright(tmp_path: Path) -> None:
         changed(source, tmp_path / "d.mp4", decoder={"input_options": {"autorotate": 0}})
 
 
-def test_facts_alone_tell_the_rate(tmp_path: Path) -> None:
+def test_like_takes_the_rate_from_probed_facts(tmp_path: Path) -> None:
     source = probe(made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=24:duration=0.5"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -75,7 +75,7 @@ def psnr_db(a: np.ndarray, b: np.ndarray) -> float:
     ("pixel_format", "matrix", "color_range", "convert"),
     a_few(product(("rgb24", "bgra", "rgb48"), MATRICES, ("limited", "full"), ("native", "ffmpeg")), 5),
 )
-def test_colors_are_those_of_the_definition(
+def test_colors_match_the_definition(
     tmp_path: Path, pixel_format: str, matrix: str, color_range: str, convert: str
 ) -> None:
     rgb = picture(dtype=np.uint16 if pixel_format == "rgb48" else np.uint8)
@@ -105,7 +105,9 @@ def test_colors_are_those_of_the_definition(
         ("rgb24", "ffmpeg", False),
     ],
 )
-def test_auto_takes_who_can(pixel_format: str, output_pixel_format: str, is_native: bool) -> None:
+def test_auto_conversion_is_native_if_possible(
+    pixel_format: str, output_pixel_format: str, is_native: bool
+) -> None:
     formats = {"pixel_format": pixel_format, "output_pixel_format": output_pixel_format}
     made = plan(Request("video.nut", fps=30, codec="rawvideo", **formats), SIZE)
     assert (made.conversion is not None) == is_native
@@ -126,7 +128,7 @@ def test_a_wrong_choice_is_an_error_that_names_the_choices(call: Callable[[], ob
         call()
 
 
-def test_a_format_that_only_ffmpeg_knows(tmp_path: Path) -> None:
+def test_format_that_only_ffmpeg_knows_is_encoded(tmp_path: Path) -> None:
     output = tmp_path / "video.mkv"
     with make(output, size=(48, 32), pixel_format="yuyv422", output_pixel_format="yuv422p", **LOSSLESS) as e:
         assert e.frame_bytes == 48 * 32 * 2
@@ -156,7 +158,7 @@ def test_colors_are_written_to_the_file(
 
 
 @needs_ffprobe
-def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
+def test_motion_jpeg_uses_full_range(tmp_path: Path) -> None:
     output = tmp_path / "video.avi"
     with make(output, codec="mjpeg", options={"q:v": 2}) as encoder:
         for _ in range(3):
@@ -167,7 +169,7 @@ def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
-def test_a_player_sees_the_colors_that_went_in(tmp_path: Path, convert: str) -> None:
+def test_player_shows_the_colors_that_were_written(tmp_path: Path, convert: str) -> None:
     output = tmp_path / "video.mkv"
     size = (64, 720)  # where BT.709 is, and where BT.601 would be off by a dozen and more
     with make(output, size=size, **BY[convert], **LOSSLESS, **YUV) as encoder:
@@ -184,9 +186,7 @@ def test_a_player_sees_the_colors_that_went_in(tmp_path: Path, convert: str) -> 
     ("output_pixel_format", "convert"),
     [("yuv420p", "native"), ("yuv420p", "ffmpeg"), ("rgb24", "native"), ("ffmpeg", "ffmpeg")],
 )
-def test_a_frame_whose_first_row_is_the_lowest(
-    tmp_path: Path, output_pixel_format: str, convert: str
-) -> None:
+def test_vflip_encodes_bottom_up_frames(tmp_path: Path, output_pixel_format: str, convert: str) -> None:
     rgb = picture()
     raws = []
     for index, frame in enumerate((rgb, np.ascontiguousarray(rgb[::-1]))):
@@ -200,7 +200,7 @@ def test_a_frame_whose_first_row_is_the_lowest(
 
 @pytest.mark.parametrize("convert", ["native", "ffmpeg"])
 @pytest.mark.parametrize("size", [(63, 47), (64, 47)])
-def test_odd_sizes(tmp_path: Path, convert: str, size: tuple[int, int]) -> None:
+def test_odd_sizes_are_padded(tmp_path: Path, convert: str, size: tuple[int, int]) -> None:
     rgb, even = picture(size), (64, 48)
     rows, columns = (
         np.minimum(np.arange(length), limit - 1) for length, limit in zip(even[::-1], size[::-1], strict=True)
@@ -217,7 +217,7 @@ def test_odd_sizes(tmp_path: Path, convert: str, size: tuple[int, int]) -> None:
     assert encoder.close().frames_encoded == 3
 
 
-def test_a_filter_of_the_users_sees_what_ours_make(tmp_path: Path) -> None:
+def test_user_filters_see_padded_frames(tmp_path: Path) -> None:
     for convert in ("native", "ffmpeg"):
         output = tmp_path / f"{convert}.mkv"
         options = {"f": "matroska", "vf": "scale=iw/2:ih/2"}
@@ -258,7 +258,7 @@ def test_leased_frames_arrive_whole_and_are_used_again(tmp_path: Path, output_pi
     assert all(address % 4096 == 0 for address in addresses)
 
 
-def test_a_leased_frame_turns_read_only_and_stays_as_it_is_while_somebody_looks(tmp_path: Path) -> None:
+def test_leased_frame_is_read_only_and_unchanged_after_its_block(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
         kept = []
         for index in range(20):
@@ -272,7 +272,7 @@ def test_a_leased_frame_turns_read_only_and_stays_as_it_is_while_somebody_looks(
 
 
 @pytest.mark.parametrize("converts", [False, True])
-def test_a_part_that_is_kept_does_not_change_the_queued_frame(tmp_path: Path, converts: bool) -> None:
+def test_kept_view_of_a_lease_cannot_change_the_queued_frame(tmp_path: Path, converts: bool) -> None:
     keeps: list[Callable[[np.ndarray], object]] = [
         lambda view: view[:],
         lambda view: view[3:9, ::2],
@@ -297,7 +297,7 @@ def test_a_part_that_is_kept_does_not_change_the_queued_frame(tmp_path: Path, co
     assert len(samples) == 8 * 64 * 48 * 3 and (samples.max() < 200)
 
 
-def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
+def test_lease_block_that_raises_submits_nothing(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
         with pytest.raises(ZeroDivisionError), encoder.lease():
             raise ZeroDivisionError
@@ -310,7 +310,7 @@ def test_a_block_that_raises_submits_nothing(tmp_path: Path) -> None:
     ("pixel_format", "shape", "dtype"),
     [("gray", (48, 64), "u1"), ("rgba64", (48, 64, 4), "u2"), ("yuv420p", (64 * 48 * 3 // 2,), "u1")],
 )
-def test_the_shape_of_a_leased_frame(
+def test_leased_frame_has_the_shape_and_dtype_of_its_format(
     tmp_path: Path, pixel_format: str, shape: tuple[int, ...], dtype: str
 ) -> None:
     made = make(tmp_path / "video.mp4", pixel_format=pixel_format, **YUV)
@@ -319,7 +319,7 @@ def test_the_shape_of_a_leased_frame(
         view[:] = 7
 
 
-def test_a_frame_that_knows_its_layout_is_believed(tmp_path: Path) -> None:
+def test_decoded_frame_in_another_pixel_format_is_refused(tmp_path: Path) -> None:
     with make(tmp_path / "nv12.mkv", pixel_format="nv12", **LOSSLESS) as encoder:
         encoder.write(bytes(64 * 48 * 3 // 2))
     with (

@@ -25,7 +25,7 @@ def options_of(output: str, **arguments: Any) -> dict[str, object]:
     return dict(plan(Request(output, fps=20, **arguments), None).options)
 
 
-def test_what_counts_more(tmp_path: Path) -> None:
+def test_explicit_crf_and_options_override_quality(tmp_path: Path) -> None:
     output = str(tmp_path / "a.mp4")
     good = options_of(output, quality="good")
     assert good["crf"] == _LEVELS["libx264"][1]["crf"]
@@ -70,7 +70,7 @@ CANNOT_KEEP: list[tuple[str, dict[str, Any]]] = [
     ],
     ids=str,
 )
-def test_a_level_that_cannot_be_is_refused_at_the_call(
+def test_impossible_quality_is_refused_at_the_call(
     tmp_path: Path, name: str, given: dict[str, Any], word: str
 ) -> None:
     with pytest.raises(ValueError, match=word):
@@ -98,7 +98,7 @@ def test_a_level_that_cannot_be_is_refused_at_the_call(
         2,
     ),
 )
-def test_lossless_gives_back_the_bytes(
+def test_lossless_returns_the_same_bytes(
     tmp_path: Path, ffmpeg: str, name: str, pixel_format: str, codec: str
 ) -> None:
     if codec != "auto":
@@ -162,7 +162,7 @@ def ssim_db(shown: Any, sent: Any) -> float:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("level", ["draft", "good", "master"])
-def test_a_level_looks_alike_with_each_encoder(tmp_path: Path, ffmpeg: str, level: Any) -> None:
+def test_quality_level_looks_alike_with_each_encoder(tmp_path: Path, ffmpeg: str, level: Any) -> None:
     def measured(codec: str) -> float:
         needs(ffmpeg, codec)
         values = []

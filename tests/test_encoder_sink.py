@@ -73,7 +73,7 @@ def raises(error: BaseException) -> object:
 
 
 @pytest.mark.parametrize("kind", [io.BytesIO, Slow])
-def test_the_object_has_the_video(kind: Any, ffmpeg: str) -> None:
+def test_file_object_receives_the_video(kind: Any, ffmpeg: str) -> None:
     sink = kind()
     with Encoder(
         sink, fps=20, options=MATROSKA, codec="ffv1", settings=EncoderSettings(ffmpeg=ffmpeg)
@@ -88,7 +88,7 @@ def test_the_object_has_the_video(kind: Any, ffmpeg: str) -> None:
         assert [int(one[0, 0, 0]) for one in decoder] == [index * 10 for index in range(10)]
 
 
-def test_fragments_and_sound() -> None:
+def test_file_object_receives_fragmented_mp4_with_audio() -> None:
     sink = io.BytesIO()
     with Encoder(
         sink, fps=20, options={"f": "mp4", "movflags": "frag_keyframe+empty_moov"}, audio=AudioTrack(8_000, 1)
@@ -106,7 +106,7 @@ def test_an_open_file_is_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "a.ts").read_bytes()[:1] == b"G"
 
 
-def test_bytes_come_while_frames_are_written() -> None:
+def test_file_object_receives_bytes_while_frames_are_written() -> None:
     sink = io.BytesIO()
     with Encoder(sink, fps=20, options=MATROSKA, codec="ffv1") as encoder:
         for index in range(5):
@@ -114,7 +114,7 @@ def test_bytes_come_while_frames_are_written() -> None:
         assert eventually(lambda: len(sink.getvalue()) > 100_000)
 
 
-def test_a_slow_object_holds_frames_back() -> None:
+def test_slow_file_object_holds_frames_back() -> None:
     sink = Held()
     encoder = Encoder(sink, fps=20, options=MATROSKA, codec="ffv1", settings=EncoderSettings(queue_items=2))  # type: ignore[arg-type]
     with pytest.raises(StalledError):
@@ -144,7 +144,9 @@ GONE = ConnectionResetError("the client has gone")
         *((lambda taken=taken: taken, 0, repr(taken)) for taken in (0, -1, True, 10**9, "all")),
     ],
 )
-def test_a_failure_of_the_object_is_the_encoder_s(end: Callable[[], object], after: int, word: str) -> None:
+def test_exception_of_the_file_object_is_raised_by_the_encoder(
+    end: Callable[[], object], after: int, word: str
+) -> None:
     encoder = Encoder(Ending(end, after), fps=20, options=MATROSKA, codec="ffv1")  # type: ignore[arg-type]
     with pytest.raises(EncoderError, match=word):
         encoder.write(noise(0))
@@ -160,7 +162,7 @@ def test_abort_ends_the_thread() -> None:
     assert eventually(lambda: not any(one.name == "penstock-sink" for one in threading.enumerate()))
 
 
-def test_what_no_object_can_take(tmp_path: Path) -> None:
+def test_outputs_that_a_file_object_cannot_hold_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         Encoder(io.StringIO(), fps=20, options=MATROSKA)  # type: ignore[arg-type]
     with pytest.raises(ValueError):
@@ -181,7 +183,7 @@ def test_what_no_object_can_take(tmp_path: Path) -> None:
     assert caught.value.advice is not None and "matroska" in caught.value.advice
 
 
-def test_close_waits_for_the_object() -> None:
+def test_close_waits_for_the_file_object() -> None:
     """FFmpeg has ended, and the pipe still holds what the object has to take."""
 
     class Late(Held):

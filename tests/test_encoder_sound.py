@@ -122,7 +122,7 @@ def assert_in_step(path: Path, seconds: int, within_s: float = 1 / FPS) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv", "a.webm"])
-def test_samples_and_frames_agree(tmp_path: Path, name: str) -> None:
+def test_audio_and_frames_are_in_sync(tmp_path: Path, name: str) -> None:
     codec = {"codec": "libvpx-vp9", "preset": None} if name.endswith("webm") else {}
     report = make(tmp_path / name, **codec)
     assert (report.frames_encoded, report.samples_submitted, report.warnings) == (75, 3 * SAMPLE_RATE, ())
@@ -132,7 +132,7 @@ def test_samples_and_frames_agree(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["sound first", "picture first", "in turns of a second"])
-def test_neither_waits_for_the_other(tmp_path: Path, order: str) -> None:
+def test_audio_and_frames_can_be_written_in_any_order(tmp_path: Path, order: str) -> None:
     seconds = 10
     sound = claps(seconds)
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast") as encoder:
@@ -150,7 +150,7 @@ def test_neither_waits_for_the_other(tmp_path: Path, order: str) -> None:
 
 
 @pytest.mark.parametrize("fps", [Fraction(30_000, 1001), 240])
-def test_pictures_are_as_without_sound(tmp_path: Path, fps: float) -> None:
+def test_audio_does_not_change_the_pictures(tmp_path: Path, fps: float) -> None:
     for name, audio in (("a.mkv", None), ("b.mkv", AudioTrack(SAMPLE_RATE, 1, codec="flac"))):
         with Encoder(tmp_path / name, size=SIZE, fps=fps, codec="ffv1", audio=audio) as encoder:
             for index in range(20):
@@ -177,7 +177,7 @@ def test_times_of_frames_go_with_sound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "channels"), [("int16", 1), ("int32", 6), ("float32", 2)])
-def test_samples_stay_as_they_are(tmp_path: Path, dtype: Any, channels: int) -> None:
+def test_lossless_audio_keeps_every_sample(tmp_path: Path, dtype: Any, channels: int) -> None:
     random = np.random.default_rng(1)
     samples: npt.NDArray[Any] = (
         random.uniform(-1, 1, (30_000, channels)).astype(np.float32)
@@ -197,7 +197,7 @@ def test_samples_stay_as_they_are(tmp_path: Path, dtype: Any, channels: int) -> 
     assert encoder.report.samples_submitted == 30_000
 
 
-def test_the_bytes_are_ours_when_the_call_returns(tmp_path: Path) -> None:
+def test_samples_can_be_overwritten_after_write_audio_returns(tmp_path: Path) -> None:
     sound = AudioTrack(SAMPLE_RATE, 1, "int16", codec=PLAIN["int16"])
     with beside_a_picture(tmp_path / "a.mkv", sound) as encoder:
         block = np.empty((4800, 1), np.int16)
@@ -209,7 +209,7 @@ def test_the_bytes_are_ours_when_the_call_returns(tmp_path: Path) -> None:
         assert np.array_equal(decoder.read_all()[::4800, 0], np.arange(50))
 
 
-def test_tasks_write_sound_beside_frames(tmp_path: Path) -> None:
+def test_asyncio_tasks_write_audio_beside_frames(tmp_path: Path) -> None:
     async def write_all(encoder: Encoder) -> None:
         async def sound() -> None:
             for second in range(4):
@@ -262,7 +262,7 @@ def test_floats_of_any_size_are_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("codec", "found"), [("mp3", "mp3"), ("AAC", "aac")])
-def test_the_name_of_a_format_is_a_codec_of_sound(tmp_path: Path, codec: str, found: str) -> None:
+def test_format_name_selects_an_audio_encoder(tmp_path: Path, codec: str, found: str) -> None:
     with beside_a_picture(tmp_path / "a.mkv", AudioTrack(SAMPLE_RATE, 2, codec=codec)) as encoder:
         encoder.write_audio(claps(0.1))
     assert probe(tmp_path / "a.mkv").audio[0].codec == found
@@ -302,7 +302,7 @@ def test_calls_that_do_not_fit_the_encoder_are_refused(tmp_path: Path) -> None:
         ({"pixel_format": "p010le", "codec": "libx265"}, ValueError, "times"),
     ],
 )
-def test_impossible_sounds_are_refused_at_the_call(
+def test_impossible_audio_is_refused_at_the_call(
     tmp_path: Path, options: Any, error: type[Exception], message: str
 ) -> None:
     output = tmp_path / "a.mp4"
@@ -329,7 +329,7 @@ def test_impossible_sounds_are_refused_at_the_call(
         ("a.mxf", AudioTrack(48_000, 2, dtype="int16"), {}, None),
     ],
 )
-def test_what_the_file_does_not_hold_of_the_sound(
+def test_lost_channels_sample_rate_and_bit_depth_warn(
     tmp_path: Path, name: str, sound: AudioTrack, options: dict[str, object], warned: str | None
 ) -> None:
     with (
@@ -344,7 +344,7 @@ def test_what_the_file_does_not_hold_of_the_sound(
     assert (warned is None and not said) or [warned in one for one in said] == [True]
 
 
-def test_a_sound_beside_the_picture_that_is_mixed_down(tmp_path: Path) -> None:
+def test_mixed_down_audio_file_warns_unless_asked_for(tmp_path: Path) -> None:
     ffmpeg("-f", "lavfi", "-i", "anoisesrc=d=3", "-ac", 6, tmp_path / "six.flac")
     audio = AudioFile(tmp_path / "six.flac", codec="libmp3lame")
     with pytest.warns(FFmpegWarning, match="channels"):
@@ -353,19 +353,19 @@ def test_a_sound_beside_the_picture_that_is_mixed_down(tmp_path: Path) -> None:
     assert not make(tmp_path / "c.mp4", audio=audio, frames=5, options={"ac:a:0": 2}).warnings
 
 
-def test_sound_that_is_never_written_is_missed(tmp_path: Path) -> None:
+def test_audio_that_is_never_written_warns(tmp_path: Path) -> None:
     with pytest.warns(FFmpegWarning):
         make(tmp_path / "a.mp4", frames=5, audio=[INPUT])
     assert probe(tmp_path / "a.mp4").audio == ()
 
 
-def test_a_container_without_sound_is_told(tmp_path: Path) -> None:
+def test_container_that_cannot_hold_audio_raises(tmp_path: Path) -> None:
     with pytest.raises(EncoderError):
         make(tmp_path / "a.gif", codec="gif", preset=None, output_pixel_format="rgb8")
 
 
 @pytest.mark.parametrize("name", ["a.ts", "a.avi", "a.m3u8"])
-def test_other_containers(tmp_path: Path, name: str) -> None:
+def test_other_containers_hold_audio_in_sync(tmp_path: Path, name: str) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 8)
     make(tmp_path / name, audio=source)
     media = probe(tmp_path / name, follow_playlists=True)
@@ -374,7 +374,7 @@ def test_other_containers(tmp_path: Path, name: str) -> None:
     assert media.duration_s == pytest.approx(3, abs=0.1)
 
 
-def test_several_outputs_of_ffmpegs_tee(tmp_path: Path) -> None:
+def test_ffmpeg_tee_writes_audio_to_several_outputs(tmp_path: Path) -> None:
     outputs = f"[f=mp4]{tmp_path}/a.mp4|[f=matroska]{tmp_path}/a.mkv"
     options = {"f": "tee", "flags": "+global_header"}
     with Encoder(outputs, size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast", options=options) as encoder:
@@ -385,7 +385,7 @@ def test_several_outputs_of_ffmpegs_tee(tmp_path: Path) -> None:
         assert_in_step(tmp_path / name, 3)
 
 
-def test_a_fan_out_to_encoders_with_and_without_sound(tmp_path: Path) -> None:
+def test_fan_out_serves_encoders_with_and_without_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 8)
     first, second, third = (
         Encoder(tmp_path / name, size=SIZE, fps=FPS, audio=audio, preset="ultrafast")
@@ -425,7 +425,7 @@ def test_a_fan_out_to_encoders_with_and_without_sound(tmp_path: Path) -> None:
         3,
     ),
 )
-def test_a_file_is_copied_where_the_container_takes_it(
+def test_audio_file_is_copied_if_the_container_holds_its_codec(
     tmp_path: Path, sound: str, codec: str, name: str, becomes: str
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -455,7 +455,9 @@ def test_a_copy_has_the_bytes_of_the_file(tmp_path: Path) -> None:
     ("end", "codec", "sound_s"),
     [("video", None, 6), ("video", "aac", 0.5), ("longest", None, 0.5), ("longest", "aac", 6)],
 )
-def test_the_end_of_a_file(tmp_path: Path, end: Any, codec: str | None, sound_s: float) -> None:
+def test_end_option_sets_where_an_audio_file_ends(
+    tmp_path: Path, end: Any, codec: str | None, sound_s: float
+) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", sound_s)
     make(tmp_path / "a.mp4", audio=AudioFile(source, codec=codec, end=end), frames=2 * FPS)
     _, end_s = heard_s(tmp_path / "a.mp4")
@@ -464,7 +466,7 @@ def test_the_end_of_a_file(tmp_path: Path, end: Any, codec: str | None, sound_s:
     assert len(seen_s(tmp_path / "a.mp4")) == 2
 
 
-def test_several_sounds_with_their_names(tmp_path: Path) -> None:
+def test_audio_tracks_keep_language_and_title(tmp_path: Path) -> None:
     first = sounded(tmp_path / "first.m4a", "aac", 3)
     second = sounded(tmp_path / "second.wav", "pcm_s16le", 3, 44_100)
     sounds = [
@@ -496,7 +498,7 @@ def test_several_sounds_with_their_names(tmp_path: Path) -> None:
         ("a.ts", "deu", ["title 'Deutsch'"]),
     ],
 )
-def test_names_of_a_sound_that_the_container_does_not_keep(
+def test_lost_language_or_title_of_an_audio_track_warns(
     tmp_path: Path, name: str, language: str, lost: list[str]
 ) -> None:
     sound = AudioTrack(SAMPLE_RATE, 1, language=language, title="Deutsch")
@@ -595,14 +597,16 @@ def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, code
         ({"sample_rate": [0.0] * 999}, TypeError, "AudioTrack"),
     ],
 )
-def test_wrong_fields_of_a_sound(wrong: dict[str, Any], error: type[Exception], word: str) -> None:
+def test_wrong_audio_track_fields_are_refused(
+    wrong: dict[str, Any], error: type[Exception], word: str
+) -> None:
     with pytest.raises(error, match=word) as caught:
         AudioTrack(**{"sample_rate": 8000, "channels": 1} | wrong)
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("layout", a_few(["quad", "5.1(side)", "3.0", "7.1(wide)"], 2))
-def test_channels_stay_at_their_places(tmp_path: Path, layout: str) -> None:
+def test_channel_order_is_kept(tmp_path: Path, layout: str) -> None:
     tone = ("-f", "lavfi", "-i", "sine=d=2", "-af", f"aformat=channel_layouts={layout}")
     ffmpeg(*tone, "-c:a", "pcm_s16le", tmp_path / "in.wav")
     make(tmp_path / "a.mkv", audio=AudioFile(tmp_path / "in.wav", codec="pcm_s24le"), frames=FPS)
@@ -623,7 +627,7 @@ def test_channels_stay_at_their_places(tmp_path: Path, layout: str) -> None:
     "name, codec, becomes",
     [("in.flac", "flac", None), ("in.mka", "aac", "aac"), ("in.mp3", "libmp3lame", None)],
 )
-def test_a_file_that_was_cut_off_is_told(tmp_path: Path, name: str, codec: str, becomes: str | None) -> None:
+def test_cut_audio_file_warns(tmp_path: Path, name: str, codec: str, becomes: str | None) -> None:
     source = sounded(tmp_path / name, codec, 8)
     source.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
     with pytest.warns(FFmpegWarning):
@@ -631,7 +635,7 @@ def test_a_file_that_was_cut_off_is_told(tmp_path: Path, name: str, codec: str, 
     assert any(name in warning for warning in report.warnings)
 
 
-def test_options_for_the_sounds_encoder_have_it_encoded(tmp_path: Path) -> None:
+def test_audio_encoder_options_make_an_audio_file_be_encoded(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 8)
     make(tmp_path / "a.mp4", audio=source, options={"b:a": "32k", "ar": 22_050})
     assert probe(tmp_path / "a.mp4").audio[0].sample_rate == 22_050
@@ -641,7 +645,7 @@ def test_options_for_the_sounds_encoder_have_it_encoded(tmp_path: Path) -> None:
     assert probe(tmp_path / "b.mp4").audio[0].sample_rate == SAMPLE_RATE
 
 
-def test_one_late_frame_does_not_prolong_the_sound(tmp_path: Path) -> None:
+def test_late_frame_does_not_lengthen_the_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     with Encoder(tmp_path / "a.mp4", size=SIZE, fps=None, audio=source, preset="ultrafast") as encoder:
         encoder.write(picture(0), time_s=5)
@@ -661,7 +665,7 @@ def test_a_sound_that_breaks_off_is_an_error_and_the_picture_is_whole(tmp_path: 
 # Faults
 
 
-def test_ctrl_c_leaves_a_file_that_plays_with_both(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_a_file_with_playable_video_and_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     script = """
     import os, signal, sys, numpy as np, penstock
@@ -681,7 +685,7 @@ def test_ctrl_c_leaves_a_file_that_plays_with_both(tmp_path: Path) -> None:
     assert heard_s(tmp_path / "a.mkv", 1)[1] == pytest.approx(61 / FPS, abs=0.1)
 
 
-def test_a_forked_child_has_no_part_in_the_sound(tmp_path: Path) -> None:
+def test_forked_child_does_not_affect_the_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     sounds = [source, INPUT]
     with Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=sounds, preset="ultrafast") as encoder:
@@ -704,7 +708,7 @@ def test_a_forked_child_has_no_part_in_the_sound(tmp_path: Path) -> None:
     assert heard_s(tmp_path / "a.mkv", 1)[0] == pytest.approx([0, 1, 2], abs=0.05)
 
 
-def test_an_ffmpeg_that_dies_is_told_by_the_next_sound(tmp_path: Path) -> None:
+def test_killed_ffmpeg_raises_at_the_next_write_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     encoder = Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=[source, INPUT])
     encoder.write(picture(0))
@@ -729,7 +733,7 @@ def test_abort_ends_the_reading_of_files(tmp_path: Path) -> None:
         encoder.write(picture(1))
 
 
-def test_a_stalled_ffmpeg_is_told_and_nothing_is_torn(tmp_path: Path) -> None:
+def test_stalled_ffmpeg_raises_and_no_sample_is_torn(tmp_path: Path) -> None:
     samples = np.arange(1_000_000, dtype=np.int32)[:, np.newaxis]
     settings = with_knobs(EncoderSettings(stall_timeout=None), queue_bytes=1 << 16)
     sound = AudioTrack(SAMPLE_RATE, 1, "int32", codec=PLAIN["int32"])
@@ -746,7 +750,7 @@ def test_a_stalled_ffmpeg_is_told_and_nothing_is_torn(tmp_path: Path) -> None:
         assert np.array_equal(decoder.read_all(), samples)
 
 
-def test_a_sound_file_that_stalls_ends_there(tmp_path: Path) -> None:
+def test_stalled_audio_file_raises_at_close_and_the_pictures_are_kept(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     encoder = Encoder(
         tmp_path / "a.mp4",
@@ -766,7 +770,7 @@ def test_a_sound_file_that_stalls_ends_there(tmp_path: Path) -> None:
     assert len(seen_s(tmp_path / "a.mp4")) == 10
 
 
-def test_exceptions_of_signal_handlers_tear_nothing(tmp_path: Path) -> None:
+def test_exception_of_a_signal_handler_tears_no_sample(tmp_path: Path) -> None:
     samples = np.random.default_rng(1).integers(-(2**15), 2**15, (60 * 8000, 1), np.int16)
     with wave.open(str(tmp_path / "in.wav"), "wb") as file:
         file.setparams((1, 2, 8000, 0, "NONE", ""))
@@ -840,7 +844,9 @@ def test_timeouts_hold_while_a_sound_file_stalls(tmp_path: Path) -> None:
 
 @examples(30)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5000)), max_size=12), st.sampled_from([1, 3]))
-def test_any_order_and_any_sizes(writes: list[tuple[bool, int]], channels: int) -> None:
+def test_audio_and_frames_of_any_order_and_size_are_kept(
+    writes: list[tuple[bool, int]], channels: int
+) -> None:
     sound = AudioTrack(8000, channels, "int16", codec="pcm_s16le")
     blocks = [np.zeros((1, channels), np.int16)]
     writes = [*writes, (True, 7)]  # a picture without a frame is an error
@@ -865,7 +871,7 @@ def test_any_order_and_any_sizes(writes: list[tuple[bool, int]], channels: int) 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv", "a.webm"])
-def test_sound_and_picture_agree_after_ten_minutes(tmp_path: Path, name: str) -> None:
+def test_audio_and_picture_are_in_sync_after_ten_minutes(tmp_path: Path, name: str) -> None:
     fps, sample_rate, seconds = Fraction(30_000, 1001), 44_100, 600
     codec: dict[str, Any] = {"preset": "ultrafast"}
     if name.endswith("webm"):
@@ -920,7 +926,7 @@ APART = [
 @pytest.mark.parametrize(
     "codec, ending, made, later_s", a_few(((*one, later_s) for later_s in (0.8, -0.8) for one in APART), 9)
 )
-def test_sound_that_begins_at_another_time_than_the_picture(
+def test_audio_that_begins_at_another_time_than_the_picture_stays_in_sync(
     tmp_path: Path, ffmpeg: str, codec: str, ending: str, made: str, later_s: float
 ) -> None:
     source, settings = apart(tmp_path / f"in.{ending}", codec, later_s), EncoderSettings(ffmpeg=ffmpeg)

@@ -41,7 +41,7 @@ def test_smoke(tmp_path: Path, ffmpeg: str) -> None:
         ("[f=mp4:no_such_option=1]{}/b.mp4", "Option not found", True),
     ],
 )
-def test_a_failed_output_is_an_error_that_names_it(
+def test_failed_output_raises_and_is_named(
     tmp_path: Path, ffmpeg: str, output: str, why: str, is_last: bool
 ) -> None:
     bad, good = output.format(tmp_path), f"{tmp_path}/a.mkv"
@@ -54,7 +54,7 @@ def test_a_failed_output_is_an_error_that_names_it(
         assert error.frames == FRAMES == len(decode(tmp_path / "a.mkv"))
 
 
-def test_close_gives_the_same_error_again(tmp_path: Path) -> None:
+def test_close_raises_the_same_error_again(tmp_path: Path) -> None:
     outputs = f"{tmp_path}/a.mkv|{tmp_path}/missing/b.mkv"
     encoder = make(outputs, options={"f": "tee", "map": "0:v", "flags": "+global_header"})
     encoder.write(flat(0))
@@ -65,7 +65,7 @@ def test_close_gives_the_same_error_again(tmp_path: Path) -> None:
     assert second.value is first.value and encoder.report is None
 
 
-def test_a_failure_to_be_ignored_is_a_warning(tmp_path: Path, ffmpeg: str) -> None:
+def test_onfail_ignore_turns_a_failed_output_into_a_warning(tmp_path: Path, ffmpeg: str) -> None:
     bad = f"[f=mp4:onfail=ignore]{tmp_path}/missing/b.mp4"
     with pytest.warns(FFmpegWarning) as caught:
         encoder = encode(ffmpeg, f"{tmp_path}/a.mkv|{bad}")
@@ -75,7 +75,7 @@ def test_a_failure_to_be_ignored_is_a_warning(tmp_path: Path, ffmpeg: str) -> No
     assert len(decode(tmp_path / "a.mkv")) == FRAMES
 
 
-def test_a_failure_that_aborts_ends_ffmpeg(tmp_path: Path, ffmpeg: str) -> None:
+def test_onfail_abort_ends_ffmpeg(tmp_path: Path, ffmpeg: str) -> None:
     with pytest.raises(EncoderError) as caught:
         encode(ffmpeg, f"{tmp_path}/a.mkv|[onfail=abort]{tmp_path}/missing/b.mp4")
     error = caught.value
@@ -83,7 +83,7 @@ def test_a_failure_that_aborts_ends_ffmpeg(tmp_path: Path, ffmpeg: str) -> None:
     assert error.reason.startswith(f"the output '[onfail=abort]{tmp_path}/missing/b.mp4' failed")
 
 
-def test_the_outputs_are_cut_as_ffmpeg_does() -> None:
+def test_tee_outputs_are_split_as_ffmpeg_splits_them() -> None:
     for outputs, names in {
         "a.mkv|b.mp4": ["a.mkv", "b.mp4"],
         r"a\|b.mkv|c.mp4": [r"a\|b.mkv", "c.mp4"],
@@ -94,7 +94,7 @@ def test_the_outputs_are_cut_as_ffmpeg_does() -> None:
         assert endpoints.tee_output(outputs, 99) == outputs
 
 
-def test_which_failures_are_ignored() -> None:
+def test_only_onfail_ignore_ignores_a_failed_output() -> None:
     for ignored in ("[onfail=ignore]a.mkv", " [f=mp4:onfail=IGNORE:movflags=faststart]a.mp4"):
         assert endpoints.ignores_failure(ignored)
     for told in ("[onfail=abort]a.mkv", "a[onfail=ignore].mkv", "a.mkv"):

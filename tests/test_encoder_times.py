@@ -66,7 +66,7 @@ def test_times_are_carried_exactly_to_the_unit_of_the_container(tmp_path, name, 
 
 
 @pytest.mark.parametrize("pixel_format", a_few(PIXEL_FORMATS, 3))
-def test_samples_of_all_common_formats_stay_as_they_are(tmp_path, pixel_format):
+def test_timed_frames_of_all_common_formats_keep_every_sample(tmp_path, pixel_format):
     layout = frame_layout(pixel_format, *SIZE, find_ffmpeg())
     frame = np.random.default_rng(1).integers(0, 200, layout.frame_bytes, np.uint8)
     if layout.dtype.endswith("f4"):
@@ -86,7 +86,7 @@ def test_samples_of_all_common_formats_stay_as_they_are(tmp_path, pixel_format):
 
 
 @pytest.mark.parametrize("ending", ["mp4", "mov"])
-def test_a_decoder_hands_its_times_on(tmp_path, ending):
+def test_decoder_times_can_be_passed_to_an_encoder(tmp_path, ending):
     first, second = tmp_path / f"first.{ending}", tmp_path / f"second.{ending}"
     with penstock.Encoder(first, size=SIZE, fps=None) as encoder:
         for index, time_us in enumerate(TIMES_US):
@@ -99,7 +99,7 @@ def test_a_decoder_hands_its_times_on(tmp_path, ending):
     assert times_s(second) == times_s(first)
 
 
-def test_awrite_takes_a_time(tmp_path):
+def test_awrite_accepts_a_time(tmp_path):
     async def main():
         async with penstock.Encoder(tmp_path / "a.mkv", size=SIZE, fps=None, codec="ffv1") as encoder:
             for index in range(40):
@@ -144,7 +144,7 @@ def test_wrong_uses_of_times_are_errors_at_the_call_and_lose_nothing(tmp_path):
     assert encoder.report.frames_submitted == encoder.report.frames_encoded == 2
 
 
-def test_stats_count_frames_and_not_what_carries_their_times(tmp_path):
+def test_stats_exclude_the_headers_that_carry_times(tmp_path):
     with penstock.Encoder(
         tmp_path / "a.mkv", size=SIZE, fps=None, codec="ffv1", pixel_format="gray"
     ) as encoder:
@@ -206,7 +206,7 @@ def test_pauses_lose_no_frame(tmp_path, name, times):
     assert sum(not line.startswith("#") for line in packets.splitlines()) == len(times)
 
 
-def test_a_pause_that_gif_does_not_hold_is_an_error(tmp_path):
+def test_pause_too_long_for_gif_raises(tmp_path):
     times_s = [0, 0.04, 0.08, 655.43, 655.47]
     with penstock.Encoder(tmp_path / "a.gif", size=SIZE, fps=None) as encoder:
         for index, time_s in enumerate(times_s):
@@ -218,7 +218,7 @@ def test_a_pause_that_gif_does_not_hold_is_an_error(tmp_path):
         assert [frame.time_s for frame in decoder] == pytest.approx(times_s, abs=0.0015)
 
 
-def test_times_of_numpy(tmp_path):
+def test_numpy_numbers_are_accepted_as_times(tmp_path):
     times_s = [np.float32(0.5), np.float64(0.75), np.int64(1), Fraction(5, 4)]
     with penstock.Encoder(tmp_path / "a.mp4", size=SIZE, fps=None) as encoder:
         for index, time_s in enumerate(times_s):
@@ -228,7 +228,7 @@ def test_times_of_numpy(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["write", "awrite", "submit", "frame"])
-def test_a_constant_rate_checks_the_time_of_a_frame(tmp_path, call):
+def test_constant_frame_rate_refuses_a_time_of_another_frame(tmp_path, call):
     def write(encoder, time_s):
         if call == "frame":
             with encoder.lease(time_s=time_s) as view:
@@ -253,7 +253,7 @@ def test_a_constant_rate_checks_the_time_of_a_frame(tmp_path, call):
     assert encoder.report.frames_encoded == 5 and encoder.report.warnings == ()
 
 
-def test_decoded_frames_at_another_rate_are_warned_of_once(tmp_path):
+def test_decoded_frames_at_another_rate_warn_once(tmp_path):
     with penstock.Encoder(tmp_path / "a.mp4", fps=None) as encoder:
         for time_s in (0, 0.1, 0.2, 0.5, 0.6):
             encoder.write(picture(0), time_s=time_s)

@@ -32,7 +32,7 @@ MANY = 400
 # Stuck
 
 
-def test_a_write_to_a_stuck_ffmpeg_ends(tmp_path: Path) -> None:
+def test_write_to_a_stuck_ffmpeg_raises(tmp_path: Path) -> None:
     with make(
         tmp_path / "video.mp4", size=(640, 480), settings=EncoderSettings(stall_timeout=1.0, queue_items=2)
     ) as encoder:
@@ -60,7 +60,7 @@ def fifo(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_fifo_that_nobody_reads_is_told_at_once_and_in_the_error(
+def test_unread_fifo_is_reported_at_once_and_in_the_error(
     fifo: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     encoder = make(fifo, **TO_FIFO, settings=EncoderSettings(stall_timeout=0.1))
@@ -84,7 +84,9 @@ def test_leaving_a_block_says_that_nobody_reads_the_fifo(fifo: Path, monkeypatch
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_reader_of_a_fifo_gets_all_whenever_it_comes(fifo: Path, tmp_path: Path, is_there: bool) -> None:
+def test_fifo_reader_gets_everything_whenever_it_opens_the_fifo(
+    fifo: Path, tmp_path: Path, is_there: bool
+) -> None:
     """Also if FFmpeg is slow to open it: the reader must not take that for the end."""
     slow = tmp_path / "slow"
     slow.write_text(f'#!/bin/sh\ncase "$*" in *-progress*) sleep 0.5;; esac\nexec \'{find_ffmpeg()}\' "$@"\n')
@@ -123,7 +125,7 @@ def test_a_forked_child_does_not_keep_a_fifo_open(fifo: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None:
+def test_close_of_a_stuck_ffmpeg_raises_with_its_last_words(tmp_path: Path) -> None:
     script = tmp_path / "ffmpeg"
     script.write_text("#!/bin/sh\necho 'I shall now think' >&2\nexec sleep 1000\n")
     script.chmod(0o755)
@@ -136,7 +138,7 @@ def test_closing_a_stuck_ffmpeg_ends_with_its_last_words(tmp_path: Path) -> None
     assert has_ended(encoder.pid)
 
 
-def test_a_timeout_of_the_callers_is_the_callers(tmp_path: Path) -> None:
+def test_timeout_argument_overrides_the_stall_timeout(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4", size=(640, 480), settings=EncoderSettings(queue_items=1)) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         with pytest.raises(StalledError) as caught:
@@ -151,7 +153,7 @@ def test_a_timeout_of_the_callers_is_the_callers(tmp_path: Path) -> None:
 # Statistics and progress
 
 
-def test_statistics_and_the_bottleneck(tmp_path: Path) -> None:
+def test_stats_count_frames_and_name_the_bottleneck(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
         assert encoder.bottleneck is None
         for index in range(20):
@@ -166,7 +168,7 @@ def test_statistics_and_the_bottleneck(tmp_path: Path) -> None:
     assert stats.converting_s > 0 and stats.writer.items_accepted == 20
 
 
-def test_a_caller_that_is_slow_is_named(tmp_path: Path) -> None:
+def test_slow_caller_is_the_bottleneck(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4") as encoder:
         encoder.write(flat(0))
         time.sleep(1.0)
@@ -174,7 +176,7 @@ def test_a_caller_that_is_slow_is_named(tmp_path: Path) -> None:
         assert encoder.stats.input_wait_s > 0.5
 
 
-def test_an_ffmpeg_that_is_slow_is_named(tmp_path: Path) -> None:
+def test_slow_ffmpeg_is_the_bottleneck(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4", size=(640, 480), settings=EncoderSettings(queue_items=2)) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         timer = threading.Timer(1.5, os.kill, (encoder.pid, signal.SIGCONT))
@@ -186,7 +188,7 @@ def test_an_ffmpeg_that_is_slow_is_named(tmp_path: Path) -> None:
         assert encoder.stats.caller_wait_s > 0.5 and encoder.stats.output_wait_s > 0.5
 
 
-def test_a_callable_is_told_of_the_progress(tmp_path: Path) -> None:
+def test_progress_callable_gets_the_stats(tmp_path: Path) -> None:
     told: list[EncoderStats] = []
     with make(tmp_path / "video.mp4", progress=told.append) as encoder:
         for index in range(10):
@@ -197,7 +199,7 @@ def test_a_callable_is_told_of_the_progress(tmp_path: Path) -> None:
     assert not [thread.name for thread in threading.enumerate() if "progress" in thread.name]
 
 
-def test_a_callable_that_fails_does_not_take_the_place_of_the_report(tmp_path: Path) -> None:
+def test_failing_progress_callable_does_not_replace_the_report(tmp_path: Path) -> None:
     def fail(_: EncoderStats) -> None:
         raise RuntimeError("the callable's own")
 
@@ -210,7 +212,9 @@ def test_a_callable_that_fails_does_not_take_the_place_of_the_report(tmp_path: P
         encoder.close()
 
 
-def test_a_bar_whose_standard_error_was_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_standard_error_does_not_break_the_progress_bar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     encoder = make(tmp_path / "video.mp4", progress=True)
     encoder.write(flat(0))
@@ -221,7 +225,7 @@ def test_a_bar_whose_standard_error_was_closed(tmp_path: Path, monkeypatch: pyte
 # asyncio
 
 
-def test_asyncio(tmp_path: Path) -> None:
+def test_asyncio_loop_runs_while_frames_are_written(tmp_path: Path) -> None:
     async def encode() -> list[float]:
         beats: list[float] = []
 
@@ -242,7 +246,7 @@ def test_asyncio(tmp_path: Path) -> None:
     assert len(decode(tmp_path / "video.mp4")) == 50
 
 
-def test_asyncio_tells_of_an_ffmpeg_that_failed(tmp_path: Path) -> None:
+def test_failed_ffmpeg_raises_in_asyncio(tmp_path: Path) -> None:
     async def encode() -> None:
         async with make(tmp_path / "video.mp4", options={"crf": "nonsense"}, settings=UNREHEARSED) as encoder:
             for index in range(MANY):
@@ -254,7 +258,7 @@ def test_asyncio_tells_of_an_ffmpeg_that_failed(tmp_path: Path) -> None:
     assert "nonsense" in told
 
 
-def test_a_cancelled_exit_still_finishes_and_a_second_time_ends_at_once(tmp_path: Path) -> None:
+def test_cancelled_exit_finishes_and_a_second_cancellation_ends_at_once(tmp_path: Path) -> None:
     async def encode(output: Path, *, cancel_twice: bool) -> Encoder:
         encoder = make(output)
 
@@ -375,7 +379,7 @@ def test_no_ffmpeg_is_left_when_python_is_killed(tmp_path: Path) -> None:
     assert len(decode(tmp_path / "video.mp4", (640, 480))) >= 20, "it has finished the file by itself"
 
 
-def test_python_is_killed_in_the_middle_of_a_frame(tmp_path: Path) -> None:
+def test_file_is_playable_if_python_is_killed_inside_a_frame(tmp_path: Path) -> None:
     """No frame fits into the pipe as a whole, so that FFmpeg has a part of one nearly all the time."""
     process, pid = start(tmp_path / "video.mp4", '{"size": (1920, 1080)}')
     time.sleep(0.2)  # its next frames are on their way
@@ -385,7 +389,7 @@ def test_python_is_killed_in_the_middle_of_a_frame(tmp_path: Path) -> None:
     assert len(decode(tmp_path / "video.mp4", (1920, 1080))) >= 20
 
 
-def test_a_live_stream_is_an_output(tmp_path: Path) -> None:
+def test_hls_playlist_can_be_an_output(tmp_path: Path) -> None:
     """HLS: a playlist that FFmpeg writes anew while it goes on, and its segments."""
     playlist = tmp_path / "live.m3u8"
     options = {"preset": "ultrafast", "g": 10, "hls_time": 1, "hls_list_size": 0}
@@ -405,7 +409,7 @@ def classes_of_workers() -> set[int]:
     return classes
 
 
-def test_a_worker_that_converts_does_not_take_its_callers_cpu(tmp_path: Path) -> None:
+def test_converting_worker_leaves_the_cpu_of_its_caller(tmp_path: Path) -> None:
     """`SCHED_BATCH` does not preempt who wakes it; a policy that was asked for is left alone."""
     assert eventually(lambda: not classes_of_workers())
     with make(tmp_path / "video.mp4") as encoder:

@@ -44,12 +44,12 @@ def assert_animated(frames: np.ndarray) -> None:
 
 
 @needs_opengl
-def test_moderngl_loop(tmp_path: Path) -> None:
+def test_example_moderngl_loop_makes_a_video(tmp_path: Path) -> None:
     assert_animated(run_example("moderngl_loop.py", tmp_path / "video.mp4"))
 
 
 @needs_opengl
-def test_moderngl_sound(tmp_path: Path) -> None:
+def test_example_moderngl_sound_is_in_sync(tmp_path: Path) -> None:
     frames = run_example("moderngl_sound.py", tmp_path / "video.mp4", frames=120)
     assert len(frames) == 120
     with AudioDecoder(tmp_path / "video.mp4") as decoder:
@@ -63,18 +63,18 @@ def test_moderngl_sound(tmp_path: Path) -> None:
     assert all(np.abs(seen_s - at).min() <= 1 / 60 for at in heard_s)
 
 
-def test_numpy_loop(tmp_path: Path) -> None:
+def test_example_numpy_loop_makes_a_video(tmp_path: Path) -> None:
     assert_animated(run_example("numpy_loop.py", tmp_path / "video.mp4"))
 
 
-def test_three_outputs(tmp_path: Path) -> None:
+def test_example_three_outputs_serves_all_outputs(tmp_path: Path) -> None:
     shown = run_example("three_outputs.py", tmp_path / "video.mp4", f"{FRAMES} raw frames, mean brightness 1")
     assert_animated(shown)
     kept = decode(tmp_path / "video.archive.mkv", SIZE)
     assert kept.shape == shown.shape and np.abs(kept.astype(int) - shown).mean() < 10
 
 
-def test_record_cameras(tmp_path: Path) -> None:
+def test_example_record_cameras_keeps_frames_and_times_in_agreement(tmp_path: Path) -> None:
     printed = run_python("record_cameras.py", "--folder", tmp_path, "--seconds", 2)
     rows = [line.split("│")[1:-1] for line in printed.splitlines() if line.startswith("│")]
     shown = {name.strip(): [one.strip() for one in values] for name, *values in rows}
@@ -89,7 +89,7 @@ def test_record_cameras(tmp_path: Path) -> None:
 
 
 @needs_opengl
-def test_turbopipe_dropin(tmp_path: Path) -> None:
+def test_example_turbopipe_dropin_makes_the_expected_frames(tmp_path: Path) -> None:
     frames = run_example("turbopipe_dropin.py", tmp_path / "video.mp4")
     assert_animated(frames)
     side = SIZE[1] // 4
@@ -102,12 +102,12 @@ def test_turbopipe_dropin(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_render_many(tmp_path: Path) -> None:
+def test_example_render_many_makes_a_video(tmp_path: Path) -> None:
     assert_animated(run_example("render_many.py", tmp_path / "video.mp4"))
     assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_example_round_trip_makes_the_negative(tmp_path: Path) -> None:
     output = tmp_path / "negative.mp4"
     printed = run_python("round_trip.py", clip("long"), "--output", output)
     assert printed == f"{output}: 600 frames of 160x120\n"
@@ -118,7 +118,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", ["select='not(eq(mod(n,5),2))'", "setpts=PTS+0.4/TB"])
-def test_round_trip_keeps_sound_and_times(tmp_path: Path, times: str) -> None:
+def test_example_round_trip_keeps_audio_and_times(tmp_path: Path, times: str) -> None:
     source, output = tmp_path / "source.mp4", tmp_path / "negative.mp4"
     picture = f"testsrc2=size=160x120:rate=25,{times}"
     inputs = ("-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", "sine=duration=2")
@@ -131,7 +131,7 @@ def test_round_trip_keeps_sound_and_times(tmp_path: Path, times: str) -> None:
     assert sound.duration_s == pytest.approx(2, abs=0.05)
 
 
-def test_pendulum(tmp_path: Path) -> None:
+def test_example_pendulum_makes_a_video(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
     printed = run_python("pendulum.py", "--output", output, "--size", *SIZE, "--frames", FRAMES)
     assert f"{FRAMES} frames, " in printed
@@ -146,7 +146,7 @@ def test_pendulum(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(no_wgpu() is not None, reason=str(no_wgpu()))
-def test_wgpu_loop(tmp_path: Path) -> None:
+def test_example_wgpu_loop_makes_a_video(tmp_path: Path) -> None:
     frames = run_example("wgpu_loop.py", tmp_path / "video.mp4")
     assert_animated(frames)
 

@@ -36,7 +36,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_whatever_ends_a_program_its_bytes_are_delivered(ending: str) -> None:
+def test_bytes_are_delivered_however_the_program_ends(ending: str) -> None:
     code, status, complaint = ENDINGS[ending]
     with start_script(PIPE_TO_STDOUT + code) as program:
         # It ends, and most of its bytes wait for this reader.
@@ -140,7 +140,7 @@ def test_a_daemon_thread_that_never_stops_writing_does_not_keep_the_program() ->
 
 
 @pytest.mark.slow
-def test_a_program_says_what_it_still_waits_for() -> None:
+def test_program_reports_at_exit_what_it_waits_for() -> None:
     code = """
     penstock._common.exits.STALL_S = 1.0
     zeros, null = open("/dev/zero", "rb", buffering=0), open("/dev/null", "wb", buffering=0)
@@ -162,7 +162,7 @@ BUSY = {
 
 
 @pytest.mark.parametrize("part", BUSY)
-def test_a_program_ends_while_a_pipeline_is_busy_in_python(part: str) -> None:
+def test_program_can_end_while_a_pipeline_runs_python(part: str) -> None:
     code = f"""
     import atexit
     from penstock import Pipeline, _pipeline
@@ -211,7 +211,7 @@ except penstock.BrokenStreamError:
 
 
 @pytest.mark.parametrize("way", FORGOTTEN)
-def test_a_failure_that_nobody_has_heard_of_is_told_at_the_end(way: str) -> None:
+def test_unreported_failure_is_reported_at_exit(way: str) -> None:
     """The exit status stays the program's own: Python's atexit functions cannot change it."""
     done = run_script(WHOSE_READER_GOES.format(FORGOTTEN[way]))
     lost = re.fullmatch(
@@ -223,11 +223,11 @@ def test_a_failure_that_nobody_has_heard_of_is_told_at_the_end(way: str) -> None
 
 
 @pytest.mark.parametrize("way", REPORTED)
-def test_a_failure_that_was_reported_is_not_told_again(way: str) -> None:
+def test_reported_failure_is_not_reported_again_at_exit(way: str) -> None:
     succeeded(run_script(WHOSE_READER_GOES.format(REPORTED[way])))
 
 
-def test_a_forked_child_does_not_tell_of_the_parents_losses() -> None:
+def test_forked_child_does_not_report_losses_of_its_parent() -> None:
     code = """
     reader, writer = os.pipe()
     ticket = penstock._native._pipe(bytes(4 << 20), writer)
@@ -242,7 +242,7 @@ def test_a_forked_child_does_not_tell_of_the_parents_losses() -> None:
     assert done.stderr.count(b"penstock: 4194304 bytes were lost") == 1
 
 
-def test_what_ends_first_does_not_depend_on_what_was_used_first() -> None:
+def test_order_of_exit_functions_does_not_depend_on_first_use() -> None:
     body = """
     from functools import partial
     from penstock._common.exits import at_exit

@@ -56,7 +56,7 @@ def frames_of(got: bytes) -> list[bytes]:
     return [got[start : start + FRAME_BYTES] for start in range(0, len(got), FRAME_BYTES)]
 
 
-def test_an_archive_a_preview_and_a_raw_consumer(tmp_path: Path) -> None:
+def test_fan_out_serves_an_archive_a_preview_and_a_raw_consumer(tmp_path: Path) -> None:
     frames = noise(60)
     gate = threading.Event()
     archive = lossless(tmp_path / "archive.mkv")
@@ -92,7 +92,7 @@ def test_an_archive_a_preview_and_a_raw_consumer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_encoder_gets_what_it_would_get_alone(tmp_path: Path) -> None:
+def test_each_encoder_writes_the_same_file_as_it_would_alone(tmp_path: Path) -> None:
     """Two share a conversion, one has its own, one has none, and one leaves it to FFmpeg."""
     kinds: dict[str, dict[str, Any]] = {
         "a.mkv": {"codec": "ffv1", "output_pixel_format": "yuv420p"},
@@ -119,7 +119,7 @@ def test_each_encoder_gets_what_it_would_get_alone(tmp_path: Path) -> None:
         assert (decode(tmp_path / name) == decode(tmp_path / f"alone-{name}")).all(), name
 
 
-def test_frames_with_times(tmp_path: Path) -> None:
+def test_times_reach_every_encoder(tmp_path: Path) -> None:
     times = [Fraction(number * number, 100) for number in range(20)]
     timed = [lossless(tmp_path / f"{name}.mkv", fps=None, size=None) for name in "ab"]
     with FanOut(timed) as fan_out:
@@ -134,7 +134,9 @@ def test_frames_with_times(tmp_path: Path) -> None:
             assert [round(frame.time_s, 3) for frame in decoder] == [float(time_s) for time_s in times]
 
 
-def test_a_constant_rate_checks_the_times_beside_outputs_that_show_them(tmp_path: Path) -> None:
+def test_constant_rate_output_refuses_a_time_of_another_frame_and_no_output_gets_the_frame(
+    tmp_path: Path,
+) -> None:
     outputs = [lossless(tmp_path / "a.mkv", fps=None), lossless(tmp_path / "b.mkv", fps=30)]
     consumer, _ = raw()
     with FanOut([*outputs, consumer]) as fan_out:
@@ -150,7 +152,7 @@ def test_a_constant_rate_checks_the_times_beside_outputs_that_show_them(tmp_path
         fan_out.write(flat(0), time_s=0)
 
 
-def test_writers_alone_take_any_buffer() -> None:
+def test_fan_out_of_writers_accepts_any_buffer() -> None:
     outputs = [raw() for _ in range(4)]
     sent = [
         b"bytes",
@@ -169,7 +171,7 @@ def test_writers_alone_take_any_buffer() -> None:
     assert [reader.result() for _, reader in outputs] == [expected * 5] * 4
 
 
-def test_shared_pages_are_not_used_again_while_a_pipe_has_them() -> None:
+def test_shared_pages_are_not_reused_while_a_pipe_holds_them() -> None:
     """All outputs lend the same pages to their pipes, and their readers lag behind differently."""
     frames = noise(40, (320, 240))
     gates = [threading.Event() for _ in range(3)]
@@ -185,7 +187,9 @@ def test_shared_pages_are_not_used_again_while_a_pipe_has_them() -> None:
     assert all(report.result.transport == "zero-copy" for report in fan_out.reports)
 
 
-def test_a_reader_that_goes_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reader_that_goes_away_fails_only_its_own_output(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     dying, reader = unread(queue_items=2)
     consumer, consumed = raw()
     frames = noise(30)
@@ -204,7 +208,7 @@ def test_a_reader_that_goes_away(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert [report.error is None for report in fan_out.reports] == [False, True, True]
 
 
-def test_a_disk_that_is_full(tmp_path: Path) -> None:
+def test_full_disk_fails_only_its_own_outputs(tmp_path: Path) -> None:
     full_video = make("/dev/full", options={"f": "matroska"}, codec="rawvideo", output_pixel_format="yuv420p")
     with Path("/dev/full").open("wb") as full:
         fan_out = FanOut([full_video, Writer(full), lossless(tmp_path / "a.mkv")])
@@ -218,7 +222,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert [report.error for report in fan_out.close()] == [video.error, file.error, None]
 
 
-def test_when_all_have_failed_the_call_says_so() -> None:
+def test_write_raises_if_all_outputs_have_failed() -> None:
     raw = {"codec": "rawvideo", "output_pixel_format": "yuv420p"}
     with FanOut([make("/dev/full", options={"f": "matroska"}, **raw)]) as fan_out:
         with pytest.raises(penstock.EncoderError):
@@ -227,7 +231,7 @@ def test_when_all_have_failed_the_call_says_so() -> None:
         fan_out.close()
 
 
-def test_a_reader_that_takes_nothing(tmp_path: Path) -> None:
+def test_output_that_takes_nothing_times_out_and_no_output_gets_the_frame(tmp_path: Path) -> None:
     gate = threading.Event()
     stuck, late = raw(gate, queue_items=1, capacity_bytes=4096)
     consumer, consumed = raw()
@@ -248,7 +252,7 @@ def test_a_reader_that_takes_nothing(tmp_path: Path) -> None:
     assert (decode(tmp_path / "a.mkv") == expected).all(), "a frame is in all outputs, or in none"
 
 
-def test_an_ffmpeg_that_stands_still_is_given_up(tmp_path: Path) -> None:
+def test_stalled_ffmpeg_fails_only_its_own_output(tmp_path: Path) -> None:
     settings = with_knobs(EncoderSettings(stall_timeout=0.5, queue_items=2), capacity_bytes=4096)
     frames = noise(30)
     stuck, archive = make(tmp_path / "stuck.mkv", settings=settings), lossless(tmp_path / "a.mkv")
@@ -438,7 +442,7 @@ def test_abort_from_another_thread_ends_a_wait() -> None:
     os.close(reader)
 
 
-def test_many_threads_write_in_one_order(tmp_path: Path) -> None:
+def test_all_outputs_get_frames_of_many_threads_in_one_order(tmp_path: Path) -> None:
     outputs = [raw() for _ in range(2)]
     with FanOut(writer for writer, _ in outputs) as fan_out:
 
@@ -487,7 +491,7 @@ assert len(got) == 3 * frame.nbytes
 """
 
 
-def test_a_fork_in_between(tmp_path: Path) -> None:
+def test_fork_does_not_affect_a_fan_out(tmp_path: Path) -> None:
     succeeded(run_script(FORKED, tmp_path / "a.mkv"))
 
 

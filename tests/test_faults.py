@@ -75,7 +75,7 @@ class TestTheReaderIsKilledMidFrame:
             assert (stream.stats.bytes_delivered, stream.stats.bytes_pending) == (size, 0)
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_pipe_says_so_at_the_next_call_and_at_sync(self, mode: str) -> None:
+    def test_killed_reader_raises_at_the_next_pipe_call_and_at_sync(self, mode: str) -> None:
         with reader_of(500_000) as (process, writer):
             ticket = _native._pipe(FRAME, writer, mode=mode)
             assert process.stdout.read(1) == b"!"
@@ -89,7 +89,7 @@ class TestTheReaderIsKilledMidFrame:
                     len(FRAME) - 500_000,
                 )
 
-    def test_a_caller_who_waits_for_room_learns_of_it(self) -> None:
+    def test_caller_that_waits_for_room_gets_the_error(self) -> None:
         with reader_of(1000) as (process, writer):
             stream = Writer(writer, queue_items=1)
             stream.submit(FRAME)
@@ -98,7 +98,7 @@ class TestTheReaderIsKilledMidFrame:
             with pytest.raises(BrokenStreamError):
                 stream.submit(FRAME)
 
-    def test_a_program_that_wants_sigpipe_to_kill_it_is_not_killed(self) -> None:
+    def test_sigpipe_at_its_default_does_not_kill_the_program(self) -> None:
         done = run_script("""
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             import socket
@@ -115,7 +115,7 @@ class TestTheReaderIsKilledMidFrame:
         assert succeeded(done).split() == [b"BrokenStreamError"] * 4
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_other_streams_go_on_whole(self, mode: str) -> None:
+    def test_other_streams_stay_whole(self, mode: str) -> None:
         healthy = [os.pipe() for _ in range(3)]
         results = [ReaderThread(reader) for reader, _ in healthy]
         with reader_of(700_000) as (process, doomed):
@@ -134,7 +134,7 @@ class TestTheReaderIsKilledMidFrame:
             os.close(writer)
         assert [result.result() for result in results] == [FRAME * 4] * 3
 
-    def test_a_peer_of_a_socket(self) -> None:
+    def test_closed_socket_peer_raises_with_exact_counts(self) -> None:
         ours, theirs = socket.socketpair()
         with Writer(ours) as stream:
             ticket = stream.submit(noise(16 << 20))
@@ -150,7 +150,7 @@ class TestTheReaderIsKilledMidFrame:
 
 class TestTheBufferGoesAway:
     @pytest.mark.parametrize("mode", MODES)
-    def test_a_temporary_or_deleted_object(self, pair: tuple[int, int], mode: str) -> None:
+    def test_temporary_or_deleted_buffer_is_delivered(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         frame = np.frombuffer(FRAME, np.uint8).copy()
         _native._pipe(frame, writer, mode=mode)
@@ -166,7 +166,7 @@ class TestTheBufferGoesAway:
         assert len(litter) == 8
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_what_is_in_flight_cannot_be_resized_or_closed(self, pair: tuple[int, int], mode: str) -> None:
+    def test_buffer_in_flight_cannot_be_resized_or_closed(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         frame, area = bytearray(FRAME), mmap.mmap(-1, len(FRAME))
         area[:] = FRAME
@@ -193,7 +193,9 @@ class TestTheBufferGoesAway:
 
 class TestARenderingLoop:
     @pytest.mark.parametrize("mode", MODES)
-    def test_that_renders_into_one_buffer(self, pair: tuple[int, int], mode: str) -> None:
+    def test_sync_keeps_a_reused_buffer_from_being_overwritten(
+        self, pair: tuple[int, int], mode: str
+    ) -> None:
         """`sync(buffer)` is all that keeps a frame from being painted over."""
         reader, writer = pair
         result = ReaderThread(reader, chunk_bytes=7777)
@@ -207,7 +209,7 @@ class TestARenderingLoop:
         assert (got == np.arange(40, dtype=np.uint8)[:, None]).all()
 
     @pytest.mark.parametrize("mode", ["auto", "write", "staged"])
-    def test_into_a_reader_that_splices_onward(self, mode: str, tmp_path: Path) -> None:
+    def test_frames_survive_a_reader_that_splices_onward(self, mode: str, tmp_path: Path) -> None:
         """`pv` passes pages on without reading them, so that they are looked at long after they have left our pipe."""
         target = tmp_path / "copy"
         frame = np.empty(1_000_003, np.uint8)
@@ -245,7 +247,7 @@ def reader_through_slow_pipe(target: int) -> Iterator[int]:
 
 class TestTheFdIsClosedAndItsNumberReused:
     @pytest.mark.parametrize("mode", MODES)
-    def test_by_another_file(self, tmp_path: Path, mode: str) -> None:
+    def test_bytes_go_to_the_first_pipe_after_its_number_is_reused(self, tmp_path: Path, mode: str) -> None:
         """Every byte goes into the first pipe, none into the file."""
         reader, writer = os.pipe()
         frames = [noise(1_000_000, number) for number in range(8)]
@@ -262,7 +264,7 @@ class TestTheFdIsClosedAndItsNumberReused:
         os.close(writer)
         assert (tmp_path / "bystander").read_bytes() == b"meant for the file"
 
-    def test_of_a_writer(self, tmp_path: Path) -> None:
+    def test_writer_keeps_its_stream_after_its_number_is_reused(self, tmp_path: Path) -> None:
         reader, writer = os.pipe()
         with Writer(writer) as stream:
             stream.submit(FRAME)
@@ -277,7 +279,7 @@ class TestTheFdIsClosedAndItsNumberReused:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_pipe_in_non_blocking_mode(pair: tuple[int, int], mode: str) -> None:
+def test_nonblocking_pipe_receives_every_byte(pair: tuple[int, int], mode: str) -> None:
     reader, writer = pair
     os.set_blocking(writer, False)
     gate = threading.Event()
@@ -310,7 +312,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("mode", FAULTS)
-def test_eintr_on_the_worker(tmp_path: Path, mode: str) -> None:
+def test_interrupted_system_calls_of_the_worker_lose_nothing(tmp_path: Path, mode: str) -> None:
     """Every third of the worker's system calls is interrupted before it does anything."""
     if (reason := no_strace()) is not None:
         pytest.skip(reason)
@@ -351,7 +353,9 @@ def test_a_system_call_that_is_refused_has_a_substitute(tmp_path: Path, mode: st
 
 class TestAReaderThatNeverReads:
     @pytest.mark.parametrize("mode", MODES)
-    def test_memory_is_bounded_and_others_run(self, pair: tuple[int, int], mode: str) -> None:
+    def test_unread_stream_has_bounded_memory_and_other_threads_run(
+        self, pair: tuple[int, int], mode: str
+    ) -> None:
         """The producer makes a new frame each time; what the queue holds is all that there ever is."""
         frame_bytes = 1 << 20
         before = rss_bytes()
@@ -378,7 +382,7 @@ class TestAReaderThatNeverReads:
         producer.join(10)
         assert not producer.is_alive(), "an abort wakes who waits for room"
 
-    def test_ctrl_c_gets_out_of_the_loop(self) -> None:
+    def test_ctrl_c_ends_a_loop_that_writes(self) -> None:
         done = run_script("""
             reader, fd = os.pipe()
             threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -392,7 +396,7 @@ class TestAReaderThatNeverReads:
         """)
         assert int(succeeded(done)) == 64
 
-    def test_ctrl_c_in_a_block(self) -> None:
+    def test_second_ctrl_c_ends_a_block_that_delivers(self) -> None:
         """The block's end delivers what is queued, unless a second Ctrl-C comes."""
         done = run_script("""
             reader, fd = os.pipe()
@@ -414,7 +418,7 @@ class TestAReaderThatNeverReads:
 
 class TestTwoThreadsWriteToOneStream:
     @pytest.mark.parametrize("mode", MODES)
-    def test_whole_frames_never_interleaved(self, pair: tuple[int, int], mode: str) -> None:
+    def test_frames_of_two_threads_never_interleave(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
         result = ReaderThread(reader, chunk_bytes=33_333)
         size, count = 150_001, 40
@@ -456,7 +460,7 @@ def small_tmpfs(tmp_path: Path) -> Iterator[Path]:
 
 class TestNoRoom:
     @pytest.mark.parametrize("mode", MODES)
-    def test_dev_full(self, mode: str) -> None:
+    def test_dev_full_raises_with_exact_counts(self, mode: str) -> None:
         with Path("/dev/full").open("wb", buffering=0) as full:
             stream = Writer(full, mode=mode)
             failure = stream.submit(b"x" * 1000).exception(10)
@@ -468,7 +472,7 @@ class TestNoRoom:
                     call()
                 assert caught.value.errno == errno.ENOSPC
 
-    def test_dev_full_by_pipe(self) -> None:
+    def test_dev_full_raises_at_the_next_pipe_call_and_at_sync(self) -> None:
         with Path("/dev/full").open("wb", buffering=0) as full:
             assert eventually(_native._pipe(b"x" * 1000, full).done)
             for call in (lambda: _native._pipe(b"next", full), _native._sync):
@@ -478,7 +482,7 @@ class TestNoRoom:
                 assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (0, 1000)
         _native._sync()
 
-    def test_a_full_tmpfs(self, small_tmpfs: Path) -> None:
+    def test_full_tmpfs_raises_with_exact_counts(self, small_tmpfs: Path) -> None:
         path = small_tmpfs / "file"
         with path.open("wb", buffering=0) as file:
             stream = Writer(file)
@@ -498,7 +502,7 @@ class TestNoRoom:
                 stream.close()
         assert path.read_bytes() == (FRAME[:400_000] * 3)[:delivered]
 
-    def test_a_limit_on_the_size_of_files(self, tmp_path: Path) -> None:
+    def test_file_size_limit_raises_efbig_and_does_not_kill_the_program(self, tmp_path: Path) -> None:
         """EFBIG, and not the SIGXFSZ that would end the program."""
         path = tmp_path / "file"
         done = run_script(

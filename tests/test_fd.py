@@ -50,7 +50,7 @@ WRAPPED = {
 
 
 @pytest.mark.parametrize("kind", WRAPPED)
-def test_an_int_or_anything_with_fileno_will_do(pair: tuple[int, int], kind: str) -> None:
+def test_int_or_object_with_fileno_is_accepted(pair: tuple[int, int], kind: str) -> None:
     reader, writer = pair
     file = WRAPPED[kind](writer)
     _native._pipe(FRAME, file)
@@ -62,7 +62,7 @@ def test_an_int_or_anything_with_fileno_will_do(pair: tuple[int, int], kind: str
 
 
 @pytest.mark.parametrize("text", [False, True])
-def test_what_python_has_buffered_stays_in_front(pair: tuple[int, int], text: bool) -> None:
+def test_bytes_in_a_python_buffer_are_written_first(pair: tuple[int, int], text: bool) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
     with os.fdopen(writer, "w" if text else "wb") as file:
@@ -76,7 +76,7 @@ def test_what_python_has_buffered_stays_in_front(pair: tuple[int, int], text: bo
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_stdin_of_a_process(mode: str) -> None:
+def test_stdin_of_a_process_receives_every_byte(mode: str) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
         result = ReaderThread(os.dup(cat.stdout.fileno()))
         for _ in range(5):
@@ -87,7 +87,7 @@ def test_the_stdin_of_a_process(mode: str) -> None:
     _native._sync(timeout=10)
 
 
-def test_standard_output_and_error_of_a_program() -> None:
+def test_standard_output_and_error_keep_their_order() -> None:
     program = """
 import sys, penstock
 print("printed first")
@@ -108,7 +108,7 @@ SOCKETS: dict[str, Callable[[], tuple[socket.socket, socket.socket]]] = {
 
 @pytest.mark.parametrize("blocking", [True, False])
 @pytest.mark.parametrize("kind", SOCKETS)
-def test_stream_sockets(kind: str, blocking: bool) -> None:
+def test_stream_sockets_receive_every_byte(kind: str, blocking: bool) -> None:
     reader, writer = SOCKETS[kind]()
     writer.setblocking(blocking)
     result = ReaderThread(reader.detach())
@@ -154,7 +154,7 @@ def test_a_message_that_cannot_be_sent_whole_is_an_error_and_not_cut() -> None:
     writer.close()
 
 
-def test_a_pipe_in_packet_mode() -> None:
+def test_packet_mode_pipe_keeps_packets_apart() -> None:
     reader, writer = os.pipe2(os.O_DIRECT)
     for message in (b"one", b"", b"two"):  # a pipe has no empty messages
         _native._pipe(message, writer)
@@ -188,7 +188,7 @@ def test_a_large_write_to_a_fifo_takes_few_calls(tmp_path: Path) -> None:
     os.close(writer)
 
 
-def test_a_fifo_that_may_not_be_opened_again(tmp_path: Path) -> None:
+def test_fifo_that_cannot_be_reopened_is_still_written(tmp_path: Path) -> None:
     """As after a program that opened it has given up its privileges."""
     reader, writer = _open_fifo(tmp_path / "fifo")
     result = ReaderThread(reader)
@@ -210,7 +210,7 @@ except PermissionError:
     assert result.result() == bytes(range(256)) * 1000
 
 
-def test_an_aborted_write_to_a_fifo_keeps_no_end_open(tmp_path: Path) -> None:
+def test_aborted_write_to_a_fifo_leaves_no_end_open(tmp_path: Path) -> None:
     reader, writer = _open_fifo(tmp_path / "fifo")
     with penstock.Writer(writer, mode="write") as stream:
         os.close(writer)
@@ -220,7 +220,7 @@ def test_an_aborted_write_to_a_fifo_keeps_no_end_open(tmp_path: Path) -> None:
     assert (FRAME * 20).startswith(FRAME[:1000] + ReaderThread(reader).result())
 
 
-def test_a_fifo_whose_reader_is_gone(tmp_path: Path) -> None:
+def test_fifo_without_a_reader_raises(tmp_path: Path) -> None:
     reader, writer = _open_fifo(tmp_path / "fifo")
     stream = penstock.Writer(writer, mode="write")
     os.close(reader)
@@ -230,7 +230,7 @@ def test_a_fifo_whose_reader_is_gone(tmp_path: Path) -> None:
     os.close(writer)
 
 
-def test_a_terminal() -> None:
+def test_terminal_receives_every_byte() -> None:
     controller, terminal = pty.openpty()
     tty.setraw(terminal)
     _native._pipe(FRAME, terminal)
@@ -261,7 +261,7 @@ def test_terminals_do_not_wait_for_each_other(end: str) -> None:
         os.close(fd)
 
 
-def test_a_terminal_has_its_hangup_at_the_close() -> None:
+def test_terminal_hangs_up_at_close() -> None:
     """The worker's own descriptor of a terminal ends with the write."""
     controller, terminal = pty.openpty()
     tty.setraw(terminal)
@@ -274,13 +274,13 @@ def test_a_terminal_has_its_hangup_at_the_close() -> None:
     os.close(controller)
 
 
-def test_devices() -> None:
+def test_device_is_written() -> None:
     with Path("/dev/null").open("wb", buffering=0) as null:
         _native._pipe(FRAME, null, mode="staged").wait(10)
 
 
 @pytest.mark.parametrize("buffering", [0, -1])
-def test_a_file_is_written_where_it_stands(tmp_path: Path, buffering: int) -> None:
+def test_file_is_written_at_its_position(tmp_path: Path, buffering: int) -> None:
     path = tmp_path / "file"
     with path.open("w+b", buffering=buffering) as file:
         file.write(b"head")
@@ -292,7 +292,7 @@ def test_a_file_is_written_where_it_stands(tmp_path: Path, buffering: int) -> No
     assert path.read_bytes() == b"head" + FRAME + b"middletail"
 
 
-def test_a_file_to_append_to(tmp_path: Path) -> None:
+def test_file_in_append_mode_is_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"before ")
     with path.open("ab") as file, penstock.Writer(file) as stream:
@@ -313,7 +313,7 @@ def test_two_descriptors_of_one_file_keep_their_positions(tmp_path: Path) -> Non
     assert path.read_bytes() == b"AAAaaa....BBBbbb...."
 
 
-def test_a_file_without_a_name(tmp_path: Path) -> None:
+def test_unnamed_file_is_written(tmp_path: Path) -> None:
     with tempfile.TemporaryFile(dir=tmp_path) as file:
         _native._pipe(FRAME, file).wait(10)
         file.seek(0)
@@ -324,7 +324,7 @@ def test_a_file_without_a_name(tmp_path: Path) -> None:
     os.close(fd)
 
 
-def test_a_file_made_after_another_went_is_another_stream(tmp_path: Path) -> None:
+def test_new_file_is_a_new_stream_after_the_old_file_is_deleted(tmp_path: Path) -> None:
     """File systems give the number of a deleted file to the next one."""
     for number in range(20):
         path = tmp_path / "file"
@@ -356,7 +356,7 @@ def test_descriptors_of_one_pipe_are_one_stream_with_one_order(pair: tuple[int, 
     assert result.result() == b"".join(frames)
 
 
-def test_the_callers_descriptor_stays_open_and_as_it_was(pair: tuple[int, int]) -> None:
+def test_descriptor_of_the_caller_stays_open_and_unchanged(pair: tuple[int, int]) -> None:
     reader, writer = pair
     flags = [os.get_blocking(writer), os.get_inheritable(writer)]
     with penstock.Writer(writer) as stream:
@@ -368,7 +368,7 @@ def test_the_callers_descriptor_stays_open_and_as_it_was(pair: tuple[int, int]) 
     assert read_exactly(reader, 13) == b"one two three"
 
 
-def test_no_descriptor_of_ours_is_inherited_by_a_program(pair: tuple[int, int]) -> None:
+def test_child_programs_inherit_no_internal_descriptor(pair: tuple[int, int]) -> None:
     """Else the reader would have no end of file before that program's end."""
     reader, writer = pair
     stream = penstock.Writer(writer)
@@ -426,12 +426,14 @@ class Misled:
     ],
     ids=lambda one: type(one).__name__ if not isinstance(one, int | type) else repr(one),
 )
-def test_what_is_no_descriptor(call: Opening, fd: object, error: type[Exception]) -> None:
+def test_object_that_is_no_descriptor_is_refused(call: Opening, fd: object, error: type[Exception]) -> None:
     with pytest.raises(error):
         call(fd)
 
 
-def test_what_is_not_open_for_it(call: Opening, pair: tuple[int, int], tmp_path: Path) -> None:
+def test_closed_or_path_only_descriptor_raises_ebadf(
+    call: Opening, pair: tuple[int, int], tmp_path: Path
+) -> None:
     os.close(pair[1])
     for fd in (2**31 - 1, 100_000, pair[1], by_path := os.open(tmp_path, os.O_PATH)):
         with pytest.raises(OSError) as caught:
@@ -441,7 +443,7 @@ def test_what_is_not_open_for_it(call: Opening, pair: tuple[int, int], tmp_path:
 
 
 @pytest.mark.parametrize("kind", WRITING | READING)
-def test_the_wrong_way_round(kind: str, pair: tuple[int, int]) -> None:
+def test_read_end_for_writing_and_write_end_for_reading_raise_ebadf(kind: str, pair: tuple[int, int]) -> None:
     with pytest.raises(OSError) as caught:
         WRITING[kind](pair[0]) if kind in WRITING else READING[kind](pair[1])
     assert caught.value.errno == errno.EBADF
@@ -456,7 +458,7 @@ def test_swapped_ends_of_a_relay_are_named(pair: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITING | READING)
-def test_a_directory(kind: str, tmp_path: Path) -> None:
+def test_directory_is_refused(kind: str, tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
     assert stat.S_ISDIR(os.fstat(fd).st_mode)
     with pytest.raises(OSError) as caught:
@@ -465,7 +467,7 @@ def test_a_directory(kind: str, tmp_path: Path) -> None:
     assert caught.value.errno == (errno.EBADF if kind in WRITING else errno.EISDIR)
 
 
-def test_what_fileno_raises_comes_through(call: Opening) -> None:
+def test_exception_of_fileno_is_raised(call: Opening) -> None:
     class Broken:
         def fileno(self) -> int:
             raise KeyError("mine")
@@ -474,7 +476,7 @@ def test_what_fileno_raises_comes_through(call: Opening) -> None:
         call(Broken())
 
 
-def test_what_flush_raises_comes_through_and_nothing_is_queued(pair: tuple[int, int], write: Opening) -> None:
+def test_exception_of_flush_is_raised_and_nothing_is_queued(pair: tuple[int, int], write: Opening) -> None:
     class Broken(Handle):
         def flush(self) -> None:
             raise KeyError("mine")
@@ -485,14 +487,14 @@ def test_what_flush_raises_comes_through_and_nothing_is_queued(pair: tuple[int, 
     assert os.read(pair[0], 10) == b""
 
 
-def test_a_mode_that_is_none(pair: tuple[int, int]) -> None:
+def test_unknown_mode_is_refused(pair: tuple[int, int]) -> None:
     for mode in ("", "WRITE", "zero_copy"):
         for call in (lambda fd, mode: _native._pipe(b"never", fd, mode=mode), penstock.Writer):
             with pytest.raises(ValueError, match="zero-copy"):
                 call(pair[1], mode=mode)
 
 
-def test_no_descriptor_left_in_the_process_is_an_error_and_passes(tmp_path: Path) -> None:
+def test_descriptor_shortage_raises_and_a_later_call_succeeds(tmp_path: Path) -> None:
     """EMFILE at the call; what was accepted before arrives, and so does what comes later."""
     import resource
 
@@ -538,7 +540,7 @@ def test_no_descriptor_left_in_the_process_is_an_error_and_passes(tmp_path: Path
     ],
     ids=["Reader", "Writer", "Tee", "pipe", "relay"],
 )
-def test_a_path_is_no_descriptor_and_the_error_says_what_to_write(call, path: object) -> None:
+def test_path_is_refused_with_advice(call, path: object) -> None:
     with pytest.raises(TypeError, match=r"frames\.raw"):
         call(path)
 
@@ -554,7 +556,7 @@ def test_a_path_is_no_descriptor_and_the_error_says_what_to_write(call, path: ob
     ],
     ids=["relay", "start_relay", "Tee", "a pipeline's sink", "a pipeline's source"],
 )
-def test_a_closed_number_is_not_that_of_a_duplicate_of_the_other_end(
+def test_closed_descriptor_is_not_mistaken_for_a_duplicate_of_the_other_end(
     move: Callable[[socket.socket, int], object],
 ) -> None:
     """The system gives the lowest free number to the duplicate, and bytes of a socket would go back to their sender."""
@@ -586,7 +588,7 @@ OWNERS: dict[str, Callable[[int, int], object]] = {
 
 
 @pytest.mark.parametrize("kind", OWNERS)
-def test_our_descriptors_leave_the_lowest_numbers_to_the_program(kind: str, pair: tuple[int, int]) -> None:
+def test_internal_descriptors_leave_low_numbers_to_the_program(kind: str, pair: tuple[int, int]) -> None:
     """One that the program has closed is not ours then, and neither are bytes that it writes there by mistake."""
     lowest = lowest_free()
     owner = OWNERS[kind](*pair)
@@ -598,7 +600,7 @@ def test_our_descriptors_leave_the_lowest_numbers_to_the_program(kind: str, pair
     del owner
 
 
-def test_the_end_of_a_fifo_has_a_low_number(tmp_path: Path) -> None:
+def test_fifo_end_has_a_low_descriptor_number(tmp_path: Path) -> None:
     """It is the program's, which may pass it to select(2)."""
     fifo.create(path := tmp_path / "fifo")
     with (
@@ -609,7 +611,7 @@ def test_the_end_of_a_fifo_has_a_low_number(tmp_path: Path) -> None:
         assert max(end.fileno() for end in (reader, writer, later)) < 512
 
 
-def test_a_process_of_few_descriptors_has_room_for_ours() -> None:
+def test_internal_descriptors_fit_into_a_low_descriptor_limit() -> None:
     body = """
     import resource
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))

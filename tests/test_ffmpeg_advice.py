@@ -104,9 +104,7 @@ IN_MP4 = {"output": "video.mp4", "container_format": None}
     ],
     ids=str,
 )
-def test_what_ffmpeg_refuses_has_advice(
-    ffmpeg: str, tmp_path: Path, given: dict[str, Any], word: str
-) -> None:
+def test_errors_of_ffmpeg_get_advice(ffmpeg: str, tmp_path: Path, given: dict[str, Any], word: str) -> None:
     needs(ffmpeg, *{given.get("codec")} & {"libx264", "libx265", "libvpx-vp9"})
     if given.get("codec") == "avui":
         needs(ffmpeg, "vc2")
@@ -119,12 +117,12 @@ def test_what_ffmpeg_refuses_has_advice(
 # Names
 
 
-def test_a_picture_that_is_too_small() -> None:
+def test_advice_names_the_smallest_picture() -> None:
     said = "Svt[error]: Instance 1: Source Width must be at least 64"
     assert "64x64" in explained("ffmpeg", said, "libsvtav1")
 
 
-def test_colored_messages() -> None:
+def test_advice_reads_colored_messages() -> None:
     said = explained("/missing/ffmpeg", "\x1b[4;31mUnknown encoder '\x1b[0mx'\x1b[0m")
     assert "'x'" in said
 
@@ -133,14 +131,16 @@ def test_colored_messages() -> None:
     ("options", "words"),
     [({"c:a": "acc"}, "'aac'"), ({"c:a": ["aac", "acc"]}, "'acc'"), ({"c:s": "acc"}, NO_ADVICE)],
 )
-def test_an_unknown_encoder_of_another_stream(ffmpeg: str, options: dict[str, str], words: str) -> None:
+def test_advice_names_the_option_of_an_unknown_audio_encoder(
+    ffmpeg: str, options: dict[str, str], words: str
+) -> None:
     assert words in explained(ffmpeg, "Unknown encoder 'acc'", options=options)
 
 
 # Values
 
 
-def test_long_lists_of_values_are_cut(ffmpeg: str, tmp_path: Path) -> None:
+def test_advice_shortens_long_lists_of_values(ffmpeg: str, tmp_path: Path) -> None:
     said = advice(ffmpeg, tmp_path / "video.mp4", container_format=None, movflags="fststart")
     assert "'faststart'" in said and said.endswith(", and others")
     assert len(said) < 400
@@ -160,14 +160,14 @@ def test_long_lists_of_values_are_cut(ffmpeg: str, tmp_path: Path) -> None:
         ({"g": 1}, NO_ADVICE),
     ],
 )
-def test_another_number_of_frames(options: dict[str, object], left_out: str) -> None:
+def test_advice_explains_a_different_number_of_frames(options: dict[str, object], left_out: str) -> None:
     ended = "FFmpeg encoded 20 of 10 frames and ended with exit code 0"
     assert left_out in explained("/missing/ffmpeg", f"\n{ended}", options=options)
     for other in (ended.replace("20", "10"), ended.replace("code 0", "code 1")):
         assert explained("/missing/ffmpeg", other, options=options) == NO_ADVICE
 
 
-def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
+def test_advice_explains_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
     said = advice(ffmpeg, "tcp://127.0.0.1:9", container_format="mp4")
     assert "nothing listens" in said  # the first of its two troubles
     color = ("-f", "lavfi", "-i", "color", "-t", "1", "-c:v", "mpeg4", "-f", "mp4", "pipe:1")
@@ -176,12 +176,12 @@ def test_a_container_that_cannot_be_streamed(ffmpeg: str) -> None:
     assert said.startswith("mp4 can't") and "'frag_keyframe+delay_moov'" in said
 
 
-def test_an_experimental_encoder_of_sound(ffmpeg: str) -> None:
+def test_advice_names_an_experimental_audio_encoder(ffmpeg: str) -> None:
     words = "The encoder 'opus' is experimental but experimental codecs are not enabled"
     assert "opus" in explained(ffmpeg, words, options={"c:a": "opus"})
 
 
-def test_hardware_that_is_not_there(ffmpeg: str) -> None:
+def test_advice_explains_missing_hardware(ffmpeg: str) -> None:
     needs(ffmpeg, "h264_nvenc")
     if Path("/dev/nvidia0").exists():
         pytest.skip("there is an NVIDIA GPU")
@@ -191,7 +191,7 @@ def test_hardware_that_is_not_there(ffmpeg: str) -> None:
 # Places
 
 
-def test_unknown_messages_have_no_advice() -> None:
+def test_unknown_messages_get_no_advice() -> None:
     assert explained("/missing/ffmpeg", "") == NO_ADVICE
     assert explained("/missing/ffmpeg", "Conversion failed!\nOh dear") == NO_ADVICE
 

@@ -96,13 +96,13 @@ needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no f
 # Colors
 
 
-def test_the_matrix_of_auto() -> None:
+def test_auto_matrix_depends_on_the_height() -> None:
     matrices = [colors.colors_for("libx264", Colors(), height).matrix for height in (480, 719, 720, 2160)]
     assert matrices == ["bt601"] * 2 + ["bt709"] * 2
     assert colors.colors_for("libx264", Colors(matrix="bt2020"), 480).matrix == "bt2020"
 
 
-def test_where_chroma_lies_is_said_of_what_was_converted() -> None:
+def test_chroma_location_is_stated_if_chroma_was_converted() -> None:
     assert colors.is_centered("rgb24", "yuv420p10") and colors.is_centered("gray", "yuva420p")
     assert not colors.is_centered("yuv444p", "yuv420p") and not colors.is_centered("rgb24", "yuv444p")
     center = ["-chroma_sample_location", "center"]
@@ -274,14 +274,14 @@ def test_yuv_of_another_layout_keeps_its_colors(ffmpeg: str, matrix: str, color_
 # Filters
 
 
-def test_only_what_the_output_shares_is_made_even() -> None:
+def test_only_subsampled_dimensions_are_made_even() -> None:
     assert output_size(7, 5, "yuv422p", "pad") == (8, 5)
     assert output_size(7, 5, "yuv444p", "pad") == (7, 5)
     assert output_size(7, 5, None, "pad") == (7, 5)
     assert output_size(7, 5, "yuv420p", "error") == (7, 5)
 
 
-def test_the_users_filters_come_after(ffmpeg: str) -> None:
+def test_user_filters_come_last(ffmpeg: str) -> None:
     for name in ("vf", "filter", "filter:v", "filter:v:0"):
         options = with_filters({"g": 3, name: "hflip"}, ["vflip", "scale=2:2"])
         assert options == {"g": 3, "filter:v": "vflip,scale=2:2,hflip"}

@@ -119,7 +119,7 @@ def test_an_unknown_codec_raises_with_the_nearest_names(ffmpeg: str, codec: str,
         ("mpeg4", ("mp4v", "MPEG4")),
     ],
 )
-def test_the_name_of_a_format_means_the_encoder_that_ffmpeg_prefers(
+def test_format_name_means_the_encoder_that_ffmpeg_prefers(
     ffmpeg: str, format_name: str, names: tuple[str, ...]
 ) -> None:
     if not (encoders := capabilities.codecs(ffmpeg).get(format_name)):
@@ -132,7 +132,7 @@ def test_the_name_of_a_format_means_the_encoder_that_ffmpeg_prefers(
     )
 
 
-def test_the_name_of_an_encoder_means_this_one(ffmpeg: str) -> None:
+def test_encoder_name_means_that_encoder(ffmpeg: str) -> None:
     for name in (*capabilities.encoders(ffmpeg), "copy", "nonsense"):
         assert capabilities.named_encoder(ffmpeg, name) in (name, *capabilities.codecs(ffmpeg).get(name, ()))
     assert capabilities.named_encoder(ffmpeg, "LIBX264") == "libx264"
@@ -141,7 +141,7 @@ def test_the_name_of_an_encoder_means_this_one(ffmpeg: str) -> None:
             assert capabilities.named_encoder(ffmpeg, name, "sound") == preferred
 
 
-def test_every_name_that_is_suggested_is_taken(ffmpeg: str) -> None:
+def test_every_suggested_name_is_accepted(ffmpeg: str) -> None:
     for wrong in ("x26", "h26", "hvec", "av2", "vp", "mpg4", "opsu", "mp"):
         for kind in ("video", "sound"):
             known = capabilities.encoders(ffmpeg, kind)
@@ -150,13 +150,13 @@ def test_every_name_that_is_suggested_is_taken(ffmpeg: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["nonsense", "aac", ""])
-def test_a_codec_without_a_near_name(ffmpeg: str, codec: str) -> None:
+def test_codec_without_a_near_name_raises(ffmpeg: str, codec: str) -> None:
     with pytest.raises(EncoderError):
         capabilities.check_codec(ffmpeg, codec)
 
 
 @pytest.mark.parametrize("codec", ["mpeg4", "huffyuv", "h264", "copy"])
-def test_codecs_that_ffmpeg_takes(ffmpeg: str, codec: str) -> None:
+def test_codecs_that_ffmpeg_accepts_pass(ffmpeg: str, codec: str) -> None:
     capabilities.check_codec(ffmpeg, codec)
 
 
@@ -199,7 +199,7 @@ def without(codec: str, path: Path) -> Path:
     )
 
 
-def test_without_libx264_the_error_names_encoders_that_there_are(tmp_path: Path) -> None:
+def test_error_without_libx264_names_available_encoders(tmp_path: Path) -> None:
     settings = EncoderSettings(ffmpeg=without("libx264", tmp_path / "ffmpeg"))
     with (
         pytest.raises(EncoderError, match="mpeg4"),
@@ -212,7 +212,7 @@ OLD = ("case \"$*\" in *-version*) echo 'ffmpeg version 4.2.2-static Copyright';
 
 
 @pytest.mark.parametrize("error", [DecoderError, EncoderError])
-def test_an_old_ffmpeg_that_fails_is_told_with_both_versions(tmp_path: Path, error: type[Exception]) -> None:
+def test_error_of_an_old_ffmpeg_names_both_versions(tmp_path: Path, error: type[Exception]) -> None:
     # FFmpeg 4.2.2's own words, about an option that it does not know.
     old = script(tmp_path / "ffmpeg", *OLD, "echo \"Unrecognized option 'fps_mode'.\" >&2", "exit 1")
     given = {"size": (64, 48), "fps": 25, "settings": EncoderSettings(ffmpeg=old)}
@@ -232,7 +232,7 @@ def test_an_old_ffmpeg_that_fails_is_told_with_both_versions(tmp_path: Path, err
         *(("n7.1", False), ("10.0", False), ("N-109542-g746f1ff36a", False), ("git-2024-01-01", False)),
     ],
 )
-def test_versions(version: str, is_old: bool, tmp_path: Path) -> None:
+def test_ffmpeg_older_than_required_is_recognized(version: str, is_old: bool, tmp_path: Path) -> None:
     program = script(tmp_path / "ffmpeg", f"echo 'ffmpeg version {version} Copyright (c) 2000-2023'")
     assert (capabilities.too_old(str(program)) is not None) == is_old
 
@@ -242,7 +242,7 @@ def test_the_ffmpegs_here_are_new_enough(ffmpeg: str) -> None:
 
 
 @pytest.mark.parametrize("silent", ["-h encoder=ffv1", "-codecs"])
-def test_a_choice_is_not_made_without_what_it_depends_on(tmp_path: Path, silent: str) -> None:
+def test_auto_pixel_format_raises_if_ffmpeg_lists_nothing(tmp_path: Path, silent: str) -> None:
     """A lossless codec would become lossy."""
     lines = f'case "$*" in *"{silent}"*) exit 1 ;; esac', f"exec '{find_ffmpeg()}' \"$@\""
     settings = EncoderSettings(ffmpeg=str(script(tmp_path / "program", *lines)))

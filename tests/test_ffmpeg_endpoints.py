@@ -30,12 +30,14 @@ def test_urls_are_passed_on(url: str) -> None:
 
 
 @pytest.mark.parametrize("ending", containers._USUAL)
-def test_the_usual_containers_are_what_libav_says(ending: str) -> None:
+def test_usual_containers_match_libav(ending: str) -> None:
     assert containers.of_ending(ending) == containers._asked(f"name{ending}", None)
 
 
 @pytest.mark.parametrize("name", ["-", "pipe:", "pipe:1"])
-def test_standard_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_output_names_are_recognized_and_paths_are_not(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert endpoints.uses_stdout(endpoints.target(name))
     monkeypatch.chdir(tmp_path)
     target = endpoints.target(Path(name))
@@ -48,7 +50,9 @@ def test_standard_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ["-y", "--", "concat:a.mp4", "http:x.mp4", "fd:1", "tee:a.mp4", "pipe:x", "a:b", "%d.mp4", "x//y.mp4"],
 )
 @pytest.mark.parametrize("kind", [str, Path])
-def test_all_else_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type) -> None:
+def test_other_names_are_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").mkdir()
     target = endpoints.target(kind(name))
@@ -58,7 +62,7 @@ def test_all_else_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nam
 
 
 @pytest.mark.parametrize("name", ["pipe:0", "pipe:2", "pipe:17"])
-def test_pipes_that_ffmpeg_has_not(name: str) -> None:
+def test_other_pipe_numbers_are_refused(name: str) -> None:
     with pytest.raises(ValueError):
         endpoints.target(name)
 
@@ -68,7 +72,7 @@ def test_a_list_of_outputs_is_for_tee() -> None:
     assert endpoints.target(outputs, "tee") == outputs
 
 
-def test_containers_of_streams() -> None:
+def test_stream_urls_get_their_container() -> None:
     for container, targets in {
         "flv": ("rtmp://host/live", "rtmps://host/live"),
         "mpegts": ("udp://host:1", "SRT://host:1", "tcp://host:1"),
@@ -98,7 +102,7 @@ def test_a_folder_is_no_output(tmp_path: Path) -> None:
         endpoints.target("")
 
 
-def test_a_folder_that_is_missing_or_a_file(tmp_path: Path) -> None:
+def test_missing_folder_or_file_as_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder, error in (("missing/deeper", FileNotFoundError), ("file", NotADirectoryError)):
         with pytest.raises(error) as caught:
@@ -108,7 +112,7 @@ def test_a_folder_that_is_missing_or_a_file(tmp_path: Path) -> None:
         endpoints.target(Path("rtmp://host/key"))
 
 
-def test_a_link_to_a_place_that_is_not_there(tmp_path: Path) -> None:
+def test_link_into_a_missing_folder_raises(tmp_path: Path) -> None:
     link = tmp_path / "video.mp4"
     link.symlink_to(tmp_path / "missing" / "video.mp4")
     with pytest.raises(FileNotFoundError) as caught:
@@ -130,7 +134,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("what", ["folder", "file"])
-def test_a_place_that_may_not_be_written_to(open_folder: Path, what: str) -> None:
+def test_unwritable_folder_or_file_raises_permission_error(open_folder: Path, what: str) -> None:
     output = open_folder / "video.mp4"
     if what == "file":
         output.write_bytes(b"kept")
@@ -166,6 +170,6 @@ def test_devices_and_fifos_are_outputs(tmp_path: Path) -> None:
         (io.BytesIO(), "BytesIO"),
     ],
 )
-def test_what_is_no_path_is_told_so_at_the_call(given: object, word: str) -> None:
+def test_object_that_is_no_path_is_refused_at_the_call(given: object, word: str) -> None:
     with pytest.raises(TypeError, match=word):
         endpoints.target(given)  # type: ignore[arg-type]

@@ -93,7 +93,7 @@ def decoded(ffmpeg: str, path: Path, pixel_format: str, *decoder: str) -> np.nda
 # Names
 
 
-def test_names_tell_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
+def test_pixel_format_names_state_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
     listed = re.findall(
         r"^[I.][O.]([H.])[P.]([B.]) (\w+) +(\d) +\d+ +(\S+)$",
         capabilities.stdout_of(ffmpeg, "-pix_fmts"),
@@ -114,13 +114,13 @@ def test_names_tell_alpha_and_bits_as_ffmpeg_does(ffmpeg: str) -> None:
             assert found.depth == min(map(int, depths.split("-"))), name
 
 
-def test_the_codecs_that_are_not_asked_have_yuv420p(ffmpeg: str) -> None:
+def test_playable_codecs_take_yuv420p_and_are_lossy(ffmpeg: str) -> None:
     for codec in set(capabilities.PLAYABLE_CODECS) & set(capabilities.encoders(ffmpeg)):
         assert "yuv420p" in capabilities.encoder_pixel_formats(ffmpeg, codec), codec
         assert not capabilities.is_lossless(ffmpeg, codec), codec
 
 
-def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
+def test_ordinary_encode_does_not_query_ffmpeg(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
     program.chmod(0o755)
@@ -159,7 +159,7 @@ def test_an_ordinary_encode_asks_ffmpeg_for_nothing(tmp_path: Path) -> None:
         ("mjpeg", "rgb24", "yuv420p"),
     ],
 )
-def test_auto_drops_nothing_where_the_codec_has_it(
+def test_auto_drops_nothing_that_the_codec_can_hold(
     ffmpeg: str, codec: str, frames: str, expected: str
 ) -> None:
     needs(ffmpeg, codec)
@@ -184,7 +184,7 @@ def test_auto_drops_nothing_where_the_codec_has_it(
         ("ffv1", "xyz12le", "gbrp12le", [r"XYZ samples become RGB.*'rawvideo' \(\.nut\) keeps"]),
     ],
 )
-def test_what_is_dropped_is_said_with_the_fix(
+def test_loss_warning_has_the_fix(
     ffmpeg: str, codec: str, frames: str, chosen: str, words: list[str]
 ) -> None:
     needs(ffmpeg, codec)
@@ -196,7 +196,7 @@ def test_what_is_dropped_is_said_with_the_fix(
     assert output_format(ffmpeg, codec, {}, frames, chosen).warnings == (), "it is meant"
 
 
-def test_the_profile_of_prores_chooses_too(ffmpeg: str) -> None:
+def test_prores_profile_sets_the_pixel_format(ffmpeg: str) -> None:
     needs(ffmpeg, "prores_ks")
     for profile, expected in (("4444", "yuv444p10le"), (4, "yuv444p10le"), ("hq", "yuv422p10le")):
         assert output_format(ffmpeg, "prores_ks", {"profile": profile}, "rgb24", "auto").name == expected
@@ -204,12 +204,12 @@ def test_the_profile_of_prores_chooses_too(ffmpeg: str) -> None:
     assert lossy.name == "yuv422p10le" and "options={'profile': '4444'} keeps it" in lossy.warnings[0]
 
 
-def test_a_palette_of_the_users_stays(ffmpeg: str) -> None:
+def test_palette_format_of_the_user_is_kept(ffmpeg: str) -> None:
     options = {"vf": "split[a][b];[a]palettegen[p];[b][p]paletteuse"}
     assert output_format(ffmpeg, "gif", options, "rgb24", "auto") == output_pixel_format.OutputFormat(None)
 
 
-def test_names_without_byte_order_are_those_of_the_codec(ffmpeg: str) -> None:
+def test_format_name_without_byte_order_gets_the_byte_order_of_the_codec(ffmpeg: str) -> None:
     assert output_format(ffmpeg, "png", {}, "rgb24", "rgb48").name == "rgb48be"
     assert output_format(ffmpeg, "ffv1", {}, "rgb24", "yuv420p10").name == "yuv420p10le"
 
@@ -269,7 +269,7 @@ def test_lossy_codecs_keep_alpha_and_colors(
 @pytest.mark.parametrize(
     ("codec", "pixel_format"), [("libx265", "rgba"), ("ffv1", "grayf32le"), ("ffv1", "gbrpf32le")]
 )
-def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
+def test_format_that_ffmpeg_9_lists_but_refuses_is_not_chosen(
     tmp_path: Path, ffmpeg: str, codec: str, pixel_format: str
 ) -> None:
     needs(ffmpeg, codec)
@@ -297,7 +297,7 @@ def test_what_ffmpeg_9_lists_and_refuses_is_not_chosen(
         ("libx264", ("rgb24", "auto"), Colors(matrix="bt709", range="limited"), []),
     ],
 )
-def test_colors_that_nothing_uses_are_said(
+def test_unused_color_arguments_warn(
     codec: str, formats: tuple[str, str], colors: Colors, unused: list[str]
 ) -> None:
     pixel_format, output = formats
@@ -341,7 +341,9 @@ def test_yuv_becomes_rgb_by_its_own_matrix(tmp_path: Path, ffmpeg: str, codec: s
         )
     ),
 )
-def test_none_drops_only_what_is_said(tmp_path: Path, ffmpeg: str, pixel_format: str, codec: str) -> None:
+def test_ffmpegs_own_choice_drops_only_what_the_report_names(
+    tmp_path: Path, ffmpeg: str, pixel_format: str, codec: str
+) -> None:
     needs(ffmpeg, codec)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FFmpegWarning)
@@ -382,7 +384,7 @@ ORDINARY = (
 
 
 @pytest.mark.parametrize(("convert", "codec"), a_few(product(("auto", "ffmpeg"), ORDINARY), 4))
-def test_an_ordinary_encode_warns_of_nothing(tmp_path: Path, ffmpeg: str, convert: str, codec: str) -> None:
+def test_ordinary_encode_does_not_warn(tmp_path: Path, ffmpeg: str, convert: str, codec: str) -> None:
     needs(ffmpeg, codec)
     with warnings.catch_warnings():
         warnings.simplefilter("error", FFmpegWarning)
@@ -412,7 +414,7 @@ def test_an_ordinary_container_has_no_warning(
     assert encoder.report is not None and encoder.report.warnings == ()
 
 
-def test_an_option_that_nothing_used_is_told_and_logged(
+def test_unused_option_is_reported_and_logged(
     tmp_path: Path, ffmpeg: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     needs(ffmpeg, "libx264")
@@ -425,7 +427,7 @@ def test_an_option_that_nothing_used_is_told_and_logged(
     assert warning in caplog.text
 
 
-def test_a_failure_tells_warnings_apart_from_what_ffmpeg_said(tmp_path: Path, ffmpeg: str) -> None:
+def test_error_keeps_warnings_apart_from_ffmpegs_output(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "libx264")
     with pytest.raises(EncoderError) as caught:
         encoded(ffmpeg, tmp_path, "libx264", "rgb24", options={"cq": 20, "profile": "nonsense"})
@@ -438,7 +440,7 @@ def test_a_failure_tells_warnings_apart_from_what_ffmpeg_said(tmp_path: Path, ff
 # Arguments that are options
 
 
-def test_crf_and_preset(tmp_path: Path, ffmpeg: str) -> None:
+def test_crf_and_preset_reach_the_encoder(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "libx264")
     sizes = []
     for crf in (10, 40.5, np.float32(40.5)):
@@ -464,7 +466,7 @@ def test_crf_and_preset(tmp_path: Path, ffmpeg: str) -> None:
     ],
     ids=str,
 )
-def test_what_the_codec_lacks_or_has_twice_is_an_error_at_the_call(
+def test_argument_that_the_codec_lacks_or_that_is_given_twice_raises_at_the_call(
     tmp_path: Path, ffmpeg: str, codec: str, given: dict[str, object], error: type[Exception], word: str
 ) -> None:
     with pytest.raises(error, match=word):
@@ -500,7 +502,7 @@ def test_raw_video_is_the_picture_or_is_refused(
         np.testing.assert_array_equal(next(iter(decoder))[4, 8], [255, 0, 0])
 
 
-def test_what_ffmpeg_calls_an_error_and_goes_on_is_reported(tmp_path: Path) -> None:
+def test_nonfatal_ffmpeg_error_is_in_the_report(tmp_path: Path) -> None:
     options = {
         "codec": "rawvideo",
         "pixel_format": "rgb48le",

@@ -89,7 +89,7 @@ def test_formats_outside_the_table_have_the_bytes_that_ffmpeg_writes(
         )
 
 
-def test_the_bytes_of_formats_that_ffmpeg_only_reads(ffmpeg: str) -> None:
+def test_frame_bytes_are_known_for_formats_that_ffmpeg_only_reads(ffmpeg: str) -> None:
     assert frame_layout("bayer_bggr8", 8, 6, ffmpeg).frame_bytes == 48
     assert frame_layout("monow", *ODD, ffmpeg).frame_bytes == 5
 
@@ -103,7 +103,7 @@ def test_the_table_has_the_bytes_that_ffmpeg_writes(ffmpeg: str, size: tuple[int
 
 
 @pytest.mark.parametrize("short", ["rgb48", "rgba64", "gray16", "yuv420p10", "bgr48", "gbrp12"])
-def test_names_without_byte_order_get_that_of_this_machine(ffmpeg: str, short: str) -> None:
+def test_format_name_without_byte_order_gets_the_native_byte_order(ffmpeg: str, short: str) -> None:
     layout = frame_layout(short, *ODD, ffmpeg)
     assert layout.pixel_format == f"{short}{'le' if sys.byteorder == 'little' else 'be'}"
     assert layout.frame_bytes == frame_layout(layout.pixel_format, *ODD, ffmpeg).frame_bytes
@@ -136,7 +136,7 @@ def test_unknown_and_hardware_formats_raise(ffmpeg: str, wrong: str, words: str)
         frame_layout(wrong, 64, 48, ffmpeg)
 
 
-def test_a_frame_too_large_for_ffmpeg(ffmpeg: str) -> None:
+def test_frame_too_large_for_ffmpeg_raises(ffmpeg: str) -> None:
     with pytest.raises(EncoderError):
         frame_layout("gbrap", 1_000_000, 1_000_000, ffmpeg)
 
@@ -159,14 +159,14 @@ def test_an_unknown_format_needs_an_ffmpeg_to_ask(monkeypatch: pytest.MonkeyPatc
         ((1, 1), ("yuv444p", "rgb24", "gray10le", "nonsense")),
     ],
 )
-def test_subsampling(shared: tuple[int, int], pixel_formats: tuple[str, ...]) -> None:
+def test_subsampling_matches_the_format(shared: tuple[int, int], pixel_formats: tuple[str, ...]) -> None:
     for pixel_format in pixel_formats:
         assert subsampling(pixel_format) == shared
         assert divides_evenly(pixel_format, *shared)
         assert divides_evenly(pixel_format, 3, 3) == (shared == (1, 1))
 
 
-def test_kinds_of_colors() -> None:
+def test_rgb_and_gray_formats_are_recognized() -> None:
     assert all(map(is_rgb, ("rgb24", "bgr0", "gbrp10le", "argb", "pal8", "x2rgb10le", "rgb565le")))
     assert all(map(is_gray, ("gray", "gray10le", "ya8", "monow")))
     assert not any(

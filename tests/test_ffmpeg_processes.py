@@ -80,7 +80,7 @@ for _ in range(4):
 
 
 @pytest.mark.parametrize("reaper", REAPERS.values(), ids=REAPERS)
-def test_a_status_that_others_reap_is_no_success(tmp_path: Path, reaper: str) -> None:
+def test_exit_status_reaped_by_others_is_no_success(tmp_path: Path, reaper: str) -> None:
     """subprocess.Popen reports 0 then."""
     code = """
     from penstock import AudioDecoder, Decoder, DecoderError
@@ -191,7 +191,9 @@ def _interrupt_at_random(construct: Callable[[], Any], times: int) -> None:
 @pytest.mark.parametrize("kind", ["Encoder", "Decoder", "AudioDecoder", "probe"])
 @pytest.mark.usefixtures("nothing_is_left")
 @pytest.mark.parametrize("times", [20, pytest.param(400, marks=pytest.mark.slow)])
-def test_a_signal_handler_that_raises_in_a_constructor(kind: str, times: int, tmp_path: Path) -> None:
+def test_signal_handler_that_raises_in_a_constructor_leaves_no_process(
+    kind: str, times: int, tmp_path: Path
+) -> None:
     _interrupt_at_random(_constructions(tmp_path)[kind], times)
 
 
@@ -199,7 +201,7 @@ class TestDescriptors:
     @pytest.mark.parametrize(
         "closed", ["0", "1", "012", *(pytest.param(fds, marks=pytest.mark.slow) for fds in ("2", "01", "12"))]
     )
-    def test_standard_streams_that_are_closed(self, tmp_path: Path, closed: str) -> None:
+    def test_closed_standard_streams_do_not_break_programs(self, tmp_path: Path, closed: str) -> None:
         """The host's are closed, and what it prints to them goes nowhere."""
         code = """
         from penstock import Decoder
@@ -230,7 +232,7 @@ class TestDescriptors:
         host(code, said, tmp_path / "out.mkv", clip("audio_aac"), closed)
         assert said.read_text().split() == ["5", "5", "True"]
 
-    def test_a_standard_output_that_is_closed_and_wanted(self) -> None:
+    def test_closed_standard_output_raises_if_it_is_the_output(self) -> None:
         code = """
         os.close(1)
         try:
@@ -241,7 +243,7 @@ class TestDescriptors:
         """
         host(code)
 
-    def test_none_left(self, tmp_path: Path) -> None:
+    def test_descriptor_shortage_raises_at_the_call(self, tmp_path: Path) -> None:
         """It works, or it raises at the call; never later, and never with a wrong count."""
         code = """
         import resource
@@ -268,7 +270,7 @@ class TestDescriptors:
         assert set(said) == {"none", "5"}
 
 
-def test_a_fork_while_encoders_start_keeps_none_from_its_end(tmp_path: Path) -> None:
+def test_fork_during_encoder_starts_keeps_no_encoder_from_ending(tmp_path: Path) -> None:
     code = """
     def work(number):
         for _ in range(5):
@@ -296,7 +298,7 @@ def test_a_fork_while_encoders_start_keeps_none_from_its_end(tmp_path: Path) -> 
     assert host(code, tmp_path) == "done\n"
 
 
-def test_lines_are_cut_where_they_end_and_where_they_are_too_long() -> None:
+def test_output_is_split_at_line_ends_and_at_the_longest_line() -> None:
     heard: list[bytes] = []
     lines = Lines(heard.append, 4)
     for said in (b"ab", b"c\n", b"\nabcdefgh\nabcdef", b"gh", b"i\nx", b""):
@@ -304,7 +306,7 @@ def test_lines_are_cut_where_they_end_and_where_they_are_too_long() -> None:
     assert heard == [b"abc", b"", b"abcd", b"efgh", b"abcd", b"efgh", b"i", b"x"]
 
 
-def test_what_a_wrapper_leaves_running_keeps_no_end_from_coming(tmp_path: Path) -> None:
+def test_process_that_a_wrapper_leaves_running_does_not_delay_the_end(tmp_path: Path) -> None:
     wrapper = wrapped(tmp_path, find_ffmpeg(), LEAVING)
     try:
         with Encoder(

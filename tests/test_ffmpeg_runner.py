@@ -31,13 +31,13 @@ def test_only_the_end_of_stderr_is_kept(tmp_path: Path) -> None:
         ("kill -SEGV $$", "SIGSEGV"),
     ],
 )
-def test_a_program_that_fails(tmp_path: Path, line: str, words: str) -> None:
+def test_failed_program_raises_with_its_reason(tmp_path: Path, line: str, words: str) -> None:
     with pytest.raises(FailedError, match=words):
         run([str(script(tmp_path / "program", line))], 30)
 
 
 @pytest.mark.parametrize("content", [None, b"\x7fELF and no more"])
-def test_a_program_that_is_missing_or_broken(tmp_path: Path, content: bytes | None) -> None:
+def test_missing_or_broken_program_raises(tmp_path: Path, content: bytes | None) -> None:
     program = tmp_path / "program"
     if content is not None:
         program.write_bytes(content)

@@ -145,7 +145,7 @@ def test_a_loss_is_as_plain_as_a_win(rounds: list[float], outcome: str, tmp_path
     assert f'class="bench-row bench-{outcome}"' in page
 
 
-def test_each_rival_has_a_verdict(tmp_path: Path) -> None:
+def test_report_has_a_verdict_on_each_rival(tmp_path: Path) -> None:
     rounds = {"slow": ([50.0, 51, 52], [40.0, 41]), "pyav": ([99, 101, 103], [80]), "quick": ([200], [200])}
     paths = []
     for number in range(2):
@@ -171,7 +171,7 @@ def test_less_is_better_turns_order_and_ratio_around() -> None:
     assert (chart.comparison.ratio, chart.comparison.outcome) == (2, "faster")
 
 
-def test_what_has_no_values_says_why(tmp_path: Path) -> None:
+def test_method_without_values_says_why(tmp_path: Path) -> None:
     record = one_group(
         ("penstock", "ours", []),
         ("pyav", "rival", []),
@@ -225,14 +225,14 @@ def test_a_file_that_is_no_record_of_these_benchmarks_is_named(content: str | No
     assert not (tmp_path / "out.html").exists()
 
 
-def test_two_records_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_report_refuses_two_records_of_the_same_name(tmp_path: Path) -> None:
     (tmp_path / KEPT[0].name).write_bytes(KEPT[0].read_bytes())
     result = CliRunner().invoke(report.main, [str(KEPT[0]), str(tmp_path / KEPT[0].name)])
     assert result.exit_code == 1
     assert "two records have the same name" in result.output
 
 
-def test_a_record_of_code_from_elsewhere_is_drawn(tmp_path: Path) -> None:
+def test_record_without_a_commit_is_drawn(tmp_path: Path) -> None:
     kept = json.loads(KEPT[0].read_text())
     kept["software"]["git"] = None
     path = tmp_path / "mine.json"
@@ -241,7 +241,7 @@ def test_a_record_of_code_from_elsewhere_is_drawn(tmp_path: Path) -> None:
     assert "commit" not in page.partition("mine.json")[2].partition("</p>")[0]
 
 
-def test_the_figures_on_the_pages_are_those_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_on_the_pages_match_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = [*report.changed_figures()]
     assert changed == [], "python -m benchmarks.report --figures"
     page = ROOT / "docs" / "migration" / "pyav.md"
@@ -260,7 +260,7 @@ def test_the_picture_on_the_front_page_has_six_bars_and_the_worst_loss() -> None
     assert worst in [min(one.ratios) for one in bars]
 
 
-def test_the_less_a_frame_waits_the_faster_it_is() -> None:
+def test_shorter_wait_per_frame_counts_as_faster() -> None:
     record = one_group(("penstock", "ours", []), ("pyav", "rival", []), paced_fps=30)
     for row, wait_ms in zip(record["groups"][0]["methods"], (2, 20), strict=True):
         row["figures"]["blocked_p99_ms"] = {"median": wait_ms}
@@ -286,7 +286,7 @@ def test_a_figure_is_from_the_newest_record_that_has_both() -> None:
     assert figures.rewritten(once, {"new": new}) == once
 
 
-def test_times_under_a_limit_are_multiples_of_those_without() -> None:
+def test_times_under_a_limit_are_shown_as_multiples_of_the_unlimited_time() -> None:
     def row(name: str, op_s: float) -> dict[str, Any]:
         return {"name": name, "figures": {"op_s": {"median": op_s}, "resident_bytes": {"median": 2**26}}}
 
@@ -318,7 +318,7 @@ def test_no_win_is_claimed_over_a_method_with_another_file(tmp_path: Path) -> No
         ("pipeline", "--chunk 5000 --chunks 10 --rounds 1 --background 1 --assets 40"),
     ],
 )
-def test_records_of_now_are_drawn(benchmark: str, options: str, tmp_path: Path) -> None:
+def test_new_records_are_drawn(benchmark: str, options: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     command = [sys.executable, "-m", f"benchmarks.{benchmark}", *options.split(), "--json", str(path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -418,7 +418,7 @@ def test_charts_are_whole_and_readable(width: int, scheme: str, browser: Page, u
 
 
 @pytest.mark.slow
-def test_the_ceiling_is_where_its_value_is(browser: Page, url: str) -> None:
+def test_ceiling_line_is_drawn_at_its_value(browser: Page, url: str) -> None:
     chart = next(one for path in KEPT for one in drawn(path) if one.measured("bound") and one.comparison)
     browser.show(url, 1400)
     places = browser.evaluate(

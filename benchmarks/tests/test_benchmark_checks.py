@@ -141,7 +141,7 @@ def sent_by(sender: Start, task: Task[Any]) -> Task[Any]:
 
 
 @pytest.mark.parametrize("benchmark", [pipe, encode])
-def test_a_run_that_is_right_has_no_error(
+def test_check_accepts_a_correct_run(
     benchmark: Any, pipe_task: Task[pipe.Job], encode_task: Task[encode.Job]
 ) -> None:
     task: Task[Any] = pipe_task if benchmark is pipe else encode_task
@@ -168,7 +168,7 @@ def test_a_run_that_is_right_has_no_error(
         (encode.check, swaps_channels, "frame 0 shows something else"),
     ],
 )
-def test_a_method_that_lies_is_found_out(
+def test_check_catches_a_method_that_lies(
     run: Callable[[Task[Any]], Run],
     sender: Start,
     reason: str,
@@ -186,7 +186,9 @@ def test_an_ffmpeg_that_fails_is_an_error(pipe_task: Task[pipe.Job]) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(320, 180), (1280, 720)])
-def test_a_page_of_another_frame_is_an_error(encode_task: Task[encode.Job], width: int, height: int) -> None:
+def test_check_rejects_a_page_of_another_frame(
+    encode_task: Task[encode.Job], width: int, height: int
+) -> None:
     task = replace(encode_task, job=replace(encode_task.job, width=width, height=height))
     assert "frame 1 shows something else" in (
         attempt(sent_by(sends_a_page_late, task), encode.check).error or ""
@@ -203,7 +205,7 @@ def test_a_wrong_matrix_is_above_what_is_allowed(ffmpeg: str, encode_task: Task[
     assert encode.difference(shown[0], sent)[0] > encode.MAX_MEAN_DIFFERENCE
 
 
-def test_a_file_of_other_pictures_is_no_rival(encode_task: Task[encode.Job]) -> None:
+def test_check_rejects_a_file_with_other_pictures(encode_task: Task[encode.Job]) -> None:
     def encoded(name: str, kind: Kind, change: Callable[[Frame], Any] = np.ndarray.tobytes) -> Row:
         def start(target: EncodeTarget) -> Sender:
             return into_ffmpeg(
@@ -238,7 +240,9 @@ def test_a_file_of_other_pictures_is_no_rival(encode_task: Task[encode.Job]) -> 
         (100.0, 41.1, "its PSNR is 41.1 dB, and ours 40.0 dB"),
     ],
 )
-def test_what_is_comparable(nbytes: float, db: float, reason: str | None) -> None:
+def test_encodes_are_compared_only_at_a_similar_size_and_quality(
+    nbytes: float, db: float, reason: str | None
+) -> None:
     ours, other = (
         Row(Method("any", ""), [Run({"output_bytes": size, "psnr_db": quality})])
         for size, quality in ((100.0, 40.0), (nbytes, db))
@@ -310,9 +314,7 @@ def fails(target: DecodeTarget) -> Iterator[Any]:
     raise RuntimeError("the method's own reason")
 
 
-def test_a_decoder_that_is_right_has_no_error(
-    file_task: Task[decode.Job], reader_task: Task[decode.Job]
-) -> None:
+def test_check_accepts_a_correct_decoder(file_task: Task[decode.Job], reader_task: Task[decode.Job]) -> None:
     for task in (file_task, reader_task):
         for method in decode.METHODS:
             if method.can_do(task.job) and not method.missing():
@@ -343,7 +345,7 @@ def test_a_decoder_that_is_right_has_no_error(
         (fails, "RuntimeError: the method's own reason"),
     ],
 )
-def test_what_is_not_the_file_is_an_error(
+def test_check_rejects_frames_that_differ_from_the_file(
     file_task: Task[decode.Job], decoding: Callable[[DecodeTarget], Iterator[Any]], reason: str
 ) -> None:
     assert reason in (decoded(file_task, decoding).error or "")
@@ -357,7 +359,7 @@ def test_a_frame_that_is_off_by_little_but_nearer_to_the_next_is_an_error() -> N
     assert decode.compare(shifted, reference) == (1.0, "frame 0 shows what frame 1 has to show")
 
 
-def test_of_a_pipe_no_byte_may_be_another_one(reader_task: Task[decode.Job]) -> None:
+def test_check_rejects_a_pipe_frame_with_one_changed_byte(reader_task: Task[decode.Job]) -> None:
     def changes_a_byte(target: DecodeTarget) -> Iterator[Any]:
         for number, frame in enumerate(readinto(target)):
             frame[40, 50, 1] += number == 7
@@ -470,7 +472,7 @@ def sounded(ffmpeg: str, folder: Path, change: Callable[[SoundTarget], SoundTarg
     return attempt(Task(Method("changed", "", start=start), VIDEO, ffmpeg, folder=str(folder)), sound.measure)
 
 
-def test_sound_that_is_right_has_no_error(ffmpeg: str, tmp_path: Path) -> None:
+def test_check_accepts_correct_audio(ffmpeg: str, tmp_path: Path) -> None:
     for method in sound.METHODS:
         if not method.missing():
             run = attempt(Task(method, VIDEO, ffmpeg, folder=str(tmp_path)), sound.measure)
@@ -509,7 +511,7 @@ def without_the_last_frame(target: SoundTarget) -> SoundTarget:
         (without_the_last_frame, "45 frames were sent, 44 were received"),
     ],
 )
-def test_sound_that_does_not_fit_is_an_error(
+def test_check_rejects_audio_that_does_not_fit(
     ffmpeg: str, tmp_path: Path, change: Callable[[SoundTarget], SoundTarget], reason: str
 ) -> None:
     assert (sounded(ffmpeg, tmp_path, change).error or "").startswith(reason)

@@ -111,14 +111,14 @@ def test_a_goal_is_met_at_its_ratio_or_at_its_share_of_the_bound() -> None:
     assert [one.is_met for one in goals_of(*at_most, ours=130, rival=100).outcomes] == [False, True]
 
 
-def test_a_goal_without_figures_is_not_measured_and_one_without_rows_is_left_out() -> None:
+def test_goal_without_figures_is_not_measured_and_goal_without_rows_is_left_out() -> None:
     made = goals_of(Goal("ours", "absent", 1), Goal("ours", "not-asked-for", 1), ours=1)
     assert [(one.goal, one.verdict) for one in made.outcomes] == [
         ("ours: at least 1 × absent", "not measured")
     ]
 
 
-def test_goals_are_told_by_group_and_together() -> None:
+def test_goals_are_reported_per_group_and_in_total() -> None:
     made = goals_of(Goal("ours", "rival", 1.5), Goal("ours", "absent", 1), ours=130, rival=100)
     printed = StringIO()
     console = Console(file=printed, width=100)
@@ -136,7 +136,7 @@ def test_goals_are_told_by_group_and_together() -> None:
 # --- rounds: content, company, what is missing ------------------------------------------------------------
 
 
-def test_what_fails_its_content_check_is_not_timed_and_bounds_have_none() -> None:
+def test_method_that_fails_its_content_check_is_not_timed_and_bounds_are_not_checked() -> None:
     made = group(row("lies"), row("alone", kind="bound"))
     check_content(made, lambda _: Run(error="lost a frame"), lambda _: None)
     run_rounds(made, lambda _: Run({"fps": 1.0}), 1, lambda _: None)
@@ -145,7 +145,7 @@ def test_what_fails_its_content_check_is_not_timed_and_bounds_have_none() -> Non
     assert (alone.checked, alone.median("fps")) == (None, 1.0)
 
 
-def test_a_disturbed_run_is_repeated_and_the_least_disturbed_one_counts() -> None:
+def test_disturbed_run_is_repeated_and_the_least_disturbed_run_counts() -> None:
     def ran(*cpus: float, repeats: int) -> Row:
         left = iter(cpus)
         made = group(row("method"))
@@ -167,7 +167,7 @@ def test_a_disturbed_run_is_repeated_and_the_least_disturbed_one_counts() -> Non
 
 
 @pytest.mark.skipif(watch()() is None, reason="the kernel hides the CPU time of other processes")
-def test_a_busy_process_that_is_not_of_the_benchmarks_tree_disturbs_it() -> None:
+def test_busy_process_outside_the_benchmark_counts_as_a_disturbance() -> None:
     code = (
         "import time\n"
         "from benchmarks.harness.results import Group, Method, Row, Run\n"
@@ -193,7 +193,7 @@ def test_a_rival_that_is_not_installed_is_skipped_and_says_how_to_get_it() -> No
 # --- figures ----------------------------------------------------------------------------------------------
 
 
-def test_spreads() -> None:
+def test_spread_has_median_minimum_maximum_and_interquartile_range() -> None:
     spread = Spread.of(5.0, 1.0, 2.0, 3.0, 4.0)
     assert (spread.median, spread.min, spread.max, spread.iqr) == (3.0, 1.0, 5.0, 2.0)
     assert Spread.of(1.0).iqr == 0.0
@@ -216,7 +216,7 @@ def test_quantiles_are_values_that_were_measured() -> None:
         ([1.02, 1.12, 0.92, 1.02, 1.22, 1.02], False),
     ],
 )
-def test_a_loss_between_commits_is_told_from_noise(now: list[float], is_slower: bool) -> None:
+def test_comparison_tells_a_slowdown_between_commits_from_noise(now: list[float], is_slower: bool) -> None:
     base = [1.0, 1.1, 0.9, 1.0, 1.2, 1.0]
     assert Comparison.of(base, now).is_slower == is_slower
 
@@ -255,7 +255,7 @@ def test_children_are_found_while_threads_end() -> None:
         child.communicate(b"\n")
 
 
-def test_the_cpu_time_of_a_tree_has_grandchildren_that_live_and_children_that_ended() -> None:
+def test_cpu_time_of_a_tree_includes_live_grandchildren_and_ended_children() -> None:
     before_s = tree_cpu_s()
     burn = "import os, time\nwhile time.process_time() < 0.2: pass\n"
     told = f"{burn}print(flush=True)\ninput()"
@@ -308,7 +308,7 @@ def test_a_case_runs_in_a_process_of_its_own_and_may_print() -> None:
 
 
 @pytest.mark.usefixtures("importable")
-def test_a_case_that_fails_is_told_with_what_it_said() -> None:
+def test_failed_case_is_reported_with_its_output() -> None:
     run = run_isolated(fails, None, timeout_s=60)
     assert run.error == "RuntimeError: the method's own reason; its output: and what it printed"
     with pytest.raises(CaseError):
@@ -320,7 +320,7 @@ def test_a_case_that_fails_is_told_with_what_it_said() -> None:
 # --- reports ----------------------------------------------------------------------------------------------
 
 
-def test_the_table_says_what_went_wrong_and_gives_no_numbers_for_it() -> None:
+def test_table_shows_the_error_of_a_failed_method_and_no_numbers() -> None:
     made = group(
         row("standard", 50), row("twice", 100), row("lost", 999, error="read 9"), Row(Method("none", ""))
     )
@@ -378,7 +378,7 @@ def test_kept_records_have_the_layout_of_new_ones() -> None:
 # --- options, pictures, files -----------------------------------------------------------------------------
 
 
-def test_options_are_read_as_the_other_commands_read_them() -> None:
+def test_options_are_parsed_as_the_other_commands_parse_them() -> None:
     assert [parse_bytes(text) for text in ("500", "4G", "4GB")] == [500, 4 * 2**30, 4 * 10**9]
     assert parse_even_size("320x180") == (320, 180)
     for wrong in ("320", "0x2", "321x180", "320x181"):
@@ -396,7 +396,7 @@ def test_a_job_of_another_size_has_another_name() -> None:
     assert resized(JOBS, None, None) == JOBS
 
 
-def test_waves_come_round_and_noise_is_turbopipes() -> None:
+def test_waves_repeat_and_noise_matches_turbopipe() -> None:
     waves = Film("waves", 32, 16)
     assert (waves.frame(0) == waves.frame(WAVES_LOOP_FRAMES)).all()
     assert (waves.frame(0) != waves.frame(1)).any()
@@ -425,7 +425,7 @@ def test_the_psnr_is_of_luma() -> None:
     assert psnr_db(zip(bluer, sent, strict=True)) == pytest.approx(20 * np.log10(255 / 1.14), abs=0.01)
 
 
-def test_a_bound_reads_the_pictures_in_turn_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_reads_the_pictures_in_turn_if_memory_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     made = group(row("bound", kind="bound"), row("method"))
     with files.bound_files(made, lambda _: [b"aa", b"bb"], 3) as paths:
         if made.rows[0].skipped is None:

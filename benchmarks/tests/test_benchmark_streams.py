@@ -65,7 +65,7 @@ def relay_error(way: str, *methods: Method) -> str | None:
 
 
 @pytest.mark.parametrize("way", EVERY_KIND)
-def test_a_relay_method_that_lies_is_found_out(way: str) -> None:
+def test_check_catches_a_relay_method_that_lies(way: str) -> None:
     right = copies(lambda content: content)
     assert relay_error(way, right) is None
     assert "arrived at end" in (relay_error(way, copies(lambda content: content[:-1])) or "")
@@ -148,7 +148,7 @@ def test_content_is_the_same_in_every_run_and_no_two_assets_are_alike(tmp_path: 
     assert first.content_bytes == 15_000
 
 
-def test_the_background_burns_and_ends() -> None:
+def test_background_load_burns_cpu_and_ends() -> None:
     def children() -> list[str]:
         return Path("/proc/thread-self/children").read_text().split()
 
@@ -167,7 +167,7 @@ def test_the_background_burns_and_ends() -> None:
     assert not children()
 
 
-def test_the_reference_example_gives_a_run_to_each_of_its_rows(tmp_path: Path) -> None:
+def test_reference_example_runs_each_of_its_rows(tmp_path: Path) -> None:
     program, runs = tmp_path / "example", tmp_path / "runs"
     parts = (
         "Reader: 100 chunks\n  Time per chunk",

@@ -66,7 +66,7 @@ def run(benchmark: str, *arguments: str) -> Result:
         for name in SMALL
     ],
 )
-def test_a_small_real_run(benchmark: str) -> None:
+def test_small_real_run_succeeds(benchmark: str) -> None:
     if benchmark == "capture" and (reason := no_opengl()):
         pytest.skip(reason)
     if benchmark in WITH_FFMPEG:
@@ -189,7 +189,7 @@ def test_methods_can_be_sent_to_another_process(benchmark: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_simulated_storage(tmp_path: Path) -> None:
+def test_pipeline_benchmark_runs_on_simulated_storage(tmp_path: Path) -> None:
     json_path = tmp_path / "record.json"
     arguments = ["--simulated", "--chunks", "5", "--rounds", "1", "--background", "0"]
     shown = run("pipeline", *arguments, "--json", str(json_path))
@@ -214,7 +214,7 @@ def run_all(monkeypatch: pytest.MonkeyPatch, state: str, *arguments: str) -> tup
     return CliRunner().invoke(all_of_them.main, arguments), commands
 
 
-def test_all_benchmarks_run_though_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_benchmarks_run_even_if_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, commands = run_all(monkeypatch, "0123")
     assert {words[0].removeprefix("benchmarks.") for words in commands} == {*BENCHMARKS}
     assert all(words[-1] == "--record" for words in commands)
@@ -236,7 +236,7 @@ def test_all_benchmarks_refuse_uncommitted_changes_but_for_a_look(monkeypatch: p
 # --- findings ---------------------------------------------------------------------------------------------
 
 
-def test_what_ray_itself_costs_is_told() -> None:
+def test_findings_report_the_overhead_of_ray() -> None:
     fps = {"2-drawings": 20.0, "ray-drawings": 19.0, "2-processes": 18.0, "ray": 16.2}
     rows = [Row(by_name(render.METHODS, name), [Run({"fps": one})]) for name, one in fps.items()]
     (said,) = render.findings(Group("python", "python", rows))
@@ -254,7 +254,7 @@ def latencies(**microseconds: list[float]) -> Group:
     return Group("latencies", "latencies", rows, {"codec": "zlib", "background": 1})
 
 
-def test_what_is_said_of_priorities_follows_from_the_figures() -> None:
+def test_findings_on_priorities_follow_from_the_figures() -> None:
     (better,) = pipeline.findings(latencies(normal=[100, 110, 90, 100], priorities=[50, 55, 45, 50]))
     assert better.startswith(
         "Priorities, against none: end-to-end p50 -50 % (-50 % to -50 % in the middle half"
@@ -288,7 +288,7 @@ def test_what_is_said_of_priorities_follows_from_the_figures() -> None:
         ("pipeline", "--chunks 1", "1 is not in the range"),
     ],
 )
-def test_wrong_usage_is_told_and_exits_with_2(benchmark: str, arguments: str, complaint: str) -> None:
+def test_wrong_usage_is_reported_and_exits_with_2(benchmark: str, arguments: str, complaint: str) -> None:
     shown = run(benchmark, *arguments.split())
     assert shown.exit_code == 2
     assert complaint in " ".join(shown.stderr.split())
@@ -305,13 +305,13 @@ def test_help_names_every_method(benchmark: str) -> None:
 
 
 @pytest.mark.parametrize("benchmark", ["pipe", "decode"])
-def test_an_ffmpeg_that_is_not_there_is_told(benchmark: str) -> None:
+def test_missing_ffmpeg_is_reported(benchmark: str) -> None:
     shown = run(benchmark, "--quick", "--ffmpeg", "/nowhere/ffmpeg")
     assert shown.exit_code == 1
     assert "/nowhere/ffmpeg" in shown.stderr
 
 
-def test_the_exit_status_tells_of_a_method_that_lost_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_status_is_1_if_a_method_loses_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     few = ["--size", "5000", "--rounds", "1", "--seconds", "0.001"]
     arguments = ["--way", "file-pipe", "--method", "os.sendfile", *few]
     assert run("relay", *arguments).exit_code == 0
@@ -324,7 +324,7 @@ def test_the_exit_status_tells_of_a_method_that_lost_a_byte(monkeypatch: pytest.
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("benchmark", "number"), [("pipe", signal.SIGINT), ("relay", signal.SIGTERM)])
-def test_a_signal_ends_a_benchmark_and_what_it_has_started(benchmark: str, number: int) -> None:
+def test_signal_ends_a_benchmark_and_its_child_processes(benchmark: str, number: int) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", f"benchmarks.{benchmark}", "--quick"],
         start_new_session=True,

@@ -79,7 +79,7 @@ def runs(pid: int) -> bool:
         (["--numprocesses=1"], "os.kill(fork, 9); os._exit(1)", "crashed"),
     ],
 )
-def test_what_a_failing_test_started_ends_with_it(
+def test_processes_of_a_failing_test_end_with_the_test(
     arguments: list[str], ending: str, said: str, tmp_path: Path
 ) -> None:
     done = run_tests(FAILING.format(ending=ending), tmp_path, *arguments)

@@ -34,7 +34,7 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     assert docs.dead_links(pages, files.__contains__) == [f"{page}: {link}" for link in dead]
 
 
-def test_a_link_to_the_home_is_one_to_a_file() -> None:
+def test_link_to_the_repository_is_checked_as_a_file() -> None:
     source = docs.HOME["Source"]
     page = docs.DOCS / "index.md"
     assert docs.local_link(f"{source}/blob/main/docs/limits.md#gpu", page) == "../docs/limits.md#gpu"
@@ -45,7 +45,7 @@ def test_a_link_to_the_home_is_one_to_a_file() -> None:
         assert docs.local_link(other, page) == other
 
 
-def test_a_link_to_the_published_site_is_one_to_a_page() -> None:
+def test_link_to_the_published_site_is_checked_as_a_page() -> None:
     home = docs.HOME["Documentation"]
     page = docs.SITE / "how-to" / "memory" / "index.html"
     assert docs.site_link(f"{home}benchmarks/#render", page) == "../../benchmarks/#render"

@@ -30,7 +30,7 @@ def good() -> str:
         (["good", "impossible"], ["good: passed", "impossible: skipped"], 0),
     ],
 )
-def test_each_check_prints_a_line(
+def test_every_check_prints_a_line(
     chosen: list[str],
     verdicts: list[str],
     status: int,
@@ -52,7 +52,7 @@ def test_a_check_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch)
         release_check.main()
 
 
-def test_a_program_that_fails_is_shown_with_what_it_said() -> None:
+def test_failed_program_is_shown_with_its_output() -> None:
     with pytest.raises(Failed, match="why"):
         release_check.output("sh", "-c", "echo why; exit 3")
 
@@ -128,7 +128,7 @@ def test_the_home_of_this_repository_is_the_same_everywhere() -> None:
         ("0.2.0 (unreleased)", ["v0.2.0"], "begins with 0.2.0 (unreleased), and the tag is v0.2.0"),
     ],
 )
-def test_the_version_is_that_of_the_changelog_and_the_tag(
+def test_version_matches_the_changelog_and_the_tag(
     heading: str, tags: list[str], fault: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "Cargo.toml").write_text('[workspace.package]\nversion = "0.2.0"\n')

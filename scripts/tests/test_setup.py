@@ -65,7 +65,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_the_version_is_the_one_of_the_crates() -> None:
+def test_rust_version_matches_the_crates() -> None:
     package = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
     assert re.findall(r"^rust=(\S+)", (ROOT / "scripts/setup").read_text(), re.MULTILINE) == [
         package["rust-version"]
@@ -93,7 +93,7 @@ def test_an_older_rust_is_refused_before_anything_is_installed(
 
 
 @pytest.mark.parametrize("missing", ["cargo", "rustc"])
-def test_a_missing_tool_is_told(missing: str, machine: Machine) -> None:
+def test_missing_tool_is_reported(missing: str, machine: Machine) -> None:
     machine.add_rust("1.88.0", "1.88.0")
     (machine.bin / missing).unlink()
     machine.add_apt()
@@ -101,7 +101,7 @@ def test_a_missing_tool_is_told(missing: str, machine: Machine) -> None:
     assert machine.untouched
 
 
-def test_rustup_without_a_toolchain_is_told(machine: Machine) -> None:
+def test_rustup_without_a_toolchain_is_reported(machine: Machine) -> None:
     machine.add("cargo", "echo 'error: rustup could not choose a version of cargo to run' >&2", "exit 1")
     machine.add("rustc")
     machine.add_apt()
@@ -112,7 +112,7 @@ def test_rustup_without_a_toolchain_is_told(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.88.0", "1.100.0-nightly", "2.0.0"])
-def test_a_newer_rust_is_taken(version: str, machine: Machine) -> None:
+def test_newer_rust_is_accepted(version: str, machine: Machine) -> None:
     machine.add_rust(version, version)
     # The next thing that is missing.
     assert "Rust cannot link without a C compiler" in machine.set_up()
@@ -136,7 +136,7 @@ def test_the_wheel_has_the_licenses_of_crates_and_of_the_c_sources_in_them(tmp_p
     assert "syn v" not in text
 
 
-def test_a_license_that_asks_for_more_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_license_with_further_conditions_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(licenses, "linked_crates", lambda: [("copied v1.0.0", "MIT AND GPL-3.0", tmp_path)])
     monkeypatch.setattr("sys.argv", ["licenses", str(tmp_path / "all.txt")])
     with pytest.raises(SystemExit, match="GPL"):
