@@ -8,7 +8,6 @@ import errno
 import gc
 import mmap
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -114,39 +113,6 @@ class TestTheReaderIsKilledMidFrame:
         """)
         assert succeeded(done).split() == [b"BrokenStreamError"] * 4
 
-    @pytest.mark.parametrize("mode", MODES)
-    def test_other_streams_stay_whole(self, mode: str) -> None:
-        healthy = [os.pipe() for _ in range(3)]
-        results = [ReaderThread(reader) for reader, _ in healthy]
-        with reader_of(700_000) as (process, doomed):
-            for _ in range(4):
-                for _, writer in healthy:
-                    _native._pipe(FRAME, writer, mode=mode)
-                with contextlib.suppress(BrokenStreamError):
-                    _native._pipe(FRAME, doomed, mode=mode)
-                if process.poll() is None:
-                    assert process.stdout.read(1) == b"!"
-                    process.kill()
-                    process.wait()
-            with pytest.raises(BrokenStreamError):
-                _native._sync(timeout=20)
-        for _, writer in healthy:
-            os.close(writer)
-        assert [result.result() for result in results] == [FRAME * 4] * 3
-
-    def test_closed_socket_peer_raises_with_exact_counts(self) -> None:
-        ours, theirs = socket.socketpair()
-        with Writer(ours) as stream:
-            ticket = stream.submit(noise(16 << 20))
-            assert theirs.recv(1000)
-            theirs.close()
-            failure = ticket.exception(10)
-            assert isinstance(failure, BrokenStreamError)
-            assert failure.errno in (errno.EPIPE, errno.ECONNRESET)
-            assert failure.bytes_delivered + failure.bytes_lost == 16 << 20
-            stream.abort()
-        ours.close()
-
 
 class TestTheBufferGoesAway:
     @pytest.mark.parametrize("mode", MODES)
@@ -208,42 +174,6 @@ class TestARenderingLoop:
         got = np.frombuffer(result.result(), np.uint8).reshape(40, -1)
         assert (got == np.arange(40, dtype=np.uint8)[:, None]).all()
 
-    @pytest.mark.parametrize("mode", ["auto", "write", "staged"])
-    def test_frames_survive_a_reader_that_splices_onward(self, mode: str, tmp_path: Path) -> None:
-        """`pv` passes pages on without reading them, so that they are looked at long after they have left our pipe."""
-        target = tmp_path / "copy"
-        frame = np.empty(1_000_003, np.uint8)
-        with target.open("wb") as file, reader_through_slow_pipe(file.fileno()) as writer:
-            for number in range(30):
-                _native._sync(frame)
-                frame[:] = number
-                _native._pipe(frame, writer, mode=mode)
-            _native._sync(timeout=30)
-        got = np.fromfile(target, np.uint8).reshape(30, -1)
-        assert (got == np.arange(30, dtype=np.uint8)[:, None]).all()
-
-
-SLOW_COPY = """
-import os, time
-while chunk := os.read(0, 200_000):
-    time.sleep(0.0005)
-    os.write(1, chunk)
-"""
-
-
-@contextlib.contextmanager
-def reader_through_slow_pipe(target: int) -> Iterator[int]:
-    """`pv`, which splices into a second pipe that is read slowly; ends when all has arrived."""
-    try:
-        pv = subprocess.Popen(["pv", "-q"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    except FileNotFoundError:
-        pytest.skip("pv is not installed")
-    slow = subprocess.Popen([sys.executable, "-S", "-c", SLOW_COPY], stdin=pv.stdout, stdout=target)
-    pv.stdout.close()
-    yield pv.stdin.fileno()
-    pv.stdin.close()
-    assert (pv.wait(60), slow.wait(60)) == (0, 0)
-
 
 class TestTheFdIsClosedAndItsNumberReused:
     @pytest.mark.parametrize("mode", MODES)
@@ -263,19 +193,6 @@ class TestTheFdIsClosedAndItsNumberReused:
         _native._sync(timeout=10)
         os.close(writer)
         assert (tmp_path / "bystander").read_bytes() == b"meant for the file"
-
-    def test_writer_keeps_its_stream_after_its_number_is_reused(self, tmp_path: Path) -> None:
-        reader, writer = os.pipe()
-        with Writer(writer) as stream:
-            stream.submit(FRAME)
-            target = os.open(tmp_path / "bystander", os.O_WRONLY | os.O_CREAT)
-            os.dup2(target, writer)
-            stream.submit(FRAME)
-            result = ReaderThread(reader)
-        os.close(target)
-        os.close(writer)
-        assert result.result() == FRAME * 2
-        assert (tmp_path / "bystander").read_bytes() == b""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -459,19 +376,6 @@ def small_tmpfs(tmp_path: Path) -> Iterator[Path]:
 
 
 class TestNoRoom:
-    @pytest.mark.parametrize("mode", MODES)
-    def test_dev_full_raises_with_exact_counts(self, mode: str) -> None:
-        with Path("/dev/full").open("wb", buffering=0) as full:
-            stream = Writer(full, mode=mode)
-            failure = stream.submit(b"x" * 1000).exception(10)
-            assert type(failure) is OSError
-            assert failure.errno == errno.ENOSPC
-            assert (failure.bytes_delivered, failure.bytes_lost) == (0, 1000)
-            for call in (stream.flush, stream.close):
-                with pytest.raises(OSError) as caught:
-                    call()
-                assert caught.value.errno == errno.ENOSPC
-
     def test_dev_full_raises_at_the_next_pipe_call_and_at_sync(self) -> None:
         with Path("/dev/full").open("wb", buffering=0) as full:
             assert eventually(_native._pipe(b"x" * 1000, full).done)
