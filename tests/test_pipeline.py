@@ -130,21 +130,6 @@ def test_names_that_are_no_text_come_back(tmp_path: Path) -> None:
         assert [(chunk.name, bytes(chunk)) for chunk in pipeline] == [(path, b"odd")]
 
 
-def test_a_file_in_pieces(tmp_path: Path) -> None:
-    data = noise(1_000_000)
-    path = tmp_path / "large"
-    path.write_bytes(data)
-    with Pipeline(Source.file(path, 300_000)) as pipeline:
-        chunks = list(pipeline)
-    assert [(chunk.offset, chunk.nbytes) for chunk in chunks] == [
-        (0, 300_000),
-        (300_000, 300_000),
-        (600_000, 300_000),
-        (900_000, 100_000),
-    ]
-    assert b"".join(chunks) == data
-
-
 def test_a_compressed_stream_comes_through_a_pipe(codec: str) -> None:
     data = asset(3_000_000)
     packed = PACKERS[codec](data)
@@ -244,14 +229,6 @@ def test_memory_goes_back_with_the_last_view() -> None:
     pipeline.close()
 
 
-def test_timings_follow_each_other() -> None:
-    with Pipeline([b"frame"], Stage.checksum(), Stage.checksum("crc32"), lambda chunk: None) as pipeline:
-        chunk = next(pipeline)
-    assert [timing[0] for timing in chunk.timings] == ["iterable", "checksum", "checksum 2", "<lambda>"]
-    times = [time for timing in chunk.timings for time in timing[1:]]
-    assert times == sorted(times)
-
-
 # --- callables --------------------------------------------------------------------------------------------------------
 
 
@@ -342,14 +319,6 @@ def test_an_item_that_is_no_buffer_is_skipped() -> None:
         assert [type(error.__cause__) for error in pipeline.skipped] == [TypeError, TypeError]
 
 
-def test_the_gil_is_not_held_by_native_stages(tmp_path: Path) -> None:
-    paths = stored(tmp_path, [asset(400_000)])
-    with Pipeline(Source.files(paths * 100), Stage.decompress(), Stage.checksum(), queue_items=2) as pipeline:
-        assert eventually(lambda: pipeline.stats.stages[2].work.count >= 3)  # nobody takes anything
-        assert all(stage.queue_items <= 2 for stage in pipeline.stats.stages)
-        assert sum(1 for _ in pipeline) == 100
-
-
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
@@ -366,26 +335,6 @@ def broken(folder: Path, codec: str) -> list[Path]:
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     return [folder / name for name in contents] + [folder / "missing"]
-
-
-def test_faults_are_raised_in_their_place(tmp_path: Path, codec: str) -> None:
-    paths = broken(tmp_path, codec)
-    for number, path in enumerate(paths):
-        expected = ChunkReadError if path.name == "missing" else ChunkDataError
-        if path.name in ("good", "last"):
-            continue
-        order = [paths[0], paths[0], path, paths[0]]
-        with Pipeline(
-            Source.files(order), Stage.decompress(codec, workers=2), max_chunk_bytes=2_000_000
-        ) as pipeline:
-            assert len([next(pipeline), next(pipeline)]) == 2
-            with pytest.raises(expected) as raised:
-                next(pipeline)
-            assert (raised.value.name, raised.value.index) == (str(path), 2), number
-            for take in (pipeline.read, pipeline.__next__):
-                with pytest.raises(expected) as again:
-                    take()
-                assert (again.value.name, again.value.index) == (str(path), 2)
 
 
 def test_faults_are_listed_when_they_are_skipped(tmp_path: Path, codec: str) -> None:
@@ -405,15 +354,6 @@ def test_faults_are_listed_when_they_are_skipped(tmp_path: Path, codec: str) -> 
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again)) == (type(error), str(error)), "they can go between processes"
     assert all(isinstance(error, ValueError) for error in skipped[:-1])
-
-
-def test_a_bomb_takes_no_memory() -> None:
-    bomb = zlib.compress(bytes(100 << 20), 1)
-    before = rss_bytes()
-    with Pipeline([bomb] * 5, Stage.decompress("zlib"), max_chunk_bytes=8 << 20, on_error="skip") as pipeline:
-        assert list(pipeline) == []
-        assert len(pipeline.skipped) == 5
-        assert rss_bytes() - before < 64 << 20
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
@@ -633,20 +573,6 @@ def test_a_descriptor_whose_reader_is_gone(pair: tuple[int, int]) -> None:
         Pipeline(endless(), sink=Sink.fd(writer)).wait(PATIENCE_S)
 
 
-def test_what_came_before_a_failure_is_written(tmp_path: Path, pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    paths = stored(tmp_path, [b"before"])
-    with (
-        pytest.raises(ChunkReadError),
-        Pipeline(
-            Source.files([*paths, tmp_path / "missing", *paths]), Stage.decompress(), sink=Sink.fd(writer)
-        ),
-    ):
-        pass
-    os.close(writer)
-    assert os.read(reader, 100) == b"before"
-
-
 def test_the_callers_buffers_are_filled(tmp_path: Path, plain: list[bytes]) -> None:
     arrays = [np.zeros(30_000, np.uint8) for _ in plain]
     with Pipeline(
@@ -738,32 +664,7 @@ def test_the_loop_goes_on_while_a_block_is_left() -> None:
     asyncio.run(main())
 
 
-def test_an_await_waits_for_a_descriptor(pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    got = ReaderThread(reader)
-
-    async def run() -> None:
-        await Pipeline([bytes(100_000)] * 20, sink=Sink.fd(writer))
-
-    asyncio.run(run())
-    os.close(writer)
-    assert got.result() == bytes(2_000_000)
-
-
 # --- backpressure, statistics, policies -------------------------------------------------------------------------------
-
-
-def test_memory_does_not_grow_with_the_number_of_chunks(tmp_path: Path) -> None:
-    (path,) = stored(tmp_path, [asset(64 << 10)])
-
-    def peak(count: int) -> int:
-        with Pipeline(
-            Source.files([path] * count), Stage.decompress(workers=2), Stage.checksum()
-        ) as pipeline:
-            return max(rss_bytes() for number, _ in enumerate(pipeline) if number % 50 == 0)
-
-    few = peak(100)
-    assert peak(3_000) - few < 8 << 20
 
 
 def test_statistics_and_bottleneck() -> None:
