@@ -404,10 +404,7 @@ def test_every_place_can_be_left() -> None:
         lambda: Pipeline(endless(), sink=Sink.into(bytearray(1000) for _ in itertools.count())),
     ]
     for make in lines:
-        for leave in (
-            Pipeline.close,
-            Pipeline.__del__ if hasattr(Pipeline, "__del__") else lambda pipeline: None,
-        ):
+        for leave in (Pipeline.close, Pipeline.__del__):
             before = workers()
             pipeline = make()
             assert eventually(lambda: are_asleep(workers))

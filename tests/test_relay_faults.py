@@ -19,7 +19,7 @@ import pytest
 from support.cases import PATIENCE_S, eventually
 from support.processes import PRELUDE, no_strace, run_script, succeeded
 from support.streams import ReaderThread, feed, noise, read_exactly, tcp_pair, unread_bytes
-from support.this_process import are_asleep, open_fds, threads, workers
+from support.this_process import are_asleep, threads, workers
 
 import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError, Tee
@@ -746,28 +746,3 @@ def test_more_than_four_gib_through_a_tee(pair: tuple[int, int]) -> None:
         report = copier.wait(2 * PATIENCE_S)
         assert drained.wait(PATIENCE_S).bytes == report.bytes == size
     assert [output.bytes_delivered for output in report.outputs] == [size, size]
-
-
-def socket_ends() -> tuple[int, int]:
-    source, producer = (end.detach() for end in socket.socketpair())
-    return source, producer
-
-
-@pytest.mark.parametrize("times", [500, pytest.param(10_000, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("way", [blocking, ticket, tee])
-def test_many_in_a_row_leave_nothing(way: Way, times: int) -> None:
-    """From pipes and sockets, to a socket and a device."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs, Path("/dev/null").open("wb") as null:
-        fds, threads = open_fds(), workers()
-        for number in range(times):
-            source, producer = socket_ends() if number % 4 < 2 else os.pipe()
-            os.write(producer, b"frame")
-            os.close(producer)
-            assert way(source, ours if number % 2 else null) == 5
-            os.close(source)
-            if number % 2:
-                assert theirs.recv(10) == b"frame"
-        assert eventually(lambda: workers() <= threads)
-        # Threads of a test before may have been about to drop theirs.
-        assert eventually(lambda: open_fds().items() <= fds.items())

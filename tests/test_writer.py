@@ -275,16 +275,6 @@ class TestLimits:
         thread.join(30)
         assert len(accepted) == 70
 
-    @pytest.mark.parametrize("size", [4096, 1 << 20])
-    def test_of_the_pipe(self, pair: tuple[int, int], size: int) -> None:
-        reader, writer = pair
-        result = ReaderThread(reader)
-        with Writer(writer, capacity_bytes=size) as stream:
-            assert stream.stats.capacity_bytes == capacity_bytes(writer) == size
-            stream.submit(FRAME)
-        os.close(writer)
-        assert result.result() == FRAME
-
     def test_of_the_pipe_that_were_chosen_stay_so(self, pair: tuple[int, int]) -> None:
         with Writer(pair[1], capacity_bytes=PIPE_BYTES):
             _native._pipe(b"another way in", pair[1]).wait(10)
@@ -436,13 +426,10 @@ class TestStats:
         stream.abort()
 
     REASONS = (
-        ("auto", False, 1000, None, "write", "small"),
         ("auto", False, 1 << 20, None, "staged", "reader is not known"),
         ("auto", True, 1000, None, "write", "small"),
         ("staged", False, 1 << 20, PIPE_BYTES, "write", "too small"),
-        ("staged", True, 1 << 20, None, "staged", "asked"),
         ("zero-copy", False, 1000, None, "zero-copy", "asked"),
-        ("write", True, 1 << 20, None, "write", "asked"),
     )
 
     @pytest.mark.parametrize(("mode", "reader_copies", "size", "capacity", "transport", "reason"), REASONS)
@@ -573,32 +560,3 @@ def test_a_buffer_is_let_go_with_the_next_call(pair: tuple[int, int]) -> None:
     assert [reference() for reference in alive] == [None] * 200
     os.close(pair[1])
     assert len(result.result()) == 200 * 200_000
-
-
-def test_writes_that_race_with_the_close(pair: tuple[int, int]) -> None:
-    """Threads write while another closes: each write arrives whole, or is refused."""
-    reader, writer = pair
-    result = ReaderThread(reader)
-    stream = Writer(writer)
-    written: list[int] = []
-
-    def produce(number: int) -> None:
-        try:
-            for _ in range(10_000):
-                stream.submit(bytes([number]) * 1000).wait(30)
-                written.append(number)
-        except ClosedError:
-            pass
-
-    threads = [threading.Thread(target=produce, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    assert eventually(lambda: len(written) > 100)
-    stream.close(30)
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
-    os.close(writer)
-    got = result.result()
-    assert len(got) == 1000 * len(written)
-    assert all(len(set(got[at : at + 1000])) == 1 for at in range(0, len(got), 1000))
