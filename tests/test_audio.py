@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -21,7 +23,7 @@ from support.clips import clip
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 
-from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, probe
+from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, StalledError, probe
 from penstock._decoding.audio import _BLOCK_SAMPLES, SampleType
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
@@ -464,6 +466,19 @@ def test_dropped_audio_decoder_ends_ffmpeg_and_warns(folder: Path) -> None:
         del audio
         gc.collect()
     assert eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_stopped_ffmpeg_raises_stalled_error_and_no_sample_is_lost(folder: Path) -> None:
+    path, full = sweep(folder, "flac")
+    with AudioDecoder(path, settings=DecoderSettings(stall_timeout=0.6)) as audio:
+        blocks = [next(audio)]
+        os.kill(audio.pid, signal.SIGSTOP)
+        with pytest.raises(StalledError):
+            while True:
+                blocks.append(next(audio))
+        os.kill(audio.pid, signal.SIGCONT)
+        blocks.extend(audio)
+    assert np.array_equal(np.concatenate(blocks), full)
 
 
 @pytest.mark.parametrize("stream", [None, 0])

@@ -130,6 +130,14 @@ def test_names_that_are_no_text_come_back(tmp_path: Path) -> None:
         assert [(chunk.name, bytes(chunk)) for chunk in pipeline] == [(path, b"odd")]
 
 
+def test_a_file_in_pieces(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(data := noise(100_000))
+    with Pipeline(Source.file(tmp_path / "large", 30_000)) as pipeline:
+        chunks = list(pipeline)
+    assert [chunk.offset for chunk in chunks] == [0, 30_000, 60_000, 90_000]
+    assert b"".join(chunks) == data
+
+
 def test_a_compressed_stream_comes_through_a_pipe(codec: str) -> None:
     data = asset(3_000_000)
     packed = PACKERS[codec](data)
@@ -661,6 +669,18 @@ def test_the_loop_goes_on_while_a_block_is_left() -> None:
     asyncio.run(main())
 
 
+def test_an_await_waits_for_a_descriptor(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    got = ReaderThread(reader)
+
+    async def run() -> None:
+        await Pipeline([bytes(100_000)] * 20, sink=Sink.fd(writer))
+
+    asyncio.run(run())
+    os.close(writer)
+    assert got.result() == bytes(2_000_000)
+
+
 # --- backpressure, statistics, policies -------------------------------------------------------------------------------
 
 
@@ -669,7 +689,10 @@ def test_statistics_and_bottleneck() -> None:
         [bytes(1000)] * 20, Stage.checksum(), Stage.call(lambda chunk: time.sleep(0.02), name="slow")
     ) as pipeline:
         assert pipeline.stats.stages[0].name == "iterable"
-        assert len(list(pipeline)) == 20
+        chunks = list(pipeline)
+    assert [timing[0] for timing in chunks[19].timings] == ["iterable", "checksum", "slow"]
+    times = [time for timing in chunks[19].timings for time in timing[1:]]
+    assert len(chunks) == 20 and times == sorted(times)
     stats = pipeline.stats
     assert [stage.name for stage in stats.stages] == ["iterable", "checksum", "slow", "consumer"]
     assert all(stage.work.count == 20 for stage in stats.stages)
