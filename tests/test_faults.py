@@ -228,23 +228,27 @@ FAULTS = {
 }
 
 
+def record_of(folder: Path, mode: str, calls: str, *faults: str) -> str:
+    """What strace records of these calls while a program writes, and all arrives although they have such faults."""
+    if (reason := no_strace()) is not None:
+        pytest.skip(reason)
+    record = folder / "record"
+    inject = [f"-einject={fault}" for fault in faults]
+    command = ["strace", "-f", "-o", str(record), f"-etrace={calls}", *inject]
+    program = [sys.executable, "-c", PRELUDE + INTERRUPTED_WRITER, mode]
+    done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
+    assert succeeded(done) == b"".join(bytes([number]) * 900_000 for number in range(6))
+    assert done.stderr.decode() == ""
+    return record.read_text()
+
+
 @pytest.mark.parametrize("mode", FAULTS)
 def test_interrupted_system_calls_of_the_worker_lose_nothing(tmp_path: Path, mode: str) -> None:
     """Every third of the worker's system calls is interrupted before it does anything."""
-    if (reason := no_strace()) is not None:
-        pytest.skip(reason)
-    record = tmp_path / "record"
-    inject = [f"-einject={call}:error=EINTR:when=1+3" for call in FAULTS[mode].split(",")]
-    command = ["strace", "-f", "-o", str(record), f"-etrace={FAULTS[mode]}", *inject]
-    program = [sys.executable, "-c", PRELUDE + INTERRUPTED_WRITER, mode]
-    with subprocess.Popen([*command, *program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        got, complaints = process.communicate(timeout=60)
-    assert complaints.decode() == ""
-    assert process.returncode == 0
-    assert got == b"".join(bytes([number]) * 900_000 for number in range(6))
-    main_call = FAULTS[mode].split(",")[0]
-    interrupted = [line for line in record.read_text().splitlines() if "EINTR" in line and "INJECTED" in line]
-    assert any(main_call in line for line in interrupted), "or the test has interrupted nothing"
+    calls = FAULTS[mode].split(",")
+    record = record_of(tmp_path, mode, FAULTS[mode], *(f"{call}:error=EINTR:when=1+3" for call in calls))
+    interrupted = [line for line in record.splitlines() if "EINTR" in line and "INJECTED" in line]
+    assert any(calls[0] in line for line in interrupted), "or the test has interrupted nothing"
 
 
 REFUSALS = [
@@ -257,15 +261,8 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("mode", "refusal"), REFUSALS)
 def test_a_system_call_that_is_refused_has_a_substitute(tmp_path: Path, mode: str, refusal: str) -> None:
-    if (reason := no_strace()) is not None:
-        pytest.skip(reason)
-    record = tmp_path / "record"
-    call = refusal.split(":")[0]
-    command = ["strace", "-f", "-o", str(record), f"-etrace={call}", f"-einject={refusal}"]
-    program = [sys.executable, "-c", PRELUDE + INTERRUPTED_WRITER, mode]
-    done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
-    assert succeeded(done) == b"".join(bytes([number]) * 900_000 for number in range(6))
-    assert "INJECTED" in record.read_text(), "or the test has refused nothing"
+    record = record_of(tmp_path, mode, refusal.split(":")[0], refusal)
+    assert "INJECTED" in record, "or the test has refused nothing"
 
 
 class TestAReaderThatNeverReads:
