@@ -454,21 +454,15 @@ def is_of_ffmpeg(path: str) -> bool:
     return any(part in path for part in ("coder", "ffmpeg", "render", "_video"))
 
 
-@pytest.mark.parametrize(("path", "name"), [one for one in NUMBERS if not is_of_ffmpeg(one[0])])
-def test_a_number_is_taken_or_refused(path: str, name: str) -> None:
-    @settings(examples(40), database=None, suppress_health_check=list(HealthCheck))
-    @given(st.one_of(WHOLE, OTHERS))
-    def try_any(value: object) -> None:
-        try_one(path, name, value)
-
-    try_any()
-
-
-@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
-@pytest.mark.parametrize(("path", "name"), [one for one in NUMBERS if is_of_ffmpeg(one[0])])
-def test_a_number_for_ffmpeg_is_taken_or_refused(path: str, name: str) -> None:
-    @settings(examples(20), database=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [pytest.param(*one, marks=pytest.mark.exhaustive if is_of_ffmpeg(one[0]) else ()) for one in NUMBERS],
+)
+def test_a_number_is_taken_or_refused(path: str, name: str) -> None:
+    count = 20 if is_of_ffmpeg(path) else 40
+
+    @settings(examples(count), database=None, suppress_health_check=list(HealthCheck))
     @given(st.one_of(WHOLE, OTHERS))
     def try_any(value: object) -> None:
         try_one(path, name, value)

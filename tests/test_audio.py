@@ -89,17 +89,25 @@ def first_s(path: Path) -> float:
 
 
 @pytest.mark.parametrize("share", [0.97, 0.6])
-@pytest.mark.parametrize("ending", a_few(["mp3", "aiff", "flac", "flv", "mka", "wav"], 3))
+@pytest.mark.parametrize("ending", a_few(["mp3", "aiff", "mka", "flac", "flv", "wav"], 3))
 def test_sound_that_was_cut_off_is_an_error(tmp_path: Path, ending: str, share: float) -> None:
     whole, cut = tmp_path / f"whole.{ending}", tmp_path / f"cut.{ending}"
     ffmpeg("-f", "lavfi", "-i", "aevalsrc=0.3*random(0)|0.2*random(1):d=20:s=44100", str(whole))
     cut.write_bytes(whole.read_bytes()[: int(whole.stat().st_size * share)])
     with AudioDecoder(whole) as audio:
-        count = len(audio.read_all())
+        full = audio.read_all()
     blocks = []
-    with AudioDecoder(cut) as audio, pytest.raises(DecoderError):
-        blocks.extend(audio)
-    assert (share - 0.1) * count < sum(map(len, blocks)) < count
+    with AudioDecoder(cut) as audio:
+        with pytest.raises(DecoderError) as caught:
+            blocks.extend(audio)
+        with pytest.raises(DecoderError) as again:
+            audio.read()
+    samples = np.concatenate(blocks)
+    assert (share - 0.1) * len(full) < len(samples) < len(full)
+    assert np.array_equal(samples, full[: len(samples)])
+    assert str(again.value) == str(caught.value)
+    with AudioDecoder(cut, conceal_errors=True) as audio:
+        assert len(audio.read_all()) >= len(samples)
     with AudioDecoder(cut, duration=2) as audio:
         assert len(audio.read_all()) == pytest.approx(2 * audio.sample_rate, rel=0.01)
 
@@ -471,28 +479,6 @@ def test_stopped_ffmpeg_raises_stalled_error_and_no_sample_is_lost(folder: Path)
         os.kill(audio.pid, signal.SIGCONT)
         blocks.extend(audio)
     assert np.array_equal(np.concatenate(blocks), full)
-
-
-@pytest.mark.parametrize("ending", ["flac", "mkv"])
-def test_damaged_file_returns_samples_up_to_the_damage_and_then_raises(
-    ending: str, folder: Path, tmp_path: Path
-) -> None:
-    path, full = sweep(folder, ending)
-    cut = tmp_path / f"cut.{ending}"
-    cut.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
-    blocks = []
-    with AudioDecoder(cut) as audio:
-        with pytest.raises(DecoderError) as caught:
-            for block in audio:
-                blocks.append(block)
-        with pytest.raises(DecoderError) as again:
-            audio.read()
-    samples = np.concatenate(blocks)
-    assert 0.4 * len(full) < len(samples) < 0.7 * len(full)
-    assert np.array_equal(samples, full[: len(samples)])
-    assert str(again.value) == str(caught.value)
-    with AudioDecoder(cut, conceal_errors=True) as audio:
-        assert len(audio.read_all()) >= len(samples)
 
 
 @pytest.mark.parametrize("stream", [None, 0])

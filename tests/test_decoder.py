@@ -110,17 +110,6 @@ def test_native_conversion_matches_an_exact_ffmpeg(name: str, pixel_format: str)
         assert furthest(list(decoder), raw(path, decoder, *luma, *EXACT)) <= 1
 
 
-@pytest.mark.parametrize("name", a_few(TAGGED))
-def test_gray_is_the_luma_in_the_native_and_the_ffmpeg_conversion(name: str) -> None:
-    frames = []
-    for convert in ("native", "ffmpeg"):
-        with Decoder(
-            clip(name), pixel_format="gray", settings=with_knobs(DecoderSettings(), convert=convert)
-        ) as decoder:
-            frames.append(np.stack(list(decoder)))
-    assert furthest(frames[0], frames[1]) <= 1
-
-
 @pytest.mark.parametrize("color_range", ["limited", "full"])
 @pytest.mark.parametrize("matrix", ["bt601", "bt709", "bt2020"])
 @pytest.mark.parametrize("chroma", ["420", "422"])
@@ -285,13 +274,10 @@ def test_full_range_yuv_is_not_passed_off_as_limited(tmp_path: Path, program: st
     [
         ("rgb24", "uint8", (48, 64, 3)),
         ("rgba", "uint8", (48, 64, 4)),
-        ("gray", "uint8", (48, 64)),
         ("rgb48", "uint16", (48, 64, 3)),
-        ("rgba64le", "uint16", (48, 64, 4)),
         ("gray16le", "uint16", (48, 64)),
         ("grayf32le", "float32", (48, 64)),
         ("gbrpf32le", "float32", (3 * 48 * 64,)),
-        ("gbrapf32le", "float32", (4 * 48 * 64,)),
         ("rgb565le", "uint8", (2 * 48 * 64,)),
         ("yuv420p", "uint8", (48 * 64 * 3 // 2,)),
         ("p010le", "uint16", (48 * 64 * 3 // 2,)),
@@ -531,11 +517,6 @@ def test_start_and_count_are_exact_to_the_frame(name: str, first: int, engine: s
     assert all(np.array_equal(*pair) for pair in zip(got, frames[first:], strict=False))
 
 
-def test_a_start_between_two_frames_begins_with_the_later_one(engine: str) -> None:
-    with Decoder(clip("h264"), start=0.45) as decoder:
-        assert next(decoder).time_s == pytest.approx(0.48)
-
-
 @pytest.mark.parametrize(("name", "size"), [("rotated_90", (48, 64)), ("rotated_180", (64, 48))])
 def test_frames_are_rotated_as_players_show_them(name: str, size: tuple[int, int], engine: str) -> None:
     with Decoder(clip(name)) as turned, Decoder(clip("h264")) as stored:
@@ -671,7 +652,9 @@ def test_stream_argument_selects_another_stream(engine: str) -> None:
     with Decoder(clip("several_videos")) as best, Decoder(clip("several_videos"), stream=0) as first:
         assert (best.stream.index, best.size) == (1, (64, 48))
         assert (first.stream.index, first.size) == (0, (48, 64))
-        assert len(list(best)) == len(list(first)) == 12
+        for decoder in (best, first):
+            frames = list(decoder)
+            assert len(frames) == 12 and np.array_equal(decoder[7], frames[7])
 
 
 def test_frame_belongs_to_the_caller_and_never_changes() -> None:
@@ -802,13 +785,6 @@ def test_short_files_are_decoded_with_threads_too(tmp_path: Path, frames: int) -
     with Decoder(path) as decoder:
         assert len(list(decoder)) == frames
         assert decoder.engine.reason.endswith("with threads")
-
-
-def test_len_is_exact_if_the_file_states_it() -> None:
-    with Decoder(clip("h264")) as decoder:
-        assert len(decoder) == 30 == len(list(decoder))
-    with Decoder(clip("h264"), count=7) as decoder:
-        assert len(decoder) == 7 == len(list(decoder))
 
 
 @pytest.mark.parametrize("start", ["0.53", "1.0", "1.5"])

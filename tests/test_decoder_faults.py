@@ -679,19 +679,6 @@ def test_a_signal_handler_that_reads_is_refused_and_takes_no_frame(monkeypatch: 
     assert said
 
 
-def test_no_ffmpeg_is_left_when_python_is_killed() -> None:
-    code = f"""
-    decoder = penstock.Decoder(sys.argv[1], size=(1280, 720), {BY_PROGRAM})
-    next(decoder)
-    print(decoder.pid, flush=True)
-    time.sleep(1000)
-    """
-    with start_script(code, clip("long")) as program:
-        pid = int(program.stdout.readline())
-        program.kill()
-    assert eventually(lambda: not is_there(pid) or "Z" in Path(f"/proc/{pid}/stat").read_text())
-
-
 @pytest.mark.parametrize("settings", ["", BY_PROGRAM], ids=["libav", "ffmpeg"])
 def test_forked_child_gets_a_closed_decoder(settings: str) -> None:
     code = f"""

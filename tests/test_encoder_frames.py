@@ -79,19 +79,6 @@ def test_small_frames_are_not_taken_for_planes(pixel_format: str) -> None:
         assert frame_size(np.zeros(layout.shape, layout.dtype), pixel_format) == size
 
 
-def test_awrite_can_write_the_first_frame(tmp_path: Path) -> None:
-    async def use() -> int:
-        async with make(tmp_path / "v.raw", size=None, **EXACT) as encoder:
-            await asyncio.gather(*(encoder.awrite(painted(index)) for index in range(5)))
-        return encoder.close().frames_encoded
-
-    assert asyncio.run(use()) == 5
-    got = exact_frames(tmp_path / "v.raw")
-    assert all(np.array_equal(frame, painted(index)) for index, frame in enumerate(got)), (
-        "in the order of the calls"
-    )
-
-
 def test_awrite_after_a_start_does_not_overtake(tmp_path: Path) -> None:
     async def use() -> None:
         async with make(tmp_path / "v.raw", size=None, **EXACT) as encoder:
@@ -102,8 +89,7 @@ def test_awrite_after_a_start_does_not_overtake(tmp_path: Path) -> None:
             await asyncio.gather(*tasks)
 
     asyncio.run(use())
-    for index, frame in enumerate(exact_frames(tmp_path / "v.raw")):
-        assert np.array_equal(frame, painted(index))
+    np.testing.assert_array_equal(exact_frames(tmp_path / "v.raw"), [painted(index) for index in range(4)])
 
 
 def test_awrite_starts_ffmpeg_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,18 +234,6 @@ def test_forked_child_gets_a_closed_encoder_if_no_frame_was_written(tmp_path: Pa
 
 
 # Whose memory
-
-
-def test_one_buffer_can_be_reused_for_each_frame(tmp_path: Path) -> None:
-    """What OpenCV and imageio taught: the frame is taken by the call, also where it is converted."""
-    output = tmp_path / "video.mp4"
-    buffer = np.empty((HEIGHT, WIDTH, 3), np.uint8)
-    with make(output) as encoder, stopped(encoder):
-        for index in range(40):
-            buffer[...] = flat(index)
-            encoder.write(buffer)
-        buffer[...] = 0
-    assert [is_flat(frame, index) for index, frame in enumerate(decode(output))] == 40 * [True]
 
 
 @pytest.mark.parametrize(
@@ -466,28 +440,22 @@ BAD = [
     ("rgb24", np.zeros((3, W, H), np.uint8), r"frame\.transpose\(2, 1, 0\)"),
     ("rgb24", np.zeros((H, W, 4), np.uint8), r"pixel_format='rgba' \(or 'bgra'\)"),
     ("rgb24", np.zeros((H, W), np.uint8), "pixel_format='gray'"),
-    ("rgba", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' \(or 'bgr24'\)"),
     ("gray", np.zeros((W, H), np.uint8), r"frame\.transpose\(1, 0\)"),
-    ("gray", np.zeros((H, W, 3), np.uint8), "pixel_format='rgb24'"),
     ("rgb24", np.zeros((20, 30, 3), np.uint8), r"size=\(30, 20\)"),
     ("rgb24", np.zeros((5, H, W, 3), np.uint8), "one by one"),
     ("yuv420p", np.zeros((H, W, 3), np.uint8), "and output_pixel_format='yuv420p'$"),
     ("yuv420p", np.zeros((W, H * 3 // 2), np.uint8), r"not \(64, 72\)"),
-    ("yuv444p", np.zeros((H, 3, W), np.uint8), r"not \(48, 3, 64\)"),
     ("rgb24", np.zeros((H, W, 3), np.float32), r"value_range=.* or \(-1\.0, 1\.0\)"),
     ("rgb24", np.zeros((H, W, 3), np.longdouble), r"0 to 255.*\.astype\(np\.uint8\)$"),
     ("rgb24", Tensor(np.zeros((H, W, 3), bool)), r"\.to\(torch\.uint8\)"),
     ("rgb24", np.zeros((H, W, 3), bool), r"frame\.astype\(np\.uint8\) \* 255"),
     ("rgb24", np.zeros((H, W, 3), np.int8), r"frame\.astype\(np\.uint8\) if its values are from 0 to 255"),
-    ("rgb24", np.zeros((H, W, 3), np.int64), r"frame\.astype\(np\.uint8\)"),
     ("rgb24", np.zeros((H, W, 3), np.uint16), "pixel_format='rgb48le'"),
     ("rgb24", np.ma.masked_greater(np.arange(H * W * 3).reshape(H, W, 3).astype(np.uint8), 9), "filled"),
     ("rgb48", np.zeros((H, W, 3), np.uint8), "pixel_format='rgb24'"),
-    ("rgb48", np.zeros((H, W, 3), np.float16), r"value_range=.* or \(-1\.0, 1\.0\)"),
     ("rgb48", np.zeros((H, W, 3), np.int16), r"\.astype\(np\.uint16\)"),
     ("rgb48", np.zeros((H, W, 3), ">u2"), r"frame\.astype\('<u2'\)"),
     ("gray16be", np.zeros((H, W), "<u2"), "gray16le"),
-    ("grayf32be", np.zeros((H, W), "<f4"), "grayf32le"),
     ("grayf32le", np.zeros((H, W)), r"\.astype\(np\.float32\)"),
     ("grayf32le", np.zeros((H, W), np.uint8), r"0 to 1.*\.astype\(np\.float32\)$"),
     ("gbrpf32le", np.zeros((H, W, 3), np.float32), rf"[^']\. Pass np\.stack\(\[{GBR}\]\)$"),
@@ -496,26 +464,18 @@ BAD = [
     ("gbrpf32le", np.zeros((H, W, 4), np.float32), r"pixel_format='gbrapf32le', and pass np\.stack"),
     ("gbrpf32le", np.zeros((H, W), np.float32), "pixel_format='grayf32le'$"),
     ("grayf32le", np.zeros((H, W, 3), np.float32), r"pixel_format='gbrpf32le', and pass np\.stack"),
-    ("bgr0", np.zeros((W, H, 4), np.uint8), r"frame\.transpose\(1, 0, 2\)"),
     ("rgb0", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' \(or 'bgr24'\)$"),
-    ("bgra64le", np.zeros((W, H, 4), np.uint16), r"frame\.transpose\(1, 0, 2\)"),
     ("bgr48le", np.zeros((H, W, 6), np.uint8), "shape"),
-    ("ya16le", np.zeros((W, H, 2), np.uint16), r"frame\.transpose\(1, 0, 2\)"),
     # Channels and dtype are both wrong: one message says all that is to be done.
     ("rgb24", np.zeros((H, W), np.uint16), r"pixel_format='gray16le' \(codec='ffv1' keeps all 16 bits\)$"),
-    ("rgb24", np.zeros((H, W, 1), np.uint16), "pixel_format='gray16le'"),
     ("rgb24", np.zeros((H, W, 4), np.uint16), r"'rgba64le' \(or 'bgra64le'\) \(codec='ffv1'"),
     ("rgb24", np.zeros((H, W), np.float32), r"pixel_format='gray', and pass value_range="),
-    ("rgb24", np.zeros((H, W, 4), np.float32), r"'rgba' .*, and pass value_range="),
     ("rgb24", np.zeros((H, W), bool), r"'gray', and pass frame\.astype\(np\.uint8\) \* 255$"),
     ("rgb24", Tensor(np.zeros((3, H, W), np.float32)), "channels_first=True, and pass value_range="),
     ("yuv420p", np.zeros((H, W, 3), np.uint16), r"'rgb48le' .*, and output_pixel_format='yuv420p'$"),
-    ("gray16le", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' \(or 'bgr24'\)$"),
     ("rgb24", bytes(100), "not 100 bytes"),
     ("rgb24", array.array("f", [0.0] * (H * W * 3)), "not 36864 bytes$"),
     ("rgb24", bytes(H * W * 4), r"not 12288 bytes.*pixel_format='rgba' \(or 'bgra'\)$"),
-    ("rgba", bytes(H * W * 2), "not 6144 bytes$"),
-    ("yuv420p", bytes(H * W * 3), "not 9216 bytes$"),
     # No buffer.
     ("rgb24", [[1, 2], [3, 4]], r"numpy\.asarray\(frame, numpy\.uint8\)"),
     ("rgb24", [np.zeros((H, W, 3), np.uint8)], "one by one"),
@@ -570,17 +530,6 @@ def test_advice_of_the_first_error_leads_to_a_video(
     if "codec" in remedy:
         with Decoder(tmp_path / "v.mkv", pixel_format=remedy["pixel_format"]) as decoder:
             np.testing.assert_array_equal(decoder.read(), frame)
-
-
-def test_advice_for_a_wrong_shape_is_right(tmp_path: Path) -> None:
-    """What the messages say to write is taken, and is the picture."""
-    output = tmp_path / "video.raw"
-    rgb = painted(5)
-    with make(output, **EXACT) as encoder:
-        encoder.write(np.ascontiguousarray(rgb.transpose(1, 0, 2)).transpose(1, 0, 2))
-        encoder.write(Tensor(np.ascontiguousarray(rgb.transpose(2, 0, 1))).permute(1, 2, 0))
-        encoder.write((rgb / 255 * 255).round().astype(np.uint8))
-    np.testing.assert_array_equal(exact_frames(output), [rgb] * 3)
 
 
 @given(

@@ -385,21 +385,6 @@ def test_ffmpeg_tee_writes_audio_to_several_outputs(tmp_path: Path) -> None:
         assert_in_step(tmp_path / name, 3)
 
 
-def test_fan_out_serves_encoders_with_and_without_audio(tmp_path: Path) -> None:
-    source = sounded(tmp_path / "in.m4a", "aac", 8)
-    first, second, third = (
-        Encoder(tmp_path / name, size=SIZE, fps=FPS, audio=audio, preset="ultrafast")
-        for name, audio in (("a.mp4", INPUT), ("b.mp4", source), ("c.mp4", None))
-    )
-    with penstock.FanOut([first, second, third]) as fan_out:
-        for index in range(3 * FPS):
-            fan_out.write(picture(index))
-            first.write_audio(claps(3)[index * PER_FRAME : (index + 1) * PER_FRAME])
-    assert_in_step(tmp_path / "a.mp4", 3)
-    assert_in_step(tmp_path / "b.mp4", 3)
-    assert seen_s(tmp_path / "c.mp4") == [0, 1, 2]
-
-
 # Sound of files
 
 

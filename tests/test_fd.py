@@ -7,10 +7,8 @@ import io
 import os
 import pty
 import socket
-import stat
 import subprocess
 import sys
-import tempfile
 import termios
 import tty
 from collections.abc import Callable
@@ -73,18 +71,6 @@ def test_bytes_in_a_python_buffer_are_written_first(pair: tuple[int, int], text:
             stream.submit(b"another\n")
         file.write("trailer\n" if text else b"trailer\n")
     assert result.result() == b"header\nframe\nmiddle\nanother\ntrailer\n"
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_stdin_of_a_process_receives_every_byte(mode: str) -> None:
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
-        result = ReaderThread(os.dup(cat.stdout.fileno()))
-        for _ in range(5):
-            _native._pipe(FRAME, cat.stdin, mode=mode)
-        cat.stdin.close()
-        assert result.result() == FRAME * 5
-        assert cat.wait(10) == 0
-    _native._sync(timeout=10)
 
 
 def test_standard_output_and_error_keep_their_order() -> None:
@@ -154,16 +140,6 @@ def test_a_message_that_cannot_be_sent_whole_is_an_error_and_not_cut() -> None:
     writer.close()
 
 
-def test_packet_mode_pipe_keeps_packets_apart() -> None:
-    reader, writer = os.pipe2(os.O_DIRECT)
-    for message in (b"one", b"", b"two"):  # a pipe has no empty messages
-        _native._pipe(message, writer)
-    _native._sync(timeout=10)
-    assert [os.read(reader, 4096), os.read(reader, 4096)] == [b"one", b"two"]
-    os.close(reader)
-    os.close(writer)
-
-
 def _open_fifo(path: Path) -> tuple[int, int]:
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -210,36 +186,6 @@ except PermissionError:
     assert result.result() == bytes(range(256)) * 1000
 
 
-def test_aborted_write_to_a_fifo_leaves_no_end_open(tmp_path: Path) -> None:
-    reader, writer = _open_fifo(tmp_path / "fifo")
-    with penstock.Writer(writer, mode="write") as stream:
-        os.close(writer)
-        stream.submit(FRAME * 20)
-        assert read_exactly(reader, 1000) == FRAME[:1000]
-        stream.abort()
-    assert (FRAME * 20).startswith(FRAME[:1000] + ReaderThread(reader).result())
-
-
-def test_fifo_without_a_reader_raises(tmp_path: Path) -> None:
-    reader, writer = _open_fifo(tmp_path / "fifo")
-    stream = penstock.Writer(writer, mode="write")
-    os.close(reader)
-    assert isinstance(stream.submit(FRAME).exception(10), penstock.errors.BrokenStreamError)
-    with pytest.raises(penstock.errors.BrokenStreamError):
-        stream.close()
-    os.close(writer)
-
-
-def test_terminal_receives_every_byte() -> None:
-    controller, terminal = pty.openpty()
-    tty.setraw(terminal)
-    _native._pipe(FRAME, terminal)
-    assert read_exactly(controller, len(FRAME)) == FRAME
-    _native._sync(timeout=10)
-    os.close(controller)
-    os.close(terminal)
-
-
 @pytest.mark.parametrize("end", ["terminal", "stopped terminal", "controller"])
 def test_terminals_do_not_wait_for_each_other(end: str) -> None:
     """The controlling sides of all pseudo-terminals have one inode, that of /dev/ptmx, and are streams of their own."""
@@ -274,11 +220,6 @@ def test_terminal_hangs_up_at_close() -> None:
     os.close(controller)
 
 
-def test_device_is_written() -> None:
-    with Path("/dev/null").open("wb", buffering=0) as null:
-        _native._pipe(FRAME, null, mode="staged").wait(10)
-
-
 @pytest.mark.parametrize("buffering", [0, -1])
 def test_file_is_written_at_its_position(tmp_path: Path, buffering: int) -> None:
     path = tmp_path / "file"
@@ -311,17 +252,6 @@ def test_two_descriptors_of_one_file_keep_their_positions(tmp_path: Path) -> Non
         _native._pipe(b"bbb", back)
         _native._sync(timeout=10)
     assert path.read_bytes() == b"AAAaaa....BBBbbb...."
-
-
-def test_unnamed_file_is_written(tmp_path: Path) -> None:
-    with tempfile.TemporaryFile(dir=tmp_path) as file:
-        _native._pipe(FRAME, file).wait(10)
-        file.seek(0)
-        assert file.read() == FRAME
-    fd = os.memfd_create("frames")
-    _native._pipe(FRAME, fd).wait(10)
-    assert os.pread(fd, len(FRAME) + 1, 0) == FRAME
-    os.close(fd)
 
 
 def test_new_file_is_a_new_stream_after_the_old_file_is_deleted(tmp_path: Path) -> None:
@@ -455,16 +385,6 @@ def test_swapped_ends_of_a_relay_are_named(pair: tuple[int, int]) -> None:
         for relay in (penstock.relay, penstock.pipes.start_relay):
             with pytest.raises(OSError, match=word):
                 relay(src, reader)
-
-
-@pytest.mark.parametrize("kind", WRITING | READING)
-def test_directory_is_refused(kind: str, tmp_path: Path) -> None:
-    fd = os.open(tmp_path, os.O_RDONLY)
-    assert stat.S_ISDIR(os.fstat(fd).st_mode)
-    with pytest.raises(OSError) as caught:
-        (WRITING | READING)[kind](fd)
-    os.close(fd)
-    assert caught.value.errno == (errno.EBADF if kind in WRITING else errno.EISDIR)
 
 
 def test_exception_of_fileno_is_raised(call: Opening) -> None:

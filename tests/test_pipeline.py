@@ -131,17 +131,10 @@ def test_file_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
 
 
 def test_file_is_read_in_pieces(tmp_path: Path) -> None:
-    data = noise(1_000_000)
-    path = tmp_path / "large"
-    path.write_bytes(data)
-    with Pipeline(Source.file(path, 300_000)) as pipeline:
+    (tmp_path / "large").write_bytes(data := noise(100_000))
+    with Pipeline(Source.file(tmp_path / "large", 30_000)) as pipeline:
         chunks = list(pipeline)
-    assert [(chunk.offset, chunk.nbytes) for chunk in chunks] == [
-        (0, 300_000),
-        (300_000, 300_000),
-        (600_000, 300_000),
-        (900_000, 100_000),
-    ]
+    assert [chunk.offset for chunk in chunks] == [0, 30_000, 60_000, 90_000]
     assert b"".join(chunks) == data
 
 
@@ -244,14 +237,6 @@ def test_memory_is_reused_after_the_last_view_is_gone() -> None:
     pipeline.close()
 
 
-def test_timings_follow_each_other() -> None:
-    with Pipeline([b"frame"], Stage.checksum(), Stage.checksum("crc32"), lambda chunk: None) as pipeline:
-        chunk = next(pipeline)
-    assert [timing[0] for timing in chunk.timings] == ["iterable", "checksum", "checksum 2", "<lambda>"]
-    times = [time for timing in chunk.timings for time in timing[1:]]
-    assert times == sorted(times)
-
-
 # --- callables --------------------------------------------------------------------------------------------------------
 
 
@@ -342,14 +327,6 @@ def test_an_item_that_is_no_buffer_is_skipped() -> None:
         assert [type(error.__cause__) for error in pipeline.skipped] == [TypeError, TypeError]
 
 
-def test_the_gil_is_not_held_by_native_stages(tmp_path: Path) -> None:
-    paths = stored(tmp_path, [asset(400_000)])
-    with Pipeline(Source.files(paths * 100), Stage.decompress(), Stage.checksum(), queue_items=2) as pipeline:
-        assert eventually(lambda: pipeline.stats.stages[2].work.count >= 3)  # nobody takes anything
-        assert all(stage.queue_items <= 2 for stage in pipeline.stats.stages)
-        assert sum(1 for _ in pipeline) == 100
-
-
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
@@ -366,26 +343,6 @@ def broken(folder: Path, codec: str) -> list[Path]:
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     return [folder / name for name in contents] + [folder / "missing"]
-
-
-def test_faults_are_raised_in_their_place(tmp_path: Path, codec: str) -> None:
-    paths = broken(tmp_path, codec)
-    for number, path in enumerate(paths):
-        expected = ChunkReadError if path.name == "missing" else ChunkDataError
-        if path.name in ("good", "last"):
-            continue
-        order = [paths[0], paths[0], path, paths[0]]
-        with Pipeline(
-            Source.files(order), Stage.decompress(codec, workers=2), max_chunk_bytes=2_000_000
-        ) as pipeline:
-            assert len([next(pipeline), next(pipeline)]) == 2
-            with pytest.raises(expected) as raised:
-                next(pipeline)
-            assert (raised.value.name, raised.value.index) == (str(path), 2), number
-            for take in (pipeline.read, pipeline.__next__):
-                with pytest.raises(expected) as again:
-                    take()
-                assert (again.value.name, again.value.index) == (str(path), 2)
 
 
 def test_skipped_faults_are_listed(tmp_path: Path, codec: str) -> None:
@@ -405,15 +362,6 @@ def test_skipped_faults_are_listed(tmp_path: Path, codec: str) -> None:
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again)) == (type(error), str(error)), "they can go between processes"
     assert all(isinstance(error, ValueError) for error in skipped[:-1])
-
-
-def test_decompression_bomb_takes_no_memory() -> None:
-    bomb = zlib.compress(bytes(100 << 20), 1)
-    before = rss_bytes()
-    with Pipeline([bomb] * 5, Stage.decompress("zlib"), max_chunk_bytes=8 << 20, on_error="skip") as pipeline:
-        assert list(pipeline) == []
-        assert len(pipeline.skipped) == 5
-        assert rss_bytes() - before < 64 << 20
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
@@ -464,10 +412,7 @@ def test_pipeline_can_be_closed_at_any_stage() -> None:
         lambda: Pipeline(endless(), sink=Sink.into(bytearray(1000) for _ in itertools.count())),
     ]
     for make in lines:
-        for leave in (
-            Pipeline.close,
-            Pipeline.__del__ if hasattr(Pipeline, "__del__") else lambda pipeline: None,
-        ):
+        for leave in (Pipeline.close, Pipeline.__del__):
             before = workers()
             pipeline = make()
             assert eventually(lambda: are_asleep(workers))
@@ -635,20 +580,6 @@ def test_descriptor_sink_without_a_reader_raises(pair: tuple[int, int]) -> None:
         Pipeline(endless(), sink=Sink.fd(writer)).wait(PATIENCE_S)
 
 
-def test_chunks_before_a_failure_are_written(tmp_path: Path, pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    paths = stored(tmp_path, [b"before"])
-    with (
-        pytest.raises(ChunkReadError),
-        Pipeline(
-            Source.files([*paths, tmp_path / "missing", *paths]), Stage.decompress(), sink=Sink.fd(writer)
-        ),
-    ):
-        pass
-    os.close(writer)
-    assert os.read(reader, 100) == b"before"
-
-
 def test_buffers_of_the_caller_are_filled(tmp_path: Path, plain: list[bytes]) -> None:
     arrays = [np.zeros(30_000, np.uint8) for _ in plain]
     with Pipeline(
@@ -755,25 +686,15 @@ def test_await_waits_until_a_descriptor_sink_has_everything(pair: tuple[int, int
 # --- backpressure, statistics, policies -------------------------------------------------------------------------------
 
 
-def test_memory_does_not_grow_with_the_number_of_chunks(tmp_path: Path) -> None:
-    (path,) = stored(tmp_path, [asset(64 << 10)])
-
-    def peak(count: int) -> int:
-        with Pipeline(
-            Source.files([path] * count), Stage.decompress(workers=2), Stage.checksum()
-        ) as pipeline:
-            return max(rss_bytes() for number, _ in enumerate(pipeline) if number % 50 == 0)
-
-    few = peak(100)
-    assert peak(3_000) - few < 8 << 20
-
-
 def test_stats_count_chunks_and_name_the_bottleneck() -> None:
     with Pipeline(
         [bytes(1000)] * 20, Stage.checksum(), Stage.call(lambda chunk: time.sleep(0.02), name="slow")
     ) as pipeline:
         assert pipeline.stats.stages[0].name == "iterable"
-        assert len(list(pipeline)) == 20
+        chunks = list(pipeline)
+    assert [timing[0] for timing in chunks[19].timings] == ["iterable", "checksum", "slow"]
+    times = [time for timing in chunks[19].timings for time in timing[1:]]
+    assert len(chunks) == 20 and times == sorted(times)
     stats = pipeline.stats
     assert [stage.name for stage in stats.stages] == ["iterable", "checksum", "slow", "consumer"]
     assert all(stage.work.count == 20 for stage in stats.stages)

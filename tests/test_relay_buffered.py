@@ -19,7 +19,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import examples
-from support.processes import run_script, succeeded
 from support.streams import ReaderThread, from_process, from_socket, noise, read_exactly, unread_bytes
 from support.this_process import open_fds
 
@@ -125,44 +124,6 @@ class TestFile:
             assert src.tell() == 10 + delivered
             assert read_exactly(reader, delivered) + src.read() == DATA[10:]
 
-    def test_file_continues_with_the_first_unread_byte_after_a_broken_stream(
-        self, path: Path, pair: tuple[int, int]
-    ) -> None:
-        reader, writer = pair
-        with path.open("rb") as src:
-            src.read(10)
-            assert penstock.relay(src, writer, 100).bytes == 100
-            os.close(reader)
-            with pytest.raises(BrokenStreamError) as broken:
-                penstock.relay(src, writer)
-            assert broken.value.bytes_delivered == 0
-            assert src.tell() == 110
-
-    def test_file_continues_with_the_first_undelivered_byte_after_ctrl_c(self, path: Path) -> None:
-        out = succeeded(
-            run_script(
-                """
-                import select
-                reader, writer = os.pipe()
-                src = open(sys.argv[1], "rb")
-                src.read(10)
-                def interrupt():
-                    select.select([reader], [], [])  # it has begun, and will not end: nobody reads
-                    os.kill(os.getpid(), signal.SIGINT)
-                threading.Thread(target=interrupt).start()
-                try:
-                    penstock.relay(src, writer)
-                except KeyboardInterrupt:
-                    os.close(writer)
-                    rest = src.read()
-                    with os.fdopen(reader, "rb") as got:
-                        sys.stdout.buffer.write(got.read() + rest)
-                """,
-                path,
-            )
-        )
-        assert out == DATA[10:]
-
     @pytest.mark.parametrize(
         "wrong",
         [
@@ -181,12 +142,6 @@ class TestFile:
                 penstock.relay(src, pair[1], **wrong)
             assert src.tell() == 10
         assert unread_bytes(pair[0]) == 0
-
-    def test_closed_file_is_refused(self, path: Path, pair: tuple[int, int]) -> None:
-        with path.open("rb") as src:
-            pass
-        with pytest.raises(ValueError):
-            penstock.relay(src, pair[1])
 
 
 @contextlib.contextmanager
@@ -225,21 +180,12 @@ class TestStream:
     """Pipes and sockets: the bytes that were read ahead go first."""
 
     @every_kind
-    def test_smoke(self, open_stream: Open) -> None:
-        with open_stream(DATA) as src:
-            assert src.read(10) == DATA[:10]
-            said, got = relayed(src)
-            assert got == DATA[10:]
-            assert (said.bytes, said.source_ended) == (len(DATA) - 10, True)
-            assert type(said) is RelayReport
-            assert src.read() == b""
-
-    @every_kind
-    @pytest.mark.parametrize("count", [0, 1, 1000, 200_000, 10**6])
+    @pytest.mark.parametrize("count", [0, 1, 1000, 200_000, 10**6, 10**7])
     def test_stream_continues_after_the_last_relayed_byte(self, open_stream: Open, count: int) -> None:
         with open_stream(DATA) as src:
             src.read(10)
             said, got = relayed(src, count)
+            assert type(said) is RelayReport
             assert got == DATA[10 : 10 + count]
             assert (said.bytes, said.source_ended) == (len(got), count > len(DATA))
             assert src.read() == DATA[10 + len(got) :]
@@ -271,13 +217,6 @@ class TestStream:
         threading.Timer(0.05, os.write, (writer, b"4567")).start()
         assert penstock.relay(src, pair[1], 7).bytes == 7
         assert os.read(pair[0], 100) == b"1234567"
-
-    def test_timeout_holds_with_nothing_read_ahead(
-        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
-    ) -> None:
-        with pytest.raises(StalledError) as stalled:
-            penstock.relay(source[0], pair[1], timeout=0.05)
-        assert stalled.value.bytes_delivered == 0
 
     def test_source_that_stalls_after_the_bytes_read_ahead_raises(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
@@ -322,48 +261,18 @@ class TestStream:
         assert broken.value.bytes_delivered == 0
         assert src.read(9) == b"123456789"
 
-    def test_ctrl_c_counts_what_was_read_ahead(self) -> None:
-        out = succeeded(
-            run_script(
-                """
-                source, feed = os.pipe()
-                reader, writer = os.pipe()
-                src = open(source, "rb")
-                os.write(feed, b"0123456789")
-                src.read(1)
-                def interrupt():
-                    assert os.read(reader, 9) == b"123456789"
-                    os.write(feed, b"next")
-                    assert os.read(reader, 4) == b"next"
-                    os.kill(os.getpid(), signal.SIGINT)
-                threading.Thread(target=interrupt).start()
-                try:
-                    penstock.relay(src, writer)
-                except KeyboardInterrupt as interruption:
-                    print(interruption.bytes_delivered)
-                """
-            )
-        )
-        assert out == b"13\n"
-
     def test_background_relay_of_a_stream_that_read_ahead_is_refused(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
     ) -> None:
+        """So it is with an offset."""
         src, writer = source
         os.write(writer, b"0123")
         src.read(1)
         with pytest.raises(ValueError):
             penstock.pipes.start_relay(src, pair[1])
-        assert penstock.relay(src, pair[1], 3).bytes == 3
-
-    def test_offset_is_refused_for_a_stream(
-        self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]
-    ) -> None:
-        os.write(source[1], b"0123")
-        source[0].read(1)
         with pytest.raises(ValueError):
-            penstock.relay(source[0], pair[1], offset=0)
-        assert source[0].read(3) == b"123"
+            penstock.relay(src, pair[1], offset=0)
+        assert penstock.relay(src, pair[1], 3).bytes == 3
 
     def test_relays_of_a_stream_leave_no_descriptor(
         self, source: tuple[io.BufferedReader, int], pair: tuple[int, int]

@@ -227,15 +227,6 @@ class TestComingAndGoing:
             tee.add(readers.writers[0])
         readers.close()
 
-    def test_same_output_twice_is_refused(self) -> None:
-        source, readers = Source(), Readers(1)
-        with pytest.raises(ValueError):
-            Tee(source.fd, readers.writers[0], readers.writers[0])
-        with pytest.raises(ValueError):
-            Tee(source.fd, source.writer)
-        source.close()
-        readers.close()
-
 
 class TestEnds:
     def test_block_waits_for_the_tee(self) -> None:
