@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import penstock
-from penstock import Encoder, FFmpegWarning, Pipeline
+from penstock import Encoder, FFmpegWarning, Pipeline, render
 from penstock.video import AudioTrack
 
 SIZE = (64, 48)
@@ -21,7 +20,7 @@ class DrawsWithoutTime:
 @pytest.mark.parametrize("scene", [lambda index: None, DrawsWithoutTime])
 def test_a_scene_of_other_arguments_is_refused_before_workers_start(tmp_path: Path, scene: object) -> None:
     with pytest.raises(TypeError, match="time_s"):
-        penstock.render(scene, tmp_path / "a.mp4", frames=4, fps=30, size=SIZE)  # type: ignore[arg-type]
+        render(scene, tmp_path / "a.mp4", frames=4, fps=30, size=SIZE)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
 
@@ -31,9 +30,8 @@ def test_a_list_of_paths_is_no_list_of_buffers() -> None:
 
 
 def test_lossless_frames_without_a_size_are_warned_of_only_as_they_are_written(tmp_path: Path) -> None:
-    frame = np.full((48, 64), 1234, np.uint16)
     with Encoder(tmp_path / "a.mkv", fps=30, pixel_format="gray16le", quality="lossless") as encoder:
-        encoder.write(frame)
+        encoder.write(np.full((48, 64), 1234, np.uint16))
     assert encoder.report is not None and encoder.report.warnings == () and encoder.report.codec == "ffv1"
 
 
@@ -43,10 +41,9 @@ def test_lossless_floats_are_sent_to_images(tmp_path: Path) -> None:
 
 
 def test_audio_outside_of_its_range_is_warned_of(tmp_path: Path) -> None:
-    track = AudioTrack(8000, 1)
     with (
         pytest.warns(FFmpegWarning, match="audio"),
-        Encoder(tmp_path / "a.mp4", fps=10, size=SIZE, audio=track) as encoder,
+        Encoder(tmp_path / "a.mp4", fps=10, size=SIZE, audio=AudioTrack(8000, 1)) as encoder,
     ):
         encoder.write(np.zeros((48, 64, 3), np.uint8))
         encoder.write_audio(np.full(800, 5.0))
