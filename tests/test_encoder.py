@@ -631,8 +631,9 @@ def test_an_exception_never_waits_for_a_stuck_ffmpeg(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_slow_ffmpeg_is_not_taken_for_stuck(tmp_path: Path) -> None:
-    slow = program(tmp_path, "i=0; while [ $i -lt 12000000 ]; do i=$((i+1)); done", 'exec "$FFMPEG" "$@"')
+def test_slow_ffmpeg_is_not_taken_for_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock._encoding.session.STUCK_S", 1.0)
+    slow = program(tmp_path, "i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done", 'exec "$FFMPEG" "$@"')
     output = tmp_path / "video.mp4"
     with (
         pytest.raises(ZeroDivisionError) as caught,

@@ -24,6 +24,7 @@ from support.cases import PATIENCE_S, eventually
 from support.processes import kill_started, script
 
 import penstock
+from penstock.video import find_ffmpeg
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'penstock-io[ray]'")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -345,7 +346,7 @@ def test_task_options_set_resources_name_and_threads(cluster: Any, tmp_path: Pat
     node = cluster.add_node(num_cpus=4, num_gpus=1, resources={"studio": 1}, object_store_memory=STORE_BYTES)
     cluster.wait_for_nodes()
     lines, commands = tmp_path / "lines", tmp_path / "commands"
-    ffmpeg = script(tmp_path / "ffmpeg", f'echo "$@" >>{commands}', 'exec ffmpeg "$@"')
+    ffmpeg = script(tmp_path / "ffmpeg", f'echo "$@" >>{commands}', f'exec {find_ffmpeg()} "$@"')
 
     class Studio:
         def __init__(self) -> None:
