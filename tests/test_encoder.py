@@ -273,7 +273,7 @@ def test_a_moderngl_buffer_may_be_read_into_again_at_once(tmp_path: Path, handle
             ({"value_range": (0.0, 1.0), "pixel_format": name}, ValueError, word)
             for name, word in (("grayf32le", "floats"), ("gbrpf32le", "floats"), ("yuv420p", "rgb24"))
         ),
-        ({"channels_first": True, "pixel_format": "yuv420p"}, ValueError, "rgb24"),
+        ({"channels_first": True, "pixel_format": "yuv420p"}, ValueError, "channels_first"),
         ({"channels_first": 1}, TypeError, "True or False"),
         ({"progress": 0}, ValueError, "progress"),
         ({"pixel_format": "rgb42"}, ValueError, "rgb24"),

@@ -208,10 +208,13 @@ def test_a_gif_is_made_in_bounded_memory(tmp_path: Path, ffmpeg: str) -> None:
     assert peaks_kib[1] - peaks_kib[0] < 30_000
 
 
+def scene(index: int, time_s: float, view: Any) -> None: ...
+
+
 def test_a_render_follows_the_name(tmp_path: Path) -> None:
     def made(name: str, **encoder: Any) -> str:
         return plan(
-            f"{__name__}:frame", frames=4, size=SIZE, fps=20, output=tmp_path / name, encoder_options=encoder
+            f"{__name__}:scene", frames=4, size=SIZE, fps=20, output=tmp_path / name, encoder_options=encoder
         ).codec
 
     assert made("a.webm") == "libvpx-vp9"

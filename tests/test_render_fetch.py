@@ -10,6 +10,7 @@ from support.cases import eventually
 
 from penstock.errors import RenderError
 from penstock.rendering import Plan, assemble, join, plan, render_chunk
+from penstock.rendering.chunk import data_name
 from penstock.rendering.storage import storage_of
 
 pytest.importorskip("fsspec", reason="it opens storages by their URLs")
@@ -60,10 +61,13 @@ def test_video_is_joined_from_fetched_chunks(planned: Plan) -> None:
 
 
 def test_chunk_that_differs_raises_and_leaves_no_copies(planned: Plan) -> None:
-    files = join._chunk_files(planned, storage_of(planned.storage))
+    storage = storage_of(planned.storage)
+    with storage.local(data_name(planned, 1)) as copy:
+        nbytes = copy.stat().st_size
+    files = join._chunk_files(planned, storage)
     path = Path(next(files).name)
-    assert eventually(lambda: len(copies()) == 2)
-    other = next(one for one in copies() if one != path)
+    assert eventually(lambda: [one.stat().st_size for one in copies() if one != path] == [nbytes])
+    [other] = [one for one in copies() if one != path]
     other.write_bytes(other.read_bytes().replace(b"moov", b"moop", 1))
     with pytest.raises(RenderError):
         next(files)
