@@ -59,7 +59,8 @@ def built(commit: str) -> Path:
 
 def build_pixels(tree: Path, name: str) -> None:
     """The benchmark of pixels, with Cargo's default profile: the workspace's would hide its losses."""
-    command = ["cargo", "bench", "--quiet", "--no-run", "--package", "penstock-pixels", "--bench", "convert"]
+    # Of the workspace: the package of the benchmarks was another one in older commits.
+    command = ["cargo", "bench", "--quiet", "--no-run", "--workspace", "--bench", "convert"]
     command += ["--config", "profile.bench.lto=false", "--config", "profile.bench.codegen-units=16"]
     # Cargo names the result alike in all checkouts: with one folder for both, it would take the other's for fresh.
     target = BUILD / ("target-now" if tree == ROOT else "target")
