@@ -40,11 +40,31 @@ def test_lossless_floats_are_sent_to_images(tmp_path: Path) -> None:
         Encoder(tmp_path / "a.mkv", fps=30, size=SIZE, pixel_format="gbrpf32le", quality="lossless")
 
 
-def test_audio_outside_of_its_range_is_warned_of(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("codec", "loud"), [("aac", 1), ("pcm_f32le", 0)])
+def test_audio_that_codecs_clip_is_warned_of_beside_frames(tmp_path: Path, codec: str, loud: int) -> None:
+    track = AudioTrack(8000, 1, codec=codec)
     with (
-        pytest.warns(FFmpegWarning, match="audio"),
-        Encoder(tmp_path / "a.mp4", fps=10, size=SIZE, audio=AudioTrack(8000, 1)) as encoder,
+        pytest.warns(FFmpegWarning, match="samples"),
+        Encoder(tmp_path / "a.mkv", fps=10, size=SIZE, audio=track, value_range=(0, 1)) as encoder,
     ):
-        encoder.write(np.zeros((48, 64, 3), np.uint8))
+        encoder.write(np.full((48, 64, 3), 2.0, np.float32))
         encoder.write_audio(np.full(800, 5.0))
-    assert encoder.report is not None and "100%" in encoder.report.warnings[0]
+    assert encoder.report is not None
+    outside = [one for one in encoder.report.warnings if "outside" in one]
+    assert len(outside) == 1 + loud and "value_range" in outside[0]
+
+
+def test_a_thread_that_the_system_refuses_leaves_no_trial_to_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = np.zeros((46, 62, 3), np.uint8)  # a size that no other test has tried
+    with Encoder(tmp_path / "a.avi", fps=25, codec="mpeg4") as encoder:
+        with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+            patched.setattr("penstock._encoding.rehearsal.Thread.start", refuse)
+            encoder.write(frame)
+        encoder.write(frame, timeout=60)
+    assert encoder.report is not None and encoder.report.frames_encoded == 1
+
+
+def refuse(_thread: object) -> None:
+    raise RuntimeError("can't start new thread")

@@ -291,11 +291,11 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
         return known
     trial = _trials.get(key)
     if trial is None:
-        trial = _trials[key] = Future()
-        work = partial(
-            copy_context().run, _try, trial, made, dict.fromkeys(sizes)
-        )  # which names options in messages
+        trial = Future()
+        # In this context, which says how messages name options.
+        work = partial(copy_context().run, _try, trial, made, dict.fromkeys(sizes))
         Thread(target=work, name="penstock-rehearsal").start()
+        _trials[key] = trial  # now, so that nobody waits for a thread that the system has refused
     try:
         verdict = trial.result(deadline.left_s())
     except TimeoutError:

@@ -312,7 +312,7 @@ class EncodeSession(Session):
         ignored = destination.failed(process, ignored=True)
         missing = [*(unread or ()), *found[1], *ignored, *self._unused_input()]
         missing += self.origin.warnings(self.plan, self.submitted)
-        missing += [*self._clipping(), *self.feed.warnings]
+        missing += [*self._clipping(), *self._loudness(), *self.feed.warnings]
         missing = [what for what in missing if what not in self.plan.warnings]  # a rehearsal has shown it
         self.outcome = self._make_report(missing)
         for what in missing:
@@ -517,12 +517,7 @@ class EncodeSession(Session):
 
     def _clipping(self) -> list[str]:
         """That the range of values may be wrong, because more than a few samples were outside."""
-        track, value_range = self.plan.audio_input, self.plan.form.value_range
-        if track is not None and self.feed.samples:
-            share = self.feed.loud_samples / (self.feed.samples * track.channels)
-            if share >= _NOTABLE_SHARE:
-                outside = f"{share:.0%} of the audio samples were outside of -1 to 1"
-                return [f"{outside}, and most codecs clip these. Scale the samples"]
+        value_range = self.plan.form.value_range
         if value_range is None or not self.submitted:
             return []
         samples = self.submitted * self.plan.frames.frame_bytes // self.plan.frames.sample_bytes
@@ -531,6 +526,18 @@ class EncodeSession(Session):
         return [
             f"{share:.0%} of the samples were outside of value_range={value_range}, and were clipped. Pass the range "
             "that the frames have"
+        ]
+
+    def _loudness(self) -> list[str]:
+        """That samples of audio may be clipped. Codecs of floats keep them."""
+        track = self.plan.audio_input
+        if track is None or not self.feed.samples or (track.codec or "").startswith("pcm_f"):
+            return []
+        share = self.feed.loud_samples / (self.feed.samples * track.channels)
+        if share < _NOTABLE_SHARE:
+            return []
+        return [
+            f"{share:.0%} of the audio samples were outside of -1 to 1, and most codecs clip these. Scale the samples"
         ]
 
     def _unused_input(self) -> list[str]:
