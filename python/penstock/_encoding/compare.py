@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -14,7 +14,6 @@ import numpy.typing as npt
 from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import argument, plural
-from penstock._decoding.decoder import Decoder
 from penstock._decoding.planes import plane_rows
 from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.labels import Labels
@@ -28,6 +27,7 @@ from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_floa
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from penstock._decoding.video_frame import VideoFrame
     from penstock._encoding.plan import EncodePlan
     from penstock._facts.info import AudioInfo, MediaInfo, VideoInfo
 
@@ -189,8 +189,7 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
 def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
     """How the frames differ that a `Decoder` delivers."""
     try:
-        with Decoder(path, pixel_format="rgb24") as decoder:
-            got = [(frame.time_s, np.asarray(frame)) for frame in decoder]
+        got = [(frame.time_s, np.asarray(frame)) for frame in _frames(path, "rgb24")]
     except DecoderError as error:
         if isinstance(error.__cause__, NotImplementedError):  # libav can't convert the pixel format
             raise
@@ -245,11 +244,17 @@ def _keeps_samples(path: str, meant: Meant, got: Sequence[npt.NDArray[Any]]) -> 
     is_rgb = known is not None and known.kind == "rgb" and known.depth <= 8 and not known.has_alpha
     if is_rgb and not name.startswith("bayer") and len(exact) == len(got):
         return all(map(np.array_equal, got, exact))
-    with Decoder(path, pixel_format=meant.plan.pixel_format) as decoder:
-        return all(
-            np.array_equal(np.asarray(frame).reshape(-1).view(np.uint8), one.samples)
-            for frame, one in zip(decoder, meant.pictures, strict=True)
-        )
+    return all(
+        np.array_equal(np.asarray(frame).reshape(-1).view(np.uint8), one.samples)
+        for frame, one in zip(_frames(path, name), meant.pictures, strict=True)
+    )
+
+
+def _frames(path: str, pixel_format: str) -> Iterator[VideoFrame]:
+    from penstock._decoding.decoder import Decoder  # for rehearsals only: its import takes 35 ms
+
+    with Decoder(path, pixel_format=pixel_format) as decoder:
+        yield from decoder
 
 
 def _moved_s(times_s: Sequence[float | None], meant: Meant) -> float:

@@ -276,9 +276,11 @@ class EncodeSession(Session):
 
     def _finish(self, deadline: Deadline, *, reads_back: bool) -> None:
         self.note_all_submitted()
+        if reads_back and self.writer.stats.bytes_pending:
+            _import_libav()  # while FFmpeg reads what is queued
         self._deliver(deadline)
         self.process.close_pipes()
-        unread = _import_libav() if reads_back else _UNREAD
+        unread = _import_libav() if reads_back else _UNREAD  # while FFmpeg ends
         self.wait_for(self._await_file, deadline, NOT_DONE)
         found: _Found = (None, [])
         if not self.process.has_ended and unread is None:
@@ -584,7 +586,7 @@ class EncodeSession(Session):
 
 
 def _import_libav() -> Sequence[str] | None:
-    """Imports libav, while FFmpeg works, to read the file back. Returns what prevents that, in sentences, or None."""
+    """Imports libav to read the file back. Returns what prevents that, in sentences, or None."""
     try:
         from penstock._encoding import compare  # noqa: F401
     except ImportError as error:
