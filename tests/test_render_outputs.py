@@ -103,6 +103,14 @@ def test_no_chunk_has_fewer_frames_than_an_encoder_reorders() -> None:
                 assert chunk_frames is None or max(lengths) < max(chunk_frames, 3) + max(chunk_frames / 8, 3)
 
 
+def test_first_chunk_of_each_worker_is_short_and_no_later_one_is_long_at_the_end() -> None:
+    lengths = lengths_of(10_000, None, 4)
+    assert lengths[:8] == (3,) * 4 + (24,) * 4
+    assert max(lengths) == 240
+    assert max(lengths[-4:]) <= 60
+    assert lengths_of(10_000, 240, 4)[0] == 240  # the caller has chosen
+
+
 OUTPUTS = [
     ("mp4", "libx264", 30000, 1001, {}),
     pytest.param("mov", "libx264", 24, 1, {"colors": {"range": "full"}}, marks=EXHAUSTIVE),

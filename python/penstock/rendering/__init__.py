@@ -17,11 +17,16 @@ machines have a scheduler of their own, schedule the steps yourself:
 # storage; engines have many rendered, by processes or ray; job runs a plan with one of them, and join makes the video
 # and verifies it. api has the calls, and reports what they return.
 
-from penstock.rendering.api import plan, plan_video
-from penstock.rendering.chunk import render_chunk
-from penstock.rendering.join import JoinReport, assemble
-from penstock.rendering.planning import Plan, RenderChunk
-from penstock.rendering.reports import ChunkReport, RenderProgress, RenderReport, WorkerReport
+from typing import TYPE_CHECKING
+
+from penstock._common import lazy as _lazy
+
+if TYPE_CHECKING:
+    from penstock.rendering.api import plan, plan_video
+    from penstock.rendering.chunk import render_chunk
+    from penstock.rendering.join import JoinReport, assemble
+    from penstock.rendering.planning import Plan, RenderChunk
+    from penstock.rendering.reports import ChunkReport, RenderProgress, RenderReport, WorkerReport
 
 __all__ = [
     "ChunkReport",
@@ -36,3 +41,17 @@ __all__ = [
     "plan_video",
     "render_chunk",
 ]
+
+if not TYPE_CHECKING:  # or type checkers would accept any name
+    __getattr__, __dir__ = _lazy.attributes(
+        __name__,
+        names={
+            **dict.fromkeys(("plan", "plan_video"), "rendering.api"),
+            "render_chunk": "rendering.chunk",
+            **dict.fromkeys(("JoinReport", "assemble"), "rendering.join"),
+            **dict.fromkeys(("Plan", "RenderChunk"), "rendering.planning"),
+            **dict.fromkeys(
+                ("ChunkReport", "RenderProgress", "RenderReport", "WorkerReport"), "rendering.reports"
+            ),
+        },
+    )

@@ -14,9 +14,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from penstock._decoding.decoder import Decoder
 from penstock._encoding.encoder import Encoder
-from penstock._facts.frame_times import ROUNDED_S
 from penstock._ffmpeg.command.settings import DEFAULT_ENCODER_SETTINGS, with_knobs
 from penstock.errors import PenstockError, RenderError
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage, encoder_arguments
@@ -72,11 +70,16 @@ def render_chunk(plan: Plan, number: int, *, threads: int | None = None) -> Chun
 
 
 class Renderer:
-    """Renders chunks of one plan. It builds the scene once."""
+    """Renders chunks of one plan. It builds the scene once.
 
-    def __init__(self, plan: Plan, threads: int | None) -> None:
+    Args:
+        is_checked: whether this machine's FFmpeg is known to have the plan's version.
+    """
+
+    def __init__(self, plan: Plan, threads: int | None, *, is_checked: bool = False) -> None:
         self._plan = plan
-        _ = plan.program  # which checks the version
+        if not is_checked:
+            _ = plan.program  # which checks the version, by starting FFmpeg
         self._threads = threads
         self._storage = storage_of(plan.storage)
         self._code: Any = None if plan.code is None else plan.code.load()
@@ -146,6 +149,9 @@ class Renderer:
 
     def _map(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
         """The frames of the source, after the function."""
+        from penstock._decoding.decoder import Decoder  # a scene needs none, and its import takes 0.1 s
+        from penstock._facts.frame_times import ROUNDED_S
+
         source = self._plan.source
         assert source is not None
         start_s, count = source.starts_s[chunk.number], len(chunk.frames)

@@ -44,9 +44,13 @@ LEAST_CHUNK_FRAMES = 3
 # Guessed: more would fill the driver's memory with their reports, some 500 bytes each.
 MOST_CHUNKS = 1_000_000
 # Chosen: with fewer chunks a worker than this, a slow one would leave the others idle for long.
-CHUNKS_PER_WORKER = 4
-# The last chunks are this much shorter at most. A shorter one costs more to start than it saves.
+CHUNKS_PER_WORKER = 3
+# The last chunks are this much shorter at most. A shorter one costs more to start than it saves: 0.08 s of a CPU for
+# Debian's FFmpeg, 0.01 s for a static one (measured).
 SHORTEST_SHARE = 8
+# Chosen: a worker's chunks grow by this factor from the shortest, so that an interruption after a few seconds keeps
+# some of them, however slow the scene is.
+GROWTH = 8
 
 # The arguments of an Encoder, and of its colors, that are objects.
 _GROUPED: Mapping[str, Any] = {
@@ -255,11 +259,14 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     """The lengths of the chunks of `count` frames: `chunk_frames` each, and shorter ones at the end.
 
     The last ones are half of an equal share of what is left (guided self-scheduling: Polychronopoulos and Kuck, 1987),
-    so that the workers end at about the same time.
+    so that the workers end at about the same time. If `chunk_frames` is None, the first ones are short, too.
     """
+    limit = LEAST_CHUNK_FRAMES
     if chunk_frames is None:
         chunk_frames = min(MOST_CHUNK_FRAMES, -(-count // (CHUNKS_PER_WORKER * workers)))
-    chunk_frames = max(_count("chunk_frames", chunk_frames), LEAST_CHUNK_FRAMES)
+    else:
+        limit = max(_count("chunk_frames", chunk_frames), LEAST_CHUNK_FRAMES)
+    chunk_frames = max(chunk_frames, LEAST_CHUNK_FRAMES)
     if count > MOST_CHUNKS * chunk_frames:
         raise ValueError(
             f"{count} frames in chunks of {chunk_frames} are more than {MOST_CHUNKS:,} chunks. Pass "
@@ -268,11 +275,13 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     shortest = max(-(-chunk_frames // SHORTEST_SHARE), LEAST_CHUNK_FRAMES)
     lengths, left = [], count
     while left:
-        length = min(chunk_frames, max(shortest, -(-left // (2 * workers))))
+        length = min(limit, max(shortest, -(-left // (2 * workers))))
         if left - length < shortest:
             length = left
         lengths.append(length)
         left -= length
+        if len(lengths) % workers == 0:
+            limit = min(limit * GROWTH, chunk_frames)
     return tuple(lengths)
 
 
@@ -409,9 +418,11 @@ def _joined_container(output: Path, options: Mapping[str, object]) -> str:
 
 def _split_options(made: EncodePlan, container: str) -> tuple[dict[str, object], dict[str, object]]:
     """The options of the video's file, and those of the chunks."""
-    of_container = muxer_options(made.program, container)
     of_file, of_chunk = dict[str, object](), dict[str, object]()
-    for name, value in (made.request.options or {}).items():
+    if not made.request.options:
+        return of_file, of_chunk
+    of_container = muxer_options(made.program, container)
+    for name, value in made.request.options.items():
         is_of_file = name in of_container or name.partition(":")[0] in _FILE_OPTIONS
         (of_file if is_of_file else of_chunk)[name] = value
     for name, value in of_file.items():

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock._facts.frame_times import FrameTimes
+if TYPE_CHECKING:
+    from penstock._facts.frame_times import FrameTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def main(descriptor: int) -> None:
                 plan = plan or Plan.from_json(text)
                 chunk = chunk_of_number(plan, number)
                 tell = partial(_tell, connection, number)
-                renderer = renderer or Renderer(plan, threads)
+                renderer = renderer or Renderer(plan, threads, is_checked=True)
                 event: Event = Done(number, renderer.render(chunk, at_times(tell)))
             except Exception as error:
                 event = Failed.of(number, error)
