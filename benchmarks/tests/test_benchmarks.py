@@ -13,6 +13,7 @@ import platform
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -201,27 +202,36 @@ def test_pipeline_benchmark_runs_on_simulated_storage(tmp_path: Path) -> None:
 # --- all of them ------------------------------------------------------------------------------------------
 
 
-def run_all(monkeypatch: pytest.MonkeyPatch, state: str, *arguments: str) -> tuple[Result, list[list[str]]]:
-    """Run what runs them all, where relay fails and the others do nothing."""
+def run_all(
+    monkeypatch: pytest.MonkeyPatch, state: str, *arguments: str, cpus: int = 2
+) -> tuple[Result, list[list[str]]]:
+    """Run what runs them all, where relay fails and the others do nothing. The number of CPUs comes before each."""
+    allowed = range(cpus)
     commands: list[list[str]] = []
 
     def ran(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
-        commands.append(command[2:])
+        commands.append([str(len(allowed)), *command[2:]])
         return subprocess.CompletedProcess(command, 3 * (command[2] == "benchmarks.relay"))
+
+    def allow(_: int, some: Sequence[int]) -> None:
+        nonlocal allowed
+        allowed = range(len(some))
 
     monkeypatch.setattr(all_of_them, "git_state", lambda: state)
     monkeypatch.setattr(all_of_them.subprocess, "run", ran)
+    monkeypatch.setattr(all_of_them.os, "sched_getaffinity", lambda _: {*range(cpus)})
+    monkeypatch.setattr(all_of_them.os, "sched_setaffinity", allow)
     return CliRunner().invoke(all_of_them.main, arguments), commands
 
 
 def test_all_benchmarks_run_even_if_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, commands = run_all(monkeypatch, "0123")
-    assert {words[0].removeprefix("benchmarks.") for words in commands} == {*BENCHMARKS}
+    assert {words[1].removeprefix("benchmarks.") for words in commands} == {*BENCHMARKS}
     assert all(words[-1] == "--record" for words in commands)
     assert (shown.exit_code, shown.output.splitlines()[0]) == (1, "measured: 0123")
-    assert shown.output.splitlines()[-1] == "failed with exit status 3: relay --record"
+    assert shown.output.splitlines()[-1] == "failed on 2 CPUs: relay --record"
     for words in commands:
-        parsed = BENCHMARKS[words[0].removeprefix("benchmarks.")].main.make_context("", words[1:])
+        parsed = BENCHMARKS[words[1].removeprefix("benchmarks.")].main.make_context("", words[2:])
         assert parsed.params["is_kept"]
 
 
@@ -230,7 +240,15 @@ def test_all_benchmarks_refuse_uncommitted_changes_but_for_a_look(monkeypatch: p
     assert (shown.exit_code, commands) == (1, [])
     assert "commit your changes first" in shown.stderr
     _, commands = run_all(monkeypatch, "0123, with uncommitted changes", "--quick")
-    assert sorted(commands) == [[f"benchmarks.{name}", "--quick"] for name in sorted(BENCHMARKS)]
+    assert sorted(commands) == [["2", f"benchmarks.{name}", "--quick"] for name in sorted(BENCHMARKS)]
+
+
+def test_a_look_at_all_benchmarks_is_also_on_one_and_two_of_many_cpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown, commands = run_all(monkeypatch, "0123", "--quick", cpus=16)
+    assert [words[0] for words in commands if words[1] == "benchmarks.relay"] == ["1", "2", "16"]
+    assert shown.output.splitlines()[-1] == "failed on 16 CPUs: relay --quick"
 
 
 # --- findings ---------------------------------------------------------------------------------------------
