@@ -634,10 +634,12 @@ def encoder(choose: random.Random) -> None:
 
 @action
 def decoder(choose: random.Random) -> None:
-    """All frames, each once; or an error, or none more after a close."""
+    """All frames, each once; or an error, or none more after a close. By libav, or by a program that may be killed."""
     path, expected = video()
-    own = Decoder(path, settings=DecoderSettings(queue_items=choose.choice([1, 4])))
-    fate = choose.choice(["read", "read", "killed", "closed"])
+    by_program = DecoderSettings(ffmpeg=find_ffmpeg(), queue_items=choose.choice([1, 4]))
+    settings = choose.choice([by_program, DecoderSettings()])
+    own = Decoder(path, settings=settings)
+    fate = choose.choice(["read", "read", "closed", *["killed"] * (settings is by_program)])
     got, at = [], choose.randrange(len(expected))
     try:
         for number, frame in enumerate(own):

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -61,6 +61,15 @@ fn through_pv(reader: PipeReader) -> Vec<u8> {
     let got = read_all(File::from(OwnedFd::from(passed_on)), 100_000, Duration::from_micros(200));
     assert!(pv.wait().expect("pv is ours").success());
     got
+}
+
+/// Closes the only reader of a pipe, and waits until the pipe has none: a program that another test starts at this moment has
+/// a copy of it until it is executed.
+pub fn close_last_reader(reader: PipeReader, pipe: &PipeWriter) {
+    drop(reader);
+    let mut end = libc::pollfd { fd: pipe.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: the kernel reads and writes one struct, during the call.
+    while unsafe { libc::poll(&raw mut end, 1, -1) } < 1 || end.revents & libc::POLLERR == 0 {}
 }
 
 /// Bytes that repeat nowhere near, so that a piece in the wrong place shows.

@@ -9,7 +9,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::in_own_process;
+use crate::common::{close_last_reader, in_own_process};
 use penstock_core::{
     Error, Mode, Region, RelayOptions, Transform, Writer, WriterOptions, engine, process, relay_in_background,
 };
@@ -196,7 +196,7 @@ fn a_flush_reports_bytes_that_nobody_reads_while_others_write() {
     let (writer, other) = (open(&end), Writer::new(&end, &slow).unwrap());
     writer.submit(vec![1; 10], None).unwrap().wait().unwrap();
     let mark = writer.mark();
-    drop(reader);
+    close_last_reader(reader, &end);
     let in_flight = other.submit(vec![1], None).unwrap();
     let flushed = writer.flush_to(mark, None);
     assert!(matches!(flushed, Err(Error::Broken { bytes_delivered: 0, bytes_lost: 11, .. })), "{flushed:?}");
@@ -215,7 +215,7 @@ fn last_descriptor_of_a_finished_write_is_not_reused() {
         thread::sleep(Duration::from_millis(1));
     }
     reader.read_exact(&mut [0; 6000]).unwrap();
-    drop(reader);
+    close_last_reader(reader, &end);
     let flushed = other.flush(None);
     assert!(
         matches!(flushed, Err(Error::Broken { bytes_delivered: 6000, bytes_lost: 49_000, .. })),

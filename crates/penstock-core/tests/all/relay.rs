@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 
-use crate::common::{cases, in_own_process, packet_pipe, pattern, unnamed_file};
+use crate::common::{cases, close_last_reader, in_own_process, packet_pipe, pattern, unnamed_file};
 
 /// What a source or a destination can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -460,7 +460,7 @@ fn pending_signal_stays_pending() {
         libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
         libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE);
         let (reader, writer) = pipe().unwrap();
-        drop(reader);
+        close_last_reader(reader, &writer);
         assert!(relay(file_of(b"frame"), &writer, &to_end()).is_err());
         libc::sigpending(&mut pending);
         assert_eq!(libc::sigismember(&pending, libc::SIGPIPE), 1);

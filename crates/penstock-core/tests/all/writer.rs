@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::common::{Temper, drain, in_own_process, packet_pipe, pattern};
+use crate::common::{Temper, close_last_reader, drain, in_own_process, packet_pipe, pattern};
 use penstock_core::{
     ByteWriter, Error, Mode, ReaderKind, Reason, Region, Rejected, ThreadPolicy, Ticket, Transport, Writer,
     WriterOptions, engine, process,
@@ -303,7 +303,7 @@ fn packets_that_a_reader_had_not_read_are_lost() {
     writer.submit(vec![1; 5 << 12], None).unwrap().wait().unwrap();
     read_exactly(&mut reader, 2 << 12);
     assert_eq!(writer.stats().delivered_bytes, 2 << 12);
-    drop(reader);
+    close_last_reader(reader, &pipe);
     let failure =
         Error::Broken { os_error: libc::EPIPE, bytes_delivered: 2 << 12, bytes_lost: (3 << 12) + 1 };
     assert_eq!(writer.submit(vec![2], None).unwrap().wait(), Err(failure.clone()));
@@ -345,7 +345,7 @@ fn bytes_left_in_a_pipe_without_a_reader_are_reported_by_flush() {
     let (reader, pipe) = pipe().unwrap();
     let writer = open(&pipe, Mode::Write);
     writer.submit(vec![1; 1000], None).unwrap().wait().unwrap();
-    drop(reader);
+    close_last_reader(reader, &pipe);
     assert_eq!(
         writer.flush(None),
         Err(Error::Broken { os_error: libc::EPIPE, bytes_delivered: 0, bytes_lost: 1000 })
@@ -975,7 +975,7 @@ fn an_io_write_takes_a_piece_waits_for_room_and_reports_the_failure_with_its_cou
     assert!(!waiting.is_finished(), "there is no room");
     read_exactly(&mut reader, (1 << 20) + 20);
     assert_eq!(waiting.join().unwrap(), 10);
-    drop(reader);
+    close_last_reader(reader, &pipe);
     let failed = |outcome: io::Result<()>| {
         let error = outcome.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
