@@ -67,6 +67,10 @@ def returned(index: int, time_s: float, view: np.ndarray) -> np.ndarray:
     return np.zeros_like(view)
 
 
+def drawn_elsewhere(index: int, time_s: float, view: np.ndarray) -> None:
+    view = np.full_like(view, index)
+
+
 def broken_pipe(index: int, time_s: float, view: np.ndarray) -> None:
     raise penstock.BrokenStreamError(32, "the scene's own reader went away")
 
@@ -82,7 +86,8 @@ class Unbuilt:
     "broken, says",
     [
         (wrong_shape, "wrong_shape, frame 0: ValueError"),
-        (returned, "third argument"),
+        (returned, "must return None"),
+        (drawn_elsewhere, "must draw into its third argument"),
         pytest.param(broken_pipe, "the scene's own reader went away", marks=SLOW),
         pytest.param(Unbuilt, "OSError: no display", marks=SLOW),
     ],

@@ -14,6 +14,9 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from penstock._encoding.encoder import Encoder
 from penstock._ffmpeg.command.settings import DEFAULT_ENCODER_SETTINGS, with_knobs
 from penstock.errors import PenstockError, RenderError
@@ -136,16 +139,31 @@ class Renderer:
 
     def _draw(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
         """The frames of a scene, drawn into leased memory."""
-        fps = self._plan.fps
-        assert fps is not None
         for index in chunk.frames:
             with self._naming_failures(f"frame {index}"), encoder.lease() as view:
-                returned = self._code(index, float(index / fps), view)
-                if returned is not None:
-                    raise TypeError(
-                        f"a scene must return None, not {type(returned).__name__}. Draw into its third argument"
-                    )
+                if index != chunk.frames[0]:
+                    self._draw_frame(index, view)
+                else:
+                    self._draw_first(index, view)
             yield
+
+    def _draw_first(self, index: int, view: npt.NDArray[Any]) -> None:
+        """Draws a frame, and checks that the scene draws at all: it is black, or nothing was drawn into it."""
+        view[...] = 0
+        self._draw_frame(index, view)
+        if not view.any():
+            other = np.ones_like(view)
+            self._draw_frame(index, other)
+            if (other == 1).all():
+                raise TypeError("a scene must draw into its third argument, and this one leaves it as it is")
+
+    def _draw_frame(self, index: int, view: npt.NDArray[Any]) -> None:
+        assert self._plan.fps is not None
+        returned = self._code(index, float(index / self._plan.fps), view)
+        if returned is not None:
+            raise TypeError(
+                f"a scene must return None, not {type(returned).__name__}. Draw into its third argument"
+            )
 
     def _map(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
         """The frames of the source, after the function."""
