@@ -142,11 +142,11 @@ def _other_codec(plan: EncodePlan, found: re.Match[str]) -> str:
     audio = re.search(r"tag for codec (\w+) in stream #[1-9]", found.string)
     if audio is not None:
         return f"this container can't hold {audio[1]} audio. Leave its codec out, or write .mkv, which holds most"
-    remedy = "Write .mkv, which holds most, or use another codec"
+    remedy = "Write .mkv or .mov, which hold most, or use another codec"
     if plan.request.codec != AUTO and not plan.output.are_images:
         default = default_encoder(plan.output, plan.program)
         if default != plan.codec:
-            remedy = f"Leave codec out to get {default}, or write .mkv, which holds most"
+            remedy = f"Leave codec out to get {default}, or write .mkv or .mov, which hold most"
     return f"this container can't hold {plan.codec} video. {remedy}"
 
 

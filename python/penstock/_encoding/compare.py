@@ -40,8 +40,6 @@ _SUBTITLES_LATER_S = 1.0
 # Bits of samples, by FFmpeg's names of those that decoders output, and by ours.
 _WHOLE_BITS = {"u8": 8, "s16": 16}
 _BITS = {"int16": 16, "int32": 32, "float32": 24}
-# Containers know few layouts of raw video; NUT has any.
-_RAW_REMEDY = f"Write .nut, or pass {argument('output_pixel_format', 'yuv420p')}"
 # Containers write these in their own way.
 _REWRITTEN = ("creation_time", "date", "location")
 # Containers whose length libav guesses: MPEG program streams.
@@ -168,7 +166,9 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
         yield Difference(
             "picture",
             f"libav finds no {meant.codec} video in the file. "
-            + (_RAW_REMEDY if meant.codec == "rawvideo" else "Use another container, or another codec"),
+            + (
+                _raw_remedy(meant) if meant.codec == "rawvideo" else "Use another container, or another codec"
+            ),
         )
     if video is not None:
         yield from (Difference("pixels", one) for one in _check_pixels(video, meant))
@@ -213,10 +213,10 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
         )
     is_exact = plan.request.quality == LOSSLESS and not plan.is_filtered
     if is_exact and not _keeps_samples(path, meant, [rgb for _, rgb in got]):
-        keeping = argument("codec", "rawvideo" if meant.codec == "ffv1" else "ffv1")
-        remedy = f"Pass {keeping} and a name such as video.{'nut' if meant.codec == 'ffv1' else 'mkv'}"
-        if is_float(plan.pixel_format):
-            remedy = "Write images that keep floats: frames/%05d.exr"
+        has_floats = is_float(plan.pixel_format)
+        remedy = f"Write images: frames/%05d{'.exr' if has_floats else '.png'}"
+        if not has_floats and meant.codec not in ("ffv1", "rawvideo"):
+            remedy = f"Pass {argument('codec', 'ffv1')} and a name such as video.mkv"
         yield Difference(
             "samples",
             f"{meant.codec} in {plan.output.container_name} isn't lossless for {plan.pixel_format} frames. {remedy}",
@@ -230,8 +230,14 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
             yield Difference(
                 "picture",
                 f"{meant.codec} in {plan.output.container_name} shows another picture when it is read back. "
-                + (_RAW_REMEDY if meant.codec == "rawvideo" else "Pass another codec, or write mkv"),
+                + (_raw_remedy(meant) if meant.codec == "rawvideo" else "Pass another codec, or write mkv"),
             )
+
+
+def _raw_remedy(meant: Meant) -> str:
+    """What to do about raw video that is read back wrong. Containers know few layouts, and NUT most."""
+    remedy = argument("output_pixel_format", "yuv420p")
+    return f"Pass {remedy}" if meant.plan.output.container == "nut" else f"Write .nut, or pass {remedy}"
 
 
 def _keeps_samples(path: str, meant: Meant, got: Sequence[npt.NDArray[Any]]) -> bool:
