@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from support.clips import clip
 
+import penstock
 from penstock import cpu
+from penstock._common import control_groups
 from penstock._common.control_groups import available_bytes, cpu_quota
 from penstock.cli.commands.info import _usable_line
-from penstock.rendering.engines import processes
 
 V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "33 31 0:30 {root} /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:10 - cgroup cgroup rw,cpu,cpuacct"
@@ -89,14 +91,27 @@ def test_a_machine_without_these_files_has_no_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("quota", "workers"), [(0.3, 1), (1.5, 2), (1000.0, None), (None, None)])
-def test_quota_limits_usable_cpus_and_render_workers(
+def test_quota_limits_usable_cpus_and_threads(
     monkeypatch: pytest.MonkeyPatch, quota: float | None, workers: int | None
 ) -> None:
     allowed = {0, 1, 2, 3}
     monkeypatch.setattr(cpu, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(control_groups, "_first_quota", lambda: quota)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed)
     assert cpu.usable() == (quota if workers else 4.0)
-    assert processes.cpus() == (workers or 4)
+    assert control_groups.whole_cpus() == (workers or 4)
+
+
+@pytest.mark.parametrize(("quota", "threads"), [(None, 16), (1.5, 3), (1.0, 0)])
+def test_a_decoder_starts_no_more_threads_than_a_quota_keeps_busy(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, threads: int
+) -> None:
+    monkeypatch.setattr(control_groups, "_first_quota", lambda: quota)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    with penstock.Decoder(clip("h264")) as decoder:
+        next(decoder)
+        names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    assert sum(name.startswith("av:") for name in names) == threads  # libav names its own
 
 
 def test_info_says_what_a_quota_leaves() -> None:

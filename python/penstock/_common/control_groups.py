@@ -7,10 +7,13 @@ admin-guide/cgroup-v1/memory.rst.
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 
@@ -30,6 +33,18 @@ class _Mount:
         below = group.relative_to(self.root)
         for one in (below, *below.parents):
             yield self.folder / one
+
+
+def whole_cpus() -> int:
+    """How many threads this process can keep busy: `penstock.cpu.usable`, rounded up, by a quota that is read once."""
+    allowed = len(os.sched_getaffinity(0))
+    quota = _first_quota()
+    return allowed if quota is None else min(allowed, math.ceil(quota))
+
+
+@cache
+def _first_quota() -> float | None:
+    return cpu_quota()
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from penstock._common.control_groups import whole_cpus
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, plan_decode
@@ -58,7 +58,7 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
 def _read_in_sandbox(
     program: str, opened: Source, options: DecodeOptions, stream: int | None, reason: str
 ) -> ProgramEngine:
-    threads = options.settings.threads or min(len(os.sched_getaffinity(0)), MOST_THREADS)
+    threads = options.settings.threads or min(whole_cpus(), MOST_THREADS)
     isolation = Isolation.of(
         opened, threads=threads, isolated=options.isolated, follow_playlists=options.follow_playlists
     )

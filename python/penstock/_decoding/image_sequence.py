@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections import deque
 from collections.abc import Generator, Iterable
@@ -19,6 +18,7 @@ from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
 from penstock._common import exits
+from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import show_name
 from penstock._decoding.pixels import samples_like
 from penstock._facts.info import MediaInfo, VideoInfo
@@ -73,7 +73,7 @@ class ImageSequence:
         # The working directory may change.
         self._paths, self._folder, self._is_strict = paths, Path.cwd(), is_strict
         self.path = files.path
-        self._threads = threads or min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+        self._threads = threads or min(whole_cpus(), _MOST_THREADS)
         self._decoders: dict[tuple[str, bytes], str] = {}
         content, told = self._content(paths[0]), self._told(paths[0])
         self._decoders[_kind(paths[0], content)] = told.codec

@@ -14,6 +14,7 @@ import av
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
+from penstock._common.control_groups import whole_cpus
 from penstock._facts.opening import decode, demux, open_media
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class VideoInput:
         index: the stream's number among all streams of the file.
         decoder: the name of libav's decoder; None leaves the choice to libav.
         is_strict: whether damage is an error.
-        threads: how many threads libav uses; None for as many as there are CPUs, `MOST_THREADS` at most.
+        threads: how many threads libav uses; None for one more than this process can keep CPUs busy.
     """
 
     source: str
@@ -85,7 +86,7 @@ class OpenVideo:
         ahead: Iterable[Packet] = (),
     ) -> None:
         _living.add(self)
-        self._chosen, self._threads = chosen, (chosen.threads or 0) if has_threads else 1
+        self._chosen, self._threads = chosen, (chosen.threads or _threads()) if has_threads else 1
         self._begin(container, ahead)
 
     def _begin(self, container: InputContainer | None = None, ahead: Iterable[Packet] = ()) -> None:
@@ -171,3 +172,9 @@ class OpenVideo:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _threads() -> int:
+    """As many as libav chooses, which knows of no quota: one waits for the file."""
+    cpus = whole_cpus()
+    return cpus + 1 if cpus > 1 else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from av.error import FFmpegError as LibavError
 from av.filter import Graph
 
+from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
 from penstock._common.shortage import raise_shortage
 from penstock._decoding.plan import DecodePlan, lost_bits, plan_decode
@@ -59,7 +59,7 @@ class Pixels:
     def __init__(self, plan: DecodePlan) -> None:
         self._plan = plan
         told = plan.options.settings.conversion_threads
-        cpus = len(os.sched_getaffinity(0))
+        cpus = whole_cpus()
         usable = CONVERSION_THREADS if cpus > 1 else 0
         self._threads = usable if told is None else told
         # Each is a frame more in memory.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Literal, get_args
 
+from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
 from penstock._encoding.encoder_options import EncoderOptions
 from penstock._encoding.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
@@ -18,7 +19,7 @@ from penstock._native import _count
 from penstock.rendering import planning
 from penstock.rendering.code import Code
 from penstock.rendering.engines import Engine
-from penstock.rendering.engines.processes import Processes, cpus
+from penstock.rendering.engines.processes import Processes
 from penstock.rendering.job import Job
 from penstock.rendering.planning import Plan
 from penstock.rendering.reports import RenderProgress, RenderReport
@@ -294,4 +295,4 @@ def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, 
 
 
 def _workers(workers: int | None) -> int:
-    return cpus() if workers is None else _count("workers", workers)
+    return whole_cpus() if workers is None else _count("workers", workers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,15 +10,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from socket import socketpair
 
-from penstock import cpu
+from penstock._common.control_groups import whole_cpus
 from penstock._common.deadline import Deadline
 from penstock.rendering.engines import ENDING_S, Event, Failed, FramesDone
 from penstock.rendering.planning import Plan
-
-
-def cpus() -> int:
-    """How many CPUs this process can keep busy, rounded up."""
-    return math.ceil(cpu.usable())
 
 
 @dataclass(eq=False, slots=True)
@@ -41,7 +35,7 @@ class Processes:
     def __init__(self, plan: Plan, count: int) -> None:
         self._count = count
         # What a worker needs to begin: the plan, where Python finds modules, and its share of the CPUs.
-        self._setup = plan.to_json(), list(sys.path), max(1, cpus() // count)
+        self._setup = plan.to_json(), list(sys.path), max(1, whole_cpus() // count)
         self._workers: list[_Worker] = []
 
     def has_room(self) -> bool:
