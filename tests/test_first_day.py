@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from penstock import Encoder, FFmpegWarning, Pipeline, render
+from penstock import Decoder, Encoder, FanOut, FFmpegWarning, Pipeline, render
 from penstock.video import AudioTrack
 
 SIZE = (64, 48)
@@ -22,6 +23,27 @@ def test_a_scene_of_other_arguments_is_refused_before_workers_start(tmp_path: Pa
     with pytest.raises(TypeError, match="time_s"):
         render(scene, tmp_path / "a.mp4", frames=4, fps=30, size=SIZE)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (lambda: Encoder("a.mp4", 30), "Pass fps=30"),  # type: ignore[call-arg, misc]
+        (lambda: Encoder("a.mp4", fps=30, bitrate=4_000_000), "b:v"),  # type: ignore[call-arg]
+        (lambda: Encoder("a.mp4", fps=30, title="A"), "metadata="),  # type: ignore[call-arg]
+        (lambda: Decoder("a.mp4", width=64), "size="),  # type: ignore[call-arg]
+        (lambda: FanOut([], when_full="drop"), r"add\("),  # type: ignore[call-arg]
+    ],
+)
+def test_an_argument_of_another_library_is_told_what_to_pass(call: Callable[[], object], remedy: str) -> None:
+    with pytest.raises(TypeError, match=f"argument.*{remedy}"):
+        call()
+
+
+def test_a_type_error_inside_of_a_call_is_left_alone() -> None:
+    with pytest.raises(TypeError) as failed:
+        Encoder("a.mp4", fps=[30])  # type: ignore[arg-type]
+    assert "Pass fps=30" not in str(failed.value)
 
 
 def test_a_list_of_paths_is_no_list_of_buffers() -> None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, Unpack, cast, get_args, overload
 
+from penstock._common.keywords import explains
 from penstock._common.messages import argument, warn
 from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._common.types import HasDLPack, WritableData
@@ -140,6 +141,15 @@ class Decoder(DecoderBase):
         TypeError: if `source` has another type. For a list of clips, open a decoder for each.
     """
 
+    @explains(
+        "the others by their names, such as size=(640, 360)",
+        **dict.fromkeys(("width", "height", "resolution"), "size=(width, height)"),
+        **dict.fromkeys(("ffmpeg", "threads", "queue_items", "timeout"), "settings=DecoderSettings(…)"),
+        pix_fmt='pixel_format="rgb24"',
+        rate='filters="fps=30"',
+        end="count=, or stop iterating",
+        seek="start=",
+    )
     def __init__(
         self,
         source: VideoSource,

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from penstock._common.keywords import explains
 from penstock._common.messages import warn
 from penstock._common.progress import Reporter
 from penstock._common.reports import EncoderStats
@@ -163,6 +164,18 @@ class Encoder(EncoderBase):
         DecoderError: if an audio or subtitle file is no media file, or has no audio or subtitles.
     """
 
+    @explains(
+        "fps=30",
+        **dict.fromkeys(("bitrate", "bit_rate", "b"), 'options={"b:v": "4M"}'),
+        **dict.fromkeys(("width", "height", "resolution"), "size=(width, height)"),
+        **dict.fromkeys(("framerate", "frame_rate", "rate"), "fps=30"),
+        **dict.fromkeys(("title", "comment"), 'metadata={"title": "…"}'),
+        **dict.fromkeys(("format", "container"), 'options={"f": "matroska"}'),
+        **dict.fromkeys(("ffmpeg", "threads", "queue_items", "timeout"), "settings=EncoderSettings(…)"),
+        pix_fmt="pixel_format= for the frames, output_pixel_format= for the file",
+        filters='options={"vf": "…"}',
+        when_full='when_full="drop" to FanOut.add(encoder)',
+    )
     def __init__(
         self,
         output: str | os.PathLike[str] | BinaryIO,

@@ -12,6 +12,7 @@ from typing import Literal, Self, get_args
 
 from penstock._common import exits
 from penstock._common.deadline import Deadline
+from penstock._common.keywords import explains
 from penstock._common.reports import OutputReport
 from penstock._common.tensors import OnDevice, memory_and_size
 from penstock._common.types import FrameData
@@ -63,6 +64,7 @@ class FanOut:
         TypeError, ValueError: as for `add`.
     """
 
+    @explains("[first, second]", when_full='when_full="drop" to add(output)')
     def __init__(self, outputs: Iterable[Encoder | Writer] = ()) -> None:
         self._outputs: list[Output] = []
         self._pool_of = lru_cache(KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
