@@ -14,7 +14,7 @@ import pytest
 from support.cases import a_few, needs
 from support.processes import script
 
-from penstock import Decoder, Encoder, EncoderError, FFmpegWarning, StalledError
+from penstock import AudioDecoder, Decoder, Encoder, EncoderError, FFmpegWarning, StalledError, probe
 from penstock._encoding import listed, rehearsal
 from penstock._encoding.plan import plan
 from penstock._encoding.request import Request
@@ -51,6 +51,21 @@ def test_listed_audio_reads_back_unchanged(tmp_path: Path, ffmpeg: str, containe
     track = AudioTrack(48_000, 2, dtype="int16", codec=SOUND_ENCODERS.get(codec, codec))
     path = tmp_path / f"a.{ENDINGS[container]}"
     assert verdict(path, ffmpeg, codec=listed.PAIRS[container][0], fps=25, audio=track).is_clean
+
+
+@pytest.mark.parametrize("ending", ["avi", "flv", "nut", "ts"])
+def test_picture_is_at_most_a_frame_away_from_the_sound(tmp_path: Path, ending: str) -> None:
+    path, fps, sample_rate = tmp_path / f"a.{ending}", 25, 48_000
+    with Encoder(path, fps=fps, size=SIZE, audio=AudioTrack(sample_rate, 1)) as encoder:
+        for number in range(30):
+            encoder.write(np.full((SIZE[1], SIZE[0], 3), 255 * (number == 10), np.uint8))
+            encoder.write_audio(np.full((sample_rate // fps, 1), 0.5 * (number == 10), np.float32))
+    with Decoder(path) as decoder, AudioDecoder(path) as audio:
+        flash_s = max((int(frame.mean()), frame.time_s or 0.0) for frame in decoder)[1]
+        loud = np.flatnonzero(np.abs(np.concatenate(list(audio))) > 0.25)
+    found = probe(path)
+    click_s = (found.audio[0].start_s or 0.0) - found.zero_s + loud[0] / sample_rate
+    assert abs(flash_s - click_s) <= 1 / fps
 
 
 @pytest.fixture
