@@ -134,6 +134,8 @@ class Stage:
         Further gzip members, zstd frames and lz4 frames are decompressed, too. Other bytes after the first are ignored
         for zlib and gzip, and fail for zstd and lz4, as in the tools of these formats.
 
+        Raw deflate data, without a header, need ``Stage.call(lambda chunk: zlib.decompress(chunk, -15))``.
+
         Args:
             codec: ``"zlib"``, ``"gzip"``, ``"zstd"``, ``"lz4"`` (frames); or ``"auto"``, which looks at the first bytes
                 of each asset. A skippable frame at the beginning counts as zstd, not as lz4.
