@@ -111,6 +111,16 @@ def test_first_chunk_of_each_worker_is_short_and_no_later_one_is_long_at_the_end
     assert lengths_of(10_000, 240, 4)[0] == 240  # the caller has chosen
 
 
+def test_audio_that_the_container_cannot_hold_is_encoded(tmp_path: Path) -> None:
+    audio = tmp_path / "audio.ogg"
+    ffmpeg("-f", "lavfi", "-i", "sine=duration=2", "-c:a", "libvorbis", audio)
+    output = tmp_path / "video.mov"
+    penstock.render(scene, output, frames=12, size=SIZE, fps=12, workers=1, audio=audio)
+    media = probe(output)
+    assert [one.codec for one in media.audio] not in ([], ["vorbis"])
+    assert media.audio[0].duration_s == pytest.approx(1, abs=0.05)
+
+
 OUTPUTS = [
     ("mp4", "libx264", 30000, 1001, {}),
     pytest.param("mov", "libx264", 24, 1, {"colors": {"range": "full"}}, marks=EXHAUSTIVE),

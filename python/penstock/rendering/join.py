@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from penstock._encoding.compare import missing_labels
-from penstock._encoding.sound import plan_sounds
+from penstock._encoding.rehearsal import working_plan
+from penstock._encoding.request import Request
 from penstock._facts.info import VideoInfo
 from penstock._facts.opening import demux, open_stream
 from penstock._facts.probing import probe
@@ -31,7 +32,7 @@ from penstock._ffmpeg.program.process import FFmpegProcess, Session
 from penstock._streams.relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
 from penstock.rendering.chunk import container_of, data_name, remove_chunks, stored_report
-from penstock.rendering.planning import Plan
+from penstock.rendering.planning import Plan, encoder_arguments
 from penstock.rendering.storage import Storage, locked, storage_of
 
 # The first box after the header of a fragmented file (ISO/IEC 14496-12, 8.8.4). Four bytes of length come before it.
@@ -324,7 +325,10 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
         return [], []
     start_s = float(plan.time_s(plan.frames[0])) if plan.source is None else plan.source.first_s
     lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
-    [sound] = plan_sounds(plan.program, plan.audio, _output(plan, f"file:{part}"))
+    # As an encoder of this video and sound decides, which tries what isn't known to work.
+    arguments = encoder_arguments(plan)
+    arguments["options"] = {**arguments.get("options", {}), **plan.file_options}
+    [sound] = working_plan(Request(part, fps=plan.fps, audio=plan.audio, **arguments), plan.size).sounds
     output = ["-map", f"{2 if plan.labels.chapters else 1}:{sound.index}"]
     if sound.is_copied:
         # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
