@@ -39,20 +39,20 @@ def cpu_counts(available: int) -> list[int]:
     return sorted({1, 2, available}) if available > 2 else [available]
 
 
-def succeeds(run: str, cpus: Collection[int]) -> bool:
-    """Whether a benchmark succeeds on those CPUs."""
+def exit_status(run: str, cpus: Collection[int]) -> int:
+    """Run a benchmark on those CPUs."""
     minutes = RUNS.get(run.removesuffix(" --record"))
-    click.echo(f"\n=== {run}, {len(cpus)} CPUs" + (f": about {minutes} min" if minutes else ""))
+    click.echo(f"\n=== {run} (CPUs: {len(cpus)})" + (f": about {minutes} min" if minutes else ""))
     name, *options = run.split()
     os.sched_setaffinity(0, cpus)  # which the benchmark inherits
-    return not subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], cwd=ROOT).returncode
+    return subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], cwd=ROOT).returncode
 
 
 @click.command(help=__doc__)
 @click.option(
     "--quick",
     is_flag=True,
-    help="A small run of each: some 8 minutes. Nothing is kept. With more than two CPUs also on one, and on two.",
+    help="A small run of each: some 8 minutes. Nothing is kept. With more than two CPUs thrice: on 1, 2 and all.",
 )
 def main(quick: bool) -> None:
     state = git_state()
@@ -64,10 +64,10 @@ def main(quick: bool) -> None:
     cpus = os.sched_getaffinity(0)
     counts = cpu_counts(len(cpus)) if quick else [len(cpus)]
     failed = [
-        f"failed on {count} CPUs: {run}"
+        f"failed with exit status {status} on {count} of the CPUs: {run}"
         for count in counts
         for run in runs
-        if not succeeds(run, sorted(cpus)[:count])
+        if (status := exit_status(run, sorted(cpus)[:count]))
     ]
     started = len(counts) * len(runs)
     click.echo("\n".join([f"\n{started - len(failed)} of {started} benchmarks succeeded", *failed]))

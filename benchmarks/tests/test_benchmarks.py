@@ -229,7 +229,7 @@ def test_all_benchmarks_run_even_if_one_fails(monkeypatch: pytest.MonkeyPatch) -
     assert {words[1].removeprefix("benchmarks.") for words in commands} == {*BENCHMARKS}
     assert all(words[-1] == "--record" for words in commands)
     assert (shown.exit_code, shown.output.splitlines()[0]) == (1, "measured: 0123")
-    assert shown.output.splitlines()[-1] == "failed on 2 CPUs: relay --record"
+    assert shown.output.splitlines()[-1] == "failed with exit status 3 on 2 of the CPUs: relay --record"
     for words in commands:
         parsed = BENCHMARKS[words[1].removeprefix("benchmarks.")].main.make_context("", words[2:])
         assert parsed.params["is_kept"]
@@ -248,7 +248,7 @@ def test_a_look_at_all_benchmarks_is_also_on_one_and_two_of_many_cpus(
 ) -> None:
     shown, commands = run_all(monkeypatch, "0123", "--quick", cpus=16)
     assert [words[0] for words in commands if words[1] == "benchmarks.relay"] == ["1", "2", "16"]
-    assert shown.output.splitlines()[-1] == "failed on 16 CPUs: relay --quick"
+    assert shown.output.splitlines()[-1] == "failed with exit status 3 on 16 of the CPUs: relay --quick"
 
 
 # --- findings ---------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def compare(url: str, meant: Meant) -> list[Difference]:
     """How the file at `url` differs from what was encoded."""
     try:
         media = probe(endpoints.without_protocol(url))
-        frames = _compare_frames(media, meant) if meant.pictures else ()
+        frames = _compare_frames(media.path, meant) if meant.pictures else ()
         return [*_compare_facts(media, meant), *frames]
     except DecoderError as error:
         told = str(error).replace(endpoints.without_protocol(url), "the file")
@@ -186,9 +186,8 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
     yield from (Difference("labels", one) for one in _check_ends(media, video, meant))
 
 
-def _compare_frames(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
+def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
     """How the frames differ that a `Decoder` delivers."""
-    path = media.path
     try:
         got = [(frame.time_s, np.asarray(frame)) for frame in _frames(path, "rgb24")]
     except DecoderError as error:
@@ -206,7 +205,7 @@ def _compare_frames(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
         return
     plan = meant.plan
     rate = f", or pass {argument('fps', 30)}" if plan.is_timed else ""
-    moved_s, most_s = _moved_s([time_s for time_s, _ in got], meant, media), _STEP_S
+    moved_s, most_s = _moved_s([time_s for time_s, _ in got], meant), _STEP_S
     if meant.first_s is None and plan.rate is not None:
         most_s += float(
             1 / plan.rate
@@ -219,10 +218,13 @@ def _compare_frames(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
         )
     is_exact = plan.request.quality == LOSSLESS and not plan.is_filtered
     if is_exact and not _keeps_samples(path, meant, [rgb for _, rgb in got]):
-        has_floats = is_float(plan.pixel_format)
-        remedy = f"Write images: frames/%05d{'.exr' if has_floats else '.png'}"
-        if not has_floats and meant.codec not in ("ffv1", "rawvideo"):
-            remedy = f"Pass {argument('codec', 'ffv1')} and a name such as video.mkv"
+        remedy = f"Pass {argument('codec', 'ffv1')} and a name such as video.mkv"
+        if is_float(plan.pixel_format):
+            remedy = "Write images that keep floats: frames/%05d.exr"
+        elif meant.codec == "ffv1":
+            remedy = f"Pass {argument('codec', 'rawvideo')} and a name such as video.nut"
+        elif plan.output.container == "nut":
+            remedy = "Write images: frames/%05d.png"
         yield Difference(
             "samples",
             f"{meant.codec} in {plan.output.container_name} isn't lossless for {plan.pixel_format} frames. {remedy}",
@@ -269,13 +271,9 @@ def _frames(path: str, pixel_format: str) -> Iterator[VideoFrame]:
         yield from decoder
 
 
-def _moved_s(times_s: Sequence[float | None], meant: Meant, media: MediaInfo) -> float:
-    """How far frames are from their times: beside a sound, since that begins; with times, since the first frame."""
-    first_s = 0.0
-    if meant.first_s is None and meant.plan.rate is None:
-        first_s = times_s[0] or 0.0
-    elif meant.first_s is None and meant.sounds and media.audio and media.audio[0].start_s is not None:
-        first_s = media.audio[0].start_s - media.zero_s - float(meant.sounds[0].begins_s)
+def _moved_s(times_s: Sequence[float | None], meant: Meant) -> float:
+    """How far frames are from their times; since the first one, where a sound may move that."""
+    first_s = 0.0 if meant.first_s is not None else (times_s[0] or 0.0)
     if None in times_s:
         return float("inf")
     return max(

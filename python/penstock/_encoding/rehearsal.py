@@ -166,7 +166,7 @@ def _by_hardware(request: Request, size: Size, deadline: Deadline, probed: Encod
 
 def _tried(made: EncodePlan, size: Size, deadline: Deadline, *, is_like: bool) -> EncodePlan:
     """The plan, once a rehearsal has shown that it works, or another one that does."""
-    made = _without_late_copies(made, size)
+    made = _without_lost_reordering(_without_late_copies(made, size), size, deadline)
     verdict = _verdict_at(made, deadline, _small(size), size)
     for remedy in _REMEDIES:
         other = None
@@ -181,6 +181,15 @@ def _tried(made: EncodePlan, size: Size, deadline: Deadline, *, is_like: bool) -
     _check(made, verdict, is_like=is_like)
     warnings = [*made.warnings, *(one.sentence for one in verdict.differences)]
     return replace(made, warnings=(*warnings, *filter(None, [verdict.unsure])))
+
+
+def _without_lost_reordering(made: EncodePlan, size: Size, deadline: Deadline) -> EncodePlan:
+    """The plan without reordered frames, if the picture alone loses its times: a sound moves the first frame, too."""
+    if not made.sounds or (other := _without_reordering(made, size)) is None:
+        return made
+    alone = plan(replace(made.request, audio=None), size, replace(made, sounds=()))
+    loses_times = not is_listed(alone) and _verdict_at(alone, deadline, _small(size), size).lacks("times")
+    return other if loses_times else made
 
 
 def _without_late_copies(made: EncodePlan, size: Size) -> EncodePlan:
@@ -286,7 +295,7 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
     output = (made.output.container_format, made.output.ending, made.output.sink is None)
     request = made.request
     asked = (request.quality, request.vflip, request.odd_size, made.pixel_format, made.output_pixel_format)
-    key = (made.program, sizes, *asked, *output, *made.arguments[:-1], *sounds)
+    key = (made.program, sizes, made.rate, *asked, *output, *made.arguments[:-1], *sounds)
     if (known := _verdicts.get(key)) is not None:
         return known
     trial = _trials.get(key)
