@@ -99,7 +99,7 @@ def test_ray_task_options_are_applied_or_refused(folder: Path) -> None:
     environment = {**os.environ, "RAY_ADDRESS": "local"}
     on_ray = ("scenes.py:half", "video.mp4", *GIVEN, "--engine", "ray", "--ray")
     said = failed(run("render", *on_ray, "nosuch=1", cwd=folder, env=environment), 2)
-    assert "ray has nosuch; the options of tasks are num_cpus," in said
+    assert "num_cpus" in said and "nosuch" in said
     # Ray starts some ten processes, which takes longer than 30 s beside other tests on two cores.
     done = run_process("render", *on_ray, "num_cpus=0.5", patience_s=200, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr

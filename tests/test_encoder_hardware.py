@@ -142,7 +142,7 @@ def test_trial_uses_the_size_of_the_first_frame(tmp_path: Path, working: Working
     a_few(
         [
             ({"crf": 20}, "h264_qsv has no crf"),
-            ({"quality": "good"}, "quality='good' is not known for h264_qsv"),
+            ({"quality": "good"}, "h264_qsv has no quality='good'"),
             ({"output_pixel_format": "yuv422p"}, "h264_qsv has no pixel format 'yuv422p'"),
             # Of libx264, which stands for it.
             ({"options": {"cq": 20}}, "h264_qsv: it has no option cq"),

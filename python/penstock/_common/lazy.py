@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 
-# Modules whose names are looked for elsewhere. The names of the others, such as `fifo.open`, mean little alone; and
-# importing `rendering` takes too long for a `hasattr`.
+# Modules whose names are looked for elsewhere. The names of the others, such as `fifo.open`, mean little alone.
 _NAMED = (
     "penstock",
     "penstock.cpu",
     "penstock.pipes",
+    "penstock.rendering",
     "penstock.results",
     "penstock.video",
 )

@@ -144,7 +144,8 @@ class Decoder(DecoderBase):
     @explains(
         "the others by their names, such as size=(640, 360)",
         **dict.fromkeys(("width", "height", "resolution"), "size=(width, height)"),
-        **dict.fromkeys(("ffmpeg", "threads", "queue_items", "timeout"), "settings=DecoderSettings(…)"),
+        **dict.fromkeys(("ffmpeg", "threads", "queue_items"), "settings=DecoderSettings(…)"),
+        timeout="settings=DecoderSettings(stall_timeout=60)",
         pix_fmt='pixel_format="rgb24"',
         rate='filters="fps=30"',
         end="count=, or stop iterating",

@@ -53,7 +53,8 @@ class VideoInput:
         index: the stream's number among all streams of the file.
         decoder: the name of libav's decoder; None leaves the choice to libav.
         is_strict: whether damage is an error.
-        threads: how many threads libav uses; None for one more than this process can keep CPUs busy.
+        threads: how many threads libav uses, `MOST_THREADS` at most; None leaves it to libav, or to a quota of the
+            container.
     """
 
     source: str
@@ -175,6 +176,8 @@ class OpenVideo:
 
 
 def _threads() -> int:
-    """As many as libav chooses, which knows of no quota: one waits for the file."""
+    """As many as libav chooses (0), which knows of no quota: by one, those that it keeps busy, and one that waits."""
     cpus = whole_cpus()
+    if cpus == len(os.sched_getaffinity(0)):
+        return 0
     return cpus + 1 if cpus > 1 else 1

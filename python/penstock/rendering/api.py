@@ -152,7 +152,8 @@ def render(
         scene: a function ``(index, time_s, view) -> None`` that draws frame `index`, at ``index / fps`` seconds, into
             `view`, an array as `Encoder.lease` yields it. Or a class: each worker makes one object of it, without
             arguments, and calls the object. Or the name of a function or class, ``MODULE:NAME`` or ``FILE.py:NAME``.
-            Any worker may draw any frame. cloudpickle pickles the scene for the workers.
+            Any worker may draw any frame. `view` isn't cleared, so draw all of it. A frame may be drawn twice, into
+            different arrays. cloudpickle pickles the scene for the workers.
         output: path of the video. The file appears there when it is complete.
         frames: number of frames, or a range of their indices.
         size: width and height in pixels.

@@ -148,14 +148,16 @@ class Renderer:
             yield
 
     def _draw_first(self, index: int, view: npt.NDArray[Any]) -> None:
-        """Draws a frame, and checks that the scene draws at all: it is black, or nothing was drawn into it."""
+        """Draws a frame, and a black one again into another array, to tell it from one that wasn't drawn."""
         view[...] = 0
         self._draw_frame(index, view)
         if not view.any():
             other = np.ones_like(view)
             self._draw_frame(index, other)
             if (other == 1).all():
-                raise TypeError("a scene must draw into its third argument, and this one leaves it as it is")
+                raise TypeError(
+                    "a scene must draw into its third argument, and this one leaves it as it is. Assign to view[:]"
+                )
 
     def _draw_frame(self, index: int, view: npt.NDArray[Any]) -> None:
         assert self._plan.fps is not None

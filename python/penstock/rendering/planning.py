@@ -48,8 +48,7 @@ CHUNKS_PER_WORKER = 3
 # The last chunks are this much shorter at most. A shorter one costs more to start than it saves: 0.08 s of a CPU for
 # Debian's FFmpeg, 0.01 s for a static one (measured).
 SHORTEST_SHARE = 8
-# Chosen: a worker's chunks grow by this factor from the shortest, so that an interruption after a few seconds keeps
-# some of them, however slow the scene is.
+# Chosen: a worker's chunks grow by this factor from the shortest, so that an early interruption keeps some.
 GROWTH = 8
 
 # The arguments of an Encoder, and of its colors, that are objects.

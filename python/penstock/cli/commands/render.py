@@ -258,7 +258,7 @@ def _read_plan(name: str) -> Plan:
     "--chunk-frames",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Frames of a chunk. The default is 240, or fewer for a short video.",
+    help="Frames of a chunk. The default is up to 240, with short ones first.",
 )
 @click.option(
     "--audio",
