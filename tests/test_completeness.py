@@ -115,7 +115,9 @@ def count(path: Path, **options: object) -> int:
 def test_zeroed_bytes_raise_or_cost_no_frame(name: str, folder: Path, tmp_path: Path) -> None:
     """Not of MPEG-TS: of a lost packet FFmpeg says nothing at the level of errors."""
     data, path = made(name, folder).read_bytes(), tmp_path / f"damaged.{MADE[name].ending}"
-    for seed in range(8):
+    for seed in range(
+        8 if name not in ("webm", "mkv") else 60
+    ):  # whose demuxer goes on after damage, and says nothing
         place = random.Random(seed)
         length = place.choice([1, 4, 16, 64])
         start = place.randrange(len(data) - length)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -40,9 +42,11 @@ CHEAP_BYTES = 256 << 20
 # Guessed: of a larger file, a keyframe is within this time before the end.
 _SEEK_BACK_S = 20.0
 _CUT_OFF = "the file is truncated"
-# An EBML header, and then the element that holds all else of a Matroska file, with its size (RFC 9559, 4 and 5.1).
-_SEGMENT = b"\x18\x53\x80\x67"
+# An EBML header, and then the element that holds all else of a Matroska file, with its size (RFC 9559, 4 and 5.1), and
+# in it those that hold packets.
+_SEGMENT, _CLUSTER = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75"
 _SEGMENT_WITHIN_BYTES = 1024
+_MOST_HEAD_BYTES = 12
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
 # Containers of sound whose header tells the length, and whose cut FFmpeg does not notice in each case.
@@ -124,8 +128,10 @@ def why_incomplete(
                 file.seek(round(from_s / (stream.time_base or 1)), stream=stream)
             packets = read[1] if read else packets_of(demux(file, stream))
             missing = _missing(stream, packets, track, delivered) if is_cheap else None
-            if media.container == endpoints.MATROSKA and (ends := _segment_end(source)) is not None:
-                return missing or (_CUT_OFF if ends > identity.size_bytes else None)
+            if media.container == endpoints.MATROSKA and (segment := _segment(source)) is not None:
+                if missing or segment.stop > identity.size_bytes:
+                    return missing or _CUT_OFF
+                return _damaged_at(source, segment) if is_cheap else None
             return missing or _early_by_length(file, stream, packets, track, delivered)
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
@@ -187,20 +193,55 @@ def _shown_by_index(stream: VideoStream) -> int:
     return sum(one.size > 0 and not one.is_discard for one in stream.index_entries)
 
 
-def _segment_end(source: str) -> int | None:
-    """The byte at which a Matroska file ends by its own header; None if it was written without knowing that.
+def _segment(source: str) -> range | None:
+    """The bytes of a Matroska file's segment by its own header; None if it was written without knowing their number.
 
     libav says nothing of a cut to its callers, and its durations don't show one: the last frame may be shown for long.
     """
     with Path(endpoints.without_protocol(source)).open("rb") as file:
         head = file.read(_SEGMENT_WITHIN_BYTES)
-    begins = head.find(_SEGMENT) + len(_SEGMENT)
-    first = head[begins] if len(_SEGMENT) <= begins < len(head) else 0
-    # The zeros before the first one-bit count the bytes that follow. All ones stand for an unknown size (RFC 8794, 4).
-    size_bytes = 9 - first.bit_length()
-    size = int.from_bytes(head[begins : begins + size_bytes], "big") & ((1 << 7 * size_bytes) - 1)
-    is_known = first and size != (1 << 7 * size_bytes) - 1
-    return begins + size_bytes + size if is_known else None
+    at = head.find(_SEGMENT)
+    element = _element(head[at : at + _MOST_HEAD_BYTES], at) if at >= 0 else None
+    return None if element is None or _is_unknown(element) else element
+
+
+def _damaged_at(source: str, segment: range) -> str | None:
+    """Where an element of a Matroska file is none: libav passes over it, up to the next cluster, and says nothing."""
+    with Path(endpoints.without_protocol(source)).open("rb", 0) as file:
+        parents, at = [segment], segment.start
+        while parents:
+            if at == parents[-1].stop:
+                parents.pop()
+                continue
+            head = os.pread(file.fileno(), _MOST_HEAD_BYTES, at)
+            element = _element(head, at)
+            if element is not None and _is_unknown(element):
+                return None  # written live: only the next cluster tells where it ends
+            if element is None or element.stop > parents[-1].stop:
+                return f"the file is damaged at byte {at}"
+            if head.startswith(_CLUSTER):
+                parents.append(element)
+                at = element.start
+            else:
+                at = element.stop
+    return None
+
+
+def _element(head: bytes, at: int) -> range | None:
+    """The content of the EBML element at a byte, by its head (RFC 8794, 4 and 5); None if there is none."""
+    # The zeros before the first one-bit count the bytes that follow: at most 3 of a name, and 7 of a size.
+    size_at = 9 - head[0].bit_length() if head else 9
+    if size_at > 4 or len(head) <= size_at or not head[size_at]:
+        return None
+    size_bytes = 9 - head[size_at].bit_length()
+    size = int.from_bytes(head[size_at : size_at + size_bytes], "big") & ((1 << 7 * size_bytes) - 1)
+    begins = at + size_at + size_bytes
+    return range(begins, begins + (sys.maxsize if size == (1 << 7 * size_bytes) - 1 else size))
+
+
+def _is_unknown(element: range) -> bool:
+    """Whether the size of an element is unknown, which all ones stand for."""
+    return element.stop - element.start == sys.maxsize
 
 
 def _opened(
