@@ -853,7 +853,7 @@ def test_interpreter_exit_finishes_all_open_encoders(tmp_path: Path) -> None:
     )
     outputs = tmp_path / "one.mp4", tmp_path / "two.mp4"
     result = run_python(script, *outputs, env={**os.environ, "PYTHONWARNINGS": "error"})
-    assert (result.returncode, result.stderr.count("was never closed")) == (0, 2), result.stderr
+    assert (result.returncode, result.stderr.count("rgb24> was never closed")) == (0, 2), result.stderr
     assert [len(decode(output)) for output in outputs] == [200, 1]
 
 

@@ -96,7 +96,8 @@ def test_map_video_keeps_how_long_the_last_frame_is_shown(tmp_path: Path, ending
     source, out = long_last(tmp_path / f"in.{ending}"), tmp_path / f"out.{ending}"
     penstock.map_video(None, source, out, workers=1)
     video = probe(out).best_video
-    assert video is not None and video.duration_s == pytest.approx(0.96 + LAST_S, abs=0.03)
+    # Matroska's times begin with the priming of the sound, which libav counts or not.
+    assert video is not None and video.duration_s == pytest.approx(0.96 + LAST_S, abs=0.04)
     with AudioDecoder(out) as audio:
         assert len(audio.read_all()) == pytest.approx((0.96 + LAST_S) * audio.sample_rate, rel=0.02)
 

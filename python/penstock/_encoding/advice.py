@@ -257,7 +257,7 @@ _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ..
             "{codec} needs pictures of at least {found[1]}x{found[1]} pixels. Scale them, or use another codec"
         ),
     ),
-    (r"(?i)non.monoton\w+ dts in output|non monotonically increasing dts to muxer", _times_go_back),
+    (r"(?i)non.monoton\w+ dts(?: in output|;)|non monotonically increasing dts to muxer", _times_go_back),
     (r"Cannot write more than one file with the same name", _one_picture),
     (
         r"Connection refused",

@@ -145,8 +145,10 @@ def compare(url: str, meant: Meant) -> list[Difference]:
     """How the file at `url` differs from what was encoded."""
     try:
         media = probe(endpoints.without_protocol(url))
-        frames = _compare_frames(media.path, meant) if meant.pictures else ()
-        return [*_compare_facts(media, meant), *frames]
+        found = [*_compare_facts(media, meant)]
+        if meant.pictures and not any(one.kind == "picture" for one in found):
+            found += _compare_frames(media.path, meant)
+        return found
     except DecoderError as error:
         told = str(error).replace(endpoints.without_protocol(url), "the file")
         said = f"the file couldn't be verified, because libav can't read it: {told}"
