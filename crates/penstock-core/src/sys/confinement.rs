@@ -114,7 +114,7 @@ mod system_calls {
         libc::SYS_add_key, libc::SYS_request_key, libc::SYS_keyctl,
         libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
         libc::SYS_truncate,
-        libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchmodat2, libc::SYS_fchown, libc::SYS_fchownat,
+        libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchown, libc::SYS_fchownat,
         libc::SYS_utimensat,
         libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr,
         libc::SYS_removexattr, libc::SYS_lremovexattr, libc::SYS_fremovexattr,
@@ -124,9 +124,10 @@ mod system_calls {
         #[cfg(target_arch = "x86_64")] libc::SYS_utime,
         #[cfg(target_arch = "x86_64")] libc::SYS_utimes,
         #[cfg(target_arch = "x86_64")] libc::SYS_futimesat,
-        SYS_SETXATTRAT, SYS_REMOVEXATTRAT,
+        SYS_FCHMODAT2, SYS_SETXATTRAT, SYS_REMOVEXATTRAT,
     ];
-    // Since Linux 6.13, the same numbers on all architectures.
+    // Since Linux 6.6 and 6.13, the same numbers on all architectures. libc has them for some.
+    const SYS_FCHMODAT2: c_long = 452;
     const SYS_SETXATTRAT: c_long = 463;
     const SYS_REMOVEXATTRAT: c_long = 466;
 
