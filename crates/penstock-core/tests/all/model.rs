@@ -3,7 +3,7 @@
 //! The model is a log of the writes and of what each owner was told. What must hold stands in [`Case::check`],
 //! [`Case::check_flushed`] and [`verify`].
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::io::{PipeReader, PipeWriter, Read, pipe, stdout};
 use std::os::fd::AsFd;
@@ -365,29 +365,54 @@ impl Piece {
         self.ticket().is_some_and(|ticket| ticket.bytes() == self.content.len())
     }
 
-    /// Whether any part of it may be in the stream: an aborted block has one count.
-    fn may_have_arrived(&self) -> bool {
-        let outcome = self.ticket().and_then(Ticket::peek);
-        self.is_copy && matches!(outcome, Some(Err(Error::Aborted { .. })))
+    fn outcome(&self) -> Option<Result<(), Error>> {
+        self.ticket().and_then(Ticket::peek)
     }
 
-    /// What its ticket says is in the stream.
-    fn arrived(&self) -> &[u8] {
-        if self.may_have_arrived() {
-            return &[];
-        }
-        match self.ticket().and_then(Ticket::peek) {
-            Some(Ok(())) => &self.content,
+    /// Whether any part of it may be in the stream: an aborted block has one count.
+    fn is_in_aborted_block(&self) -> bool {
+        self.is_copy && matches!(self.outcome(), Some(Err(Error::Aborted { .. })))
+    }
+
+    fn may_have_given_bytes(&self) -> bool {
+        match self.outcome() {
             Some(Err(Error::Aborted { bytes_lost })) => {
-                &self.content[..self.content.len() - bytes_lost as usize]
+                self.is_copy || (bytes_lost as usize) < self.content.len()
             }
-            _ => &[],
+            Some(_) => !self.content.is_empty(),
+            None => false,
         }
+    }
+
+    /// How many bytes at the beginning of what was read it may have given. Nothing follows a write that its reader's death has torn.
+    fn may_have_given(&self, rest: &[u8], is_dead: bool) -> Vec<usize> {
+        let equal = self.content.iter().zip(rest).take_while(|(sent, got)| sent == got).count();
+        if self.is_in_aborted_block() {
+            // What follows may begin as it would have gone on.
+            return (equal.saturating_sub(3)..=equal).rev().collect();
+        }
+        let bytes = match self.outcome() {
+            Some(Err(Error::Aborted { bytes_lost })) => self.content.len() - bytes_lost as usize,
+            _ => self.content.len(),
+        };
+        let is_torn = equal == rest.len() && equal < bytes && self.may_be_unread(is_dead);
+        let is_whole = equal >= bytes && (self.is_copy || !self.is_broken());
+        if is_whole || is_torn { vec![bytes.min(equal)] } else { vec![] }
+    }
+
+    fn is_broken(&self) -> bool {
+        matches!(self.outcome(), Some(Err(Error::Broken { .. })))
+    }
+
+    /// Whether a part of it, or all, may be missing from what was read.
+    fn may_be_unread(&self, is_dead: bool) -> bool {
+        let must_be_read = self.is_ok_by_zero_copy() || self.is_flushed;
+        self.is_in_aborted_block() || is_dead && !must_be_read
     }
 
     /// Whether it ended when it was read.
     fn is_ok_by_zero_copy(&self) -> bool {
-        self.mode == Mode::ZeroCopy && self.ticket().and_then(Ticket::peek) == Some(Ok(()))
+        self.mode == Mode::ZeroCopy && self.outcome() == Some(Ok(()))
     }
 }
 
@@ -717,7 +742,7 @@ impl Case {
         for index in &before.accepted {
             let piece = &mut log[*index];
             let is_own = Arc::ptr_eq(&piece.owner, owner);
-            let outcome = piece.ticket().and_then(Ticket::peek);
+            let outcome = piece.outcome();
             assert!(outcome.is_some() || !(is_own || waits_for_all), "write {index} is pending");
             match outcome {
                 Some(Ok(())) if is_own => piece.is_flushed |= before.is_dead && !owner.is_by_descriptor,
@@ -798,45 +823,51 @@ impl Drop for Case {
 
 /// What was read is a sequence of what has arrived of each write, and those of one thread are in order.
 fn verify(log: &[Piece], got: &[u8], is_dead: bool) {
-    let mut left: Vec<_> =
-        log.iter().map(Piece::arrived).enumerate().filter(|&(_, sent)| !sent.is_empty()).collect();
-    // The longest first: a few bytes match by chance.
-    left.sort_by_key(|&(_, sent)| std::cmp::Reverse(sent.len()));
-    let mut rest = got;
-    let mut last = HashMap::new();
-    loop {
-        let Some(found) = left.iter().position(|(_, sent)| rest.starts_with(sent)) else {
-            match begin_of_aborted(log, rest) {
-                0 => break,
-                bytes => rest = &rest[bytes..],
-            }
-            continue;
-        };
-        let (index, sent) = left.remove(found);
-        rest = &rest[sent.len()..];
-        if sent.len() >= size_of::<u64>() {
-            let before = last.insert(log[index].thread, index);
-            assert!(before < Some(index), "write {index} came after {before:?}");
-        }
-    }
-    let is_torn = |piece: &Piece| piece.content.len() > rest.len() && piece.content.starts_with(rest);
+    let threads = log.iter().map(|piece| piece.thread + 1).max().unwrap_or(0);
+    let of = |thread| move |piece: &&Piece| piece.thread == thread && piece.may_have_given_bytes();
+    let writes: Vec<Vec<_>> = (0..threads).map(|thread| log.iter().filter(of(thread)).collect()).collect();
+    let mut search = Search { writes, got, is_dead, tried: HashSet::new(), furthest: 0 };
+    let is_explained = search.explains(&mut vec![0; threads], 0);
     assert!(
-        rest.is_empty() || is_dead && log.iter().any(is_torn),
-        "{} unknown bytes at {}",
-        rest.len(),
-        got.len() - rest.len()
+        is_explained,
+        "no order of the writes explains {} bytes read after {}",
+        got.len(),
+        search.furthest
     );
-    for (index, _) in left {
-        let piece = &log[index];
-        let must_be_read = piece.is_ok_by_zero_copy() || piece.is_flushed;
-        assert!(is_dead && !must_be_read, "write {index} was not read");
-    }
 }
 
-/// How many bytes at the beginning are of a copy in an aborted block.
-fn begin_of_aborted(log: &[Piece], rest: &[u8]) -> usize {
-    let common = |piece: &Piece| piece.content.iter().zip(rest).take_while(|(sent, got)| sent == got).count();
-    log.iter().filter(|piece| piece.may_have_arrived()).map(common).max().unwrap_or(0)
+/// For an order of the writes that explains what was read. A few bytes match by chance, so that one may have to go back.
+struct Search<'a> {
+    /// Those that may have given bytes, by thread.
+    writes: Vec<Vec<&'a Piece>>,
+    got: &'a [u8],
+    is_dead: bool,
+    /// What has been tried from: how many writes of each thread, and how many bytes.
+    tried: HashSet<(Vec<usize>, usize)>,
+    furthest: usize,
+}
+
+impl Search<'_> {
+    /// Whether the writes after `passed` of each thread explain what was read after `bytes`.
+    fn explains(&mut self, passed: &mut Vec<usize>, bytes: usize) -> bool {
+        let rest = &self.got[bytes..];
+        let mut unread = self.writes.iter().zip(&*passed).flat_map(|(writes, passed)| &writes[*passed..]);
+        if rest.is_empty() && unread.all(|piece| piece.may_be_unread(self.is_dead)) {
+            return true;
+        }
+        if !self.tried.insert((passed.clone(), bytes)) {
+            return false;
+        }
+        self.furthest = self.furthest.max(bytes);
+        (0..passed.len()).any(|thread| {
+            let Some(piece) = self.writes[thread].get(passed[thread]) else { return false };
+            passed[thread] += 1;
+            let mut given = piece.may_have_given(rest, self.is_dead).into_iter();
+            let is_explained = given.any(|given| self.explains(passed, bytes + given));
+            passed[thread] -= 1;
+            is_explained
+        })
+    }
 }
 
 /// Runs the check in the child of a fork, which then ends.
