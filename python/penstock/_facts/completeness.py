@@ -155,7 +155,8 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
             return None
         if media.container == "mp3" and _is_guess(own_s, packets, audio, identity.size_bytes):
             return None
-        ends_s = float((packets.pts + packets.duration)[packets.has_pts].max(initial=0) * audio.time_base)
+        ends = (packets.pts + packets.duration)[packets.has_pts].max(initial=0)
+        ends_s = float(int(ends) * audio.time_base)
         if ends_s < own_s - _SOUND_APART_S:
             return f"the audio should last {own_s:.3f} s by its header, but ends at {ends_s:.3f} s"
     except (DecoderError, LibavError, OSError) as error:

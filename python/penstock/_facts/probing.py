@@ -132,7 +132,7 @@ def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning
         bit_rate=media.bit_rate or None,
         size_bytes=endpoints.file_bytes(source.url)
         if endpoints.is_path(source.url)
-        else max(media.size, 0) or None,
+        else max(media.size or 0, 0) or None,
         video=tuple(
             _video(stream, whole_s, first.get(stream.index) or _beginning(stream))
             for stream in _videos(media)

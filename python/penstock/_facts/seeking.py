@@ -102,7 +102,7 @@ def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
         return True
     goes_back = (np.diff(packets.pts[packets.has_pts]) < 0).any()
     # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
-    sum_s = float(packets.duration.sum() * audio.time_base)
+    sum_s = float(int(packets.duration.sum()) * audio.time_base)
     return bool(goes_back) or sum_s > (media.duration_s or 0.0) + _LAST_PACKET_S
 
 
