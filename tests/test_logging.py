@@ -230,17 +230,14 @@ def test_loss_at_exit_is_logged_and_reported() -> None:
 
 
 LOSSES = {
-    "fails": (
-        "options={'nonsense': 1}, settings=unrehearsed",
-        "couldn't be finished: neither FFmpeg nor libx264 has an option",
-    ),
-    "is stuck": ("", "couldn't be finished: FFmpeg gave no sign of life"),
+    "fails": ("options={'nonsense': 1}, settings=unrehearsed", "'nonsense'"),
+    "is stuck": ("", "no sign of life"),
 }
 
 
 @pytest.mark.parametrize("why", ["fails", pytest.param("is stuck", marks=pytest.mark.slow)])
 def test_frames_lost_by_an_unclosed_encoder_are_logged_and_reported(why: str, tmp_path: Path) -> None:
-    options, words = LOSSES[why]
+    options, cause = LOSSES[why]
     code = f"""
     import logging
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(name)s %(message)s")
@@ -252,8 +249,10 @@ def test_frames_lost_by_an_unclosed_encoder_are_logged_and_reported(why: str, tm
     """
     done = run_script(code, tmp_path / "video.mp4")
     assert done.returncode == 0
-    assert f"ERROR penstock <Encoder '{tmp_path}/video.mp4' 64x48 rgb24> {words}" in done.stdout.decode()
-    assert f"penstock: <Encoder '{tmp_path}/video.mp4' 64x48 rgb24> {words}" in done.stderr.decode()
+    for told, name in ((done.stdout, "ERROR penstock"), (done.stderr, "penstock:")):
+        loss = f"{name} <Encoder '{tmp_path}/video.mp4' 64x48 rgb24> couldn't be finished"
+        # Python 3.12.1 starts no thread at its end, so that FFmpeg isn't asked for its options: its own words remain.
+        assert cause in told.decode().partition(loss)[2]
 
 
 def test_an_interruption_in_a_handler_is_not_lost() -> None:
