@@ -647,9 +647,11 @@ def test_slow_ffmpeg_is_not_taken_for_stuck(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.slow
 def test_ctrl_c_while_finishing_ends_ffmpeg(tmp_path: Path) -> None:
-    with interrupted_after(0.3), pytest.raises(KeyboardInterrupt), make(tmp_path / "video.mp4") as encoder:
-        submit(encoder, 3)
-        os.kill(pid_of(encoder), signal.SIGSTOP)
+    encoder = make(tmp_path / "video.mp4")
+    submit(encoder, 3)
+    os.kill(pid_of(encoder), signal.SIGSTOP)
+    with interrupted_after(0.3), pytest.raises(KeyboardInterrupt), encoder:
+        pass
     assert is_gone(pid_of(encoder))
 
 

@@ -25,7 +25,9 @@ FUZZ_S = int(os.environ.get("PENSTOCK_FUZZ_S", "0"))
 EXAMPLES = FUZZ_S * 100 or examples(100).max_examples
 pytestmark = pytest.mark.timeout(max(300, FUZZ_S * 10))
 
-anything = settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
+anything = settings(
+    max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
 
 WORDS = st.one_of(
     st.sampled_from(
