@@ -25,9 +25,7 @@ FUZZ_S = int(os.environ.get("PENSTOCK_FUZZ_S", "0"))
 EXAMPLES = FUZZ_S * 100 or examples(100).max_examples
 pytestmark = pytest.mark.timeout(max(300, FUZZ_S * 10))
 
-anything = settings(
-    max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+anything = settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
 
 WORDS = st.one_of(
     st.sampled_from(
@@ -44,6 +42,7 @@ CONTAINERS = ("h264", "h264_mkv", "h264_ts", "vp9", "gif", "audio_aac", "prores"
 @anything
 @given(st.sampled_from(CONTAINERS), st.floats(0, 1), st.binary(min_size=1, max_size=200))
 @example("h264_ts", 0.6421892487244402, b"\x02")  # begins a stream in the middle
+@example("audio_aac", 0.32703476756142763, b"\x02")  # a size for which libav gets no memory
 def test_damaged_file_is_probed_or_raises_decoder_error(name: str, place: float, words: bytes) -> None:
     """Most of what describes a file is at its beginning or end."""
     data = clip(name).read_bytes()

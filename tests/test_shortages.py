@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -39,9 +41,36 @@ def test_shortage_while_libav_opens_a_file_raises_os_error(
     monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object], number: int
 ) -> None:
     monkeypatch.setattr(av, "open", lambda *_, **__: err_check(-number))
-    with pytest.raises(OSError) as caught:
+    with little_memory(), pytest.raises(OSError) as caught:
         read(clip("h264_mkv"))
     assert (caught.value.errno, caught.value.filename) == (number, str(clip("h264_mkv")))
+
+
+@contextlib.contextmanager
+def little_memory() -> Iterator[None]:
+    """Memory is left, but less than libav may ask for at once."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + (1 << 30), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.mark.parametrize("read", [probe, Decoder, AudioDecoder])
+def test_file_for_which_libav_gets_no_memory_while_there_is_enough_is_damaged(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
+    damaged = tmp_path / "damaged.mp4"
+    data = bytearray(clip("audio_aac").read_bytes())
+    size_at = data.index(b"stsd") + 12  # of the description of the first stream's codec
+    data[size_at : size_at + 4] = (0x0FFF_FFFF).to_bytes(4, "big")
+    damaged.write_bytes(data)
+    with pytest.raises(av.error.MemoryError):
+        av.open(damaged)
+    with pytest.raises(DecoderError, match="damaged"):
+        read(damaged)
 
 
 @pytest.mark.parametrize("number", SHORTAGES)

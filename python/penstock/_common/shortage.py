@@ -1,14 +1,18 @@
 """Shortages: the process or the system has no descriptor, memory, process or thread left.
 
 Such an error says nothing about the file or the program that was to be opened, and reaches the caller as an `OSError`.
+libav says the same of a damaged file with absurd sizes; that is no shortage.
 """
 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 
 _ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
+# FFmpeg's default for the largest piece of memory that it takes at once (av_max_alloc, libavutil/mem.c).
+_LIBAV_MOST_BYTES = 2**31 - 1
 
 
 def raise_shortage(error: BaseException, path: str | None = None) -> None:
@@ -22,5 +26,16 @@ def raise_shortage(error: BaseException, path: str | None = None) -> None:
     if type(error) is RuntimeError:
         raise OSError(errno.EAGAIN, str(error), path) from error
     number = getattr(error, "errno", None)
+    if isinstance(error, MemoryError) and _could_be_given(_LIBAV_MOST_BYTES):
+        return  # of libav, for a file that is damaged: its sizes make no sense
     if number in _ERRNOS:
         raise OSError(number, os.strerror(number), path) from error
+
+
+def _could_be_given(memory_bytes: int) -> bool:
+    """Whether the system would give so much memory now. It's given back untouched."""
+    try:
+        mmap.mmap(-1, memory_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        return False
+    return True
