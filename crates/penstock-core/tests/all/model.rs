@@ -33,6 +33,9 @@ const OWNERS: usize = 3;
 /// The size of the first copy. Each further one is larger, and several fit into a block.
 const COPY_BYTES: usize = 3000;
 
+/// So many bytes of the next write may be those that an aborted copy would have gone on with. One more: once in 2^32.
+const BY_CHANCE: usize = 3;
+
 /// How long an operation waits that may have to wait for ever: the reader pauses.
 const SHORT: Option<Duration> = Some(Duration::from_millis(2));
 
@@ -384,12 +387,12 @@ impl Piece {
         }
     }
 
-    /// How many bytes at the beginning of what was read it may have given. Nothing follows a write that its reader's death has torn.
-    fn may_have_given(&self, rest: &[u8], is_dead: bool) -> Vec<usize> {
+    /// How many bytes at the beginning of what was read may be its own; none if it doesn't fit. Nothing follows a write
+    /// that its reader's death has torn.
+    fn possible_bytes(&self, rest: &[u8], is_dead: bool) -> Vec<usize> {
         let equal = self.content.iter().zip(rest).take_while(|(sent, got)| sent == got).count();
         if self.is_in_aborted_block() {
-            // What follows may begin as it would have gone on.
-            return (equal.saturating_sub(3)..=equal).rev().collect();
+            return (equal.saturating_sub(BY_CHANCE)..=equal).rev().collect();
         }
         let bytes = match self.outcome() {
             Some(Err(Error::Aborted { bytes_lost })) => self.content.len() - bytes_lost as usize,
@@ -862,7 +865,7 @@ impl Search<'_> {
         (0..passed.len()).any(|thread| {
             let Some(piece) = self.writes[thread].get(passed[thread]) else { return false };
             passed[thread] += 1;
-            let mut given = piece.may_have_given(rest, self.is_dead).into_iter();
+            let mut given = piece.possible_bytes(rest, self.is_dead).into_iter();
             let is_explained = given.any(|given| self.explains(passed, bytes + given));
             passed[thread] -= 1;
             is_explained
