@@ -498,7 +498,7 @@ mod tests {
                 ),
             ] {
                 let array = Strided {
-                    start: memory[origin..].as_ptr(),
+                    start: memory.as_ptr().wrapping_add(origin),
                     shape: &shape,
                     strides: &strides,
                     item_bytes,
