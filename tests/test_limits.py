@@ -222,7 +222,7 @@ def test_all_streams_share_one_staging_budget() -> None:
             os.close(ends[0]), os.close(ends[1])
         return used["staged"], used["write"], *reasons
 
-    print(transports(), transports(reader_copies=True))
+    print(transports(), transports(reader_copies=True), flush=True)
     kept = penstock.Writer(os.pipe()[1], mode="staged")
     kept.submit(bytes(300_000)).wait()
     if os.fork() == 0:

@@ -45,21 +45,25 @@ def nothing_stays_running() -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A cluster of three nodes with one CPU each, and the driver on the first."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ray") as folder:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryDirectory(prefix="ray") as folder,
+        contextlib.ExitStack() as stack,
+    ):
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_TMPDIR", folder)  # where it also writes which cluster this machine has
         patch.delenv("RAY_ADDRESS", raising=False)
         settings = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
-        head = {"include_dashboard": False, "temp_dir": folder}
-        made = cluster_utils.Cluster(initialize_head=True, head_node_args={**settings, **head})
-        try:
-            for _ in range(2):
-                made.add_node(**settings)
-            ray.init(address=made.address, logging_level=logging.ERROR, log_to_driver=False)
-            yield made
-        finally:
-            ray.shutdown()
-            made.shutdown()
-            kill_started()
+        stack.callback(kill_started)
+        made = cluster_utils.Cluster(
+            initialize_head=True, head_node_args={**settings, "include_dashboard": False}
+        )
+        stack.callback(made.shutdown)
+        for _ in range(2):
+            made.add_node(**settings)
+        stack.callback(ray.shutdown)
+        ray.init(address=made.address, logging_level=logging.ERROR, log_to_driver=False)
+        yield made
 
 
 def scene(index: int, _time_s: float, view: np.ndarray) -> None:

@@ -133,10 +133,10 @@ def test_thread_shortage_in_libav_raises_eagain(source: Path) -> None:
     from penstock import Decoder
     from penstock.video import DecoderSettings
 
-    if os.getuid() == 0:  # whom the limit does not hold for
-        os.setuid(54321)
     decoder = Decoder(sys.argv[1], settings=DecoderSettings(threads=4))
     decoder._frames()
+    if os.getuid() == 0:  # whom the limit does not hold for
+        os.setuid(54321)
     resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
     try:
         decoder[0]
