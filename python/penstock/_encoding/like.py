@@ -197,11 +197,13 @@ def arguments_like_labels(media: MediaInfo, given: Mapping[str, Any]) -> dict[st
 
 
 def _picture_s(video: VideoInfo, decoder: Decoder | None) -> float | None:
-    """How long the pictures last that are read from the file's beginning; None if a filter may change that."""
+    """How long the pictures last that are read from the file's beginning; None if that can't be known."""
     options = None if decoder is None else decoder._options
     if options is None:
         return video.duration_s
     if options.filters is not None or video.frame_rate is None:
+        return None
+    if options.count is not None and video.is_variable_frame_rate:
         return None
     counted_s = math.inf if options.count is None else options.count / float(video.frame_rate)
     return min(counted_s, video.duration_s or 0.0)

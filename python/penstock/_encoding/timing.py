@@ -12,6 +12,8 @@ from penstock._encoding.plan import EncodePlan
 # A frame may be so far from its place, but less than half a frame: GIF has the coarsest unit of times, 0.01 s, to which
 # the time of this frame and that of the first one were rounded.
 _ROUNDED_S = 0.01
+# Chosen: at a variable rate, the last frame may be shown so much longer than the one before, without a word.
+_LAST_FRAME_S = 0.25
 # Pictures in files of their own, which are shown at no time.
 _PICTURES = "image2"
 
@@ -96,11 +98,9 @@ class Origin:
                 "time_s out"
             )
 
-    def warnings(self, plan: EncodePlan, frames: int) -> Iterable[str]:
-        """What is wrong with the times of a video of so many frames, in sentences."""
-        if plan.rate is None:
-            return
-        if self.moved_s and plan.output.container != _PICTURES:
+    def warnings(self, plan: EncodePlan, lasts_s: float) -> Iterable[str]:
+        """What is wrong with the times of a video that lasts so long, in sentences."""
+        if self.moved_s and plan.rate is not None and plan.output.container != _PICTURES:
             moved = f"frames are shown up to {self.moved_s:.3f} s away from their times"
             yield (
                 f"{moved}, because {plan.output.container_name} stores no times. Write mp4, mov, mkv or webm"
@@ -108,9 +108,17 @@ class Origin:
                 else f"{moved} with {rate_argument(plan.rate)}. Pass {argument('fps', None)} to keep the times, or "
                 "write np.asarray(frame), which has no time"
             )
-        lasts_s = float(frames / plan.rate)
-        if self.is_untimed and self.source_s is not None and lasts_s < self.source_s - 1.5 / plan.rate:
+        if self.source_s is None:
+            return
+        lasts = f"the video lasts {lasts_s:.3f} s, but its source {self.source_s:.3f} s"
+        if plan.rate is None:
+            if lasts_s < self.source_s - _LAST_FRAME_S:
+                yield (
+                    f"{lasts}, so the end of the audio is missing. If the source shows its last frame for long, write "
+                    "that frame once more, with the time_s at which the video should end"
+                )
+        elif self.is_untimed and lasts_s < self.source_s - 1.5 / plan.rate:
             yield (
-                f"the video lasts {lasts_s:.3f} s, but its source {self.source_s:.3f} s, so frames and the end of the "
-                "audio are missing. Use encoder.write(changed, time_s=frame.time_s) to check each frame's time"
+                f"{lasts}, so frames and the end of the audio are missing. Use "
+                "encoder.write(changed, time_s=frame.time_s) to check each frame's time"
             )
