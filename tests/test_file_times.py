@@ -126,6 +126,25 @@ def test_an_encoder_like_a_video_says_that_its_last_frame_ends_early(
     assert lasts_s == pytest.approx(0.96 + (LAST_S if is_repeated else 0), abs=0.1)
 
 
+def test_an_encoder_like_a_video_says_nothing_of_a_last_frame_without_audio(tmp_path: Path) -> None:
+    source, short = long_last(tmp_path / "in.mp4"), tmp_path / "short.mp4"
+    ffmpeg("-i", source, "-t", "0.5", "-i", source, "-map", "0:v", "-map", "1:a", "-c", "copy", short)
+    with Decoder(short) as decoder, Encoder.like(decoder, tmp_path / "out.mp4") as encoder:
+        for frame in decoder:
+            encoder.write(frame)
+    assert not encoder.report.warnings
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def test_frames_left_out_at_the_beginning_are_not_taken_for_a_missing_end(tmp_path: Path) -> None:
+    source = tmp_path / "in.ts"
+    ffmpeg("-i", long_last(tmp_path / "in.mp4"), "-c", "copy", source)
+    with Decoder(source) as decoder, Encoder.like(decoder, tmp_path / "out.mp4", fps=None) as encoder:
+        for frame in list(decoder)[10:]:
+            encoder.write(frame)
+    assert not [one for one in encoder.report.warnings if "end of the audio" in one]
+
+
 def test_long_last_frame_in_matroska_is_not_taken_for_a_cut(tmp_path: Path, engine: str) -> None:
     source, copied = long_last(tmp_path / "in.mp4"), tmp_path / "copied.mkv"
     ffmpeg("-i", source, "-c", "copy", copied)

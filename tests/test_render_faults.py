@@ -231,11 +231,12 @@ def test_a_chunk_that_kills_each_worker_ends_the_render(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         scene(index, time_s, view)
 
-    with pytest.raises(RenderError):
+    with pytest.raises(RenderError) as caught:
         penstock.render(deadly, **settings(tmp_path))
     kept = chunks(tmp_path)
-    is_mended.touch()
-    # The FFmpeg of a killed worker lives for a moment, and may have left the part of a chunk: this call removes it.
+    # The FFmpeg of a killed worker lives for a moment, and may begin its part of a chunk once parts were removed.
+    assert all(part.name.startswith(f".{caught.value.chunk:05}.") for part in tmp_path.rglob("*.part"))
+    is_mended.touch()  # and this call removes that, too
     assert penstock.render(deadly, **settings(tmp_path)).resumed == len(kept) > 0
     assert sorted(tmp_path.iterdir()) == [is_mended, tmp_path / "video.mp4"]
 

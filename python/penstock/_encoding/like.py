@@ -186,7 +186,7 @@ def arguments_like_file(
         lost=[LOST.format(what) for what in lost],
         is_like=True,
         is_asked="fps" in arguments,
-        source_s=_picture_s(video, decoder) if found.get("audio") else None,
+        source_s=_source_s(media, video, decoder, {**found, **arguments}) if found.get("audio") else None,
     )
 
 
@@ -194,6 +194,16 @@ def arguments_like_labels(media: MediaInfo, given: Mapping[str, Any]) -> dict[st
     """The arguments that keep the source's tags and chapters, without those that are `given`."""
     labels = {"metadata": dict(_metadata(media)), "chapters": [*_chapters(media)]}
     return {name: label for name, label in labels.items() if name not in given}
+
+
+def _source_s(
+    media: MediaInfo, video: VideoInfo, decoder: Decoder | None, arguments: Mapping[str, Any]
+) -> float | None:
+    """How long the result must last so that no sound is lost, and at a constant rate no frame; None if unknown."""
+    picture_s, sound = _picture_s(video, decoder), media.best_audio
+    if picture_s is None or arguments["fps"] is not None or sound is None or sound.duration_s is None:
+        return picture_s
+    return min(picture_s, sound.duration_s)
 
 
 def _picture_s(video: VideoInfo, decoder: Decoder | None) -> float | None:

@@ -313,7 +313,7 @@ class EncodeSession(Session):
         self._mark_ended()
         ignored = destination.failed(process, ignored=True)
         missing = [*(unread or ()), *found[1], *ignored, *self._unused_input()]
-        missing += self.origin.warnings(self.plan, float(self.feed.video_s - (self.feed.first_s or 0)))
+        missing += self.origin.warnings(self.plan, float(self.feed.video_s))
         missing += [*self._clipping(), *self._loudness(), *self.feed.warnings]
         missing = [what for what in missing if what not in self.plan.warnings]  # a rehearsal has shown it
         self.outcome = self._make_report(missing)

@@ -26,7 +26,8 @@ class Origin:
         lost: what the result does not have of the source of `Encoder.like`, in sentences for the report.
         is_like: the encoder was made by `Encoder.like`.
         is_asked: the caller of `Encoder.like` gave the rate.
-        source_s: how long the picture of the source lasts, whose sound was kept; None if nothing depends on it.
+        source_s: how long the picture of the source lasts, whose sound was kept, or only the sound's part of it if the
+            rate varies; None if nothing depends on it.
         zero_s: the time of frame 0, by the times of the frames that came; None before the first.
         last_s: the time of the frame that came last.
         moved_s: how far a frame is shown from its time, where that is no error.
@@ -98,8 +99,8 @@ class Origin:
                 "time_s out"
             )
 
-    def warnings(self, plan: EncodePlan, lasts_s: float) -> Iterable[str]:
-        """What is wrong with the times of a video that lasts so long, in sentences."""
+    def warnings(self, plan: EncodePlan, ends_s: float) -> Iterable[str]:
+        """What is wrong with the times of a video whose picture ends at that time, in sentences."""
         if self.moved_s and plan.rate is not None and plan.output.container != _PICTURES:
             moved = f"frames are shown up to {self.moved_s:.3f} s away from their times"
             yield (
@@ -110,14 +111,14 @@ class Origin:
             )
         if self.source_s is None:
             return
-        lasts = f"the video lasts {lasts_s:.3f} s, but its source {self.source_s:.3f} s"
+        lasts = f"the video lasts {ends_s:.3f} s, but its source {self.source_s:.3f} s"
         if plan.rate is None:
-            if lasts_s < self.source_s - _LAST_FRAME_S:
+            if ends_s < self.source_s - _LAST_FRAME_S:
                 yield (
                     f"{lasts}, so the end of the audio is missing. If the source shows its last frame for long, write "
                     "that frame once more, with the time_s at which the video should end"
                 )
-        elif self.is_untimed and lasts_s < self.source_s - 1.5 / plan.rate:
+        elif self.is_untimed and ends_s < self.source_s - 1.5 / plan.rate:
             yield (
                 f"{lasts}, so frames and the end of the audio are missing. Use "
                 "encoder.write(changed, time_s=frame.time_s) to check each frame's time"
