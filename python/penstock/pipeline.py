@@ -138,7 +138,7 @@ class Stage:
 
         Args:
             codec: ``"zlib"``, ``"gzip"``, ``"zstd"``, ``"lz4"`` (frames); or ``"auto"``, which looks at the first bytes
-                of each asset. A skippable frame at the beginning counts as zstd, not as lz4.
+                of each asset, after any skippable frames. If nothing follows these, the asset is empty.
             workers: number of threads, each of which decompresses a chunk of its own. A stream takes one.
             streamed: whether chunks are pieces of one stream; None follows the source.
         """

@@ -52,13 +52,18 @@ impl Format for Gzip {
         is_first: bool,
         _max_window_bytes: usize,
     ) -> io::Result<Option<Box<dyn Member>>> {
-        let is_next = is_first || input.peek(GZIP_MAGIC.len())? == GZIP_MAGIC;
+        let is_next = is_first || begins_member(input.peek(GZIP_MAGIC.len())?);
         Ok(is_next.then(|| Box::new(Decompress::new_gzip(WINDOW_BITS)) as Box<dyn Member>))
     }
 
     fn whole(&self) -> Box<dyn Whole> {
         Box::new(Gunzip(Inflater::new()))
     }
+}
+
+/// Whether a further member begins so. It may be cut after its first byte, which is not to be ignored then.
+fn begins_member(rest: &[u8]) -> bool {
+    !rest.is_empty() && GZIP_MAGIC.starts_with(&rest[..rest.len().min(GZIP_MAGIC.len())])
 }
 
 impl Member for Decompress {
@@ -99,7 +104,7 @@ impl Whole for Gunzip {
 
     fn decode(&mut self, asset: &[u8], output: &mut [u8]) -> Result<usize, Failed> {
         let (mut from, mut to) = (0, 0);
-        while from == 0 || asset[from..].starts_with(&GZIP_MAGIC) {
+        while from == 0 || begins_member(&asset[from..]) {
             let (read, written) = self.0.inflate(Wrapper::Gzip, &asset[from..], &mut output[to..])?;
             (from, to) = (from + read, to + written);
         }

@@ -149,6 +149,22 @@ fn every_cut_is_truncated() {
 }
 
 #[test]
+fn every_cut_in_a_further_member_is_truncated() {
+    for (codec, pack) in ALL.into_iter().filter(|(codec, _)| *codec != Codec::Zlib) {
+        let member = pack(b"member");
+        for cut in member.len() + 1..2 * member.len() {
+            let asset = &member.repeat(2)[..cut];
+            let error = at(whole(codec, asset).unwrap_err());
+            assert_eq!(error, io::ErrorKind::UnexpectedEof, "{codec:?} {cut}");
+            for step in [1, 100] {
+                let error = streamed(codec, asset, step).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{codec:?} {cut} {step}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_wrong_byte_is_an_error_with_its_place() {
     for (codec, pack) in ALL {
         let mut asset = pack(&plain());
