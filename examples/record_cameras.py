@@ -28,13 +28,13 @@ SIZE, FPS = (640, 480), 30
 CAMERAS = {"door": "ultrafast", "yard": "ultrafast", "hall": "ultrafast", "gate": "veryslow"}
 # Matroska's unit of time.
 UNIT_S = 0.001
-# A crash costs the last second of a file at most, as docs/how-to/recording.md says.
-SAFE = {"tune": "zerolatency", "flush_packets": 1, "cluster_time_limit": 500, "threads": 1}
+# With crash_safe=True, a kill costs the last second of a file at most, as docs/how-to/recording.md says.
+NO_DELAY = {"tune": "zerolatency", "threads": 1}
 
 
 def open_recorder(path: Path, preset: str) -> FanOut:
     recorder = FanOut()
-    encoder = Encoder(path, size=SIZE, fps=None, preset=preset, options=SAFE)
+    encoder = Encoder(path, size=SIZE, fps=None, preset=preset, crash_safe=True, options=NO_DELAY)
     recorder.add(encoder, when_full="drop")
     return recorder
 

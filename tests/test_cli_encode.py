@@ -431,7 +431,11 @@ class TestFailures:
 
     def test_container_that_needs_seeking_is_refused_for_a_pipe(self) -> None:
         said = failed(run("encode", "-", "-", "--format", "mp4", *RAW, data=raw_frames(3)))
-        assert "--option movflags=frag_keyframe+delay_moov, or --format matroska" in said
+        assert "--crash-safe, or --format matroska" in said
+
+    def test_crash_safe_writes_mp4_to_a_pipe(self) -> None:
+        done = run("encode", "-", "-", "--format", "mp4", "--crash-safe", *RAW, data=raw_frames(3))
+        assert done.returncode == 0 and b"moof" in done.stdout
 
     @pytest.mark.parametrize(
         ("output", "arguments", "complaint"),

@@ -18,17 +18,18 @@ from support.cases import a_few, eventually, ffmpegs
 from support.media import make
 from support.processes import has_ended, start_script
 
-from penstock import Decoder
-from penstock.errors import DecoderError
-from penstock.video import EncoderSettings
+import penstock
+from penstock import Decoder, Encoder, probe
+from penstock._ffmpeg.program import capabilities
+from penstock.errors import DecoderError, EncoderError
+from penstock.video import AudioTrack, EncoderSettings
 from scripts import run_page
 
 FPS = 30
 PAGE = Path(__file__).parents[1] / "docs/how-to/recording.md"
 
 NO_DELAY = {"tune": "zerolatency"}
-MATROSKA = {"flush_packets": 1, "cluster_time_limit": 500}
-FRAGMENTS = {"flush_packets": 1, "frag_duration": 500_000, "movflags": "+empty_moov+default_base_moof"}
+SAFE: dict[str, Any] = {"crash_safe": True, "options": NO_DELAY}
 SEGMENTS = {
     "f": "segment",
     "segment_time": 1,
@@ -38,13 +39,15 @@ SEGMENTS = {
 SAFE_SEGMENTS = SEGMENTS | {"segment_format_options": "flush_packets=1:cluster_time_limit=500"}
 # By the name of the file: what it is recorded with, and whether with sound.
 RECORDINGS: dict[str, tuple[dict[str, Any], bool]] = {
-    "camera.mkv": ({"fps": FPS, "options": NO_DELAY | MATROSKA}, False),
-    "clock.mkv": ({"fps": None, "options": NO_DELAY | MATROSKA}, False),
-    "clock.mp4": ({"fps": None, "options": NO_DELAY | FRAGMENTS}, False),
-    "sound.mkv": ({"fps": FPS, "options": NO_DELAY | MATROSKA}, True),
+    "camera.mkv": (SAFE | {"fps": FPS}, False),
+    "clock.mkv": (SAFE | {"fps": None}, False),
+    "clock.mp4": (SAFE | {"fps": None}, False),
+    "sound.mkv": (SAFE | {"fps": FPS}, True),
+    "sound.mp4": (SAFE | {"fps": FPS}, True),
+    "clock-sound.mov": (SAFE | {"fps": None}, True),
     "camera-%05d.mkv": ({"fps": FPS, "options": NO_DELAY | SAFE_SEGMENTS}, False),
-    "camera.mp4": ({"fps": FPS, "options": NO_DELAY | FRAGMENTS}, False),
-    "short.mkv": ({"fps": FPS, "options": {"rc-lookahead": 4, "bf": 1, "threads": 2} | MATROSKA}, False),
+    "camera.mp4": (SAFE | {"fps": FPS}, False),
+    "short.mkv": (SAFE | {"fps": FPS, "options": {"rc-lookahead": 4, "bf": 1, "threads": 2}}, False),
 }
 
 
@@ -160,6 +163,127 @@ def test_python_raises_if_ffmpeg_is_killed(tmp_path: Path) -> None:
     assert recorder.process.returncode == 1
     assert b"EncoderError" in errors and b"SIGKILL" in errors
     assert len(numbers([tmp_path / "camera.part.mkv"])) > written - FPS
+
+
+# The name of a file, the time of its first frame at a variable rate, and whether it has sound.
+CRASHES = [
+    (name, first_s, with_sound)
+    for name in ("a.mp4", "a.mov", "a.mkv")
+    for first_s in (None, 0.7)
+    for with_sound in (False, True)
+]
+
+
+def write_seconds(encoder: Encoder, first_s: float | None, *, with_sound: bool) -> list[float]:
+    """Writes 60 frames of 30 a second, and sound to go with them. Returns the frames' times."""
+    times_s = [(first_s or 0) + number / FPS for number in range(60)]
+    if with_sound:
+        encoder.write_audio(np.zeros(round(48_000 * (times_s[-1] + 1 / FPS)), np.float32))
+    for number, time_s in enumerate(times_s):
+        encoder.write(numbered(number), time_s=None if first_s is None else time_s)
+    return times_s
+
+
+def read_times(path: Path) -> list[float | None]:
+    """The times of all frames."""
+    with Decoder(path) as decoder:
+        return [frame.time_s for frame in decoder]
+
+
+def frames_so_far(path: Path) -> int:
+    """How many frames can be read of a file that is being written."""
+    with suppress(DecoderError, OSError):
+        return len(read_times(path))
+    return 0
+
+
+def boxes(path: Path) -> list[bytes]:
+    """The kinds of an MP4's outermost boxes."""
+    data, kinds = path.read_bytes(), []
+    while data:
+        nbytes, kind = int.from_bytes(data[:4]), data[4:8]
+        data = data[nbytes if nbytes > 1 else int.from_bytes(data[8:16]) :]
+        kinds.append(kind)
+    return kinds
+
+
+def crash_safe(
+    path: Path, ffmpeg: str, first_s: float | None, *, with_sound: bool, **options: Any
+) -> Encoder:
+    """An encoder with the switch."""
+    audio = AudioTrack(48_000, 1, codec="libopus" if path.suffix == ".mkv" else "aac") if with_sound else None
+    return Encoder(
+        path,
+        size=(64, 48),
+        fps=FPS if first_s is None else None,
+        crash_safe=True,
+        audio=audio,
+        settings=EncoderSettings(ffmpeg=ffmpeg),
+        **options,
+    )
+
+
+@pytest.mark.parametrize(("name", "first_s", "with_sound"), CRASHES)
+def test_a_killed_file_has_exact_times(
+    tmp_path: Path, ffmpeg: str, name: str, first_s: float | None, with_sound: bool
+) -> None:
+    encoder = crash_safe(tmp_path / name, ffmpeg, first_s, with_sound=with_sound, options=NO_DELAY)
+    written_s = write_seconds(encoder, first_s, with_sound=with_sound)
+    assert eventually(lambda: frames_so_far(tmp_path / name) >= 30)
+    os.kill(encoder.pid or 0, signal.SIGKILL)
+    with pytest.raises(EncoderError):
+        encoder.close()
+    [left] = tmp_path.iterdir()
+    kept_s = read_times(left)
+    assert kept_s == pytest.approx(written_s[: len(kept_s)], abs=0.0077 if with_sound else 0.0011)
+    assert len(probe(left).audio) == with_sound
+
+
+@pytest.mark.parametrize(("name", "first_s", "with_sound"), CRASHES)
+def test_a_crash_safe_file_that_was_closed_is_as_written(
+    tmp_path: Path, ffmpeg: str, name: str, first_s: float | None, with_sound: bool
+) -> None:
+    path = tmp_path / name
+    with crash_safe(path, ffmpeg, first_s, with_sound=with_sound, options={"bf": 2}) as encoder:
+        written_s = write_seconds(encoder, first_s, with_sound=with_sound)
+    assert encoder.report is not None and encoder.report.warnings == ()
+    assert read_times(path) == pytest.approx(written_s, abs=0.0077 if with_sound else 0.0011)
+    if path.suffix != ".mkv":
+        is_hybrid = "hybrid_fragmented" in capabilities.muxer_options(ffmpeg, "mp4")["movflags"].values
+        assert (b"moof" in boxes(path)) != is_hybrid
+
+
+def test_cameras_that_share_a_clock_stay_in_step(tmp_path: Path, ffmpeg: str) -> None:
+    for name, first_s in (("a.mp4", 0.02), ("b.mov", 1.9), ("c.mkv", 0.7)):
+        with crash_safe(tmp_path / name, ffmpeg, first_s, with_sound=False) as encoder:
+            written_s = write_seconds(encoder, first_s, with_sound=False)
+        assert encoder.report is not None and encoder.report.warnings == ()
+        assert read_times(tmp_path / name) == pytest.approx(written_s, abs=0.0011)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "keyword"),
+    [
+        ("a.avi", {}, "crash_safe"),
+        ("a.png", {}, "crash_safe"),
+        ("a.mp4", {"movflags": "faststart"}, "movflags"),
+        ("a.mov", {"frag_duration": 1000}, "frag_duration"),
+        ("a.mkv", {"cluster_time_limit": 1000}, "cluster_time_limit"),
+    ],
+)
+def test_crash_safe_is_refused_where_it_cannot_hold(
+    tmp_path: Path, name: str, options: dict[str, Any], keyword: str
+) -> None:
+    with pytest.raises(ValueError, match=keyword):
+        Encoder(tmp_path / name, fps=FPS, crash_safe=True, options=options)
+
+
+def test_renders_refuse_crash_safe(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"frames": 9, "size": (64, 48), "fps": FPS, "output": tmp_path / "a.mp4"}
+    with pytest.raises(ValueError, match="crash_safe"):
+        penstock.rendering.plan(
+            lambda index, time_s, view: None, **given, encoder_options={"crash_safe": True}
+        )
 
 
 def join() -> Callable[[Sequence[Path], Path], None]:

@@ -115,8 +115,7 @@ def _no_container(plan: EncodePlan, found: re.Match[str]) -> str:
 def _not_seekable(plan: EncodePlan, found: re.Match[str]) -> str:
     return (
         f"{found[1]} can't be written to a stream, because its beginning is written last. Pass "
-        f"{argument('options.movflags', 'frag_keyframe+delay_moov')}, or {argument('options.f', 'matroska')}, or "
-        f"{argument('options.f', 'mpegts')}"
+        f"{argument('crash_safe', True)}, or {argument('options.f', 'matroska')}, or {argument('options.f', 'mpegts')}"
     )
 
 

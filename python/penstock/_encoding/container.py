@@ -33,9 +33,14 @@ def holds_times(output: Output) -> bool:
     return output.container in _TIMED
 
 
+def is_quicktime(output: Output) -> bool:
+    """Whether an output is MP4 or QuickTime."""
+    return output.container in _QUICKTIME
+
+
 def time_unit_s(output: Output) -> Fraction:
     """The unit of the frames' times that the container holds, in seconds."""
-    return _QUICKTIME_UNIT_S if output.container in _QUICKTIME else TICK_S
+    return _QUICKTIME_UNIT_S if is_quicktime(output) else TICK_S
 
 
 def distinct_unit_s(output: Output) -> Fraction:

@@ -125,6 +125,9 @@ class Encoder(EncoderBase):
         crf: constant quality, if the codec has that option. A lower number means better quality and a larger file.
             libx264 accepts 0 to 51, and its default is 23.
         preset: speed of the codec against file size, if it has that option: "ultrafast" to "veryslow" for libx264.
+        crash_safe: whether the file plays if FFmpeg is killed before ``close``. A kill then costs half a second, and
+            the frames that the encoder holds back. MP4 and QuickTime get fragments, Matroska and WebM short clusters;
+            times stay exact. MP4 and QuickTime can then be written to a pipe or an object, too. Other containers raise.
         options: FFmpeg's output options without their dash, ``{"tune": "film", "g": 60}``. ``{"f": "hls"}`` names the
             container (``ffmpeg -muxers``), which otherwise follows from the file's name. None as a value means an
             option without a value. A list repeats the option, ``{"map": ["0:v", "0:a"]}``. Options that change the
@@ -153,8 +156,9 @@ class Encoder(EncoderBase):
         ValueError: if an argument is impossible, or doesn't suit the others: `value_range` or `channels_first` with
             this `pixel_format`; an unknown "auto-" codec; an odd size if `output_pixel_format` needs an even one; an
             `output_pixel_format`, `crf` or `preset` that the codec lacks; one of these, or a color, among the
-            `options`; no known container; audio that can't be copied; an audio or subtitle file that is the output; or
-            `subtitles` that the container can't hold.
+            `options`; `crash_safe` in another container, or beside an option that it sets; no known container; audio
+            that can't be copied; an audio or subtitle file that is the output; or `subtitles` that the container can't
+            hold.
         TypeError: if `output` is neither a `str`, a path nor an object with ``write``, or another argument has a wrong
             type.
         FileNotFoundError, NotADirectoryError: if the output's folder doesn't exist, or is a file.
@@ -193,6 +197,7 @@ class Encoder(EncoderBase):
         quality: Quality | None = None,
         crf: float | None = None,
         preset: str | None = None,
+        crash_safe: bool = False,
         options: Mapping[str, object] | None = None,
         output_pixel_format: str = AUTO,
         colors: Colors = DEFAULT_COLORS,

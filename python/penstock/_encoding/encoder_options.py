@@ -27,6 +27,7 @@ class EncoderOptions(TypedDict, total=False):
     quality: Quality | None
     crf: float | None
     preset: str | None
+    crash_safe: bool
     options: Mapping[str, object] | None
     output_pixel_format: str
     colors: Colors

@@ -65,6 +65,7 @@ def is_listed(plan: EncodePlan) -> bool:
     return (
         plan.codec in PAIRS.get(container, ())
         and request.quality != LOSSLESS
+        and not request.crash_safe
         and is_tagged
         and all(_is_harmless(name, value) for name, value in (request.options or {}).items())
         and all(is_listed_sound(sound, container) for sound in plan.sounds)

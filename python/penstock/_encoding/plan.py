@@ -11,7 +11,7 @@ from numbers import Real
 from typing import get_args
 
 from penstock._common.messages import argument
-from penstock._encoding import container, encoders, sound
+from penstock._encoding import container, crash_safety, encoders, sound
 from penstock._encoding.frame_form import FrameForm
 from penstock._encoding.labels import NO_LABELS, Labels
 from penstock._encoding.nut import NutStream
@@ -323,6 +323,8 @@ def _destination(request: Request) -> tuple[str, Output, dict[str, object]]:
             f"options['f'] must be FFmpeg's name of a container, such as 'mp4', not {container_format!r}"
         )
     output = Output.of(request.output, container_format)
+    if request.crash_safe:
+        options |= crash_safety.options_for(program, output, options)
     return program, output, encoders.with_loop(options, output)
 
 

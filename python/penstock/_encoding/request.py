@@ -39,6 +39,7 @@ class Request:
     quality: Quality | None = None
     crf: float | None = None
     preset: str | None = None
+    crash_safe: bool = False
     options: Mapping[str, object] | None = None
     output_pixel_format: str = AUTO
     colors: Colors = DEFAULT_COLORS

@@ -78,4 +78,4 @@ def _option(name: str, value: object) -> str:
     if group == "options" and key != "f":
         return f"--option {key}={written if value is ... else shlex.quote(written)}"
     option = {"options": "format", "colors": f"color-{key}"}.get(group, name)
-    return f"--{option.replace('_', '-')} {written}"
+    return f"--{option.replace('_', '-')}{'' if value is True else f' {written}'}"

@@ -323,6 +323,11 @@ def make_plan(
         )
     arguments = dict(encoder_options or {})
     _check_names(arguments)
+    if arguments.get("crash_safe"):
+        raise ValueError(
+            "a render can't have crash_safe=True, because it joins its video at the end. Leave it out: the same call "
+            "continues the render after a crash"
+        )
     container = _joined_container(path, arguments.get("options") or {})
     if fps is None and source is None:
         raise TypeError("fps must be frames per second, such as 30, 29.97 or Fraction(30000, 1001), not None")

@@ -89,7 +89,7 @@ class Output:
         elif container_format in _NOT_STREAMED:
             raise ValueError(
                 f"{argument('options.f', container_format)} needs several files or seeking, which an object can't do. "
-                "Use matroska, webm or mpegts, or mp4 with movflags=frag_keyframe+empty_moov"
+                f"Use matroska, webm or mpegts, or mp4 with {argument('crash_safe', True)}"
             )
         else:
             to, sink = _STDOUT, output

@@ -134,6 +134,12 @@ class _NoFrame(Exception):
     help="Take settings that you don't pass from this video: size and rate of raw frames, pixel aspect ratio, "
     "colors, audio, metadata, chapters.",
 )
+@click.option(
+    "--crash-safe",
+    is_flag=True,
+    help="Write a file that plays even if FFmpeg is killed, but for about the last second. For MP4, QuickTime, "
+    "Matroska and WebM.",
+)
 @encoder_options
 @progress_option
 @quiet_option

@@ -1,0 +1,46 @@
+"""The options by which a file plays although FFmpeg could not finish it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock._common.messages import argument
+from penstock._encoding.container import is_quicktime
+from penstock._encoding.output import ordinary_path
+from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.program import capabilities
+
+# Chosen: a kill costs at most about a second, and a fragment's header is small beside half a second of video.
+_FRAGMENT_S = 0.5
+_HYBRID = "hybrid_fragmented"
+
+
+def options_for(program: str, output: Output, given: Mapping[str, object]) -> dict[str, object]:
+    """FFmpeg's options for an output that survives a kill. `Encoder` describes the errors."""
+    if is_quicktime(output):
+        options = _fragments(program, output)
+    elif output.is_matroska:
+        options = {"cluster_time_limit": round(_FRAGMENT_S * 1e3)}
+    else:
+        raise ValueError(
+            f"{argument('crash_safe', True)} needs mp4, mov, matroska (.mkv) or webm, not {output.container_name!r}. "
+            "Write .mkv"
+        )
+    # Otherwise FFmpeg keeps up to 256 KiB.
+    options["flush_packets"] = 1
+    if also := next((name for name in given if name in options), None):
+        raise ValueError(
+            f"{argument('crash_safe', True)} and {argument(f'options.{also}', given[also])} exclude each other. Pass "
+            "only one"
+        )
+    return options
+
+
+def _fragments(program: str, output: Output) -> dict[str, object]:
+    # The header waits for the first fragment, because it has the edit list, which keeps the times.
+    flags = "+delay_moov+default_base_moof"
+    # At the end, FFmpeg makes an ordinary file of the fragments, for which it has to go back.
+    if ordinary_path(output) is not None:
+        known = capabilities.muxer_options(program, output.container).get("movflags")
+        flags += f"+{_HYBRID}" if known and _HYBRID in known.values else ""
+    return {"frag_duration": round(_FRAGMENT_S * 1e6), "movflags": flags}
