@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shlex
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from support.cases import PATIENCE_S
 from support.clips import clip
-from support.command_line import failed, printed, run, run_process
+from support.command_line import failed, printed, run, run_process, start
 from support.processes import run_script, succeeded
 
 import penstock
@@ -88,6 +89,24 @@ def test_probe_succeeds_with_standard_output_closed() -> None:
 def test_full_standard_output_is_reported() -> None:
     with Path("/dev/full").open("wb") as full:
         assert os.strerror(errno.ENOSPC) in failed(run_process("--help", stdout=full))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_is_printed_into_a_nonblocking_pipe_is_whole(number: int) -> None:
+    """Into one page, whose reader waits until the program does."""
+    file = clip("h264")
+    arguments = ["probe", "--json", *[file] * 20] if number == 1 else ["probe", *["/nowhere"] * 200]
+    whole = run(*arguments)
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)
+    with start(*arguments, **{"stdout" if number == 1 else "stderr": writer}) as process:
+        os.close(writer)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)
+        with os.fdopen(reader, "rb") as pipe:
+            assert pipe.read() == (whole.stdout if number == 1 else whole.stderr)
+    assert process.returncode == whole.returncode
 
 
 def test_signal_is_deferred_while_a_command_starts() -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
+import select
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 import click
 from click.shell_completion import CompletionItem
 
 from penstock._native import __version__
 from penstock.cli.commands import COMMANDS
-from penstock.cli.signals import ending_by_signal
+from penstock.cli.signals import ending_by_signal, wait_for
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 class Commands(click.Group):
@@ -48,6 +54,7 @@ def penstock_command() -> None:
 
 def main() -> None:
     """Run the command line, and exit."""
+    sys.stdout, sys.stderr = _waiting(sys.stdout), _waiting(sys.stderr)
     if sys.stderr is None:  # descriptor 2 is closed, and click would write messages to standard output
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     with ending_by_signal():
@@ -59,6 +66,28 @@ def main() -> None:
             status = f"Error: {error}"
         unwritten = _flush_output()
         sys.exit(status or unwritten)
+
+
+class WaitingFile(io.FileIO):
+    """A file that waits where another program has made its descriptor non-blocking. Python's own loses bytes then."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        while (nbytes := super().write(data)) is None:
+            wait_for(self.fileno(), select.POLLOUT)
+        return nbytes
+
+
+def _waiting(stream: TextIO | None) -> TextIO | None:
+    """Return a standard stream that writes all, however slow its reader is; None if it is None, which is closed."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(WaitingFile(stream.fileno(), "w", closefd=False)),
+        stream.encoding,
+        stream.errors,
+        line_buffering=stream.line_buffering or stream.write_through,
+    )
 
 
 def _flush_output() -> str | None:

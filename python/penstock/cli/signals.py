@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -71,7 +72,8 @@ def wait_for(fd: int, event: int) -> None:
     """
     waiting = select.poll()
     waiting.register(fd, event)
-    if _came >= 0:
+    # Handlers run in the main thread: another thread must not take what wakes that one.
+    if _came >= 0 and threading.current_thread() is threading.main_thread():
         waiting.register(_came, select.POLLIN)
     while _came in {ready for ready, _ in waiting.poll()}:
         os.read(_came, 64)  # it has raised, or is deferred
