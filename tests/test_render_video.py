@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import warnings
@@ -83,6 +84,17 @@ def test_mapped_frames_match_one_decoder_and_encoder(tmp_path: Path, name: str, 
     wanted = alone(function, source, tmp_path / "alone.mkv", (video.width, video.height))
     chunk_frames = 100 if name == "long" else 7
     assert same(mapped(function, source, tmp_path / "mapped.mkv", chunk_frames=chunk_frames), wanted)
+
+
+def numbered(frame: penstock.VideoFrame) -> np.ndarray:
+    return np.full_like(np.asarray(frame), 8 * frame.index)
+
+
+def test_function_gets_the_number_of_each_frame_in_the_source(tmp_path: Path) -> None:
+    output = mapped(numbered, clip("h264"), tmp_path / "out.mkv")
+    with penstock.Decoder(output, pixel_format="gray") as frames:
+        levels = [int(frame.mean()) for frame in frames]
+    assert len(levels) > 14 and all(after > before for before, after in itertools.pairwise(levels))
 
 
 def test_palette_applies_in_every_chunk(tmp_path: Path) -> None:

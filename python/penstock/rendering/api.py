@@ -234,8 +234,9 @@ def map_video(
     frame keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.
 
     Args:
-        function: a function that gets a `VideoFrame` and returns a frame, which may be the same. Or a class: each
-            worker makes one object of it to call. None encodes the frames unchanged.
+        function: a function that gets a `VideoFrame` and returns a frame, which may be the same. The frame's ``index``
+            is its number in the source, from 0. Or a class: each worker makes one object of it to call. None encodes
+            the frames unchanged.
         source: path of the video. All workers must reach it.
         output: as for `render`.
         size: width and height in pixels of the frames that `function` returns; None is the size of the source.

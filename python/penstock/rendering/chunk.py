@@ -187,6 +187,7 @@ class Renderer:
                             f"frame {index} of {source.path} is at {frame.time_s} s, but its packet says "
                             f"{packet_s:.6f} s. map_video can't divide this file"
                         )
+                    frame.index = index  # the decoder counts from the chunk's beginning
                     changed = frame if self._code is None else self._code(frame)
                     encoder.write(changed, time_s=time_s - begins_s)
                 yield
