@@ -55,11 +55,15 @@ _COARSE_ERROR = 12
 _BLOCK = 8
 # When frames are shown that come with their times, in seconds. Chosen: not evenly, but in steps that GIF has, too.
 _TIMES_S = (Fraction(0), Fraction(1, 25), Fraction(3, 25), Fraction(5, 25))
+# Chosen: two steps of 8 bits. Samples under a wrong header are noise.
+_SAMPLE_ERROR = 2 / 128
 _TONE_S, _TONE_HZ = Fraction(1, 5), 440
 # GIF counts hundredths of a second, and nothing that has times is coarser.
 _STEP_S = 0.0101
 
-Kind = Literal["picture", "count", "samples", "times", "pixels", "colors", "sound", "labels", "unverified"]
+Kind = Literal[
+    "picture", "count", "samples", "times", "pixels", "colors", "sound", "heard", "labels", "unverified"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,7 @@ def compare(url: str, meant: Meant) -> list[Difference]:
         media = probe(endpoints.without_protocol(url))
         found = [*_compare_facts(media, meant)]
         if meant.pictures and not any(one.kind == "picture" for one in found):
-            found += _compare_frames(media.path, meant)
+            found += [*_compare_frames(media.path, meant), *_compare_samples(media, meant)]
         return found
     except DecoderError as error:
         told = str(error).replace(endpoints.without_protocol(url), "the file")
@@ -241,6 +245,31 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
                 "picture",
                 f"{meant.codec} in {plan.output.container_name} shows another picture when it is read back. "
                 + (_raw_remedy(meant) if meant.codec == "rawvideo" else "Pass another codec, or write mkv"),
+            )
+
+
+def _compare_samples(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
+    """How the samples of the rehearsal's tone differ, where the file says that its codec is lossless."""
+    from penstock._decoding.audio import AudioDecoder  # for rehearsals only
+
+    if len(media.audio) != len(meant.sounds):
+        return
+    for number, (told, one) in enumerate(zip(media.audio, meant.sounds, strict=True)):
+        track = one.audio
+        is_same = (told.sample_rate, told.channels) == (one.sample_rate, one.channels)
+        if not isinstance(track, AudioTrack) or not is_same or not av.Codec(told.codec, "r").lossless:
+            continue
+        wanted = tone(track)
+        full_scale = 1.0 if track.dtype == "float32" else float(np.iinfo(track.dtype).max)
+        with AudioDecoder(media.path, stream=number) as decoder:
+            got = decoder.read_all()
+        count = min(len(got), len(wanted))  # MXF ends sound with the picture
+        if not count or np.abs(got[:count] - wanted[:count] / full_scale).max() > _SAMPLE_ERROR:
+            name = track.codec or told.codec
+            yield Difference(
+                "heard",
+                f"{name} in {meant.plan.output.container_name} plays other samples than were written. Write mkv or "
+                "mov, or pass another codec, such as AudioTrack(48000, 2, codec='flac')",
             )
 
 
