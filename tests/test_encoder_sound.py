@@ -30,7 +30,7 @@ from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Encoder, probe
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
-from penstock.video import AudioFile, AudioTrack, EncoderSettings, find_ffmpeg
+from penstock.video import AudioFile, AudioTrack, DecoderSettings, EncoderSettings, find_ffmpeg
 
 SIZE = (64, 48)
 FPS = 25
@@ -965,8 +965,23 @@ def test_samples_under_a_wrong_header_are_refused_or_right(tmp_path: Path, ffmpe
     except (ValueError, EncoderError):
         assert not path.exists()
         return
-    with AudioDecoder(path, dtype="int32") as decoder:
+    with AudioDecoder(path, dtype="int32", settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder:
         np.testing.assert_allclose(decoder.read_all(), samples, atol=256)
+
+
+@pytest.mark.parametrize("codec", ["pcm_s24le", "pcm_s32le"])
+def test_copied_samples_are_refused_or_right(tmp_path: Path, ffmpeg: str, codec: str) -> None:
+    """FFmpeg 9 copies PCM to MP4, and 5.1 neither does nor reads it."""
+    source, path = sounded(tmp_path / "a.wav", codec, 1), tmp_path / "a.mp4"
+    try:
+        make(path, frames=FPS, audio=AudioFile(source, "copy"), settings=EncoderSettings(ffmpeg=ffmpeg))
+    except (ValueError, EncoderError):
+        assert not path.exists()
+        return
+    settings = DecoderSettings(ffmpeg=ffmpeg)
+    with AudioDecoder(path, settings=settings) as decoder, AudioDecoder(source) as original:
+        got, wanted = decoder.read_all(), original.read_all()
+    np.testing.assert_allclose(got, wanted[: len(got)], atol=1e-4)
 
 
 def test_file_whose_audio_decodes_to_nothing_is_no_success(tmp_path: Path) -> None:

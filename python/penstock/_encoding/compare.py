@@ -24,6 +24,7 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.command.colors import UNTAGGED
 from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_float, pixel_format_of
+from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -249,28 +250,39 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
 
 
 def _compare_samples(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
-    """How the samples of the rehearsal's tone differ, where the file says that its codec is lossless."""
+    """How the samples of sounds differ, where the file says that its codec is lossless."""
     from penstock._decoding.audio import AudioDecoder  # for rehearsals only
 
     if len(media.audio) != len(meant.sounds):
         return
     for number, (told, one) in enumerate(zip(media.audio, meant.sounds, strict=True)):
-        track = one.audio
         is_same = (told.sample_rate, told.channels) == (one.sample_rate, one.channels)
-        if not isinstance(track, AudioTrack) or not is_same or not av.Codec(told.codec, "r").lossless:
+        if not is_same or not av.Codec(told.codec, "r").lossless:
             continue
-        wanted = tone(track)
-        full_scale = 1.0 if track.dtype == "float32" else float(np.iinfo(track.dtype).max)
-        with AudioDecoder(media.path, stream=number) as decoder:
+        # Older FFmpeg than the one that wrote it may not know the form: 5.1 plays PCM in MP4 as noise.
+        settings = DecoderSettings(ffmpeg=meant.plan.program)
+        with AudioDecoder(media.path, stream=number, settings=settings) as decoder:
             got = decoder.read_all()
+        wanted = _samples_of(one, len(got), settings)
         count = min(len(got), len(wanted))  # MXF ends sound with the picture
-        if not count or np.abs(got[:count] - wanted[:count] / full_scale).max() > _SAMPLE_ERROR:
-            name = track.codec or told.codec
+        if not count or np.abs(got[:count] - wanted[:count]).max() > _SAMPLE_ERROR:
+            name = one.audio.codec if isinstance(one.audio, AudioTrack) else None
             yield Difference(
                 "heard",
-                f"{name} in {meant.plan.output.container_name} plays other samples than were written. Write mkv or "
-                "mov, or pass another codec, such as AudioTrack(48000, 2, codec='flac')",
+                f"{name or told.codec} in {meant.plan.output.container_name} plays other samples than were written. "
+                "Write mkv or mov, or pass another codec, such as AudioTrack(48000, 2, codec='flac')",
             )
+
+
+def _samples_of(sound: Sound, count: int, settings: DecoderSettings) -> npt.NDArray[Any]:
+    """The first samples of a rehearsal's sound, as floats: its tone, or what is in its file."""
+    from penstock._decoding.audio import AudioDecoder  # for rehearsals only
+
+    if isinstance(track := sound.audio, AudioTrack):
+        full_scale = 1.0 if track.dtype == "float32" else float(np.iinfo(track.dtype).max)
+        return tone(track) / full_scale
+    with AudioDecoder(track.path, duration=count / sound.sample_rate, settings=settings) as decoder:
+        return decoder.read_all()
 
 
 def _raw_remedy(meant: Meant) -> str:

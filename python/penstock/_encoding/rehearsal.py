@@ -284,6 +284,7 @@ def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
 _REMEDIES = (
     _Remedy("samples", _with_ffv1),
     _Remedy("sound", _with_encoded_sound),
+    _Remedy("heard", _with_encoded_sound),
     _Remedy("times", _without_reordering),
     _Remedy("colors", _with_assumed_colors),
 )
