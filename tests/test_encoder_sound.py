@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases import a_few, examples
+from support.cases import a_few, examples, ffmpegs
 from support.media import ffmpeg
 from support.processes import run_script, succeeded
 
@@ -30,7 +30,7 @@ from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Encoder, probe
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
-from penstock.video import AudioFile, AudioTrack, EncoderSettings, find_ffmpeg
+from penstock.video import AudioFile, AudioTrack, DecoderSettings, EncoderSettings, find_ffmpeg
 
 SIZE = (64, 48)
 FPS = 25
@@ -337,7 +337,7 @@ def test_lost_channels_sample_rate_and_bit_depth_warn(
         beside_a_picture(tmp_path / name, sound, options=options, codec="mpeg2video") as encoder,
     ):
         warnings.simplefilter("always")
-        encoder.write_audio(claps(1, sound.channels, sound.sample_rate).astype(sound.dtype))
+        encoder.write_audio(claps(0.2, sound.channels, sound.sample_rate).astype(sound.dtype))
         report = encoder.close()
     said = [str(one.message) for one in caught]
     assert set(said) <= set(report.warnings)
@@ -555,7 +555,8 @@ def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, code
     ):
         for frame in decoder:
             encoder.write(frame, time_s=frame.time_s)
-    first_s = 0 if ending == "ts" else 2
+    first_s = seen_s(late)[0]  # MKV and MPEG-TS begin the picture after the priming of AAC, 21 ms
+    assert first_s == pytest.approx(0 if ending == "ts" else 2, abs=1 / FPS)
     # FFmpeg 9 puts the picture of MPEG-TS 10 ms and two ticks of 1/90,000 s later.
     assert seen_s(out)[0] == pytest.approx(first_s, abs=0.0101)
     heard, _ = heard_s(out)  # since the file's first timestamp
@@ -948,3 +949,88 @@ def test_a_copy_of_chained_ogg_says_to_encode_it(tmp_path: Path) -> None:
         assert failure.advice is not None and "AudioFile(path, codec='aac')" in failure.advice
     else:
         pytest.skip("this FFmpeg copies it")
+
+
+def test_samples_under_a_wrong_header_are_refused_or_right(tmp_path: Path, ffmpeg: str) -> None:
+    """FFmpeg 9 writes 24-bit samples into MP4 under a header that says 32; 5.1 writes none at all."""
+    path, track = tmp_path / "a.mp4", AudioTrack(SAMPLE_RATE, 2, dtype="int32", codec="pcm_s24le")
+    samples = (claps(0.2) * (2**31 - 1)).astype(np.int32)
+    try:
+        with Encoder(
+            path, size=SIZE, fps=FPS, audio=track, settings=EncoderSettings(ffmpeg=ffmpeg)
+        ) as encoder:
+            for index in range(5):
+                encoder.write(picture(index))
+            encoder.write_audio(samples)
+    except (ValueError, EncoderError):
+        assert not path.exists()
+        return
+    with AudioDecoder(path, dtype="int32", settings=DecoderSettings(ffmpeg=ffmpeg)) as decoder:
+        np.testing.assert_allclose(decoder.read_all(), samples, atol=256)
+
+
+@pytest.mark.parametrize("codec", ["pcm_s24le", "pcm_s32le"])
+def test_copied_samples_are_refused_or_right(tmp_path: Path, ffmpeg: str, codec: str) -> None:
+    """FFmpeg 9 copies PCM to MP4, and 5.1 neither does nor reads it."""
+    source, path = sounded(tmp_path / "a.wav", codec, 1), tmp_path / "a.mp4"
+    try:
+        make(path, frames=FPS, audio=AudioFile(source, "copy"), settings=EncoderSettings(ffmpeg=ffmpeg))
+    except (ValueError, EncoderError):
+        assert not path.exists()
+        return
+    settings = DecoderSettings(ffmpeg=ffmpeg)
+    with AudioDecoder(path, settings=settings) as decoder, AudioDecoder(source) as original:
+        got, wanted = decoder.read_all(), original.read_all()
+    np.testing.assert_allclose(got, wanted[: len(got)], atol=1e-4)
+
+
+def test_file_whose_audio_decodes_to_nothing_is_no_success(tmp_path: Path) -> None:
+    source = tmp_path / "a.flac"
+    command = ("-v", "error", "-f", "lavfi", "-i", "sine=d=0.5", "-sample_fmt", "s32")
+    bits = ("-bits_per_raw_sample", "32", "-strict", "-2")
+    newest = next((one for one in ffmpegs() if "imageio" in one), None)
+    if newest is None or ffmpegs() == [newest]:
+        pytest.skip("needs an FFmpeg that writes FLAC of 32 bits, and one that doesn't decode it")
+    subprocess.run((newest, *command, *bits, source), check=True)
+    settings = EncoderSettings(ffmpeg="ffmpeg")
+    with pytest.raises(EncoderError, match="decode"):
+        make(tmp_path / "a.mp4", frames=5, audio=AudioFile(source, codec="aac"), settings=settings)
+
+
+@pytest.mark.parametrize(("codec", "ending"), [("truehd", "thd"), ("tta", "tta")])
+def test_audio_that_cannot_travel_beside_frames_is_encoded(
+    tmp_path: Path, ffmpeg: str, codec: str, ending: str
+) -> None:
+    source, output = tmp_path / f"a.{ending}", tmp_path / "a.mkv"
+    tone = ("-f", "lavfi", "-i", "sine=r=48000:d=0.5", "-ac", "2", "-c:a", codec, "-strict", "-2")
+    subprocess.run((ffmpeg, "-v", "error", *tone, source), check=True)
+    settings = EncoderSettings(ffmpeg=ffmpeg)
+    make(output, frames=10, audio=source, settings=settings)
+    assert [one.codec for one in probe(output).audio] == ["aac"]
+    with pytest.raises(ValueError, match="codec"):
+        make(output, frames=10, audio=AudioFile(source, codec="copy"), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("ending", "options", "codec"),
+    [
+        ("mkv", {}, "aac"),
+        ("ts", {}, "aac"),
+        ("flv", {}, "aac"),
+        ("webm", {}, "opus"),
+        ("mkv", {"acodec": "flac"}, "flac"),
+    ],
+)
+def test_audio_without_a_codec_is_what_players_know(
+    tmp_path: Path, ending: str, options: dict[str, object], codec: str
+) -> None:
+    path = tmp_path / f"a.{ending}"
+    make(path, frames=FPS, options=options, preset=None)
+    assert [one.codec for one in probe(path).audio] == [codec]
+
+
+def test_samples_that_outlast_the_video_warn(tmp_path: Path) -> None:
+    with beside_a_picture(tmp_path / "a.mp4", INPUT) as encoder:
+        encoder.write_audio(claps(1))
+        with pytest.warns(FFmpegWarning, match="samples"):
+            encoder.close()

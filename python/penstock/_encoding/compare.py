@@ -24,6 +24,7 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.command.colors import UNTAGGED
 from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_float, pixel_format_of
+from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -55,11 +56,15 @@ _COARSE_ERROR = 12
 _BLOCK = 8
 # When frames are shown that come with their times, in seconds. Chosen: not evenly, but in steps that GIF has, too.
 _TIMES_S = (Fraction(0), Fraction(1, 25), Fraction(3, 25), Fraction(5, 25))
+# Chosen: two steps of 8 bits. Samples under a wrong header are noise.
+_SAMPLE_ERROR = 2 / 128
 _TONE_S, _TONE_HZ = Fraction(1, 5), 440
 # GIF counts hundredths of a second, and nothing that has times is coarser.
 _STEP_S = 0.0101
 
-Kind = Literal["picture", "count", "samples", "times", "pixels", "colors", "sound", "labels", "unverified"]
+Kind = Literal[
+    "picture", "count", "samples", "times", "pixels", "colors", "sound", "heard", "labels", "unverified"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +152,7 @@ def compare(url: str, meant: Meant) -> list[Difference]:
         media = probe(endpoints.without_protocol(url))
         found = [*_compare_facts(media, meant)]
         if meant.pictures and not any(one.kind == "picture" for one in found):
-            found += _compare_frames(media.path, meant)
+            found += [*_compare_frames(media.path, meant), *_compare_samples(media, meant)]
         return found
     except DecoderError as error:
         told = str(error).replace(endpoints.without_protocol(url), "the file")
@@ -242,6 +247,42 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
                 f"{meant.codec} in {plan.output.container_name} shows another picture when it is read back. "
                 + (_raw_remedy(meant) if meant.codec == "rawvideo" else "Pass another codec, or write mkv"),
             )
+
+
+def _compare_samples(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
+    """How the samples of sounds differ, where the file says that its codec is lossless."""
+    from penstock._decoding.audio import AudioDecoder  # for rehearsals only
+
+    if len(media.audio) != len(meant.sounds):
+        return
+    for number, (told, one) in enumerate(zip(media.audio, meant.sounds, strict=True)):
+        is_same = (told.sample_rate, told.channels) == (one.sample_rate, one.channels)
+        if not is_same or not av.Codec(told.codec, "r").lossless:
+            continue
+        # Older FFmpeg than the one that wrote it may not know the form: 5.1 plays PCM in MP4 as noise.
+        settings = DecoderSettings(ffmpeg=meant.plan.program)
+        with AudioDecoder(media.path, stream=number, settings=settings) as decoder:
+            got = decoder.read_all()
+        wanted = _samples_of(one, len(got), settings)
+        count = min(len(got), len(wanted))  # MXF ends sound with the picture
+        if not count or np.abs(got[:count] - wanted[:count]).max() > _SAMPLE_ERROR:
+            name = one.audio.codec if isinstance(one.audio, AudioTrack) else None
+            yield Difference(
+                "heard",
+                f"{name or told.codec} in {meant.plan.output.container_name} plays other samples than were written. "
+                "Write mkv or mov, or pass another codec, such as AudioTrack(48000, 2, codec='flac')",
+            )
+
+
+def _samples_of(sound: Sound, count: int, settings: DecoderSettings) -> npt.NDArray[Any]:
+    """The first samples of a rehearsal's sound, as floats: its tone, or what is in its file."""
+    from penstock._decoding.audio import AudioDecoder  # for rehearsals only
+
+    if isinstance(track := sound.audio, AudioTrack):
+        full_scale = 1.0 if track.dtype == "float32" else float(np.iinfo(track.dtype).max)
+        return tone(track) / full_scale
+    with AudioDecoder(track.path, duration=count / sound.sample_rate, settings=settings) as decoder:
+        return decoder.read_all()
 
 
 def _raw_remedy(meant: Meant) -> str:

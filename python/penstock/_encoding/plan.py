@@ -61,6 +61,7 @@ from penstock._ffmpeg.command.settings import (
 )
 from penstock._ffmpeg.program import capabilities
 from penstock._native import _Conversion
+from penstock.errors import EncoderError
 
 #: The size at which a request is checked while that of its frames is not known. Chosen: every chroma subsampling
 #: divides it.
@@ -258,7 +259,12 @@ def _plan(
     else:
         fed, filters = frame_layout(named or pixel_format, *conversion.output_size, program), []
     # FFmpeg makes its header, for this size.
-    stream = None if size is None else sound.nut_stream(program, fed, rate, sounds)
+    try:
+        stream = None if size is None else sound.nut_stream(program, fed, rate, sounds)
+    except EncoderError:
+        if (carried := sound.carried(program, sounds)) == sounds:
+            raise
+        return _plan(request, size, carried, labels)
     centered = is_centered(pixel_format, named)
     colors_in = [
         *input_color_arguments(fed.pixel_format, tags, centered=centered),

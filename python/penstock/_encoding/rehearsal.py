@@ -27,7 +27,7 @@ from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.request import Request
 from penstock._encoding.session import EncodeSession
-from penstock._encoding.sound import AudioFile, Sound
+from penstock._encoding.sound import AudioFile, AudioTrack, InputSampleType, Sound, zeros_arguments
 from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command.settings import DEFAULT_COLORS
 from penstock._ffmpeg.program import capabilities
@@ -60,6 +60,13 @@ _COMPONENTS = re.compile(r"(?:\[[^\]]+\] )*")
 _TRIAL_NAME = re.compile(r"(file:)?/\S*/penstock-\w+/rehearsal(\.\w+)?")
 # The container of a trial where the user's is several files, a URL, or none that libav reads.
 _READABLE = ".mkv"
+# What FFmpeg decodes a sound to, as the samples of an `AudioTrack`.
+_DTYPES: dict[str, InputSampleType] = {
+    "pcm_s16le": "int16",
+    "pcm_s32le": "int32",
+    "pcm_f32le": "float32",
+    "pcm_f64le": "float32",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +227,7 @@ def _check(made: EncodePlan, verdict: Verdict, *, is_like: bool) -> None:
         raise _renamed(verdict.failure, made.output.name)
     if made.request.quality == encoders.LOSSLESS and verdict.unsure is not None:
         raise ValueError(f"{argument('quality', encoders.LOSSLESS)} can't be verified: {verdict.unsure}")
-    refused = {"picture", "count", "samples"}
+    refused = {"picture", "count", "samples", "heard"}
     if made.rate is None:
         refused.add("times")
     if made.request.colors != DEFAULT_COLORS and not is_like:
@@ -277,6 +284,7 @@ def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
 _REMEDIES = (
     _Remedy("samples", _with_ffv1),
     _Remedy("sound", _with_encoded_sound),
+    _Remedy("heard", _with_encoded_sound),
     _Remedy("times", _without_reordering),
     _Remedy("colors", _with_assumed_colors),
 )
@@ -380,7 +388,21 @@ def _trial(made: EncodePlan, folder: Path, size: Size) -> EncodePlan:
         resolved: dict[str, Any] = {"matrix": made.colors.matrix, "range": made.colors.range}
         request = replace(request, colors=replace(request.colors, **resolved))
     sounds = tuple(_cut(one) for one in made.sounds if one.begins_s < _LATE_S)
+    if len(sounds) == 1:  # there is one `AudioTrack` at most
+        sounds = (_as_tone(sounds[0]),)
     return plan(request, size, replace(made, sounds=sounds))
+
+
+def _as_tone(sound: Sound) -> Sound:
+    """An encoded sound as samples that are known and not silent; a copy as it is."""
+    audio, dtype = sound.audio, _DTYPES.get(sound.packet_codec)
+    if sound.is_copied or dtype is None or isinstance(audio, AudioTrack):
+        return sound
+    track = AudioTrack(
+        sound.sample_rate, sound.channels, dtype, audio.codec, language=audio.language, title=audio.title
+    )
+    zeros = zeros_arguments(track)
+    return replace(sound, audio=track, input_arguments=zeros, index=0, packet_codec="copy")
 
 
 def _cut(sound: Sound) -> Sound:

@@ -61,6 +61,8 @@ _NOTABLE_SHARE = 0.01
 
 FULL = "FFmpeg hasn't read enough from the queue"
 NOT_DONE = "FFmpeg has all frames, but is still encoding"
+# Chosen: the samples of a few frames may be written before the frames.
+_SOUND_LONGER_S = 0.25
 _EMPTY = "there is no video, because no frame was written"
 
 # The file that was read back, and how it differs from the plan.
@@ -314,7 +316,7 @@ class EncodeSession(Session):
         ignored = destination.failed(process, ignored=True)
         missing = [*(unread or ()), *found[1], *ignored, *self._unused_input()]
         missing += self.origin.warnings(self.plan, float(self.feed.video_s))
-        missing += [*self._clipping(), *self._loudness(), *self.feed.warnings]
+        missing += [*self._clipping(), *self._loudness(), *self._long_sound(), *self.feed.warnings]
         missing = [what for what in missing if what not in self.plan.warnings]  # a rehearsal has shown it
         self.outcome = self._make_report(missing)
         for what in missing:
@@ -540,6 +542,18 @@ class EncodeSession(Session):
             return []
         return [
             f"{share:.0%} of the audio samples were outside of -1 to 1, and most codecs clip these. Scale the samples"
+        ]
+
+    def _long_sound(self) -> list[str]:
+        """That the samples make the file longer than its picture."""
+        track = self.plan.audio_input
+        sound_s = 0.0 if track is None else self.feed.samples / track.sample_rate
+        video_s = float(self.feed.video_s)
+        if sound_s <= video_s + _SOUND_LONGER_S or "shortest" in self.plan.options:
+            return []
+        return [
+            f"the audio lasts {sound_s:.3f} s, but the video {video_s:.3f} s, so players show the last frame longer. "
+            f"Write samples[:{round(video_s * track.sample_rate) if track else 0}]"
         ]
 
     def _unused_input(self) -> list[str]:

@@ -46,6 +46,9 @@ _MOST_HZ, _MOST_CHANNELS = 1 << 24, 1 << 10
 # Guessed: reading the first packet of a sound file, and writing a header.
 _TRIAL_S = 30.0
 _COPY = "copy"
+# Chosen: FFmpeg's own defaults for these are Vorbis, MP3 and MP2, which fewer players take; `tee` has none.
+_WITH_AAC = ("flv", "matroska", "mpegts", "tee")
+_CODEC_OPTIONS = ("acodec", "c", "codec")
 # FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` may change where FFmpeg counts from (`_zero`).
 _LEAST_OFFSET_S = 1e-6
 _SAMPLES_GO = "Pass samples with audio=AudioTrack(48000, 2) and encoder.write_audio(samples)"
@@ -64,7 +67,8 @@ class AudioTrack:
         dtype: dtype of the samples. "float32" is between -1 and 1 at full scale, and accepts float64 and float16, too.
             "int16" and "int32" use their full range.
         codec: FFmpeg's name of the encoder (``ffmpeg -encoders``) or of a format: "aac", "opus", "pcm_s16le". None is
-            FFmpeg's default for the container.
+            AAC in MP4, QuickTime, Matroska, FLV and MPEG-TS, Opus in WebM, and elsewhere FFmpeg's default for the
+            container. ``acodec`` among the encoder's `options` overrides it.
         language: ISO 639 code of three letters, such as "deu".
         title: name that players show.
 
@@ -111,7 +115,7 @@ class AudioFile:
             `MediaInfo.best_audio`.
         codec: FFmpeg's name of the encoder, or of a format; "copy" copies the audio without encoding it again. None
             copies it if the container accepts it and no option is for its encoder (``{"b:a": "192k"}``), and otherwise
-            encodes it with FFmpeg's default for the container. PCM samples (WAV) become AAC in MP4.
+            encodes it as an `AudioTrack` is encoded. PCM samples (WAV) become AAC in MP4.
         language: ISO 639 code of three letters, such as "deu".
         title: name that players show.
         end: "video" ends the audio with the video: exactly if it's encoded, with silence if it's shorter. A copy keeps
@@ -241,9 +245,8 @@ def _plan_sound(
             raise ValueError(
                 "an AudioTrack can't have codec='copy'. Pass an encoder, such as codec='aac' or codec='pcm_s16le'"
             )
-        encoder, rate, channels = audio.codec or _default(output), audio.sample_rate, audio.channels
-        zeros = ("-f", SAMPLES[audio.dtype], "-ar", str(rate), "-ac", str(channels), "-i", "/dev/zero")
-        return Sound(audio, zeros, 0, _COPY, encoder, holds_priming, rate, channels)
+        encoder, rate, channels = audio.codec or _default(output, options), audio.sample_rate, audio.channels
+        return Sound(audio, zeros_arguments(audio), 0, _COPY, encoder, holds_priming, rate, channels)
     source = endpoints.source(audio.path)
     if endpoints.is_same_file(source, output.target):
         raise ValueError(
@@ -287,14 +290,21 @@ def _plan_sound(
         # Newer FFmpeg writes PCM to MP4 (ISO/IEC 23003-5), but few players play it.
         and not (are_samples and output.container == "mp4")
     )
-    encoded = replace(sound, packet_codec=f"pcm_{decoded}", encoder=audio.codec or _default(output))
+    encoded = replace(sound, packet_codec=f"pcm_{decoded}", encoder=audio.codec or _default(output, options))
     if not may_copy:
         return encoded
     # QuickTime counts the samples, and has no times.
     sound = replace(sound, codec=stream.codec, holds_pauses=not (are_samples and output.container == "mov"))
     return replace(
-        sound, encoded=replace(encoded, encoder=_default(output)) if audio.codec == _COPY else encoded
+        sound,
+        encoded=replace(encoded, encoder=_default(output, options)) if audio.codec == _COPY else encoded,
     )
+
+
+def zeros_arguments(track: AudioTrack) -> tuple[str, ...]:
+    """FFmpeg's arguments that read silence of the track's form."""
+    form = ("-f", SAMPLES[track.dtype], "-ar", str(track.sample_rate), "-ac", str(track.channels))
+    return *form, "-i", "/dev/zero"
 
 
 def _zero(
@@ -340,9 +350,34 @@ def _asks_to_encode(options: Mapping[str, object]) -> bool:
     )
 
 
-def _default(output: Output) -> str | None:
-    """The encoder where none is asked for; None leaves it to FFmpeg, which has none for the muxer `tee`."""
-    return "aac" if output.container == "tee" else None
+def _default(output: Output, options: Mapping[str, object]) -> str | None:
+    """The encoder where none is asked for; None leaves it to FFmpeg, or to the user's options."""
+    is_given = any(name in _CODEC_OPTIONS or name.startswith(("c:a", "codec:a")) for name in options)
+    return "aac" if output.container in _WITH_AAC and not is_given else None
+
+
+def carried(program: str, sounds: Sequence[Sound]) -> tuple[Sound, ...]:
+    """`sounds`, encoded where NUT can't hold a copy.
+
+    Raises:
+        ValueError: the copy was asked for.
+    """
+    found = []
+    for one in sounds:
+        first = ("-map", f"0:{one.index}", "-c", _COPY, "-frames:a", "1", "-f", "nut", "pipe:1")
+        held = one
+        if one.is_copied:
+            try:
+                run((program, "-v", "error", *one.input_arguments, *first), _TRIAL_S)
+            except ProgramError:
+                held = one.encoded or one
+        if held is not one and one.audio.codec == _COPY:
+            raise ValueError(
+                f"{one.codec} audio can't be copied beside frames, because FFmpeg's container for raw frames can't "
+                "hold it. Pass another codec than 'copy', or leave codec out"
+            )
+        found.append(held)
+    return tuple(found)
 
 
 def packing_arguments(sounds: Sequence[Sound]) -> tuple[str, ...]:

@@ -108,8 +108,12 @@ class SoundPackets:
         """Why the sound is not whole; None if no failure is known."""
         if self._is_stuck:
             return f"the audio of {self._source} is incomplete: none came for {self.stall_timeout:g} s"
-        if not self._is_read or self._process.has_succeeded:
+        if not self._is_read:
             return None
+        if self._process.has_succeeded:
+            # FFmpeg 5.1 decodes no FLAC of 32 bits, and succeeds.
+            is_empty = self._last is None and not self._sound.is_copied
+            return f"FFmpeg can't decode the audio of {self._source}: no samples came" if is_empty else None
         said = (
             summarize(self._process.log.text, self._sound.input_arguments[-1])
             or f"FFmpeg {self._process.ending}"
@@ -158,7 +162,10 @@ class SoundPackets:
         if not packets and not self._sound.is_copied:
             packets = self._silence(number)
         kept = [packet for packet in packets if packet.time_s < end_s]
-        return kept if self._sound.is_copied else [_cut(packet, end_s) for packet in kept]
+        if self._sound.is_copied:
+            return kept
+        # A packet without samples would make FFmpeg fail.
+        return [cut for packet in kept if (cut := _cut(packet, end_s)).samples]
 
     def _wait(self, number: int, deadline: Deadline) -> None:
         """Waits for that packet, or for the end."""
