@@ -515,7 +515,7 @@ class EncodeSession(Session):
         # Without sound, a failure of FFmpeg is the cause of a missing picture, and its output says more.
         is_empty = not self.submitted and (self.process.has_succeeded or bool(self.plan.sounds))
         failed = self.destination.failed(self.process, ignored=False)
-        return [_EMPTY] * is_empty + self.destination.lost() + failed + self.feed.failures
+        return [_EMPTY] * is_empty + self.destination.lost(self.submitted) + failed + self.feed.failures
 
     def _clipping(self) -> list[str]:
         """That the range of values may be wrong, because more than a few samples were outside."""
