@@ -593,6 +593,8 @@ def _import_libav() -> Sequence[str] | None:
         return [f"the file couldn't be verified, because PyAV can't be imported: {error}"]
     except RuntimeError:  # the interpreter is about to exit: threading takes no more callbacks
         return _UNREAD
+    except OSError as error:  # no descriptor is free
+        return [f"the file couldn't be verified: {error}"]
     return None
 
 
