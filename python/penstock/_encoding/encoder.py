@@ -124,7 +124,7 @@ class Encoder(EncoderBase):
             the container holds FFV1 (.mkv). `crf`, and a quality or a bit rate among the `options`, override the level;
             together with "lossless", they raise. None is the codec's own default.
         crf: constant quality, if the codec has that option. A lower number means better quality and a larger file.
-            libx264 accepts 0 to 51, and its default is 23.
+            libx264 and libx265 accept 0 to 51, VP9 and AV1 encoders 0 to 63. The default of libx264 is 23.
         preset: speed of the codec against file size, if it has that option: "ultrafast" to "veryslow" for libx264.
         crash_safe: whether the file plays if FFmpeg is killed before ``close``. A kill then costs half a second, and
             the frames that the encoder holds back. MP4 and QuickTime get fragments, Matroska and WebM short clusters;
@@ -156,10 +156,10 @@ class Encoder(EncoderBase):
     Raises:
         ValueError: if an argument is impossible, or doesn't suit the others: `value_range` or `channels_first` with
             this `pixel_format`; an unknown "auto-" codec; an odd size if `output_pixel_format` needs an even one; an
-            `output_pixel_format`, `crf` or `preset` that the codec lacks; one of these, or a color, among the
-            `options`; `crash_safe` in another container, or beside an option that it sets; no known container; audio
-            that can't be copied; an audio or subtitle file that is the output; or `subtitles` that the container can't
-            hold.
+            `output_pixel_format`, `crf` or `preset` that the codec lacks; a `crf` outside of its scale; one of these,
+            or a color, among the `options`; `crash_safe` in another container, or beside an option that it sets; no
+            known container; audio that can't be copied; an audio or subtitle file that is the output; or `subtitles`
+            that the container can't hold.
         TypeError: if `output` is neither a `str`, a path nor an object with ``write``, or another argument has a wrong
             type.
         FileNotFoundError, NotADirectoryError: if the output's folder doesn't exist, or is a file.
