@@ -44,7 +44,7 @@ RESULTS = "penstock.results"
 
 NOT_COUNTED = {
     "chapters": "pairs, of which there may be none",
-    "crf": "a scale of the codec's own, which FFmpeg judges",
+    "crf": "a scale of the codec's own",
     "fd": "a descriptor",
     "permissions": "a mode, which the system judges",
 }

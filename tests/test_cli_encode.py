@@ -609,6 +609,7 @@ class TestProgress:
         assert status == 0
         assert "50/50 frames" in shown
         assert " fps " in shown
+        assert "\x1b[32m━" in shown  # a finished bar is green, and not as gray as an empty one
         assert shown.splitlines()[-1].removeprefix(SHOW_CURSOR.decode()).startswith("frames encoded: 50 in ")
 
     def test_progress_total_of_a_pipe_is_unknown_unless_given(self, video: Path) -> None:

@@ -26,14 +26,14 @@ from support.processes import run_script, succeeded
 from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
-from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError
+from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError, probe
 from penstock._encoding import encoder as encoder_module
 from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command.pixel_formats import frame_layout
 from penstock._ffmpeg.command.settings import with_knobs
-from penstock.video import EncoderSettings, EncoderStats
+from penstock.video import AudioTrack, EncoderSettings, EncoderStats
 
 WIDTH, HEIGHT = SIZE
 # Frames come out as they went in: without a conversion of any kind.
@@ -107,6 +107,89 @@ def test_awrite_starts_ffmpeg_beside_the_event_loop(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Encoder, "_start", told)
     asyncio.run(use())
     assert where and where[0] is not threading.main_thread()
+
+
+async def count(ticks: list[int]) -> None:
+    """Counts the turns of the event loop."""
+    while True:
+        ticks[0] += 1
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("is_like", [False, True])
+def test_the_event_loop_goes_on_during_a_trial(tmp_path: Path, is_like: bool) -> None:
+    with make(tmp_path / "source.mp4") as made:
+        made.write(painted(0))
+    source = probe(tmp_path / "source.mp4")
+    # Options of their own: the verdict of an earlier trial would need none.
+    options = {"qcomp": 0.61 + is_like / 100}
+
+    async def use() -> int:
+        ticks = [0]
+        counting = asyncio.create_task(count(ticks))
+        await asyncio.sleep(0)
+        before = ticks[0]
+        encoder = (
+            Encoder.like(source, tmp_path / "v.mp4", options=options)
+            if is_like
+            else make(tmp_path / "v.mp4", options=options)
+        )
+        async with encoder:
+            during = ticks[0] - before
+            assert encoder.pid is not None
+            await encoder.awrite(painted(0))
+        counting.cancel()
+        return during
+
+    assert asyncio.run(use()) > 10
+
+
+def test_a_trial_in_an_event_loop_raises_at_the_first_await(tmp_path: Path) -> None:
+    async def use() -> None:
+        encoder = make(tmp_path / "v.mp4", options={"qcomp": "nonsense"})
+        with pytest.raises(EncoderError):
+            async with encoder:
+                pass
+        assert await asyncio.to_thread(eventually, lambda: encoder.closed)
+
+    asyncio.run(use())
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("begin", ["with", "lease", "write", "write_audio"])
+def test_an_encoder_with_a_size_starts_without_an_await(tmp_path: Path, begin: str) -> None:
+    async def use() -> Encoder:
+        audio = AudioTrack(8_000, 1) if begin == "write_audio" else None
+        encoder = make(tmp_path / "v.mp4", options={"qcomp": 0.63}, audio=audio)
+        if begin == "with":
+            with encoder:
+                assert encoder.pid is not None
+                encoder.write(painted(0))
+            return encoder
+        if begin == "lease":
+            with encoder.lease() as view:
+                view[...] = 0
+        if begin == "write_audio":
+            encoder.write_audio(np.zeros(8, np.float32))
+        encoder.write(painted(0))
+        encoder.close()
+        return encoder
+
+    assert asyncio.run(use()).frames_encoded >= 1
+
+
+def test_a_trial_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+    async def use() -> Encoder:
+        encoder = make(tmp_path / "v.mp4", options={"qcomp": 0.65})
+        entering = asyncio.create_task(encoder.__aenter__())
+        await asyncio.sleep(0.01)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        return encoder
+
+    encoder = asyncio.run(use())
+    assert encoder.closed and not any(tmp_path.iterdir())
 
 
 def test_several_threads_can_race_for_the_first_frame(tmp_path: Path) -> None:

@@ -53,6 +53,21 @@ CANNOT_KEEP: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(
+    ("codec", "most"),
+    [("libx264", 51), ("libx265", 51), ("libvpx-vp9", 63), ("libsvtav1", None), ("libaom-av1", 63)],
+)
+def test_a_crf_outside_of_the_codecs_scale_is_refused(
+    tmp_path: Path, ffmpeg: str, codec: str, most: int | None
+) -> None:
+    given: dict[str, Any] = {"fps": 25, "codec": codec, "settings": EncoderSettings(ffmpeg=ffmpeg)}
+    for crf in (-1, 99, float("nan"), *([] if most is None else [most + 0.5, most + 1])):
+        with pytest.raises(ValueError, match="crf"):
+            Encoder(tmp_path / "a.mkv", crf=crf, **given)
+    for crf in (0, 51, most or 63):
+        Encoder(tmp_path / "a.mkv", crf=crf, **given).abort()
+
+
+@pytest.mark.parametrize(
     ("name", "given", "word"),
     [
         ("a.mp4", {"quality": "best"}, "draft"),

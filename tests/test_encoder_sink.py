@@ -98,6 +98,15 @@ def test_file_object_receives_fragmented_mp4_with_audio() -> None:
         assert len(list(decoder)) == 20 and decoder.file.audio
 
 
+def test_a_stream_of_flv_ends_without_a_warning(ffmpeg: str) -> None:
+    settings = EncoderSettings(ffmpeg=ffmpeg)
+    with Encoder(sink := io.BytesIO(), fps=20, options={"f": "flv"}, settings=settings) as encoder:
+        for index in range(10):
+            encoder.write(frame(index))
+    assert encoder.report is not None and encoder.report.warnings == ()
+    assert sink.getvalue().startswith(b"FLV")
+
+
 def test_an_open_file_is_written_to(tmp_path: Path) -> None:
     with (tmp_path / "a.ts").open("wb") as file, Encoder(file, fps=20, options={"f": "mpegts"}) as encoder:
         encoder.write(frame(0))

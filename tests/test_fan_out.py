@@ -265,6 +265,16 @@ def test_stalled_ffmpeg_fails_only_its_own_output(tmp_path: Path) -> None:
     assert second.error is None and (decode(tmp_path / "a.mkv") == frames).all()
 
 
+def test_the_error_of_a_killed_encoder_names_its_output(tmp_path: Path) -> None:
+    killed, other = make(tmp_path / "killed.mkv"), make(tmp_path / "other.mkv")
+    with pytest.raises(penstock.EncoderError) as caught, FanOut([killed, other]) as fan_out:
+        fan_out.write(flat(0))
+        os.kill(killed.pid, signal.SIGKILL)
+        for _ in range(20):
+            fan_out.write(flat(0))
+    assert caught.value.__notes__ == [f"for {killed!r}"]
+
+
 def shown_numbers(path: Path, frames: list[np.ndarray]) -> list[int]:
     """Which of `frames` each frame of a lossless video is."""
     number_of = {frame.tobytes(): number for number, frame in enumerate(frames)}

@@ -270,6 +270,25 @@ class TestDescriptors:
         assert set(said) == {"none", "5"}
 
 
+def test_close_needs_no_more_descriptors_than_the_encoder_has(tmp_path: Path) -> None:
+    code = """
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    encoder = penstock.Encoder(sys.argv[1], size=(64, 48), fps=25)
+    for _ in range(5):
+        encoder.write(bytes(64 * 48 * 3))
+    held = []
+    try:
+        while True:
+            held.append(os.dup(0))
+    except OSError:
+        pass
+    report = encoder.close()
+    print(report.frames_encoded, report.warnings)
+    """
+    assert succeeded(run_script(code, tmp_path / "v.mp4")) == b"5 ()\n"
+
+
 def test_fork_during_encoder_starts_keeps_no_encoder_from_ending(tmp_path: Path) -> None:
     code = """
     def work(number):

@@ -17,7 +17,7 @@ from penstock._native import _count
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
 
     from penstock._common.reports import EncoderStats
     from penstock.rendering.reports import RenderProgress
@@ -164,10 +164,8 @@ class VideoBar(Bars):
     """
 
     def __init__(self, total_frames: int | None, fps: float | None, *, is_estimate: bool = False) -> None:
-        from rich.progress import BarColumn
-
         last = "length" if total_frames is None else _remaining()
-        super().__init__(BarColumn(bar_width=20), "frames", "rate", "size", last, total=total_frames)
+        super().__init__(_bar(), "frames", "rate", "size", last, total=total_frames)
         self._total = "" if total_frames is None else f"/{'~' * is_estimate}{total_frames}"
         self._fps = fps
 
@@ -194,9 +192,7 @@ class RenderBar(Bars):
     """The bar of a render: frames, chunks, workers, frames per second, remaining time."""
 
     def __init__(self, frames: int) -> None:
-        from rich.progress import BarColumn
-
-        super().__init__(BarColumn(bar_width=20), "state", _remaining(), total=frames)
+        super().__init__(_bar(), "state", _remaining(), total=frames)
         self._frames = frames
 
     def show(self, now: RenderProgress) -> None:
@@ -213,12 +209,12 @@ class ByteBars(Bars):
     """A row for each destination of bytes: bytes, bytes per second, remaining time, and a state in words."""
 
     def __init__(self, titles: Sequence[str], total: int | None) -> None:
-        from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
+        from rich.progress import DownloadColumn, TransferSpeedColumn
         from rich.table import Column
 
         super().__init__(
             "title",
-            BarColumn(bar_width=20),
+            _bar(),
             DownloadColumn(table_column=Column(no_wrap=True)),
             TransferSpeedColumn(table_column=Column(no_wrap=True)),
             *([] if total is None else [_remaining()]),
@@ -252,6 +248,13 @@ def _field(name: str) -> TextColumn:
     from rich.table import Column
 
     return TextColumn(f"{{task.fields[{name}]}}", markup=False, table_column=Column(no_wrap=True))
+
+
+def _bar() -> BarColumn:
+    from rich.progress import BarColumn
+
+    # On a terminal of 16 colors, rich draws its own color of a finished bar as the gray of an empty one.
+    return BarColumn(bar_width=20, finished_style="green")
 
 
 def _remaining() -> TimeRemainingColumn:

@@ -24,8 +24,8 @@ from penstock._encoding.encoder_options import LikeOptions
 from penstock._encoding.encoders import Quality
 from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.output_pixel_format import AUTO
-from penstock._encoding.plan import EncodePlan
-from penstock._encoding.rehearsal import working_plan
+from penstock._encoding.plan import EncodePlan, plan
+from penstock._encoding.rehearsal import needs_trial, working_plan
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.session import EncodeSession
 from penstock._encoding.sound import Audio
@@ -83,7 +83,8 @@ class Encoder(EncoderBase):
     **Trial.** Penstock first tries unusual `options`, and pairs of container and codec that the page on formats doesn't
     list. It encodes four small frames into a temporary file and reads them back, which takes 0.1 to 0.4 s, once per
     process. If something that you asked for is lost, you get a `ValueError`. Other losses only cause an
-    `FFmpegWarning`.
+    `FFmpegWarning`. In an asyncio event loop, which a trial would hold up, the trial comes at the first ``await``, such
+    as ``async with Encoder(…)``, or at the first ``write``. Its errors then come there, and the encoder starts there.
 
     **Size.** Without `size`, the first frame starts FFmpeg. Until then `converted_by`, `frame_bytes`, `pid` and
     `ffmpeg_policy` are None, and `lease` and `write_audio` raise a `ValueError`.
@@ -123,7 +124,7 @@ class Encoder(EncoderBase):
             the container holds FFV1 (.mkv). `crf`, and a quality or a bit rate among the `options`, override the level;
             together with "lossless", they raise. None is the codec's own default.
         crf: constant quality, if the codec has that option. A lower number means better quality and a larger file.
-            libx264 accepts 0 to 51, and its default is 23.
+            libx264 and libx265 accept 0 to 51, VP9 and AV1 encoders 0 to 63. The default of libx264 is 23.
         preset: speed of the codec against file size, if it has that option: "ultrafast" to "veryslow" for libx264.
         crash_safe: whether the file plays if FFmpeg is killed before ``close``. A kill then costs half a second, and
             the frames that the encoder holds back. MP4 and QuickTime get fragments, Matroska and WebM short clusters;
@@ -155,10 +156,10 @@ class Encoder(EncoderBase):
     Raises:
         ValueError: if an argument is impossible, or doesn't suit the others: `value_range` or `channels_first` with
             this `pixel_format`; an unknown "auto-" codec; an odd size if `output_pixel_format` needs an even one; an
-            `output_pixel_format`, `crf` or `preset` that the codec lacks; one of these, or a color, among the
-            `options`; `crash_safe` in another container, or beside an option that it sets; no known container; audio
-            that can't be copied; an audio or subtitle file that is the output; or `subtitles` that the container can't
-            hold.
+            `output_pixel_format`, `crf` or `preset` that the codec lacks; a `crf` outside of its scale; one of these,
+            or a color, among the `options`; `crash_safe` in another container, or beside an option that it sets; no
+            known container; audio that can't be copied; an audio or subtitle file that is the output; or `subtitles`
+            that the container can't hold.
         TypeError: if `output` is neither a `str`, a path nor an object with ``write``, or another argument has a wrong
             type.
         FileNotFoundError, NotADirectoryError: if the output's folder doesn't exist, or is a file.
@@ -210,7 +211,7 @@ class Encoder(EncoderBase):
     ) -> None:
         given = locals()
         request = Request(**{one.name: given[one.name] for one in fields(Request)})
-        self._begin(working_plan(request, size), progress)
+        self._begin(*_first_plan(request), progress)
 
     @classmethod
     def _planned(
@@ -221,12 +222,13 @@ class Encoder(EncoderBase):
     ) -> Self:
         """The encoder whose arguments were planned before, for frames that come from `origin`."""
         encoder = cls.__new__(cls)
-        encoder._begin(made, progress, origin)
+        encoder._begin(made, made.request.size is not None, progress, origin)
         return encoder
 
     def _begin(
         self,
         made: EncodePlan,
+        is_ready: bool,
         progress: bool | int | Callable[[EncoderStats], object],
         origin: Origin | None = None,
     ) -> None:
@@ -236,7 +238,7 @@ class Encoder(EncoderBase):
             warn(lost)
         self._reporter = Reporter.of(progress, made.rate)
         self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        if made.request.size is not None:
+        if is_ready:
             self._start(made)
 
     @classmethod
@@ -282,8 +284,25 @@ class Encoder(EncoderBase):
         for sentence in origin.lost:
             warn(sentence)
         progress = found.pop("progress", False)
-        request = Request(output, **found)
-        return cls._planned(working_plan(request, request.size, is_like=True), progress, origin)
+        encoder = cls.__new__(cls)
+        encoder._begin(*_first_plan(Request(output, **found), is_like=True), progress, origin)
+        return encoder
+
+    def __enter__(self) -> Self:
+        if self._plan.request.size is not None:
+            self._session_for()
+        return self
+
+    async def __aenter__(self) -> Self:
+        import asyncio  # slow to import; a program that uses asyncio has done so
+
+        if self._plan.request.size is not None:
+            try:
+                await self._start_in_loop()
+            except BaseException:  # a cancellation, for example: the thread goes on, and may start FFmpeg
+                asyncio.get_running_loop().run_in_executor(None, self.abort)
+                raise
+        return self
 
     @property
     def converted_by(self) -> str | None:
@@ -360,14 +379,7 @@ class Encoder(EncoderBase):
         Arguments and errors are those of `write`. Tasks that wait are served in the order of their calls. The frame's
         memory must not change until the call returns.
         """
-        import asyncio  # slow to import; a program that uses asyncio has done so
-
-        loop = asyncio.get_running_loop()
-        if self._started is None or loop in self._start_locks:
-            async with self._start_locks.setdefault(loop, asyncio.Lock()):  # in the order of the calls
-                if self._started is None:
-                    await asyncio.to_thread(self._session_for, frame, timeout)
-        session = self._session_for(frame, timeout)
+        session = await self._start_in_loop(frame, timeout)
         return await session.queue_async(session.take, frame, time_s, timeout=timeout)
 
     def submit(
@@ -416,7 +428,7 @@ class Encoder(EncoderBase):
         Raises:
             ValueError: also if the encoder has no size yet.
         """
-        session, timeout = self._session, _seconds("timeout", timeout)
+        session, timeout = self._session_for(), _seconds("timeout", timeout)
         layout, tick = session.plan.frames, session.tick_of(time_s)
         slot = session.lease()
         view = np.frombuffer(memoryview(slot), layout.dtype).reshape(layout.shape)
@@ -450,7 +462,7 @@ class Encoder(EncoderBase):
             TypeError: if `samples` isn't an array.
             StalledError, EncoderError, ClosedError: as for `write`. The samples aren't queued.
         """
-        session = self._session
+        session = self._session_for()
         return session.queue(session.take_samples(samples), timeout)
 
     async def awrite_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
@@ -458,26 +470,57 @@ class Encoder(EncoderBase):
 
         Arguments and errors are those of `write_audio`. The memory must not change until the call returns.
         """
-        session = self._session
+        session = await self._start_in_loop()
         return await session.queue_async(session.take_samples, samples, timeout=timeout)
 
-    def _session_for(self, frame: FrameData, timeout: float | None = None) -> EncodeSession:
-        """The session. It starts now if `frame` is the first and tells the size."""
-        if self._started is None:
+    async def _start_in_loop(
+        self, frame: FrameData | None = None, timeout: float | None = None
+    ) -> EncodeSession:
+        """`_session_for` for asyncio: the event loop goes on during a start."""
+        import asyncio  # slow to import; a program that uses asyncio has done so
+
+        loop = asyncio.get_running_loop()
+        if self._started is None or loop in self._start_locks:
+            async with self._start_locks.setdefault(loop, asyncio.Lock()):  # in the order of the calls
+                if self._started is None:
+                    await asyncio.to_thread(self._session_for, frame, timeout)
+        return self._session_for(frame, timeout)
+
+    def _session_for(self, frame: FrameData | None = None, timeout: float | None = None) -> EncodeSession:
+        """The session. It starts now if it has not, and the size is known: by `frame`, or from the beginning."""
+        if self._started is None and (frame is not None or self._plan.request.size is not None):
             check_owner("encoder", self._forks)
             with self._starting:
                 if self._started is None:
                     self._check_unstarted()
                     checked = self._plan
-                    size = frame_size(frame, checked.pixel_format, checked.form)
+                    size = checked.request.size or frame_size(frame, checked.pixel_format, checked.form)
                     made = working_plan(checked.request, size, timeout, checked, is_like=self._origin.is_like)
                     for lost in made.warnings:
                         if lost not in checked.warnings:
                             warn(lost)
-                    frame_buffer(frame, made.frames, form=made.form)  # before FFmpeg overwrites the output
+                    if frame is not None:  # before FFmpeg overwrites the output
+                        frame_buffer(frame, made.frames, form=made.form)
                     self._plan = made
                     self._start(made)
         return self._session
+
+
+def _first_plan(request: Request, *, is_like: bool = False) -> tuple[EncodePlan, bool]:
+    """A plan to begin with, and whether the encoder can start by it. Frames may have to tell the size before.
+
+    In an event loop, which a trial would hold up, the plan is only checked. It is tried at the first ``await``.
+    """
+    size = request.size
+    if size is not None and _is_in_loop() and needs_trial(made := plan(request, size)):
+        return working_plan(request, None, probed=made), False
+    return working_plan(request, size, is_like=is_like), size is not None
+
+
+def _is_in_loop() -> bool:
+    """Whether an event loop runs on this thread."""
+    asyncio = sys.modules.get("asyncio")  # slow to import, and without it there is no loop
+    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

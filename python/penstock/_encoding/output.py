@@ -146,9 +146,9 @@ class Destination:
         if self._file is not None:
             self._file.discard()
 
-    def lost(self) -> list[str]:
-        """What it lacks, although FFmpeg may have succeeded, in sentences."""
-        lost = lost_segments(self._output, self._begun_s)
+    def lost(self, frames: int) -> list[str]:
+        """What it lacks after so many frames, although FFmpeg may have succeeded, in sentences."""
+        lost = lost_segments(self._output, self._begun_s) if frames else []
         if self._sink is not None and self._sink.failure is not None:
             lost.append(f"the output {self._output.name} failed: {self._sink.failure!r}")
         return lost

@@ -364,6 +364,8 @@ def _with_quality(
             also = argument(f"options.{option}", options[option])
             raise ValueError(f"{argument(name, value)} and {also} exclude each other. Pass only one")
         capabilities.check_option(program, codec, name)
+    if crf is not None:
+        capabilities.check_crf(program, codec, crf)
     written = {name: f"{value:g}" if isinstance(value, Real) else value for name, value in own.items()}
     options = {**written, **options}
     options |= encoders.quality_options(program, codec, request.quality, options, are_images=are_images)

@@ -137,9 +137,18 @@ def working_plan(
         if isinstance(found, EncodePlan):
             return _chosen(found, skipped)
         skipped.append(found)
-    if request.settings._knobs.rehearse and not is_listed(made) and can_be_tried(made):
+    if _is_rehearsed(made):
         made = _tried(made, size, deadline, is_like=is_like)
     return _chosen(made, skipped) if skipped else made
+
+
+def needs_trial(made: EncodePlan) -> bool:
+    """Whether `working_plan` tries the plan, which takes a while."""
+    return bool(encoders.hardware_encoders(made.request.codec)) or _is_rehearsed(made)
+
+
+def _is_rehearsed(made: EncodePlan) -> bool:
+    return made.request.settings._knobs.rehearse and not is_listed(made) and can_be_tried(made)
 
 
 def _chosen(made: EncodePlan, skipped: list[str]) -> EncodePlan:

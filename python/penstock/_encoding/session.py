@@ -517,7 +517,7 @@ class EncodeSession(Session):
         # Without sound, a failure of FFmpeg is the cause of a missing picture, and its output says more.
         is_empty = not self.submitted and (self.process.has_succeeded or bool(self.plan.sounds))
         failed = self.destination.failed(self.process, ignored=False)
-        return [_EMPTY] * is_empty + self.destination.lost() + failed + self.feed.failures
+        return [_EMPTY] * is_empty + self.destination.lost(self.submitted) + failed + self.feed.failures
 
     def _clipping(self) -> list[str]:
         """That the range of values may be wrong, because more than a few samples were outside."""
@@ -607,6 +607,8 @@ def _import_libav() -> Sequence[str] | None:
         return [f"the file couldn't be verified, because PyAV can't be imported: {error}"]
     except RuntimeError:  # the interpreter is about to exit: threading takes no more callbacks
         return _UNREAD
+    except OSError as error:  # no descriptor is free
+        return [f"the file couldn't be verified: {error}"]
     return None
 
 

@@ -182,9 +182,11 @@ class Output:
         raise NotImplementedError
 
     def fail(self, error: Exception) -> None:
-        """Notes a failure, and the first of them in the log."""
+        """Notes a failure, and the first of them in the log. A note of the error names the output."""
         if self.error is None:
             logger.warning("%r failed, and the other outputs go on: %s", self.target, str(error))
+        if (note := f"for {self.target!r}") not in getattr(error, "__notes__", ()):
+            error.add_note(note)
         self.error = error
 
     def give_up(self, stalled: StalledError) -> None:

@@ -109,6 +109,8 @@ _HAVE_OPTION = {
     "crf": ("libx264", "libx264rgb", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
     "preset": ("libx264", "libx264rgb", "libx265", "libsvtav1", "h264_nvenc", "hevc_nvenc", "av1_nvenc"),
 }
+# The end of the scale of H.264 and HEVC (8.7.2.1 of both): x264 and x265 take more for this. Other scales are longer.
+_MOST_CRF = 51
 # Options of other encoders with the same purpose, quality or the effort for it, and a usual value.
 _INSTEAD: Mapping[str, Mapping[str, object]] = {
     "crf": {"cq": 23, "qp": 23, "quality": 80, "q:v": 3},
@@ -325,6 +327,17 @@ def check_option(program: str, codec: str, name: str) -> None:
     instead = next((other for other in others if other in options), "q:v" if name == "crf" else None)
     hint = f". Pass {argument(f'options.{instead}', others[instead])} instead" if instead else ""
     raise ValueError(f"{codec} has no {name}{hint}")
+
+
+def check_crf(program: str, codec: str, crf: float) -> None:
+    """Checks that `crf` is on the codec's scale. FFmpeg says which that is, unless it passes on any number."""
+    most = _MOST_CRF
+    if crf > most:
+        option = encoder_options(program, codec).get("crf", Option())
+        limit = option.limits.rpartition(" ")[2]
+        most = int(limit) if limit.isdecimal() else most
+    if not 0 <= crf <= most:
+        raise ValueError(f"the crf of {codec} must be 0 to {most}, not {crf}. Pass {argument('crf', 23)}")
 
 
 def unknown_codec(program: str, codec: str, kind: Kind = "video") -> str:

@@ -47,6 +47,7 @@ _NOISE = re.compile(
     r"|Guessed Channel Layout|codec frame size is not set"  # what NUT does not say of sound
     r"|does not contain an image sequence pattern|Use a pattern such as %03d"  # of a name for one image
     r"|Using libwebp for RGB-to-YUV conversion"
+    r"|Failed to update header with correct (?:duration|filesize)"  # of FLV in a stream, which has no end to tell of
     r"|No filtered frames for output stream, trying to initialize anyway"  # no frame came, or no sound
 )
 # Lines with the level of an error that cost no frame.
