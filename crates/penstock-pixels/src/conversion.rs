@@ -41,7 +41,6 @@ impl Conversion {
         if options.vertical_flip && input.subsampling().1 > 1 && !height.is_multiple_of(2) {
             return Err(Unsupported("the height must be even to flip chroma".into()));
         }
-        // 2^31: the arithmetic below, and that of `yuv`, counts columns in 32 bits.
         let too_large = Unsupported("the frame is too large".into());
         if width > 1 << 24 || height > 1 << 24 {
             return Err(too_large);

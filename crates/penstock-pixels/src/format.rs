@@ -116,6 +116,11 @@ impl PixelFormat {
         if self.planes()[0].bytes == 1 { 8 } else { 10 }
     }
 
+    /// The highest level of a channel of RGB.
+    pub(super) fn channel_peak(self) -> u16 {
+        if matches!(self, Self::Rgb48 | Self::Rgba64) { u16::MAX } else { 255 }
+    }
+
     /// Whether blue comes before red.
     pub(super) fn is_blue_first(self) -> bool {
         matches!(self, Self::Bgr24 | Self::Bgra | Self::Bgr0)

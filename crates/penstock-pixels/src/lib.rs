@@ -4,11 +4,14 @@
 //!
 //! A [`Conversion`] is made from [`ConversionOptions`]. Output frames have their planes one after another, as in FFmpeg's
 //! `rawvideo`; input frames too, or [`Planes`] with strides, from which [`Band`]s are made. A [`PlaneCopy`] joins planes of any format.
-//! The arithmetic to YUV is that of the crate `yuv`; the arithmetic to RGB is here. A [`Quantizer`] makes whole samples of floats.
+//! A [`Quantizer`] makes whole samples of floats.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod channel;
 mod conversion;
 mod format;
+mod levels;
 mod method;
 mod options;
 mod plane_copy;

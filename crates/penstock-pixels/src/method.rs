@@ -33,8 +33,7 @@ impl Method {
     /// `benches/convert.rs`.
     pub(super) fn strip_bytes(self) -> usize {
         match self {
-            Self::Copy => 256 << 10,
-            Self::ToYuv(to_yuv) => to_yuv.strip_bytes(),
+            Self::Copy | Self::ToYuv(_) => 256 << 10,
             Self::ToRgb(_) => 128 << 10,
         }
     }
@@ -52,24 +51,13 @@ impl Method {
         }
         let in_input = rows.start..rows.end.min(frames.options.height);
         let sample_bytes = frames.options.output.planes()[0].bytes;
-        let mut first = in_input.start;
-        while first < in_input.end {
-            let rows_at_once = match self {
-                Self::ToYuv(to_yuv) => to_yuv.rows_at_once(frames, in_input.end - first, input),
-                Self::Copy | Self::ToRgb(_) => in_input.end - first,
-            };
-            let part = first..first + rows_at_once;
-            // The last part includes the rows that the input lacks.
-            let target = part.start..if part.end == in_input.end { rows.end } else { part.end };
-            let mut target = Target::of(frames, &target, band);
-            match self {
-                Self::Copy => unreachable!("copies are made of whole strips"),
-                Self::ToYuv(to_yuv) => to_yuv.make(frames, &part, input, &mut target),
-                Self::ToRgb(to_rgb) => to_rgb.make(frames, &part, input, &mut target),
-            }
-            target.pad_luma(frames.shared_width(), part.len(), sample_bytes);
-            first = part.end;
+        let mut target = Target::of(frames, &rows, band);
+        match self {
+            Self::Copy => unreachable!("it is above"),
+            Self::ToYuv(to_yuv) => to_yuv.make(frames, &in_input, input, &mut target),
+            Self::ToRgb(to_rgb) => to_rgb.make(frames, &in_input, input, &mut target),
         }
+        target.pad_luma(frames.shared_width(), in_input.len(), sample_bytes);
     }
 }
 

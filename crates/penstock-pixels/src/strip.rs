@@ -31,11 +31,6 @@ impl Frames {
         let count = self.options.input.planes()[plane].rows_of(self.options.height);
         input.row(plane, if self.options.vertical_flip { count - 1 - row } else { row })
     }
-
-    /// Whether the last row of a plane comes first in memory.
-    pub(super) fn is_upside_down(&self, plane: usize, input: &Planes<'_>) -> bool {
-        self.options.vertical_flip != input.is_bottom_up(plane)
-    }
 }
 
 /// Some rows of an output frame, in each of its planes. Bands share no byte, so that threads can make them at the same time.

@@ -1,8 +1,6 @@
 //! YUV and gray to RGB, and YUV to gray.
 //!
-//! The crate `yuv` would be a quarter faster, but 0.8.20 has wrong colors here: its SIMD clips luma below black before
-//! it adds chroma (up to 20 code values) and rounds 10 bits down, and its portable code lets 10 bits overflow from 255
-//! to 0. So these are plain loops over blocks, which compilers vectorize.
+//! These are plain loops over blocks, which compilers vectorize.
 
 use std::ops::Range;
 

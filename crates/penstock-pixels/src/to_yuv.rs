@@ -1,143 +1,60 @@
 //! RGB and gray to YUV.
+//!
+//! Integers where both sides have 8 bits, else 32-bit floats whose products are added in a fixed order: every processor makes
+//! the same bytes. These are plain loops over blocks, which compilers vectorize.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
-use yuv::{
-    BufferStoreMut, YuvBiPlanarImageMut, YuvConversionMode, YuvError, YuvPlanarImageMut, YuvRange,
-    YuvStandardMatrix,
-};
-
+#[cfg(target_arch = "x86_64")]
+use super::avx2;
 use super::format::PixelFormat::{
     self, Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p,
     Yuv422p10, Yuv444p, Yuv444p10,
 };
-use super::options::{Matrix, Range as ColorRange};
+use super::levels::{Arithmetic, BLOCK, Floats, Input, Integers, Levels, Output, Weights};
+use super::options::Range as ColorRange;
 use super::planes::Planes;
-use super::scale::{ByteScale, DEEP_BITS, DEEP_WHITE, Round};
+use super::scale::ByteScale;
 use super::strip::{Frames, Target};
 
-/// Rows that go through scratch memory, or change places, at once, so that they are still in a near cache when they are
-/// read again: 23 KB of 1080p yuv420p. Even, because two rows may share their chroma. Measured: see `benches/convert.rs`.
-const BAND_ROWS: usize = 8;
+/// Bytes that may be read after a block, and are ignored.
+pub(super) const BEYOND: usize = 16;
 
-type Planar8 = fn(
-    &mut YuvPlanarImageMut<'_, u8>,
-    &[u8],
-    u32,
-    YuvRange,
-    YuvStandardMatrix,
-    YuvConversionMode,
-) -> Result<(), YuvError>;
-type BiPlanar8 = fn(
-    &mut YuvBiPlanarImageMut<'_, u8>,
-    &[u8],
-    u32,
-    YuvRange,
-    YuvStandardMatrix,
-    YuvConversionMode,
-) -> Result<(), YuvError>;
-type Planar16 =
-    fn(&mut YuvPlanarImageMut<'_, u16>, &[u16], u32, YuvRange, YuvStandardMatrix) -> Result<(), YuvError>;
+/// Converts rows of the input, which begin at an even row.
+type Kernel = fn(&Frames, &Range<usize>, &Planes<'_>, &mut Target<'_>);
 
 /// The conversion to YUV.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ToYuv {
-    /// 8 bits to 8 bits in three planes.
-    Planar(Planar8),
-    /// 8 bits to 8 bits in two planes.
-    BiPlanar(BiPlanar8),
-    /// From or to more bits, through 14 bits.
-    Deep { convert: Planar16, input: DeepInput },
+    /// RGB to luma and chroma.
+    Rgb(Kernel),
     /// Gray to luma, with neutral chroma.
     Gray,
 }
 
-/// Input that is widened to 14 bits a channel.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DeepInput {
-    channels: usize,
-    has_16_bits: bool,
-}
-
-/// Whether `yuv` has SIMD code for this processor.
-fn yuv_has_simd() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("sse4.1");
-    #[cfg(not(target_arch = "x86_64"))]
-    return cfg!(target_arch = "aarch64");
-}
-
 impl ToYuv {
     pub(super) fn between(input: PixelFormat, output: PixelFormat) -> Option<Self> {
-        match (input, output) {
-            (Rgb24, Yuv420p) => Some(Self::Planar(yuv::rgb_to_yuv420)),
-            (Rgb24, Yuv422p) => Some(Self::Planar(yuv::rgb_to_yuv422)),
-            (Rgb24, Yuv444p) => Some(Self::Planar(yuv::rgb_to_yuv444)),
-            (Rgb24, Nv12) => Some(Self::BiPlanar(yuv::rgb_to_yuv_nv12)),
-            (Bgr24, Yuv420p) => Some(Self::Planar(yuv::bgr_to_yuv420)),
-            (Bgr24, Yuv422p) => Some(Self::Planar(yuv::bgr_to_yuv422)),
-            (Bgr24, Yuv444p) => Some(Self::Planar(yuv::bgr_to_yuv444)),
-            (Bgr24, Nv12) => Some(Self::BiPlanar(yuv::bgr_to_yuv_nv12)),
-            (Rgba | Rgb0, Yuv420p) => Some(Self::Planar(yuv::rgba_to_yuv420)),
-            (Rgba | Rgb0, Yuv422p) => Some(Self::Planar(yuv::rgba_to_yuv422)),
-            (Rgba | Rgb0, Yuv444p) => Some(Self::Planar(yuv::rgba_to_yuv444)),
-            (Rgba | Rgb0, Nv12) => Some(Self::BiPlanar(yuv::rgba_to_yuv_nv12)),
-            (Bgra | Bgr0, Yuv420p) => Some(Self::Planar(yuv::bgra_to_yuv420)),
-            (Bgra | Bgr0, Yuv422p) => Some(Self::Planar(yuv::bgra_to_yuv422)),
-            (Bgra | Bgr0, Yuv444p) => Some(Self::Planar(yuv::bgra_to_yuv444)),
-            (Bgra | Bgr0, Nv12) => Some(Self::BiPlanar(yuv::bgra_to_yuv_nv12)),
-            (Gray, Yuv420p | Yuv422p | Yuv444p | Nv12 | Yuv420p10 | Yuv422p10 | Yuv444p10) => {
-                Some(Self::Gray)
+        let is_yuv = output.planes().len() > 1;
+        let kernel = match (input, output) {
+            (Gray, _) if is_yuv => return Some(Self::Gray),
+            (Rgb24 | Bgr24, Yuv420p | Yuv422p | Yuv444p | Nv12) => kernel_to::<Integers<u8>, u8, 3>(output),
+            (Rgba | Bgra | Rgb0 | Bgr0, Yuv420p | Yuv422p | Yuv444p | Nv12) => {
+                kernel_to::<Integers<u8>, u8, 4>(output)
             }
-            _ => Self::deep(input, output),
-        }
-    }
-
-    fn deep(input: PixelFormat, output: PixelFormat) -> Option<Self> {
-        let (channels, has_16_bits) = match input {
-            Rgb24 | Bgr24 => (3, false),
-            Rgba | Rgb0 | Bgra | Bgr0 => (4, false),
-            Rgb48 => (3, true),
-            Rgba64 => (4, true),
+            (Rgb24 | Bgr24, Yuv420p10 | Yuv422p10 | Yuv444p10) => kernel_to::<Integers<u16>, u8, 3>(output),
+            (Rgba | Bgra | Rgb0 | Bgr0, Yuv420p10 | Yuv422p10 | Yuv444p10) => {
+                kernel_to::<Integers<u16>, u8, 4>(output)
+            }
+            (Rgb48, Yuv420p | Yuv422p | Yuv444p | Nv12) => kernel_to::<Floats<u8>, u16, 3>(output),
+            (Rgba64, Yuv420p | Yuv422p | Yuv444p | Nv12) => kernel_to::<Floats<u8>, u16, 4>(output),
+            (Rgb48, Yuv420p10 | Yuv422p10 | Yuv444p10) => kernel_to::<Floats<u16>, u16, 3>(output),
+            (Rgba64, Yuv420p10 | Yuv422p10 | Yuv444p10) => kernel_to::<Floats<u16>, u16, 4>(output),
             _ => return None,
         };
-        // The portable code of `yuv` 0.8.20 for 4:2:0 of more than 8 bits reads a pixel of the first row instead of one
-        // of the second.
-        if output.subsampling().1 == 2 && !yuv_has_simd() {
-            return None;
-        }
-        let (with_three, with_four): (Planar16, Planar16) = match output {
-            Yuv420p | Nv12 | Yuv420p10 => (yuv::rgb14_to_i014, yuv::rgba14_to_i014),
-            Yuv422p | Yuv422p10 => (yuv::rgb14_to_i214, yuv::rgba14_to_i214),
-            Yuv444p | Yuv444p10 => (yuv::rgb14_to_i414, yuv::rgba14_to_i414),
-            _ => return None,
-        };
-        let convert = if channels == 3 { with_three } else { with_four };
-        Some(Self::Deep { convert, input: DeepInput { channels, has_16_bits } })
+        Some(Self::Rgb(kernel))
     }
 
-    /// How many of these rows are converted in one call of `make`.
-    pub(super) fn rows_at_once(self, frames: &Frames, rows: usize, input: &Planes<'_>) -> usize {
-        match (self, frames.is_upside_down(0, input)) {
-            (Self::Planar(_) | Self::BiPlanar(_), false) => rows,
-            // A row without a partner for its chroma goes alone: flipped with others, it would come first and take a
-            // partner of theirs.
-            _ if rows < BAND_ROWS && rows > 1 => rows / 2 * 2,
-            _ => rows.min(BAND_ROWS),
-        }
-    }
-
-    /// As for `Method`.
-    pub(super) fn strip_bytes(self) -> usize {
-        match self {
-            Self::Deep { input: DeepInput { has_16_bits: false, .. }, .. } => 64 << 10,
-            Self::Deep { .. } => 128 << 10,
-            _ => 256 << 10,
-        }
-    }
-
-    /// Converts these rows of the input.
+    /// Converts these rows of the input, which begin at an even row.
     pub(super) fn make(
         self,
         frames: &Frames,
@@ -145,207 +62,252 @@ impl ToYuv {
         input: &Planes<'_>,
         target: &mut Target<'_>,
     ) {
-        let (width, height) = (frames.shared_width() as u32, rows.len() as u32);
-        let (matrix, range) = (matrix(frames.options.matrix), range(frames.options.range));
         match self {
-            Self::Planar(convert) => with_rows(frames, rows, input, target, |rgb, stride, target| {
-                let mut image = target.planar(width, height);
-                convert(&mut image, rgb, stride, range, matrix, YuvConversionMode::Balanced)
-            }),
-            Self::BiPlanar(convert) => with_rows(frames, rows, input, target, |rgb, stride, target| {
-                let mut image = target.bi_planar(width, height);
-                convert(&mut image, rgb, stride, range, matrix, YuvConversionMode::Balanced)
-            }),
-            Self::Deep { convert, input: from } => deep(frames, rows, input, (convert, from), target),
+            Self::Rgb(kernel) => kernel(frames, rows, input, target),
             Self::Gray => gray(frames, rows, input, target),
         }
     }
 }
 
-const SIZES_WERE_CHECKED: &str = "the sizes were checked when the conversion was made";
-
-fn matrix(matrix: Matrix) -> YuvStandardMatrix {
-    match matrix {
-        Matrix::Bt601 => YuvStandardMatrix::Bt601,
-        Matrix::Bt709 => YuvStandardMatrix::Bt709,
-        Matrix::Bt2020 => YuvStandardMatrix::Bt2020,
+fn kernel_to<A: Blocks, I: Input, const CHANNELS: usize>(output: PixelFormat) -> Kernel {
+    match (output.subsampling(), output == Nv12) {
+        ((2, 2), false) => run::<A, I, CHANNELS, 2, 2, false>,
+        ((2, 2), true) => run::<A, I, CHANNELS, 2, 2, true>,
+        ((2, 1), _) => run::<A, I, CHANNELS, 2, 1, false>,
+        _ => run::<A, I, CHANNELS, 1, 1, false>,
     }
 }
 
-fn range(range: ColorRange) -> YuvRange {
-    match range {
-        ColorRange::Limited => YuvRange::Limited,
-        ColorRange::Full => YuvRange::Full,
-    }
-}
-
-/// Three planes for `yuv`, with rows of so many samples of luma and of each chroma.
-fn planar<'a, T: Copy + std::fmt::Debug>(
-    [luma, u, v]: [&'a mut [T]; 3],
-    (y_stride, chroma_stride): (usize, usize),
-    (width, height): (u32, u32),
-) -> YuvPlanarImageMut<'a, T> {
-    YuvPlanarImageMut {
-        // Not more rows than there are to convert: `yuv` looks for a last one without a partner at the end.
-        y_plane: BufferStoreMut::Borrowed(&mut luma[..height as usize * y_stride]),
-        y_stride: y_stride as u32,
-        u_plane: BufferStoreMut::Borrowed(u),
-        u_stride: chroma_stride as u32,
-        v_plane: BufferStoreMut::Borrowed(v),
-        v_stride: chroma_stride as u32,
-        width,
-        height,
-    }
-}
-
-impl Target<'_> {
-    fn planar(&mut self, width: u32, height: u32) -> YuvPlanarImageMut<'_, u8> {
-        let [luma, u, v] = &mut self.planes[..] else { unreachable!("planar formats have three planes") };
-        planar([luma, u, v], (self.row_bytes[0], self.row_bytes[1]), (width, height))
-    }
-
-    fn bi_planar(&mut self, width: u32, height: u32) -> YuvBiPlanarImageMut<'_, u8> {
-        let [y_plane, uv_plane] = &mut self.planes[..] else { unreachable!("nv12 has two planes") };
-        YuvBiPlanarImageMut {
-            // Not more rows than there are to convert: `yuv` looks for a last one without a partner at the end.
-            y_plane: BufferStoreMut::Borrowed(&mut y_plane[..height as usize * self.row_bytes[0]]),
-            y_stride: self.row_bytes[0] as u32,
-            uv_plane: BufferStoreMut::Borrowed(uv_plane),
-            uv_stride: self.row_bytes[1] as u32,
-            width,
-            height,
-        }
-    }
-}
-
-/// A thread's memory for rows on their way. It is kept, because fresh memory of that size would fault in each strip.
-#[derive(Default)]
-struct Scratch {
-    rgb: Vec<u16>,
-    luma: Vec<u16>,
-    chroma: [Vec<u16>; 2],
-}
-
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-/// Calls `convert` with the rows of a packed format, their stride in bytes, and the target.
-///
-/// `yuv` supports no negative strides. A picture that lies upside down is converted in the order of its rows, and then the rows
-/// of the output change places, while they are in a near cache.
-fn with_rows(
+/// A [`Kernel`], where a sample of chroma stands for so many columns and rows.
+fn run<
+    A: Blocks,
+    I: Input,
+    const CHANNELS: usize,
+    const COLUMNS: usize,
+    const ROWS: usize,
+    const INTERLEAVED: bool,
+>(
     frames: &Frames,
     rows: &Range<usize>,
     input: &Planes<'_>,
     target: &mut Target<'_>,
-    convert: impl FnOnce(&[u8], u32, &mut Target<'_>) -> Result<(), YuvError>,
 ) {
-    let height = frames.options.height;
-    let in_plane =
-        if frames.options.vertical_flip { height - rows.end..height - rows.start } else { rows.clone() };
-    match (input.memory(0, in_plane), u32::try_from(input.stride(0))) {
-        (Some(rgb), Ok(stride)) => convert(rgb, stride, target).expect(SIZES_WERE_CHECKED),
-        // `yuv` wants the padding of the last row too, and strides of 32 bits.
-        _ => {
-            let rgb: Vec<u8> =
-                rows.clone().flat_map(|row| frames.input_row(0, row, input)).copied().collect();
-            let stride = rgb.len() / rows.len();
-            return convert(&rgb, stride as u32, target).expect(SIZES_WERE_CHECKED);
-        }
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has it.
+        return unsafe {
+            run_avx2::<A, I, CHANNELS, COLUMNS, ROWS, INTERLEAVED>(frames, rows, input, target)
+        };
     }
-    if !frames.is_upside_down(0, input) {
-        return;
-    }
-    for (index, plane) in frames.options.output.planes().iter().enumerate() {
-        let row_bytes = target.row_bytes[index];
-        let made = plane.rows_of(rows.len()) * row_bytes;
-        let (above, below) = target.planes[index][..made].split_at_mut(made / row_bytes / 2 * row_bytes);
-        for (row, other) in above.chunks_exact_mut(row_bytes).zip(below.chunks_exact_mut(row_bytes).rev()) {
-            row.swap_with_slice(other);
-        }
-    }
+    run_inline::<A, I, CHANNELS, COLUMNS, ROWS, INTERLEAVED, false>(frames, rows, input, target);
 }
 
-impl Scratch {
-    /// Widens the rows to 14 bits a channel.
-    fn gather(&mut self, frames: &Frames, rows: &Range<usize>, input: &Planes<'_>, from: DeepInput) {
-        let row_samples = frames.shared_width() * from.channels;
-        self.rgb.resize(rows.len() * row_samples, 0);
-        for (row, wide) in rows.clone().zip(self.rgb.chunks_exact_mut(row_samples)) {
-            let row = frames.input_row(0, row, input);
-            if from.has_16_bits {
-                let samples = row.as_chunks().0.iter().map(|pair| u16::from_le_bytes(*pair));
-                // Subtracting 3 / 65,535 and dividing by 4 equals dividing by 4.0002: a 64th of a code value of 10 bits
-                // away, and no division.
-                wide.iter_mut().zip(samples).for_each(|(wide, of)| *wide = (of - (of >> 14) + 2) >> 2);
+/// The same code, compiled for AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn run_avx2<
+    A: Blocks,
+    I: Input,
+    const CHANNELS: usize,
+    const COLUMNS: usize,
+    const ROWS: usize,
+    const INTERLEAVED: bool,
+>(
+    frames: &Frames,
+    rows: &Range<usize>,
+    input: &Planes<'_>,
+    target: &mut Target<'_>,
+) {
+    run_inline::<A, I, CHANNELS, COLUMNS, ROWS, INTERLEAVED, true>(frames, rows, input, target);
+}
+
+#[inline(always)]
+fn run_inline<
+    A: Blocks,
+    I: Input,
+    const CHANNELS: usize,
+    const COLUMNS: usize,
+    const ROWS: usize,
+    const INTERLEAVED: bool,
+    const AVX2: bool,
+>(
+    frames: &Frames,
+    rows: &Range<usize>,
+    input: &Planes<'_>,
+    target: &mut Target<'_>,
+) {
+    let levels = A::levels(&Weights::new(&frames.options), COLUMNS * ROWS);
+    let width = frames.shared_width();
+    let pixel_bytes = CHANNELS * size_of::<I>();
+    let sample_bytes = size_of::<A::Made>();
+    let row_bytes = &target.row_bytes;
+    let mut planes =
+        target.planes.iter_mut().zip(row_bytes).map(|(plane, bytes)| plane.chunks_exact_mut(*bytes));
+    let mut rows_of_plane = || planes.next().unwrap_or_else(|| [].chunks_exact_mut(1));
+    let (mut lumas, mut us, mut vs) = (rows_of_plane(), rows_of_plane(), rows_of_plane());
+    let mut samples = Samples::default();
+    let mut padded = [[0; BLOCK * 8 + BEYOND]; 2];
+    for row in rows.clone().step_by(ROWS) {
+        // A row without a partner is its own, which leaves the mean as it is.
+        let shared = [row, (row + ROWS).min(rows.end) - 1];
+        let pixels = shared.map(|row| frames.input_row(0, row, input));
+        let luma = [Some(()), (shared[1] > row).then_some(())];
+        let mut luma = luma.map(|is_there| is_there.and_then(|()| lumas.next()).unwrap_or_default());
+        let mut chroma = [&mut us, &mut vs].map(|rows| rows.next().unwrap_or_default());
+        for first in (0..width).step_by(BLOCK) {
+            let count = BLOCK.min(width - first);
+            let bytes = first * pixel_bytes..(first + BLOCK) * pixel_bytes + BEYOND;
+            let block = if bytes.end <= pixels[0].len() {
+                pixels.map(|row| &row[bytes.clone()])
             } else {
-                let scale = ByteScale::new(0, DEEP_WHITE);
-                wide.iter_mut().zip(row).for_each(|(wide, of)| *wide = scale.of(*of));
+                for (row, padded) in pixels.iter().zip(&mut padded) {
+                    pad(&row[bytes.start..][..count * pixel_bytes], pixel_bytes, padded);
+                }
+                padded.each_ref().map(|row| &row[..(bytes.end - bytes.start)])
+            };
+            A::block::<I, CHANNELS, COLUMNS, ROWS, AVX2>(block, &levels, &mut samples);
+            for (samples, row) in samples.luma.iter().zip(&mut luma) {
+                if !row.is_empty() {
+                    let row = &mut row[first * sample_bytes..][..count * sample_bytes];
+                    A::Made::lay_out(&samples[..count], row);
+                }
+            }
+            let (first, count) = (first / COLUMNS * sample_bytes, count.div_ceil(COLUMNS));
+            let [u, v] = &samples.chroma;
+            if INTERLEAVED {
+                let pairs = &mut chroma[0][2 * first..][..2 * count * sample_bytes];
+                A::Made::interleave(&u[..count], &v[..count], pairs);
+            } else {
+                for (samples, row) in [u, v].into_iter().zip(&mut chroma) {
+                    A::Made::lay_out(&samples[..count], &mut row[first..][..count * sample_bytes]);
+                }
             }
         }
     }
 }
 
-/// Converts through 14 bits a sample: more precise than either side. `yuv` 0.8.20 has 16 bits as well, but there white
-/// of the full range overflows to 0.
-fn deep(
-    frames: &Frames,
-    rows: &Range<usize>,
-    input: &Planes<'_>,
-    (convert, from): (Planar16, DeepInput),
-    target: &mut Target<'_>,
-) {
-    SCRATCH.with_borrow_mut(|scratch| {
-        scratch.gather(frames, rows, input, from);
-        let Scratch { rgb, luma, chroma: [u, v], .. } = scratch;
-        let (width, height) = (frames.shared_width(), rows.len());
-        let (columns, lines) = frames.options.output.subsampling();
-        let (chroma_width, chroma_height) = (width.div_ceil(columns), height.div_ceil(lines));
-        luma.resize(width * height, 0);
-        u.resize(chroma_width * chroma_height, 0);
-        v.resize(chroma_width * chroma_height, 0);
-        let mut image = planar([luma, u, v], (width, chroma_width), (width as u32, height as u32));
-        let range = range(frames.options.range);
-        let blue_first = frames.options.input.is_blue_first();
-        let matrix = deep_matrix(frames.options.matrix, blue_first);
-        convert(&mut image, rgb, (width * from.channels) as u32, range, matrix).expect(SIZES_WERE_CHECKED);
-        let (u, v) = if blue_first { (v, u) } else { (u, v) };
-        let (luma_round, chroma_round) = rounds(frames.options.range, frames.options.output.bits());
-        let luma_bytes = target.row_bytes[0];
-        for (made, row) in luma.chunks_exact(width).zip(target.planes[0].chunks_exact_mut(luma_bytes)) {
-            narrow(made, luma_round, row);
+/// The last pixels of a row, and the very last once more, as the partner of its own where it has none.
+#[inline(always)]
+fn pad(pixels: &[u8], pixel_bytes: usize, padded: &mut [u8]) {
+    padded[..pixels.len()].copy_from_slice(pixels);
+    padded[pixels.len()..][..pixel_bytes].copy_from_slice(&pixels[pixels.len() - pixel_bytes..]);
+}
+
+/// What is made of a block of pixels.
+pub(super) struct Samples<S> {
+    pub(super) luma: [[S; BLOCK]; 2],
+    pub(super) chroma: [[S; BLOCK]; 2],
+}
+
+impl<S: Output> Default for Samples<S> {
+    fn default() -> Self {
+        Self { luma: [[S::default(); BLOCK]; 2], chroma: [[S::default(); BLOCK]; 2] }
+    }
+}
+
+/// A block in an arithmetic.
+trait Blocks: Arithmetic + Sized {
+    fn block<I: Input, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize, const AVX2: bool>(
+        rows: [&[u8]; 2],
+        levels: &Levels<Self>,
+        samples: &mut Samples<Self::Made>,
+    );
+}
+
+impl<O: Output> Blocks for Integers<O> {
+    #[inline(always)]
+    fn block<I: Input, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize, const AVX2: bool>(
+        rows: [&[u8]; 2],
+        levels: &Levels<Self>,
+        samples: &mut Samples<O>,
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if AVX2 {
+            // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
+            return unsafe { avx2::integers::<O, CHANNELS, COLUMNS, ROWS>(rows, levels, samples) };
         }
-        if frames.options.output == Nv12 {
-            let pairs = target.planes[1].as_chunks_mut::<2>().0;
-            for ((u, v), pair) in u.iter().zip(&*v).zip(pairs) {
-                *pair = [chroma_round.of(*u) as u8, chroma_round.of(*v) as u8];
+        block::<Self, COLUMNS, ROWS>(&rows.map(split::<Self::Wide, I, CHANNELS>), levels, samples);
+    }
+}
+
+impl<O: Output> Blocks for Floats<O> {
+    #[inline(always)]
+    fn block<I: Input, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize, const AVX2: bool>(
+        rows: [&[u8]; 2],
+        levels: &Levels<Self>,
+        samples: &mut Samples<O>,
+    ) {
+        let mut channels = [[[0.0; BLOCK]; 3]; 2];
+        for (channels, row) in channels.iter_mut().zip(rows).take(ROWS) {
+            #[cfg(target_arch = "x86_64")]
+            if AVX2 {
+                // SAFETY: as above.
+                unsafe { avx2::split_words::<CHANNELS>(row, channels) };
+                continue;
             }
-        } else {
-            narrow(u, chroma_round, target.planes[1]);
-            narrow(v, chroma_round, target.planes[2]);
+            *channels = split::<Self::Wide, I, CHANNELS>(row);
         }
-    });
+        block::<Self, COLUMNS, ROWS>(&channels, levels, samples);
+    }
 }
 
-/// With 14 bits, `yuv` expects red first. For blue first, the weights of the two colors in luma are exchanged, and
-/// so are the two planes of chroma.
-fn deep_matrix(of: Matrix, blue_first: bool) -> YuvStandardMatrix {
-    let matrix = matrix(of);
-    let parts = matrix.get_kr_kb();
-    if blue_first { YuvStandardMatrix::Custom(parts.kb, parts.kr) } else { matrix }
+/// The first three channels of a block of pixels that have so many.
+#[inline(always)]
+fn split<W: From<u16> + Copy + Default, I: Input, const CHANNELS: usize>(pixels: &[u8]) -> [[W; BLOCK]; 3] {
+    let mut channels = [[W::default(); BLOCK]; 3];
+    let pixel_bytes = CHANNELS * size_of::<I>();
+    let pixels = &pixels[..BLOCK * pixel_bytes];
+    for (channel, samples) in channels.iter_mut().enumerate() {
+        for (sample, pixel) in samples.iter_mut().zip(pixels.chunks_exact(pixel_bytes)) {
+            *sample = W::from(I::of(&pixel[channel * size_of::<I>()..]));
+        }
+    }
+    channels
 }
 
-/// How luma and chroma of 14 bits are rounded to the output's. In the limited range, code values of n bits are those of
-/// 8 bits times 2^(n-8). In the full range, white is 2^n - 1, and neutral chroma still 2^(n-1) (ITU-T H.273, 8.3).
-fn rounds(range: ColorRange, bits: u32) -> (Round, Round) {
-    let shrinks = if range == ColorRange::Full { -1 } else { 0 };
-    let luma = Round { bits, zero: 0, shrinks };
-    (luma, Round { zero: 1 << (DEEP_BITS - 1), ..luma })
+#[inline(always)]
+fn block<A: Arithmetic, const COLUMNS: usize, const ROWS: usize>(
+    rows: &[[[A::Wide; BLOCK]; 3]; 2],
+    levels: &Levels<A>,
+    samples: &mut Samples<A::Made>,
+) {
+    for (channels, samples) in rows.iter().zip(&mut samples.luma).take(ROWS) {
+        for (index, sample) in samples.iter_mut().enumerate() {
+            let sum = weigh::<A>(channels, index, &levels.luma, levels.black);
+            *sample = A::level(sum, 1, levels.peak);
+        }
+    }
+    let mut sums = [[A::Wide::default(); BLOCK]; 3];
+    for (channel, sums) in sums.iter_mut().enumerate() {
+        for index in 0..BLOCK / COLUMNS {
+            for row in &rows[..ROWS] {
+                for column in 0..COLUMNS {
+                    sums[index] = sums[index] + row[channel][index * COLUMNS + column];
+                }
+            }
+        }
+    }
+    for (factors, samples) in levels.chroma.iter().zip(&mut samples.chroma) {
+        for (index, sample) in samples.iter_mut().enumerate().take(BLOCK / COLUMNS) {
+            let sum = weigh::<A>(&sums, index, factors, levels.neutral);
+            *sample = A::level(sum, COLUMNS * ROWS, levels.peak);
+        }
+    }
 }
 
-fn narrow(samples: &[u16], round: Round, output: &mut [u8]) {
-    lay_out(samples.iter().map(|sample| round.of(*sample)), round.bits, output);
+/// The sum of a pixel's channels, each times its factor, always in this order.
+#[inline(always)]
+fn weigh<A: Arithmetic>(
+    channels: &[[A::Wide; BLOCK]; 3],
+    index: usize,
+    factors: &[A::Factor; 3],
+    zero: A::Sum,
+) -> A::Sum {
+    let [first, green, last] = channels;
+    A::product(first[index], factors[0])
+        + A::product(green[index], factors[1])
+        + A::product(last[index], factors[2])
+        + zero
 }
 
 /// Writes samples as bytes, or as pairs of bytes where they have more than 8 bits.
@@ -376,5 +338,56 @@ fn gray(frames: &Frames, rows: &Range<usize>, input: &Planes<'_>, target: &mut T
         } else {
             chroma.as_chunks_mut::<2>().0.fill((1_u16 << (output_bits - 1)).to_le_bytes());
         }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::super::options::{ConversionOptions, Matrix};
+    use super::{BEYOND, BLOCK, Blocks, ColorRange, Floats, Input, Integers, Samples, Weights};
+    use crate::PixelFormat;
+
+    fn is_same<A: Blocks<Made: PartialEq>, I: Input, const CHANNELS: usize>(output: PixelFormat) -> bool {
+        let input = if size_of::<I>() == 1 { PixelFormat::Rgb24 } else { PixelFormat::Rgb48 };
+        let mut options = ConversionOptions::new(input, output, 1, 1);
+        let mut seed = 1_u32;
+        let mut rows = [[0_u8; BLOCK * 8 + BEYOND]; 2];
+        [ColorRange::Limited, ColorRange::Full].into_iter().all(|range| {
+            (options.range, options.matrix) = (range, Matrix::Bt2020);
+            (0..200).all(|_| {
+                for byte in rows.as_flattened_mut() {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    // Extremes overflow first.
+                    *byte = if seed >> 30 == 0 { 255 } else { (seed >> 16) as u8 };
+                }
+                let rows = rows.each_ref().map(|row| &row[..]);
+                let weights = Weights::new(&options);
+                let (mut with, mut without) = (Samples::default(), Samples::default());
+                let mut same = true;
+                A::block::<I, CHANNELS, 1, 1, true>(rows, &A::levels(&weights, 1), &mut with);
+                A::block::<I, CHANNELS, 1, 1, false>(rows, &A::levels(&weights, 1), &mut without);
+                same &= with.luma == without.luma && with.chroma == without.chroma;
+                A::block::<I, CHANNELS, 2, 1, true>(rows, &A::levels(&weights, 2), &mut with);
+                A::block::<I, CHANNELS, 2, 1, false>(rows, &A::levels(&weights, 2), &mut without);
+                same &= with.luma == without.luma && with.chroma == without.chroma;
+                A::block::<I, CHANNELS, 2, 2, true>(rows, &A::levels(&weights, 4), &mut with);
+                A::block::<I, CHANNELS, 2, 2, false>(rows, &A::levels(&weights, 4), &mut without);
+                same && with.luma == without.luma && with.chroma == without.chroma
+            })
+        })
+    }
+
+    /// Tests of the crate's interface see only one of the two, by processor.
+    #[test]
+    fn samples_are_the_same_with_and_without_avx2() {
+        if !std::arch::is_x86_feature_detected!("avx2") {
+            eprintln!("skipped: the processor has no AVX2");
+            return;
+        }
+        use PixelFormat::{Yuv444p, Yuv444p10};
+        assert!(is_same::<Integers<u8>, u8, 3>(Yuv444p) && is_same::<Integers<u8>, u8, 4>(Yuv444p));
+        assert!(is_same::<Integers<u16>, u8, 3>(Yuv444p10) && is_same::<Integers<u16>, u8, 4>(Yuv444p10));
+        assert!(is_same::<Floats<u8>, u16, 3>(Yuv444p) && is_same::<Floats<u8>, u16, 4>(Yuv444p));
+        assert!(is_same::<Floats<u16>, u16, 3>(Yuv444p10) && is_same::<Floats<u16>, u16, 4>(Yuv444p10));
     }
 }
