@@ -14,8 +14,7 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi64,
 };
 
-use super::levels::{BLOCK, Integers, Levels, Output};
-use super::to_yuv::{BEYOND, Samples};
+use super::levels::{BEYOND, BLOCK, Integers, Levels, Output, Samples};
 
 /// Where the bytes of a vector's two lanes come from in theirs; below 0: it is 0.
 type Sources = [i8; 32];

@@ -8,6 +8,9 @@ use super::options::{ConversionOptions, Matrix, Range as ColorRange};
 /// Pixels that are converted at once.
 pub(super) const BLOCK: usize = 64;
 
+/// Bytes that may be read after a block, and are ignored.
+pub(super) const BEYOND: usize = 16;
+
 /// The exact share of each channel of the input in luma and in both chromas, in levels of the output a level of the input.
 pub(super) struct Weights {
     luma: [f64; 3],
@@ -215,5 +218,17 @@ impl Output for u16 {
             let ([a, b], [c, d]) = (one.to_le_bytes(), other.to_le_bytes());
             *pair = [a, b, c, d];
         }
+    }
+}
+
+/// What is made of a block of pixels.
+pub(super) struct Samples<S> {
+    pub(super) luma: [[S; BLOCK]; 2],
+    pub(super) chroma: [[S; BLOCK]; 2],
+}
+
+impl<S: Output> Default for Samples<S> {
+    fn default() -> Self {
+        Self { luma: [[S::default(); BLOCK]; 2], chroma: [[S::default(); BLOCK]; 2] }
     }
 }

@@ -11,14 +11,11 @@ use super::format::PixelFormat::{
     self, Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p,
     Yuv422p10, Yuv444p, Yuv444p10,
 };
-use super::levels::{Arithmetic, BLOCK, Floats, Input, Integers, Levels, Output, Weights};
+use super::levels::{Arithmetic, BEYOND, BLOCK, Floats, Input, Integers, Levels, Output, Samples, Weights};
 use super::options::Range as ColorRange;
 use super::planes::Planes;
 use super::scale::ByteScale;
 use super::strip::{Frames, Target};
-
-/// Bytes that may be read after a block, and are ignored.
-pub(super) const BEYOND: usize = 16;
 
 /// Converts rows of the input, which begin at an even row.
 type Kernel = fn(&Frames, &Range<usize>, &Planes<'_>, &mut Target<'_>);
@@ -191,18 +188,6 @@ fn run_inline<
 fn pad(pixels: &[u8], pixel_bytes: usize, padded: &mut [u8]) {
     padded[..pixels.len()].copy_from_slice(pixels);
     padded[pixels.len()..][..pixel_bytes].copy_from_slice(&pixels[pixels.len() - pixel_bytes..]);
-}
-
-/// What is made of a block of pixels.
-pub(super) struct Samples<S> {
-    pub(super) luma: [[S; BLOCK]; 2],
-    pub(super) chroma: [[S; BLOCK]; 2],
-}
-
-impl<S: Output> Default for Samples<S> {
-    fn default() -> Self {
-        Self { luma: [[S::default(); BLOCK]; 2], chroma: [[S::default(); BLOCK]; 2] }
-    }
 }
 
 /// A block in an arithmetic.
