@@ -64,6 +64,10 @@ def raw(path: Path, decoder: Decoder, *options: str) -> np.ndarray:
     return np.frombuffer(made, decoder.dtype).reshape(-1, *decoder.shape)
 
 
+FFMPEG_ERROR = 3
+"""FFmpeg 5.1 truncates three products of green where chroma is subsampled, and so is up to 2.98 below the exact value."""
+
+
 def furthest(frames: list[np.ndarray], others: np.ndarray) -> int:
     """The largest difference of a sample; the frames are as many."""
     pairs = zip(frames, others, strict=True)
@@ -89,7 +93,7 @@ def test_rgb_matches_ffmpeg(name: str) -> None:
         assert all(frame.shape == decoder.shape and frame.dtype == np.uint8 for frame in frames)
         # FFmpeg's scaler smooths the chroma of more than 8 bits over edges, if it is not told to be exact.
         is_deep = (decoder.stream.bit_depth or 8) > 8 and decoder.converted_by == "penstock"
-        assert furthest(frames, raw(path, decoder, *(EXACT if is_deep else ()))) <= 2
+        assert furthest(frames, raw(path, decoder, *(EXACT if is_deep else ()))) <= FFMPEG_ERROR
 
 
 @pytest.mark.parametrize(
@@ -122,7 +126,7 @@ def test_noise_matches_ffmpeg(chroma: str, matrix: str, color_range: str, tmp_pa
     with Decoder(path, color_matrix=matrix, color_range=color_range) as decoder:
         assert decoder.converted_by == "penstock"
         told = f"scale=in_color_matrix={matrix}:in_range={'tv' if color_range == 'limited' else 'pc'},format=rgb24"
-        assert furthest(list(decoder), raw(path, decoder, "-vf", told)) <= 2
+        assert furthest(list(decoder), raw(path, decoder, "-vf", told)) <= FFMPEG_ERROR
 
 
 @pytest.mark.parametrize("name", DEEP)
@@ -576,7 +580,7 @@ def test_filters_see_the_files_own_pixels() -> None:
     path = clip("h264")
     with Decoder(path, filters="hflip,negate") as decoder:
         frames = list(decoder)
-        assert furthest(frames, raw(path, decoder, "-vf", "hflip,negate")) <= 2
+        assert furthest(frames, raw(path, decoder, "-vf", "hflip,negate")) <= FFMPEG_ERROR
 
 
 @pytest.mark.parametrize(

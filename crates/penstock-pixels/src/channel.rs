@@ -12,26 +12,6 @@ pub(super) const BLOCK: usize = 64;
 pub(super) struct Scales {
     narrow: Factors<i16>,
     deep: Factors<i32>,
-    /// Where FFmpeg may be more than 2 below the nearest value.
-    pub(super) ffmpeg: Option<FfmpegGreen>,
-}
-
-/// Green as FFmpeg 5.1 computes it on x86 where chroma has half as many columns (libswscale/x86/yuv_2_rgb.asm): it
-/// drops the fraction of each of three products, in 13 bits, and so is up to 2.98 below the exact value. Ours stays
-/// within 2 of FFmpeg's, and within 1 of the exact one.
-///
-/// The part of its chroma, in 13 bits of a code value. Its luma is that of the sum here, truncated.
-#[derive(Clone, Copy)]
-pub(super) struct FfmpegGreen([i16; 2]);
-
-impl FfmpegGreen {
-    /// By how much green may exceed luma.
-    #[inline(always)]
-    pub(super) fn most(self, first: i16, last: i16) -> i16 {
-        let [first, last] = [(first, self.0[0]), (last, self.0[1])]
-            .map(|(sample, factor)| ((i32::from(sample >> 5) * i32::from(factor)) >> 16) as i16);
-        first + last + 2
-    }
 }
 
 /// The factors of the input's samples in the output.
@@ -66,10 +46,8 @@ impl Scales {
         let in_order = |red: f64, blue: f64| if blue_first { [blue, red] } else { [red, blue] };
         let middle = f64::from((1 << (bits - 1)) - black) * luma;
         let (own, green) = (in_order(red, blue), in_order(-red * kr / kg, -blue * kb / kg));
-        let in_13_bits = |share: f64| (share * 255.0 * f64::from(1 << 13)).round() as i16;
-        let ffmpeg = (bits == 8 && range == ColorRange::Limited).then(|| FfmpegGreen(green.map(in_13_bits)));
         let factors = Factors { luma, middle, own, green };
-        Self { narrow: factors.rounded::<u8>(bits), deep: factors.rounded::<u16>(bits), ffmpeg }
+        Self { narrow: factors.rounded::<u8>(bits), deep: factors.rounded::<u16>(bits) }
     }
 }
 
@@ -94,8 +72,6 @@ pub(super) trait Channel: Copy + Default {
     fn factors(scales: &Scales) -> &Factors<Self::Sum>;
     fn product(sample: i16, factor: Self::Sum) -> Self::Sum;
     fn cut(sum: Self::Sum) -> Self;
-    /// The sample for luma and chroma; with 8 bits, at most truncated luma plus `most`.
-    fn cut_within(luma: Self::Sum, part: Self::Sum, most: i16) -> Self;
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
 }
 
@@ -107,7 +83,6 @@ impl Channel for u8 {
     fn factor(share: f64, bits: u32) -> i16 {
         (share * 255.0 * f64::from(32 << bits)).round() as i16
     }
-    /// Not above the exact value, so that truncated luma is never above FFmpeg's.
     fn middle(share: f64) -> i16 {
         (share * 255.0 * 32.0).floor() as i16
     }
@@ -124,10 +99,6 @@ impl Channel for u8 {
     #[inline(always)]
     fn cut(sum: i16) -> u8 {
         (sum >> 5).clamp(0, 255) as u8
-    }
-    #[inline(always)]
-    fn cut_within(luma: i16, part: i16, most: i16) -> u8 {
-        ((luma + part) >> 5).min((luma >> 5) + most).clamp(0, 255) as u8
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u8; BLOCK]; 3], pixels: &mut [u8]) {
@@ -166,10 +137,6 @@ impl Channel for u16 {
     #[inline(always)]
     fn cut(sum: i32) -> u16 {
         (sum >> 13).clamp(0, 65535) as u16
-    }
-    #[inline(always)]
-    fn cut_within(luma: i32, part: i32, _most: i16) -> u16 {
-        Self::cut(luma + part)
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u16; BLOCK]; 3], pixels: &mut [u8]) {

@@ -183,12 +183,11 @@ fn run_inline<
         let first = (block * BLOCK).min(width - BLOCK);
         let first_chroma = (first * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
         let chroma = group.chroma.map(|row| &row[first_chroma..][..chroma_bytes]);
-        let mut ffmpeg = [0; BLOCK];
-        let parts = chroma_parts::<BYTES, COLUMNS, STEP, C>(chroma, group.places, scales, &mut ffmpeg);
+        let parts = chroma_parts::<BYTES, COLUMNS, STEP, C>(chroma, group.places, scales);
         for (luma, row) in group.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
             let luma = &luma[first * BYTES..][..luma_bytes];
             let pixels = &mut row[first * CHANNELS * size_of::<C>()..][..pixel_bytes];
-            make_pixels::<BYTES, COLUMNS, C, CHANNELS, AVX2>(luma, &parts, &ffmpeg, scales, pixels);
+            make_pixels::<BYTES, COLUMNS, C, CHANNELS, AVX2>(luma, &parts, scales, pixels);
         }
     }
 }
@@ -217,7 +216,6 @@ fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: 
     chroma: [&[u8]; 2],
     places: [usize; 2],
     scales: &Scales,
-    ffmpeg: &mut [i16; BLOCK],
 ) -> [[C::Sum; BLOCK]; 3] {
     let factors = C::factors(scales);
     let mut parts = [[C::HALF; BLOCK]; 3];
@@ -243,14 +241,6 @@ fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: 
             C::product(first, factors.green[0]) + C::product(last, factors.green[1]) + C::HALF;
         products[2][index] = C::product(last, factors.own[1]) + C::HALF;
     }
-    if COLUMNS == 2
-        && let Some(green) = scales.ffmpeg
-    {
-        for index in 0..count {
-            let most = green.most(firsts[index], lasts[index]);
-            (ffmpeg[2 * index], ffmpeg[2 * index + 1]) = (most, most);
-        }
-    }
     for (parts, products) in parts.iter_mut().zip(&products) {
         for index in 0..count {
             for pixel in 0..COLUMNS {
@@ -271,7 +261,6 @@ fn make_pixels<
 >(
     luma: &[u8],
     chroma: &[[C::Sum; BLOCK]; 3],
-    ffmpeg: &[i16; BLOCK],
     scales: &Scales,
     pixels: &mut [u8],
 ) {
@@ -285,11 +274,7 @@ fn make_pixels<
     cut_all(&sums, &chroma[0], first);
     if CHANNELS > 1 {
         cut_all(&sums, &chroma[2], last);
-        if COLUMNS == 2 && scales.ffmpeg.is_some() {
-            cut_all_within(&sums, &chroma[1], ffmpeg, green);
-        } else {
-            cut_all(&sums, &chroma[1], green);
-        }
+        cut_all(&sums, &chroma[1], green);
     }
     C::lay_out::<CHANNELS, AVX2>(&channels, pixels);
 }
@@ -298,17 +283,5 @@ fn make_pixels<
 fn cut_all<C: Channel>(luma: &[C::Sum; BLOCK], parts: &[C::Sum; BLOCK], channel: &mut [C; BLOCK]) {
     for index in 0..BLOCK {
         channel[index] = C::cut(luma[index] + parts[index]);
-    }
-}
-
-#[inline(always)]
-fn cut_all_within<C: Channel>(
-    luma: &[C::Sum; BLOCK],
-    parts: &[C::Sum; BLOCK],
-    most: &[i16; BLOCK],
-    channel: &mut [C; BLOCK],
-) {
-    for index in 0..BLOCK {
-        channel[index] = C::cut_within(luma[index], parts[index], most[index]);
     }
 }

@@ -150,12 +150,12 @@ fn pixels(format: PixelFormat, bytes: &[u8]) -> Vec<[f64; 3]> {
 fn worst(got: &[[f64; 3]], expected: &[[f64; 3]]) -> f64 {
     assert_eq!(got.len(), expected.len());
     let pairs = got.iter().flatten().zip(expected.iter().flatten());
-    pairs.map(|(got, expected)| (got - expected.round()).abs()).fold(0.0, f64::max)
+    pairs.map(|(got, expected)| (got - expected).abs()).fold(0.0, f64::max)
 }
 
-/// Of 8 bits one code value, where the definition's lies near the middle of two; of 16 next to nothing.
+/// In 32nds of a level, 8 bits are a little more than half a level off; 16 bits next to nothing.
 fn allowed(output: PixelFormat) -> f64 {
-    if shape(output).1 == 255.0 { 1.0 } else { 4.0 }
+    if shape(output).1 == 255.0 { 0.56 } else { 4.0 }
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_frame_in_many_strips_is_right_throughout() {
         let wanted = options(input, Rgb24, size);
         assert!(Conversion::new(&wanted).unwrap().strips() > 1);
         let got = pixels(Rgb24, &convert(&wanted, &yuv.bytes()));
-        assert!(worst(&got, &yuv.reference(wanted.matrix, wanted.range, 255.0)) <= 1.0, "{input:?}");
+        assert!(worst(&got, &yuv.reference(wanted.matrix, wanted.range, 255.0)) <= 0.56, "{input:?}");
     }
 }
 
