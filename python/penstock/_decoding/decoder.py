@@ -25,6 +25,7 @@ from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._facts.seeking import Clock
 from penstock._facts.source import MediaSource, Source
+from penstock._ffmpeg.command.arguments import check_without_dashes
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
@@ -183,6 +184,7 @@ class Decoder(DecoderBase):
         files = ImageFiles.of(source, fps)
         opened: Any = files or Source.of(cast("MediaSource", source))
         self._opened = opened
+        check_without_dashes("input_options", input_options or {})
         self._options = DecodeOptions(
             pixel_format=pixel_format,
             size=size,
