@@ -68,7 +68,7 @@ class Decoder(DecoderBase):
     `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy. `engine` reports
     which of the two reads, and why.
 
-    **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the last good frame if a frame is damaged
+    **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the good frames if a frame is damaged
     or missing, or if the file ends before its container says. If a frame is missing, libav decodes that part again
     without threads, so the result doesn't depend on the number of threads. This needs packets whose times name the
     frames. Other files (AVI, raw streams, VP8, MPEG-4) are decoded by one thread, and libav's error for a packet counts
