@@ -360,6 +360,22 @@ def test_frame_at_refuses_invalid_times(video: Path) -> None:
                 decoder.frame_at(no_time)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("time_s", [-1, float("nan"), None, "1.0", [1.0]])
+def test_frame_at_asks_for_one_time(video: Path, time_s: Any) -> None:
+    with Decoder(video) as decoder, pytest.raises((TypeError, ValueError)) as caught:
+        decoder.frame_at(time_s)
+    assert "time_s must be one time" in str(caught.value) and repr(time_s) in str(caught.value)
+
+
+@pytest.mark.parametrize("index", [1.0, "1", None])
+def test_frame_numbers_that_are_no_int_lead_to_frame_at(video: Path, index: Any) -> None:
+    with Decoder(video) as decoder:
+        for read in (lambda: decoder[index], lambda: decoder.batch([index])):
+            with pytest.raises(TypeError) as caught:
+                read()
+            assert "frame_at(" in str(caught.value) and repr(index) in str(caught.value)
+
+
 # --- where a batch goes --------------------------------------------------------------------------------------------
 
 

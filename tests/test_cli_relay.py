@@ -308,6 +308,14 @@ class TestRelay:
         assert f"{fifo}: nobody has opened the other side for 0.1 s" in said
         assert out.read_bytes() == b"kept"
 
+    def test_waiting_for_a_fifo_creates_no_file(self, fifo: Path) -> None:
+        failed(run("relay", fifo, "new", "--timeout", "0.1", cwd=fifo.parent))
+        assert [*fifo.parent.iterdir()] == [fifo]
+
+    def test_missing_folder_is_reported_before_a_fifo_is_waited_for(self, fifo: Path) -> None:
+        said = failed(run("relay", fifo, fifo.parent / "missing" / "new", "--timeout", "5"))
+        assert os.strerror(errno.ENOENT) in said
+
     @pytest.mark.parametrize(
         "arguments", [["x" * 5000, "out"], ["big", "x" * 5000], ["", "out"], ["big", ""]]
     )

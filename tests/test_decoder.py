@@ -433,6 +433,12 @@ def test_autorotate_option_returns_frames_as_stored(option: dict[str, object]) -
         assert asked.size == turned.size != stored.size and np.array_equal(next(asked), next(turned))
 
 
+def test_input_option_with_a_dash_is_refused_at_the_call() -> None:
+    with pytest.raises(ValueError) as caught:
+        Decoder(clip("h264"), input_options={"-hwaccel": "auto"})
+    assert "input_options={'hwaccel': 'auto'}" in str(caught.value)
+
+
 X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-bf", "2", "-g", "50")
 
 

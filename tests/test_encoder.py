@@ -489,7 +489,29 @@ def test_ffmpeg_that_stops_reading_but_does_not_end_raises(tmp_path: Path) -> No
     assert caught.value.stderr == "deaf"
 
 
-@pytest.mark.parametrize("options", [{"r": 3}, {"frames:v": 5}, {"t": 0.2}])
+@pytest.mark.parametrize(
+    ("options", "instead"),
+    [
+        ({"r": 25}, "fps=25"),
+        ({"r:v": "30000/1001"}, "fps='30000/1001'"),
+        ({"s": "64x48"}, "options={'vf': 'scale=64:48'}"),
+        ({"s:v": "hd720"}, "options={'vf': 'scale=hd720'}"),
+        ({"c:v": "mpeg4"}, "codec='mpeg4'"),
+        ({"-c:a": "aac"}, "options={'c:a': 'aac'}"),
+        ({"metadata:s:v": "rotate=90"}, "options={'vf': 'transpose=clock'}"),
+        ({"metadata:s:v:0": ["title=x", "rotate=90"]}, "options={'vf': 'transpose=clock'}"),
+    ],
+    ids=str,
+)
+def test_options_that_an_argument_replaces_are_refused_with_that_argument(
+    tmp_path: Path, options: dict[str, object], instead: str
+) -> None:
+    with pytest.raises(ValueError) as caught:
+        Encoder(tmp_path / "video.mp4", fps=10, options=options)
+    assert str(caught.value).startswith(f"options={options}") and f"Pass {instead}" in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"fpsmax": 3}, {"frames:v": 5}, {"t": 0.2}])
 def test_missing_frames_raise_at_close(tmp_path: Path, options: dict[str, object]) -> None:
     with (
         pytest.raises(EncoderError) as caught,

@@ -94,7 +94,7 @@ IN_MP4 = {"output": "video.mp4", "container_format": None}
         # What does not go together.
         ({"codec": "ffv1", "container_format": "webm"}, "ffv1"),
         ({"codec": "libvpx-vp9", "output": "v.mov", "container_format": None}, ".mkv"),
-        ({"codec": "libx264", "s": "63x47"}, "odd_size='pad'"),
+        ({"codec": "libx264", "vf": "scale=63:47"}, "odd_size='pad'"),
         ({"codec": "avui", "pixel_format": "uyvy422"}, "'strict': 'experimental'"),
         # Places.
         (
@@ -157,11 +157,11 @@ def test_advice_shortens_long_lists_of_values(ffmpeg: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "left_out"),
     [
-        ({"r": 60}, "{'r': 60}"),
-        ({"g": 1, "r:v": 60, "vf": "hflip"}, "{'r:v': 60}"),
+        ({"t": 60}, "{'t': 60}"),
+        ({"g": 1, "frames:v": 60, "vf": "hflip"}, "{'frames:v': 60}"),
         ({"vf": "fps=60", "g": 1}, "{'vf': 'fps=60'}"),
         ({"t": 1, "frames:v": 1}, "{'frames:v': 1}"),
-        ({"r": 60}, "fps="),
+        ({"t": 60}, "fps="),
         ({"g": 1}, NO_ADVICE),
     ],
 )

@@ -270,6 +270,12 @@ def test_forked_child_holds_no_pipe_open() -> None:
     os.close(read)
 
 
+def test_descriptor_of_no_file_says_how_to_read_a_camera() -> None:
+    with Path("/dev/null").open("rb") as null, pytest.raises(ValueError) as caught:
+        Decoder(null.fileno())
+    assert "/dev/video0" in str(caught.value)
+
+
 def test_options_that_need_a_file_are_refused_for_a_stream() -> None:
     with cat(clip("h264_mkv")) as program, pytest.raises(ValueError):
         Decoder(program.stdout, filters="crop=32:32")

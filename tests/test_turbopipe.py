@@ -15,7 +15,7 @@ import penstock
 import penstock.turbopipe as turbopipe
 
 
-def test_module_has_the_names_of_both_versions() -> None:
+def test_module_has_the_names_of_all_versions() -> None:
     assert sorted(turbopipe.__all__) == ["close", "done", "pipe", "sync"]
 
 
@@ -40,6 +40,15 @@ def test_pipe_sync_done_and_close_deliver_every_frame(
     turbopipe.close()
     os.close(writer)
     assert got.result() == expected
+
+
+def test_close_with_a_descriptor_waits_as_without(pair: tuple[int, int]) -> None:
+    reader, writer = pair
+    got = ReaderThread(reader)
+    turbopipe.pipe(bytes(400_000), writer)
+    turbopipe.close(writer)
+    os.close(writer)
+    assert got.result() == bytes(400_000)
 
 
 def test_dead_subprocess_raises_and_does_not_end_the_program() -> None:

@@ -131,14 +131,15 @@ class Stage:
         return pieces of one stream; the stage then returns pieces of the decompressed stream, at most as large as those
         of the source.
 
-        Further gzip members, zstd frames and lz4 frames are decompressed, too. Other bytes after the first are ignored
-        for zlib and gzip, and fail for zstd and lz4, as in the tools of these formats.
+        Further gzip members, zstd frames and lz4 frames are decompressed, too. Skippable frames of zstd and lz4 are
+        skipped; an asset that has only these is empty. Other bytes after the first member are ignored for zlib and
+        gzip, and fail for zstd and lz4, as in the tools of these formats.
 
         Raw deflate data, without a header, need ``Stage.call(lambda chunk: zlib.decompress(chunk, -15))``.
 
         Args:
             codec: ``"zlib"``, ``"gzip"``, ``"zstd"``, ``"lz4"`` (frames); or ``"auto"``, which looks at the first bytes
-                of each asset, after any skippable frames. If nothing follows these, the asset is empty.
+                of each asset. After skippable frames, only zstd and lz4 are recognized.
             workers: number of threads, each of which decompresses a chunk of its own. A stream takes one.
             streamed: whether chunks are pieces of one stream; None follows the source.
         """

@@ -1,7 +1,8 @@
 """TurboPipe's functions, on Penstock: change your import to ``import penstock.turbopipe as turbopipe``.
 
-It has the functions of TurboPipe 1.x (``pipe(buffer, fileno)``, ``sync(buffer=None)``, ``close()``) and of 2.x
-(``pipe(data, file)``, ``sync(data)``, ``done(data)``). The differences: if a reader dies, you get an exception, and the
+It has the functions of TurboPipe 1.x (``pipe(buffer, fileno)``, ``sync(buffer=None)``, ``close()``), 2.0
+(``pipe(buffer, file)``, ``sync(buffer)``, ``close(file)``) and 2.1 (``pipe(data, file)``, ``sync(data)``,
+``done(data)``). The differences: if a reader dies, you get an exception, and the
 interpreter continues; a buffer may be a temporary; ``pipe`` and ``sync`` accept memoryviews; and you can close the
 descriptor as soon as ``pipe`` returns.
 
@@ -65,10 +66,16 @@ def sync(buffer: Data | None = None, *, data: Data | None = None) -> None:
 
 
 def done(data: Data) -> None:
-    """Waits until all writes of `data` have ended, as ``sync(data)`` does. It's there for programs of TurboPipe 2."""
+    """Waits until all writes of `data` have ended, as ``sync(data)`` does. It's there for programs of TurboPipe 2.1."""
     _native._sync(data)
 
 
-def close() -> None:
-    """Waits until everything was written, and lets idle worker threads end."""
+def close(file: int | HasFileno | None = None) -> None:
+    """Waits until everything was written, and lets idle worker threads end.
+
+    TurboPipe 2.0 ends the thread of one ``file``. This waits for all files, whether you pass one or not.
+
+    Raises:
+        BrokenStreamError, OSError: if a stream failed.
+    """
     _native._close()

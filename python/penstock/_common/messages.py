@@ -39,8 +39,8 @@ def in_python(name: str, value: object) -> str:
     group, _, key = name.partition(".")
     if value is ...:
         return f"options[{key!r}]" if group == "options" else name
-    if group == "options":
-        return f"options={{{key!r}: {value!r}}}"
+    if group in ("options", "input_options"):
+        return f"{group}={{{key!r}: {value!r}}}"
     return f"colors=Colors({key}={value!r})" if group == "colors" else f"{name}={value!r}"
 
 

@@ -25,6 +25,7 @@ from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._facts.seeking import Clock
 from penstock._facts.source import MediaSource, Source
+from penstock._ffmpeg.command.arguments import check_without_dashes
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
@@ -67,7 +68,7 @@ class Decoder(DecoderBase):
     `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy. `engine` reports
     which of the two reads, and why.
 
-    **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the last good frame if a frame is damaged
+    **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the good frames if a frame is damaged
     or missing, or if the file ends before its container says. If a frame is missing, libav decodes that part again
     without threads, so the result doesn't depend on the number of threads. This needs packets whose times name the
     frames. Other files (AVI, raw streams, VP8, MPEG-4) are decoded by one thread, and libav's error for a packet counts
@@ -183,6 +184,7 @@ class Decoder(DecoderBase):
         files = ImageFiles.of(source, fps)
         opened: Any = files or Source.of(cast("MediaSource", source))
         self._opened = opened
+        check_without_dashes("input_options", input_options or {})
         self._options = DecodeOptions(
             pixel_format=pixel_format,
             size=size,

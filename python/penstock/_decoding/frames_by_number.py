@@ -97,7 +97,7 @@ class FramesByNumber:
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
         """As `Decoder.frame_at`."""
-        check_place("time_s", time_s)
+        _check_time(time_s)
         with self._lock:
             places = self._frame_places()
             if not places:
@@ -187,7 +187,13 @@ class FramesByNumber:
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""
-        count, number = len(self._frame_places()), operator.index(index)
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise TypeError(
+                f"frames are numbered by int, not {index!r}. Use frame_at(1.0) for a time in seconds"
+            ) from None
+        count = len(self._frame_places())
         if not -count <= number < count:
             whole = self._plan.options.start is None and self._plan.options.count is None
             what = "the video" if whole else "the part of the video that `start` and `count` select"
@@ -211,6 +217,15 @@ class FramesByNumber:
     def _first_at(self, pts: int) -> int:
         """The place of the first frame that is shown then or later. Times go back where files were joined."""
         return int(np.searchsorted(self._latest, pts))
+
+
+def _check_time(time_s: float | Fraction) -> None:
+    try:
+        check_place("time_s", time_s)
+        if time_s is None:
+            raise TypeError
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"time_s must be one time in seconds, at least 0, not {time_s!r}") from None
 
 
 def why_early(track: Track, file: RandomAccess) -> str | None:

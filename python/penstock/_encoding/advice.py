@@ -27,7 +27,7 @@ _X264_VALUES = {
     "tune": ("film", "animation", "grain", "stillimage", "psnr", "ssim", "fastdecode", "zerolatency"),
 }
 # Options that drop or repeat frames.
-_COUNT_OPTIONS = ("r", "fpsmax", "t", "to", "ss", "frames", "vframes", "fps_mode", "vsync")
+_COUNT_OPTIONS = ("fpsmax", "t", "to", "ss", "frames", "vframes", "fps_mode", "vsync")
 # Guessed: a line with more names than these is too long to read.
 _NAMES_IN_A_LINE = 12
 

@@ -132,7 +132,7 @@ class Encoder(EncoderBase):
         options: FFmpeg's output options without their dash, ``{"tune": "film", "g": 60}``. ``{"f": "hls"}`` names the
             container (``ffmpeg -muxers``), which otherwise follows from the file's name. None as a value means an
             option without a value. A list repeats the option, ``{"map": ["0:v", "0:a"]}``. Options that change the
-            number of frames (``r``, ``t``, ``vf`` with ``fps``) make ``close`` raise, because it compares the frames
+            number of frames (``t``, ``vf`` with ``fps``) make ``close`` raise, because it compares the frames
             submitted and encoded.
         output_pixel_format: pixel format of the video. "auto" keeps the samples for a lossless codec (ffv1, png,
             rawvideo) and for image files, as far as the format can, and keeps alpha if the codec supports it. Otherwise

@@ -22,6 +22,7 @@ from penstock._ffmpeg.command.arguments import (
     PALETTE,
     PALETTE_FILTERS,
     check_even,
+    check_without_dashes,
     checked_size,
     conversion_filters,
     frame_rate,
@@ -322,7 +323,7 @@ def _destination(request: Request) -> tuple[str, Output, dict[str, object]]:
     check_settings(request.settings, EncoderSettings)
     program = capabilities.find_ffmpeg(request.settings.ffmpeg)
     options = dict(request.options or {})
-    _check_options(request.codec, options)
+    _check_options(options)
     container_format = options.pop("f", None)
     if container_format is not None and not isinstance(container_format, str):
         raise ValueError(
@@ -334,14 +335,24 @@ def _destination(request: Request) -> tuple[str, Output, dict[str, object]]:
     return program, output, encoders.with_loop(options, output)
 
 
-def _check_options(codec: str, options: Mapping[str, object]) -> None:
+def _check_options(options: Mapping[str, object]) -> None:
     """Checks that no option says what an argument says, nor leaves samples out."""
+    check_without_dashes("options", options)
     check_without_colors(options)
     for name, value in options.items():
         option, _, stream = name.partition(":")
         given = argument(f"options.{name}", value)
+        texts = [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
         if option == "vcodec" or (option in ("c", "codec") and stream[:1] in ("", "v", "0")):
-            raise ValueError(f"{argument('codec', codec)} and {given} exclude each other. Pass only codec")
+            raise ValueError(f"{given} chooses the codec. Pass {argument('codec', value)}")
+        if option == "r":
+            raise ValueError(f"{given} repeats and drops frames. Pass {argument('fps', value)}")
+        if option == "s":
+            size = re.sub(r"(\d)x(\d)", r"\1:\2", str(value))
+            raise ValueError(f"{given} resizes the frames. Pass {argument('options.vf', f'scale={size}')}")
+        if option == "metadata" and any(one.startswith("rotate=") for one in texts):
+            turned = argument("options.vf", "transpose=clock")
+            raise ValueError(f"{given} turns no picture. Pass {turned}, or write turned frames")
         if option == "pix_fmt":
             named = argument("output_pixel_format", value)
             raise ValueError(f"{given} bypasses the choice of the pixel format. Pass {named}")

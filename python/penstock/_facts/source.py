@@ -136,7 +136,10 @@ def _descriptor(given: Any) -> int:
     file = python_streams.without_wrapper(given)
     if (carrier := _carrier(file)) is not None:
         if not stat.S_ISREG(os.fstat(carrier).st_mode):
-            raise ValueError(f"descriptor {carrier} must be of a regular file, pipe, FIFO or socket")
+            raise ValueError(
+                f"descriptor {carrier} must be of a regular file, pipe, FIFO or socket. For a camera, pass the "
+                "standard output of `ffmpeg -f v4l2 -i /dev/video0 -c copy -f nut -`"
+            )
         return fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3)
     if not hasattr(given, "read"):
         try:

@@ -101,6 +101,24 @@ class Endpoint:
 
 
 @dataclass
+class NewFile(Endpoint):
+    """A destination that does not exist yet.
+
+    Attributes:
+        name: its path.
+        flags: those of open(2).
+    """
+
+    name: str
+    flags: int
+
+    def create(self) -> None:
+        """Create it, and open it."""
+        with _failures_of(self.title):
+            self.fd = os.open(self.name, self.flags | os.O_CREAT, 0o666)
+
+
+@dataclass
 class PendingFifo:
     """A FIFO whose other side may not be open yet."""
 
@@ -123,7 +141,7 @@ class PendingFifo:
 def opened(
     src: str, dsts: Sequence[str], *, append: bool, offset: int | None = None, timeout: float | None = None
 ) -> Iterator[tuple[Endpoint, list[Endpoint]]]:
-    """Open the source and all destinations, wait for the other sides of FIFOs, and only then empty files.
+    """Open the source and all destinations, wait for the other sides of FIFOs, and only then create and empty files.
 
     Raises:
         click.ClickException: one cannot be opened, two are the same, or nobody opened a FIFO's other side within
@@ -216,7 +234,7 @@ def _wait_for_all(
 ) -> list[Endpoint]:
     deadline = Deadline(timeout)
     try:
-        return [
+        endpoints = [
             opening if isinstance(opening, Endpoint) else _closed_later(opening.wait(deadline), stack)
             for opening in openings
         ]
@@ -225,6 +243,10 @@ def _wait_for_all(
         raise click.ClickException(
             f"{missing}: nobody has opened the other side for {timeout:g} s; nothing was written"
         ) from error
+    for endpoint in endpoints:
+        if isinstance(endpoint, NewFile):
+            endpoint.create()
+    return endpoints
 
 
 Opening = TypeVar("Opening", bound=Endpoint | PendingFifo)
@@ -287,9 +309,14 @@ def _open_destination(name: str, append: bool) -> Endpoint | PendingFifo:
         return Endpoint(_STANDARD_TITLES[1], _take_standard_output())
     if _is_fifo(name):
         return _open_fifo(name, "w")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else 0)
-    with _failures_of(show_name(name)):
-        return Endpoint(show_name(name), os.open(name, flags, 0o666))
+    flags, title = os.O_WRONLY | os.O_CLOEXEC | (os.O_APPEND if append else 0), show_name(name)
+    with _failures_of(title):
+        try:
+            return Endpoint(title, os.open(name, flags))
+        except FileNotFoundError:
+            if not Path(name).resolve().parent.is_dir():
+                raise
+    return NewFile(title, -1, name, flags)
 
 
 def _is_fifo(name: str) -> bool:

@@ -34,7 +34,6 @@ SAMPLES = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le"
 #: Times of frames with ``fps=None`` are whole multiples of this, in seconds. FFmpeg has no finer ones, and most
 #: containers have coarser ones.
 TICK_S = Fraction(1, 1_000_000)
-_RESIZING_OPTIONS = (*FILTER_OPTIONS, "s")
 # FFmpeg refuses frames of 2 GiB (av_image_check_size2 in libavutil/imgutils.c): of 1 bit a pixel, that many pixels.
 _MOST_PIXELS = 1 << 34
 
@@ -80,7 +79,7 @@ def frame_rate(fps: int | float | Fraction) -> Fraction:
 
 def check_even(layout: FrameLayout, output_pixel_format: str | None, options: Mapping[str, object]) -> None:
     """Checks that the size of `layout` suits `output_pixel_format`, unless an option resizes the frames."""
-    if output_pixel_format is None or any(name in options for name in _RESIZING_OPTIONS):
+    if output_pixel_format is None or any(name in options for name in FILTER_OPTIONS):
         return
     if divides_evenly(output_pixel_format, layout.width, layout.height):
         return
@@ -198,6 +197,14 @@ def read_arguments(source: str, container: str) -> list[str]:
         *(endpoints.literal_arguments(source) if container == "image2" else ()),
         *("-i", source),
     ]
+
+
+def check_without_dashes(group: str, options: Mapping[str, object]) -> None:
+    """Checks that the names of the options of this argument have no dash."""
+    for name, value in options.items():
+        if name.startswith("-"):
+            plain = argument(f"{group}.{name.lstrip('-')}", value)
+            raise ValueError(f"{argument(f'{group}.{name}', value)} has a dash. Pass {plain}")
 
 
 def option_arguments(options: Mapping[str, object]) -> list[str]:
