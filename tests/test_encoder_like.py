@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from support.cases import a_few, needs
 from support.clips import clip
+from support.command_line import run
 
 from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video, probe
 from penstock._ffmpeg.command.colors import holds_hdr_metadata
@@ -345,6 +346,44 @@ def test_yuv_frames_become_images_of_the_same_colors(tmp_path: Path, name: str) 
         assert np.abs(np.asarray(decoder.read(), int) - (200, 30, 30)).max() <= 3
     with Decoder(source, pixel_format="yuv420p") as decoder, pytest.warns(FFmpegWarning):
         Encoder.like(decoder, tmp_path / "c.wmv", codec="wmv2").abort()
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+@pytest.mark.parametrize("matrix", [None, "fcc", "smpte240m", "bt709", "RGB"])
+def test_yuv_that_passes_through_keeps_its_colors(tmp_path: Path, suffix: str, matrix: str | None) -> None:
+    """Also in HD, where BT.709 is the default: what changes the tags changes every color."""
+    source, green = tmp_path / f"a.{suffix}", ("-i", "color=0x00ff00:size=1280x720:duration=0.2:rate=10")
+    if matrix == "RGB":
+        made(source, *green, "-c:v", "libx264rgb", "-pix_fmt", "bgr24")
+    else:
+        converted = ("-vf", f"scale=out_color_matrix={matrix or 'bt601'},format=yuv420p")
+        made(source, *green, *converted, *(("-colorspace", matrix) if matrix else ()))
+    with (
+        Decoder(source, pixel_format="yuv420p") as decoder,
+        Encoder.like(decoder, tmp_path / f"like.{suffix}") as encoder,
+    ):
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+    map_video(None, source, tmp_path / f"mapped.{suffix}", workers=1, pixel_format="yuv420p")
+    raw = (tmp_path / "raw").open("wb")
+    with raw, Decoder(source, pixel_format="yuv420p") as decoder:
+        for frame in decoder:
+            raw.write(frame)
+    made_by = run(
+        "encode", raw.name, tmp_path / f"line.{suffix}", "--like", source, "--pixel-format", "yuv420p"
+    )
+    assert not made_by.returncode, made_by.stderr
+    for name in ("like", "mapped", "line"):
+        output = tmp_path / f"{name}.{suffix}"
+        with Decoder(source) as before, Decoder(output) as after:
+            assert np.abs(np.asarray(before.read(), int) - np.asarray(after.read(), int)).max() <= 3, name
+        if matrix != "RGB":
+            assert probe(output).video[0].color_matrix == matrix
+
+
+def test_rgb_is_not_encoded_by_a_matrix_that_frames_keep(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="untagged"):
+        Encoder(tmp_path / "a.mp4", fps=10, colors=Colors(matrix="untagged"))
 
 
 def test_warning_names_the_pixel_format_that_keeps_everything(tmp_path: Path) -> None:

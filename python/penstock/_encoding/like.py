@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast, get_args
 
 from penstock._common.messages import argument
 from penstock._decoding.decoder import Decoder
@@ -19,13 +19,14 @@ from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.frame_times import FrameTimes
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata
+from penstock._ffmpeg.command.colors import MATRICES, UNTAGGED, holds_hdr_metadata
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb, pixel_format_of
 from penstock._ffmpeg.command.settings import (
     DEFAULT_COLORS,
     DEFAULT_ENCODER_SETTINGS,
     Colors,
+    CopiedMatrix,
     EncoderSettings,
     check_settings,
 )
@@ -77,7 +78,7 @@ def arguments_like_picture(
         takes_full = codec in PLAYABLE_CODECS and codec != "mpeg2video"
         has_full = _is_full(video, frames) and (is_given or takes_full)
         colors = Colors(
-            matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
+            matrix=cast("Any", _matrix(video, is_copied=is_given) if is_yuv else "auto"),
             range="full" if has_full else "auto",
             primaries=video.color_primaries or "auto",
             transfer=video.color_transfer or "auto",
@@ -100,6 +101,16 @@ def arguments_like_picture(
     }
     missed = [what for what, is_lost in lost.items() if is_lost]
     return arguments, [*missed, *_lost_samples(video, frames, given)]
+
+
+def _matrix(video: VideoInfo, *, is_copied: bool) -> str:
+    """The matrix of the result. YUV samples that pass through keep theirs, which a file may leave unsaid."""
+    if not is_copied:
+        return video.color_matrix if video.color_matrix in MATRICES else "auto"
+    if is_rgb(video.pixel_format or "") or is_gray(video.pixel_format or ""):
+        return UNTAGGED.matrix  # by which FFmpeg's scaler has made the frames
+    matrix = video.color_matrix or "untagged"
+    return matrix if matrix in (*MATRICES, *get_args(CopiedMatrix)) else "untagged"
 
 
 def _is_full(video: VideoInfo, frames: str) -> bool:

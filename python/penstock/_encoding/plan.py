@@ -31,6 +31,7 @@ from penstock._ffmpeg.command.arguments import (
     with_filters,
 )
 from penstock._ffmpeg.command.colors import (
+    MATRICES,
     VideoColors,
     check_without_colors,
     colors_for,
@@ -243,6 +244,7 @@ def _plan(
     options = with_hdr_metadata(program, codec, asked_colors, options)
     width, height = checked_size(PROBE_SIZE if size is None else size)
     tags = colors_for(codec, asked_colors, height)
+    _check_copied(tags, pixel_format)
     capabilities.check_codec(program, codec)
 
     layout = frame_layout(pixel_format, width, height, program)
@@ -362,6 +364,15 @@ def _with_quality(
     return options
 
 
+def _check_copied(colors: VideoColors, pixel_format: str) -> None:
+    """Checks that frames can have a matrix that nothing converts to."""
+    if colors.matrix not in MATRICES and (is_rgb(pixel_format) or is_gray(pixel_format)):
+        raise ValueError(
+            f"{argument('colors.matrix', colors.matrix)} is for frames that are YUV already, not {pixel_format}. Pass "
+            f"{argument('colors.matrix', 'bt709')}"
+        )
+
+
 def _with_times(options: Mapping[str, object], output: Output, rate: Fraction | None) -> Mapping[str, object]:
     """`options` with those by which the output gets the times of the frames."""
     if rate is None:
@@ -414,7 +425,7 @@ def _native(
         output,
         layout.width,
         layout.height,
-        matrix=colors.matrix,
+        matrix=colors.converted,
         range=colors.range,
         vflip=vflip,
         odd_size=odd_size if is_fitted else "keep",
