@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import ffmpegs
 from support.clips import clip
 from support.media import decode, ffmpeg
 
@@ -20,7 +21,7 @@ from penstock import probe, rendering
 from penstock._ffmpeg.command.colors import holds_hdr_metadata
 from penstock._ffmpeg.program import capabilities
 from penstock.errors import DecoderError, RenderError
-from penstock.video import find_ffmpeg
+from penstock.video import EncoderSettings, find_ffmpeg
 
 SIZE = (64, 48)
 SLOW = pytest.mark.slow
@@ -135,6 +136,21 @@ def test_variable_frame_rate_is_kept(tmp_path: Path, name: str) -> None:
         for before, after in zip(wanted, found, strict=True):
             assert before.time_s is not None and after.time_s is not None
             assert abs(before.time_s - after.time_s) <= 0.001
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_last_frame_lasts_as_long_as_in_the_source(tmp_path: Path, program: str, suffix: str) -> None:
+    settings = EncoderSettings(ffmpeg=program)
+    ends = {"bf": 0, "bsf:v": "setts=pts=PTS:dts=DTS:duration=0.04/TB"}  # the others last until the next one
+    with penstock.Encoder(
+        tmp_path / "a.mp4", size=SIZE, fps=None, options=ends, settings=settings
+    ) as encoder:
+        for time_s in (0, 1, 2, 5, 6, 7):
+            encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=time_s)
+    output, options = tmp_path / f"b.{suffix}", {"settings": settings}
+    mapped(None, tmp_path / "a.mp4", output, chunk_frames=3, encoder_options=options)
+    assert probe(output).duration_s == pytest.approx(7.04, abs=0.002)
 
 
 def test_a_source_without_a_video_is_refused(tmp_path: Path) -> None:

@@ -91,6 +91,13 @@ _PALETTES_BY_FRAME = ("gif", "png")
 # Each frame is encoded once, at its own time.
 _TIMED_OPTIONS = {"fps_mode": "passthrough"}
 _TIME_BASE = "enc_time_base:v"
+# The last frame lasts as long as the one before. By itself, FFmpeg makes it last 1/60 s, by the nominal rate: nothing
+# says how long a raw frame lasts. Packets come in the order of decoding: 0 has the latest time so far, and 1 the one
+# before, in the packets' own unit: FFmpeg 5.1 gives the filter a wrong TB in Matroska.
+_LATER = r"if(gt(PTS\,ld(0))\,st(1\,ld(0))\;st(0\,PTS)\,st(1\,max(ld(1)\,PTS)))"
+_LATEST = rf"if(N\,{_LATER}\,st(0\,PTS)\;st(1\,PTS))"
+_STEP = r"if(eq(NEXT_DTS\,NOPTS)\,if(N\,ld(0)-ld(1)\,DURATION)\,NEXT_DTS-DTS)"
+_LAST_DURATION = rf"setts=pts=PTS:dts=DTS:duration={_LATEST}\;{_STEP}"
 # The rate of a plan that is only checked: FFmpeg's default.
 _TRIAL_RATE = Fraction(25)
 
@@ -376,7 +383,8 @@ def _check_copied(colors: VideoColors, pixel_format: str) -> None:
 def _with_times(options: Mapping[str, object], output: Output, rate: Fraction | None) -> Mapping[str, object]:
     """`options` with those by which the output gets the times of the frames."""
     if rate is None:
-        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / container.time_unit_s(output)}", **options}
+        last = {"bsf:v": _LAST_DURATION} if container.holds_length(output) else {}
+        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / container.time_unit_s(output)}", **last, **options}
     return options
 
 
