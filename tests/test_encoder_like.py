@@ -419,13 +419,21 @@ def test_part_of_a_video_keeps_the_rate_and_has_no_audio(tmp_path: Path) -> None
         "-i",
         "sine=440:duration=1",
     )
-    with pytest.warns(FFmpegWarning, match="audio tracks"):
+    with pytest.warns(FFmpegWarning, match="has a start. Pass audio="):
         changed(source, tmp_path / "b.mp4", decoder={"start": 0.5})
     told = probe(tmp_path / "b.mp4")
     assert told.audio == () and told.video[0].start_s == 0 and told.video[0].frames == 10
     changed(source, tmp_path / "c.mp4", decoder={"count": 10})
     told = probe(tmp_path / "c.mp4")
     assert told.video[0].frames == 10 and told.audio[0].duration_s == pytest.approx(0.5, abs=0.1)
+
+
+def test_audio_that_goes_on_after_the_picture_warns_also_in_matroska(tmp_path: Path) -> None:
+    """Matroska tells only how long the whole file is, so that the end of the encode shows it."""
+    tone = ("-f", "lavfi", "-i", "sine=440:duration=2.5")
+    source = made(tmp_path / "a.mkv", "-i", "testsrc2=64x48:rate=20:duration=1", *tone)
+    with pytest.warns(FFmpegWarning, match="end of the audio is missing"):
+        changed(source, tmp_path / "b.mkv")
 
 
 def test_like_keeps_pixel_aspect_ratio_colors_and_size(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ LOST = "the output doesn't keep the source's {}"
 _USUAL_FPS = 25
 # Chosen: more than what codecs add at the end of a sound.
 _SOUND_LONGER_S = 0.25
+# Chosen: the first frame may be shown so late without a word. Sound that is encoded moves it by less.
+_BEGINS_LATER_S = 0.05
 # What libav tells of the file itself, and not of its content.
 _TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand", "minor_version"))
 
@@ -172,7 +174,7 @@ def arguments_like_file(
     if "fps" not in arguments:
         found["fps"] = _rate(media, video, decoder, has_times=holds_times(to))
         if found["fps"] is not None:
-            lost += _lost_times(video, begins_later=begins_later)
+            lost += _lost_times(media, video, begins_later=begins_later, varies=video.is_variable_frame_rate)
     if (kept := _pixel_format(video, arguments)) is not None:
         found["output_pixel_format"] = kept
     is_film = to.holds_sound  # the others are pictures
@@ -180,9 +182,8 @@ def arguments_like_file(
         kept_sounds = 0
         if is_film and not begins_later and _is_readable(media.path):
             found["audio"], kept_sounds = media.path, 1
-            lost += _lost_end_of_sound(media, video)
-        if kept_sounds < len(media.audio):
-            lost.append(f"audio tracks ({len(media.audio) - kept_sounds} of {len(media.audio)})")
+        start_s = options.start if is_film and options is not None else None
+        lost += _lost_sounds(media, video, kept_sounds, start_s=start_s)
     if is_film:
         found |= arguments_like_labels(media, arguments)
         is_part = begins_later or (options is not None and options.count is not None)
@@ -201,9 +202,26 @@ def arguments_like_file(
     )
 
 
-def arguments_like_labels(media: MediaInfo, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that keep the source's tags and chapters, without those that are `given`."""
-    labels = {"metadata": dict(_metadata(media)), "chapters": [*_chapters(media)]}
+def lost_by_map(media: MediaInfo, frames: FrameTimes, output: str) -> Iterable[str]:
+    """What `map_video` loses of a file's times, sounds and subtitles, in the words of `arguments_like_file`."""
+    yield from _lost_times(media, frames.video, begins_later=False, varies=False)
+    ends_s = media.zero_s + frames.times_s[-1] + frames.last_s
+    yield from _lost_sounds(media, frames.video, min(1, len(media.audio)), picture_ends_s=ends_s)
+    if media.subtitles:
+        codec = "copy" if output.endswith((".mkv", ".webm")) else "mov_text"
+        added = f"ffmpeg -i {output} -i {media.path} -map 0 -map 1:s -c copy -c:s {codec} NEW"
+        yield f"subtitles. Add them with: {added}"
+
+
+def arguments_like_labels(
+    media: MediaInfo, given: Mapping[str, Any], *, begins_s: float = 0.0
+) -> dict[str, Any]:
+    """The arguments that keep the source's tags and chapters, without those that are `given`.
+
+    Args:
+        begins_s: the time of the source's first frame, if the result begins with it.
+    """
+    labels = {"metadata": dict(_metadata(media)), "chapters": [*_chapters(media, begins_s)]}
     return {name: label for name, label in labels.items() if name not in given}
 
 
@@ -243,21 +261,55 @@ def _rate(
     return None if is_timed and has_times else video.frame_rate or _USUAL_FPS
 
 
-def _lost_times(video: VideoInfo, *, begins_later: bool) -> Iterable[str]:
-    """What is lost at a constant rate."""
-    if video.is_variable_frame_rate:
+def _lost_times(media: MediaInfo, video: VideoInfo, *, begins_later: bool, varies: bool) -> Iterable[str]:
+    """What is lost if frames are shown from 0 on; `varies`: and at a constant rate, which the source doesn't have."""
+    if varies:
         yield "variable frame rate"
-    if video.start_s and not begins_later:
-        yield f"time before the first frame, {video.start_s:.3f} s"
+    begins_s = (video.start_s or 0.0) - media.zero_s
+    if begins_s >= _BEGINS_LATER_S and not begins_later:
+        yield f"time before the first frame, {begins_s:.3f} s"
 
 
-def _lost_end_of_sound(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
-    """What is lost of a sound that ends with the picture, where the container tells how long each is."""
-    sound = media.best_audio
-    if "matroska" in media.container or sound is None or sound.duration_s is None or video.duration_s is None:
+def _lost_sounds(
+    media: MediaInfo,
+    video: VideoInfo,
+    kept: int,
+    *,
+    start_s: float | None = None,
+    picture_ends_s: float | None = None,
+) -> Iterable[str]:
+    """What is lost of a file's audio if so many of its tracks are kept.
+
+    Args:
+        start_s: of the decoder.
+        picture_ends_s: by the file's clock, if its packets were read.
+    """
+    if kept:
+        yield from _lost_end_of_sound(media, video, picture_ends_s)
+    if kept >= len(media.audio):
         return
-    ends_s, picture_ends_s = ((one.start_s or 0.0) + (one.duration_s or 0.0) for one in (sound, video))
-    if ends_s > picture_ends_s + _SOUND_LONGER_S:
+    lost = f"audio tracks ({len(media.audio) - kept} of {len(media.audio)})"
+    if not start_s:
+        yield lost
+        return
+    cut = f"ffmpeg -ss {start_s:g} -i {media.path} -map 0:a:0 -c copy part.mka"
+    yield f"{lost}, because the decoder has a start. Pass {argument('audio', 'part.mka')}, made with: {cut}"
+
+
+def _lost_end_of_sound(
+    media: MediaInfo, video: VideoInfo, picture_ends_s: float | None = None
+) -> Iterable[str]:
+    """What is lost of a sound that ends with the picture, where it is known how long each is."""
+    sound = media.best_audio
+    if sound is None or sound.duration_s is None:
+        return
+    if "matroska" in media.container:  # which tells only when the last of its streams ends
+        if picture_ends_s is None or media.subtitles:
+            return
+    elif picture_ends_s is None and video.duration_s is not None:
+        picture_ends_s = (video.start_s or 0.0) + video.duration_s
+    ends_s = (sound.start_s or 0.0) + sound.duration_s
+    if picture_ends_s is not None and ends_s > picture_ends_s + _SOUND_LONGER_S:
         yield f"last {ends_s - picture_ends_s:.3f} s of audio, because the video ends before"
 
 
@@ -321,10 +373,10 @@ def _is_readable(path: str) -> bool:
     return "://" in path or Path(path).is_file()
 
 
-def _chapters(media: MediaInfo) -> Iterable[tuple[float, str]]:
+def _chapters(media: MediaInfo, begins_s: float) -> Iterable[tuple[float, str]]:
     begun_s = -1.0
     for chapter in media.chapters:
-        start_s = max(0.0, chapter.start_s - media.zero_s)
+        start_s = max(0.0, chapter.start_s - media.zero_s - begins_s)
         if start_s > begun_s:
             yield start_s, chapter.title or ""
             begun_s = start_s
