@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, cast, get_args
@@ -225,6 +226,19 @@ def arguments_like_labels(
     return {name: label for name, label in labels.items() if name not in given}
 
 
+def pictures_s(media: MediaInfo) -> float | None:
+    """How long the pictures of a file last; None if that isn't known, or takes long to find out."""
+    video = media.best_video
+    if video is not None and media.container == endpoints.QUICKTIME:
+        return video.duration_s
+    if video is None or not _is_cheap(media):
+        return None
+    with suppress(DecoderError):  # packets have no times
+        frames = FrameTimes.of(media)
+        return frames.times_s[-1] - frames.times_s[0] + frames.last_s
+    return None
+
+
 def _source_s(
     media: MediaInfo, video: VideoInfo, decoder: Decoder | None, arguments: Mapping[str, Any]
 ) -> float | None:
@@ -328,13 +342,17 @@ def _is_constant(media: MediaInfo, video: VideoInfo) -> bool:
     if media.container == endpoints.QUICKTIME:
         return True
     # Others tell of their first frames. The packets of larger files would take longer than a user waits for nothing.
-    is_cheap = Path(media.path).is_file() and (media.size_bytes or 0) <= CHEAP_BYTES
-    if not is_cheap or video is not media.best_video:
+    if not _is_cheap(media) or video is not media.best_video:
         return False
     try:
         return FrameTimes.of(media).rate is not None
     except DecoderError:  # packets have no times
         return True
+
+
+def _is_cheap(media: MediaInfo) -> bool:
+    """Whether the packets of a file can be read while a user waits."""
+    return Path(media.path).is_file() and (media.size_bytes or 0) <= CHEAP_BYTES
 
 
 def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
