@@ -520,3 +520,13 @@ def test_a_sound_that_begins_late_is_not_called_longer(
     )
     changed(source, tmp_path / "b.mp4")
     assert not recwarn
+
+
+@pytest.mark.parametrize("name", ["yuvj422p", "yuvj444p"])
+def test_chroma_of_a_camera_stays_as_fine(tmp_path: Path, name: str) -> None:
+    source = made(tmp_path / "a.avi", "-i", "testsrc2=64x48:duration=0.2", "-c:v", "mjpeg", "-pix_fmt", name)
+    changed(source, tmp_path / "b.mp4")
+    map_video(None, source, tmp_path / "c.mp4", workers=1)
+    for output in (tmp_path / "b.mp4", tmp_path / "c.mp4"):
+        video = probe(output).video[0]
+        assert (video.pixel_format, video.color_range) == (name, "full")

@@ -62,7 +62,7 @@ def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]
 def arguments_like_picture(
     video: VideoInfo, size: tuple[int, int] | None, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Adds to `given` the arguments that keep the source's colors and aspect ratio.
+    """Adds to `given` the arguments that keep the source's colors, pixel format and aspect ratio.
 
     Returns:
         The arguments, and which properties of the source the result loses.
@@ -89,6 +89,8 @@ def arguments_like_picture(
             content_light=video.content_light if keeps_light else None,
         )
     arguments["colors"] = colors
+    if "output_pixel_format" not in given and (kept := _pixel_format(video, given)) is not None:
+        arguments["output_pixel_format"] = kept
     options = dict(given.get("options") or {})
     width, height = video.width, video.height
     aspect = video.sample_aspect_ratio
@@ -176,8 +178,6 @@ def arguments_like_file(
         found["fps"] = _rate(media, video, decoder, has_times=holds_times(to))
         if found["fps"] is not None:
             lost += _lost_times(media, video, begins_later=begins_later, varies=video.is_variable_frame_rate)
-    if (kept := _pixel_format(video, arguments)) is not None:
-        found["output_pixel_format"] = kept
     is_film = to.holds_sound  # the others are pictures
     if "audio" not in arguments and media.audio:
         kept_sounds = 0
@@ -357,15 +357,9 @@ def _is_cheap(media: MediaInfo) -> bool:
 
 def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
     """The source's pixel format, where 8 bits of yuv420p would be less, and the frames and the codec have it."""
-    codec, name = _encoder(arguments), video.pixel_format or ""
+    codec, name = _encoder(arguments), canonical(video.pixel_format or "")  # yuv422p for a camera's yuvj422p
     source, frames = pixel_format_of(name), pixel_format_of(arguments.get("pixel_format", "rgb24"))
-    if (
-        source is None
-        or frames is None
-        or source.kind != "yuv"
-        or source.has_alpha
-        or name.startswith("yuvj")
-    ):
+    if source is None or frames is None or source.kind != "yuv" or source.has_alpha:
         return None
     is_more = source.depth > 8 or source.subsampling != (2, 2)
     if arguments.get("quality") == LOSSLESS:  # whose format is that of the frames

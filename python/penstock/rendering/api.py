@@ -234,8 +234,9 @@ def map_video(
     """Applies a function to each frame of a video, on many processes or machines, and copies the audio.
 
     The result keeps the source's colors, tags, chapters and best audio track, unless `encoder_options` overrides them
-    (``{"metadata": None}``). It begins with the first frame, and ends with the last one. If something is lost, you get
-    an `FFmpegWarning`: other audio tracks, subtitles, the time before the first frame, or audio after the last one.
+    (``{"metadata": None}``). It keeps the bit depth and chroma subsampling if the frames have as many bits. It begins
+    with the first frame, and ends with the last one. If something is lost, you get an `FFmpegWarning`: other audio
+    tracks, subtitles, the time before the first frame, or audio after the last one.
 
     Each worker decodes its own range of frames, calls the function, and encodes. A variable frame rate stays: each
     frame keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.
