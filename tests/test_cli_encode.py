@@ -344,6 +344,20 @@ class TestOptions:
         printed(run("encode", video, "--like", source, *RAW, "--metadata", "title=x", data=raw_frames(5)))
         assert (probe(video).video[0].frame_rate, probe(video).tags["title"]) == (30, "x")
 
+    @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+    def test_like_option_warns_if_the_frames_cannot_be_at_their_times(
+        self, tmp_path: Path, suffix: str
+    ) -> None:
+        source, output = tmp_path / f"in.{suffix}", tmp_path / f"out.{suffix}"
+        with Encoder(source, size=(64, 48), fps=10) as encoder:
+            for _ in range(20):
+                encoder.write(bytes(64 * 48 * 3))
+        for count, is_moved in ((20, False), (10, True)):
+            done = run("encode", "-", output, "--like", source, "--json", data=bytes(count * 64 * 48 * 3))
+            assert done.returncode == 0
+            told = " ".join(json.loads(done.stdout)["warnings"])
+            assert ("lasts 2.000 s" in told and "time_s=" in told) is is_moved, told
+
     def test_like_option_needs_fps_for_a_variable_frame_rate(self, tmp_path: Path, video: Path) -> None:
         source = tmp_path / "source.mp4"
         with Encoder(source, fps=None) as encoder:

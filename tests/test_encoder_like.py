@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from support.cases import a_few, needs
 from support.clips import clip
+from support.command_line import run
 
 from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video, probe
 from penstock._ffmpeg.command.colors import holds_hdr_metadata
@@ -347,6 +348,44 @@ def test_yuv_frames_become_images_of_the_same_colors(tmp_path: Path, name: str) 
         Encoder.like(decoder, tmp_path / "c.wmv", codec="wmv2").abort()
 
 
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+@pytest.mark.parametrize("matrix", [None, "fcc", "smpte240m", "bt709", "RGB"])
+def test_yuv_that_passes_through_keeps_its_colors(tmp_path: Path, suffix: str, matrix: str | None) -> None:
+    """Also in HD, where BT.709 is the default: what changes the tags changes every color."""
+    source, green = tmp_path / f"a.{suffix}", ("-i", "color=0x00ff00:size=1280x720:duration=0.2:rate=10")
+    if matrix == "RGB":
+        made(source, *green, "-c:v", "libx264rgb", "-pix_fmt", "bgr24")
+    else:
+        converted = ("-vf", f"scale=out_color_matrix={matrix or 'bt601'},format=yuv420p")
+        made(source, *green, *converted, *(("-colorspace", matrix) if matrix else ()))
+    with (
+        Decoder(source, pixel_format="yuv420p") as decoder,
+        Encoder.like(decoder, tmp_path / f"like.{suffix}") as encoder,
+    ):
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+    map_video(None, source, tmp_path / f"mapped.{suffix}", workers=1, pixel_format="yuv420p")
+    raw = (tmp_path / "raw").open("wb")
+    with raw, Decoder(source, pixel_format="yuv420p") as decoder:
+        for frame in decoder:
+            raw.write(frame)
+    made_by = run(
+        "encode", raw.name, tmp_path / f"line.{suffix}", "--like", source, "--pixel-format", "yuv420p"
+    )
+    assert not made_by.returncode, made_by.stderr
+    for name in ("like", "mapped", "line"):
+        output = tmp_path / f"{name}.{suffix}"
+        with Decoder(source) as before, Decoder(output) as after:
+            assert np.abs(np.asarray(before.read(), int) - np.asarray(after.read(), int)).max() <= 3, name
+        if matrix != "RGB":
+            assert probe(output).video[0].color_matrix == matrix
+
+
+def test_rgb_is_not_encoded_by_a_matrix_that_frames_keep(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="untagged"):
+        Encoder(tmp_path / "a.mp4", fps=10, colors=Colors(matrix="untagged"))
+
+
 def test_warning_names_the_pixel_format_that_keeps_everything(tmp_path: Path) -> None:
     source = made(
         tmp_path / "a.mkv", "-i", "testsrc2=64x48:duration=0.1", "-c:v", "ffv1", "-pix_fmt", "yuva444p10le"
@@ -380,13 +419,21 @@ def test_part_of_a_video_keeps_the_rate_and_has_no_audio(tmp_path: Path) -> None
         "-i",
         "sine=440:duration=1",
     )
-    with pytest.warns(FFmpegWarning, match="audio tracks"):
+    with pytest.warns(FFmpegWarning, match="has a start. Pass audio="):
         changed(source, tmp_path / "b.mp4", decoder={"start": 0.5})
     told = probe(tmp_path / "b.mp4")
     assert told.audio == () and told.video[0].start_s == 0 and told.video[0].frames == 10
     changed(source, tmp_path / "c.mp4", decoder={"count": 10})
     told = probe(tmp_path / "c.mp4")
     assert told.video[0].frames == 10 and told.audio[0].duration_s == pytest.approx(0.5, abs=0.1)
+
+
+def test_audio_that_goes_on_after_the_picture_warns_also_in_matroska(tmp_path: Path) -> None:
+    """Matroska tells only how long the whole file is, so that the end of the encode shows it."""
+    tone = ("-f", "lavfi", "-i", "sine=440:duration=2.5")
+    source = made(tmp_path / "a.mkv", "-i", "testsrc2=64x48:rate=20:duration=1", *tone)
+    with pytest.warns(FFmpegWarning, match="end of the audio is missing"):
+        changed(source, tmp_path / "b.mkv")
 
 
 def test_like_keeps_pixel_aspect_ratio_colors_and_size(tmp_path: Path) -> None:
@@ -473,3 +520,13 @@ def test_a_sound_that_begins_late_is_not_called_longer(
     )
     changed(source, tmp_path / "b.mp4")
     assert not recwarn
+
+
+@pytest.mark.parametrize("name", ["yuvj422p", "yuvj444p"])
+def test_chroma_of_a_camera_stays_as_fine(tmp_path: Path, name: str) -> None:
+    source = made(tmp_path / "a.avi", "-i", "testsrc2=64x48:duration=0.2", "-c:v", "mjpeg", "-pix_fmt", name)
+    changed(source, tmp_path / "b.mp4")
+    map_video(None, source, tmp_path / "c.mp4", workers=1)
+    for output in (tmp_path / "b.mp4", tmp_path / "c.mp4"):
+        video = probe(output).video[0]
+        assert (video.pixel_format, video.color_range) == (name, "full")

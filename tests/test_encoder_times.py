@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support.cases import a_few
+from support.cases import a_few, ffmpegs
 from support.media import ffmpeg
 
 import penstock
 from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
-from penstock.video import AudioTrack, find_ffmpeg
+from penstock.video import AudioTrack, EncoderSettings, find_ffmpeg
 
 SIZE = (64, 48)
 # Irregular, with the smallest step and a long one.
@@ -31,6 +31,33 @@ def times_s(path):
     )
     [unit] = [Fraction(line.split()[-1]) for line in lines if line.startswith("#tb")]
     return sorted(int(line.split(",")[2]) * unit for line in lines if not line.startswith("#")), unit
+
+
+@pytest.fixture(params=ffmpegs())
+def program(request):
+    return request.param
+
+
+@pytest.mark.parametrize("times_s", [range(5), [Fraction(index, 30) for index in range(30)]])
+@pytest.mark.parametrize(
+    "name, codec",
+    [
+        *(("a.mp4", "libx264"), ("a.mp4", "libsvtav1"), ("a.mov", "prores_ks")),
+        *(("a.mkv", "libx264"), ("a.webm", "libvpx-vp9")),
+    ],
+)
+def test_last_frame_lasts_as_long_as_the_frame_before(tmp_path, program, name, codec, times_s):
+    """Also where the last frame that is decoded isn't the last one that is shown."""
+    settings = EncoderSettings(ffmpeg=program)
+    path = tmp_path / name
+    with penstock.Encoder(path, size=(64, 64), fps=None, codec=codec, settings=settings) as encoder:
+        for index, time_s in enumerate(times_s):
+            encoder.write(picture(index % 12, (64, 64, 3)), time_s=time_s)
+    media, rate = penstock.probe(path), 1 / Fraction(times_s[1])
+    assert media.duration_s == pytest.approx(float(len(times_s) / rate), abs=0.002)
+    if name.endswith(("mp4", "mov")):
+        assert (media.video[0].frame_rate, media.video[0].is_variable_frame_rate) == (rate, False)
+    assert encoder.report.warnings == ()
 
 
 @pytest.mark.parametrize("flags", ["empty_moov", "delay_moov"])

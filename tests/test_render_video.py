@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import ffmpegs
 from support.clips import clip
 from support.media import decode, ffmpeg
 
@@ -20,7 +21,7 @@ from penstock import probe, rendering
 from penstock._ffmpeg.command.colors import holds_hdr_metadata
 from penstock._ffmpeg.program import capabilities
 from penstock.errors import DecoderError, RenderError
-from penstock.video import find_ffmpeg
+from penstock.video import EncoderSettings, find_ffmpeg
 
 SIZE = (64, 48)
 SLOW = pytest.mark.slow
@@ -135,6 +136,21 @@ def test_variable_frame_rate_is_kept(tmp_path: Path, name: str) -> None:
         for before, after in zip(wanted, found, strict=True):
             assert before.time_s is not None and after.time_s is not None
             assert abs(before.time_s - after.time_s) <= 0.001
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_last_frame_lasts_as_long_as_in_the_source(tmp_path: Path, program: str, suffix: str) -> None:
+    settings = EncoderSettings(ffmpeg=program)
+    ends = {"bf": 0, "bsf:v": "setts=pts=PTS:dts=DTS:duration=0.04/TB"}  # the others last until the next one
+    with penstock.Encoder(
+        tmp_path / "a.mp4", size=SIZE, fps=None, options=ends, settings=settings
+    ) as encoder:
+        for time_s in (0, 1, 2, 5, 6, 7):
+            encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=time_s)
+    output, options = tmp_path / f"b.{suffix}", {"settings": settings}
+    mapped(None, tmp_path / "a.mp4", output, chunk_frames=3, encoder_options=options)
+    assert probe(output).duration_s == pytest.approx(7.04, abs=0.002)
 
 
 def test_a_source_without_a_video_is_refused(tmp_path: Path) -> None:
@@ -398,3 +414,35 @@ def test_plan_keeps_labels(tmp_path: Path) -> None:
         scene, tmp_path / "a.mp4", frames=3, size=(64, 48), fps=10, encoder_options=given, workers=1
     )
     assert made.labels.chapters == tuple(CHAPTERS) and rendering.Plan.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_what_a_mapped_video_loses_warns_as_like_does(tmp_path: Path, suffix: str) -> None:
+    pictures, late = tmp_path / "pictures.mkv", tmp_path / f"late.{suffix}"
+    tones, source = tmp_path / "tones.mka", tmp_path / f"in.{suffix}"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=10:d=1", "-c:v", "libx264", pictures)
+    ffmpeg("-f", "lavfi", "-i", "sine=d=2.5", "-c:a", "aac", tones)
+    subtitles = tmp_path / "in.srt"
+    subtitles.write_text("1\n00:00:00,000 --> 00:00:01,000\nHello\n")
+    tracks = ("-map", "0:v", "-map", "1:a", "-c", "copy")
+    ffmpeg("-i", pictures, "-i", tones, *tracks, source)
+    with pytest.warns(penstock.FFmpegWarning, match=r"last 1\.[45]\d\d s of audio"):
+        mapped(None, source, tmp_path / "out.mkv")
+    others = ("-map", "1:a", "-map", "2:s", "-c:s", "mov_text" if suffix == "mp4" else "copy")
+    ffmpeg("-i", pictures, "-i", tones, "-i", subtitles, *tracks, *others, "-t", "1", source)
+    with pytest.warns(penstock.FFmpegWarning) as caught:
+        mapped(None, source, tmp_path / "out.mkv")
+    told = " ".join(str(one.message) for one in caught)
+    assert "audio tracks (1 of 2)" in told and "subtitles" in told
+    ffmpeg("-itsoffset", "0.5", "-i", pictures, "-i", tones, *tracks, "-t", "1.5", late)
+    with pytest.warns(penstock.FFmpegWarning, match="time before the first frame"):
+        mapped(None, late, tmp_path / "out.mkv")
+
+
+def test_chapters_of_a_mapped_video_stay_at_their_frames(tmp_path: Path) -> None:
+    with penstock.Encoder(tmp_path / "in.mp4", fps=None, chapters=[(0.0, "One"), (0.9, "Two")]) as encoder:
+        for index in range(8):
+            encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=0.5 + index / 10)
+    with pytest.warns(penstock.FFmpegWarning, match="time before the first frame"):
+        mapped(None, tmp_path / "in.mp4", tmp_path / "out.mkv")
+    assert labels_of(tmp_path / "out.mkv")[1] == [(0.0, "One"), (0.4, "Two")]

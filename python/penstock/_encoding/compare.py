@@ -357,7 +357,7 @@ def _check_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
     if (colors := meant.plan.colors) is None:
         return
     told = {
-        "matrix": (colors.matrix, video.color_matrix, UNTAGGED.matrix),
+        "matrix": (_tag(colors.matrix), video.color_matrix, UNTAGGED.matrix),
         "range": (colors.range, video.color_range, UNTAGGED.range),
         "primaries": (colors.primaries, video.color_primaries, "unknown"),
         "transfer": (colors.transfer, video.color_transfer, "unknown"),
@@ -367,6 +367,11 @@ def _check_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
             file = f"says {said!r}" if said else f"doesn't say so, so readers assume {assumed!r}"
             fix = f"{argument(f'colors.{name}', said or assumed)}, or write libx264 in mp4, mov or mkv"
             yield f"the video's {name} is {wanted!r}, but the {meant.codec} file {file}. Pass {fix}"
+
+
+def _tag(matrix: str) -> str:
+    """The matrix by which readers show a video that says so."""
+    return UNTAGGED.matrix if matrix == "untagged" else matrix
 
 
 def _check_light(video: VideoInfo, meant: Meant) -> Iterable[str]:

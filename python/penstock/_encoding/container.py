@@ -38,6 +38,11 @@ def is_quicktime(output: Output) -> bool:
     return output.container in _QUICKTIME
 
 
+def holds_length(output: Output) -> bool:
+    """Whether an output says how long the last of its timed frames is shown, by the duration of its packet."""
+    return holds_times(output) and output.container != "gif"
+
+
 def time_unit_s(output: Output) -> Fraction:
     """The unit of the frames' times that the container holds, in seconds."""
     return _QUICKTIME_UNIT_S if is_quicktime(output) else TICK_S

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast, get_args
 
 from penstock._common.messages import argument
 from penstock._decoding.decoder import Decoder
@@ -19,13 +20,14 @@ from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.frame_times import FrameTimes
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata
+from penstock._ffmpeg.command.colors import MATRICES, UNTAGGED, holds_hdr_metadata
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb, pixel_format_of
 from penstock._ffmpeg.command.settings import (
     DEFAULT_COLORS,
     DEFAULT_ENCODER_SETTINGS,
     Colors,
+    CopiedMatrix,
     EncoderSettings,
     check_settings,
 )
@@ -38,6 +40,8 @@ LOST = "the output doesn't keep the source's {}"
 _USUAL_FPS = 25
 # Chosen: more than what codecs add at the end of a sound.
 _SOUND_LONGER_S = 0.25
+# Chosen: the first frame may be shown so late without a word. Sound that is encoded moves it by less.
+_BEGINS_LATER_S = 0.05
 # What libav tells of the file itself, and not of its content.
 _TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand", "minor_version"))
 
@@ -58,7 +62,7 @@ def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]
 def arguments_like_picture(
     video: VideoInfo, size: tuple[int, int] | None, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Adds to `given` the arguments that keep the source's colors and aspect ratio.
+    """Adds to `given` the arguments that keep the source's colors, pixel format and aspect ratio.
 
     Returns:
         The arguments, and which properties of the source the result loses.
@@ -77,7 +81,7 @@ def arguments_like_picture(
         takes_full = codec in PLAYABLE_CODECS and codec != "mpeg2video"
         has_full = _is_full(video, frames) and (is_given or takes_full)
         colors = Colors(
-            matrix=cast("Any", video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"),
+            matrix=cast("Any", _matrix(video, is_copied=is_given) if is_yuv else "auto"),
             range="full" if has_full else "auto",
             primaries=video.color_primaries or "auto",
             transfer=video.color_transfer or "auto",
@@ -85,6 +89,8 @@ def arguments_like_picture(
             content_light=video.content_light if keeps_light else None,
         )
     arguments["colors"] = colors
+    if "output_pixel_format" not in given and (kept := _pixel_format(video, given)) is not None:
+        arguments["output_pixel_format"] = kept
     options = dict(given.get("options") or {})
     width, height = video.width, video.height
     aspect = video.sample_aspect_ratio
@@ -100,6 +106,16 @@ def arguments_like_picture(
     }
     missed = [what for what, is_lost in lost.items() if is_lost]
     return arguments, [*missed, *_lost_samples(video, frames, given)]
+
+
+def _matrix(video: VideoInfo, *, is_copied: bool) -> str:
+    """The matrix of the result. YUV samples that pass through keep theirs, which a file may leave unsaid."""
+    if not is_copied:
+        return video.color_matrix if video.color_matrix in MATRICES else "auto"
+    if is_rgb(video.pixel_format or "") or is_gray(video.pixel_format or ""):
+        return UNTAGGED.matrix  # by which FFmpeg's scaler has made the frames
+    matrix = video.color_matrix or "untagged"
+    return matrix if matrix in (*MATRICES, *get_args(CopiedMatrix)) else "untagged"
 
 
 def _is_full(video: VideoInfo, frames: str) -> bool:
@@ -161,17 +177,14 @@ def arguments_like_file(
     if "fps" not in arguments:
         found["fps"] = _rate(media, video, decoder, has_times=holds_times(to))
         if found["fps"] is not None:
-            lost += _lost_times(video, begins_later=begins_later)
-    if (kept := _pixel_format(video, arguments)) is not None:
-        found["output_pixel_format"] = kept
+            lost += _lost_times(media, video, begins_later=begins_later, varies=video.is_variable_frame_rate)
     is_film = to.holds_sound  # the others are pictures
     if "audio" not in arguments and media.audio:
         kept_sounds = 0
         if is_film and not begins_later and _is_readable(media.path):
             found["audio"], kept_sounds = media.path, 1
-            lost += _lost_end_of_sound(media, video)
-        if kept_sounds < len(media.audio):
-            lost.append(f"audio tracks ({len(media.audio) - kept_sounds} of {len(media.audio)})")
+        start_s = options.start if is_film and options is not None else None
+        lost += _lost_sounds(media, video, kept_sounds, start_s=start_s)
     if is_film:
         found |= arguments_like_labels(media, arguments)
         is_part = begins_later or (options is not None and options.count is not None)
@@ -190,10 +203,40 @@ def arguments_like_file(
     )
 
 
-def arguments_like_labels(media: MediaInfo, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that keep the source's tags and chapters, without those that are `given`."""
-    labels = {"metadata": dict(_metadata(media)), "chapters": [*_chapters(media)]}
+def lost_by_map(media: MediaInfo, frames: FrameTimes, output: str) -> Iterable[str]:
+    """What `map_video` loses of a file's times, sounds and subtitles, in the words of `arguments_like_file`."""
+    yield from _lost_times(media, frames.video, begins_later=False, varies=False)
+    ends_s = media.zero_s + frames.times_s[-1] + frames.last_s
+    yield from _lost_sounds(media, frames.video, min(1, len(media.audio)), picture_ends_s=ends_s)
+    if media.subtitles:
+        codec = "copy" if output.endswith((".mkv", ".webm")) else "mov_text"
+        added = f"ffmpeg -i {output} -i {media.path} -map 0 -map 1:s -c copy -c:s {codec} NEW"
+        yield f"subtitles. Add them with: {added}"
+
+
+def arguments_like_labels(
+    media: MediaInfo, given: Mapping[str, Any], *, begins_s: float = 0.0
+) -> dict[str, Any]:
+    """The arguments that keep the source's tags and chapters, without those that are `given`.
+
+    Args:
+        begins_s: the time of the source's first frame, if the result begins with it.
+    """
+    labels = {"metadata": dict(_metadata(media)), "chapters": [*_chapters(media, begins_s)]}
     return {name: label for name, label in labels.items() if name not in given}
+
+
+def pictures_s(media: MediaInfo) -> float | None:
+    """How long the pictures of a file last; None if that isn't known, or takes long to find out."""
+    video = media.best_video
+    if video is not None and media.container == endpoints.QUICKTIME:
+        return video.duration_s
+    if video is None or not _is_cheap(media):
+        return None
+    with suppress(DecoderError):  # packets have no times
+        frames = FrameTimes.of(media)
+        return frames.times_s[-1] - frames.times_s[0] + frames.last_s
+    return None
 
 
 def _source_s(
@@ -232,21 +275,55 @@ def _rate(
     return None if is_timed and has_times else video.frame_rate or _USUAL_FPS
 
 
-def _lost_times(video: VideoInfo, *, begins_later: bool) -> Iterable[str]:
-    """What is lost at a constant rate."""
-    if video.is_variable_frame_rate:
+def _lost_times(media: MediaInfo, video: VideoInfo, *, begins_later: bool, varies: bool) -> Iterable[str]:
+    """What is lost if frames are shown from 0 on; `varies`: and at a constant rate, which the source doesn't have."""
+    if varies:
         yield "variable frame rate"
-    if video.start_s and not begins_later:
-        yield f"time before the first frame, {video.start_s:.3f} s"
+    begins_s = (video.start_s or 0.0) - media.zero_s
+    if begins_s >= _BEGINS_LATER_S and not begins_later:
+        yield f"time before the first frame, {begins_s:.3f} s"
 
 
-def _lost_end_of_sound(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
-    """What is lost of a sound that ends with the picture, where the container tells how long each is."""
-    sound = media.best_audio
-    if "matroska" in media.container or sound is None or sound.duration_s is None or video.duration_s is None:
+def _lost_sounds(
+    media: MediaInfo,
+    video: VideoInfo,
+    kept: int,
+    *,
+    start_s: float | None = None,
+    picture_ends_s: float | None = None,
+) -> Iterable[str]:
+    """What is lost of a file's audio if so many of its tracks are kept.
+
+    Args:
+        start_s: of the decoder.
+        picture_ends_s: by the file's clock, if its packets were read.
+    """
+    if kept:
+        yield from _lost_end_of_sound(media, video, picture_ends_s)
+    if kept >= len(media.audio):
         return
-    ends_s, picture_ends_s = ((one.start_s or 0.0) + (one.duration_s or 0.0) for one in (sound, video))
-    if ends_s > picture_ends_s + _SOUND_LONGER_S:
+    lost = f"audio tracks ({len(media.audio) - kept} of {len(media.audio)})"
+    if not start_s:
+        yield lost
+        return
+    cut = f"ffmpeg -ss {start_s:g} -i {media.path} -map 0:a:0 -c copy part.mka"
+    yield f"{lost}, because the decoder has a start. Pass {argument('audio', 'part.mka')}, made with: {cut}"
+
+
+def _lost_end_of_sound(
+    media: MediaInfo, video: VideoInfo, picture_ends_s: float | None = None
+) -> Iterable[str]:
+    """What is lost of a sound that ends with the picture, where it is known how long each is."""
+    sound = media.best_audio
+    if sound is None or sound.duration_s is None:
+        return
+    if "matroska" in media.container:  # which tells only when the last of its streams ends
+        if picture_ends_s is None or media.subtitles:
+            return
+    elif picture_ends_s is None and video.duration_s is not None:
+        picture_ends_s = (video.start_s or 0.0) + video.duration_s
+    ends_s = (sound.start_s or 0.0) + sound.duration_s
+    if picture_ends_s is not None and ends_s > picture_ends_s + _SOUND_LONGER_S:
         yield f"last {ends_s - picture_ends_s:.3f} s of audio, because the video ends before"
 
 
@@ -265,8 +342,7 @@ def _is_constant(media: MediaInfo, video: VideoInfo) -> bool:
     if media.container == endpoints.QUICKTIME:
         return True
     # Others tell of their first frames. The packets of larger files would take longer than a user waits for nothing.
-    is_cheap = Path(media.path).is_file() and (media.size_bytes or 0) <= CHEAP_BYTES
-    if not is_cheap or video is not media.best_video:
+    if not _is_cheap(media) or video is not media.best_video:
         return False
     try:
         return FrameTimes.of(media).rate is not None
@@ -274,17 +350,16 @@ def _is_constant(media: MediaInfo, video: VideoInfo) -> bool:
         return True
 
 
+def _is_cheap(media: MediaInfo) -> bool:
+    """Whether the packets of a file can be read while a user waits."""
+    return Path(media.path).is_file() and (media.size_bytes or 0) <= CHEAP_BYTES
+
+
 def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
     """The source's pixel format, where 8 bits of yuv420p would be less, and the frames and the codec have it."""
-    codec, name = _encoder(arguments), video.pixel_format or ""
+    codec, name = _encoder(arguments), canonical(video.pixel_format or "")  # yuv422p for a camera's yuvj422p
     source, frames = pixel_format_of(name), pixel_format_of(arguments.get("pixel_format", "rgb24"))
-    if (
-        source is None
-        or frames is None
-        or source.kind != "yuv"
-        or source.has_alpha
-        or name.startswith("yuvj")
-    ):
+    if source is None or frames is None or source.kind != "yuv" or source.has_alpha:
         return None
     is_more = source.depth > 8 or source.subsampling != (2, 2)
     if arguments.get("quality") == LOSSLESS:  # whose format is that of the frames
@@ -310,10 +385,10 @@ def _is_readable(path: str) -> bool:
     return "://" in path or Path(path).is_file()
 
 
-def _chapters(media: MediaInfo) -> Iterable[tuple[float, str]]:
+def _chapters(media: MediaInfo, begins_s: float) -> Iterable[tuple[float, str]]:
     begun_s = -1.0
     for chapter in media.chapters:
-        start_s = max(0.0, chapter.start_s - media.zero_s)
+        start_s = max(0.0, chapter.start_s - media.zero_s - begins_s)
         if start_s > begun_s:
             yield start_s, chapter.title or ""
             begun_s = start_s

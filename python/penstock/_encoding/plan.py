@@ -32,6 +32,7 @@ from penstock._ffmpeg.command.arguments import (
     with_filters,
 )
 from penstock._ffmpeg.command.colors import (
+    MATRICES,
     VideoColors,
     check_without_colors,
     colors_for,
@@ -92,6 +93,13 @@ _PALETTES_BY_FRAME = ("gif", "png")
 # Each frame is encoded once, at its own time.
 _TIMED_OPTIONS = {"fps_mode": "passthrough"}
 _TIME_BASE = "enc_time_base:v"
+# The last frame lasts as long as the one before. By itself, FFmpeg makes it last 1/60 s, by the nominal rate: nothing
+# says how long a raw frame lasts. Packets come in the order of decoding: 0 has the latest time so far, and 1 the one
+# before, in the packets' own unit: FFmpeg 5.1 gives the filter a wrong TB in Matroska.
+_LATER = r"if(gt(PTS\,ld(0))\,st(1\,ld(0))\;st(0\,PTS)\,st(1\,max(ld(1)\,PTS)))"
+_LATEST = rf"if(N\,{_LATER}\,st(0\,PTS)\;st(1\,PTS))"
+_STEP = r"if(eq(NEXT_DTS\,NOPTS)\,if(N\,ld(0)-ld(1)\,DURATION)\,NEXT_DTS-DTS)"
+_LAST_DURATION = rf"setts=pts=PTS:dts=DTS:duration={_LATEST}\;{_STEP}"
 # The rate of a plan that is only checked: FFmpeg's default.
 _TRIAL_RATE = Fraction(25)
 
@@ -245,6 +253,7 @@ def _plan(
     options = with_hdr_metadata(program, codec, asked_colors, options)
     width, height = checked_size(PROBE_SIZE if size is None else size)
     tags = colors_for(codec, asked_colors, height)
+    _check_copied(tags, pixel_format)
     capabilities.check_codec(program, codec)
 
     layout = frame_layout(pixel_format, width, height, program)
@@ -383,10 +392,20 @@ def _with_quality(
     return options
 
 
+def _check_copied(colors: VideoColors, pixel_format: str) -> None:
+    """Checks that frames can have a matrix that nothing converts to."""
+    if colors.matrix not in MATRICES and (is_rgb(pixel_format) or is_gray(pixel_format)):
+        raise ValueError(
+            f"{argument('colors.matrix', colors.matrix)} is for frames that are YUV already, not {pixel_format}. Pass "
+            f"{argument('colors.matrix', 'bt709')}"
+        )
+
+
 def _with_times(options: Mapping[str, object], output: Output, rate: Fraction | None) -> Mapping[str, object]:
     """`options` with those by which the output gets the times of the frames."""
     if rate is None:
-        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / container.time_unit_s(output)}", **options}
+        last = {"bsf:v": _LAST_DURATION} if container.holds_length(output) else {}
+        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / container.time_unit_s(output)}", **last, **options}
     return options
 
 
@@ -435,7 +454,7 @@ def _native(
         output,
         layout.width,
         layout.height,
-        matrix=colors.matrix,
+        matrix=colors.converted,
         range=colors.range,
         vflip=vflip,
         odd_size=odd_size if is_fitted else "keep",

@@ -118,6 +118,8 @@ class Origin:
                     f"{lasts}, so the end of the audio is missing. If the source shows its last frame for long, write "
                     "that frame once more, with the time_s at which the video should end"
                 )
+        elif not self.is_untimed and ends_s < self.source_s - max(_LAST_FRAME_S, 1.5 / plan.rate):
+            yield f"{lasts}, so the end of the audio is missing"
         elif self.is_untimed and ends_s < self.source_s - 1.5 / plan.rate:
             yield (
                 f"{lasts}, so frames and the end of the audio are missing. Use "

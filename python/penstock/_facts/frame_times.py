@@ -67,8 +67,9 @@ class FrameTimes:
         # Containers that tell no duration, or one that is a tick off, do not make a rate vary.
         is_long = last_s > _LONG_FRAMES * usual_s
         rate = video.frame_rate if is_regular and not is_long else None
+        is_told = is_long or (rate is None and last_s > 0 and media.container == endpoints.QUICKTIME)
         goes_back = bool((np.abs(order - np.arange(len(order))) > REORDERED).any())
-        return cls(video, rate, times_s, last_s if is_long else usual_s, goes_back)
+        return cls(video, rate, times_s, last_s if is_told else usual_s, goes_back)
 
     def check_distinct(self, path: str) -> None:
         """Checks that each time leads to one frame, wherever a decode begins.

@@ -10,7 +10,13 @@ from typing import Literal, get_args
 from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
 from penstock._encoding.encoder_options import EncoderOptions
-from penstock._encoding.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
+from penstock._encoding.like import (
+    LOST,
+    arguments_like_labels,
+    arguments_like_picture,
+    lost_by_map,
+    with_codec,
+)
 from penstock._facts.frame_times import FrameTimes
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import checked_size
@@ -99,8 +105,8 @@ def plan_video(
     lengths = planning.lengths_of(len(frames.times_s), chunk_frames, workers)
     given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder_options or {})})
     arguments, lost = arguments_like_picture(frames.video, size, given)
-    arguments = arguments_like_labels(media, arguments) | arguments
-    for what in lost:
+    arguments = arguments_like_labels(media, arguments, begins_s=frames.times_s[0]) | arguments
+    for what in (*lost, *lost_by_map(media, frames, os.fspath(output))):
         warn(LOST.format(what))
     return planning.make_plan(
         os.fspath(output),
@@ -227,8 +233,10 @@ def map_video(
 ) -> RenderReport:
     """Applies a function to each frame of a video, on many processes or machines, and copies the audio.
 
-    The result keeps the source's colors, tags and chapters, unless `encoder_options` overrides them
-    (``{"metadata": None}``).
+    The result keeps the source's colors, tags, chapters and best audio track, unless `encoder_options` overrides them
+    (``{"metadata": None}``). It keeps the bit depth and chroma subsampling if the frames have as many bits. It begins
+    with the first frame, and ends with the last one. If something is lost, you get an `FFmpegWarning`: other audio
+    tracks, subtitles, the time before the first frame, or audio after the last one.
 
     Each worker decodes its own range of frames, calls the function, and encodes. A variable frame rate stays: each
     frame keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.

@@ -305,15 +305,14 @@ def _header(file: FileIO) -> bytes:
 
 def _last_duration(plan: Plan) -> list[str]:
     """FFmpeg's arguments for how long the last frame is shown, which an encoder does not know at a variable rate."""
-    # In Matroska, FFmpeg 5.1 has the filter count milliseconds, and tells it that they are microseconds.
-    if plan.fps is not None or _output(plan, plan.output).is_matroska:
-        return []
     count = len(plan.frames)
-    last_s, end_s = plan.time_s(count - 1), plan.time_s(count)
-    # In the middle, because containers round times.
-    after_s = (plan.time_s(count - 2) + last_s) / 2 if count > 1 else Fraction(-1)
-    duration = f"if(gt(PTS*TB\\,{float(after_s):.6f})\\,{float(end_s - last_s):.6f}/TB\\,DURATION)"
-    return ["-bsf:v", f"setts=duration={duration}"]
+    if plan.fps is not None or count == 1:
+        return []
+    before_s, last_s, end_s = (plan.time_s(count + position) for position in (-2, -1, 0))
+    # By the step before it, because FFmpeg 5.1 gives the filter a wrong unit of time in Matroska.
+    steps = float((end_s - last_s) / (last_s - before_s))
+    duration = f"if(eq(NEXT_DTS\\,NOPTS)\\,(PTS-PREV_INPTS)*{steps:.9f}\\,NEXT_DTS-DTS)"
+    return ["-bsf:v", f"setts=pts=PTS:dts=DTS:duration={duration}"]
 
 
 def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:

@@ -19,6 +19,7 @@ _CODE_POINTS = {
     "bt2020": ("bt2020nc", "bt2020", "bt2020-10"),
 }
 MATRICES = tuple(_CODE_POINTS)
+_UNKNOWN = ("unknown", "unknown")
 #: Our names of the matrices that FFmpeg prints. bt470bg is BT.601 with 625 lines.
 MATRIX_NAMES = {space: name for name, (space, _, _) in _CODE_POINTS.items()} | {"bt470bg": "bt601"}
 # FFmpeg's options with colors, and those of x264 and x265 among their own, by the attribute of `Colors`.
@@ -69,7 +70,7 @@ class VideoColors:
     """The colors of a YUV video, with each "auto" resolved.
 
     Attributes:
-        matrix: "bt601", "bt709" or "bt2020".
+        matrix: "bt601", "bt709", "bt2020", or one that frames have and nothing converts to: see `Colors`.
         range: "limited" or "full".
         primaries, transfer: by FFmpeg's names; None for those that are usual with the matrix.
     """
@@ -111,8 +112,14 @@ class VideoColors:
         return f"setparams=range={RANGES[self.range]}:{tags}"
 
     @property
+    def converted(self) -> str:
+        """The matrix of a conversion, in which a matrix that frames keep has no part."""
+        return self.matrix if self.matrix in MATRICES else "bt601"
+
+    @property
     def _names(self) -> tuple[str, str, str]:
-        space, primaries, transfer = _CODE_POINTS[self.matrix]
+        space = "unknown" if self.matrix == "untagged" else self.matrix
+        space, primaries, transfer = _CODE_POINTS.get(self.matrix, (space, *_UNKNOWN))
         return space, self.primaries or primaries, self.transfer or transfer
 
 
@@ -132,10 +139,8 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
     Raises:
         ValueError: the codec can't store what is given.
     """
-    if codec in _UNTAGGED_CODECS and (colors.matrix, colors.range) not in (
-        ("auto", "auto"),
-        ("bt601", "limited"),
-    ):
+    is_assumed = colors.matrix in ("auto", "bt601", "untagged") and colors.range in ("auto", "limited")
+    if codec in _UNTAGGED_CODECS and not is_assumed:
         raise ValueError(
             f"{codec} video has no color tags, and players assume {UNTAGGED.matrix!r} and {UNTAGGED.range!r}. Leave "
             "matrix and range out"
@@ -148,7 +153,7 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
         is_hd = height >= _HD_LINES and codec not in _UNTAGGED_CODECS
         matrix = ("bt709" if is_hd else "bt601") if colors.matrix == "auto" else colors.matrix
         return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
-    if colors.matrix not in ("auto", "bt601"):
+    if colors.matrix not in ("auto", "bt601", "untagged"):
         raise ValueError(
             f"the matrix of {codec} video must be 'bt601', because it is JPEG, not {colors.matrix!r}"
         )
@@ -331,7 +336,7 @@ def conversion_filter(frames: str, output_pixel_format: str, colors: VideoColors
     return (
         _full_gray(output_pixel_format)
         if is_gray(frames)
-        else _gray_filter(output_pixel_format, colors.matrix)
+        else _gray_filter(output_pixel_format, colors.converted)
     )
 
 
@@ -341,7 +346,8 @@ def _scale_filter(colors: VideoColors, pixel_format: str) -> str:
     By default, FFmpeg may use BT.601 for every size, whatever tags the file gets. ``area`` makes a chroma sample the
     mean of its pixels. Without ``format``, FFmpeg may convert in a filter of its own, with other flags.
     """
-    out = f"out_color_matrix={colors.matrix}:out_range={RANGES[colors.range]}"
+    matrix = "" if colors.matrix in MATRICES else f"in_color_matrix={colors.converted}:"
+    out = f"{matrix}out_color_matrix={colors.converted}:out_range={RANGES[colors.range]}"
     return f"scale={out}:flags=accurate_rnd+full_chroma_inp+area,format={pixel_format},{colors.filter}"
 
 

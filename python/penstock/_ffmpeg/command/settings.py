@@ -100,6 +100,8 @@ class ContentLight:
 
 Convert = Literal["auto", "native", "ffmpeg"]
 ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
+#: Matrices that nothing converts to: only frames that are YUV already have them.
+CopiedMatrix = Literal["untagged", "fcc", "smpte240m", "bt2020c", "ycgco", "ictcp"]
 ColorRange = Literal["auto", "limited", "full"]
 
 
@@ -133,7 +135,9 @@ class Colors:
     """Colors of an `Encoder`: how its YUV samples encode RGB, and which colors the RGB values mean.
 
     Attributes:
-        matrix: "bt601", "bt709", "bt2020" or "auto", which is BT.709 for 720 lines or more, and BT.601 below.
+        matrix: "bt601", "bt709", "bt2020" or "auto", which is BT.709 for 720 lines or more, and BT.601 below. Frames
+            that are YUV already may also have "fcc", "smpte240m", "bt2020c", "ycgco", "ictcp" or "untagged": the file
+            then states no matrix, and readers assume one.
         range: "limited" (black at 16, white at 235 of 8 bits), "full" or "auto", which is limited. Motion JPEG always
             has "full".
         primaries: color primaries, by FFmpeg's names (ITU-T H.273, table 2), such as "bt2020"; "auto" is the usual one
@@ -150,7 +154,7 @@ class Colors:
         TypeError: if `mastering_display` or `content_light` has another type.
     """
 
-    matrix: ColorMatrix = "auto"
+    matrix: ColorMatrix | CopiedMatrix = "auto"
     range: ColorRange = "auto"
     primaries: str = "auto"
     transfer: str = "auto"
@@ -158,7 +162,7 @@ class Colors:
     content_light: ContentLight | None = None
 
     def __post_init__(self) -> None:
-        check_choice("matrix", self.matrix, get_args(ColorMatrix))
+        check_choice("matrix", self.matrix, (*get_args(ColorMatrix), *get_args(CopiedMatrix)))
         check_choice("range", self.range, get_args(ColorRange))
         check_choice("primaries", self.primaries, ("auto", *PRIMARIES.values()))
         check_choice("transfer", self.transfer, ("auto", *TRANSFERS.values()))

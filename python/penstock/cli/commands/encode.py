@@ -50,6 +50,9 @@ from penstock.cli.progress import expected_bytes, is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import DecoderError, FFmpegWarning, PenstockError
 
+# Chosen: containers round lengths, and a frame more or less moves nothing.
+_SAME_LENGTH_S = 0.1
+
 
 @dataclass(frozen=True)
 class Source:
@@ -132,7 +135,7 @@ class _NoFrame(Exception):
     metavar="FILE",
     shell_complete=file_names,
     help="Take settings that you don't pass from this video: size and rate of raw frames, pixel aspect ratio, "
-    "colors, audio, metadata, chapters.",
+    "colors, audio, metadata, chapters. Warns if the result isn't as long.",
 )
 @click.option(
     "--crash-safe",
@@ -180,11 +183,12 @@ def encode(
     has_images = _are_images(inputs)
     _check_raw_options(inputs, has_images, size, pixel_format, total_frames, has_size=bool(size or like))
     lost: Sequence[str] = ()
+    source_s: float | None = None
     settings = encoder_arguments(settings) | {"pixel_format": pixel_format or DEFAULT_FORMAT}
     try:
         with as_click_errors():
             if like is not None:
-                size_like, settings, lost = _like(like, output, size, settings)
+                size_like, settings, lost, source_s = _like(like, output, size, settings)
                 size = None if has_images else size_like
             elif "fps" not in settings:
                 raise click.UsageError(
@@ -210,7 +214,8 @@ def encode(
     except InputError as error:
         raise click.ClickException(f"{error.message}; nothing was written") from None
     report = encoder.close()
-    report = replace(report, warnings=(*lost, *report.warnings))
+    moved = () if like is None else _moved(like, source_s, float(encoder._session.feed.video_s))
+    report = replace(report, warnings=(*lost, *report.warnings, *moved))
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
     for warning in () if quiet else report.warnings:
@@ -244,21 +249,33 @@ def _mode(name: str) -> int:
 
 def _like(
     name: str, output: str, size: tuple[int, int] | None, settings: dict[str, Any]
-) -> tuple[tuple[int, int], dict[str, Any], Sequence[str]]:
-    """The size and the settings by which the output is like a video, and warnings of what it is not."""
-    from penstock._encoding.like import arguments_like_file
+) -> tuple[tuple[int, int], dict[str, Any], Sequence[str], float | None]:
+    """The size and the settings by which the output is like a video, warnings of what it is not, and its length.
+
+    The length is None if it isn't known, or if the rate is not the video's.
+    """
+    from penstock._encoding.like import arguments_like_file, pictures_s
     from penstock._facts.probing import probe  # libav, which others do without
 
     defaults = {"colors": Colors(), "output_pixel_format": AUTO, "audio": (), "metadata": {}}
     given = {key: value for key, value in settings.items() if key not in defaults or value != defaults[key]}
-    found, origin = arguments_like_file(
-        probe(name), output, given if size is None else {**given, "size": size}
-    )
+    media = probe(name)
+    found, origin = arguments_like_file(media, output, given if size is None else {**given, "size": size})
     if found["fps"] is None:
         raise click.UsageError(
             f"{show_name(name)} has a variable frame rate, but raw frames have no times. Pass --fps 30, or another rate"
         )
-    return found.pop("size"), found, origin.lost
+    return found.pop("size"), found, origin.lost, None if "fps" in given else pictures_s(media)
+
+
+def _moved(like: str, source_s: float | None, lasts_s: float) -> Iterator[str]:
+    """That frames can't be at their times: raw frames and images have none, and are fewer or more than the video's."""
+    if source_s is not None and abs(lasts_s - source_s) > _SAME_LENGTH_S:
+        yield (
+            f"the video lasts {lasts_s:.3f} s, but {show_name(like)} lasts {source_s:.3f} s, so frames aren't at their "
+            "times, and audio from there isn't in sync. Use Python, which keeps the times: Encoder.like(decoder, "
+            "output, fps=None) and encoder.write(frame, time_s=frame.time_s)"
+        )
 
 
 def _check_raw_options(
