@@ -18,6 +18,7 @@ from penstock._decoding.planes import plane_rows
 from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.labels import Labels
 from penstock._encoding.sound import AudioTrack, Sound
+from penstock._encoding.timecode import is_same_timecode
 from penstock._facts.opening import first_packet_s
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command import endpoints
@@ -63,7 +64,17 @@ _TONE_S, _TONE_HZ = Fraction(1, 5), 440
 _STEP_S = 0.0101
 
 Kind = Literal[
-    "picture", "count", "samples", "times", "pixels", "colors", "sound", "heard", "labels", "unverified"
+    "picture",
+    "count",
+    "samples",
+    "times",
+    "pixels",
+    "colors",
+    "sound",
+    "heard",
+    "timecode",
+    "labels",
+    "unverified",
 ]
 
 
@@ -189,6 +200,7 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
     elif len(media.audio) == len(meant.sounds):
         for told, sound in zip(media.audio, meant.sounds, strict=True):
             yield from (Difference("sound", one) for one in _check_sound(told, sound))
+    yield from (Difference("timecode", one) for one in missing_timecode(media, meant.plan.labels))
     yield from (Difference("labels", one) for one in missing_labels(media, meant.plan.labels))
     yield from (Difference("labels", one) for one in _check_ends(media, video, meant))
 
@@ -412,6 +424,12 @@ def _check_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
             f"the {dtype} samples become {kept} bits in {told.codec}. Use another codec, such as AudioTrack(48000, 2, "
             f"codec='flac'), or pass codec={told.codec!r} to accept it"
         )
+
+
+def missing_timecode(media: MediaInfo, meant: Labels) -> Iterable[str]:
+    if meant.timecode is not None and not is_same_timecode(meant.timecode, media.timecode or ""):
+        said = "has none" if media.timecode is None else f"says {media.timecode!r}"
+        yield f"the time code is {meant.timecode!r}, but the file {said}. Write mov, mp4 or mkv"
 
 
 def missing_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:

@@ -10,7 +10,13 @@ from typing import Literal, get_args
 from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
 from penstock._encoding.encoder_options import EncoderOptions
-from penstock._encoding.like import LOST, arguments_like_labels, arguments_like_picture, with_codec
+from penstock._encoding.like import (
+    LOST,
+    arguments_like_labels,
+    arguments_like_picture,
+    arguments_like_timecode,
+    with_codec,
+)
 from penstock._facts.frame_times import FrameTimes
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import checked_size
@@ -100,7 +106,9 @@ def plan_video(
     given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder_options or {})})
     arguments, lost = arguments_like_picture(frames.video, size, given)
     arguments = arguments_like_labels(media, arguments) | arguments
-    for what in lost:
+    timecode, lost_timecode = arguments_like_timecode(media, {**arguments, "fps": frames.rate})
+    arguments |= timecode
+    for what in (*lost, *lost_timecode):
         warn(LOST.format(what))
     return planning.make_plan(
         os.fspath(output),
