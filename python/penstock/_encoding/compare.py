@@ -60,6 +60,8 @@ _TIMES_S = (Fraction(0), Fraction(1, 25), Fraction(3, 25), Fraction(5, 25))
 # Chosen: two steps of 8 bits. Samples under a wrong header are noise.
 _SAMPLE_ERROR = 2 / 128
 _TONE_S, _TONE_HZ = Fraction(1, 5), 440
+# What readers take RGB and images without tags for. The transfer of bt709 video is usually shown as sRGB.
+_SRGB = ("bt709", "iec61966-2-1")
 # GIF counts hundredths of a second, and nothing that has times is coarser.
 _STEP_S = 0.0101
 
@@ -175,6 +177,13 @@ def compare(url: str, meant: Meant) -> list[Difference]:
     except Exception as error:  # the file is whole, whatever libav or PyAV has met
         said = f"the file couldn't be verified: {error!r}"
     return [Difference("unverified", said)]
+
+
+def lost_colors_of_image(path: str, meant: Meant) -> Iterable[str]:
+    """Which colors an image of a sequence doesn't have, in sentences."""
+    with suppress(DecoderError, OSError):
+        video = probe(path).best_video
+        yield from () if video is None else _check_colors(video, meant)
 
 
 def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
@@ -366,16 +375,23 @@ def _check_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
 
 
 def _check_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
-    if (colors := meant.plan.colors) is None:
+    if meant.plan.is_filtered:
         return
+    colors, asked = meant.plan.colors, meant.plan.request.colors
     told = {
-        "matrix": (colors.matrix, video.color_matrix, UNTAGGED.matrix),
-        "range": (colors.range, video.color_range, UNTAGGED.range),
-        "primaries": (colors.primaries, video.color_primaries, "unknown"),
-        "transfer": (colors.transfer, video.color_transfer, "unknown"),
+        "primaries": (asked.primaries, video.color_primaries, "unknown"),
+        "transfer": (asked.transfer, video.color_transfer, "unknown"),
     }
+    if colors is not None:  # YUV
+        told |= {
+            "matrix": (colors.matrix, video.color_matrix, UNTAGGED.matrix),
+            "range": (colors.range, video.color_range, UNTAGGED.range),
+        }
+    is_srgb = colors is None or meant.plan.output.are_images
     for name, (wanted, said, assumed) in told.items():
-        if wanted is not None and wanted != (said or assumed):
+        if said is None and is_srgb and wanted in _SRGB:
+            continue
+        if wanted not in ("auto", said or assumed):
             file = f"says {said!r}" if said else f"doesn't say so, so readers assume {assumed!r}"
             fix = f"{argument(f'colors.{name}', said or assumed)}, or write libx264 in mp4, mov or mkv"
             yield f"the video's {name} is {wanted!r}, but the {meant.codec} file {file}. Pass {fix}"
