@@ -62,6 +62,8 @@ _SAMPLE_ERROR = 2 / 128
 _TONE_S, _TONE_HZ = Fraction(1, 5), 440
 # What readers take RGB and images without tags for. The transfer of bt709 video is usually shown as sRGB.
 _SRGB = ("bt709", "iec61966-2-1")
+# Those of a source, which nobody has asked for, and which differ little from them.
+_SDR = (*_SRGB, "smpte170m", "bt470bg")
 # GIF counts hundredths of a second, and nothing that has times is coarser.
 _STEP_S = 0.0101
 
@@ -144,6 +146,7 @@ class Meant:
         ends_s: when the last one ends at the earliest; None where the user's options may change times.
         sounds: what was encoded; none where the user's options may change it.
         pictures: each frame; none if only what the file says is to be compared.
+        is_like: the colors are those of a source, and nobody has asked for them.
     """
 
     plan: EncodePlan
@@ -152,6 +155,7 @@ class Meant:
     ends_s: Fraction | None
     sounds: Sequence[Sound]
     pictures: Sequence[Picture] = ()
+    is_like: bool = False
 
     @property
     def codec(self) -> str:
@@ -389,7 +393,7 @@ def _check_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
         }
     is_srgb = colors is None or meant.plan.output.are_images
     for name, (wanted, said, assumed) in told.items():
-        if said is None and is_srgb and wanted in _SRGB:
+        if said is None and is_srgb and wanted in (_SDR if meant.is_like else _SRGB):
             continue
         if wanted not in ("auto", said or assumed):
             file = f"says {said!r}" if said else f"doesn't say so, so readers assume {assumed!r}"

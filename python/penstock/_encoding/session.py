@@ -476,6 +476,7 @@ class EncodeSession(Session):
             ends_s=self.feed.ends_s if plan.keeps_times else None,
             sounds=self._written_sounds if plan.keeps_sound else (),
             pictures=pictures,
+            is_like=self.origin.is_like,
         )
 
     @property
