@@ -988,14 +988,13 @@ def test_file_whose_audio_decodes_to_nothing_is_no_success(tmp_path: Path) -> No
     source = tmp_path / "a.flac"
     command = ("-v", "error", "-f", "lavfi", "-i", "sine=d=0.5", "-sample_fmt", "s32")
     bits = ("-bits_per_raw_sample", "32", "-strict", "-2")
-    writes = (subprocess.run((one, "-y", *command, *bits, source), check=False) for one in ffmpegs())
-    is_written = any(one.returncode == 0 for one in writes)  # which stops at the first
     decode = ("-v", "quiet", "-i", source, "-f", "s32le", "pipe:1")
-    deaf = [
-        one
-        for one in ffmpegs()
-        if is_written and not subprocess.run((one, *decode), capture_output=True).stdout
-    ]
+    deaf: list[str] = []
+    for writer in ffmpegs():
+        if not deaf and not subprocess.run((writer, "-y", *command, *bits, source), check=False).returncode:
+            deaf = [
+                one for one in ffmpegs() if not subprocess.run((one, *decode), capture_output=True).stdout
+            ]
     if not deaf:
         pytest.skip("needs an FFmpeg that writes FLAC of 32 bits, and one that doesn't decode it")
     settings = EncoderSettings(ffmpeg=deaf[0])
