@@ -65,7 +65,7 @@ def raw(path: Path, decoder: Decoder, *options: str) -> np.ndarray:
 
 
 FFMPEG_ERROR = 3
-"""FFmpeg 5.1 truncates three products of green where chroma is subsampled, and so is up to 2.98 below the exact value."""
+"""FFmpeg 5.1 truncates three products of green where chroma is subsampled: it is up to 2.98 below the exact value."""
 
 
 def furthest(frames: list[np.ndarray], others: np.ndarray) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from penstock import Decoder, Encoder, probe
-from penstock.video import Colors, ContentLight, MasteringDisplay, VideoInfo
+from penstock.video import Colors, ContentLight, EncoderSettings, MasteringDisplay, VideoInfo
 
 SIZE = (64, 64)
 COLORS = ([200, 0, 0], [0, 200, 0], [20, 30, 220], [128, 128, 128])
@@ -127,3 +127,30 @@ def test_colors_check_their_fields() -> None:
 def test_yuvj_format_name_means_full_range(tmp_path: Path) -> None:
     video, off = written(tmp_path / "video.mp4", crf=0, output_pixel_format="yuvj444p")
     assert (video.color_range, off <= 3) == ("full", True)
+
+
+@pytest.mark.parametrize("ending", ["png", "tiff", "dpx", "jpg", "bmp"])
+@pytest.mark.parametrize("name", ["a{:03d}", "a%03d"])
+@pytest.mark.filterwarnings("ignore::penstock.errors.FFmpegWarning")
+def test_images_keep_primaries_and_transfer_or_warn(
+    tmp_path: Path, ffmpeg: str, name: str, ending: str
+) -> None:
+    path, options = tmp_path / f"{name.format(1)}.{ending}", {"start_number": 7} if "%" in name else {}
+    settings = EncoderSettings(ffmpeg=ffmpeg)
+    colors = Colors(primaries="bt2020", transfer="smpte2084")
+    with Encoder(path, fps=25, colors=colors, options=options, settings=settings) as encoder:
+        encoder.write(np.zeros((48, 64, 3), np.uint8))
+    video = probe(tmp_path / f"a{7 if options else 1:03d}.{ending}").video[0]
+    assert encoder.report is not None
+    for kept, tag in (
+        (video.color_primaries == "bt2020", "primaries"),
+        (video.color_transfer == "smpte2084", "transfer"),
+    ):
+        assert kept != any(tag in one for one in encoder.report.warnings)
+
+
+def test_images_of_srgb_do_not_warn(tmp_path: Path, ffmpeg: str) -> None:
+    settings, colors = EncoderSettings(ffmpeg=ffmpeg), Colors(primaries="bt709", transfer="iec61966-2-1")
+    with Encoder(tmp_path / "%d.tiff", fps=25, colors=colors, settings=settings) as encoder:
+        encoder.write(np.zeros((48, 64, 3), np.uint8))
+    assert encoder.report is not None and encoder.report.warnings == ()

@@ -1,7 +1,8 @@
-"""Metadata, chapters and subtitles: what a file says beside its pictures and sounds."""
+"""Metadata, time codes, chapters and subtitles: what a file says beside its pictures and sounds."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import DecoderError, Encoder, FFmpegWarning, probe, render
+from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, map_video, probe, render
 from penstock._encoding.labels import Labels
+from penstock.errors import EncoderError
 from penstock.video import AudioTrack, EncoderSettings
 
 TITLES = ["Intro", "a=b; #1 \\ and\na second line", "Ende, ünïcödé 🎬"]
@@ -225,3 +227,83 @@ def test_subtitles_and_chapters_after_the_last_frame_warn(tmp_path: Path, ffmpeg
 def test_location_that_the_container_rewrites_does_not_warn(tmp_path: Path, ffmpeg: str, name: str) -> None:
     report = written(tmp_path / "a.mp4", ffmpeg, metadata={name: "+48.8+002.3/"}).report
     assert report is not None and report.warnings == ()
+
+
+@pytest.mark.parametrize("name", ["a.mov", "a.mp4", "a.mkv", "a.mxf"])
+@pytest.mark.parametrize(
+    ("fps", "timecode"),
+    [
+        (25, "01:00:00:24"),
+        (Fraction(30000, 1001), "00:01:00;02"),
+        (Fraction(60000, 1001), "00:10:00;00"),
+    ],
+    ids=str,
+)
+def test_file_keeps_its_time_code(
+    tmp_path: Path, ffmpeg: str, name: str, fps: Fraction, timecode: str
+) -> None:
+    path = tmp_path / name
+    if fps == Fraction(60000, 1001) and name == "a.mxf":
+        timecode = "00:10:00:00"  # MXF drops frames at 30000/1001 only
+    encoder = written(path, ffmpeg, fps=fps, timecode=timecode)
+    assert encoder.report is not None and encoder.report.warnings == ()
+    assert probe(path).timecode == timecode
+    # A tag of that name is the same.
+    encoder = written(path, ffmpeg, fps=fps, metadata={"Timecode": timecode})
+    assert encoder.report is not None and encoder.report.warnings == ()
+    assert probe(path).timecode == timecode
+
+
+@pytest.mark.parametrize(
+    ("fps", "timecode", "words"),
+    [
+        (25, "1:00:00:00", "hours"),
+        (25, "24:00:00:00", "hours"),
+        (25, "01:00:00:25", "below 25"),
+        (25, "01:00:00;00", "drop frame"),
+        (30, "01:00:00;00", "drop frame"),
+        (Fraction(30000, 1001), "00:01:00;01", "00:01:00;02"),
+        (Fraction(60000, 1001), "00:01:00;03", "00:01:00;04"),
+    ],
+    ids=str,
+)
+def test_time_codes_that_do_not_exist_are_refused_at_the_call(
+    tmp_path: Path, fps: Fraction, timecode: str, words: str
+) -> None:
+    for label in ({"timecode": timecode}, {"metadata": {"timecode": timecode}}):
+        with pytest.raises(ValueError, match=words):
+            Encoder(tmp_path / "a.mkv", fps=fps, **label)  # type: ignore[arg-type]
+    assert not (tmp_path / "a.mkv").exists()
+
+
+def test_time_code_that_the_file_cannot_hold_is_refused_before_the_first_frame(
+    tmp_path: Path, ffmpeg: str
+) -> None:
+    settings = EncoderSettings(ffmpeg=ffmpeg)
+    for name, fps, error in (
+        ("a.ts", 25, ValueError),
+        ("%d.png", 25, ValueError),
+        ("a.mov", 300, EncoderError),
+    ):
+        with pytest.raises(error, match=r"time ?code"):
+            Encoder(tmp_path / name, fps=fps, size=(64, 48), timecode="01:00:00:00", settings=settings)
+    for label in ({"metadata": {"timecode": "01:00:00:00"}}, {"options": {"timecode": "01:00:00:00"}}):
+        with pytest.raises(ValueError, match="timecode"):
+            Encoder(tmp_path / "a.mov", fps=25, timecode="01:00:00:00", **label)  # type: ignore[arg-type]
+
+
+def test_like_and_map_video_keep_the_time_code_or_warn(tmp_path: Path, ffmpeg: str) -> None:
+    source, settings = tmp_path / "a.mov", EncoderSettings(ffmpeg=ffmpeg)
+    written(source, ffmpeg, fps=25, timecode="01:00:00:24")
+    with Decoder(source) as decoder, Encoder.like(decoder, tmp_path / "b.mkv", settings=settings) as encoder:
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+    assert probe(tmp_path / "b.mkv").timecode == "01:00:00:24"
+    map_video(None, source, tmp_path / "c.mov", workers=1, encoder_options={"settings": settings})
+    assert probe(tmp_path / "c.mov").timecode == "01:00:00:24"
+    with pytest.warns(FFmpegWarning, match="time code"):
+        Encoder.like(probe(source), tmp_path / "b.ts", settings=settings).abort()
+    with Decoder(source, start=0.2) as decoder, pytest.warns(FFmpegWarning, match="time code"):
+        Encoder.like(decoder, tmp_path / "b.mkv", settings=settings).abort()
+    with pytest.warns(FFmpegWarning, match="time code"):
+        Encoder.like(probe(source), tmp_path / "b.mov", fps=20, settings=settings).abort()

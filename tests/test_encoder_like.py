@@ -530,3 +530,22 @@ def test_chroma_of_a_camera_stays_as_fine(tmp_path: Path, name: str) -> None:
     for output in (tmp_path / "b.mp4", tmp_path / "c.mp4"):
         video = probe(output).video[0]
         assert (video.pixel_format, video.color_range) == (name, "full")
+
+
+@pytest.mark.parametrize("name", ["b.mp4", "b.mkv"])
+@pytest.mark.parametrize("aspect", ["1001/1000", "118/81", "64/45"])
+@pytest.mark.filterwarnings("ignore::penstock.errors.FFmpegWarning")
+def test_like_keeps_the_pixel_aspect_ratio_or_warns(
+    tmp_path: Path, ffmpeg: str, name: str, aspect: str
+) -> None:
+    source, wanted = tmp_path / "a.mp4", Fraction(aspect)
+    made = ("-f", "lavfi", "-i", "testsrc=s=64x48:d=0.2", "-vf", f"setsar={aspect}:max=9999")
+    subprocess.run((ffmpeg, "-v", "error", *made, source), check=True)
+    assert probe(source).video[0].sample_aspect_ratio == wanted
+    settings = EncoderSettings(ffmpeg=ffmpeg)
+    with Decoder(source) as decoder, Encoder.like(decoder, tmp_path / name, settings=settings) as encoder:
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+    kept = (probe(tmp_path / name).video[0].sample_aspect_ratio or 1) == wanted
+    assert encoder.report is not None
+    assert kept != any("aspect" in one for one in encoder.report.warnings)

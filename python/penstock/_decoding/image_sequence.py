@@ -110,6 +110,7 @@ class ImageSequence:
             subtitles=(),
             chapters=(),
             tags={},
+            timecode=None,
         )
 
     def picture(self, number: int) -> VideoFrame:

@@ -124,6 +124,13 @@ def _experimental(plan: EncodePlan, found: re.Match[str]) -> str:
     return f"{encoder} is experimental here. Pass {argument('options.strict', 'experimental')} to use it"
 
 
+def _no_timecode(plan: EncodePlan, found: re.Match[str]) -> str:
+    return (
+        f"{plan.output.container_name} holds no time code at so many frames per second. Write mkv, or pass "
+        f"{argument('timecode', None)}"
+    )
+
+
 def _frame_count(plan: EncodePlan, found: re.Match[str]) -> str | None:
     options = {name: name.partition(":")[0] for name in plan.options}
     causes = [name for name, plain in options.items() if plain in _COUNT_OPTIONS]
@@ -258,6 +265,7 @@ _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ..
     ),
     (r"(?i)non.monoton\w+ dts(?: in output|;)|non monotonically increasing dts to muxer", _times_go_back),
     (r"Cannot write more than one file with the same name", _one_picture),
+    (r"fps \d+ is too large", _no_timecode),
     (
         r"Connection refused",
         _always("nothing listens at {output}. Start the server or player first"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -18,6 +19,7 @@ from penstock._decoding.planes import plane_rows
 from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.labels import Labels
 from penstock._encoding.sound import AudioTrack, Sound
+from penstock._encoding.timecode import is_same_timecode
 from penstock._facts.opening import first_packet_s
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command import endpoints
@@ -59,11 +61,25 @@ _TIMES_S = (Fraction(0), Fraction(1, 25), Fraction(3, 25), Fraction(5, 25))
 # Chosen: two steps of 8 bits. Samples under a wrong header are noise.
 _SAMPLE_ERROR = 2 / 128
 _TONE_S, _TONE_HZ = Fraction(1, 5), 440
+# What readers take RGB and images without tags for. The transfer of bt709 video is usually shown as sRGB.
+_SRGB = ("bt709", "iec61966-2-1")
+# Those of a source, which nobody has asked for, and which differ little from them.
+_SDR = (*_SRGB, "smpte170m", "bt470bg")
 # GIF counts hundredths of a second, and nothing that has times is coarser.
 _STEP_S = 0.0101
 
 Kind = Literal[
-    "picture", "count", "samples", "times", "pixels", "colors", "sound", "heard", "labels", "unverified"
+    "picture",
+    "count",
+    "samples",
+    "times",
+    "pixels",
+    "colors",
+    "sound",
+    "heard",
+    "timecode",
+    "labels",
+    "unverified",
 ]
 
 
@@ -131,6 +147,7 @@ class Meant:
         ends_s: when the last one ends at the earliest; None where the user's options may change times.
         sounds: what was encoded; none where the user's options may change it.
         pictures: each frame; none if only what the file says is to be compared.
+        is_like: the colors are those of a source, and nobody has asked for them.
     """
 
     plan: EncodePlan
@@ -139,6 +156,7 @@ class Meant:
     ends_s: Fraction | None
     sounds: Sequence[Sound]
     pictures: Sequence[Picture] = ()
+    is_like: bool = False
 
     @property
     def codec(self) -> str:
@@ -166,6 +184,13 @@ def compare(url: str, meant: Meant) -> list[Difference]:
     return [Difference("unverified", said)]
 
 
+def lost_colors_of_image(path: str, meant: Meant) -> Iterable[str]:
+    """Which colors an image of a sequence doesn't have, in sentences."""
+    with suppress(DecoderError, OSError):
+        video = probe(path).best_video
+        yield from () if video is None else _check_colors(video, meant)
+
+
 def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
     """How what the file says differs."""
     video = media.best_video or next(iter(media.video), None)
@@ -179,6 +204,7 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
         )
     if video is not None:
         yield from (Difference("pixels", one) for one in _check_pixels(video, meant))
+        yield from (Difference("pixels", one) for one in _check_aspect(video, meant))
         yield from (Difference("colors", one) for one in _check_colors(video, meant))
         yield from (Difference("colors", one) for one in _check_light(video, meant))
         yield from (Difference("times", one) for one in _check_times(media, video, meant))
@@ -189,6 +215,7 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
     elif len(media.audio) == len(meant.sounds):
         for told, sound in zip(media.audio, meant.sounds, strict=True):
             yield from (Difference("sound", one) for one in _check_sound(told, sound))
+    yield from (Difference("timecode", one) for one in missing_timecode(media, meant.plan.labels))
     yield from (Difference("labels", one) for one in missing_labels(media, meant.plan.labels))
     yield from (Difference("labels", one) for one in _check_ends(media, video, meant))
 
@@ -353,17 +380,38 @@ def _check_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
         )
 
 
-def _check_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
-    if (colors := meant.plan.colors) is None:
+def _check_aspect(video: VideoInfo, meant: Meant) -> Iterable[str]:
+    """FFmpeg reduces an aspect to numbers of at most 255, and Matroska has whole pixels of a screen."""
+    shape = re.fullmatch(r"(\d+):(\d+)", str(meant.plan.options.get("aspect")))
+    if not meant.is_like or shape is None:
         return
+    wanted = Fraction(int(shape[1]) * video.height, int(shape[2]) * video.width)
+    if wanted != (told := video.sample_aspect_ratio or Fraction(1)):
+        yield (
+            f"the source's pixel aspect ratio is {wanted}, but the file's is {told}. Pass "
+            f"{argument('options.aspect', f'{video.width * told.numerator}:{video.height * told.denominator}')} to "
+            "accept it"
+        )
+
+
+def _check_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
+    if meant.plan.is_filtered:
+        return
+    colors, asked = meant.plan.colors, meant.plan.request.colors
     told = {
-        "matrix": (_tag(colors.matrix), video.color_matrix, UNTAGGED.matrix),
-        "range": (colors.range, video.color_range, UNTAGGED.range),
-        "primaries": (colors.primaries, video.color_primaries, "unknown"),
-        "transfer": (colors.transfer, video.color_transfer, "unknown"),
+        "primaries": (asked.primaries, video.color_primaries, "unknown"),
+        "transfer": (asked.transfer, video.color_transfer, "unknown"),
     }
+    if colors is not None:  # YUV
+        told |= {
+            "matrix": (_tag(colors.matrix), video.color_matrix, UNTAGGED.matrix),
+            "range": (colors.range, video.color_range, UNTAGGED.range),
+        }
+    is_srgb = colors is None or meant.plan.output.are_images
     for name, (wanted, said, assumed) in told.items():
-        if wanted is not None and wanted != (said or assumed):
+        if said is None and is_srgb and wanted in (_SDR if meant.is_like else _SRGB):
+            continue
+        if wanted not in ("auto", said or assumed):
             file = f"says {said!r}" if said else f"doesn't say so, so readers assume {assumed!r}"
             fix = f"{argument(f'colors.{name}', said or assumed)}, or write libx264 in mp4, mov or mkv"
             yield f"the video's {name} is {wanted!r}, but the {meant.codec} file {file}. Pass {fix}"
@@ -417,6 +465,12 @@ def _check_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
             f"the {dtype} samples become {kept} bits in {told.codec}. Use another codec, such as AudioTrack(48000, 2, "
             f"codec='flac'), or pass codec={told.codec!r} to accept it"
         )
+
+
+def missing_timecode(media: MediaInfo, meant: Labels) -> Iterable[str]:
+    if meant.timecode is not None and not is_same_timecode(meant.timecode, media.timecode or ""):
+        said = "has none" if media.timecode is None else f"says {media.timecode!r}"
+        yield f"the time code is {meant.timecode!r}, but the file {said}. Write mov, mp4 or mkv"
 
 
 def missing_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:

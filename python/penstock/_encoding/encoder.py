@@ -146,6 +146,9 @@ class Encoder(EncoderBase):
             `options`, force encoding.
         metadata: the file's tags, ``{"title": "Waves", "artist": "Ada"}``. Containers keep the names that they know.
             MP4 and QuickTime keep others with ``{"movflags": "use_metadata_tags"}`` among the `options`.
+        timecode: the time code of the first frame, ``"01:00:00:00"``, or ``"01:00:00;00"`` for drop frame, which needs
+            30000/1001 or 60000/1001 frames per second. MP4, QuickTime, Matroska, WebM, MXF, AVI and NUT keep it, and
+            others raise.
         chapters: the start of each chapter in seconds, and its title: ``[(0.0, "Intro"), (5.0, "End")]``.
         subtitles: a subtitle file, such as ``.srt``, ``.vtt`` or ``.ass``, which players show on request. For MP4,
             QuickTime, Matroska and WebM.
@@ -157,9 +160,9 @@ class Encoder(EncoderBase):
         ValueError: if an argument is impossible, or doesn't suit the others: `value_range` or `channels_first` with
             this `pixel_format`; an unknown "auto-" codec; an odd size if `output_pixel_format` needs an even one; an
             `output_pixel_format`, `crf` or `preset` that the codec lacks; a `crf` outside of its scale; one of these,
-            or a color, among the `options`; `crash_safe` in another container, or beside an option that it sets; no
-            known container; audio that can't be copied; an audio or subtitle file that is the output; or `subtitles`
-            that the container can't hold.
+            or a color, among the `options`; a `timecode` that the rate or the container can't have; `crash_safe` in
+            another container, or beside an option that it sets; no known container; audio that can't be copied; an
+            audio or subtitle file that is the output; or `subtitles` that the container can't hold.
         TypeError: if `output` is neither a `str`, a path nor an object with ``write``, or another argument has a wrong
             type.
         FileNotFoundError, NotADirectoryError: if the output's folder doesn't exist, or is a file.
@@ -204,6 +207,7 @@ class Encoder(EncoderBase):
         colors: Colors = DEFAULT_COLORS,
         audio: Audio | Sequence[Audio] | None = None,
         metadata: Mapping[str, str] | None = None,
+        timecode: str | None = None,
         chapters: Sequence[tuple[float, str]] | None = None,
         subtitles: str | os.PathLike[str] | None = None,
         progress: bool | int | Callable[[EncoderStats], object] = False,
@@ -256,9 +260,9 @@ class Encoder(EncoderBase):
                 encoder.write(255 - frame, time_s=frame.time_s)
         ```
 
-        The encoder keeps the frame size, pixel aspect ratio, colors, HDR metadata, tags, chapters and the best audio
-        track. It keeps the bit depth and chroma subsampling if the frames have as many bits. The codec follows the name
-        of the output.
+        The encoder keeps the frame size, pixel aspect ratio, colors, HDR metadata, tags, time code, chapters and the
+        best audio track. It keeps the bit depth and chroma subsampling if the frames have as many bits. The codec
+        follows the name of the output.
 
         Frames keep their times at a constant and at a variable frame rate: pass ``time_s``, as above. At a constant
         rate, ``write`` checks each time. If you pass no times, frames are shown one after another, and the report warns

@@ -33,6 +33,7 @@ class EncoderOptions(TypedDict, total=False):
     colors: Colors
     audio: Audio | Sequence[Audio] | None
     metadata: Mapping[str, str] | None
+    timecode: str | None
     chapters: Sequence[tuple[float, str]] | None
     subtitles: str | os.PathLike[str] | None
     progress: bool | int | Callable[[EncoderStats], object]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from penstock._common.messages import argument
+from penstock._encoding.timecode import TIMECODE
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._native import _seconds
@@ -36,16 +37,18 @@ _SPECIAL = re.compile(r"([=;#\\\n])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """The metadata, chapters and subtitles that an `Encoder` writes.
+    """The metadata, time code, chapters and subtitles that an `Encoder` writes.
 
     Attributes:
         metadata: names and values.
+        timecode: that of the first frame; None for none.
         chapters: in their order, when each begins in seconds, and its title.
         subtitles: FFmpeg's name of the file that has them; None for none.
         subtitle_codec: FFmpeg's encoder for them.
     """
 
     metadata: tuple[tuple[str, str], ...] = ()
+    timecode: str | None = None
     chapters: tuple[tuple[float, str], ...] = ()
     subtitles: str | None = None
     subtitle_codec: str = ""
@@ -54,13 +57,22 @@ class Labels:
     def of(
         cls,
         metadata: Mapping[str, str] | None,
+        timecode: str | None,
         chapters: Chapters | None,
         subtitles: str | os.PathLike[str] | None,
         output: Output,
     ) -> Self:
         """The labels that arguments of an `Encoder` mean. They are described there, and so are the errors."""
+        tags = checked_metadata(metadata)
+        for name in [name for name in tags if name.lower() == TIMECODE]:
+            if timecode is not None:
+                raise ValueError(
+                    f"{argument('timecode', timecode)} and the metadata {name!r} exclude each other. Pass only timecode"
+                )
+            timecode = tags.pop(name)
         return cls(
-            metadata=tuple(checked_metadata(metadata).items()),
+            metadata=tuple(tags.items()),
+            timecode=timecode,
             chapters=_checked_chapters(chapters or ()),
             subtitles=None if subtitles is None else _checked_subtitles(subtitles, output),
             subtitle_codec="" if subtitles is None else _codec_for(output),
@@ -68,9 +80,9 @@ class Labels:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """The metadata and chapters that ``dataclasses.asdict`` gave, also after JSON made lists of its tuples."""
+        """The labels that ``dataclasses.asdict`` gave, also after JSON made lists of its tuples."""
         metadata, chapters = (tuple(map(tuple, given[name])) for name in ("metadata", "chapters"))
-        return cls(metadata=metadata, chapters=chapters)
+        return cls(metadata=metadata, timecode=given[TIMECODE], chapters=chapters)
 
     def input_arguments(self) -> list[str]:
         """FFmpeg's arguments for the inputs with subtitles and chapters, which come after the first input."""
@@ -97,6 +109,8 @@ class Labels:
             arguments += ["-map_chapters", "-1"]
         for name, value in self.metadata:
             arguments += ["-metadata", f"{name}={value}"]
+        if self.timecode is not None:
+            arguments += ["-metadata", f"{TIMECODE}={self.timecode}"]
         return arguments
 
 

@@ -15,11 +15,13 @@ from penstock._decoding.decoder import Decoder
 from penstock._encoding.container import holds_times
 from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, software_encoder
 from penstock._encoding.output_pixel_format import AUTO
+from penstock._encoding.timecode import TIMECODE, check_timecode
 from penstock._encoding.timing import Origin
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.frame_times import FrameTimes
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import frame_rate
 from penstock._ffmpeg.command.colors import MATRICES, UNTAGGED, holds_hdr_metadata
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb, pixel_format_of
@@ -43,7 +45,7 @@ _SOUND_LONGER_S = 0.25
 # Chosen: the first frame may be shown so late without a word. Sound that is encoded moves it by less.
 _BEGINS_LATER_S = 0.05
 # What libav tells of the file itself, and not of its content.
-_TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand", "minor_version"))
+_TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand", "minor_version", TIMECODE))
 
 
 def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,8 +192,16 @@ def arguments_like_file(
         is_part = begins_later or (options is not None and options.count is not None)
         if is_part and found.pop("chapters", None):
             lost.append("chapters, because the output is only a part of it")
+        kept_timecode, lost_timecode = arguments_like_timecode(
+            media, {**found, **arguments}, begins_later=begins_later
+        )
+        found, lost = found | kept_timecode, [*lost, *lost_timecode]
     else:
-        labels = {"metadata": any(_metadata(media)), "chapters": bool(media.chapters)}
+        labels = {
+            "metadata": any(_metadata(media)),
+            "chapters": bool(media.chapters),
+            TIMECODE: bool(media.timecode),
+        }
         lost += [what for what, is_there in labels.items() if is_there and what not in arguments]
     if media.subtitles and "subtitles" not in arguments:
         lost.append(f"subtitles. Pass {argument('subtitles', 'subtitles.srt')} to add them")
@@ -237,6 +247,21 @@ def pictures_s(media: MediaInfo) -> float | None:
         frames = FrameTimes.of(media)
         return frames.times_s[-1] - frames.times_s[0] + frames.last_s
     return None
+
+
+def arguments_like_timecode(
+    media: MediaInfo, given: Mapping[str, Any], *, begins_later: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """The argument that keeps the source's time code beside those `given`, and what of it is lost."""
+    if media.timecode is None or TIMECODE in (*given, *map(str.lower, given.get("metadata") or ())):
+        return {}, []
+    if begins_later:
+        return {}, ["time code, because the output begins later"]
+    try:
+        check_timecode(media.timecode, given["fps"] and frame_rate(given["fps"]))
+    except ValueError as error:
+        return {}, [f"time code, because {error}"]
+    return {TIMECODE: media.timecode}, []
 
 
 def _source_s(

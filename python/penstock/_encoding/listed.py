@@ -66,6 +66,7 @@ def is_listed(plan: EncodePlan) -> bool:
         plan.codec in PAIRS.get(container, ())
         and request.quality != LOSSLESS
         and not request.crash_safe
+        and plan.labels.timecode is None
         and is_tagged
         and all(_is_harmless(name, value) for name, value in (request.options or {}).items())
         and all(is_listed_sound(sound, container) for sound in plan.sounds)

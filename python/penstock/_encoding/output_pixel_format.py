@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from penstock._common.messages import argument
 from penstock._ffmpeg.command.arguments import FILTER_OPTIONS, PALETTE
-from penstock._ffmpeg.command.colors import jpeg_pixel_format
+from penstock._ffmpeg.command.colors import UNTAGGED_CODECS, jpeg_pixel_format
 from penstock._ffmpeg.command.pixel_formats import PixelFormat, is_gray, is_rgb, pixel_format_of
 from penstock._ffmpeg.command.settings import Colors
 from penstock._ffmpeg.program import capabilities
@@ -223,6 +223,8 @@ def unused_colors(
         "matrix": colors.matrix if has_yuv or becomes_gray else None,
         "range": color_range if has_yuv else output and "full",
     }
+    if codec in UNTAGGED_CODECS:
+        effective |= dict.fromkeys(("primaries", "transfer"))
     for name, value in effective.items():
         if (asked := getattr(colors, name)) not in ("auto", value):
             video = f"{codec} video of {output or 'the pixel format that FFmpeg chooses'}"

@@ -18,6 +18,7 @@ from penstock._encoding.nut import NutStream
 from penstock._encoding.output_pixel_format import asked_format, output_format, unused_colors
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.sound import AudioTrack, Sound
+from penstock._encoding.timecode import TIMECODE, check_timecode
 from penstock._ffmpeg.command.arguments import (
     PALETTE,
     PALETTE_FILTERS,
@@ -121,7 +122,7 @@ class EncodePlan:
         output_pixel_format: of the video; None if FFmpeg is to choose it.
         colors: the colors of a YUV video; None for other videos, and if filters may change them.
         sounds: what comes with the picture.
-        labels: metadata, chapters and subtitles of the output.
+        labels: metadata, time code, chapters and subtitles of the output.
         warnings: what the video cannot hold of the frames.
         arguments: FFmpeg's arguments for its input and its output, whose name comes last.
         color_arguments: those of the `arguments` that tag the video with its colors.
@@ -215,7 +216,7 @@ def plan(request: Request, size: tuple[int, int] | None, probed: EncodePlan | No
         return _plan(request, size, probed.sounds, probed.labels)
     program, output, options = _destination(request)
     sounds = sound.plan_sounds(program, request.audio, output, options)
-    labels = Labels.of(request.metadata, request.chapters, request.subtitles, output)
+    labels = Labels.of(request.metadata, request.timecode, request.chapters, request.subtitles, output)
     return _plan(request, size, sounds, labels)
 
 
@@ -234,6 +235,10 @@ def _plan(
         warnings = (f"{output.name} can't hold metadata and chapters. Write mp4, mov, mkv or webm",)
     rate = None if request.fps is None else frame_rate(request.fps)
     container.check_rate(rate, output, sounds)
+    if labels.timecode is not None:
+        check_timecode(labels.timecode, rate)
+        if not output.holds_sound:
+            raise ValueError(f"{output.name} can't hold a time code. Write mov, mp4 or mkv")
 
     options = _with_quality(program, codec, given, request, are_images=output.are_images)
     asked = asked_format(request.output_pixel_format)
@@ -365,6 +370,9 @@ def _check_options(options: Mapping[str, object]) -> None:
         if option == "pix_fmt":
             named = argument("output_pixel_format", value)
             raise ValueError(f"{given} bypasses the choice of the pixel format. Pass {named}")
+        if option == TIMECODE:
+            named = argument(TIMECODE, value)
+            raise ValueError(f"{given} bypasses the check of the time code. Pass {named}")
         if any(name == one or name.startswith(f"{one}:") for one in _SHORTENING_SOUND):
             raise ValueError(f"{given} leaves audio samples out. Write fewer samples instead")
 

@@ -118,7 +118,7 @@ def working_plan(
         size: width and height in pixels; None only checks the request.
         timeout: seconds to wait for trials; None for any.
         probed: as for `plan`.
-        is_like: the colors are those of a source, and nobody has asked for them.
+        is_like: the colors and the time code are those of a source, and nobody has asked for them.
 
     Raises:
         EncoderError: FFmpeg can't encode it, and says why.
@@ -241,6 +241,8 @@ def _check(made: EncodePlan, verdict: Verdict, *, is_like: bool) -> None:
         refused.add("times")
     if made.request.colors != DEFAULT_COLORS and not is_like:
         refused.add("colors")
+    if not is_like:
+        refused.add("timecode")
     for one in verdict.differences:
         if one.kind in refused:
             raise ValueError(one.sentence)

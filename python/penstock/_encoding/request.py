@@ -45,6 +45,7 @@ class Request:
     colors: Colors = DEFAULT_COLORS
     audio: Audio | Sequence[Audio] | None = None
     metadata: Mapping[str, str] | None = None
+    timecode: str | None = None
     chapters: Chapters | None = None
     subtitles: str | os.PathLike[str] | None = None
     settings: EncoderSettings = DEFAULT_ENCODER_SETTINGS

@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack
@@ -31,6 +31,7 @@ from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
 from penstock._ffmpeg.command.pixel_formats import has_alpha
+from penstock._ffmpeg.command.settings import DEFAULT_COLORS
 from penstock._ffmpeg.program.process import (
     Arguments,
     FFmpegProcess,
@@ -49,7 +50,7 @@ from penstock.errors import (
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock._encoding.compare import Difference, Picture
+    from penstock._encoding.compare import Difference, Meant, Picture
 
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.
 # The same as the native writers give a reader at exit.
@@ -315,6 +316,8 @@ class EncodeSession(Session):
         self._mark_ended()
         ignored = destination.failed(process, ignored=True)
         missing = [*(unread or ()), *found[1], *ignored, *self._unused_input()]
+        if unread is None:
+            missing += self._lost_colors_of_images()
         missing += self.origin.warnings(self.plan, float(self.feed.video_s))
         missing += [*self._clipping(), *self._loudness(), *self._long_sound(), *self.feed.warnings]
         missing = [what for what in missing if what not in self.plan.warnings]  # a rehearsal has shown it
@@ -445,18 +448,36 @@ class EncodeSession(Session):
 
     def compare(self, pictures: Sequence[Picture] = ()) -> list[Difference]:
         """How the file differs from what was encoded; frame by frame if these are its `pictures`."""
-        from penstock._encoding.compare import Meant, compare  # libav, where a file is read back
+        from penstock._encoding.compare import compare  # libav, where a file is read back
+
+        return compare(self.destination.url, self._meant(pictures))
+
+    def _lost_colors_of_images(self) -> Iterable[str]:
+        """Which of the colors that were asked for the first of numbered images doesn't have."""
+        plan = self.plan
+        if not plan.output.is_numbered or plan.request.colors == DEFAULT_COLORS:
+            return ()
+        from penstock._encoding.compare import lost_colors_of_image
+
+        try:
+            first = str(plan.output.path) % int(str(plan.options.get("start_number", 1)))
+        except (TypeError, ValueError):  # a name with a time
+            return ()
+        return lost_colors_of_image(first, self._meant())
+
+    def _meant(self, pictures: Sequence[Picture] = ()) -> Meant:
+        from penstock._encoding.compare import Meant
 
         plan = self.plan
-        meant = Meant(
+        return Meant(
             plan,
             frames=self.submitted,
             first_s=self.feed.first_s,
             ends_s=self.feed.ends_s if plan.keeps_times else None,
             sounds=self._written_sounds if plan.keeps_sound else (),
             pictures=pictures,
+            is_like=self.origin.is_like,
         )
-        return compare(self.destination.url, meant)
 
     @property
     def _written_sounds(self) -> Sequence[Sound]:

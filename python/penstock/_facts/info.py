@@ -207,6 +207,8 @@ class MediaInfo:
         subtitles: the subtitle streams that it can decode.
         chapters: the chapters, in order.
         tags: the file's metadata: ``title``, ``encoder``.
+        timecode: the time code of the first frame: ``01:00:00:00``, or ``01:00:00;00`` for drop frame; None if the file
+            has none.
     """
 
     path: str
@@ -221,6 +223,7 @@ class MediaInfo:
     subtitles: tuple[SubtitleInfo, ...]
     chapters: tuple[Chapter, ...]
     tags: Mapping[str, str]
+    timecode: str | None
 
     def _repr_html_(self) -> str:
         streams = (
@@ -307,6 +310,8 @@ def facts_of_file(info: MediaInfo) -> Iterable[str]:
         yield decimal(info.size_bytes)
     if info.bit_rate is not None:
         yield _bit_rate(info.bit_rate)
+    if info.timecode is not None:
+        yield f"time code {info.timecode}"
 
 
 def facts_of_streams(info: MediaInfo) -> list[tuple[int, str, str, Iterable[str]]]:

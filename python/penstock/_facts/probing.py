@@ -143,7 +143,17 @@ def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning
         ),
         chapters=tuple(map(_chapter, media.chapters())),
         tags={_readable(name): _readable(value) for name, value in media.metadata.items()},
+        timecode=_timecode(media),
     )
+
+
+def _timecode(media: InputContainer) -> str | None:
+    """QuickTime has it as a tag of its streams, and other containers as one of the file."""
+    for tags in (*(stream.metadata for stream in media.streams), media.metadata):
+        for name, value in tags.items():
+            if name.lower() == "timecode" and value:
+                return _readable(value)
+    return None
 
 
 def _chapter(told: AnyChapter) -> Chapter:

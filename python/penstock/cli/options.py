@@ -252,6 +252,11 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="A tag of the file: title=Waves. May be repeated.",
         ),
         click.option(
+            "--timecode",
+            metavar="HH:MM:SS:FF",
+            help="The time code of the first frame; HH:MM:SS;FF for drop frame.",
+        ),
+        click.option(
             "--output-pixel-format",
             metavar="NAME",
             default=AUTO,

@@ -14,6 +14,7 @@ from penstock._encoding.like import (
     LOST,
     arguments_like_labels,
     arguments_like_picture,
+    arguments_like_timecode,
     lost_by_map,
     with_codec,
 )
@@ -106,7 +107,9 @@ def plan_video(
     given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder_options or {})})
     arguments, lost = arguments_like_picture(frames.video, size, given)
     arguments = arguments_like_labels(media, arguments, begins_s=frames.times_s[0]) | arguments
-    for what in (*lost, *lost_by_map(media, frames, os.fspath(output))):
+    timecode, lost_timecode = arguments_like_timecode(media, {**arguments, "fps": frames.rate})
+    arguments |= timecode
+    for what in (*lost, *lost_timecode, *lost_by_map(media, frames, os.fspath(output))):
         warn(LOST.format(what))
     return planning.make_plan(
         os.fspath(output),

@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock._encoding.compare import missing_labels
+from penstock._encoding.compare import missing_labels, missing_timecode
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._facts.info import VideoInfo
@@ -118,7 +118,8 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
     if plan.audio is not None and not _has_sound(final):
         why = f"the audio of {plan.audio} ends before the first frame, or begins after the last one"
         warnings += (f"the result has no audio: {why}",)
-    warnings += (*missing_labels(probe(final), plan.labels),)
+    told = probe(final)
+    warnings += (*missing_timecode(told, plan.labels), *missing_labels(told, plan.labels))
     if remove_chunks(plan, storage):
         warnings += (
             f"{plan.storage} still has chunks of other renders, for example of a scene that you changed. Remove it "

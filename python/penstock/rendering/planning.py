@@ -61,13 +61,13 @@ _GROUPED: Mapping[str, Any] = {
 # What a plan gives to the Encoder itself.
 _OWN_ARGUMENTS = ("output", "fps", "size", "progress", "subtitles")
 # Those of the video's file, and not of its chunks; the options are of both.
-_FILE_ARGUMENTS = ("metadata", "chapters", "options")
+_FILE_ARGUMENTS = ("metadata", "timecode", "chapters", "options")
 # Rate control that looks at the whole video, or that has a buffer which each chunk would start full.
 _WHOLE_VIDEO_OPTIONS = ("pass", "passlogfile", "maxrate", "minrate", "bufsize", "rc_init_occupancy")
 _CODEC_PARAMETERS = ("x264-params", "x264opts", "x265-params", "svtav1-params", "aom-params")
 _WHOLE_VIDEO_PARAMETERS = re.compile(r"(?:^|:)(pass|stats|vbv-\w+|nal-hrd|hrd|mbr|buf-\w+)(?:=|:|$)")
 # FFmpeg's own options for a file as a whole; the other ones are its container's.
-_FILE_OPTIONS = ("metadata", "disposition", "map_metadata", "tag", "vtag", "timecode", "f")
+_FILE_OPTIONS = ("metadata", "disposition", "map_metadata", "tag", "vtag", "f")
 # FFmpeg's movflags that write a file in fragments, whose header counts the frames of the first one; "-" takes one away.
 _FRAGMENTING = re.compile(r"(?<![-\w])(?:frag_(?:keyframe|custom|every_frame)|empty_moov|dash|cmaf|isml)\b")
 # The containers into which chunks are joined. The others begin at another time than 0 (MPEG-TS), have no colors (AVI),
@@ -105,7 +105,7 @@ class Plan:
         lengths: number of frames of each chunk.
         encoder_options: arguments of each chunk's `Encoder`, as JSON.
         file_options: FFmpeg's options for the video's file, such as ``movflags``.
-        labels: the video's metadata and chapters.
+        labels: the video's metadata, time code and chapters.
         color_arguments: FFmpeg's arguments for the color tags of the video's file.
         code: the scene, or the function of `map_video`; None for a transcode.
         source: the video that `map_video` reads; None for a scene.

@@ -127,8 +127,8 @@ class VideoColors:
 UNTAGGED = VideoColors("bt601", "limited")
 # The names of these transfers in FFmpeg's options, by those in its filters.
 _GAMMAS = {"bt470m": "gamma22", "bt470bg": "gamma28"}
-# WebP has no tags, and libav reads none that is animated, so that no rehearsal finds out.
-_UNTAGGED_CODECS = ("libwebp", "libwebp_anim")
+#: WebP has no tags, and libav reads none that is animated, so that no rehearsal finds out.
+UNTAGGED_CODECS = ("libwebp", "libwebp_anim")
 
 
 def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
@@ -140,7 +140,7 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
         ValueError: the codec can't store what is given.
     """
     is_assumed = colors.matrix in ("auto", "bt601", "untagged") and colors.range in ("auto", "limited")
-    if codec in _UNTAGGED_CODECS and not is_assumed:
+    if codec in UNTAGGED_CODECS and not is_assumed:
         raise ValueError(
             f"{codec} video has no color tags, and players assume {UNTAGGED.matrix!r} and {UNTAGGED.range!r}. Leave "
             "matrix and range out"
@@ -150,7 +150,7 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
         for name in ("primaries", "transfer")
     }
     if not _is_jpeg(codec):
-        is_hd = height >= _HD_LINES and codec not in _UNTAGGED_CODECS
+        is_hd = height >= _HD_LINES and codec not in UNTAGGED_CODECS
         matrix = ("bt709" if is_hd else "bt601") if colors.matrix == "auto" else colors.matrix
         return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
     if colors.matrix not in ("auto", "bt601", "untagged"):
@@ -291,13 +291,15 @@ def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
 def input_color_arguments(pixel_format: str, colors: VideoColors, *, centered: bool = False) -> list[str]:
     """FFmpeg's arguments for input frames of `pixel_format`. RGB and gray have the full range.
 
+    The PNG encoder takes primaries and transfer from the frames only.
+
     Args:
         centered: as for `output_color_arguments`. FFmpeg takes the chroma location from the frames, or from the
             output's arguments: both get it.
     """
     center = _CENTERED if centered else ()
     if is_rgb(pixel_format) or is_gray(pixel_format):
-        return ["-color_range", RANGES["full"], *center]
+        return ["-color_range", RANGES["full"], *colors.asked_arguments, *center]
     return [*colors.arguments, *center]
 
 
