@@ -96,6 +96,8 @@ test-all: SELECTED := $(ALL_TESTS) -m "not exhaustive"
 test-exhaustive: SELECTED := $(ALL_TESTS)
 # Property tests try all their examples, not a fifth.
 test-exhaustive: export PENSTOCK_THOROUGH := 1
+# Pixels on other processors.
+test-all test-exhaustive: PROCESSORS := scripts/test_processors
 test-all: docs
 # The native module comes last, as above.
 TESTS := test test-all test-exhaustive
@@ -113,6 +115,7 @@ $(TESTS):
 	cargo test --quiet --package penstock-core --package penstock-pipeline --no-default-features --lib $(AS_IN_RELEASE)
 	RUSTFLAGS="$$RUSTFLAGS --cfg loom" cargo test --quiet --package penstock-core --profile loom --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
+	$(PROCESSORS)
 
 soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)

@@ -372,3 +372,32 @@ fn format_names_match_ffmpeg() {
     assert_eq!(PixelFormat::from_name("yuv420p10le"), Some(Yuv420p10));
     assert_eq!(PixelFormat::from_name("vaapi"), None);
 }
+
+/// FNV-1a (Fowler, Noll and Vo), over the frames that all pairs of formats make.
+fn hash(bytes: &[u8], seed: u64) -> u64 {
+    bytes.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
+}
+
+/// `scripts/test_processors` runs it on several.
+#[test]
+fn every_processor_makes_the_same_bytes() {
+    let size = (194, 6);
+    let pairs = PixelFormat::ALL.into_iter().flat_map(|from| PixelFormat::ALL.map(|to| (from, to)));
+    let mut sum = 0xCBF2_9CE4_8422_2325;
+    for (matrix, range) in MATRICES.into_iter().flat_map(|matrix| RANGES.map(|range| (matrix, range))) {
+        for (from, to) in pairs.clone() {
+            let wanted = options(from, to, size).matrix(matrix).range(range);
+            if Conversion::new(&wanted).is_ok() {
+                let mut frame = some_frame(from, size);
+                if [Yuv420p10, Yuv422p10, Yuv444p10].contains(&from) {
+                    frame.iter_mut().skip(1).step_by(2).for_each(|high| *high &= 3);
+                }
+                sum = hash(&convert(&wanted, &frame), sum);
+            }
+        }
+    }
+    assert_eq!(
+        sum, 0xA155_2AB3_9FAD_EB93,
+        "{sum:#x}: if the arithmetic was changed on purpose, this is the new one"
+    );
+}
