@@ -14,7 +14,7 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi64,
 };
 
-use super::levels::{BEYOND, BLOCK, Integers, Levels, Output, Samples};
+use super::levels::{BEYOND, BLOCK, Integers, Levels, Output, PART, Samples};
 
 /// Where the bytes of a vector's two lanes come from in theirs; below 0: it is 0.
 type Sources = [i8; 32];
@@ -245,18 +245,18 @@ fn store_both<O: Output, const DEEP: bool>(
     }
 }
 
-/// Splits a block of pixels of 16 bits into channels.
+/// Splits a part of pixels of 16 bits into channels.
 ///
 /// # Panics
 ///
-/// If there are fewer bytes than those of the block and beyond it.
+/// If there are fewer bytes than those of the part and beyond it.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn split_words<const CHANNELS: usize>(pixels: &[u8], channels: &mut [[f32; BLOCK]; 3]) {
-    let pixels = &pixels[..BLOCK * CHANNELS * 2 + BEYOND];
+pub(super) fn split_words<const CHANNELS: usize>(pixels: &[u8], channels: &mut [[f32; PART]; 3]) {
+    let pixels = &pixels[..PART * CHANNELS * 2 + BEYOND];
     let sources = load(&const { word_sources(CHANNELS) });
     let pair_bytes = 4 * CHANNELS;
-    for part in 0..BLOCK / 16 {
+    for part in 0..PART / 16 {
         let first = part * 8 * pair_bytes;
         // Pairs of pixels: of the first eight in one lane, of the others in the other.
         let mut pairs = [sources; 4];

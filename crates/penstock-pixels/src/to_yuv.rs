@@ -11,7 +11,9 @@ use super::format::PixelFormat::{
     self, Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p,
     Yuv422p10, Yuv444p, Yuv444p10,
 };
-use super::levels::{Arithmetic, BEYOND, BLOCK, Floats, Input, Integers, Levels, Output, Samples, Weights};
+use super::levels::{
+    Arithmetic, BEYOND, BLOCK, Floats, Input, Integers, Levels, Output, PART, Samples, Weights,
+};
 use super::options::Range as ColorRange;
 use super::planes::Planes;
 use super::scale::ByteScale;
@@ -211,7 +213,10 @@ impl<O: Output> Blocks for Integers<O> {
             // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
             return unsafe { avx2::integers::<O, CHANNELS, COLUMNS, ROWS>(rows, levels, samples) };
         }
-        block::<Self, COLUMNS, ROWS>(&rows.map(split::<Self::Wide, I, CHANNELS>), levels, samples);
+        for first in (0..BLOCK).step_by(PART) {
+            let channels = rows.map(|row| split::<Self::Wide, I, CHANNELS>(&row[first * CHANNELS..]));
+            part::<Self, COLUMNS, ROWS>(&channels, levels, first, samples);
+        }
     }
 }
 
@@ -222,26 +227,29 @@ impl<O: Output> Blocks for Floats<O> {
         levels: &Levels<Self>,
         samples: &mut Samples<O>,
     ) {
-        let mut channels = [[[0.0; BLOCK]; 3]; 2];
-        for (channels, row) in channels.iter_mut().zip(rows).take(ROWS) {
-            #[cfg(target_arch = "x86_64")]
-            if AVX2 {
-                // SAFETY: as above.
-                unsafe { avx2::split_words::<CHANNELS>(row, channels) };
-                continue;
+        let mut channels = [[[0.0; PART]; 3]; 2];
+        for first in (0..BLOCK).step_by(PART) {
+            for (channels, row) in channels.iter_mut().zip(rows).take(ROWS) {
+                let row = &row[first * CHANNELS * size_of::<I>()..];
+                #[cfg(target_arch = "x86_64")]
+                if AVX2 {
+                    // SAFETY: as above.
+                    unsafe { avx2::split_words::<CHANNELS>(row, channels) };
+                    continue;
+                }
+                *channels = split::<Self::Wide, I, CHANNELS>(row);
             }
-            *channels = split::<Self::Wide, I, CHANNELS>(row);
+            part::<Self, COLUMNS, ROWS>(&channels, levels, first, samples);
         }
-        block::<Self, COLUMNS, ROWS>(&channels, levels, samples);
     }
 }
 
-/// The first three channels of a block of pixels that have so many.
+/// The first three channels of a part of pixels that have so many.
 #[inline(always)]
-fn split<W: From<u16> + Copy + Default, I: Input, const CHANNELS: usize>(pixels: &[u8]) -> [[W; BLOCK]; 3] {
-    let mut channels = [[W::default(); BLOCK]; 3];
+fn split<W: From<u16> + Copy + Default, I: Input, const CHANNELS: usize>(pixels: &[u8]) -> [[W; PART]; 3] {
+    let mut channels = [[W::default(); PART]; 3];
     let pixel_bytes = CHANNELS * size_of::<I>();
-    let pixels = &pixels[..BLOCK * pixel_bytes];
+    let pixels = &pixels[..PART * pixel_bytes];
     for (channel, samples) in channels.iter_mut().enumerate() {
         for (sample, pixel) in samples.iter_mut().zip(pixels.chunks_exact(pixel_bytes)) {
             *sample = W::from(I::of(&pixel[channel * size_of::<I>()..]));
@@ -251,20 +259,21 @@ fn split<W: From<u16> + Copy + Default, I: Input, const CHANNELS: usize>(pixels:
 }
 
 #[inline(always)]
-fn block<A: Arithmetic, const COLUMNS: usize, const ROWS: usize>(
-    rows: &[[[A::Wide; BLOCK]; 3]; 2],
+fn part<A: Arithmetic, const COLUMNS: usize, const ROWS: usize>(
+    rows: &[[[A::Wide; PART]; 3]; 2],
     levels: &Levels<A>,
+    first: usize,
     samples: &mut Samples<A::Made>,
 ) {
     for (channels, samples) in rows.iter().zip(&mut samples.luma).take(ROWS) {
-        for (index, sample) in samples.iter_mut().enumerate() {
+        for (index, sample) in samples[first..first + PART].iter_mut().enumerate() {
             let sum = weigh::<A>(channels, index, &levels.luma, levels.black);
             *sample = A::level(sum, 1, levels.peak);
         }
     }
-    let mut sums = [[A::Wide::default(); BLOCK]; 3];
+    let mut sums = [[A::Wide::default(); PART]; 3];
     for (channel, sums) in sums.iter_mut().enumerate() {
-        for index in 0..BLOCK / COLUMNS {
+        for index in 0..PART / COLUMNS {
             for row in &rows[..ROWS] {
                 for column in 0..COLUMNS {
                     sums[index] = sums[index] + row[channel][index * COLUMNS + column];
@@ -273,7 +282,8 @@ fn block<A: Arithmetic, const COLUMNS: usize, const ROWS: usize>(
         }
     }
     for (factors, samples) in levels.chroma.iter().zip(&mut samples.chroma) {
-        for (index, sample) in samples.iter_mut().enumerate().take(BLOCK / COLUMNS) {
+        let samples = &mut samples[first / COLUMNS..][..PART / COLUMNS];
+        for (index, sample) in samples.iter_mut().enumerate() {
             let sum = weigh::<A>(&sums, index, factors, levels.neutral);
             *sample = A::level(sum, COLUMNS * ROWS, levels.peak);
         }
@@ -283,7 +293,7 @@ fn block<A: Arithmetic, const COLUMNS: usize, const ROWS: usize>(
 /// The sum of a pixel's channels, each times its factor, always in this order.
 #[inline(always)]
 fn weigh<A: Arithmetic>(
-    channels: &[[A::Wide; BLOCK]; 3],
+    channels: &[[A::Wide; PART]; 3],
     index: usize,
     factors: &[A::Factor; 3],
     zero: A::Sum,
