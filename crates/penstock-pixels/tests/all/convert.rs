@@ -401,3 +401,48 @@ fn every_processor_makes_the_same_bytes() {
         "{sum:#x}: if the arithmetic was changed on purpose, this is the new one"
     );
 }
+
+/// Colors that YUV holds without clipping stay what the first generation made of them.
+#[test]
+fn generations_do_not_drift() {
+    let size = (512, 64);
+    for (yuv, flat) in [(Yuv444p, 1), (Yuv420p, 2), (Nv12, 2)] {
+        for (matrix, range) in MATRICES.into_iter().flat_map(|matrix| RANGES.map(|range| (matrix, range))) {
+            let there = options(Rgb24, yuv, size).matrix(matrix).range(range);
+            let back = options(yuv, Rgb24, size).matrix(matrix).range(range);
+            let mut state = 1_u32;
+            let (columns, rows) = (size.0 / flat, size.1 / flat);
+            let colors: Vec<[u8; 3]> = (0..columns * rows)
+                .map(|index| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    if index < 256 { [index as u8; 3] } else { [8, 16, 24].map(|bits| (state >> bits) as u8) }
+                })
+                .collect();
+            let first: Vec<u8> = (0..size.0 * size.1)
+                .flat_map(|index| colors[index / size.0 / flat * columns + index % size.0 / flat])
+                .collect();
+            let mut generations = vec![first];
+            for _ in 0..5 {
+                let made = convert(&back, &convert(&there, generations.last().unwrap()));
+                generations.push(made);
+            }
+            let (mut worst, mut moved, mut all) = ([0; 3], 0, 0);
+            for index in 0..size.0 * size.1 {
+                let of = |generation: usize| &generations[generation][3 * index..][..3];
+                for channel in 0..3 {
+                    worst[channel] = worst[channel].max(of(0)[channel].abs_diff(of(1)[channel]));
+                }
+                if of(1).iter().all(|channel| (1..255).contains(channel)) {
+                    all += 1;
+                    moved += usize::from((2..=5).any(|generation| of(generation) != of(1)));
+                }
+            }
+            let what = format!("{yuv:?} {matrix:?} {range:?}: {moved} of {all} move, {worst:?}");
+            // Limited range has fewer levels of blue's chroma than there are of blue.
+            let limit = if range == Range::Limited { [1, 1, 2] } else { [1, 1, 1] };
+            assert!(worst.iter().zip(limit).all(|(worst, limit)| *worst <= limit), "{what}");
+            // RGB is up to 0.54 off, which is seen only if luma has as many levels as RGB.
+            assert!(moved <= if range == Range::Full { all / 1000 } else { 0 }, "{what}");
+        }
+    }
+}
