@@ -429,8 +429,8 @@ fn generations_do_not_drift() {
             let (mut worst, mut moved, mut all) = ([0; 3], 0, 0);
             for index in 0..size.0 * size.1 {
                 let of = |generation: usize| &generations[generation][3 * index..][..3];
-                for channel in 0..3 {
-                    worst[channel] = worst[channel].max(of(0)[channel].abs_diff(of(1)[channel]));
+                for (worst, (old, new)) in worst.iter_mut().zip(of(0).iter().zip(of(1))) {
+                    *worst = old.abs_diff(*new).max(*worst);
                 }
                 if of(1).iter().all(|channel| (1..255).contains(channel)) {
                     all += 1;
