@@ -3,7 +3,7 @@
 use std::ops::Add;
 
 use super::format::PixelFormat;
-use super::options::{ConversionOptions, Matrix, Range as ColorRange};
+use super::options::{ConversionOptions, Range as ColorRange};
 
 /// Pixels that are converted at once. Measured: with 32, it takes 1.1 times as long.
 pub(super) const BLOCK: usize = 64;
@@ -31,20 +31,13 @@ impl Scales {
         let (bits, blue_first) = (options.input.bits(), options.output.is_blue_first());
         let is_gray = options.input == PixelFormat::Gray;
         let range = if is_gray { ColorRange::Full } else { options.range };
-        let (black, luma, chroma) = match range {
-            ColorRange::Limited => (16 << (bits - 8), 219 << (bits - 8), 224 << (bits - 8)),
-            ColorRange::Full => (0, (1 << bits) - 1, (1 << bits) - 1),
-        };
+        let (black, luma, chroma) = range.levels(bits);
         let (luma, chroma) = (1.0 / f64::from(luma), 1.0 / f64::from(chroma));
-        let (kr, kb) = match options.matrix {
-            Matrix::Bt601 => (0.299, 0.114),
-            Matrix::Bt709 => (0.2126, 0.0722),
-            Matrix::Bt2020 => (0.2627, 0.0593),
-        };
+        let (kr, kb) = options.matrix.red_and_blue();
         let (red, blue) = (2.0 * (1.0 - kr) * chroma, 2.0 * (1.0 - kb) * chroma);
         let kg = 1.0 - kr - kb;
         let in_order = |red: f64, blue: f64| if blue_first { [blue, red] } else { [red, blue] };
-        let middle = f64::from((1 << (bits - 1)) - black) * luma;
+        let middle = f64::from((1 << (bits - 1)) - i32::from(black)) * luma;
         let (own, green) = (in_order(red, blue), in_order(-red * kr / kg, -blue * kb / kg));
         let factors = Factors { luma, middle, own, green };
         Self { narrow: factors.rounded::<u8>(bits), deep: factors.rounded::<u16>(bits) }

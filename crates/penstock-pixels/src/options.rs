@@ -18,6 +18,17 @@ pub enum Matrix {
     Bt2020,
 }
 
+impl Matrix {
+    /// The shares of red and blue in luma (ITU-T H.273, 8.3, table 4).
+    pub(super) fn red_and_blue(self) -> (f64, f64) {
+        match self {
+            Self::Bt601 => (0.299, 0.114),
+            Self::Bt709 => (0.2126, 0.0722),
+            Self::Bt2020 => (0.2627, 0.0593),
+        }
+    }
+}
+
 /// The code values of black and white.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Range {
@@ -26,6 +37,17 @@ pub enum Range {
     Limited,
     /// All code values.
     Full,
+}
+
+impl Range {
+    /// Black, and how many levels luma and chroma have above their lowest one (ITU-T H.273, 8.3).
+    pub(super) fn levels(self, bits: u32) -> (u16, u16, u16) {
+        let peak = (1 << bits) - 1;
+        match self {
+            Self::Limited => (16 << (bits - 8), 219 << (bits - 8), 224 << (bits - 8)),
+            Self::Full => (0, peak, peak),
+        }
+    }
 }
 
 /// What happens to a last column or row without a partner for its chroma.

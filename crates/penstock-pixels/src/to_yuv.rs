@@ -14,7 +14,6 @@ use super::format::PixelFormat::{
 use super::levels::{
     Arithmetic, BEYOND, BLOCK, Floats, Input, Integers, Levels, Output, PART, Samples, Weights,
 };
-use super::options::Range as ColorRange;
 use super::planes::Planes;
 use super::scale::ByteScale;
 use super::strip::{Frames, Target};
@@ -318,10 +317,8 @@ fn lay_out(samples: impl Iterator<Item = u16>, bits: u32, output: &mut [u8]) {
 /// Converts gray to luma of the range, with neutral chroma.
 fn gray(frames: &Frames, rows: &Range<usize>, input: &Planes<'_>, target: &mut Target<'_>) {
     let output_bits = frames.options.output.bits();
-    let scale = match frames.options.range {
-        ColorRange::Limited => ByteScale::new(16 << (output_bits - 8), 235 << (output_bits - 8)),
-        ColorRange::Full => ByteScale::new(0, (1 << output_bits) - 1),
-    };
+    let (black, levels, _) = frames.options.range.levels(output_bits);
+    let scale = ByteScale::new(black, black + levels);
     let luma_bytes = target.row_bytes[0];
     for (row, made) in rows.clone().zip(target.planes[0].chunks_exact_mut(luma_bytes)) {
         let grays = &frames.input_row(0, row, input)[..frames.shared_width()];
@@ -338,8 +335,8 @@ fn gray(frames: &Frames, rows: &Range<usize>, input: &Planes<'_>, target: &mut T
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use super::super::options::{ConversionOptions, Matrix};
-    use super::{BEYOND, BLOCK, Blocks, ColorRange, Floats, Input, Integers, Samples, Weights};
+    use super::super::options::{ConversionOptions, Matrix, Range};
+    use super::{BEYOND, BLOCK, Blocks, Floats, Input, Integers, Samples, Weights};
     use crate::PixelFormat;
 
     fn is_same<A: Blocks<Made: PartialEq>, I: Input, const CHANNELS: usize>(output: PixelFormat) -> bool {
@@ -347,7 +344,7 @@ mod tests {
         let mut options = ConversionOptions::new(input, output, 1, 1);
         let mut seed = 1_u32;
         let mut rows = [[0_u8; BLOCK * 8 + BEYOND]; 2];
-        [ColorRange::Limited, ColorRange::Full].into_iter().all(|range| {
+        [Range::Limited, Range::Full].into_iter().all(|range| {
             (options.range, options.matrix) = (range, Matrix::Bt2020);
             (0..200).all(|_| {
                 for byte in rows.as_flattened_mut() {
