@@ -408,6 +408,27 @@ def test_yuv_that_is_relabeled_is_reported(
     assert bool(encoder.report.warnings) == has_warning
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "extras"),
+    [
+        ("a.mkv", ("-metadata:s:v", "stereo_mode=left_right"), ("stereo 3D mode",)),
+        ("a.mp4", ("-x264-params", "frame-packing=3"), ("stereo 3D mode",)),
+        ("a.mkv", ("-metadata:s:v", "stereo_mode=mono"), ()),
+    ],
+)
+def test_extras_of_frames_are_reported_as_lost(
+    tmp_path: Path, name: str, arguments: tuple[str, ...], extras: tuple[str, ...]
+) -> None:
+    source = made(tmp_path / name, "-i", "testsrc2=64x48:duration=0.2", *arguments)
+    assert probe(source).video[0].extras == extras
+    expected = pytest.warns(FFmpegWarning, match=extras[0]) if extras else nullcontext()
+    with expected, Decoder(source) as decoder:
+        Encoder.like(decoder, tmp_path / "b.mkv").abort()
+    expected = pytest.warns(FFmpegWarning, match=extras[0]) if extras else nullcontext()
+    with expected:
+        map_video(None, source, tmp_path / "c.mkv", workers=1)
+
+
 def test_rgb_is_not_encoded_by_a_matrix_that_frames_keep(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="untagged"):
         Encoder(tmp_path / "a.mp4", fps=10, colors=Colors(matrix="untagged"))

@@ -109,7 +109,7 @@ def arguments_like_picture(
         "pixel aspect ratio, because the size is different": aspect not in (None, 1) and is_scaled,
     }
     missed = [what for what, is_lost in lost.items() if is_lost]
-    return arguments, [*missed, *_lost_samples(video, frames, given)]
+    return arguments, [*missed, *video.extras, *_lost_samples(video, frames, given)]
 
 
 def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -> Iterable[str]:
