@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
+from shlex import quote
 from typing import Any, BinaryIO, cast
 
 from penstock._common.messages import argument
@@ -202,7 +203,7 @@ def lost_by_map(media: MediaInfo, frames: FrameTimes, output: str) -> Iterable[s
     yield from _lost_sounds(media, frames.video, min(1, len(media.audio)), picture_ends_s=ends_s)
     if media.subtitles:
         codec = "copy" if output.endswith((".mkv", ".webm")) else "mov_text"
-        added = f"ffmpeg -i {output} -i {media.path} -map 0 -map 1:s -c copy -c:s {codec} NEW"
+        added = f"ffmpeg -i {quote(output)} -i {quote(media.path)} -map 0 -map 1:s -c copy -c:s {codec} NEW"
         yield f"subtitles. Add them with: {added}"
 
 
@@ -313,7 +314,7 @@ def _lost_sounds(
     if not start_s:
         yield lost
         return
-    cut = f"ffmpeg -ss {start_s:g} -i {media.path} -map 0:a:0 -c copy part.mka"
+    cut = f"ffmpeg -ss {float(start_s)} -i {quote(media.path)} -map 0:a:0 -c copy part.mka"
     yield f"{lost}, because the decoder has a start. Pass {argument('audio', 'part.mka')}, made with: {cut}"
 
 
