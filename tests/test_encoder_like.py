@@ -381,6 +381,54 @@ def test_yuv_that_passes_through_keeps_its_colors(tmp_path: Path, suffix: str, m
             assert probe(output).video[0].color_matrix == matrix
 
 
+@pytest.mark.parametrize(
+    ("matrix", "color_range", "asked", "has_warning"),
+    [
+        ("smpte240m", "tv", Colors(), True),
+        ("smpte240m", "tv", Colors(matrix="smpte240m"), False),
+        ("unknown", "tv", Colors(), False),  # BT.601, as the output
+        ("bt2020nc", "tv", Colors(), True),
+        ("smpte170m", "pc", Colors(), True),
+        ("smpte170m", "pc", Colors(range="full"), False),
+    ],
+)
+@pytest.mark.parametrize("copies", [False, True])
+def test_yuv_that_is_relabeled_is_reported(
+    tmp_path: Path, matrix: str, color_range: str, asked: Colors, *, has_warning: bool, copies: bool
+) -> None:
+    tags = ("-c:v", "ffv1", "-pix_fmt", "yuv420p", "-colorspace", matrix, "-color_range", color_range)
+    source = made(tmp_path / "a.mkv", "-i", "testsrc2=64x48:duration=0.2:rate=10", *tags)
+    expected = pytest.warns(FFmpegWarning, match=r"Encoder\.like") if has_warning else nullcontext()
+    with Decoder(source, pixel_format="yuv420p") as decoder, expected:
+        size = decoder.size
+        with Encoder(tmp_path / "b.mp4", size=size, fps=10, pixel_format="yuv420p", colors=asked) as encoder:
+            for frame in decoder:
+                encoder.write(frame.copy() if copies else frame)
+    assert encoder.report is not None
+    assert bool(encoder.report.warnings) == has_warning
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "extras"),
+    [
+        ("a.mkv", ("-metadata:s:v", "stereo_mode=left_right"), ("stereo 3D mode",)),
+        ("a.mp4", ("-x264-params", "frame-packing=3"), ("stereo 3D mode",)),
+        ("a.mkv", ("-metadata:s:v", "stereo_mode=mono"), ()),
+    ],
+)
+def test_extras_of_frames_are_reported_as_lost(
+    tmp_path: Path, name: str, arguments: tuple[str, ...], extras: tuple[str, ...]
+) -> None:
+    source = made(tmp_path / name, "-i", "testsrc2=64x48:duration=0.2", *arguments)
+    assert probe(source).video[0].extras == extras
+    expected = pytest.warns(FFmpegWarning, match=extras[0]) if extras else nullcontext()
+    with expected, Decoder(source) as decoder:
+        Encoder.like(decoder, tmp_path / "b.mkv").abort()
+    expected = pytest.warns(FFmpegWarning, match=extras[0]) if extras else nullcontext()
+    with expected:
+        map_video(None, source, tmp_path / "c.mkv", workers=1)
+
+
 def test_rgb_is_not_encoded_by_a_matrix_that_frames_keep(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="untagged"):
         Encoder(tmp_path / "a.mp4", fps=10, colors=Colors(matrix="untagged"))

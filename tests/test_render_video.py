@@ -263,7 +263,8 @@ def test_sound_begins_at_the_time_of_the_first_frame(
     # Copied sound is cut between two of its packets: an AAC packet lasts 21 ms, and encoders ring before a click.
     found = [at for at in found if at < 2.45]
     if suffix == "mkv" and codec[-1] == "aac" and first == 0 and FFMPEG_MAJOR >= 8:
-        del wanted[0]  # it passes over the first 21 ms of the copy
+        # Readers as new as this FFmpeg pass over the first 21 ms of the copy, in which older ones hear half a click.
+        wanted, found = wanted[1:], [at for at in found if at > 0.021]
     assert len(found) == len(wanted)
     assert max((abs(a - b) for a, b in zip(found, wanted, strict=True)), default=0) < 0.02
     assert ends_s <= min(2.5, seconds - start_s) + 0.1

@@ -546,8 +546,8 @@ class Decoder(DecoderBase):
                 warning, engine.warning = engine.warning, None
                 warn(f"{self._opened.path}: {warning}")
             return None
-        time_s = None if made.pts is None else self._clock.time_s(made.pts)
-        return frame_of(made.memory, self._plan.layout, index=made.index, pts=made.pts, time_s=time_s)
+        plan, time_s = self._plan, None if made.pts is None else self._clock.time_s(made.pts)
+        return frame_of(made.memory, plan.layout, plan.colors, index=made.index, pts=made.pts, time_s=time_s)
 
 
 def start(decoder: Decoder) -> None:

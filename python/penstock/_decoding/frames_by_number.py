@@ -154,8 +154,9 @@ class FramesByNumber:
             yield number, self._frame(number, made)
 
     def _frame(self, number: int, memory: Any) -> VideoFrame:
-        pts = self._file.index.pts[self._frame_places().start + number]
-        return frame_of(memory, self._plan.layout, index=number, pts=pts, time_s=self._time_s(number))
+        plan, pts = self._plan, self._file.index.pts[self._frame_places().start + number]
+        time_s = self._time_s(number)
+        return frame_of(memory, plan.layout, plan.colors, index=number, pts=pts, time_s=time_s)
 
     def _made(self, numbers: Iterable[int], outs: dict[int, npt.NDArray[Any]]) -> Iterator[tuple[int, Any]]:
         """The memory of the frames of these numbers, in decoding order; None for a frame that has a place in `outs`.

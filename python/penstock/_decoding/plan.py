@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from typing import Literal
+from typing import Literal, get_args
 
 from av.codec import codecs_available
 from av.video.format import VideoFormat
@@ -23,7 +23,7 @@ from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.seeking import may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import checked_size, option_arguments, read_arguments
-from penstock._ffmpeg.command.colors import MATRICES, RANGES
+from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
 from penstock._ffmpeg.command.pixel_formats import (
     PIXEL_FORMATS,
     SOURCE,
@@ -37,9 +37,16 @@ from penstock._ffmpeg.command.pixel_formats import (
     is_float,
     is_gray,
     is_rgb,
+    pixel_format_of,
     subsampling,
 )
-from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings, native_conversion
+from penstock._ffmpeg.command.settings import (
+    ColorMatrix,
+    ColorRange,
+    CopiedMatrix,
+    DecoderSettings,
+    native_conversion,
+)
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.sandbox import Sandbox
@@ -117,6 +124,7 @@ class DecodePlan:
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
         may_seek: whether FFmpeg need not read from the beginning of the file.
         uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
+        colors: of frames that are YUV; None for others, and if an argument of the caller may change them.
     """
 
     layout: FrameLayout
@@ -131,6 +139,7 @@ class DecodePlan:
     decoder: str | None = None
     may_seek: bool = True
     uncropped: tuple[str, ...] = ()
+    colors: VideoColors | None = None
 
     @property
     def title(self) -> str:
@@ -236,10 +245,12 @@ def plan_decode(
         # FFmpeg's `scale` may replace the palette. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (*scaled, f"format={delivered}")
+    is_recolored = options.filters or not options.color_matrix == options.color_range == "auto"
     return DecodePlan(
         *(layout, delivered, conversion, parts, converted_by, turns, filters, options, track, decoder),
         may_seek=may_seek(video.codec, video.pixel_format),
         uncropped=uncropped,
+        colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
     )
 
 
@@ -522,6 +533,31 @@ def _native(
 
 def _matrix(video: VideoInfo, options: DecodeOptions) -> str:
     return video.color_matrix or _UNTAGGED if options.color_matrix == "auto" else options.color_matrix
+
+
+def yuv_colors(video: VideoInfo, frames: str) -> VideoColors | None:
+    """The colors of the frames of `video` in the pixel format `frames`; None for RGB and gray.
+
+    YUV samples that pass through keep their matrix, which a file may leave unsaid.
+    """
+    if is_rgb(frames) or is_gray(frames):
+        return None
+    matrix, own = video.color_matrix or "untagged", video.pixel_format or ""
+    if is_rgb(own) or is_gray(own):
+        matrix = UNTAGGED.matrix  # by which FFmpeg's scaler has made the frames
+    elif matrix not in (*MATRICES, *get_args(CopiedMatrix)):
+        matrix = "untagged"
+    return VideoColors(matrix, "full" if is_full(video, frames) else "limited")
+
+
+def is_full(video: VideoInfo, frames: str) -> bool:
+    """Whether a video of these frames should have full range, given `video` and the frames' pixel format."""
+    has = video.pixel_format or ""
+    if is_rgb(frames) or is_gray(frames) or canonical(frames) == canonical(has):
+        return video.color_range == "full"
+    # FFmpeg makes limited YUV of all others, but for gray of 8 bits, whose samples stay.
+    read = pixel_format_of(frames)
+    return has == "gray" and read is not None and read.depth == 8
 
 
 def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:

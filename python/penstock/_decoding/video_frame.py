@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from penstock._ffmpeg.command.colors import VideoColors
 from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, has_alpha, is_gray, is_rgb
 from penstock._native import Frame, _Slot
 
@@ -58,6 +59,7 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     pts: int | None
     time_s: float | None
     _layout: FrameLayout | None
+    _colors: VideoColors | None  # of YUV
 
     def _repr_png_(self) -> bytes | None:
         """The picture that notebooks show; None for a part of a frame, and for YUV."""
@@ -67,6 +69,7 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
         self.index = getattr(source, "index", -1)
         self.pts = getattr(source, "pts", None)
         self.time_s = getattr(source, "time_s", None)
+        self._colors = getattr(source, "_colors", None)
         self._layout = None  # of the whole frame only
 
     def __array_wrap__(
@@ -79,10 +82,10 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         rebuild, arguments, state = cast("tuple[Any, ...]", super().__reduce__())
-        return rebuild, arguments, (state, self.index, self.pts, self.time_s, self._layout)
+        return rebuild, arguments, (state, self.index, self.pts, self.time_s, self._colors, self._layout)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        samples, self.index, self.pts, self.time_s, self._layout = state
+        samples, self.index, self.pts, self.time_s, self._colors, self._layout = state
         super().__setstate__(samples)
 
     @property
@@ -111,11 +114,18 @@ def _plane_names(layout: FrameLayout) -> Sequence[str]:
 
 
 def frame_of(
-    memory: Frame | _Slot, layout: FrameLayout, *, index: int, pts: int | None, time_s: float | None
+    memory: Frame | _Slot,
+    layout: FrameLayout,
+    colors: VideoColors | None,
+    *,
+    index: int,
+    pts: int | None,
+    time_s: float | None,
 ) -> VideoFrame:
     """A frame on `memory`, which it keeps alive."""
     frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
-    frame.index, frame.pts, frame.time_s, frame._layout = index, pts, time_s, layout
+    frame.index, frame.pts, frame.time_s = index, pts, time_s
+    frame._layout, frame._colors = layout, colors
     return frame
 
 

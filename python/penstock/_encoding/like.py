@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO, cast, get_args
+from shlex import quote
+from typing import Any, BinaryIO, cast
 
 from penstock._common.messages import argument
 from penstock._decoding.decoder import Decoder
+from penstock._decoding.plan import is_full, yuv_colors
 from penstock._encoding.container import holds_times
 from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, software_encoder
 from penstock._encoding.output_pixel_format import AUTO
@@ -22,14 +24,13 @@ from penstock._facts.frame_times import FrameTimes
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import frame_rate
-from penstock._ffmpeg.command.colors import MATRICES, UNTAGGED, holds_hdr_metadata
+from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata
 from penstock._ffmpeg.command.endpoints import Output
-from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_gray, is_rgb, pixel_format_of
+from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, pixel_format_of
 from penstock._ffmpeg.command.settings import (
     DEFAULT_COLORS,
     DEFAULT_ENCODER_SETTINGS,
     Colors,
-    CopiedMatrix,
     EncoderSettings,
     check_settings,
 )
@@ -74,16 +75,18 @@ def arguments_like_picture(
     if "colors" not in given:
         display = video.mastering_display
         # The matrix applies if the frames are YUV, or if the encoder converts them to YUV. Lossless encodes do not.
-        is_given = not (is_rgb(frames) or is_gray(frames))
+        samples = yuv_colors(video, frames)
+        is_given = samples is not None
         becomes_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
         is_yuv = is_given or (becomes_yuv and given.get("quality") != LOSSLESS)
+        tag = video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"
         has_light = display is not None or video.content_light is not None
         is_whole = display is None or display.is_complete
         keeps_light = has_light and is_yuv and is_whole and holds_hdr_metadata(_program(given), codec)
         takes_full = codec in PLAYABLE_CODECS and codec != "mpeg2video"
-        has_full = _is_full(video, frames) and (is_given or takes_full)
+        has_full = is_full(video, frames) and (is_given or takes_full)
         colors = Colors(
-            matrix=cast("Any", _matrix(video, is_copied=is_given) if is_yuv else "auto"),
+            matrix=cast("Any", tag if samples is None else samples.matrix),
             range="full" if has_full else "auto",
             primaries=video.color_primaries or "auto",
             transfer=video.color_transfer or "auto",
@@ -107,27 +110,7 @@ def arguments_like_picture(
         "pixel aspect ratio, because the size is different": aspect not in (None, 1) and is_scaled,
     }
     missed = [what for what, is_lost in lost.items() if is_lost]
-    return arguments, [*missed, *_lost_samples(video, frames, given)]
-
-
-def _matrix(video: VideoInfo, *, is_copied: bool) -> str:
-    """The matrix of the result. YUV samples that pass through keep theirs, which a file may leave unsaid."""
-    if not is_copied:
-        return video.color_matrix if video.color_matrix in MATRICES else "auto"
-    if is_rgb(video.pixel_format or "") or is_gray(video.pixel_format or ""):
-        return UNTAGGED.matrix  # by which FFmpeg's scaler has made the frames
-    matrix = video.color_matrix or "untagged"
-    return matrix if matrix in (*MATRICES, *get_args(CopiedMatrix)) else "untagged"
-
-
-def _is_full(video: VideoInfo, frames: str) -> bool:
-    """Whether the result should have full range, given `video` and the pixel format in which its frames are read."""
-    has = video.pixel_format or ""
-    if is_rgb(frames) or is_gray(frames) or canonical(frames) == canonical(has):
-        return video.color_range == "full"
-    # FFmpeg makes limited YUV of all others, but for gray of 8 bits, whose samples stay.
-    read = pixel_format_of(frames)
-    return has == "gray" and read is not None and read.depth == 8
+    return arguments, [*missed, *video.extras, *_lost_samples(video, frames, given)]
 
 
 def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -> Iterable[str]:
@@ -220,7 +203,7 @@ def lost_by_map(media: MediaInfo, frames: FrameTimes, output: str) -> Iterable[s
     yield from _lost_sounds(media, frames.video, min(1, len(media.audio)), picture_ends_s=ends_s)
     if media.subtitles:
         codec = "copy" if output.endswith((".mkv", ".webm")) else "mov_text"
-        added = f"ffmpeg -i {output} -i {media.path} -map 0 -map 1:s -c copy -c:s {codec} NEW"
+        added = f"ffmpeg -i {quote(output)} -i {quote(media.path)} -map 0 -map 1:s -c copy -c:s {codec} NEW"
         yield f"subtitles. Add them with: {added}"
 
 
@@ -331,7 +314,7 @@ def _lost_sounds(
     if not start_s:
         yield lost
         return
-    cut = f"ffmpeg -ss {start_s:g} -i {media.path} -map 0:a:0 -c copy part.mka"
+    cut = f"ffmpeg -ss {float(start_s)} -i {quote(media.path)} -map 0:a:0 -c copy part.mka"
     yield f"{lost}, because the decoder has a start. Pass {argument('audio', 'part.mka')}, made with: {cut}"
 
 

@@ -186,11 +186,12 @@ class EncodeSession(Session):
     ) -> int | None:
         """The time of a frame as a multiple of `TICK_S`; None where the rate is constant, which is checked.
 
-        Without `time_s`, a decoded frame has its own.
+        Without `time_s`, a decoded frame has its own. Its colors are noted.
 
         Args:
             number: the frame's number in the video; None for the next one.
         """
+        self.origin.colors = getattr(frame, "_colors", None) or self.origin.colors
         is_given = time_s is not None
         time_s = time_s if is_given else getattr(frame, "time_s", None)
         if self.plan.rate is None:

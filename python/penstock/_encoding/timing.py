@@ -1,4 +1,4 @@
-"""Compares the times that frames come with, and their places at a constant rate."""
+"""Compares what frames come with, and what the video has: times and colors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from penstock._common.messages import argument
 from penstock._encoding.container import holds_times, rate_argument
 from penstock._encoding.plan import EncodePlan
+from penstock._ffmpeg.command.colors import UNTAGGED, VideoColors
+from penstock._ffmpeg.command.pixel_formats import is_gray
 
 # A frame may be so far from its place, but less than half a frame: GIF has the coarsest unit of times, 0.01 s, to which
 # the time of this frame and that of the first one were rounded.
@@ -32,6 +34,7 @@ class Origin:
         last_s: the time of the frame that came last.
         moved_s: how far a frame is shown from its time, where that is no error.
         is_untimed: whether a frame came without a time.
+        colors: of decoded frames that are YUV.
     """
 
     lost: Sequence[str] = ()
@@ -42,6 +45,7 @@ class Origin:
     last_s: float = 0.0
     moved_s: float = 0.0
     is_untimed: bool = False
+    colors: VideoColors | None = None
 
     @property
     def chose_rate(self) -> bool:
@@ -100,7 +104,8 @@ class Origin:
             )
 
     def warnings(self, plan: EncodePlan, ends_s: float) -> Iterable[str]:
-        """What is wrong with the times of a video whose picture ends at that time, in sentences."""
+        """What is wrong with a video whose picture ends at that time, in sentences."""
+        yield from self._relabeled(plan)
         if self.moved_s and plan.rate is not None and plan.output.container != _PICTURES:
             moved = f"frames are shown up to {self.moved_s:.3f} s away from their times"
             yield (
@@ -125,3 +130,17 @@ class Origin:
                 f"{lasts}, so frames and the end of the audio are missing. Use "
                 "encoder.write(changed, time_s=frame.time_s) to check each frame's time"
             )
+
+    def _relabeled(self, plan: EncodePlan) -> Iterable[str]:
+        """Decoded YUV whose samples pass through, under tags that it didn't have."""
+        if self.colors is None or plan.colors is None or is_gray(plan.pixel_format):
+            return
+        for name in ("matrix", "range"):
+            has, told = getattr(self.colors, name), getattr(plan.colors, name)
+            is_auto = getattr(plan.request.colors, name) == "auto"
+            if is_auto and told != (UNTAGGED.matrix if has == "untagged" else has):
+                yield (
+                    f"the frames' {name} is {has!r}, but the video's is {told!r}, so its colors are different. Pass "
+                    f"{argument(f'colors.{name}', has)}, use Encoder.like, or read the frames with "
+                    f"{argument('pixel_format', 'rgb24')}"
+                )

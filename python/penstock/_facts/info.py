@@ -84,6 +84,8 @@ class VideoInfo(HtmlTable):
             state it.
         bit_rate: bits per second; None if the file doesn't state it.
         has_separate_alpha: whether alpha is stored beside the frames, as in WebM. `pixel_format` doesn't show it.
+        extras: what else the first frame that can be decoded has, which an `Encoder` can't write: "stereo 3D mode",
+            "spherical mapping", "closed captions", "HDR10+ metadata" and "Dolby Vision metadata".
         is_default: whether the file marks the stream as a default.
         is_attached_picture: whether it is a single picture beside the audio, such as a cover.
     """
@@ -115,6 +117,7 @@ class VideoInfo(HtmlTable):
     field_order: str | None
     bit_rate: int | None
     has_separate_alpha: bool
+    extras: tuple[str, ...]
     is_default: bool
     is_attached_picture: bool
 
@@ -353,6 +356,7 @@ def _facts_of_video(stream: VideoInfo) -> Iterable[str]:
         yield "mastered at {:g} to {:g} cd/m²".format(*stream.mastering_display.luminance)
     if stream.content_light is not None:
         yield f"light of {stream.content_light.max_cll} and {stream.content_light.max_fall} cd/m²"
+    yield from stream.extras
     yield from _ends(stream)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -51,6 +52,14 @@ _RATE_TOLERANCE = 0.01
 _LAYOUT_FREES_TWICE = av.__version__.startswith("18.")
 # AVFieldOrder in libavcodec.
 _FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
+# `VideoInfo.extras`, by their kinds of side data.
+_EXTRAS = {
+    "STEREO3D": "stereo 3D mode",
+    "SPHERICAL": "spherical mapping",
+    "A53_CC": "closed captions",
+    "DYNAMIC_HDR_PLUS": "HDR10+ metadata",
+    "DOVI_METADATA": "Dolby Vision metadata",
+}
 
 
 def probe(
@@ -220,6 +229,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         bit_depth=_depth(codec),
         field_order=field_order,
         has_separate_alpha=_has_separate_alpha(stream, first.codec),
+        extras=_extras(first.frame),
         is_attached_picture=is_cover,
     )
 
@@ -369,6 +379,13 @@ def _content_light(frame: VideoFrame | None) -> ContentLight | None:
     """As AVContentLightMetadata in the same header."""
     found = _side_data(frame, "CONTENT_LIGHT_LEVEL")
     return None if found is None else ContentLight(*struct.unpack_from("=2I", found))
+
+
+def _extras(frame: VideoFrame | None) -> tuple[str, ...]:
+    found = {kind: _side_data(frame, kind) for kind in _EXTRAS}
+    if not int.from_bytes((found["STEREO3D"] or b"")[:4], sys.byteorder):  # AV_STEREO3D_2D, which is one view
+        found["STEREO3D"] = None
+    return tuple(name for kind, name in _EXTRAS.items() if found[kind] is not None)
 
 
 def _side_data(frame: VideoFrame | None, kind: str) -> bytes | None:

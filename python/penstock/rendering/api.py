@@ -172,7 +172,8 @@ def render(
             (`penstock.cpu.usable`); with Ray, as many as the cluster has room for. FFmpeg gets each worker's share of
             the CPUs.
         chunk_frames: frames of a chunk, at least 3; None is up to 240, with short chunks first, so that an interruption
-            keeps some of them. The last chunks are shorter, so that the workers finish at about the same time.
+            keeps some of them. The last chunks are shorter, so that the workers finish at about the same time: each is
+            half of an equal share of the frames that are left. With 2 workers, 240 frames in chunks of 30 make 14.
         audio: a file whose first audio track is added, from the time of the first frame to the end of the video. It is
             copied if the container accepts it, and otherwise encoded. PCM samples (WAV) become AAC in MP4.
         storage: folder of the chunks, or a URL that fsspec opens. All workers must reach it. None is the folder

@@ -258,7 +258,8 @@ def _read_plan(name: str) -> Plan:
     "--chunk-frames",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Frames of a chunk. The default is up to 240, with short ones first.",
+    help="Frames of a chunk. The default is up to 240, with short ones first. The last chunks are shorter: each is "
+    "half of an equal share of the frames that are left, so that the workers finish at about the same time.",
 )
 @click.option(
     "--audio",
