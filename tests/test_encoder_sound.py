@@ -1022,6 +1022,8 @@ def test_audio_that_cannot_travel_beside_frames_is_encoded(
         ("mkv", {}, "aac"),
         ("ts", {}, "aac"),
         ("flv", {}, "aac"),
+        ("avi", {}, "aac"),
+        ("nut", {}, "aac"),
         ("webm", {}, "opus"),
         ("mkv", {"acodec": "flac"}, "flac"),
     ],
