@@ -535,7 +535,7 @@ def test_chroma_of_a_camera_stays_as_fine(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["b.mp4", "b.mkv"])
 @pytest.mark.parametrize("aspect", ["1001/1000", "118/81", "64/45"])
 @pytest.mark.filterwarnings("ignore::penstock.errors.FFmpegWarning")
-def test_like_keeps_the_pixel_aspect_ratio_or_warns(
+def test_like_and_map_video_keep_the_pixel_aspect_ratio_or_warn(
     tmp_path: Path, ffmpeg: str, name: str, aspect: str
 ) -> None:
     source, wanted = tmp_path / "a.mp4", Fraction(aspect)
@@ -548,4 +548,7 @@ def test_like_keeps_the_pixel_aspect_ratio_or_warns(
             encoder.write(frame, time_s=frame.time_s)
     kept = (probe(tmp_path / name).video[0].sample_aspect_ratio or 1) == wanted
     assert encoder.report is not None
-    assert kept != any("aspect" in one for one in encoder.report.warnings)
+    mapped = map_video(None, source, tmp_path / f"mapped {name}", workers=1)
+    kept_by_map = (probe(tmp_path / f"mapped {name}").video[0].sample_aspect_ratio or 1) == wanted
+    for is_kept, report in ((kept, encoder.report), (kept_by_map, mapped)):
+        assert is_kept != any("aspect" in one for one in report.warnings)
