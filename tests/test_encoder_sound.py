@@ -961,7 +961,7 @@ def test_joined_ogg_flac_is_encoded_without_gaps(
         part = ("-ac", str(count), "-c:a", "flac", "-f", "ogg", "pipe:1")
         made = subprocess.run((ffmpeg, "-v", "error", *tone, *part), capture_output=True, check=True).stdout
         source.write_bytes((source.read_bytes() if source.exists() else b"") + made)
-    audio = AudioFile(source, codec="pcm_s16le", end="longest")
+    audio = AudioFile(source, codec="pcm_s16le")
     make(path, frames=3 * FPS, audio=audio, settings=EncoderSettings(ffmpeg=ffmpeg))
     with AudioDecoder(path) as decoder:
         samples = np.abs(decoder.read_all()).max(1)

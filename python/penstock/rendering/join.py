@@ -370,9 +370,9 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
         has, wanted = getattr(video, name), getattr(chunk, name)
         if wanted is not None and has != wanted:
             raise _wrong(f"{name} {has}, not {wanted}")
-    has, wanted = video.sample_aspect_ratio or 1, chunk.sample_aspect_ratio or 1
-    if abs(has / wanted - 1) > _MOST_ASPECT_CHANGE:
-        raise _wrong(f"sample_aspect_ratio {has}, not {wanted}")
+    aspect, wanted_aspect = video.sample_aspect_ratio or 1, chunk.sample_aspect_ratio or 1
+    if abs(aspect / wanted_aspect - 1) > _MOST_ASPECT_CHANGE:
+        raise _wrong(f"sample_aspect_ratio {aspect}, not {wanted_aspect}")
 
 
 def _wrong(what: str) -> RenderError:
