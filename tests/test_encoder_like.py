@@ -19,7 +19,17 @@ from support.cases import a_few, needs
 from support.clips import clip
 from support.command_line import run
 
-from penstock import Decoder, DecoderError, Encoder, FanOut, FFmpegWarning, StalledError, map_video, probe
+from penstock import (
+    AudioDecoder,
+    Decoder,
+    DecoderError,
+    Encoder,
+    FanOut,
+    FFmpegWarning,
+    StalledError,
+    map_video,
+    probe,
+)
 from penstock._ffmpeg.command.colors import holds_hdr_metadata
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock.video import AudioFile, Colors, ContentLight, EncoderSettings, MasteringDisplay
@@ -583,7 +593,7 @@ def test_chroma_of_a_camera_stays_as_fine(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["b.mp4", "b.mkv"])
 @pytest.mark.parametrize("aspect", ["1001/1000", "118/81", "64/45"])
 @pytest.mark.filterwarnings("ignore::penstock.errors.FFmpegWarning")
-def test_like_keeps_the_pixel_aspect_ratio_or_warns(
+def test_like_and_map_video_keep_the_pixel_aspect_ratio_or_warn(
     tmp_path: Path, ffmpeg: str, name: str, aspect: str
 ) -> None:
     source, wanted = tmp_path / "a.mp4", Fraction(aspect)
@@ -596,4 +606,34 @@ def test_like_keeps_the_pixel_aspect_ratio_or_warns(
             encoder.write(frame, time_s=frame.time_s)
     kept = (probe(tmp_path / name).video[0].sample_aspect_ratio or 1) == wanted
     assert encoder.report is not None
-    assert kept != any("aspect" in one for one in encoder.report.warnings)
+    mapped = map_video(None, source, tmp_path / f"mapped {name}", workers=1)
+    kept_by_map = (probe(tmp_path / f"mapped {name}").video[0].sample_aspect_ratio or 1) == wanted
+    for is_kept, report in ((kept, encoder.report), (kept_by_map, mapped)):
+        assert is_kept != any("aspect" in one for one in report.warnings)
+
+
+@pytest.mark.parametrize("ending", ["mp4", "mov", "mkv", "ts"])
+@pytest.mark.filterwarnings("ignore:the time code")
+def test_like_of_a_dv_tape_has_its_audio(tmp_path: Path, ffmpeg: str, ending: str) -> None:
+    """Its PCM packets differ in size, so the end of a trial fell between two. MP4 and MPEG-TS can't hold them."""
+    source, out = tmp_path / "a.dv", tmp_path / f"b.{ending}"
+    picture = (
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc=s=720x480:r=30000/1001",
+        "-c:v",
+        "dvvideo",
+        "-pix_fmt",
+        "yuv411p",
+    )
+    sound = ("-f", "lavfi", "-i", "sine=r=48000", "-t", "0.3", "-c:a", "pcm_s16le", "-ac", "2")
+    subprocess.run((ffmpeg, "-v", "error", *picture[:4], *sound, *picture[4:], source), check=True)
+    settings = EncoderSettings(ffmpeg=ffmpeg)
+    with Decoder(source) as decoder, Encoder.like(decoder, out, settings=settings) as encoder:
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+    with AudioDecoder(source) as original, AudioDecoder(out) as written:
+        wanted, got = original.read_all(), written.read_all()
+    assert len(got) == pytest.approx(len(wanted), abs=2048)
+    assert np.std(got) == pytest.approx(np.std(wanted), rel=0.2)

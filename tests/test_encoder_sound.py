@@ -951,6 +951,24 @@ def test_a_copy_of_chained_ogg_says_to_encode_it(tmp_path: Path) -> None:
         pytest.skip("this FFmpeg copies it")
 
 
+@pytest.mark.parametrize("channels", [(1, 2, 1), (2, 2, 2)])
+def test_joined_ogg_flac_is_encoded_without_gaps(
+    tmp_path: Path, ffmpeg: str, channels: tuple[int, ...]
+) -> None:
+    """FFmpeg 5.1 says that the samples after a seam are later than they are."""
+    source, path, tone = tmp_path / "a.oga", tmp_path / "a.mkv", ("-f", "lavfi", "-i", "sine=r=48000:d=1")
+    for count in channels:
+        part = ("-ac", str(count), "-c:a", "flac", "-f", "ogg", "pipe:1")
+        made = subprocess.run((ffmpeg, "-v", "error", *tone, *part), capture_output=True, check=True).stdout
+        source.write_bytes((source.read_bytes() if source.exists() else b"") + made)
+    audio = AudioFile(source, codec="pcm_s16le")
+    make(path, frames=3 * FPS, audio=audio, settings=EncoderSettings(ffmpeg=ffmpeg))
+    with AudioDecoder(path) as decoder:
+        samples = np.abs(decoder.read_all()).max(1)
+    assert len(samples) == 3 * 48_000
+    assert np.diff(np.flatnonzero(samples > 0.01)).max() < 48  # no silence
+
+
 def test_samples_under_a_wrong_header_are_refused_or_right(tmp_path: Path, ffmpeg: str) -> None:
     """FFmpeg 9 writes 24-bit samples into MP4 under a header that says 32; 5.1 writes none at all."""
     path, track = tmp_path / "a.mp4", AudioTrack(SAMPLE_RATE, 2, dtype="int32", codec="pcm_s24le")
@@ -1022,6 +1040,8 @@ def test_audio_that_cannot_travel_beside_frames_is_encoded(
         ("mkv", {}, "aac"),
         ("ts", {}, "aac"),
         ("flv", {}, "aac"),
+        ("avi", {}, "aac"),
+        ("nut", {}, "aac"),
         ("webm", {}, "opus"),
         ("mkv", {"acodec": "flac"}, "flac"),
     ],

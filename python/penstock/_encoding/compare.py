@@ -204,7 +204,10 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
         )
     if video is not None:
         yield from (Difference("pixels", one) for one in _check_pixels(video, meant))
-        yield from (Difference("pixels", one) for one in _check_aspect(video, meant))
+        if meant.is_like:
+            yield from (
+                Difference("pixels", one) for one in missing_aspect(video, meant.plan.options.get("aspect"))
+            )
         yield from (Difference("colors", one) for one in _check_colors(video, meant))
         yield from (Difference("colors", one) for one in _check_light(video, meant))
         yield from (Difference("times", one) for one in _check_times(media, video, meant))
@@ -380,15 +383,15 @@ def _check_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
         )
 
 
-def _check_aspect(video: VideoInfo, meant: Meant) -> Iterable[str]:
-    """FFmpeg reduces an aspect to numbers of at most 255, and Matroska has whole pixels of a screen."""
-    shape = re.fullmatch(r"(\d+):(\d+)", str(meant.plan.options.get("aspect")))
-    if not meant.is_like or shape is None:
+def missing_aspect(video: VideoInfo, aspect: object) -> Iterable[str]:
+    """FFmpeg reduces an `aspect` to numbers of at most 255, and Matroska has whole pixels of a screen."""
+    shape = re.fullmatch(r"(\d+):(\d+)", str(aspect))
+    if shape is None:
         return
     wanted = Fraction(int(shape[1]) * video.height, int(shape[2]) * video.width)
     if wanted != (told := video.sample_aspect_ratio or Fraction(1)):
         yield (
-            f"the source's pixel aspect ratio is {wanted}, but the file's is {told}. Pass "
+            f"the pixel aspect ratio is {wanted}, but the file's is {told}. Pass "
             f"{argument('options.aspect', f'{video.width * told.numerator}:{video.height * told.denominator}')} to "
             "accept it"
         )

@@ -46,8 +46,9 @@ _MOST_HZ, _MOST_CHANNELS = 1 << 24, 1 << 10
 # Guessed: reading the first packet of a sound file, and writing a header.
 _TRIAL_S = 30.0
 _COPY = "copy"
-# Chosen: FFmpeg's own defaults for these are Vorbis, MP3 and MP2, which fewer players take; `tee` has none.
-_WITH_AAC = ("flv", "matroska", "mpegts", "tee")
+# Chosen: FFmpeg's own defaults for these are Vorbis, MP3, MP2 and AMR, which fewer players take; `tee` has none.
+# Measured with 5.1 and 9.0: in AVI and NUT, AAC is as exactly in time with the picture as the default is.
+_WITH_AAC = ("3g2", "3gp", "avi", "flv", "matroska", "mpegts", "nut", "tee")
 _CODEC_OPTIONS = ("acodec", "c", "codec")
 # FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` may change where FFmpeg counts from (`_zero`).
 _LEAST_OFFSET_S = 1e-6
@@ -67,8 +68,8 @@ class AudioTrack:
         dtype: dtype of the samples. "float32" is between -1 and 1 at full scale, and accepts float64 and float16, too.
             "int16" and "int32" use their full range.
         codec: FFmpeg's name of the encoder (``ffmpeg -encoders``) or of a format: "aac", "opus", "pcm_s16le". None is
-            AAC in MP4, QuickTime, Matroska, FLV and MPEG-TS, Opus in WebM, and elsewhere FFmpeg's default for the
-            container. ``acodec`` among the encoder's `options` overrides it.
+            AAC in MP4, QuickTime, 3GP, Matroska, FLV, MPEG-TS, AVI and NUT, Opus in WebM, and elsewhere FFmpeg's
+            default for the container. ``acodec`` among the encoder's `options` overrides it.
         language: ISO 639 code of three letters, such as "deu".
         title: name that players show.
 

@@ -31,9 +31,6 @@ _LAST_PACKETS = 32
 _SILENCE_S = Fraction(1, 4)
 # Guessed: how often a wait for a packet looks again. Only the start of FFmpeg, and a slow network, make it wait.
 _CHECK_INTERVAL_S = 0.005
-# Fills gaps of `LEAST_PAUSE_S` or more with silence, so that the rest stays in sync with the picture. Not with
-# first_pts=0: FFmpeg makes a new filter where the sound changes its channels or its rate, which would begin again at 0.
-_GAPLESS = "aresample=async=1:min_hard_comp=0.05"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,8 +211,6 @@ class SoundPackets:
 
     def _arguments(self, lines: int) -> list[str]:
         track = ["-map", f"0:{self._sound.index}", "-c", self._sound.packet_codec, "-flush_packets", "1"]
-        if not self._sound.is_copied:
-            track += ["-filter:a", _GAPLESS]
         return [
             *self._sound.input_arguments_from(0),
             *(*track, "-f", "data", "pipe:1"),
@@ -228,7 +223,7 @@ class SoundPackets:
 
     def _read(self) -> None:
         """Reads until FFmpeg ends. On a thread of its own."""
-        splitter = _Splitter(from_zero=not self._sound.is_copied)
+        splitter = _Splitter(are_samples=not self._sound.is_copied)
         for is_data, read in self._pieces():
             (splitter.add_data if is_data else splitter.add_lines)(read)
             for packet in splitter.packets():
@@ -263,11 +258,16 @@ class SoundPackets:
 class _Splitter:
     """Splits the bytes of all packets by the lines of ``framecrc``, which tell the time, length and size of each.
 
-    With `from_zero`, the packets are samples, which begin at 0 s: with silence, or without what is before.
+    With `are_samples`, the packets are samples, which begin at 0 s and follow each other: silence fills gaps of
+    `LEAST_PAUSE_S` or more, and samples before 0 s or so far before the end of others are left out. FFmpeg's filter
+    ``aresample=async=1`` would begin again where the channels or the rate change, and miss the gap there.
     """
 
-    def __init__(self, *, from_zero: bool) -> None:
-        self._from_zero = from_zero
+    def __init__(self, *, are_samples: bool) -> None:
+        self._are_samples = are_samples
+        # Where the samples so far end, the time and length of the last packet, and the length of the longest one.
+        self._end = self._last_pts = self._last_samples = self._most_samples = 0
+        self._late = 0
         self._data, self._line = bytearray(), b""
         self._unit_s = Fraction(0)
         # Time, length and size of the packets to come.
@@ -290,18 +290,43 @@ class _Splitter:
             pts, samples, size = self._announced.popleft()
             data = bytes(self._data[:size])
             del self._data[:size]
-            if self._from_zero and self._number == 0:
-                yield from self._silence(pts, size // samples)
-                early = min(max(-pts, 0), samples)
-                pts, samples, data = pts + early, samples - early, data[size // samples * early :]
-            if data:
+            if self._are_samples:
+                yield from self._continued(pts, samples, data)
+            elif data:
                 yield self._packet(pts, samples, data)
+
+    def _continued(self, pts: int, samples: int, data: bytes) -> Iterator[Packet]:
+        """A packet of samples, after silence for the gap before it, or without what overlaps."""
+        gap = pts - self._lateness(pts, samples) - self._end
+        if self._number and abs(gap) * self._unit_s < LEAST_PAUSE_S:
+            gap = 0
+        sample_bytes = len(data) // samples
+        yield from self._silence(self._end + gap, sample_bytes)
+        early = min(max(-gap, 0), samples)
+        if early < samples:
+            yield self._packet(self._end, samples - early, data[sample_bytes * early :])
+            self._end += samples - early
+
+    def _lateness(self, pts: int, samples: int) -> int:
+        """By how much FFmpeg's time of a packet is too late.
+
+        In joined Ogg FLAC files, FFmpeg 5.1 counts one packet too many after the short last one of each file, or takes
+        the last one for a whole one.
+        """
+        end = self._last_pts + self._last_samples
+        is_seam = self._last_samples < self._most_samples
+        if is_seam and pts - self._most_samples in (self._last_pts, end):
+            self._late += pts - end
+        self._last_pts, self._last_samples = pts, samples
+        self._most_samples = max(self._most_samples, samples)
+        return self._late
 
     def _silence(self, end: int, sample_bytes: int) -> Iterator[Packet]:
         piece = int(_SILENCE_S / self._unit_s) or 1
-        for begin in range(0, end, piece):
-            samples = min(piece, end - begin)
-            yield self._packet(begin, samples, bytes(samples * sample_bytes))
+        while self._end < end:
+            samples = min(piece, end - self._end)
+            yield self._packet(self._end, samples, bytes(samples * sample_bytes))
+            self._end += samples
 
     def _packet(self, pts: int, samples: int, data: bytes) -> Packet:
         self._number += 1

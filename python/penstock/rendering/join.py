@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock._encoding.compare import missing_labels, missing_timecode
+from penstock._encoding.compare import missing_aspect, missing_labels, missing_timecode
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._facts.info import VideoInfo
@@ -46,9 +46,11 @@ _WRONG_TIMES = re.compile(r"\bDTS\b|\bdts\b|\btimestamps?\b", re.IGNORECASE)
 # FFmpeg moves the picture in Matroska by what an encoder puts before its first sample of sound: 6.5 ms for Opus, 1024
 # samples for AAC.
 _PRIMING_S = 0.1
+# Chosen: containers round the pixel aspect ratio, and `missing_aspect` says so. Matroska rounds to whole pixels.
+_MOST_ASPECT_CHANGE = 0.05
 # What the joined video must have as its chunks do.
 _EQUAL_FIELDS = (
-    *("codec", "profile", "pixel_format", "width", "height", "sample_aspect_ratio"),
+    *("codec", "profile", "pixel_format", "width", "height"),
     *("color_matrix", "color_range", "color_primaries", "color_transfer"),
 )
 
@@ -120,6 +122,8 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
         warnings += (f"the result has no audio: {why}",)
     told = probe(final)
     warnings += (*missing_timecode(told, plan.labels), *missing_labels(told, plan.labels))
+    aspect = (encoder_arguments(plan).get("options") or {}).get("aspect")
+    warnings += tuple(missing_aspect(_video_of(final), aspect))
     if remove_chunks(plan, storage):
         warnings += (
             f"{plan.storage} still has chunks of other renders, for example of a scene that you changed. Remove it "
@@ -366,6 +370,9 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
         has, wanted = getattr(video, name), getattr(chunk, name)
         if wanted is not None and has != wanted:
             raise _wrong(f"{name} {has}, not {wanted}")
+    aspect, wanted_aspect = video.sample_aspect_ratio or 1, chunk.sample_aspect_ratio or 1
+    if abs(aspect / wanted_aspect - 1) > _MOST_ASPECT_CHANGE:
+        raise _wrong(f"sample_aspect_ratio {aspect}, not {wanted_aspect}")
 
 
 def _wrong(what: str) -> RenderError:
