@@ -370,7 +370,7 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
         has, wanted = getattr(video, name), getattr(chunk, name)
         if wanted is not None and has != wanted:
             raise _wrong(f"{name} {has}, not {wanted}")
-    aspect, wanted_aspect = video.sample_aspect_ratio or 1, chunk.sample_aspect_ratio or 1
+    aspect, wanted_aspect = (Fraction(one.sample_aspect_ratio or 1) for one in (video, chunk))
     if abs(aspect / wanted_aspect - 1) > _MOST_ASPECT_CHANGE:
         raise _wrong(f"sample_aspect_ratio {aspect}, not {wanted_aspect}")
 
