@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound machines all compare report)
-.PHONY: help build demo docs docs-serve test test-all test-exhaustive soak sanitize fuzz $(BENCHES) wheel release-check check check-workflows fmt clean
+.PHONY: help build demo docs docs-serve test test-all test-exhaustive soak sanitize fuzz findings $(BENCHES) wheel release-check check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -44,6 +44,7 @@ help:
 	@echo "make bench-compare BASE=HEAD~1  the hot paths of a commit against those of this tree, in turn: 4 minutes"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for this processor, or for TARGET=aarch64-unknown-linux-gnu, and glibc 2.17 or newer; checked"
+	@echo "make findings     whether other software still does what findings/ says; ARGS=\"nut-without-a-tag.sh\" for one only"
 	@echo "make release-check  what a release needs: wheels, sdist, crates, links and more; ARGS=\"links version\" for these only"
 	@echo "make check        formatting, lints, types, circles of imports and refused phrases, of Rust and Python"
 	@echo "make check-workflows  .github/workflows, by actionlint (needs Go)"
@@ -148,6 +149,9 @@ fuzz: $(READY)-test $(READY)-native
 	PENSTOCK_FUZZ_S=$(SECONDS_EACH) $(IN_VENV) python -m pytest -q tests/test_hostile_words.py
 
 # Against glibc 2.17 by zig, whatever the system's is, and for TARGET, whatever the processor is.
+findings:
+	@scripts/run_findings $(ARGS)
+
 wheel: TARGET = $(HOST)
 wheel: WHEEL = dist/*_$(firstword $(subst -, ,$(TARGET))).whl
 wheel: $(READY)-wheel
