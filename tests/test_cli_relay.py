@@ -46,6 +46,13 @@ def silent() -> Iterator[int]:
     os.close(writer)
 
 
+def seconds_of(who: str, said: str) -> float:
+    """For how long `who` did nothing, by an error message."""
+    found = re.search(rf"{who} nothing for ([\d.]+) s", said)
+    assert found, said
+    return float(found[1])
+
+
 class TestRelay:
     """One source, one destination."""
 
@@ -221,11 +228,11 @@ class TestRelay:
 
     def test_timeout_ends_a_silent_source(self, silent: int) -> None:
         said = failed(run("relay", "-", "-", "--timeout", "0.1", stdin=silent))
-        assert "standard input sent nothing for 0.1" in said
+        assert seconds_of("standard input sent", said) >= 0.1  # a busy machine is late
 
     def test_timeout_ends_a_stalled_destination(self, big: Path, pair: tuple[int, int]) -> None:
         said = failed(run("relay", big, "-", "--timeout", "0.1", stdout=pair[1]))
-        assert "standard output took nothing for 0.1" in said
+        assert seconds_of("standard output took", said) >= 0.1  # a busy machine is late
         assert f"; {unread_bytes(pair[0])} bytes were delivered" in said
 
     @pytest.mark.parametrize("end", ["timeout", "signal"])
