@@ -46,7 +46,7 @@ def test_stalled_output_is_evicted(big: Path, fifo: Path) -> None:
     os.close(stalled)
     assert (big.parent / "a").read_bytes() == big.read_bytes()
     assert status == 1
-    assert f"{fifo}: dropped, because it took nothing for 0.2" in said
+    assert f"{fifo}: dropped, because it took nothing for" in said
 
 
 @pytest.mark.parametrize("is_standard_output", [True, False])
