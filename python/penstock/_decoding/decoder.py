@@ -63,10 +63,16 @@ class Decoder(DecoderBase):
     width × channels, with its index and its time. No frame is repeated or dropped to make the rate constant.
     ``decoder[7]``, ``decoder[::10]``, `frame_at` and `batch` return the same pixels, and don't move the iteration.
 
-    **Engine.** libav (PyAV) reads regular files, bytes and file objects in this process, without an FFmpeg program. An
-    FFmpeg program, which the first read starts, reads URLs, pipes, FIFOs and devices. It also reads files if you pass
-    `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy. `engine` reports
-    which of the two reads, and why.
+    **Engine.** libav (PyAV) reads regular files, bytes, file objects and URLs in this process, without an FFmpeg
+    program. An FFmpeg program, which the first read starts, reads pipes, FIFOs and devices. It also reads files and
+    URLs if you pass `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy;
+    and a URL from a `start` on. `engine` reports which of the two reads, and why.
+
+    **URLs.** libav opens a URL once, and reads it on a thread of its own. If the server stops, `read` with a timeout
+    raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
+    good. `close`, Ctrl-C and a cancelled task don't wait for the server. With `filters` and the other arguments that
+    need a program, the URL is opened twice, one after the other: to look at it, and to read it. Damage raises a
+    `DecoderError`, and up to 16 frames before it may be missing, because nothing can be decoded again.
 
     **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the good frames if a frame is damaged
     or missing, or if the file ends before its container says. If a frame is missing, libav decodes that part again
@@ -302,15 +308,16 @@ class Decoder(DecoderBase):
         it between two packets.
 
         Args:
-            timeout: seconds to wait; None waits as long as it takes. libav checks the time between two packets, so the
-                call takes longer if the file itself blocks (NFS, FUSE). The end of the file may also take longer,
-                because Penstock reads packets there to find missing frames.
+            timeout: seconds to wait; None waits as long as it takes. In a file, libav checks the time between two
+                packets, so the call takes longer if the file itself blocks (NFS, FUSE). The end of the file may also
+                take longer, because Penstock reads packets there to find missing frames.
 
         Raises:
             DecoderError: if the file is damaged, truncated or without frames, or if the FFmpeg program printed an error
                 or failed. All frames before were delivered, except those that the program's decoder held back.
             StalledError: if no frame came within `timeout`, or the FFmpeg program showed no sign of life for
-                ``stall_timeout``. Nothing is lost: read again.
+                ``stall_timeout``. Nothing is lost: read again. Or if a URL's server sent nothing for ``stall_timeout``:
+                then each further call raises it.
             ClosedError: if the decoder is closed, or this is the child of a ``fork``.
             RuntimeError: if a signal handler reads from the decoder that it interrupted.
         """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock._common.control_groups import whole_cpus
+from penstock._common.deadline import Deadline
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, plan_decode
@@ -14,7 +16,7 @@ from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import open_media
-from penstock._facts.probing import PATIENCE_S, info_of, probe, read_beginnings
+from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
 from penstock._facts.seeking import first_pts, may_seek
 from penstock._ffmpeg.command import endpoints
@@ -39,8 +41,10 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
     }
     if told := [what for what, is_given in reasons.items() if is_given]:
         return f"the FFmpeg program reads with {' and '.join(told)}"
+    if not endpoints.is_path(opened.url):
+        return None if options.start is None else "the FFmpeg program seeks in URLs"
     if endpoints.identity(opened.url) is None:
-        return "the FFmpeg program reads URLs, pipes and devices"
+        return "the FFmpeg program reads pipes and devices"
     return None
 
 
@@ -71,6 +75,8 @@ def _read_in_sandbox(
 
 def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
     """Reads by libav in this process."""
+    if not endpoints.is_path(opened.url):
+        return _read_url(opened, options, stream)
     ahead = None
     if options.start is None:
         sequence, ahead, media, video = _opened_once(opened, options, stream)
@@ -83,16 +89,25 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
     return LibavEngine(plan, sequence, "libav reads files, in this process", ahead)
 
 
+def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
+    """The same for a URL, on a thread: a server may never answer."""
+    opening = partial(_opened_once, opened, options, stream)
+    sequence, ahead, media, video = answer_of(opened.path, opening, Deadline(PATIENCE_S))
+    plan = plan_decode(None, Track(opened.url, media, video), options)
+    return LibavEngine(plan, sequence, "libav reads URLs, in this process", ahead, may_hang=True)
+
+
 def _opened_once(
     opened: Source, options: DecodeOptions, stream: int | None
 ) -> tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]:
     """Opens a file, and decodes its first frame, which shows the facts that the header does not have."""
-    container = open_media(opened.url, path=opened.path)
+    stall_timeout = None if endpoints.is_path(opened.url) else options.settings.stall_timeout
+    container = open_media(opened.url, path=opened.path, stall_timeout=stall_timeout)
     video = chosen_video(info_of(opened, container, {}), stream, options)
     beginnings, packets = read_beginnings(container, undecoded=video.index)
     chosen = _chosen(opened, container.format.name, video, options)
     own = [packet for packet in packets if packet.stream_index == video.index]
-    has_threads = chosen.is_strict
+    has_threads = chosen.is_strict or chosen.is_opened_once
     sequence = Sequence(
         chosen, video=OpenVideo(chosen, has_threads=has_threads, container=container, ahead=own)
     )
@@ -118,6 +133,7 @@ def _chosen(opened: Source, container: str, video: VideoInfo, options: DecodeOpt
         decoder=alpha_decoder(None, opened.url, video, options),
         is_strict=not options.conceal_errors,
         threads=options.settings.threads,
+        is_opened_once=not endpoints.is_path(opened.url),
     )
 
 

@@ -7,12 +7,13 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock._common import exits
+from penstock._common.daemon import Daemon
 from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
@@ -21,7 +22,7 @@ from penstock._decoding.sequence import SequenceFrame
 from penstock._facts.completeness import End, why_no_frames
 from penstock._facts.questions import InProcess
 from penstock._ffmpeg.program.process import check_owner
-from penstock.errors import ClosedError, DecoderError, PenstockError
+from penstock.errors import ClosedError, DecoderError, PenstockError, StalledError
 
 if TYPE_CHECKING:
     from penstock._decoding.plan import DecodePlan
@@ -85,6 +86,7 @@ class LibavEngine:
         sequence: the frames.
         reason: why libav reads them.
         ahead: the first frame, if it is decoded already, or why it could not be.
+        may_hang: the source may keep libav waiting, and libav can't be interrupted: another thread reads.
 
     Attributes:
         plan: as above.
@@ -98,10 +100,13 @@ class LibavEngine:
         sequence: FramesInOrder,
         reason: str,
         ahead: SequenceFrame | DecoderError | None = None,
+        *,
+        may_hang: bool = False,
     ) -> None:
         self.plan, self.questions = plan, InProcess(plan.track)
         self.warning: str | None = None
         self._sequence, self._reason, self._ahead = sequence, reason, ahead
+        self._may_hang, self._closing = may_hang, Future[None]()
         self._pixels = Pixels(plan)
         self._lock = threading.RLock()  # which knows its owner
         self._reading_thread: int | None = None
@@ -110,11 +115,11 @@ class LibavEngine:
         self._last: _Begun | None = None  # the one that was given last
         self._read = 0  # frames that were decoded
         self._is_fed = False  # all frames were decoded
-        self._failure: DecoderError | None = None  # after the frames that are begun
+        self._failure: DecoderError | StalledError | None = None  # after the frames that are begun
         self._is_torn = False  # an exception of a signal handler has interrupted a read
         self._is_closed = self._is_released = False
-        self._worker: ThreadPoolExecutor | None = None
-        self._abandoned: deque[Future[Made | None]] = deque()  # reads of tasks that were cancelled
+        self._worker: Daemon | None = None
+        self._abandoned: deque[Future[Made | None]] = deque()  # reads for which nobody waits any more
         self._times = _Times()
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -123,8 +128,8 @@ class LibavEngine:
         """The next frame; None at the end."""
         deadline = Deadline(timeout)
         self._check_usable()
-        if self._abandoned:
-            return self._read_abandoned(deadline)
+        if self._abandoned or self._may_hang:
+            return self._read_elsewhere(deadline)
         with self._turn(deadline):
             return self._next(deadline)
 
@@ -133,9 +138,7 @@ class LibavEngine:
         import asyncio  # slow to import; a program that uses asyncio has done so
 
         self._check_usable()
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, thread_name_prefix="penstock-decode")
-        future = self._abandoned.popleft() if self._abandoned else self._worker.submit(self._read_alone)
+        future = self._begun_read()
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
@@ -183,15 +186,25 @@ class LibavEngine:
             converting_s=self._pixels.converting_s,
         )
 
-    def _read_abandoned(self, deadline: Deadline) -> Made | None:
-        """What a task waited for that was cancelled. A wait without success leaves it to the next read."""
-        future, is_done = self._abandoned.popleft(), False
+    def _begun_read(self) -> Future[Made | None]:
+        """A read on the thread of this object: one for which nobody waits any more, or a new one."""
+        if self._abandoned:
+            return self._abandoned.popleft()
+        if self._worker is None:
+            self._worker = Daemon("penstock-decode")
+        return self._worker.submit(self._read_alone)
+
+    def _read_elsewhere(self, deadline: Deadline) -> Made | None:
+        """Waits for a read on the thread of this object. A wait without success leaves it to the next call."""
+        future = self._begun_read()
         try:
-            is_done = bool(wait((future,), deadline.left_s()).done)
+            either: tuple[Future[Any], ...] = (future, self._closing)
+            wait(either, deadline.left_s(), FIRST_COMPLETED)
         finally:
-            if not is_done:
+            if not future.done():
                 self._abandoned.appendleft(future)
-        if not is_done:
+        if not future.done():
+            self._check_usable()
             raise deadline.late(_LATE)
         return future.result()
 
@@ -234,7 +247,8 @@ class LibavEngine:
 
     def _made(self, deadline: Deadline) -> Made | None:
         # One more frame with each call, so that the first ones come at once.
-        self._feed(min(self._pixels.ahead, self.delivered) + 1, deadline)
+        ahead = 0 if self._may_hang else self._pixels.ahead  # a live frame waits for no other
+        self._feed(min(ahead, self.delivered) + 1, deadline)
         self._check_usable()  # a signal handler or another thread may have closed it
         if not self._begun:
             if self._failure is not None:
@@ -270,7 +284,7 @@ class LibavEngine:
             except StopIteration:
                 self._end()
                 return
-            except DecoderError as failure:
+            except (DecoderError, StalledError) as failure:
                 self._failure, self._is_fed = failure, True
                 return
             if frame is not None:
@@ -329,6 +343,8 @@ class LibavEngine:
         """Closes the file, or lets the thread do it that reads. May be called again, also by a signal handler."""
         self._is_closed = True
         if not self.is_inherited:
+            if not self._closing.done():
+                self._closing.set_result(None)
             self._release()
 
     def end_collected(self) -> None:
@@ -352,7 +368,7 @@ class LibavEngine:
                 self._sequence.close()
                 self._pixels.close()
                 if self._worker is not None:
-                    self._worker.shutdown(wait=False)
+                    self._worker.end()
             finally:
                 self._lock.release()
 

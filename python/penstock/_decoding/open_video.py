@@ -55,6 +55,7 @@ class VideoInput:
         is_strict: whether damage is an error.
         threads: how many threads libav uses, `MOST_THREADS` at most; None leaves it to libav, or to a quota of the
             container.
+        is_opened_once: it can't be opened again, or not at the same place, as a URL.
     """
 
     source: str
@@ -64,6 +65,7 @@ class VideoInput:
     decoder: str | None
     is_strict: bool
     threads: int | None
+    is_opened_once: bool = False
 
 
 class OpenVideo:

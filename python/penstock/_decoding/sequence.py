@@ -90,7 +90,8 @@ class Sequence:
     the frames that it has held back for reordering. So the frames before damage don't depend on the number of threads.
 
     This needs packets whose times name the frames (`names_frames`). Of other files, libav decodes one packet after
-    another without threads, and an exception for a packet is damage.
+    another without threads, and an exception for a packet is damage. So it does with what can be opened only once, but
+    with threads.
 
     Args:
         chosen: the stream.
@@ -119,6 +120,9 @@ class Sequence:
     def begin(self) -> None:
         """Decides how the stream is read, by its first packets. Reading calls it, too."""
         if self._run is not None:
+            return
+        if self._chosen.is_opened_once:
+            self._run_plain(None)
             return
         if self._chosen.is_strict:
             ahead = [*islice(self._video.packets(), REORDERED + 1)]
@@ -208,6 +212,8 @@ class Sequence:
             return "it has not begun"
         if self._is_named:
             return f"it decodes with {'threads' if self._has_threads else 'one thread'}"
+        if self._chosen.is_opened_once:
+            return "it is opened once"
         why = (
             "the times of packets don't name the frames" if self._chosen.is_strict else "errors are concealed"
         )
@@ -314,7 +320,9 @@ class Sequence:
     def _begin_plain(self) -> None:
         self._open(has_threads=False)
         self._has_threads = False
-        wanted = None if self._beginning is None else self._beginning.pts
+        self._run_plain(None if self._beginning is None else self._beginning.pts)
+
+    def _run_plain(self, wanted: int | None) -> None:
         self._has_sought = wanted is not None and self._seek_plain(wanted)
         self._ready.clear()
         self._run = _PlainRun(
@@ -343,6 +351,8 @@ class Sequence:
         return False
 
     def _open(self, *, has_threads: bool) -> None:
+        if self._chosen.is_opened_once:
+            self._fail("it can't be opened again, to read on after an interruption")
         self._video.close()
         self._video = OpenVideo(self._chosen, has_threads=has_threads)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import av
+from av.error import ExitError
 from av.error import FFmpegError as LibavError
 from av.format import ContainerFormat, Flags
 
+from penstock._common.daemon import Daemon
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import raise_shortage
 from penstock._facts.single_pass import SinglePassSource
@@ -23,7 +24,7 @@ from penstock._ffmpeg.program import messages
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.process import is_unfinished
-from penstock.errors import DecoderError
+from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -51,6 +52,7 @@ def open_media(
     single_pass: SinglePassSource | None = None,
     path: str | None = None,
     follow_playlists: bool = False,
+    stall_timeout: float | None = None,
 ) -> InputContainer:
     """Opens a source, and nothing that it leads to.
 
@@ -60,9 +62,11 @@ def open_media(
         single_pass: `source`, if it can be read only once.
         path: the source by its name, for messages.
         follow_playlists: a path may be a playlist.
+        stall_timeout: how many seconds this call, or a later one, may wait for the source; None for any time.
 
     Raises:
         DecoderError: libav cannot open it, or it is a playlist or text.
+        StalledError: the source did not answer in time.
         OSError: no descriptor, memory or thread is left.
     """
     path = path or endpoints.without_protocol(source)
@@ -72,9 +76,10 @@ def open_media(
     options = {name.removeprefix("-"): value for name, value in zip(words[::2], words[1::2], strict=True)}
     try:
         given: Any = source if single_pass is None else single_pass
-        media: InputContainer = av.open(given, options=options, **_ANY_TAGS)
+        media: InputContainer = av.open(given, options=options, timeout=stall_timeout, **_ANY_TAGS)
     except LibavError as error:
         raise_shortage(error, path)
+        _raise_stall(error, path, stall_timeout)
         raise _refusal(source, path, confined, error.strerror or "") from error
     if media.format.name == _TEXT_CONTAINER:
         media.close()
@@ -106,7 +111,15 @@ def demux(media: InputContainer, *streams: Any) -> Iterator[Any]:
         pass  # where a damaged file has begun a stream in its middle (MPEG-TS), PyAV fails behind the last packet
     except LibavError as error:
         raise_shortage(error)
+        _raise_stall(error, media.name, cast("float | None", media.read_timeout))
         raise
+
+
+def _raise_stall(error: LibavError, path: str, timeout_s: float | None) -> None:
+    """Raises for libav's error that the source did not answer in time. Nothing can be read from it afterwards."""
+    if isinstance(error, ExitError):
+        seconds = timeout_s or 0.0
+        raise StalledError(f"{path} gave nothing for {seconds:g} s, and was given up", seconds) from error
 
 
 def decode(codec: Any, packet: Any) -> list[Any]:
@@ -159,15 +172,9 @@ def run_with_timeout(path: str, function: Callable[[], T], deadline: Deadline) -
     Raises:
         TimeoutError: the function did not return in time. Its thread keeps running.
     """
-    outcome: Future[T] = Future()
-
-    def call() -> None:
-        try:
-            outcome.set_result(function())
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=call, name="penstock-open", daemon=True).start()
+    thread = Daemon("penstock-open")
+    outcome = thread.submit(function)
+    thread.end()
     try:
         return outcome.result(deadline.at_most(threading.TIMEOUT_MAX))
     finally:

@@ -6,12 +6,12 @@ import ctypes
 import math
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import av
 from av.codec.context import ThreadType
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
     from penstock._facts.index import Packet
+
+T = TypeVar("T")
 
 #: Guessed: a local file is read in 0.02 s; a slow server, or a disk that has to spin up, takes seconds.
 PATIENCE_S = 30.0
@@ -104,18 +106,24 @@ def probe(
         return isolation.media(timeout)
     read = partial(_read, opened, follow_playlists=follow_playlists)
     try:
-        return (
-            run_with_timeout(opened.path, read, deadline)
-            if endpoints.identity(opened.url) is None
-            else read()
-        )
-    except TimeoutError as error:
-        seconds = deadline.timeout or 0.0
-        message = f"{opened.path} was not read within {seconds:g} s. Check that a program writes to it"
-        raise StalledError(message, seconds) from error
+        return answer_of(opened.path, read, deadline) if endpoints.identity(opened.url) is None else read()
     finally:
         if opened is not source:
             opened.stop_feeding()
+
+
+def answer_of(path: str, read: Callable[[], T], deadline: Deadline) -> T:
+    """What `read` returns, which may wait for a server, or for a program that writes to a FIFO.
+
+    Raises:
+        StalledError: it did not return in time.
+    """
+    try:
+        return run_with_timeout(path, read, deadline)
+    except TimeoutError as error:
+        seconds = deadline.timeout or 0.0
+        message = f"{path} was not read within {seconds:g} s. Check that a program writes to it"
+        raise StalledError(message, seconds) from error
 
 
 def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:

@@ -254,7 +254,8 @@ class DecoderSettings(_Settings):
         conversion_threads: number of native threads that convert pixels after libav, 0 to 16. All decoders of a process
             share them. None is 2, or 0 if the process may use one CPU only. With 0, the thread that reads converts.
         stall_timeout: seconds without a sign of life from the program (no frame, no CPU time used) until a waiting call
-            raises `StalledError`. None waits forever. libav has no such limit.
+            raises `StalledError`. None waits forever. For a URL that libav reads, seconds without data. libav has no
+            such limit for files.
 
     Raises:
         ValueError, TypeError: if a value is impossible.

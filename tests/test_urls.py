@@ -1,0 +1,189 @@
+"""A `Decoder` of a URL: libav opens it once, on a thread that may hang."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cases import PATIENCE_S, eventually
+from support.clips import clip
+from support.media import ffmpeg
+from support.media import nothing_is_left as nothing_is_left
+from support.processes import start_script
+from support.servers import http_server
+from support.this_process import are_asleep
+
+from penstock import ClosedError, Decoder, DecoderError, StalledError
+from penstock.video import DecoderSettings
+
+SHORT_S = 10.0
+"""What returns at once takes less, also on a busy machine, and what waits for a server takes longer."""
+
+
+def kept(decoder: Decoder) -> list[tuple[int, int | None, bytes]]:
+    return [(frame.index, frame.pts, frame.tobytes()) for frame in decoder]
+
+
+def expected(path: Path) -> list[tuple[int, int | None, bytes]]:
+    with Decoder(path) as decoder:
+        return kept(decoder)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream whose beginning libav reads by its first half."""
+    path = tmp_path_factory.mktemp("live") / "live.ts"
+    noise = ["-f", "lavfi", "-i", "nullsrc=s=64x48:r=25,geq=random(1)*255:128:128", "-frames:v", "400"]
+    ffmpeg(*noise, "-c:v", "mpeg2video", "-b:v", "9M", str(path))
+    return path
+
+
+@pytest.mark.parametrize("has_ranges", [False, True])
+@pytest.mark.parametrize("kind", ["h264_mkv", "h264_ts", "variable_mp4", "faststart"])
+def test_a_url_gives_the_frames_of_its_file_by_one_request(
+    kind: str, has_ranges: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "fast.mp4" if kind == "faststart" else clip(kind)
+    if kind == "faststart":
+        ffmpeg("-i", str(clip("h264")), "-c", "copy", "-movflags", "faststart", str(path))
+    with http_server(path.read_bytes(), has_ranges=has_ranges) as server:
+        with Decoder(server.url) as decoder:
+            assert decoder.engine.name == "libav" and decoder.pid is None
+            assert kept(decoder) == expected(path)
+        assert server.most_open == 1
+        if not has_ranges or kind in ("h264_mkv", "faststart"):
+            assert server.offsets == [0]
+
+
+def test_damage_at_a_url_raises_after_the_frames_before() -> None:
+    data = bytearray(clip("h264_ts").read_bytes())
+    data[len(data) // 2 :: 7] = bytes(len(data[len(data) // 2 :: 7]))
+    with http_server(bytes(data)) as server:
+        with Decoder(server.url) as decoder, pytest.raises(DecoderError) as caught:
+            for index, frame in enumerate(decoder):
+                assert frame.index == index
+        assert 0 < caught.value.frames < 30 and server.offsets == [0]
+
+
+def test_url_that_cannot_be_opened_raises() -> None:
+    with pytest.raises(DecoderError, match="refused"):
+        Decoder("http://127.0.0.1:9/clip.mp4")
+
+
+def test_a_late_read_loses_no_frame(live: Path) -> None:
+    data = live.read_bytes()
+    with http_server(data, stops_at=len(data) // 2) as server, Decoder(server.url) as decoder:
+        got = []
+        with pytest.raises(StalledError) as caught:
+            while True:
+                got.append(decoder.read(timeout=0.5).index)  # type: ignore[union-attr]
+        assert got and caught.value.seconds == 0.5
+        for _ in range(2):
+            with pytest.raises(StalledError):
+                decoder.read(timeout=0)
+        server.goes_on.set()
+        got += [frame.index for frame in decoder]
+        assert got == list(range(400)) and server.offsets == [0]
+
+
+def test_a_server_that_stops_is_given_up_after_the_stall_timeout(live: Path) -> None:
+    data, settings = live.read_bytes(), DecoderSettings(stall_timeout=0.7)
+    with (
+        http_server(data, stops_at=len(data) // 2) as server,
+        Decoder(server.url, settings=settings) as decoder,
+    ):
+        for _ in range(2):
+            with pytest.raises(StalledError) as caught:
+                list(decoder)
+            assert caught.value.seconds == 0.7
+        server.goes_on.set()
+        with pytest.raises(StalledError):
+            next(decoder)
+
+
+def test_a_server_that_never_answers_is_given_up_when_opened() -> None:
+    with http_server(b"", stops_at=0) as server, pytest.raises(StalledError):
+        Decoder(server.url, settings=DecoderSettings(stall_timeout=0.5))
+
+
+def test_close_wakes_a_thread_that_waits_for_a_server(live: Path) -> None:
+    data, said = live.read_bytes(), []
+    with http_server(data, stops_at=len(data) // 2) as server:
+        decoder = Decoder(server.url)
+        next(decoder)
+
+        def read() -> None:
+            try:
+                list(decoder)
+            except BaseException as error:
+                said.append(type(error))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        assert eventually(lambda: are_asleep(lambda: {thread.native_id}))
+        before = time.monotonic()
+        decoder.close()
+        thread.join(PATIENCE_S)
+        assert time.monotonic() - before < SHORT_S and said == [ClosedError]
+        with pytest.raises(ClosedError):
+            decoder.read()
+
+
+def test_a_cancelled_wait_for_a_server_loses_no_frame(live: Path) -> None:
+    data = live.read_bytes()
+
+    async def indices(server: Any) -> list[int]:
+        async with Decoder(server.url) as decoder:
+            got = []
+            with pytest.raises(TimeoutError):
+                while True:
+                    got.append((await asyncio.wait_for(anext(decoder), 0.5)).index)
+            server.goes_on.set()
+            return [*got, *[frame.index async for frame in decoder]]
+
+    with http_server(data, stops_at=len(data) // 2) as server:
+        assert asyncio.run(indices(server)) == list(range(400))
+
+
+@pytest.mark.parametrize("ending", ["Ctrl-C", "exit", "cancel"])
+def test_a_program_ends_while_its_server_hangs(ending: str, live: Path) -> None:
+    code = """
+    import asyncio
+    decoder = penstock.Decoder(sys.argv[1])
+
+    async def use():
+        async with decoder:
+            while True:
+                await asyncio.wait_for(anext(decoder), 0.5)
+
+    if sys.argv[2] == "cancel":
+        print(flush=True)
+        asyncio.run(use())
+    try:
+        while True:
+            decoder.read(0.5)
+    except penstock.StalledError:
+        pass
+    print(flush=True)
+    if sys.argv[2] == "Ctrl-C":
+        list(decoder)
+    """
+    data = live.read_bytes()
+    with (
+        http_server(data, stops_at=len(data) // 2) as server,
+        start_script(code, server.url, ending) as program,
+    ):
+        assert program.stdout.readline()
+        if ending == "Ctrl-C":
+            assert eventually(lambda: are_asleep(lambda: {program.pid}))
+            program.send_signal(subprocess.signal.SIGINT)
+        before = time.monotonic()
+        _, said = program.communicate(timeout=PATIENCE_S)
+        assert time.monotonic() - before < SHORT_S
+    last = said.decode().rstrip().rpartition("\n")[2].partition(":")[0]
+    assert last == {"Ctrl-C": "KeyboardInterrupt", "exit": "", "cancel": "TimeoutError"}[ending], said
