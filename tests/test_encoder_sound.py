@@ -451,6 +451,60 @@ def test_end_option_sets_where_an_audio_file_ends(
     assert len(seen_s(tmp_path / "a.mp4")) == 2
 
 
+@pytest.mark.parametrize("frames", [26, 27, 51])
+def test_encoded_audio_file_ends_exactly_with_the_video(tmp_path: Path, frames: int) -> None:
+    source = sounded(tmp_path / "in.flac", "flac", 3)  # with packets of 96 ms
+    make(
+        tmp_path / "a.mkv",
+        audio=AudioFile(source, codec="pcm_s16le"),
+        frames=frames,
+        fps=50,
+    )
+    with AudioDecoder(tmp_path / "a.mkv") as decoder:
+        assert len(decoder.read_all()) == frames * SAMPLE_RATE // 50
+
+
+@pytest.mark.parametrize("ffmpeg", ffmpegs())
+@pytest.mark.parametrize(
+    ("name", "times_s"),
+    [
+        *product(["a.mp4", "a.mkv"], [None, [0, 0.1, 0.5, 1.5]]),
+        ("a.ts", None),  # which refuses times beside audio
+    ],
+)
+@pytest.mark.parametrize("sound_s", [0.3, 6])
+def test_audio_track_ends_with_the_video(
+    tmp_path: Path, ffmpeg: str, name: str, times_s: list[float] | None, sound_s: float
+) -> None:
+    track, settings = AudioTrack(SAMPLE_RATE, 2, end="video"), EncoderSettings(ffmpeg=ffmpeg)
+    fps = FPS if times_s is None else None
+    with Encoder(tmp_path / name, size=SIZE, fps=fps, audio=track, settings=settings) as encoder:
+        encoder.write_audio(claps(sound_s))
+        for index, time_s in enumerate(times_s or [None] * 2 * FPS):
+            encoder.write(picture(index), time_s=time_s)
+    assert encoder.report is not None
+    assert not any("audio" in warning for warning in encoder.report.warnings)
+    video_s = 2 if times_s is None else 2.5
+    assert heard_s(tmp_path / name)[1] == pytest.approx(video_s, abs=0.05)  # a frame of the codec
+
+
+def test_audio_track_ends_with_the_video_in_a_fan_out_and_with_asyncio(tmp_path: Path) -> None:
+    track = AudioTrack(SAMPLE_RATE, 2, codec="pcm_s16le", end="video")
+    encoders = [Encoder(tmp_path / f"{name}.mkv", size=SIZE, fps=FPS, audio=track) for name in "ab"]
+    with penstock.FanOut(encoders) as fan_out:
+        for encoder, seconds in zip(encoders, (0.5, 3), strict=True):
+            asyncio.run(write_audio(encoder, claps(seconds)))
+        for index in range(FPS):
+            fan_out.write(picture(index))
+    for name in "ab":
+        with AudioDecoder(tmp_path / f"{name}.mkv") as decoder:
+            assert len(decoder.read_all()) == SAMPLE_RATE
+
+
+async def write_audio(encoder: Encoder, samples: npt.NDArray[np.float32]) -> None:
+    await encoder.awrite_audio(samples)
+
+
 def test_audio_tracks_keep_language_and_title(tmp_path: Path) -> None:
     first = sounded(tmp_path / "first.m4a", "aac", 3)
     second = sounded(tmp_path / "second.wav", "pcm_s16le", 3, 44_100)
@@ -578,6 +632,7 @@ def test_a_file_that_begins_late_stays_in_step(tmp_path: Path, ending: str, code
         ({"sample_rate": 2**31}, ValueError, "rate"),
         ({"channels": 0}, ValueError, "channels"),
         # Samples in place of a declaration.
+        ({"end": "picture"}, ValueError, "longest"),
         ({"sample_rate": np.zeros((9, 2))}, TypeError, "AudioTrack"),
         ({"channels": np.zeros((9, 2))}, TypeError, "AudioTrack"),
         ({"sample_rate": [0.0] * 999}, TypeError, "AudioTrack"),
@@ -756,7 +811,8 @@ def test_stalled_audio_file_raises_at_close_and_the_pictures_are_kept(tmp_path: 
     assert len(seen_s(tmp_path / "a.mp4")) == 10
 
 
-def test_exception_of_a_signal_handler_tears_no_sample(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["longest", "video"])
+def test_exception_of_a_signal_handler_tears_no_sample(tmp_path: Path, end: str) -> None:
     samples = np.random.default_rng(1).integers(-(2**15), 2**15, (60 * 8000, 1), np.int16)
     with wave.open(str(tmp_path / "in.wav"), "wb") as file:
         file.setparams((1, 2, 8000, 0, "NONE", ""))
@@ -778,7 +834,7 @@ def test_exception_of_a_signal_handler_tears_no_sample(tmp_path: Path) -> None:
             raise Tick
 
     signal.signal(signal.SIGALRM, tick)
-    sounds = [AudioFile(sys.argv[2], codec="copy"), AudioTrack(8000, 1, "int16", codec="pcm_s16le")]
+    sounds = [AudioFile(sys.argv[2], codec="copy"), AudioTrack(8000, 1, "int16", codec="pcm_s16le", end=sys.argv[3])]
     with Encoder(sys.argv[1], size=(64, 48), fps=25, codec="ffv1", pixel_format="gray", audio=sounds) as encoder:
         signal.setitimer(signal.ITIMER_REAL, 0.01, 0.0007)
         ticks = 0
@@ -794,14 +850,17 @@ def test_exception_of_a_signal_handler_tears_no_sample(tmp_path: Path) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
     print(ticks, encoder.report.samples_submitted)
     """
-    told = succeeded(run_script(script, tmp_path / "a.mkv", tmp_path / "in.wav"))
+    told = succeeded(run_script(script, tmp_path / "a.mkv", tmp_path / "in.wav", end))
     ticks, submitted = map(int, told.split())
     assert ticks > 0
     with AudioDecoder(tmp_path / "a.mkv", stream=0, dtype="int16") as decoder:
         assert np.array_equal(decoder.read_all(), samples)
     with AudioDecoder(tmp_path / "a.mkv", stream=1, dtype="int16") as decoder:
         own = decoder.read_all()[:, 0]
-    assert len(own) == submitted
+    if end == "video":
+        assert len(own) == 1500 * 320
+        own = own[:submitted]
+    assert len(own) == min(submitted, 1500 * 320)
     assert np.all(np.diff(own[::320]) >= 0) and np.array_equal(own, np.repeat(own[::320], 320))
     with penstock.Decoder(tmp_path / "a.mkv", pixel_format="gray") as video:
         assert [int(frame[0, 0]) for frame in video] == [number % 256 for number in range(1500)]
@@ -829,11 +888,15 @@ def test_timeouts_hold_while_a_sound_file_stalls(tmp_path: Path) -> None:
 
 
 @examples(30)
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5000)), max_size=12), st.sampled_from([1, 3]))
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 5000)), max_size=12),
+    st.sampled_from([1, 3]),
+    st.sampled_from(["longest", "video"]),
+)
 def test_audio_and_frames_of_any_order_and_size_are_kept(
-    writes: list[tuple[bool, int]], channels: int
+    writes: list[tuple[bool, int]], channels: int, end: Any
 ) -> None:
-    sound = AudioTrack(8000, channels, "int16", codec="pcm_s16le")
+    sound = AudioTrack(8000, channels, "int16", codec="pcm_s16le", end=end)
     blocks = [np.zeros((1, channels), np.int16)]
     writes = [*writes, (True, 7)]  # a picture without a frame is an error
     with tempfile.TemporaryDirectory() as folder:
@@ -848,11 +911,16 @@ def test_audio_and_frames_of_any_order_and_size_are_kept(
                         np.random.default_rng(number).integers(-999, 999, (number, channels), np.int16)
                     )
                     encoder.write_audio(blocks[-1])
-        with AudioDecoder(output, dtype="int16") as decoder:
-            assert np.array_equal(decoder.read_all(), np.concatenate(blocks))
+        assert encoder.report is not None
+        assert encoder.report.samples_submitted == sum(map(len, blocks))
         with penstock.Decoder(output, pixel_format="gray") as video:
             levels = [int(frame[0, 0]) for frame in video]
         assert levels == [number % 256 for is_frame, number in writes if is_frame]
+        written = np.concatenate(blocks)
+        if end == "video":
+            written = np.resize(np.pad(written, ((0, 10_000), (0, 0))), (len(levels) * 8000 // FPS, channels))
+        with AudioDecoder(output, dtype="int16") as decoder:
+            assert np.array_equal(decoder.read_all(), written)
 
 
 @pytest.mark.exhaustive
@@ -1057,5 +1125,5 @@ def test_audio_without_a_codec_is_what_players_know(
 def test_samples_that_outlast_the_video_warn(tmp_path: Path) -> None:
     with beside_a_picture(tmp_path / "a.mp4", INPUT) as encoder:
         encoder.write_audio(claps(1))
-        with pytest.warns(FFmpegWarning, match="samples"):
+        with pytest.warns(FFmpegWarning, match="end='video'"):
             encoder.close()

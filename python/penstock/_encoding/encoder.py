@@ -458,7 +458,8 @@ class Encoder(EncoderBase):
             timeout: seconds to wait for room in the queue; None waits as long as it takes.
 
         Returns:
-            A ticket, which is done when FFmpeg has the samples.
+            A ticket, which is done when FFmpeg has the samples. With ``end="video"``, samples follow the picture, and
+            the ticket only stands for what is queued before them.
 
         Raises:
             ValueError: if the shape or dtype is wrong, or a sample isn't finite; or if the encoder has no `AudioTrack`,

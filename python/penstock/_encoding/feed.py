@@ -19,7 +19,7 @@ from penstock._encoding.container import distinct_unit_s, longest_step_s
 from penstock._encoding.frame_form import PLAIN, FrameForm
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import checked_samples
-from penstock._encoding.sound_packets import Packet, SoundPackets
+from penstock._encoding.sound_packets import PACKETS_A_SECOND, HeldSamples, Packet, Packets, SoundPackets
 from penstock._ffmpeg.command.arguments import TICK_S
 from penstock._native import Ticket, Writer, _Conversion, _NutFeed, _Slot, _SlotPool
 
@@ -34,11 +34,9 @@ LEAST_QUEUE_FRAMES = 4
 KEPT_SLOTS = 3
 # Of which sizes: the pixel format's, and those of frames of floats, which a caller may mix. Guessed.
 _KEPT_SIZES = 3
-# Sound of files is queued in pieces of this length, a little behind the picture: each piece takes a place in the queue.
-# Chosen: containers interleave by half a second or more.
+# Sound that waits for the picture is queued in pieces of this length, a little behind it: each piece takes a place in
+# the queue. Chosen: containers interleave by half a second or more.
 _PIECE_S = Fraction(1, 4)
-# Samples that the program makes come in packets of at most this length.
-_PACKETS_A_SECOND = 10
 
 
 class Item(NamedTuple):
@@ -249,14 +247,19 @@ class NutFeed(RawFeed):
         # What the picture's time is counted in, a second.
         self._rate = plan.rate or 1 / TICK_S
         self._input_track = 0
-        self._files: list[tuple[int, SoundPackets]] = []
+        self._held: HeldSamples | None = None
+        # Sounds whose packets wait until the picture is as far.
+        self._waiting: list[tuple[int, Packets]] = []
         for track, sound in enumerate(plan.sounds, start=1):
-            if sound.audio is plan.audio_input:
-                self._input_track = track
-            else:
+            if sound.audio is not plan.audio_input:
                 packets = SoundPackets(plan.program, sound, plan.request.settings.stall_timeout)
-                self._files.append((track, packets))
-        self._files_s = Fraction(0)  # the time up to which packets of files were queued
+                self._waiting.append((track, packets))
+                continue
+            self._input_track = track
+            if sound.audio.end == "video":
+                self._held = HeldSamples(sound, sound.audio)
+                self._waiting.append((track, self._held))
+        self._waiting_s = Fraction(0)  # the time up to which their packets were queued
 
     def start(self, fd: FileIO) -> None:
         # A frame with a time is converted when it is taken.
@@ -267,16 +270,16 @@ class NutFeed(RawFeed):
         self._native = _NutFeed(
             self.writer, self._stream.head, self._stream.unit_count, self._stream.tracks(rates)
         )
-        for _, packets in self._files:
+        for _, packets in self._waiting:
             packets.start()
 
     def end(self) -> None:
         super().end()
-        for _, packets in self._files:
+        for _, packets in self._waiting:
             packets.end()
 
     def limit_waits(self, stall_timeout: float) -> None:
-        for _, packets in self._files:
+        for _, packets in self._waiting:
             packets.stall_timeout = min(stall_timeout, packets.stall_timeout or stall_timeout)
 
     @property
@@ -285,6 +288,8 @@ class NutFeed(RawFeed):
 
     @property
     def samples(self) -> int:
+        if self._held is not None:
+            return self._held.samples
         return self._native.count(self._input_track) if self._input_track else 0
 
     @property
@@ -305,15 +310,15 @@ class NutFeed(RawFeed):
 
     @property
     def waited_s(self) -> float:
-        return self._native.waited_s + sum(packets.waited_s for _, packets in self._files)
+        return self._native.waited_s + sum(packets.waited_s for _, packets in self._waiting)
 
     @property
     def failures(self) -> list[str]:
-        return [failure for _, packets in self._files if (failure := packets.failure) is not None]
+        return [failure for _, packets in self._waiting if (failure := packets.failure) is not None]
 
     @property
     def warnings(self) -> list[str]:
-        return [warning for _, packets in self._files if (warning := packets.warning) is not None]
+        return [warning for _, packets in self._waiting if (warning := packets.warning) is not None]
 
     def frames_until(self, nbytes: int) -> int:
         return self._native.frames_until(nbytes)
@@ -352,8 +357,10 @@ class NutFeed(RawFeed):
             return self._queue_samples(item, deadline)
         while ticket is None:  # until no other thread has queued a frame in between
             after = None if item.tick is None else self.check_later(item.tick)
-            if self._files:
-                self._queue_files((self.submitted if item.tick is None else item.tick) / self._rate, deadline)
+            if self._waiting:
+                self._queue_waiting(
+                    (self.submitted if item.tick is None else item.tick) / self._rate, deadline
+                )
             ticket = self._native.frame(
                 cast("_Slot", item.memory), item.tick, after, timeout=deadline.left_s()
             )
@@ -361,8 +368,8 @@ class NutFeed(RawFeed):
         return ticket
 
     def finish(self, timeout: float) -> None:
-        """Queues the rest of the files' sound, when there are no more frames."""
-        deadline, end_s, rest = Deadline(timeout), self.video_s, self._files
+        """Queues the rest of the packets that wait, when there are no more frames."""
+        deadline, end_s, rest = Deadline(timeout), self.video_s, self._waiting
         while rest := [one for one in rest if self._queue_last(*one, end_s, deadline)]:
             if deadline.is_over():
                 raise deadline.late("the queue had no room", self.writer.stats.bytes_pending)
@@ -379,27 +386,30 @@ class NutFeed(RawFeed):
     def _queue_samples(self, item: Item, deadline: Deadline) -> Ticket:
         audio = self._plan.audio_input
         assert audio is not None
-        most_bytes = -(-audio.sample_rate // _PACKETS_A_SECOND) * audio.sample_bytes
+        most_bytes = -(-audio.sample_rate // PACKETS_A_SECOND) * audio.sample_bytes
+        samples = cast("bytes", item.memory)
         ticket = self._native.samples(
             self._input_track,
-            cast("bytes", item.memory),
+            samples if self._held is None else b"",  # held ones have the ticket of what is queued before them
             audio.sample_bytes,
             most_bytes,
             timeout=deadline.left_s(),
         )
+        if self._held is not None:
+            self._held.add(samples)
         self._count_clipped(item)
         return ticket
 
-    def _queue_files(self, until_s: Fraction, deadline: Deadline) -> None:
-        """Queues the files' sound until a time."""
-        while (piece_end_s := self._files_s + _PIECE_S) <= until_s:
-            for track, packets in self._files:
+    def _queue_waiting(self, until_s: Fraction, deadline: Deadline) -> None:
+        """Queues the packets that wait, until a time."""
+        while (piece_end_s := self._waiting_s + _PIECE_S) <= until_s:
+            for track, packets in self._waiting:
                 while found := packets.before(piece_end_s, self._native.count(track), deadline):
                     self._queue_packets(track, found, deadline)
-            self._files_s = max(self._files_s, piece_end_s)  # another thread may be further
+            self._waiting_s = max(self._waiting_s, piece_end_s)  # another thread may be further
 
-    def _queue_last(self, track: int, packets: SoundPackets, end_s: Fraction, deadline: Deadline) -> bool:
-        """Queues a little of what is left of a file. Returns whether there was something."""
+    def _queue_last(self, track: int, packets: Packets, end_s: Fraction, deadline: Deadline) -> bool:
+        """Queues a little of what is left of a sound. Returns whether there was something."""
         if found := packets.last(end_s, self._native.count(track), deadline):
             self._queue_packets(track, found, deadline)
         return bool(found)

@@ -571,11 +571,12 @@ class EncodeSession(Session):
         track = self.plan.audio_input
         sound_s = 0.0 if track is None else self.feed.samples / track.sample_rate
         video_s = float(self.feed.video_s)
-        if sound_s <= video_s + _SOUND_LONGER_S or "shortest" in self.plan.options:
+        is_cut = "shortest" in self.plan.options or (track is not None and track.end == "video")
+        if is_cut or sound_s <= video_s + _SOUND_LONGER_S:
             return []
         return [
             f"the audio lasts {sound_s:.3f} s, but the video {video_s:.3f} s, so players show the last frame longer. "
-            f"Write samples[:{round(video_s * track.sample_rate) if track else 0}]"
+            "Pass end='video' to the AudioTrack"
         ]
 
     def _unused_input(self) -> list[str]:

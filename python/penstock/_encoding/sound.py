@@ -72,6 +72,9 @@ class AudioTrack:
             default for the container. ``acodec`` among the encoder's `options` overrides it.
         language: ISO 639 code of three letters, such as "deu".
         title: name that players show.
+        end: "longest" keeps all samples, and players show the last frame until the audio ends. "video" ends the audio
+            exactly with the video, with silence if it's shorter. Samples past the picture wait in memory until
+            their frames are written.
 
     Raises:
         ValueError, TypeError: if a value is impossible.
@@ -83,6 +86,7 @@ class AudioTrack:
     codec: str | None = None
     language: str | None = None
     title: str | None = None
+    end: SoundEnd = "longest"
 
     def __post_init__(self) -> None:
         for value in (self.sample_rate, self.channels):
@@ -99,6 +103,7 @@ class AudioTrack:
                 f"{self.sample_rate} Hz and {self.channels}"
             )
         check_choice("dtype", self.dtype, get_args(InputSampleType))
+        check_choice("end", self.end, get_args(SoundEnd))
         _check_texts(self)
 
     @property

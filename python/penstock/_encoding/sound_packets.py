@@ -8,14 +8,14 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from penstock._common.deadline import Deadline
-from penstock._encoding.sound import LEAST_PAUSE_S, AudioFile, Sound
+from penstock._encoding.sound import LEAST_PAUSE_S, AudioTrack, Sound
 from penstock._ffmpeg.command.endpoints import without_protocol
 from penstock._ffmpeg.program.messages import damage_reports, framecrc_unit_s, summarize
 from penstock._ffmpeg.program.process import FFmpegProcess
@@ -29,6 +29,8 @@ _AHEAD_PACKETS = 256
 _LAST_PACKETS = 32
 # Silence comes in packets of this length. Chosen: longer ones would have FFmpeg interleave badly.
 _SILENCE_S = Fraction(1, 4)
+# Samples that the program makes come in packets of at most this length.
+PACKETS_A_SECOND = 10
 # Guessed: how often a wait for a packet looks again. Only the start of FFmpeg, and a slow network, make it wait.
 _CHECK_INTERVAL_S = 0.005
 
@@ -55,7 +57,151 @@ class Packet:
         return self.time_s + self.samples * self.unit_s
 
 
-class SoundPackets:
+class Packets:
+    """The packets of a sound, each with a number, which wait until the picture is as far.
+
+    Attributes:
+        waited_s: seconds that calls have waited for packets.
+        stall_timeout: how long calls may wait for packets.
+    """
+
+    def __init__(self, sound: Sound, stall_timeout: float | None) -> None:
+        self.stall_timeout = stall_timeout
+        self.waited_s = 0.0
+        self._sound = sound
+
+    def start(self) -> None:
+        """Starts what the packets come from. Call it in a ``try`` that calls `end`."""
+
+    def end(self) -> None:
+        """Ends what the packets come from. Nothing more comes."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the sound is not whole; None if no failure is known."""
+        return None
+
+    @property
+    def warning(self) -> str | None:
+        """What seems to be wrong with the sound, although all of it was read."""
+        return None
+
+    def before(self, end_s: Fraction, number: int, deadline: Deadline) -> list[Packet]:
+        """The packets from that number on that are there and belong before `end_s`; empty if there are none yet.
+
+        A copied packet belongs where it begins. Samples may have to be cut at the video's end, which is at `end_s` or
+        later. Packets before `number` are forgotten.
+
+        Raises:
+            StalledError: the next one is not there at the deadline.
+        """
+        self._wait(number, deadline)
+        is_copied = self._sound.is_copied
+        return list(
+            takewhile(
+                lambda packet: packet.time_s < end_s if is_copied else packet.end_s <= end_s,
+                self._from(number),
+            )
+        )
+
+    def last(self, end_s: Fraction, number: int, deadline: Deadline) -> list[Packet]:
+        """Some packets from that number on, for a video that ends at `end_s`; empty at the end of the sound.
+
+        Sound with ``end="video"`` ends with the video: exactly, if it is encoded.
+
+        Raises:
+            StalledError: as `before`.
+        """
+        self._wait(number, deadline)
+        packets = list(islice(self._from(number), _LAST_PACKETS))
+        if self._sound.audio.end != "video":
+            return packets
+        if not packets and not self._sound.is_copied:
+            packets = self._silence(number)
+        kept = [packet for packet in packets if packet.time_s < end_s]
+        if self._sound.is_copied:
+            return kept
+        # A packet without samples would make FFmpeg fail.
+        return [cut for packet in kept if (cut := _cut(packet, end_s)).samples]
+
+    def _wait(self, number: int, deadline: Deadline) -> None:
+        """Waits for that packet, or for the end."""
+
+    def _from(self, number: int) -> Iterable[Packet]:
+        """The packets from that number on that are there. Those before are forgotten."""
+        raise NotImplementedError
+
+    def _last_packet(self) -> Packet | None:
+        raise NotImplementedError
+
+    def _silence(self, number: int) -> list[Packet]:
+        """Silence from that number on, after the last packet, which is not compressed."""
+        if (last := self._last_packet()) is None or not last.samples:
+            return []
+        unit_s, samples = last.unit_s, int(_SILENCE_S / last.unit_s) or 1
+        silence = bytes(len(last.data) // last.samples * samples)
+        return [
+            Packet(one, last.end_s + (one - last.number - 1) * samples * unit_s, samples, unit_s, silence)
+            for one in range(number, number + _LAST_PACKETS)
+        ]
+
+
+class HeldSamples(Packets):
+    """Samples that the program makes for a track that ends with the video.
+
+    Threads and signal handlers may be in any method, and no lock is held: pieces only come to the end of their list, in
+    one step, and what is remembered of them stays true.
+    """
+
+    def __init__(self, sound: Sound, track: AudioTrack) -> None:
+        super().__init__(sound, None)
+        self._unit_s, self._sample_bytes = Fraction(1, track.sample_rate), track.sample_bytes
+        self._piece_bytes = -(-track.sample_rate // PACKETS_A_SECOND) * self._sample_bytes
+        # A piece that was queued is its number of samples only.
+        self._pieces: list[bytes | int] = []
+        # The number of a piece, and how many samples come before it.
+        self._place = (0, 0)
+
+    def add(self, samples: bytes) -> None:
+        ends = range(0, len(samples), self._piece_bytes)
+        self._pieces.extend([samples[at : at + self._piece_bytes] for at in ends])
+
+    @property
+    def samples(self) -> int:
+        """How many were added."""
+        return self._before(len(self._pieces))
+
+    def _before(self, number: int) -> int:
+        """How many samples come before a piece."""
+        place, samples = self._place
+        if place > number:  # another thread is further
+            place = samples = 0
+        return samples + sum(map(self._count, self._pieces[place:number]))
+
+    def _count(self, piece: bytes | int) -> int:
+        return piece if isinstance(piece, int) else len(piece) // self._sample_bytes
+
+    def _from(self, number: int) -> Iterator[Packet]:
+        at, (place, _) = self._before(number), self._place
+        for gone in range(place, min(number, len(self._pieces))):
+            self._pieces[gone] = self._count(self._pieces[gone])
+        self._place = (number, at)
+        for one in range(number, len(self._pieces)):
+            packet = self._packet(one, at)
+            yield packet
+            at += packet.samples
+
+    def _last_packet(self) -> Packet | None:
+        number = len(self._pieces) - 1
+        return None if number < 0 else self._packet(number, self._before(number))
+
+    def _packet(self, number: int, at: int) -> Packet:
+        piece = self._pieces[number]
+        data = bytes(piece * self._sample_bytes) if isinstance(piece, int) else piece
+        return Packet(number, at * self._unit_s, self._count(piece), self._unit_s, data)
+
+
+class SoundPackets(Packets):
     """An FFmpeg that reads a sound file, and what it has delivered of it.
 
     One pipe carries the packets' bytes, and another a line for each packet, with its time and size (FFmpeg's
@@ -63,15 +209,10 @@ class SoundPackets:
 
     If FFmpeg fails, or gives nothing for `stall_timeout` that somebody waits for, the sound ends there, and `failure`
     says why.
-
-    Attributes:
-        waited_s: seconds that calls have waited for packets.
     """
 
     def __init__(self, program: str, sound: Sound, stall_timeout: float | None) -> None:
-        self.stall_timeout = stall_timeout
-        self.waited_s = 0.0
-        self._sound = sound
+        super().__init__(sound, stall_timeout)
         self._source = without_protocol(sound.input_arguments[-1])
         self._process = FFmpegProcess(
             program, self._arguments, is_strict=True, stdout=subprocess.PIPE, error=EncoderError
@@ -86,13 +227,11 @@ class SoundPackets:
         self._reader: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts FFmpeg. Call it in a ``try`` that calls `end`."""
         self._process.start()
         self._reader = threading.Thread(target=self._read, name="penstock-sound", daemon=True)
         self._reader.start()
 
     def end(self) -> None:
-        """Ends FFmpeg. Nothing more comes."""
         self._is_over = True
         self._release()
         if self._reader is not None:
@@ -102,7 +241,6 @@ class SoundPackets:
 
     @property
     def failure(self) -> str | None:
-        """Why the sound is not whole; None if no failure is known."""
         if self._is_stuck:
             return f"the audio of {self._source} is incomplete: none came for {self.stall_timeout:g} s"
         if not self._is_read:
@@ -119,7 +257,6 @@ class SoundPackets:
 
     @property
     def warning(self) -> str | None:
-        """What seems to be wrong with the file, although FFmpeg has read it."""
         if not self._is_read or self.failure is not None:
             return None
         if damage := damage_reports(self._process.log.reports):
@@ -133,39 +270,7 @@ class SoundPackets:
             return f"the container can't store the gaps in {self._source}, {early}. {fix}"
         return None
 
-    def before(self, end_s: Fraction, number: int, deadline: Deadline) -> list[Packet]:
-        """The packets from that number on that begin before `end_s` and are there; empty if the next begins later.
-
-        Packets before `number` are forgotten.
-
-        Raises:
-            StalledError: the next one is not there at the deadline.
-        """
-        self._wait(number, deadline)
-        return list(takewhile(lambda packet: packet.time_s < end_s, self._from(number)))
-
-    def last(self, end_s: Fraction, number: int, deadline: Deadline) -> list[Packet]:
-        """Some packets from that number on, for a video that ends at `end_s`; empty at the end of the sound.
-
-        Sound with ``end="video"`` ends with the video: exactly, if it is encoded.
-
-        Raises:
-            StalledError: as `before`.
-        """
-        self._wait(number, deadline)
-        packets = self._from(number)[:_LAST_PACKETS]
-        if not (isinstance(self._sound.audio, AudioFile) and self._sound.audio.end == "video"):
-            return packets
-        if not packets and not self._sound.is_copied:
-            packets = self._silence(number)
-        kept = [packet for packet in packets if packet.time_s < end_s]
-        if self._sound.is_copied:
-            return kept
-        # A packet without samples would make FFmpeg fail.
-        return [cut for packet in kept if (cut := _cut(packet, end_s)).samples]
-
     def _wait(self, number: int, deadline: Deadline) -> None:
-        """Waits for that packet, or for the end."""
         began_s = time.monotonic()
         try:
             while not (self._is_read or self._is_over or self._from(number)):
@@ -178,7 +283,6 @@ class SoundPackets:
         self._waiting_since_s = None
 
     def _from(self, number: int) -> list[Packet]:
-        """The packets from that number on that are there. Those before are forgotten."""
         packets = self._packets.copy()  # in one step: a thread appends to it
         for gone in takewhile(lambda packet: packet.number < number, packets):
             with suppress(ValueError):  # another thread has done it
@@ -198,16 +302,8 @@ class SoundPackets:
         """Whether the packet is priming (it ends by 0 s) that the container cannot store."""
         return not self._sound.holds_priming and packet.end_s <= 0
 
-    def _silence(self, number: int) -> list[Packet]:
-        """Silence from that number on, after the last packet, which is not compressed."""
-        if (last := self._last) is None or not last.samples:
-            return []
-        unit_s, samples = last.unit_s, int(_SILENCE_S / last.unit_s) or 1
-        silence = bytes(len(last.data) // last.samples * samples)
-        return [
-            Packet(one, last.end_s + (one - last.number - 1) * samples * unit_s, samples, unit_s, silence)
-            for one in range(number, number + _LAST_PACKETS)
-        ]
+    def _last_packet(self) -> Packet | None:
+        return self._last
 
     def _arguments(self, lines: int) -> list[str]:
         track = ["-map", f"0:{self._sound.index}", "-c", self._sound.packet_codec, "-flush_packets", "1"]
