@@ -1,6 +1,6 @@
 #!/bin/sh
 # Packets of MPEG-4 with B-frames in AVI have no presentation times. decord2 3.4.0 and spdl 0.8.0 return other frames of
-# such a file than those asked for, without an error. decord's times are -3.7e17 s, spdl's 0; a window of spdl's leaves
+# such a file than those asked for, without an error. decord's times are -3.7e17 s, many of spdl's 0; a window of spdl's leaves
 # frames out. One frame after another is right with both.
 #
 # Penstock's page for those who come from decord says so (`docs/migration/torchcodec.md`). Its own index of such a file is
@@ -37,7 +37,7 @@ from numbers_ import number
 def numbers(packets):
     return [number(frame) for frame in spdl.io.to_numpy(spdl.io.convert_frames(spdl.io.decode_packets(packets)))]
 packets = spdl.io.demux_video("video.avi")
-print("times:", set(packets.get_timestamps()))
+print("times that are 0:", packets.get_timestamps().count(0), "of", len(packets))
 print("in order:", numbers(packets) == list(range(40)))
 sampled = spdl.io.sample_decode_video(spdl.io.demux_video("video.avi"), [0, 5, 9, 12, 30])
 print("sample:", *(number(spdl.io.to_numpy(spdl.io.convert_frames(one))) for one in sampled))
@@ -47,7 +47,7 @@ cat > expected <<END
 in order: True
 batch: 0 4 8 2 6 10 26 30 34 38
 first time below -1e17 s: True
-times: {0.0}
+times that are 0: 14 of 40
 in order: True
 sample: 0 5 9 14 32
 window: 13 14 16 17 19 20
