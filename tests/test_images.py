@@ -232,6 +232,21 @@ class TestDecoder:
         with pytest.warns(FFmpegWarning):
             Decoder(tmp_path).close()
 
+    @pytest.mark.parametrize("ending", ["bmp", "png"])
+    def test_grays_of_a_palette_are_exact(self, tmp_path: Path, ending: str) -> None:
+        grays = np.arange(HEIGHT * WIDTH, dtype=np.uint8).reshape(HEIGHT, WIDTH)
+        with make(tmp_path / f"%d.{ending}", pixel_format="gray") as encoder:
+            encoder.write(grays)
+        [frame] = read(tmp_path, pixel_format="gray")
+        assert frame.tobytes() == grays.tobytes()
+
+    def test_exr_with_alpha_keeps_its_samples(self, tmp_path: Path) -> None:
+        light = np.random.default_rng(1).random((4, HEIGHT, WIDTH), np.float32)
+        with make(tmp_path / "%d.exr", pixel_format="gbrapf32le") as encoder:
+            encoder.write(light)
+        [frame] = read(tmp_path, pixel_format="source")
+        assert frame.tobytes() == light.tobytes()
+
     @pytest.mark.parametrize("size", [(62, 48), (48, 64)])
     def test_image_of_another_size_raises_and_is_named(self, shots: Path, size: tuple[int, int]) -> None:
         (shots / "shot10.png").write_bytes(png(flat(2, size)))

@@ -237,6 +237,8 @@ def plan_decode(
         conversion, converted_by = _native(conversion_input, layout, parts, video, options), "penstock"
         if conversion is None:
             delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
+            # From a palette itself, FFmpeg makes 36 of 256 grays one too dark or bright.
+            scaled[-1:] = [*["format=bgra"] * (own == "pal8"), scaled[-1]]
             scaled[-1] += _colors(options, own, layout, video)
             scaled += _to_floats(own, delivered)
         else:

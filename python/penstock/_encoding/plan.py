@@ -51,6 +51,7 @@ from penstock._ffmpeg.command.pixel_formats import (
     canonical,
     divides_evenly,
     frame_layout,
+    has_alpha,
     is_gray,
     is_rgb,
     raw_format_name,
@@ -273,6 +274,8 @@ def _plan(
             filters.append(PALETTE_FILTERS)
     else:
         fed, filters = frame_layout(named or pixel_format, *conversion.output_size, program), []
+    if codec == "exr" and has_alpha(named or pixel_format):
+        filters += _kept_alpha(program)
     # FFmpeg makes its header, for this size.
     try:
         stream = None if size is None else sound.nut_stream(program, fed, rate, sounds)
@@ -398,6 +401,12 @@ def _with_quality(
     options = {**written, **options}
     options |= encoders.quality_options(program, codec, request.quality, options, are_images=are_images)
     return options
+
+
+def _kept_alpha(program: str) -> list[str]:
+    """Filters without which FFmpeg would multiply colors by their alpha, as EXR has them: some versions would not."""
+    is_known = "alpha_mode" in capabilities.filter_options(program, "setparams")
+    return ["setparams=alpha_mode=premultiplied"] if is_known else []
 
 
 def _check_copied(colors: VideoColors, pixel_format: str) -> None:
