@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import subprocess
 import warnings
@@ -676,3 +677,32 @@ def test_like_keeps_the_times_of_soft_telecine(tmp_path: Path, ffmpeg: str, name
     changed(source, tmp_path / "b.mp4", settings=EncoderSettings(ffmpeg=ffmpeg))
     with Decoder(tmp_path / "b.mp4") as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx(wanted, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["my film.mov", "my film.mkv"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_line_that_keeps_the_audio_of_a_part_keeps_it_in_sync(
+    tmp_path: Path, ffmpeg: str, name: str
+) -> None:
+    """Its keyframes are far apart, and a copy would begin with the packets of the last one before the part."""
+    source, noise = tmp_path / name, ("-f", "lavfi", "-i", "anoisesrc=r=48000:a=0.1:d=3")
+    codecs = ("-g", "250", "-c:a", "pcm_s16le")
+    made(source, "-i", "color=s=64x48:r=25:d=3", *noise, *codecs)
+    with Decoder(source, start=1.3) as decoder, Encoder.like(decoder, tmp_path / "a.mkv") as encoder:
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+    assert encoder.report is not None
+    [told] = [one for one in encoder.report.warnings if "audio" in one]
+    line = told.partition("made with: ")[2].replace("ffmpeg", shlex.quote(ffmpeg), 1)
+    subprocess.run(line, shell=True, check=True, cwd=tmp_path, capture_output=True)
+    part, out = tmp_path / "part.mka", tmp_path / "b.mkv"
+    with Decoder(source, start=1.3) as decoder, Encoder.like(decoder, out, audio=part) as encoder:
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+    assert encoder.report.warnings == ()
+    with AudioDecoder(source, start=1.3, duration=1) as original, AudioDecoder(out) as kept:
+        wanted, got = original.read_all(), kept.read_all()
+    shifts = [
+        at for at in range(-99, 99) if np.allclose(wanted[200 + at : 5000 + at], got[200:5000], atol=1e-4)
+    ]
+    assert shifts and abs(shifts[0]) <= (0 if name.endswith("mov") else 48)

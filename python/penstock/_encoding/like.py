@@ -319,7 +319,10 @@ def _lost_sounds(
     if not start_s:
         yield lost
         return
-    cut = f"ffmpeg -ss {float(start_s)} -i {quote(media.path)} -map 0:a:0 -c copy part.mka"
+    # A copy would begin with the packet that the video's keyframe needs, and FFmpeg counts from the first timestamp.
+    from_s = max(0.0, float(start_s) - ((media.start_s or 0.0) - media.zero_s))
+    track = 0 if media.best_audio is None else media.best_audio.index
+    cut = f"ffmpeg -ss {from_s:g} -i {quote(media.path)} -map 0:{track} -c:a flac part.mka"
     yield f"{lost}, because the decoder has a start. Pass {argument('audio', 'part.mka')}, made with: {cut}"
 
 
