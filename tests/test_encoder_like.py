@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import subprocess
 import warnings
@@ -637,3 +638,71 @@ def test_like_of_a_dv_tape_has_its_audio(tmp_path: Path, ffmpeg: str, ending: st
         wanted, got = original.read_all(), written.read_all()
     assert len(got) == pytest.approx(len(wanted), abs=2048)
     assert np.std(got) == pytest.approx(np.std(wanted), rel=0.2)
+
+
+def soft_telecine(ffmpeg: str) -> bytes:
+    """Film in MPEG-2 as on a DVD: every second frame says that its first field is repeated."""
+    film = ("-f", "lavfi", "-i", "testsrc=s=64x64:r=24000/1001", "-frames:v", "24", "-bf", "0")
+    command = (ffmpeg, "-v", "error", *film, "-c:v", "mpeg2video", "-f", "mpeg2video", "pipe:1")
+    stream = bytearray(subprocess.run(command, capture_output=True, check=True).stdout)
+    at = number = 0
+    while (at := stream.find(b"\0\0\1", at) + 3) > 2:
+        if stream[at] == 0xB3:  # sequence header: 30000/1001 frames a second
+            stream[at + 4] = stream[at + 4] & 0xF0 | 4
+        elif (
+            stream[at] == 0xB5 and stream[at + 1] >> 4 == 1
+        ):  # sequence extension: not only progressive frames
+            stream[at + 2] &= ~8
+        elif stream[at] == 0xB5 and stream[at + 1] >> 4 == 8:  # picture coding extension
+            is_top_first, repeats = number % 4 in (0, 3), number % 2 == 0
+            stream[at + 4] = stream[at + 4] & 0x7F | is_top_first << 7
+            stream[at + 4] = stream[at + 4] & 0xFD | repeats << 1
+            number += 1
+    return bytes(stream)
+
+
+@pytest.mark.parametrize("name", ["a.m2v", "a.mpg"])
+def test_like_keeps_the_times_of_soft_telecine(tmp_path: Path, ffmpeg: str, name: str) -> None:
+    source = tmp_path / "film.m2v"
+    source.write_bytes(soft_telecine(ffmpeg))
+    if name != source.name:  # whose packets have few times
+        source, made = tmp_path / name, source
+        subprocess.run(
+            (ffmpeg, "-v", "error", "-r", "30000/1001", "-i", made, "-c", "copy", source), check=True
+        )
+    with Decoder(source) as decoder:
+        wanted = [frame.time_s for frame in decoder]
+    steps_s = np.diff(wanted)
+    assert steps_s.min() == pytest.approx(1001 / 30000, abs=1e-3) and steps_s.max() > 0.049
+    changed(source, tmp_path / "b.mp4", settings=EncoderSettings(ffmpeg=ffmpeg))
+    with Decoder(tmp_path / "b.mp4") as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx(wanted, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["my film.mov", "my film.mkv"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_line_that_keeps_the_audio_of_a_part_keeps_it_in_sync(
+    tmp_path: Path, ffmpeg: str, name: str
+) -> None:
+    """Its keyframes are far apart, and a copy would begin with the packets of the last one before the part."""
+    source, noise = tmp_path / name, ("-f", "lavfi", "-i", "anoisesrc=r=48000:a=0.1:d=3")
+    codecs = ("-g", "250", "-c:a", "pcm_s16le")
+    made(source, "-i", "color=s=64x48:r=25:d=3", *noise, *codecs)
+    with Decoder(source, start=1.3) as decoder, Encoder.like(decoder, tmp_path / "a.mkv") as encoder:
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+    assert encoder.report is not None
+    [told] = [one for one in encoder.report.warnings if "audio" in one]
+    line = told.partition("made with: ")[2].replace("ffmpeg", shlex.quote(ffmpeg), 1)
+    subprocess.run(line, shell=True, check=True, cwd=tmp_path, capture_output=True)
+    part, out = tmp_path / "part.mka", tmp_path / "b.mkv"
+    with Decoder(source, start=1.3) as decoder, Encoder.like(decoder, out, audio=part) as encoder:
+        for frame in decoder:
+            encoder.write(frame, time_s=frame.time_s)
+    assert encoder.report.warnings == ()
+    with AudioDecoder(source, start=1.3, duration=1) as original, AudioDecoder(out) as kept:
+        wanted, got = original.read_all(), kept.read_all()
+    shifts = [
+        at for at in range(-99, 99) if np.allclose(wanted[200 + at : 5000 + at], got[200:5000], atol=1e-4)
+    ]
+    assert shifts and abs(shifts[0]) <= (0 if name.endswith("mov") else 48)

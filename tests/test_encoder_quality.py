@@ -48,7 +48,6 @@ CANNOT_KEEP: list[tuple[str, dict[str, Any]]] = [
     ("a.mkv", {"pixel_format": "bayer_rggb16le", "codec": "ffv1"}),
     ("a.mov", {"pixel_format": "rgb565le", "codec": "qtrle"}),
     ("a.apng", {"pixel_format": "bgra64be"}),
-    ("a.avi", {"pixel_format": "rgba", "codec": "utvideo"}),
 ]
 
 
@@ -90,6 +89,23 @@ def test_impossible_quality_is_refused_at_the_call(
 ) -> None:
     with pytest.raises(ValueError, match=word):
         Encoder(tmp_path / name, **{"fps": 5, "size": (32, 16), "quality": "lossless"} | given)
+
+
+def test_lossless_keeps_alpha_or_is_refused(tmp_path: Path, ffmpeg: str) -> None:
+    """FFmpeg 5.1 loses the alpha of Ut Video in AVI, and FFmpeg 9 keeps it."""
+    rgba = np.random.default_rng(0).integers(0, 256, (48, 64, 4), np.uint8)
+    given: dict[str, Any] = {"codec": "utvideo", "pixel_format": "rgba", "quality": "lossless"}
+    try:
+        encoder = Encoder(
+            tmp_path / "a.avi", size=(64, 48), fps=5, settings=EncoderSettings(ffmpeg=ffmpeg), **given
+        )
+    except ValueError as refused:
+        assert "lossless" in str(refused)
+        return
+    with encoder:
+        encoder.write(rgba)
+    with Decoder(tmp_path / "a.avi", pixel_format="rgba") as decoder:
+        assert np.array_equal(next(iter(decoder)), rgba)
 
 
 @pytest.mark.parametrize(

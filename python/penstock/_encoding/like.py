@@ -20,7 +20,7 @@ from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.timecode import TIMECODE, check_timecode
 from penstock._encoding.timing import Origin
 from penstock._facts.completeness import CHEAP_BYTES
-from penstock._facts.frame_times import FrameTimes
+from penstock._facts.frame_times import ROUNDED_S, FrameTimes
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import frame_rate
@@ -45,6 +45,8 @@ _USUAL_FPS = 25
 _SOUND_LONGER_S = 0.25
 # Chosen: the first frame may be shown so late without a word. Sound that is encoded moves it by less.
 _BEGINS_LATER_S = 0.05
+# Chosen: film repeats a field of every second frame, and other patterns begin within a few.
+_TELECINE_FRAMES = 10
 # What libav tells of the file itself, and not of its content.
 _TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand", "minor_version", TIMECODE))
 
@@ -277,9 +279,12 @@ def _rate(
     # Those of a part are counted from the beginning of the file.
     is_part = decoder is not None and decoder._options.start
     is_timed = video.is_variable_frame_rate
-    if decoder is not None and not is_part and has_times and video.start_s is not None:
-        # A filter may change how many frames there are.
-        is_timed = decoder._options.filters is not None or not _is_constant(media, video)
+    if decoder is not None and not is_part and has_times:
+        if video.start_s is None:
+            is_timed |= not _decodes_evenly(decoder)
+        else:
+            # A filter may change how many frames there are.
+            is_timed = decoder._options.filters is not None or not _is_constant(media, video, decoder)
     return None if is_timed and has_times else video.frame_rate or _USUAL_FPS
 
 
@@ -314,7 +319,10 @@ def _lost_sounds(
     if not start_s:
         yield lost
         return
-    cut = f"ffmpeg -ss {float(start_s)} -i {quote(media.path)} -map 0:a:0 -c copy part.mka"
+    # A copy would begin with the packet that the video's keyframe needs, and FFmpeg counts from the first timestamp.
+    from_s = max(0.0, float(start_s) - ((media.start_s or 0.0) - media.zero_s))
+    track = 0 if media.best_audio is None else media.best_audio.index
+    cut = f"ffmpeg -ss {from_s:g} -i {quote(media.path)} -map 0:{track} -c:a flac part.mka"
     yield f"{lost}, because the decoder has a start. Pass {argument('audio', 'part.mka')}, made with: {cut}"
 
 
@@ -343,7 +351,7 @@ def _metadata(media: MediaInfo) -> Iterable[tuple[str, str]]:
             yield name, value
 
 
-def _is_constant(media: MediaInfo, video: VideoInfo) -> bool:
+def _is_constant(media: MediaInfo, video: VideoInfo, decoder: Decoder) -> bool:
     """Whether frames come at a constant rate from the beginning of the file on."""
     if video.is_variable_frame_rate or video.start_s:
         return False
@@ -355,7 +363,30 @@ def _is_constant(media: MediaInfo, video: VideoInfo) -> bool:
     try:
         return FrameTimes.of(media).rate is not None
     except DecoderError:  # packets have no times
+        return _decodes_evenly(decoder)
+
+
+def _decodes_evenly(decoder: Decoder) -> bool:
+    """Whether the first frames come at a constant rate, in a file whose packets don't tell.
+
+    MPEG-2 and H.264 can say of each frame that one of its fields is repeated (soft telecine).
+    """
+    rate, path = decoder.stream.frame_rate, decoder.file.path
+    if rate is None or not Path(path).is_file():
         return True
+    options, times_s = decoder._options, list[float]()
+    with (
+        suppress(DecoderError),
+        Decoder(
+            path,
+            count=_TELECINE_FRAMES,
+            stream=decoder._stream,
+            isolated=options.isolated,
+            settings=options.settings,
+        ) as first,
+    ):
+        times_s += (frame.time_s for frame in first if frame.time_s is not None)
+    return all(abs(time_s - times_s[0] - number / rate) <= ROUNDED_S for number, time_s in enumerate(times_s))
 
 
 def _is_cheap(media: MediaInfo) -> bool:

@@ -404,15 +404,17 @@ class _Splitter:
             self._end += samples - early
 
     def _lateness(self, pts: int, samples: int) -> int:
-        """By how much FFmpeg's time of a packet is too late.
+        """By how much FFmpeg's time of a packet is too late; negative if it's too early.
 
         In joined Ogg FLAC files, FFmpeg 5.1 counts one packet too many after the short last one of each file, or takes
-        the last one for a whole one.
+        the last one for a whole one. FFmpeg 9 gives two packets near the end the same time.
         """
         end = self._last_pts + self._last_samples
         is_seam = self._last_samples < self._most_samples
-        if is_seam and pts - self._most_samples in (self._last_pts, end):
+        if pts == self._last_pts or (is_seam and pts - self._most_samples in (self._last_pts, end)):
             self._late += pts - end
+        elif pts == self._end:
+            self._late = 0
         self._last_pts, self._last_samples = pts, samples
         self._most_samples = max(self._most_samples, samples)
         return self._late
