@@ -166,7 +166,9 @@ def arguments_like_file(
     is_film = to.holds_sound  # the others are pictures
     if "audio" not in arguments and media.audio:
         kept_sounds = 0
-        if is_film and not begins_later and _is_readable(media.path):
+        sound = media.best_audio
+        is_readable = sound is not None and not sound.is_encrypted and _is_readable(media.path)
+        if is_film and not begins_later and is_readable:
             found["audio"], kept_sounds = media.path, 1
         start_s = options.start if is_film and options is not None else None
         lost += _lost_sounds(media, video, kept_sounds, start_s=start_s)

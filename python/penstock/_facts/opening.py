@@ -113,15 +113,25 @@ def decode(codec: Any, packet: Any) -> list[Any]:
     """The frames that a decoder, or a stream's own, gives when it gets a packet.
 
     Raises:
+        DecoderError: the packet is encrypted, though the first ones may not be.
         OSError: no memory is left, or no thread for the decoder.
         LibavError: the packet is damaged.
     """
+    if packet is not None and is_encrypted(packet):
+        name = endpoints.without_protocol(packet.stream.container.name)
+        raise DecoderError(f"{name} is encrypted. Pass input_options={{'decryption_key': KEY}}")
     try:
         frames: list[Any] = codec.decode(packet)
     except LibavError as error:
         raise_shortage(error)
         raise
     return frames
+
+
+def is_encrypted(packet: Any) -> bool:
+    """Whether a decoder would make noise of the packet. MP4 and QuickTime say it of each."""
+    found: bool = packet.has_sidedata("encryption_info")
+    return found
 
 
 def only_frame(codec: Any, packet: Any) -> Any | None:
