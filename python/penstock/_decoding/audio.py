@@ -115,11 +115,11 @@ class AudioDecoder(DecoderBase):
         check_choice("dtype", dtype, get_args(SampleType))
         check_place("start", start)
         check_place("duration", duration)
-        self._opened = Source.of(source)
+        self._opened = Source.of(source, input_options or {})
         self._source = self._opened.url
         self._media = probe(self._opened, follow_playlists=follow_playlists)
         self._audio = _chosen(self._media, stream)
-        check_not_encrypted(self._media.path, self._audio, input_options)
+        check_not_encrypted(self._media.path, self._audio)
         self.sample_rate = _count(
             "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate
         )

@@ -22,7 +22,7 @@ from penstock._decoding.program_engine import ProgramEngine, changes_frames
 from penstock._decoding.random_access import RandomAccess
 from penstock._decoding.session import DecoderBase
 from penstock._decoding.video_frame import VideoFrame, frame_of
-from penstock._facts.info import MediaInfo, VideoInfo, decryption
+from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._facts.seeking import Clock
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command.arguments import check_without_dashes
@@ -183,7 +183,7 @@ class Decoder(DecoderBase):
                 f"pixel_format must be a str, not {pixel_format!r}. Pass pixel_format={SOURCE!r} for that of the file"
             )
         files = ImageFiles.of(source, fps)
-        opened: Any = files or Source.of(cast("MediaSource", source))
+        opened: Any = files or Source.of(cast("MediaSource", source), input_options or {})
         self._opened = opened
         check_without_dashes("input_options", input_options or {})
         self._options = DecodeOptions(
@@ -368,7 +368,7 @@ class Decoder(DecoderBase):
         given: AudioOptions = {
             "start": self._options.start or (first_s if first_s >= 0 else None),
             "follow_playlists": self._options.follow_playlists,
-            "input_options": decryption(self._options.input_options),
+            "input_options": self._opened.decryption,
         }
         given.update(options)
         settings = given.get("settings", DEFAULT_DECODER_SETTINGS)

@@ -142,7 +142,7 @@ def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -
         video = numbered_stream(media.path, "video", media.video, stream)
     if video is None:
         raise DecoderError(f"{media.path} has no video, only {_kinds(media)}")
-    check_not_encrypted(media.path, video, options.input_options)
+    check_not_encrypted(media.path, video)
     if not video.width or not video.height:
         animated = ". FFmpeg can't read animated WebP. Use Pillow" * (video.codec == "webp")
         raise DecoderError(

@@ -88,8 +88,7 @@ class VideoInfo(HtmlTable):
         extras: what else the first frame that can be decoded has, which an `Encoder` can't write: "stereo 3D mode",
             "spherical mapping", "closed captions", "HDR10+ metadata" and "Dolby Vision metadata".
         is_default: whether the file marks the stream as a default.
-        is_encrypted: whether its packets are encrypted, so that a decoder needs
-            ``input_options={"decryption_key": …}``.
+        is_encrypted: whether its packets are encrypted, and the decoder has no key.
         is_attached_picture: whether it is a single picture beside the audio, such as a cover.
     """
 
@@ -305,24 +304,18 @@ def matrix_name(code_point: int) -> str | None:
     return MATRIX_NAMES.get(matrix, matrix) if matrix else None
 
 
-def check_not_encrypted(
-    path: str, stream: VideoInfo | AudioInfo, input_options: Mapping[str, object] | None = None
-) -> None:
+def check_not_encrypted(path: str, stream: VideoInfo | AudioInfo) -> None:
     """Checks that a decoder of a stream would not make noise of it.
 
     Raises:
-        DecoderError: the stream is encrypted, and there is no key.
+        DecoderError: the stream is encrypted.
     """
-    if stream.is_encrypted and not decryption(input_options or {}):
+    if stream.is_encrypted:
         kind = "video" if isinstance(stream, VideoInfo) else "audio"
         raise DecoderError(
-            f"the {kind} of {path} is encrypted. Pass input_options={{'decryption_key': KEY}}, in hexadecimal digits"
+            f"the {kind} of {path} is encrypted. If it's an MP4 file, pass input_options={{'decryption_key': KEY}}, in "
+            "hexadecimal digits"
         )
-
-
-def decryption(input_options: Mapping[str, object]) -> dict[str, object]:
-    """Those of FFmpeg's options for its input that decrypt it."""
-    return {name: value for name, value in input_options.items() if name.startswith("decryption_key")}
 
 
 def _best(streams: Sequence[_Stream]) -> _Stream | None:

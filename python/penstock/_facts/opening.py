@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -51,6 +51,7 @@ def open_media(
     single_pass: SinglePassSource | None = None,
     path: str | None = None,
     follow_playlists: bool = False,
+    decryption: Mapping[str, str] | None = None,
 ) -> InputContainer:
     """Opens a source, and nothing that it leads to.
 
@@ -60,6 +61,7 @@ def open_media(
         single_pass: `source`, if it can be read only once.
         path: the source by its name, for messages.
         follow_playlists: a path may be a playlist.
+        decryption: libav's options to decrypt it.
 
     Raises:
         DecoderError: libav cannot open it, or it is a playlist or text.
@@ -70,6 +72,7 @@ def open_media(
     confined = endpoints.confining_arguments(source, containers)
     words = [*confined, *endpoints.literal_arguments(source)]
     options = {name.removeprefix("-"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    options |= decryption or {}
     try:
         given: Any = source if single_pass is None else single_pass
         media: InputContainer = av.open(given, options=options, **_ANY_TAGS)

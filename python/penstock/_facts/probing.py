@@ -124,6 +124,7 @@ def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
         single_pass=source.single_pass,
         path=source.path,
         follow_playlists=follow_playlists,
+        decryption=source.decryption,
     ) as media:
         return info_of(source, media, read_beginnings(media)[0])
 
