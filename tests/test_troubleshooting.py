@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import media
 from support.cases import needs
 
 import penstock
@@ -57,6 +58,20 @@ def decode_unfinished() -> None:
         while not Path("out.mp4").exists():
             time.sleep(0.01)
         decode("out.mp4")
+
+
+def decode_encrypted() -> None:
+    encode("clear.mp4")
+    encryption = (
+        "-encryption_scheme",
+        "cenc-aes-ctr",
+        "-encryption_key",
+        "76" * 16,
+        "-encryption_kid",
+        "a7" * 16,
+    )
+    media.ffmpeg("-i", "clear.mp4", "-c", "copy", *encryption, "out.mp4")
+    decode("out.mp4")
 
 
 def decode_playlist() -> None:
@@ -244,6 +259,7 @@ CAUSES: dict[str, Callable[[], None]] = {
     "The file isn't finished yet": decode_unfinished,
     "The file is damaged": lambda: decode_cut("out.mkv"),
     "The file is a playlist": decode_playlist,
+    "The file is encrypted": decode_encrypted,
     "HDR looks dull": decode_hdr,
     "16 bits become 8": decode_16_bits,
     "Random access isn't possible": random_access_with_filters,

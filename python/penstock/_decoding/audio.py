@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, TypedDict, get_args
 
@@ -12,12 +12,18 @@ import numpy.typing as npt
 
 from penstock._decoding.session import DecoderBase, DecodeSession, OnDemand, numbered_stream
 from penstock._facts.completeness import End, other_codecs, why_sound_incomplete
-from penstock._facts.info import AudioInfo, MediaInfo, unusual_layout
+from penstock._facts.info import AudioInfo, MediaInfo, check_not_encrypted, unusual_layout
 from penstock._facts.probing import probe
 from penstock._facts.seeking import audio_arguments
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import SAMPLES, format_seconds, read_arguments
+from penstock._ffmpeg.command.arguments import (
+    SAMPLES,
+    check_without_dashes,
+    format_seconds,
+    option_arguments,
+    read_arguments,
+)
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
     DecoderSettings,
@@ -49,6 +55,7 @@ class AudioOptions(TypedDict, total=False):
     duration: float | None
     conceal_errors: bool
     follow_playlists: bool
+    input_options: Mapping[str, object] | None
     settings: DecoderSettings
 
 
@@ -77,7 +84,7 @@ class AudioDecoder(DecoderBase):
             join; Penstock counts on there, and may be 0.2 s off. None begins with the file's first sample.
         duration: maximum number of seconds to decode; None decodes all.
         conceal_errors: as for `Decoder`.
-        follow_playlists: as for `Decoder`.
+        follow_playlists, input_options: as for `Decoder`.
         settings: as for `Decoder`.
 
     Raises:
@@ -99,17 +106,20 @@ class AudioDecoder(DecoderBase):
         duration: float | None = None,
         conceal_errors: bool = False,
         follow_playlists: bool = False,
+        input_options: Mapping[str, object] | None = None,
         settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
         check_settings(settings, DecoderSettings)
+        check_without_dashes("input_options", input_options or {})
         program = find_decoding_ffmpeg(settings.ffmpeg)
         check_choice("dtype", dtype, get_args(SampleType))
         check_place("start", start)
         check_place("duration", duration)
-        self._opened = Source.of(source)
+        self._opened = Source.of(source, input_options or {})
         self._source = self._opened.url
         self._media = probe(self._opened, follow_playlists=follow_playlists)
         self._audio = _chosen(self._media, stream)
+        check_not_encrypted(self._media.path, self._audio)
         self.sample_rate = _count(
             "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate
         )
@@ -127,6 +137,7 @@ class AudioDecoder(DecoderBase):
             *endpoints.confining_arguments(
                 self._source, () if follow_playlists else (self._media.container,)
             ),
+            *option_arguments(input_options or {}),
             *read_arguments(self._source, self._media.container),
             *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
             *(("-filter:a", ",".join(filters)) if filters else ()),

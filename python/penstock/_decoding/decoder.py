@@ -131,7 +131,8 @@ class Decoder(DecoderBase):
             decodes with one thread.
         follow_playlists: whether a local file may be a playlist, whose local files FFmpeg opens: see `penstock.probe`.
         input_options: options of the FFmpeg program for its input, without their dash, such as ``{"hwaccel": "cuda"}``.
-            They need an FFmpeg program, which can't do random access.
+            They need an FFmpeg program, which can't do random access. The key of an encrypted MP4 file is one:
+            ``{"decryption_key": "76a6…"}``.
         isolated: whether other processes parse the file, for files that you don't trust. The processes run in a
             sandbox: they can't read other files, write files or open sockets, and their memory and CPU time are
             limited. Only for one regular file, or bytes, read in order. `engine` reports what the kernel can't confine;
@@ -188,7 +189,7 @@ class Decoder(DecoderBase):
                 f"pixel_format must be a str, not {pixel_format!r}. Pass pixel_format={SOURCE!r} for that of the file"
             )
         files = ImageFiles.of(source, fps)
-        opened: Any = files or Source.of(cast("MediaSource", source))
+        opened: Any = files or Source.of(cast("MediaSource", source), input_options or {})
         self._opened = opened
         check_without_dashes("input_options", input_options or {})
         self._options = DecodeOptions(
@@ -354,7 +355,8 @@ class Decoder(DecoderBase):
         """Returns a decoder for the audio of the same file, from the same `start`.
 
         Without a `start`, the audio begins with the file, with silence where the picture comes before the audio. An
-        FFmpeg program decodes it: the one in this decoder's settings, unless you pass other ``settings``.
+        FFmpeg program decodes it: the one in this decoder's settings, unless you pass other ``settings``. Of this
+        decoder's ``input_options``, only the key of an encrypted file is used.
 
         Args:
             options: arguments of `AudioDecoder`.
@@ -373,6 +375,7 @@ class Decoder(DecoderBase):
         given: AudioOptions = {
             "start": self._options.start or (first_s if first_s >= 0 else None),
             "follow_playlists": self._options.follow_playlists,
+            "input_options": self._opened.decryption,
         }
         given.update(options)
         settings = given.get("settings", DEFAULT_DECODER_SETTINGS)

@@ -29,7 +29,15 @@ _FRAME_PRESERVING_OPTIONS = frozenset(
         *("hwaccel", "hwaccel_device", "hwaccel_output_format"),
         *("init_hw_device", "vaapi_device", "extra_hw_frames"),
         *("c", "c:v", "codec", "codec:v", "vcodec", "threads", "threads:v", "thread_type", "filter_threads"),
-        *("probesize", "analyzeduration", "reinit_filter", "apply_cropping", "autorotate", "noautorotate"),
+        *(
+            "decryption_key",
+            "probesize",
+            "analyzeduration",
+            "reinit_filter",
+            "apply_cropping",
+            "autorotate",
+            "noautorotate",
+        ),
     )
 )
 

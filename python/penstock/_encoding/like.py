@@ -168,7 +168,10 @@ def arguments_like_file(
     is_film = to.holds_sound  # the others are pictures
     if "audio" not in arguments and media.audio:
         kept_sounds = 0
-        if is_film and not begins_later and _is_readable(media.path):
+        is_encrypted = any(one.is_encrypted for one in media.audio) or (
+            decoder is not None and decoder._opened.decryption
+        )
+        if is_film and not begins_later and not is_encrypted and _is_readable(media.path):
             found["audio"], kept_sounds = media.path, 1
         start_s = options.start if is_film and options is not None else None
         lost += _lost_sounds(media, video, kept_sounds, start_s=start_s)

@@ -270,6 +270,10 @@ def _plan_sound(
     media = probe(audio.path)
     if (stream := media.best_audio) is None:
         raise DecoderError(f"{media.path} has no audio. Leave audio out")
+    if stream.is_encrypted:
+        raise DecoderError(
+            f"the audio of {media.path} is encrypted. Decrypt it with: ffmpeg -decryption_key KEY -i IN OUT"
+        )
     source_arguments = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
     why_short = partial(why_sound_incomplete, source, media, stream)

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from penstock._facts.index import REORDERED, read_packets
-from penstock._facts.info import MediaInfo, VideoInfo
+from penstock._facts.info import MediaInfo, VideoInfo, check_not_encrypted
 from penstock._facts.seeking import Clock
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
@@ -51,6 +51,7 @@ class FrameTimes:
         video = media.best_video
         if video is None or video.frame_rate is None:
             raise DecoderError(f"{media.path} has no video, or none with a frame rate")
+        check_not_encrypted(media.path, video)
         packets = read_packets(endpoints.source(media.path), media.container, video.index)
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():

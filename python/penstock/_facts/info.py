@@ -12,6 +12,7 @@ from penstock._common.notebook import HtmlTable, player, table
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.colors import MATRIX_NAMES
 from penstock._ffmpeg.command.settings import ContentLight, MasteringDisplay
+from penstock.errors import DecoderError
 
 _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
 
@@ -87,6 +88,7 @@ class VideoInfo(HtmlTable):
         extras: what else the first frame that can be decoded has, which an `Encoder` can't write: "stereo 3D mode",
             "spherical mapping", "closed captions", "HDR10+ metadata" and "Dolby Vision metadata".
         is_default: whether the file marks the stream as a default.
+        is_encrypted: whether its packets are encrypted, and the decoder has no key.
         is_attached_picture: whether it is a single picture beside the audio, such as a cover.
     """
 
@@ -119,6 +121,7 @@ class VideoInfo(HtmlTable):
     has_separate_alpha: bool
     extras: tuple[str, ...]
     is_default: bool
+    is_encrypted: bool
     is_attached_picture: bool
 
 
@@ -140,6 +143,7 @@ class AudioInfo:
         time_base: unit of timestamps in seconds, such as 1/44100.
         bit_rate: bits per second; None if the file doesn't state it.
         is_default: whether the file marks the stream as a default.
+        is_encrypted: as for `VideoInfo`.
         language: ISO 639 code of three letters; None if the file doesn't state it.
         title: name that players show; None if the file has none.
     """
@@ -156,6 +160,7 @@ class AudioInfo:
     time_base: Fraction
     bit_rate: int | None
     is_default: bool
+    is_encrypted: bool
     language: str | None
     title: str | None
 
@@ -299,6 +304,20 @@ def matrix_name(code_point: int) -> str | None:
     return MATRIX_NAMES.get(matrix, matrix) if matrix else None
 
 
+def check_not_encrypted(path: str, stream: VideoInfo | AudioInfo) -> None:
+    """Checks that a decoder of a stream would not make noise of it.
+
+    Raises:
+        DecoderError: the stream is encrypted.
+    """
+    if stream.is_encrypted:
+        kind = "video" if isinstance(stream, VideoInfo) else "audio"
+        raise DecoderError(
+            f"the {kind} of {path} is encrypted. If it's an MP4 file, pass input_options={{'decryption_key': KEY}}, in "
+            "hexadecimal digits"
+        )
+
+
 def _best(streams: Sequence[_Stream]) -> _Stream | None:
     return next((stream for stream in streams if stream.is_default), streams[0] if streams else None)
 
@@ -377,6 +396,8 @@ def _times(stream: VideoInfo | AudioInfo) -> Iterable[str]:
 
 
 def _ends(stream: VideoInfo | AudioInfo) -> Iterable[str]:
+    if stream.is_encrypted:
+        yield "encrypted"
     if stream.bit_rate is not None:
         yield _bit_rate(stream.bit_rate)
     if stream.is_default:

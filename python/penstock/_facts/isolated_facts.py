@@ -22,7 +22,7 @@ _NO_MEMORY = (errno.ENOMEM, errno.EAGAIN)
 def main(request: dict[str, Any]) -> int:
     """Confines this process, and prints the answer as JSON. Returns the exit status."""
     source = Source(request["source"])
-    source.path = request["path"]
+    source.path, source.decryption = request["path"], request["decryption"]
     answer = probe if request["question"] == "media" else _about_track(request["question"], request["index"])
     # PyAV and NumPy import parts of themselves, and of the standard library, when a file needs them.
     libraries = [sys.modules[name] for name in ("os", "av", "numpy") if name in sys.modules]

@@ -55,7 +55,7 @@ class Isolation:
         self.file = file
         self.sandbox = Sandbox.around(file.descriptor, threads=threads, is_strict=is_strict)
         self.unconfined: tuple[str, ...] = ()
-        self._path = source.path
+        self._path, self._decryption = source.path, source.decryption
 
     @classmethod
     def of(
@@ -93,6 +93,7 @@ class Isolation:
             "index": index,
             "arguments": pack(arguments),
             "path": self._path,
+            "decryption": self._decryption,
             "source": self.sandbox.source,
             "memory_bytes": self.sandbox.memory_bytes,
             "cpu_s": _CPU_S,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -53,6 +53,7 @@ def open_media(
     path: str | None = None,
     follow_playlists: bool = False,
     stall_timeout: float | None = None,
+    decryption: Mapping[str, str] | None = None,
 ) -> InputContainer:
     """Opens a source, and nothing that it leads to.
 
@@ -63,6 +64,7 @@ def open_media(
         path: the source by its name, for messages.
         follow_playlists: a path may be a playlist.
         stall_timeout: how many seconds this call, or a later one, may wait for the source; None for any time.
+        decryption: libav's options to decrypt it.
 
     Raises:
         DecoderError: libav cannot open it, or it is a playlist or text.
@@ -74,6 +76,7 @@ def open_media(
     confined = endpoints.confining_arguments(source, containers)
     words = [*confined, *endpoints.literal_arguments(source)]
     options = {name.removeprefix("-"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    options |= decryption or {}
     try:
         given: Any = source if single_pass is None else single_pass
         media: InputContainer = av.open(given, options=options, timeout=stall_timeout, **_ANY_TAGS)
@@ -126,15 +129,25 @@ def decode(codec: Any, packet: Any) -> list[Any]:
     """The frames that a decoder, or a stream's own, gives when it gets a packet.
 
     Raises:
+        DecoderError: the packet is encrypted, though the first ones may not be.
         OSError: no memory is left, or no thread for the decoder.
         LibavError: the packet is damaged.
     """
+    if packet is not None and is_encrypted(packet):
+        name = endpoints.without_protocol(packet.stream.container.name)
+        raise DecoderError(f"{name} is encrypted. Pass input_options={{'decryption_key': KEY}}")
     try:
         frames: list[Any] = codec.decode(packet)
     except LibavError as error:
         raise_shortage(error)
         raise
     return frames
+
+
+def is_encrypted(packet: Any) -> bool:
+    """Whether a decoder would make noise of the packet. MP4 and QuickTime say it of each."""
+    found: bool = packet.has_sidedata("encryption_info")
+    return found
 
 
 def only_frame(codec: Any, packet: Any) -> Any | None:

@@ -22,7 +22,7 @@ from penstock._common.deadline import Deadline
 from penstock._facts.index import REORDERED
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
-from penstock._facts.opening import demux, only_frame, open_media, run_with_timeout
+from penstock._facts.opening import demux, is_encrypted, only_frame, open_media, run_with_timeout
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
@@ -132,13 +132,13 @@ def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
         single_pass=source.single_pass,
         path=source.path,
         follow_playlists=follow_playlists,
+        decryption=source.decryption,
     ) as media:
         return info_of(source, media, read_beginnings(media)[0])
 
 
 def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning]) -> MediaInfo:
     """The facts about an open file. `first` has the beginnings of its videos, by their numbers, if they were read."""
-    audio = [stream for stream in media.streams.audio if stream.codec_context is not None]
     whole_s = _seconds(media.duration, Fraction(1, av.time_base))
     return MediaInfo(
         path=source.path,
@@ -151,10 +151,13 @@ def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning
         if endpoints.is_path(source.url)
         else max(media.size or 0, 0) or None,
         video=tuple(
-            _video(stream, whole_s, first.get(stream.index) or _beginning(stream))
+            _video(stream, whole_s, first.get(stream.index) or Beginning(_codec_name(stream)))
             for stream in _videos(media)
         ),
-        audio=tuple(_audio(stream, whole_s) for stream in audio),
+        audio=tuple(
+            _audio(stream, whole_s, first.get(stream.index) or Beginning(_codec_name(stream)))
+            for stream in _audios(media)
+        ),
         subtitles=tuple(
             _subtitles(stream) for stream in media.streams.subtitles if stream.codec_context is not None
         ),
@@ -210,7 +213,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     field_order = _FIELD_ORDERS.get(codec.field_order)
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first.times, is_interlaced=field_order not in (None, "progressive"))
-    common = _common(stream, whole_s, first.codec)
+    common = _common(stream, whole_s, first)
     if stream.container.format.name == endpoints.MATROSKA and first.times:
         # libav takes a later frame for the first one if frames that x264 reorders are seconds apart.
         starts_s = common["start_s"], _seconds(first.times[0], common["time_base"])
@@ -242,13 +245,13 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     )
 
 
-def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:
+def _audio(stream: AudioStream, whole_s: float | None, first: Beginning) -> AudioInfo:
     codec = stream.codec_context
     layout = codec.layout
     if _LAYOUT_FREES_TWICE:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
     return AudioInfo(
-        **_common(stream, whole_s, codec.codec.canonical_name),
+        **_common(stream, whole_s, first),
         sample_rate=codec.sample_rate,
         channels=layout.nb_channels,
         channel_layout=None if layout.name.endswith("channels") else layout.name,
@@ -258,20 +261,22 @@ def _audio(stream: AudioStream, whole_s: float | None) -> AudioInfo:
     )
 
 
-def _common(stream: VideoStream | AudioStream, whole_s: float | None, codec_name: str) -> dict[str, Any]:
+def _common(stream: VideoStream | AudioStream, whole_s: float | None, first: Beginning) -> dict[str, Any]:
     """The fields that `VideoInfo` and `AudioInfo` share. `whole_s` is the duration of the file."""
     codec: VideoCodecContext | AudioCodecContext = stream.codec_context
     time_base = _fraction(stream.time_base) or Fraction(0)
     duration_s = _seconds(stream.duration, time_base)
     return {
         "index": stream.index,
-        "codec": codec_name,
+        "codec": first.codec,
         "profile": codec.profile,
         "duration_s": whole_s if duration_s is None else duration_s,
         "start_s": _seconds(stream.start_time, time_base),
         "time_base": time_base,
         "bit_rate": codec.bit_rate or None,
         "is_default": Disposition.default in stream.disposition,
+        # Matroska says it of the stream.
+        "is_encrypted": first.is_encrypted or "enc_key_id" in stream.metadata,
     }
 
 
@@ -280,9 +285,14 @@ def _videos(media: InputContainer) -> list[VideoStream]:
     return [stream for stream in media.streams.video if stream.codec_context is not None]
 
 
+def _audios(media: InputContainer) -> list[AudioStream]:
+    """The audio streams that libav has a decoder for."""
+    return [stream for stream in media.streams.audio if stream.codec_context is not None]
+
+
 @dataclass(slots=True)
 class Beginning:
-    """A video's codec, its first keyframe if one of the first packets has it, and the times of these packets.
+    """A stream's codec, its first keyframe if one of the first packets has it, and the times of these packets.
 
     The name is read before decoding: after a failure to open a decoder, PyAV may have none, or crash.
     """
@@ -290,41 +300,48 @@ class Beginning:
     codec: str
     frame: VideoFrame | None = None
     times: list[int | None] = field(default_factory=list)
+    is_encrypted: bool = False
 
 
-def _beginning(stream: VideoStream) -> Beginning:
-    return Beginning(stream.codec_context.codec.canonical_name)
+def _codec_name(stream: VideoStream | AudioStream) -> str:
+    return stream.codec_context.codec.canonical_name
 
 
 def read_beginnings(
     media: InputContainer, undecoded: int | None = None
 ) -> tuple[dict[int, Beginning], list[Packet]]:
-    """How each video begins, by its number, and the packets that were read for that.
+    """How each stream begins, by its number, and the packets that were read for that.
+
+    Only in QuickTime and MP4 files are those of audio read, because their packets say whether they are encrypted.
 
     Args:
         undecoded: the number of a video whose frame is not decoded here.
     """
-    streams = {stream.index: stream for stream in _videos(media)}
-    found = {number: _beginning(stream) for number, stream in streams.items()}
-    decoded = {number: stream.codec_context for number, stream in streams.items() if number != undecoded}
+    videos = {stream.index: stream for stream in _videos(media)}
+    decoded = {number: stream.codec_context for number, stream in videos.items() if number != undecoded}
     for codec in decoded.values():
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
     # The header of QuickTime and MP4 files has the average.
     has_average = media.format.name == endpoints.QUICKTIME
+    streams: list[Any] = [*videos.values(), *(_audios(media) if has_average else ())]
+    found = {stream.index: Beginning(_codec_name(stream)) for stream in streams}
     packets: list[Packet] = []
-    if has_average and not decoded:
-        return found, packets
+    waiting = set(found)
     try:
-        for packet in islice(demux(media, list(streams.values())) if streams else (), _FIRST_PACKETS):
+        for packet in islice(demux(media, streams) if streams else (), _FIRST_PACKETS):
             packets.append(packet)
             number = packet.stream_index
             if (beginning := found.get(number)) is None:
                 continue  # FLV tells of a stream when it comes
             if packet.size and not has_average:
                 beginning.times.append(packet.pts)
-            if number in decoded and beginning.frame is None and packet.is_keyframe and packet.size:
+            beginning.is_encrypted |= is_encrypted(packet)
+            is_decoded = number in decoded and not beginning.is_encrypted
+            if is_decoded and beginning.frame is None and packet.is_keyframe and packet.size:
                 beginning.frame = only_frame(decoded[number], packet)
-            if has_average and all(found[number].frame for number in decoded):
+            if beginning.frame is not None or not is_decoded:
+                waiting.discard(number)
+            if has_average and not waiting:
                 break
     except LibavError:
         pass  # the file is damaged there, and its header was read

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,6 +40,7 @@ class Source:
         given: what the caller gave.
         url: what FFmpeg reads, as from `endpoints.source`.
         path: what the caller gave if it is a path or URL, else a name for messages.
+        decryption: libav's options to decrypt it.
         single_pass: a pipe, a FIFO or a socket; None for what can be read again.
 
     Raises:
@@ -50,6 +51,7 @@ class Source:
 
     def __init__(self, given: MediaSource) -> None:
         self.given = source = given
+        self.decryption: dict[str, str] = {}
         self.single_pass: SinglePassSource | None
         if isinstance(given, str | os.PathLike):
             self.url, self.path = endpoints.source(given), os.fspath(given)
@@ -77,13 +79,15 @@ class Source:
             weakref.finalize(self, os.close, held)
 
     @classmethod
-    def of(cls, given: MediaSource) -> Source:
-        """The source of what a caller gave, which may be one already."""
-        if not isinstance(given, Source):
-            return cls(given)
-        if given.single_pass is not None and given.single_pass.is_passed_on:
-            raise ValueError(f"{given.path} is not a regular file, so only one decoder can read it")
-        return given
+    def of(cls, given: MediaSource, input_options: Mapping[str, object] | None = None) -> Source:
+        """The source of what a caller gave, which may be one already. The options may have the key to decrypt it."""
+        source = given if isinstance(given, Source) else cls(given)
+        if source.single_pass is not None and source.single_pass.is_passed_on:
+            raise ValueError(f"{source.path} is not a regular file, so only one decoder can read it")
+        for name, key in (input_options or {}).items():
+            if name.startswith("decryption_key"):
+                source.decryption[name] = str(key)
+        return source
 
     @property
     def failure(self) -> str | None:
