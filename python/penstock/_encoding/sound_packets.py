@@ -16,8 +16,9 @@ from itertools import takewhile
 
 from penstock._common.deadline import Deadline
 from penstock._encoding.sound import LEAST_PAUSE_S, AudioFile, Sound
+from penstock._facts.told_damage import told_damage
 from penstock._ffmpeg.command.endpoints import without_protocol
-from penstock._ffmpeg.program.messages import damage_reports, framecrc_unit_s, summarize
+from penstock._ffmpeg.program.messages import framecrc_unit_s, summarize
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock.errors import EncoderError, StalledError
 
@@ -122,8 +123,9 @@ class SoundPackets:
         """What seems to be wrong with the file, although FFmpeg has read it."""
         if not self._is_read or self.failure is not None:
             return None
-        if damage := damage_reports(self._process.log.reports):
-            said = summarize("\n".join(damage), self._sound.input_arguments[-1])
+        source = self._sound.input_arguments[-1]
+        if damage := told_damage(self._process, source, self._sound.container):
+            said = summarize("\n".join(damage), source)
             return f"the audio of {self._source} may be damaged: {said}"
         if (reason := self._sound.why_short()) is not None:
             return f"the audio of {self._source} is incomplete: {reason}"
