@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 from support.cases import a_few
@@ -480,8 +481,10 @@ def test_words_of_a_demuxer_about_a_tag_are_no_damage(tmp_path: Path) -> None:
         with Encoder(tmp_path / "new.mp4", size=(64, 48), fps=25, audio=path) as encoder:
             for _ in range(25):
                 encoder.write(bytes(48 * 64 * 3))
+    with av.open(str(path)) as file:
+        place = [packet.pos for packet in file.demux(video=0)][10]
     data = bytearray(path.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 2000] = bytes(2000)
+    data[place - 3 : place - 1] = b"\x55\x55"  # in the head of a packet
     path.write_bytes(data)
     for options in ({"filters": "hflip"}, {"isolated": True}):
         with Decoder(path, **options) as decoder, pytest.raises(DecoderError):  # type: ignore[arg-type]

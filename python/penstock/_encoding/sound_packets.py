@@ -16,7 +16,6 @@ from itertools import takewhile
 
 from penstock._common.deadline import Deadline
 from penstock._encoding.sound import LEAST_PAUSE_S, AudioFile, Sound
-from penstock._facts.told_damage import told_damage
 from penstock._ffmpeg.command.endpoints import without_protocol
 from penstock._ffmpeg.program.messages import framecrc_unit_s, summarize
 from penstock._ffmpeg.program.process import FFmpegProcess
@@ -123,6 +122,8 @@ class SoundPackets:
         """What seems to be wrong with the file, although FFmpeg has read it."""
         if not self._is_read or self.failure is not None:
             return None
+        from penstock._facts.told_damage import told_damage  # with libav, which is slow to import
+
         source = self._sound.input_arguments[-1]
         if damage := told_damage(self._process, source, self._sound.container):
             said = summarize("\n".join(damage), source)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import read_arguments
 from penstock._ffmpeg.program.messages import damage_reports, is_of_demuxer
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock._ffmpeg.program.sandbox import Sandbox
@@ -26,14 +25,26 @@ def told_damage(
 ) -> Counter[str]:
     """How often FFmpeg, which has ended, has told of damage, by its lines.
 
-    What the demuxer says when it only opens the file is left out: it concerns tags and the like, and no frame. If
-    frames are missing for such a reason, their number shows that.
+    What the demuxer says when it only opens the file is left out: it concerns tags and the like, and no frame.
     """
     told = damage_reports(process.log.reports, other_codecs)
     if any(is_of_demuxer(line, container) for line in told) and endpoints.identity(source) is not None:
         opening = FFmpegProcess(
             process.command[0],
-            [*endpoints.confining_arguments(source, (container,)), *read_arguments(source, container)],
+            [
+                *endpoints.confining_arguments(source, (container,)),
+                # It reads no more than the first packet: without the container's name, it needed more to find it.
+                *(
+                    "-f",
+                    container.partition(",")[0],
+                    "-probesize",
+                    "32",
+                    "-analyzeduration",
+                    "0",
+                    "-i",
+                    source,
+                ),
+            ],
             is_strict=False,
             stdout=subprocess.DEVNULL,
             sandbox=sandbox,
