@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 from support.cases import a_few
@@ -22,7 +23,7 @@ from support.engines import by_program
 from support.engines import engine as engine
 from support.media import ffmpeg
 
-from penstock import Decoder, DecoderError, FFmpegWarning, probe
+from penstock import AudioDecoder, Decoder, DecoderError, Encoder, FFmpegWarning, probe
 from penstock._facts.completeness import Delivered, why_incomplete
 from penstock._facts.info import Track
 from penstock._ffmpeg.program.messages import StderrLog, damage_reports
@@ -463,3 +464,28 @@ def test_empty_chunks_of_avi_are_pauses_and_no_frames(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.warns(FFmpegWarning), Decoder(path) as decoder:
         assert sum(1 for _ in decoder) == 8
+
+
+def test_words_of_a_demuxer_about_a_tag_are_no_damage(tmp_path: Path) -> None:
+    """Only while FFmpeg opens the file: its demuxer of FLV reads no text of more than 1 KiB."""
+    path = tmp_path / "long.flv"
+    streams = ("-f", "lavfi", "-i", "testsrc=s=64x48:r=25:d=1", "-f", "lavfi", "-i", "sine=d=1")
+    ffmpeg(*streams, "-metadata", f"comment={'a' * 1500}", "-c:v", "libx264", "-c:a", "aac", path)
+    for options in ({"filters": "hflip"}, {"isolated": True}):
+        with Decoder(path, **options) as decoder:  # type: ignore[arg-type]
+            assert len(list(decoder)) == 25
+    with AudioDecoder(path) as audio:
+        assert len(audio.read_all()) >= 44100
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Encoder(tmp_path / "new.mp4", size=(64, 48), fps=25, audio=path) as encoder:
+            for _ in range(25):
+                encoder.write(bytes(48 * 64 * 3))
+    with av.open(str(path)) as file:
+        place = [packet.pos for packet in file.demux(video=0)][10]
+    data = bytearray(path.read_bytes())
+    data[place - 3 : place - 1] = b"\x55\x55"  # in the head of a packet
+    path.write_bytes(data)
+    for options in ({"filters": "hflip"}, {"isolated": True}):
+        with Decoder(path, **options) as decoder, pytest.raises(DecoderError):  # type: ignore[arg-type]
+            list(decoder)

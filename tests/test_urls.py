@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,14 @@ from support.servers import http_server
 from support.this_process import are_asleep
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError
-from penstock.video import DecoderSettings
+from penstock.video import DecoderSettings, find_ffmpeg
+
+
+def has_protocol(name: str) -> bool:
+    """Whether the FFmpeg of the tests has a protocol."""
+    said = subprocess.run([find_ffmpeg(), "-v", "error", "-protocols"], capture_output=True, text=True)
+    return name in said.stdout.split()
+
 
 SHORT_S = 10.0
 """What returns at once takes less, also on a busy machine, and what waits for a server takes longer."""
@@ -187,3 +197,51 @@ def test_a_program_ends_while_its_server_hangs(ending: str, live: Path) -> None:
         assert time.monotonic() - before < SHORT_S
     last = said.decode().rstrip().rpartition("\n")[2].partition(":")[0]
     assert last == {"Ctrl-C": "KeyboardInterrupt", "exit": "", "cancel": "TimeoutError"}[ending], said
+
+
+# A protocol that libav lacks
+
+
+@contextmanager
+def srt_sender(path: Path, *options: str) -> Iterator[str]:
+    """A program that waits for somebody to receive the file, once."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"srt://127.0.0.1:{probe.getsockname()[1]}"
+    command = [find_ffmpeg(), "-v", "error", *options, "-i", str(path), "-c", "copy", "-f", "mpegts"]
+    with subprocess.Popen([*command, f"{url}?mode=listener"], stdin=subprocess.DEVNULL) as program:
+        try:
+            yield url
+        finally:
+            program.kill()
+
+
+@pytest.fixture
+def moving_ts(tmp_path: Path) -> Path:
+    path = tmp_path / "moving.ts"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=2", "-c:v", "libx264", "-g", "10", str(path))
+    return path
+
+
+@pytest.mark.skipif(not has_protocol("srt"), reason="this FFmpeg has no srt")
+def test_srt_gives_the_frames_of_its_file_until_the_sender_ends(moving_ts: Path) -> None:
+    with (
+        srt_sender(moving_ts, "-re") as url,
+        Decoder(url, settings=DecoderSettings(stall_timeout=20)) as decoder,
+    ):
+        assert decoder.engine.name == "ffmpeg" and "srt" in decoder.engine.reason
+        assert decoder.file.path == url and decoder.file.container == "mpegts"
+        got: list[tuple[float | None, bytes]] = []
+        with pytest.raises(DecoderError) as caught:  # SRT doesn't tell an end from a lost connection
+            got.extend((frame.time_s, frame.tobytes()) for frame in decoder)
+        assert caught.value.frames == len(got)
+    with Decoder(moving_ts) as decoder:
+        whole = [frame.tobytes() for frame in decoder]
+    assert len(got) > 25 and all(data in whole for _, data in got)
+
+
+def test_a_server_that_the_program_cannot_reach_raises_with_its_words() -> None:
+    for url in ("srt://127.0.0.1:9?timeout=200000", "nonsense://host/clip"):
+        with pytest.raises(DecoderError) as caught:
+            Decoder(url)
+        assert url in str(caught.value)

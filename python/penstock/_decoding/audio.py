@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._decoding.session import DecoderBase, DecodeSession, OnDemand, numbered_stream
-from penstock._facts.completeness import End, other_codecs, why_sound_incomplete
+from penstock._facts.completeness import End, why_sound_incomplete
 from penstock._facts.info import AudioInfo, MediaInfo, check_not_encrypted, unusual_layout
 from penstock._facts.probing import probe
 from penstock._facts.seeking import audio_arguments
@@ -309,7 +309,7 @@ class _Blocks(OnDemand):
         is_strict: bool,
         is_part: bool,
     ) -> None:
-        super().__init__(opened, is_strict=is_strict, other_codecs=other_codecs(media, audio.index))
+        super().__init__(opened, opened.url, media, audio.index, is_strict=is_strict)
         self._place, self._is_part, self._new_session = (opened.url, media, audio), is_part, new_session
 
     def _make_session(self) -> DecodeSession:

@@ -15,7 +15,7 @@ from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_not_encrypted
 from penstock._facts.isolation import Isolation
-from penstock._facts.opening import open_media
+from penstock._facts.opening import lacks_protocol, open_media
 from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
 from penstock._facts.seeking import first_pts, may_seek
@@ -73,8 +73,10 @@ def _read_in_sandbox(
     return ProgramEngine(program, opened, plan, reason, questions, isolation)
 
 
-def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
-    """Reads by libav in this process."""
+def read_in_process(
+    opened: Source, options: DecodeOptions, stream: int | None
+) -> LibavEngine | ProgramEngine:
+    """Reads by libav in this process, unless it lacks the protocol."""
     if not endpoints.is_path(opened.url):
         return _read_url(opened, options, stream)
     ahead = None
@@ -89,10 +91,16 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
     return LibavEngine(plan, sequence, "libav reads files, in this process", ahead)
 
 
-def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
+def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine | ProgramEngine:
     """The same for a URL, on a thread: a server may never answer."""
     opening = partial(_opened_once, opened, options, stream)
-    sequence, ahead, media, video = answer_of(opened.path, opening, Deadline(PATIENCE_S))
+    try:
+        sequence, ahead, media, video = answer_of(opened.path, opening, Deadline(PATIENCE_S))
+    except DecoderError as error:
+        if not lacks_protocol(error):
+            raise
+        scheme = opened.url.partition("://")[0]
+        return read_by_program(opened, options, stream, f"libav lacks the protocol {scheme}")
     plan = plan_decode(None, Track(opened.url, media, video), options)
     return LibavEngine(plan, sequence, "libav reads URLs, in this process", ahead, may_hang=True)
 

@@ -65,10 +65,10 @@ class ProgramEngine(OnDemand):
         questions: Questions,
         isolation: Isolation | None = None,
     ) -> None:
+        track = plan.track
         super().__init__(
-            opened,
+            *(opened, track.source, track.media, track.video.index),
             is_strict=not plan.options.conceal_errors,
-            other_codecs=completeness.other_codecs(plan.track.media, plan.track.video.index),
             sandbox=None if isolation is None else isolation.sandbox,
         )
         self.plan, self.questions = plan, questions
@@ -156,15 +156,13 @@ class ProgramEngine(OnDemand):
             return End(completeness.why_no_frames(self.plan.track.media, self.plan.options.start))
         return end
 
+    def _is_all_asked_for(self, run: DecodeSession) -> bool:
+        return run.delivered == self.plan.options.count
+
     def _end_of_file(self, run: DecodeSession) -> End:
         run.timestamps.read_all()
         options, last = self.plan.options, run.timestamps.last
-        if (
-            last is None
-            or options.filters
-            or run.delivered == options.count
-            or changes_frames(options.input_options)
-        ):
+        if last is None or options.filters or changes_frames(options.input_options):
             return End()  # the options may make what was delivered different from the file
         unit = float(self.plan.track.video.time_base)
         return self.questions.at_end(

@@ -15,7 +15,7 @@ import operator
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -24,11 +24,13 @@ from penstock._common import exits
 from penstock._common.deadline import Deadline
 from penstock._common.messages import argument, plural
 from penstock._decoding.timestamps import Timestamps
-from penstock._facts.completeness import End
+from penstock._facts.completeness import End, other_codecs
+from penstock._facts.info import MediaInfo
 from penstock._facts.source import Source
+from penstock._facts.told_damage import told_damage
 from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
-from penstock._ffmpeg.program.messages import damage_reports, has_no_frames
+from penstock._ffmpeg.program.messages import has_no_frames
 from penstock._ffmpeg.program.process import FFmpegProcess, Session, check_owner, warn_unclosed
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion
@@ -240,9 +242,9 @@ class OnDemand:
     """A run of FFmpeg that starts when it is needed, and what its end means.
 
     Args:
-        opened: what FFmpeg reads.
+        opened: what the caller gave.
+        source, media, index: what FFmpeg reads, the facts about it, and the number of the stream.
         is_strict: damage is an error, although FFmpeg goes on.
-        other_codecs: codecs of the file's other streams, whose damage does not matter.
         sandbox: what FFmpeg may do; None if it may do all.
 
     Attributes:
@@ -252,17 +254,16 @@ class OnDemand:
     def __init__(
         self,
         opened: Source,
+        source: str,
+        media: MediaInfo,
+        index: int,
         *,
         is_strict: bool,
-        other_codecs: Collection[str],
         sandbox: Sandbox | None = None,
     ) -> None:
-        self._opened, self._is_strict, self._other_codecs, self._sandbox = (
-            opened,
-            is_strict,
-            other_codecs,
-            sandbox,
-        )
+        self._opened, self._source, self._media = opened, source, media
+        self._is_strict, self._sandbox = is_strict, sandbox
+        self._other_codecs = other_codecs(media, index)  # whose damage doesn't matter
         self.run: DecodeSession | None = None
         self.warning: str | None = None
         self._is_judged = False
@@ -347,10 +348,13 @@ class OnDemand:
         if not self._is_strict:
             return End()
         warning = None
-        if damage := damage_reports(process.log.reports, self._other_codecs):
+        media, others = self._media, self._other_codecs
+        if damage := told_damage(process, self._source, media.container, others, self._sandbox):
             warning = self._explained(damage)
             if warning is None:
                 return End(f"the file is damaged or ends too early, {after}")
+        if self._is_all_asked_for(run):
+            return End(warning=warning)
         found = End(self._opened.failure) if self._opened.failure else self._end_of_file(run)
         if found.reason is not None:
             return End(f"{found.reason}, {after}")
@@ -359,6 +363,10 @@ class OnDemand:
     def _explained(self, damage: Counter[str]) -> str | None:
         """The warning to give for FFmpeg's messages of damage, if only the beginning is damaged; else None."""
         return None
+
+    def _is_all_asked_for(self, run: DecodeSession) -> bool:
+        """Whether the caller asked for no more than was delivered, whatever follows in the file."""
+        return False
 
     def _end_of_file(self, run: DecodeSession) -> End:
         """What shows at the end of the file, although FFmpeg has succeeded."""

@@ -172,6 +172,7 @@ class Sound:
         codec: of a copy, by FFmpeg's name; None for others.
         encoded: of a copy, the same sound encoded, for a container that does not take the copy.
         begins_s: when the sound of a file begins.
+        container: FFmpeg's names of the file's container.
         holds_pauses: whether the container has times of packets, between which there may be nothing.
     """
 
@@ -192,6 +193,7 @@ class Sound:
     codec: str | None = None
     encoded: Sound | None = None
     begins_s: float = 0.0
+    container: str = ""
 
     def input_arguments_from(self, start_s: float) -> tuple[str, ...]:
         """FFmpeg's arguments that read it from a time on, which becomes 0."""
@@ -290,6 +292,7 @@ def _plan_sound(
         why_short,
         *_zero(program, source_arguments, media, stream),
         begins_s=(stream.start_s or 0.0) - media.zero_s,
+        container=media.container,
     )
     are_samples = stream.codec.startswith("pcm_")
     # The outputs of `tee` may differ in what they take.

@@ -17,7 +17,7 @@ from itertools import islice, takewhile
 from penstock._common.deadline import Deadline
 from penstock._encoding.sound import LEAST_PAUSE_S, AudioTrack, Sound
 from penstock._ffmpeg.command.endpoints import without_protocol
-from penstock._ffmpeg.program.messages import damage_reports, framecrc_unit_s, summarize
+from penstock._ffmpeg.program.messages import framecrc_unit_s, summarize
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock.errors import EncoderError, StalledError
 
@@ -259,8 +259,11 @@ class SoundPackets(Packets):
     def warning(self) -> str | None:
         if not self._is_read or self.failure is not None:
             return None
-        if damage := damage_reports(self._process.log.reports):
-            said = summarize("\n".join(damage), self._sound.input_arguments[-1])
+        from penstock._facts.told_damage import told_damage  # with libav, which is slow to import
+
+        source = self._sound.input_arguments[-1]
+        if damage := told_damage(self._process, source, self._sound.container):
+            said = summarize("\n".join(damage), source)
             return f"the audio of {self._source} may be damaged: {said}"
         if (reason := self._sound.why_short()) is not None:
             return f"the audio of {self._source} is incomplete: {reason}"

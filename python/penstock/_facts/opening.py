@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import av
-from av.error import ExitError
+from av.error import ExitError, ProtocolNotFoundError
 from av.error import FFmpegError as LibavError
 from av.format import ContainerFormat, Flags
 
@@ -83,6 +83,8 @@ def open_media(
     except LibavError as error:
         raise_shortage(error, path)
         _raise_stall(error, path, stall_timeout)
+        if single_pass is not None and single_pass.failure is not None:
+            raise DecoderError(f"FFmpeg can't open {path}: {single_pass.failure.strerror}") from error
         raise _refusal(source, path, confined, error.strerror or "") from error
     if media.format.name == _TEXT_CONTAINER:
         media.close()
@@ -177,6 +179,11 @@ def first_packet_s(source: str, container: str, index: int) -> float:
             if packet.pts is not None:
                 return float(packet.pts * packet.time_base)
     raise ValueError(f"no packet of stream {index} has a time")
+
+
+def lacks_protocol(error: DecoderError) -> bool:
+    """Whether libav can't open a URL for want of its protocol. The FFmpeg program may have it."""
+    return isinstance(error.__cause__, ProtocolNotFoundError)
 
 
 def run_with_timeout(path: str, function: Callable[[], T], deadline: Deadline) -> T:

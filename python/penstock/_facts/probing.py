@@ -22,11 +22,18 @@ from penstock._common.deadline import Deadline
 from penstock._facts.index import REORDERED
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
-from penstock._facts.opening import demux, is_encrypted, only_frame, open_media, run_with_timeout
+from penstock._facts.opening import (
+    demux,
+    is_encrypted,
+    lacks_protocol,
+    only_frame,
+    open_media,
+    run_with_timeout,
+)
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
-from penstock.errors import StalledError
+from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
     from av.audio.codeccontext import AudioCodecContext
@@ -127,6 +134,16 @@ def answer_of(path: str, read: Callable[[], T], deadline: Deadline) -> T:
 
 
 def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
+    try:
+        return _read_by_libav(source, follow_playlists=follow_playlists)
+    except DecoderError as error:
+        if not lacks_protocol(error):
+            raise
+    source.fetch()
+    return _read_by_libav(source, follow_playlists=follow_playlists)
+
+
+def _read_by_libav(source: Source, *, follow_playlists: bool) -> MediaInfo:
     with open_media(
         source.url,
         single_pass=source.single_pass,

@@ -55,6 +55,8 @@ class SinglePassSource:
                 if self._source < 0:
                     self._source = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
                 data = os.read(self._source, size)
+                if not data:
+                    self._end()
             finally:
                 self._leave()
         else:
@@ -81,6 +83,9 @@ class SinglePassSource:
         self._reader = _closed(self._reader)
         self._close_own()
 
+    def _end(self) -> None:
+        """Called when the source has ended."""
+
     def _enter(self) -> bool:
         """Keeps the source open for the calling thread. False if it was closed."""
         with self._lock:
@@ -104,6 +109,7 @@ class SinglePassSource:
                     left = left[os.write(self._writer, left) :]
             self._taken.clear()
             relay(self._source, self._writer)
+            self._end()
         except (BrokenPipeError, BrokenStreamError):
             pass  # FFmpeg has ended
         except OSError as error:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock._facts.fetching import FetchedSource
 from penstock._facts.single_pass import SinglePassSource
 from penstock._ffmpeg.command import endpoints
 from penstock._streams import python_streams
@@ -70,13 +71,24 @@ class Source:
             self.path = f"<{f'descriptor {name}' if isinstance(name, int) else name or type(given).__name__}>"
             self.single_pass = _single_pass(given)
         if self.single_pass is not None:
-            self.url = self.single_pass.url
-            self._stop_feeding = weakref.finalize(self, self.single_pass.close)
+            self._pass_once(self.single_pass)
         elif not isinstance(source, str | os.PathLike):
             held = _descriptor(source)
             # In the process that opens it, this is a file of its own, with a position of its own.
             self.url = f"file:/proc/{os.getpid()}/fd/{held}"
             weakref.finalize(self, os.close, held)
+
+    def fetch(self) -> None:
+        """Has an FFmpeg program fetch a URL whose protocol libav lacks.
+
+        Raises:
+            DecoderError: there is no FFmpeg, or it can't be started.
+        """
+        self._pass_once(FetchedSource(self.url))
+
+    def _pass_once(self, source: SinglePassSource) -> None:
+        self.single_pass, self.url = source, source.url
+        self._stop_feeding = weakref.finalize(self, source.close)
 
     @classmethod
     def of(cls, given: MediaSource, input_options: Mapping[str, object] | None = None) -> Source:

@@ -158,6 +158,12 @@ def damage_reports(reports: Mapping[str, int], other_codecs: Iterable[str] = ())
     return Counter({line: count for line, count in reports.items() if not _is_of(line, others)})
 
 
+def is_of_demuxer(line: str, container: str) -> bool:
+    """Whether the demuxer of the `container` wrote the line: ``[flv @ 0x0]``, or ``[in#0/flv @ 0x0]``."""
+    component = re.match(_COMPONENT, line)
+    return component is not None and component[1].rpartition("/")[2] == container
+
+
 def _is_of(line: str, codecs: tuple[str, ...]) -> bool:
     """Whether a decoder of one of the `codecs` wrote the line."""
     component = re.match(_COMPONENT, line)
