@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::memory::pool::Pool;
 use crate::memory::region::Region;
 use crate::runtime::fork::PerProcess;
 use crate::runtime::fork_fd::ForkFd;
@@ -33,6 +34,20 @@ use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 /// Default limits of a queue: five frames of 2160p rgb24, and enough small ones.
 pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };
 
+/// Unused memory that a stream keeps for copies of each size: one in the pipe, one on its way there, one in the making. More would stay
+/// after a burst that has filled the queue.
+const KEPT_COPIES: usize = 3;
+
+/// The same, of all streams and sizes together. Chosen: what two queues hold, so that a few streams of 2160p rgb24 reuse all of theirs.
+const KEPT_BYTES: usize = 2 * DEFAULT_LIMITS.bytes;
+
+/// What a stream keeps in any case: a small copy must not get fresh memory because others keep large ones. Chosen: many small copies,
+/// and no frame.
+const OWN_KEPT_BYTES: usize = 512 << 10;
+
+/// What all streams keep.
+static KEPT: PerProcess<Arc<AtomicUsize>> = PerProcess::new(Arc::default);
+
 /// How often a wait for a failure checks for another reader of the FIFO, with which there is none. Guessed.
 const READER_CHECK: Duration = Duration::from_millis(50);
 
@@ -41,6 +56,8 @@ pub(crate) struct Stream {
     pub(crate) kind: Kind,
     pub(crate) queue: Queue<Job>,
     pub(crate) meter: Meter,
+    /// Memory for copies. It keeps none while there is no worker.
+    pub(super) copies: Pool,
     /// The failure, until it is reported.
     pub(crate) unreported: Arc<Unreported>,
     on_report: OnReport,
@@ -116,6 +133,7 @@ impl Stream {
             kind,
             queue: Queue::new(DEFAULT_LIMITS),
             meter: Meter::default(),
+            copies: Pool::sharing(Arc::clone(KEPT.get()), KEPT_BYTES, OWN_KEPT_BYTES, KEPT_COPIES),
             on_report: Self::on_report(Weak::clone(own), Arc::clone(&unreported)),
             unreported,
             writers: Mutex::default(),
