@@ -89,7 +89,13 @@ struct Streams {
     /// All that are in use by writers, workers or calls by descriptor and have not failed.
     working: HashMap<StreamId, Weak<Stream>>,
     /// Those with a failure that neither a ticket nor `sync` has reported.
-    failed: HashMap<StreamId, Arc<Stream>>,
+    failed: HashMap<StreamId, Failed>,
+}
+
+struct Failed {
+    stream: Arc<Stream>,
+    /// An eventfd, as long as nobody else may have its identity.
+    _held: Option<Arc<Destination>>,
 }
 
 /// Its lock comes before those of queues.
@@ -112,7 +118,7 @@ impl Stream {
         let (id, kind) = fd::identify(fd)?;
         let mut streams = lock(STREAMS.get());
         if let Some(failed) = streams.failed.get(&id) {
-            return Ok((Arc::clone(failed), false));
+            return Ok((Arc::clone(&failed.stream), false));
         }
         let stream = Self::working(&mut streams, id, kind);
         // While the table is locked: see `part`.
@@ -165,9 +171,12 @@ impl Stream {
         let mut streams = lock(STREAMS.get());
         let outcome = fail();
         let parts = self.queue.failure().is_some() && streams.remove_working(self);
-        if parts && lock(&self.by_descriptor).is_some() {
+        if parts && let Some(last) = &*lock(&self.by_descriptor) {
             // Do not replace an existing entry: dropping it would lock the table again.
-            streams.failed.entry(self.id).or_insert_with(|| Arc::clone(self));
+            streams.failed.entry(self.id).or_insert_with(|| Failed {
+                stream: Arc::clone(self),
+                _held: if self.id.is_of_eventfd() { last.upgrade() } else { None },
+            });
         }
         outcome
     }
@@ -176,7 +185,7 @@ impl Stream {
     pub(crate) fn forget_failure(self: &Arc<Self>) {
         self.unreported.note_reported();
         let mut streams = lock(STREAMS.get());
-        let is_its_own = streams.failed.get(&self.id).is_some_and(|failed| Arc::ptr_eq(failed, self));
+        let is_its_own = streams.failed.get(&self.id).is_some_and(|failed| Arc::ptr_eq(&failed.stream, self));
         let forgotten = is_its_own.then(|| streams.failed.remove(&self.id));
         drop(streams);
         drop(forgotten); // outside of the table's lock
@@ -186,7 +195,7 @@ impl Stream {
     pub(crate) fn all_by_descriptor() -> Vec<Arc<Self>> {
         let streams = lock(STREAMS.get());
         let mut all = streams.all_working();
-        let failed: Vec<_> = streams.failed.values().cloned().collect();
+        let failed: Vec<_> = streams.failed.values().map(|failed| Arc::clone(&failed.stream)).collect();
         drop(streams); // before any of `all`, whose last reference may be here
         all.retain(|stream| lock(&stream.by_descriptor).is_some());
         all.extend(failed);
