@@ -1,5 +1,6 @@
 //! Failed chunks: whether they end the pipeline.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use penstock_core::Error;
@@ -25,11 +26,13 @@ pub(super) struct Failures {
     skipped: Mutex<Vec<Arc<ChunkError>>>,
     /// With `Raise`, the first of those that the last stage gave, and its place in the order.
     first: Mutex<Option<(u64, Arc<ChunkError>)>>,
+    /// The last place that is wanted. Relaxed: the channel's lock orders it for whoever finds the end.
+    last: AtomicU64,
 }
 
 impl Failures {
     pub(super) fn new(on_error: OnError) -> Self {
-        Self { on_error, skipped: Mutex::default(), first: Mutex::default() }
+        Self { on_error, skipped: Mutex::default(), first: Mutex::default(), last: u64::MAX.into() }
     }
 
     /// Notes a failure, before it goes to where the consumers take it: all of them learn of it, not only the one who takes it.
@@ -40,10 +43,16 @@ impl Failures {
         }
     }
 
+    /// Notes that nothing after that place is wanted, so that it cannot fail either.
+    pub(super) fn end_after(&self, place: u64) {
+        self.last.fetch_min(place, Relaxed);
+    }
+
     /// Fails if a failure before that place ends the pipeline.
     pub(super) fn check(&self, place: u64) -> Result<(), Error> {
+        let is_wanted = |before| before < place && before <= self.last.load(Relaxed);
         match &*lock(&self.first) {
-            Some((before, fault)) if *before < place => Err(Error::custom(Arc::clone(fault))),
+            Some((before, fault)) if is_wanted(*before) => Err(Error::custom(Arc::clone(fault))),
             _ => Ok(()),
         }
     }

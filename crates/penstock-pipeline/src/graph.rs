@@ -298,16 +298,27 @@ impl<'a> Port<'a> {
         &self.graph.channels[self.part - 1]
     }
 
-    /// Passes a result on. Returns false if the graph was stopped.
+    fn is_last(&self) -> bool {
+        self.part + 1 == self.graph.channels.len()
+    }
+
+    /// Lets nothing after that number through, of what other workers have taken meanwhile.
+    pub(super) fn end_after(&self, number: u64) {
+        if self.is_last() {
+            self.graph.failures.end_after(number);
+        }
+        self.output().end_after(number);
+    }
+
+    /// Passes a result on. Returns false if the graph was stopped, or the result is not wanted any more.
     pub(super) fn put(&self, number: u64, mut item: Option<Item>) -> bool {
-        let is_last = self.part + 1 == self.graph.channels.len();
         let mut memory_bytes = 0;
         match &mut item {
             Some(Ok(chunk)) => {
                 chunk.place = number;
                 memory_bytes = chunk.bytes.capacity();
             }
-            Some(Err(fault)) if is_last => self.graph.failures.note(number, fault),
+            Some(Err(fault)) if self.is_last() => self.graph.failures.note(number, fault),
             _ => {}
         }
         self.output().put(number, item, memory_bytes).is_ok()

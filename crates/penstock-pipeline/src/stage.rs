@@ -79,7 +79,7 @@ impl<'a> Context<'a> {
         self.failed_at = byte;
     }
 
-    /// Declares that no further chunk is wanted. All workers of the stage stop.
+    /// Declares that no further chunk is wanted. All workers of the stage stop, and what they have taken after this chunk is dropped.
     pub fn finish(&mut self) {
         self.is_over = true;
     }
@@ -255,6 +255,9 @@ fn run(port: &Port<'_>, make: &dyn Fn() -> Box<dyn Map>) {
             }
             Err(error) => Some(Err(error)), // of a part before
         };
+        if is_over {
+            port.end_after(number); // first: no later chunk can have passed this one
+        }
         let goes_on = port.put(number, item);
         let put_ns = port.graph.now_ns();
         port.meter.blocked(started_ns - free_ns, put_ns - ended_ns);

@@ -1,7 +1,9 @@
 //! Page-aligned memory that is reused, in size classes.
 
 use std::fmt;
+use std::mem;
 use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
@@ -34,7 +36,12 @@ pub struct Pool(Arc<Shared>);
 
 struct Shared {
     free: Mutex<Free>,
+    /// Shared with other pools. Relaxed: nothing else is published with the number.
+    kept_bytes: Arc<AtomicUsize>,
+    /// Of all that share it.
     keep_bytes: usize,
+    /// Kept whatever the others keep.
+    own_bytes: usize,
     /// Of each class.
     keep_pieces: usize,
     generation: u32,
@@ -51,14 +58,20 @@ impl Pool {
     /// Creates a pool that keeps at most `keep_bytes` of unused memory.
     #[must_use]
     pub fn new(keep_bytes: usize) -> Self {
-        Self::of_any_size(keep_bytes, usize::MAX)
+        Self::sharing(Arc::default(), keep_bytes, 0, usize::MAX)
     }
 
-    /// Creates a pool for buffers of any sizes, which keeps at most `keep_pieces` unused ones of about the same size, and `keep_bytes`
-    /// of all.
-    pub(crate) fn of_any_size(keep_bytes: usize, keep_pieces: usize) -> Self {
+    /// Creates a pool for buffers of any sizes, which keeps at most `keep_pieces` unused ones of about the same size. All pools that
+    /// share `kept_bytes` keep at most `keep_bytes` together, and `own_bytes` each.
+    pub(crate) fn sharing(
+        kept_bytes: Arc<AtomicUsize>,
+        keep_bytes: usize,
+        own_bytes: usize,
+        keep_pieces: usize,
+    ) -> Self {
         let free = Mutex::new(Free { classes: [const { Vec::new() }; CLASSES], bytes: 0, is_over: false });
-        Self(Arc::new(Shared { free, keep_bytes, keep_pieces, generation: fork_generation() }))
+        let generation = fork_generation();
+        Self(Arc::new(Shared { free, kept_bytes, keep_bytes, own_bytes, keep_pieces, generation }))
     }
 
     /// Creates a pool for buffers of `slot_bytes`, which keeps at most `keep_slots` unused ones.
@@ -89,14 +102,12 @@ impl Pool {
 
     /// Frees what is unused, and keeps nothing from now on.
     pub fn keep_nothing(&self) {
-        if self.0.is_inherited() {
-            return;
-        }
-        let mut free = lock(&self.0.free);
-        let unused = std::mem::replace(&mut free.classes, [const { Vec::new() }; CLASSES]);
-        (free.bytes, free.is_over) = (0, true);
-        drop(free);
-        drop(unused); // not under the lock: munmap(2) of much memory takes long
+        self.0.free_unused(|free| free.is_over = true);
+    }
+
+    /// Frees what is unused.
+    pub(crate) fn free_unused(&self) {
+        self.0.free_unused(|_| {});
     }
 
     /// Bytes of unused memory that the pool keeps.
@@ -125,7 +136,20 @@ impl Shared {
         let mut free = lock(&self.free);
         let pages = free.classes[class].pop()?;
         free.bytes -= pages.bytes();
+        self.kept_bytes.fetch_sub(pages.bytes(), Relaxed);
         Some(pages)
+    }
+
+    fn free_unused(&self, change: impl FnOnce(&mut Free)) {
+        if self.is_inherited() {
+            return;
+        }
+        let mut free = lock(&self.free);
+        change(&mut free);
+        let unused = mem::replace(&mut free.classes, [const { Vec::new() }; CLASSES]);
+        self.kept_bytes.fetch_sub(mem::take(&mut free.bytes), Relaxed);
+        drop(free);
+        drop(unused); // not under the lock: munmap(2) of much memory takes long
     }
 
     fn give_back(&self, pages: Mapping) {
@@ -134,11 +158,23 @@ impl Shared {
         }
         let mut free = lock(&self.free);
         let class = class_of(pages.bytes(), page_bytes());
-        let has_room = free.bytes + pages.bytes() <= self.keep_bytes;
-        if has_room && !free.is_over && free.classes[class].len() < self.keep_pieces {
-            free.bytes += pages.bytes();
-            free.classes[class].push(pages);
+        let bytes = pages.bytes();
+        if free.is_over || free.classes[class].len() >= self.keep_pieces {
+            return;
         }
+        let others_and_own = self.kept_bytes.fetch_add(bytes, Relaxed) + bytes;
+        if others_and_own > self.keep_bytes && free.bytes + bytes > self.own_bytes {
+            self.kept_bytes.fetch_sub(bytes, Relaxed);
+            return;
+        }
+        free.bytes += bytes;
+        free.classes[class].push(pages);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.free_unused(|_| {}); // of which those that share the account must know
     }
 }
 
@@ -321,12 +357,28 @@ mod tests {
 
     #[test]
     fn pool_keeps_few_buffers_of_each_size() {
-        let pool = Pool::of_any_size(1 << 20, 3);
+        let pool = Pool::sharing(Arc::default(), 1 << 20, 0, 3);
         let buffers: Vec<_> =
             [5000, 50_000].iter().cycle().take(40).map(|bytes| pool.take(*bytes).unwrap()).collect();
         let pieces: usize = buffers[..6].iter().map(Buffer::capacity).sum();
         drop(buffers);
         assert_eq!(pool.free_bytes(), pieces);
+    }
+
+    #[test]
+    fn pools_that_share_an_account_keep_so_much_together_and_a_little_each() {
+        let kept = Arc::default();
+        let [first, second] = [(); 2].map(|()| Pool::sharing(Arc::clone(&kept), 280_000, 20_000, 9));
+        drop([100_000; 3].map(|bytes| first.take(bytes).unwrap()));
+        let full = first.free_bytes();
+        assert!((200_000..=280_000).contains(&full), "two of the three, {full}");
+        drop([100_000, 17_000, 10_000].map(|bytes| second.take(bytes).unwrap()));
+        assert!((10_000..=20_000).contains(&second.free_bytes()), "{second:?}");
+        first.free_unused();
+        drop(second.take(100_000).unwrap());
+        assert!(second.free_bytes() >= 110_000, "{second:?}");
+        drop((first, second));
+        assert_eq!(kept.load(Relaxed), 0);
     }
 
     #[test]

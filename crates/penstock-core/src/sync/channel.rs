@@ -54,6 +54,8 @@ struct State<T> {
     bytes: usize,
     /// Items taken so far.
     given: u64,
+    /// The number of the last item that is wanted.
+    last: u64,
     has_ended: bool,
     is_stopped: bool,
 }
@@ -69,6 +71,7 @@ impl<T> Channel<T> {
             items: 0,
             bytes: 0,
             given: 0,
+            last: u64::MAX,
             has_ended: false,
             is_stopped: false,
         };
@@ -79,13 +82,13 @@ impl<T> Channel<T> {
     ///
     /// # Errors
     ///
-    /// [`Stopped`] if the channel was stopped, before or while this waited.
+    /// [`Stopped`] if the channel was stopped, or the item is not wanted any more, before or while this waited.
     pub fn put(&self, number: u64, item: Option<T>, bytes: usize) -> Result<(), Stopped> {
         let mut state = self.0.lock();
-        while !state.is_stopped && !state.admits(number, bytes) {
+        while state.wants(number) && !state.admits(number, bytes) {
             state = state.wait(Putters, None);
         }
-        if state.is_stopped {
+        if !state.wants(number) {
             return Err(Stopped);
         }
         // If it is left out, the next item is due without a `take`; its producer may sleep.
@@ -124,6 +127,15 @@ impl<T> Channel<T> {
         !self.0.lock().is_ready()
     }
 
+    /// Called by a producer before it puts the item of that number: no later one is wanted. Drops those that have come.
+    pub fn end_after(&self, number: u64) {
+        let mut state = self.0.lock();
+        state.last = state.last.min(number);
+        let dropped = state.take_unwanted();
+        state.wake(Nobody, All);
+        drop(dropped); // not under the lock: it gives memory back
+    }
+
     /// Called by the last producer: everything is in.
     pub fn end(&self) {
         let mut state = self.0.lock();
@@ -160,6 +172,22 @@ impl<T> Channel<T> {
 }
 
 impl<T> State<T> {
+    fn wants(&self, number: u64) -> bool {
+        !self.is_stopped && number <= self.last
+    }
+
+    fn take_unwanted(&mut self) -> VecDeque<Place<T>> {
+        let wanted = (self.last + 1).saturating_sub(self.first).min(self.places.len() as u64);
+        let unwanted = self.places.split_off(wanted as usize);
+        for place in &unwanted {
+            if let Place::Filled(_, bytes) = place {
+                self.items -= 1;
+                self.bytes -= bytes;
+            }
+        }
+        unwanted
+    }
+
     fn admits(&self, number: u64, bytes: usize) -> bool {
         // Counts places, not items: otherwise a producer that leaves everything out could run ahead without end.
         let is_near = number - self.first < self.limits.items as u64;
@@ -311,6 +339,29 @@ mod loom_tests {
     }
 
     #[test]
+    fn nothing_comes_out_after_the_last_item_that_is_wanted() {
+        loom::model(|| {
+            let channel = Arc::new(Channel::new(Limits { bytes: 8, items: 2 }));
+            let later: Vec<_> = (1..3)
+                .map(|number| {
+                    spawn_with(&channel, move |channel| {
+                        let _ = channel.put(number, Some(number), 4); // for ever, if its refusal came unseen
+                    })
+                })
+                .collect();
+            let ended = spawn_with(&channel, |channel| {
+                channel.end_after(0);
+                channel.put(0, Some(0), 8).unwrap();
+                later.into_iter().for_each(|later| later.join().unwrap());
+                channel.end();
+            });
+            assert_eq!(take_all(&channel), [0]);
+            ended.join().unwrap();
+            assert_eq!(channel.load(), (0, 0));
+        });
+    }
+
+    #[test]
     fn a_stop_reaches_everybody() {
         loom::model(|| {
             let channel = Arc::new(Channel::new(ONE));
@@ -361,6 +412,23 @@ mod tests {
         })
         .collect();
         assert_eq!(got, [(0, "a"), (1, "b"), (2, "c")]);
+        assert_eq!(channel.take(None), Taken::Ended);
+    }
+
+    #[test]
+    fn items_after_the_last_that_is_wanted_are_refused_and_dropped() {
+        let channel = Channel::new(Limits { bytes: 100, items: 9 });
+        for number in [0, 1, 3, 5] {
+            channel.put(number, Some(number), 1).unwrap();
+        }
+        assert_eq!(channel.take(None), Taken::Item(0, 0));
+        channel.end_after(2);
+        channel.end_after(4); // the first that ends it stays
+        assert_eq!(channel.load(), (1, 1));
+        assert_eq!(channel.put(4, Some(4), 1), Err(Stopped));
+        channel.put(2, None, 0).unwrap();
+        channel.end();
+        assert_eq!(channel.take(None), Taken::Item(1, 1));
         assert_eq!(channel.take(None), Taken::Ended);
     }
 

@@ -176,6 +176,14 @@ impl<T> Queue<T> {
         }
     }
 
+    /// The bytes in flight, if a push of that size would find no room now, nor an item to join: for a caller who would have to copy it
+    /// first.
+    pub(crate) fn is_full_for(&self, bytes: usize, joins: bool) -> Option<u64> {
+        let state = self.0.lock();
+        let takes = state.failure.is_some() || state.has_room_for(bytes) || (joins && state.may_join(bytes));
+        (!takes).then_some(state.pending_bytes as u64)
+    }
+
     /// The number of items accepted so far: what a flush that begins now waits for.
     pub(crate) fn accepted_items(&self) -> u64 {
         self.0.lock().accepted_items
@@ -375,8 +383,12 @@ impl<T> State<T> {
         self.cursor + usize::from(self.writing)
     }
 
+    fn may_join(&self, bytes: usize) -> bool {
+        self.items.len() > self.begun() && self.has_bytes_for(bytes)
+    }
+
     fn joins(&mut self, value: &T, bytes: usize, join: impl FnOnce(&mut T, &T) -> bool) -> bool {
-        let is_possible = self.items.len() > self.begun() && self.has_bytes_for(bytes);
+        let is_possible = self.may_join(bytes);
         let Some(last) = self.items.back_mut().filter(|_| is_possible) else { return false };
         let joins = join(&mut last.value, value);
         if joins {
@@ -474,6 +486,25 @@ mod tests {
         let by_bytes = queue(10, 9);
         assert!(by_bytes.put(1, 1000, None).is_ok(), "an item above the limit fits into an empty queue");
         assert!(by_bytes.put(2, 1, soon()).is_err());
+    }
+
+    #[test]
+    fn a_queue_knows_what_a_push_would_find() {
+        let queue = queue(10, 2);
+        let is_full_for = |bytes| queue.is_full_for(bytes, true);
+        assert_eq!(is_full_for(1000), None, "one item always fits");
+        queue.put(1, 6, None).unwrap();
+        assert_eq!((is_full_for(4), is_full_for(5)), (None, Some(6)));
+        queue.put(2, 1, None).unwrap();
+        assert_eq!((is_full_for(1), queue.is_full_for(1, false)), (None, Some(7)), "it may join the last");
+        for _ in 0..2 {
+            queue.next(None, |_| ());
+            queue.advance(|_| {});
+        }
+        assert_eq!(is_full_for(1), Some(7));
+        let removed = queue.fail(|_| Error::Closed);
+        assert_eq!(is_full_for(1), None, "a push has something to say");
+        assert_eq!(ended(&queue, removed), [1, 2]);
     }
 
     #[test]

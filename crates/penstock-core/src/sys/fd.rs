@@ -25,8 +25,27 @@ pub(crate) struct StreamId {
     device: u64,
     pub(crate) inode: u64,
     born: (i64, u32),
-    /// Distinguishes what shares an inode: see [`twin`].
-    twin: u32,
+    twin: Twin,
+}
+
+/// Distinguishes what shares an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Twin {
+    /// Nothing does.
+    None,
+    /// The controlling sides of pseudo-terminals have the inode of /dev/ptmx, and a number (`TIOCGPTN`, ioctl_tty(2)).
+    Terminal(u32),
+    /// All eventfds have one inode, and a number each (proc(5), `eventfd-id`, from Linux 5.2 on).
+    Event(u32),
+    /// The descriptor's number, for what has no other.
+    Descriptor(u32),
+}
+
+impl StreamId {
+    /// Whether the system may give it to another as soon as this one is closed.
+    pub(crate) fn is_of_eventfd(&self) -> bool {
+        matches!(self.twin, Twin::Event(_))
+    }
 }
 
 /// Kinds of destinations, each written in its own way.
@@ -220,6 +239,12 @@ pub(crate) fn is_blocking_terminal(fd: BorrowedFd<'_>) -> bool {
     fd.is_terminal() && !is_non_blocking(fd)
 }
 
+/// Whether a write may wait, and poll(2) tells when: a blocking terminal or eventfd. Not so for other devices: /dev/random has no
+/// room by poll(2), and takes everything.
+fn waits_visibly(fd: BorrowedFd<'_>) -> bool {
+    !is_non_blocking(fd) && (fd.is_terminal() || fstat(fd).is_ok_and(|stat| is_anonymous(&stat)))
+}
+
 pub(super) fn is_non_blocking(fd: BorrowedFd<'_>) -> bool {
     fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
@@ -232,7 +257,7 @@ pub(crate) const TERMINAL_PIECE_BYTES: usize = 1 << 10;
 pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
     let stat = fstat(fd)?;
     let kind = kind_of(fd, fcntl_getfl(fd)?, &stat)?;
-    let twin = if kind == Kind::Other { twin(fd) } else { 0 };
+    let twin = if kind == Kind::Other { twin(fd, &stat) } else { Twin::None };
     Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd), twin }, kind))
 }
 
@@ -251,10 +276,20 @@ pub(crate) fn kind_of(fd: BorrowedFd<'_>, flags: OFlags, stat: &Stat) -> Result<
     })
 }
 
-/// A number that distinguishes devices of one inode. All controlling sides of pseudo-terminals have the inode of
-/// /dev/ptmx, and a number (`TIOCGPTN`, ioctl_tty(2)). For others, such as eventfds, the descriptor's number is used.
-fn twin(fd: BorrowedFd<'_>) -> u32 {
-    terminal_number(fd).unwrap_or(fd.as_raw_fd().unsigned_abs())
+fn twin(fd: BorrowedFd<'_>, stat: &Stat) -> Twin {
+    let event = || if is_anonymous(stat) { eventfd_number(fd).map(Twin::Event) } else { None };
+    let known = terminal_number(fd).map(Twin::Terminal).or_else(event);
+    known.unwrap_or(Twin::Descriptor(fd.as_raw_fd().unsigned_abs()))
+}
+
+/// Whether it is a file of the kernel's without a name, as every eventfd is.
+fn is_anonymous(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Unknown
+}
+
+fn eventfd_number(fd: BorrowedFd<'_>) -> Option<u32> {
+    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    told.lines().find_map(|line| line.strip_prefix("eventfd-id:")?.trim().parse().ok())
 }
 
 /// The number of a pseudo-terminal, by its controlling side.
@@ -499,9 +534,7 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
         match kind {
             Kind::Pipe | Kind::Packets => write_pipe(fd, span),
             Kind::StreamSocket | Kind::Messages => send_now(fd, span),
-            Kind::Other if is_blocking_terminal(fd) && ready(fd, PollFlags::OUT).is_empty() => {
-                Err(Errno::AGAIN)
-            }
+            Kind::Other if waits_visibly(fd) && ready(fd, PollFlags::OUT).is_empty() => Err(Errno::AGAIN),
             Kind::Other if is_blocking_terminal(fd) => write(fd, span.first(TERMINAL_PIECE_BYTES)),
             Kind::File | Kind::Other => write(fd, span),
         }

@@ -32,13 +32,19 @@ pub(crate) fn watch_reads(inotify: BorrowedFd<'_>, pipe: BorrowedFd<'_>) -> Resu
 /// Ends a watch. Its last event says so.
 pub(crate) fn end_watch(inotify: BorrowedFd<'_>, watch: i32) {
     let _ = remove_watch(inotify, watch); // it fails only for a watch that has ended
-    forget_events(inotify);
 }
 
 /// Discards the events so far.
-pub(crate) fn forget_events(watch: BorrowedFd<'_>) {
+pub(crate) fn forget_events(inotify: BorrowedFd<'_>) {
+    take_events(inotify, |_| {});
+}
+
+/// Takes the events so far, by the numbers of their watches.
+pub(crate) fn take_events(inotify: BorrowedFd<'_>, mut of: impl FnMut(i32)) {
     // Room for several events; the kernel merges consecutive ones that are alike.
     let mut buffer = [MaybeUninit::uninit(); 1024];
-    let mut events = Reader::new(watch, &mut buffer);
-    while events.next().is_ok() {}
+    let mut events = Reader::new(inotify, &mut buffer);
+    while let Ok(event) = events.next() {
+        of(event.wd());
+    }
 }

@@ -65,13 +65,6 @@ const SMALL_BYTES: usize = 16 << 10;
 /// The memory of such a write. Chosen: with the page that the pool adds, it is less than `auto` stages.
 const BLOCK_BYTES: usize = 32 << 10;
 
-/// Unused memory that is kept for copies of each size: one in the pipe, one on its way there, one in the making. More would stay after
-/// a burst that has filled the queue.
-const KEPT_COPIES: usize = 3;
-
-/// The same, of all sizes. Guessed: three frames of 2160p rgb24, which take 32 MiB each.
-const KEPT_BYTES: usize = 100 << 20;
-
 /// Writes memory to a descriptor from a native thread, in order and whole.
 ///
 /// It owns a descriptor of its own, so every byte goes where the writer was opened, whatever happens to the
@@ -82,7 +75,7 @@ const KEPT_BYTES: usize = 100 << 20;
 pub struct Writer {
     state: Own<State>,
     options: WriteOptions,
-    /// Of copies.
+    /// Of copies: the stream's.
     pool: Pool,
 }
 
@@ -196,6 +189,7 @@ impl Writer {
         let options =
             WriteOptions { mode: options.mode, reader: options.reader, transform, ..WriteOptions::default() };
         let destination = Mutex::new(Some(destination));
+        let pool = stream.copies.clone();
         Ok(Self {
             state: Own::new(State {
                 stream,
@@ -204,7 +198,7 @@ impl Writer {
                 last_look: OnceLock::new(),
             }),
             options,
-            pool: Pool::of_any_size(KEPT_BYTES, KEPT_COPIES),
+            pool,
         })
     }
 
@@ -218,6 +212,9 @@ impl Writer {
     ///
     /// As [`Writer::submit`], and [`Error::Io`]: `ENOMEM`.
     pub fn write(&self, bytes: &[u8], timeout: Option<Duration>) -> Result<usize, Error> {
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            self.check_room_for(bytes.len())?; // who does not wait asks often: a copy each time would cost more than the write
+        }
         self.write_copy(self.copy(bytes)?, timeout)?;
         Ok(bytes.len())
     }
@@ -299,13 +296,29 @@ impl Writer {
     /// As [`Writer::submit`].
     #[doc(hidden)]
     pub fn write_copy(&self, copy: Buffer, timeout: Option<Duration>) -> Result<Ticket, Rejected<Buffer>> {
-        let joins = copy.len() <= SMALL_BYTES && self.options.transform.is_none() && self.joins_writes();
+        let joins = self.may_join(copy.len());
         let options = WriteOptions { memory: MemoryOwner::Ours, joins, ..self.options.clone() };
         self.push(copy, self.input_bytes(), options, timeout)
     }
 
-    fn joins_writes(&self) -> bool {
-        self.state.get().is_some_and(|state| state.stream.kind.joins_writes())
+    /// Fails if the queue is full. Whatever else keeps a write from being queued, the push says.
+    fn check_room_for(&self, bytes: usize) -> Result<(), Error> {
+        let queued_bytes = match &self.options.transform {
+            Some(transform) if transform.input_bytes() != bytes => return Ok(()),
+            transform => transform.as_ref().map_or(bytes, |transform| transform.output_bytes()),
+        };
+        let joins = self.may_join(bytes);
+        let open = self.state.get().filter(|state| lock(&state.destination).is_some());
+        match open.and_then(|state| state.stream.queue.is_full_for(queued_bytes, joins)) {
+            Some(bytes_pending) => Err(Error::Stalled { waited: Duration::ZERO, bytes_pending }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a copy of that size may become one write with others.
+    fn may_join(&self, bytes: usize) -> bool {
+        let is_alike = |state: &State| state.stream.kind.joins_writes();
+        bytes <= SMALL_BYTES && self.options.transform.is_none() && self.state.get().is_some_and(is_alike)
     }
 
     /// What its transform takes; none without one.
@@ -557,5 +570,46 @@ impl Drop for State {
     fn drop(&mut self) {
         self.retire_apart();
         self.stream.queue.dismiss_worker(Some(Instant::now())); // who leaves by itself when it is through
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer whose queue is full, with none of its copies left over.
+    fn full() -> (std::io::PipeReader, Writer) {
+        let (reader, end) = std::io::pipe().unwrap();
+        let options = WriterOptions::default().mode(Mode::Write).queue_items(1).capacity_bytes(4096);
+        let writer = Writer::new(&end, &options).unwrap();
+        writer.write(&[1; 20_000], None).unwrap();
+        assert_eq!(writer.pool.free_bytes(), 0);
+        (reader, writer)
+    }
+
+    #[test]
+    fn a_write_that_finds_no_room_at_once_copies_nothing() {
+        let (_reader, writer) = full();
+        let refused = writer.write(&[2; 1 << 20], Some(Duration::ZERO));
+        assert!(matches!(refused, Err(Error::Stalled { bytes_pending: 20_000, .. })), "{refused:?}");
+        assert_eq!(writer.pool.free_bytes(), 0, "a copy would be there");
+        writer.abort();
+        assert_eq!(writer.write(&[2; 1 << 20], Some(Duration::ZERO)), Err(Error::Closed));
+    }
+
+    #[test]
+    fn an_idle_writer_keeps_no_memory_once_its_worker_has_left() {
+        let (mut reader, writer) = full();
+        std::io::Read::read_exact(&mut reader, &mut [0; 20_000]).unwrap();
+        writer.flush(None).unwrap();
+        assert!(writer.pool.free_bytes() >= 20_000, "the next copy gets it");
+        writer.state.get().unwrap().stream.queue.dismiss_worker(Some(Instant::now()));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while writer.pool.free_bytes() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(writer.pool.free_bytes(), 0);
+        writer.write(&[3; 100], None).unwrap();
+        writer.close(None).unwrap();
     }
 }

@@ -4,10 +4,10 @@
 //! read (`IN_ACCESS`), also for pipes without a name, whose users include `tail -f`. `O_ASYNC` reports it, too (fcntl(2)), but by
 //! a signal, which the host program may use itself.
 
+use std::collections::HashMap;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::runtime::fork::PerProcess;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::waker::Waker;
+use crate::sync::lock;
 use crate::sync::ticket::Ticket;
 use crate::sys::{fd, inotify};
 
@@ -28,48 +29,56 @@ const LAST_LOOK: Duration = Duration::from_micros(800);
 /// With a watch: for a read that the system does not report, as by splice(2) before Linux 6.5. Guessed.
 const WATCHED_LOOK: Duration = Duration::from_secs(1);
 
-/// How many workers have an inotify descriptor at most; others look at their readers. Chosen: an eighth of what all programs of
-/// a user have together (`max_user_instances`, 128 by default).
+/// How many inotify descriptors the process has at most. Chosen: an eighth of what all programs of a user have together
+/// (`max_user_instances`, 128 by default).
 const MOST_WATCHERS: usize = 16;
 
-/// How many have one. Relaxed: nothing else is published with the number.
-static WATCHERS: PerProcess<AtomicUsize> = PerProcess::new(AtomicUsize::default);
+/// Those that workers use.
+static WATCHERS: PerProcess<Mutex<Vec<Weak<Watcher>>>> = PerProcess::new(Mutex::default);
 
-/// One of those that may have one.
-struct Share;
-
-impl Share {
-    fn take() -> Option<Self> {
-        let others = WATCHERS.get().fetch_add(1, Relaxed);
-        let own = Self;
-        (others < MOST_WATCHERS).then_some(own)
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        WATCHERS.get().fetch_sub(1, Relaxed);
-    }
-}
-
-/// A worker's inotify descriptor.
+/// An inotify descriptor. Beyond [`MOST_WATCHERS`], workers share them: its events wake all who wait for it, and whoever takes an event
+/// wakes the one whom it concerns.
 struct Watcher {
     fd: ForkFd,
-    /// Dropped after the descriptor is closed.
-    _share: Share,
+    /// Whom a watch wakes.
+    wakers: Mutex<HashMap<i32, Weak<Waker>>>,
 }
 
 impl Watcher {
-    /// None if there are enough, or the system refuses it.
-    fn make() -> Option<Self> {
-        let share = Share::take()?;
-        Some(Self { fd: ForkFd::of_inotify(inotify::make).ok()?, _share: share })
+    /// One that few others use. None if the system refuses the first.
+    fn take() -> Option<Arc<Self>> {
+        let mut all = lock(WATCHERS.get());
+        all.retain(|watcher| watcher.strong_count() > 0);
+        if all.len() < MOST_WATCHERS
+            && let Ok(fd) = ForkFd::of_inotify(inotify::make)
+        {
+            let own = Arc::new(Self { fd, wakers: Mutex::default() });
+            all.push(Arc::downgrade(&own));
+            return Some(own);
+        }
+        let used: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
+        drop(all); // before any of `used`, whose last reference may be here
+        used.into_iter().min_by_key(Arc::strong_count)
     }
-}
 
-impl AsFd for Watcher {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    fn begin(&self, pipe: BorrowedFd<'_>, waker: &Arc<Waker>) -> Option<i32> {
+        let watch = inotify::watch_reads(self.fd.as_fd(), pipe).ok()?;
+        lock(&self.wakers).insert(watch, Arc::downgrade(waker));
+        Some(watch)
+    }
+
+    fn end(&self, watch: i32) {
+        lock(&self.wakers).remove(&watch);
+        inotify::end_watch(self.fd.as_fd(), watch);
+        self.pass_events_on();
+    }
+
+    /// Takes the events so far, and wakes those whom they concern.
+    fn pass_events_on(&self) {
+        inotify::take_events(self.fd.as_fd(), |watch| {
+            let waker = lock(&self.wakers).get(&watch).and_then(Weak::upgrade);
+            waker.iter().for_each(|waker| waker.wake());
+        });
     }
 }
 
@@ -79,7 +88,7 @@ pub(super) struct ReadWatch {
     pub(super) waker: Option<Arc<Waker>>,
     /// Ends when the next write comes, and wakes the waker.
     arrival: Option<Ticket>,
-    inotify: Option<Watcher>,
+    watcher: Option<Arc<Watcher>>,
     state: State,
     /// Bytes that the reader had left at the last look.
     unread: u64,
@@ -98,7 +107,7 @@ enum State {
 
 impl ReadWatch {
     pub(super) fn new(waker: Option<Arc<Waker>>) -> Self {
-        Self { waker, arrival: None, inotify: None, state: State::Reading, unread: 0 }
+        Self { waker, arrival: None, watcher: None, state: State::Reading, unread: 0 }
     }
 
     /// Notes a look at the reader.
@@ -110,10 +119,10 @@ impl ReadWatch {
 
     /// Ends the watch.
     pub(super) fn end(&mut self) {
-        if let (State::Watched(watch), Some(inotify)) =
-            (mem::replace(&mut self.state, State::Reading), &self.inotify)
+        if let (State::Watched(watch), Some(watcher)) =
+            (mem::replace(&mut self.state, State::Reading), &self.watcher)
         {
-            inotify::end_watch(inotify.as_fd(), watch);
+            watcher.end(watch);
         }
     }
 
@@ -159,20 +168,55 @@ impl ReadWatch {
 
     /// Without a waker there is no watch: the worker would miss the next write.
     fn begin(&mut self, pipe: BorrowedFd<'_>) -> Option<i32> {
-        self.waker.as_ref()?;
-        if self.inotify.is_none() {
-            self.inotify = Watcher::make();
+        let waker = self.waker.as_ref()?;
+        if self.watcher.is_none() {
+            self.watcher = Watcher::take();
         }
-        inotify::watch_reads(self.inotify.as_ref()?.as_fd(), pipe).ok()
+        self.watcher.as_ref()?.begin(pipe, waker)
     }
 
     fn sleep(&self, pipe: BorrowedFd<'_>, at_most: Duration) {
-        let inotify = self.inotify.as_ref().filter(|_| matches!(self.state, State::Watched(_)));
+        let watcher = self.watcher.as_ref().filter(|_| matches!(self.state, State::Watched(_)));
         let mut events = vec![PollFd::from_borrowed_fd(pipe, PollFlags::empty())]; // which reports that the reader is gone
         events.extend(self.waker.as_ref().map(|waker| PollFd::new(&**waker, PollFlags::IN)));
-        events.extend(inotify.map(|inotify| PollFd::new(inotify, PollFlags::IN)));
+        events.extend(watcher.map(|watcher| PollFd::new(&watcher.fd, PollFlags::IN)));
         fd::wait(&mut events, Some(at_most));
         self.waker.iter().for_each(|waker| waker.clear());
-        inotify.iter().for_each(|inotify| inotify::forget_events(inotify.as_fd()));
+        watcher.iter().for_each(|watcher| watcher.pass_events_on());
+    }
+}
+
+impl Drop for ReadWatch {
+    fn drop(&mut self) {
+        self.end(); // others may use the watcher
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write, pipe};
+
+    use super::*;
+
+    #[test]
+    fn an_event_wakes_the_worker_whom_it_concerns_whoever_takes_it() {
+        let [(mut read, mut own_pipe), (_unread, mut others_pipe)] = [pipe().unwrap(), pipe().unwrap()];
+        let [mut own, mut other] = [(); 2].map(|()| ReadWatch::new(Some(Arc::new(Waker::new().unwrap()))));
+        other.watcher = Watcher::take();
+        own.watcher.clone_from(&other.watcher);
+        for (watch, pipe) in [(&mut own, &mut own_pipe), (&mut other, &mut others_pipe)] {
+            pipe.write_all(b"ab").unwrap();
+            watch.wait(pipe.as_fd());
+            assert!(matches!(watch.state, State::Watched(_)));
+        }
+        let is_woken =
+            |watch: &ReadWatch| !fd::ready(watch.waker.as_ref().unwrap().as_fd(), PollFlags::IN).is_empty();
+        read.read_exact(&mut [0]).unwrap();
+        other.wait(others_pipe.as_fd());
+        assert!(is_woken(&own) && !is_woken(&other));
+        own.waker.as_ref().unwrap().clear();
+        own.end();
+        read.read_exact(&mut [0]).unwrap();
+        assert!(!is_woken(&own), "it has ended");
     }
 }

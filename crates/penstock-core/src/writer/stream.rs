@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::memory::pool::Pool;
 use crate::memory::region::Region;
 use crate::runtime::fork::PerProcess;
 use crate::runtime::fork_fd::ForkFd;
@@ -33,6 +34,20 @@ use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 /// Default limits of a queue: five frames of 2160p rgb24, and enough small ones.
 pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };
 
+/// Unused memory that a stream keeps for copies of each size: one in the pipe, one on its way there, one in the making. More would stay
+/// after a burst that has filled the queue.
+const KEPT_COPIES: usize = 3;
+
+/// The same, of all streams and sizes together. Chosen: what two queues hold, so that a few streams of 2160p rgb24 reuse all of theirs.
+const KEPT_BYTES: usize = 2 * DEFAULT_LIMITS.bytes;
+
+/// What a stream keeps in any case: a small copy must not get fresh memory because others keep large ones. Chosen: many small copies,
+/// and no frame.
+const OWN_KEPT_BYTES: usize = 512 << 10;
+
+/// What all streams keep.
+static KEPT: PerProcess<Arc<AtomicUsize>> = PerProcess::new(Arc::default);
+
 /// How often a wait for a failure checks for another reader of the FIFO, with which there is none. Guessed.
 const READER_CHECK: Duration = Duration::from_millis(50);
 
@@ -41,6 +56,8 @@ pub(crate) struct Stream {
     pub(crate) kind: Kind,
     pub(crate) queue: Queue<Job>,
     pub(crate) meter: Meter,
+    /// Memory for copies. It keeps none while there is no worker.
+    pub(super) copies: Pool,
     /// The failure, until it is reported.
     pub(crate) unreported: Arc<Unreported>,
     on_report: OnReport,
@@ -72,7 +89,13 @@ struct Streams {
     /// All that are in use by writers, workers or calls by descriptor and have not failed.
     working: HashMap<StreamId, Weak<Stream>>,
     /// Those with a failure that neither a ticket nor `sync` has reported.
-    failed: HashMap<StreamId, Arc<Stream>>,
+    failed: HashMap<StreamId, Failed>,
+}
+
+struct Failed {
+    stream: Arc<Stream>,
+    /// An eventfd, as long as nobody else may have its identity.
+    _held: Option<Arc<Destination>>,
 }
 
 /// Its lock comes before those of queues.
@@ -95,7 +118,7 @@ impl Stream {
         let (id, kind) = fd::identify(fd)?;
         let mut streams = lock(STREAMS.get());
         if let Some(failed) = streams.failed.get(&id) {
-            return Ok((Arc::clone(failed), false));
+            return Ok((Arc::clone(&failed.stream), false));
         }
         let stream = Self::working(&mut streams, id, kind);
         // While the table is locked: see `part`.
@@ -116,6 +139,7 @@ impl Stream {
             kind,
             queue: Queue::new(DEFAULT_LIMITS),
             meter: Meter::default(),
+            copies: Pool::sharing(Arc::clone(KEPT.get()), KEPT_BYTES, OWN_KEPT_BYTES, KEPT_COPIES),
             on_report: Self::on_report(Weak::clone(own), Arc::clone(&unreported)),
             unreported,
             writers: Mutex::default(),
@@ -147,9 +171,12 @@ impl Stream {
         let mut streams = lock(STREAMS.get());
         let outcome = fail();
         let parts = self.queue.failure().is_some() && streams.remove_working(self);
-        if parts && lock(&self.by_descriptor).is_some() {
+        if parts && let Some(last) = &*lock(&self.by_descriptor) {
             // Do not replace an existing entry: dropping it would lock the table again.
-            streams.failed.entry(self.id).or_insert_with(|| Arc::clone(self));
+            streams.failed.entry(self.id).or_insert_with(|| Failed {
+                stream: Arc::clone(self),
+                _held: if self.id.is_of_eventfd() { last.upgrade() } else { None },
+            });
         }
         outcome
     }
@@ -158,7 +185,7 @@ impl Stream {
     pub(crate) fn forget_failure(self: &Arc<Self>) {
         self.unreported.note_reported();
         let mut streams = lock(STREAMS.get());
-        let is_its_own = streams.failed.get(&self.id).is_some_and(|failed| Arc::ptr_eq(failed, self));
+        let is_its_own = streams.failed.get(&self.id).is_some_and(|failed| Arc::ptr_eq(&failed.stream, self));
         let forgotten = is_its_own.then(|| streams.failed.remove(&self.id));
         drop(streams);
         drop(forgotten); // outside of the table's lock
@@ -168,7 +195,7 @@ impl Stream {
     pub(crate) fn all_by_descriptor() -> Vec<Arc<Self>> {
         let streams = lock(STREAMS.get());
         let mut all = streams.all_working();
-        let failed: Vec<_> = streams.failed.values().cloned().collect();
+        let failed: Vec<_> = streams.failed.values().map(|failed| Arc::clone(&failed.stream)).collect();
         drop(streams); // before any of `all`, whose last reference may be here
         all.retain(|stream| lock(&stream.by_descriptor).is_some());
         all.extend(failed);

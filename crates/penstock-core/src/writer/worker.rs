@@ -76,6 +76,7 @@ fn start(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
             fail_after_panic(&own, &mut watch);
             own.queue.sign_off();
         }
+        own.copies.free_unused();
     });
     if let Err(fault) = started {
         stream.fail_after(0, |delivered, lost| fault.of_stream(delivered, lost), |_| {});

@@ -2,12 +2,15 @@
 
 use std::fs::File;
 use std::io::{Read, pipe};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
+
+use rustix::event::EventfdFlags;
 
 use crate::common::{close_last_reader, in_own_process};
 use penstock_core::{
@@ -108,6 +111,46 @@ fn aborted_bytes_do_not_count_as_lost_to_a_later_failure() {
         assert_eq!(blocked.peek(), Some(Err(failure)));
         assert_eq!(kept.stats().pending_bytes, 0);
         assert_eq!(process::take_unreported_bytes(), 2 << 20, "and a look has reported nothing");
+    });
+}
+
+fn eventfd(count: u32, flags: EventfdFlags) -> OwnedFd {
+    rustix::event::eventfd(count, flags | EventfdFlags::CLOEXEC).unwrap()
+}
+
+#[test]
+fn an_abort_cuts_a_write_to_an_eventfd_that_is_full() {
+    let event = eventfd(0, EventfdFlags::empty());
+    let writer = Writer::new(&event, &WriterOptions::default()).unwrap();
+    let full = u64::MAX - 1;
+    writer.submit(full.to_ne_bytes().to_vec(), None).unwrap().wait().unwrap();
+    let ticket = writer.submit(1u64.to_ne_bytes().to_vec(), None).unwrap();
+    assert_eq!(ticket.wait_for(A_WHILE), None);
+    writer.abort();
+    assert_eq!(ticket.wait_for(PATIENCE), Some(Err(Error::Aborted { bytes_lost: 8 })));
+    let mut count = [0; 8];
+    rustix::io::read(&event, &mut count).unwrap();
+    assert_eq!(u64::from_ne_bytes(count), full);
+}
+
+#[test]
+fn an_eventfd_does_not_inherit_the_failure_of_another() {
+    in_own_process("endings::an_eventfd_does_not_inherit_the_failure_of_another", || {
+        let first = eventfd(0, EventfdFlags::NONBLOCK);
+        let number = first.as_raw_fd();
+        process::pipe(vec![1; 4], &first, Mode::Auto, None).unwrap(); // eight bytes are needed
+        thread::sleep(A_WHILE.unwrap());
+        let same = process::pipe(vec![1; 8], &first, Mode::Auto, None);
+        assert_eq!(
+            same.unwrap_err().error,
+            Error::Io { os_error: libc::EINVAL, bytes_delivered: 0, bytes_lost: 4 }
+        );
+        drop(first);
+        let second = eventfd(0, EventfdFlags::NONBLOCK);
+        assert_eq!(second.as_raw_fd(), number);
+        process::pipe(1u64.to_ne_bytes().to_vec(), &second, Mode::Auto, None).unwrap().wait().unwrap();
+        assert!(matches!(process::sync(None).unwrap_err().first, Error::Io { os_error: libc::EINVAL, .. }));
+        process::sync(None).unwrap();
     });
 }
 

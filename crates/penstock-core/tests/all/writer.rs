@@ -172,10 +172,11 @@ fn a_zero_copy_worker_sleeps_while_its_reader_pauses() {
 }
 
 #[test]
-fn workers_leave_most_of_a_users_inotify_descriptors_to_others() {
-    in_own_process("writer::workers_leave_most_of_a_users_inotify_descriptors_to_others", || {
+fn many_workers_sleep_and_leave_most_of_a_users_inotify_descriptors_to_others() {
+    let name = "writer::many_workers_sleep_and_leave_most_of_a_users_inotify_descriptors_to_others";
+    in_own_process(name, || {
         let mut streams = Vec::new();
-        for _ in 0..20 {
+        for _ in 0..40 {
             let (reader, pipe) = pipe().unwrap();
             let writer = open(&pipe, Mode::ZeroCopy);
             streams.push((reader, writer.submit(vec![1; 5000], None).unwrap(), writer));
@@ -187,10 +188,14 @@ fn workers_leave_most_of_a_users_inotify_descriptors_to_others() {
         };
         thread::sleep(A_WHILE.unwrap());
         assert!(watches() <= 16, "{} of them", watches());
+        let before = switches();
+        thread::sleep(Duration::from_millis(500));
+        let wakes = switches() - before;
+        assert!(wakes < 80, "{wakes} of 40 workers in half a second"); // each looks once a second, come what may
         for (reader, ticket, _) in &mut streams {
             assert_eq!(ticket.outcome(), None);
             read_exactly(reader, 5000);
-            ticket.wait().unwrap();
+            ticket.wait_for(Some(Duration::from_millis(500))).expect("it is woken").unwrap();
         }
         drop(streams);
         while watches() > 0 {

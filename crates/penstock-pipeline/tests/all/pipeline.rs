@@ -968,3 +968,31 @@ fn several_callers_share_the_chunks_and_all_come_to_the_end() {
         assert_eq!(got, (0..20u8).map(|number| vec![number]).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn nothing_comes_after_the_chunk_that_finished_its_stage() {
+    for is_last in [true, false] {
+        let later = AtomicUsize::new(0);
+        let work = move |chunk: Chunk, context: &mut Context<'_>, later: &AtomicUsize| match chunk.index() {
+            0..10 => Ok(Some(chunk)),
+            10 => {
+                assert!(eventually(|| later.load(Ordering::Relaxed) >= 3), "the other workers go on");
+                thread::sleep(Duration::from_millis(20)); // until they wait to pass theirs on, or have
+                context.finish();
+                Ok(Some(chunk))
+            }
+            index => {
+                later.fetch_add(1, Ordering::Relaxed);
+                if index == 12 { Err(Cause::TooLarge { limit_bytes: 1 }) } else { Ok(Some(chunk)) }
+            }
+        };
+        let later = Arc::new(later);
+        let finishing = map("some", move |chunk, context| work(chunk, context, &later)).workers(4);
+        let behind = map("all", |chunk, _| Ok(Some(chunk)));
+        let stages = if is_last { vec![finishing] } else { vec![finishing, behind] };
+        let source = Source::buffers((0..1000).map(|_| vec![1; 100]));
+        let pipeline = Pipeline::start(source, stages, Sink::iterate(), Options::default()).unwrap();
+        let indices: Vec<_> = take_all(&pipeline).iter().map(Chunk::index).collect();
+        assert!(indices.into_iter().eq(0..=10));
+    }
+}
