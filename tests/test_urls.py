@@ -80,6 +80,19 @@ def test_damage_at_a_url_raises_after_the_frames_before() -> None:
         assert 0 < caught.value.frames < 30 and server.offsets == [0]
 
 
+@pytest.mark.parametrize("name", ["h264_ts", "h264_mkv", "h264"])
+def test_url_of_a_file_that_was_cut_off_raises(name: str) -> None:
+    data = clip(name).read_bytes()
+    with http_server(data) as server:
+        server.is_chunked = True
+        with Decoder(server.url) as decoder:
+            assert len(list(decoder)) == 30
+    with http_server(data[: len(data) // 2]) as server:
+        server.is_chunked = True
+        with pytest.raises(DecoderError), Decoder(server.url) as decoder:
+            list(decoder)
+
+
 def test_url_that_cannot_be_opened_raises() -> None:
     with pytest.raises(DecoderError, match="refused"):
         Decoder("http://127.0.0.1:9/clip.mp4")
