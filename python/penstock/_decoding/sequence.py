@@ -25,6 +25,7 @@ from penstock._facts.index import (
     packet_of,
     table_of,
 )
+from penstock._facts.opening import times_may_jump
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -131,9 +132,16 @@ class Sequence:
         else:
             self._begin_plain()
 
+    def _gives_parts(self) -> bool:
+        """Whether the demuxer gives the part of a packet that a cut has left, as that of MPEG-TS does."""
+        return times_may_jump(self._video.container.format.name)
+
     def _names_frames(self) -> bool:
         """Whether the times of the packets seem to name the frames, by the first ones."""
-        video, ahead = self._video, [*islice(self._video.packets(), REORDERED + 1)]
+        video = self._video
+        ahead: list[Packet] = []
+        with suppress(LibavError):  # which the run will meet again
+            ahead.extend(islice(video.packets(), REORDERED + 1))
         video.give_back(ahead)
         return names_frames(
             *(video.container.format.name, video.codec_name, video.codec.field_order),
@@ -337,7 +345,7 @@ class Sequence:
             is_strict=self._chosen.is_strict,
             is_sought=self._has_sought,
             is_once=self._chosen.is_opened_once,
-            is_awaited=self._chosen.is_opened_once and self._names_frames(),
+            is_awaited=self._chosen.is_opened_once and self._gives_parts() and self._names_frames(),
         )
 
     def _seek_plain(self, wanted: int) -> bool:
