@@ -146,6 +146,9 @@ class LibavEngine(Closable):
 
     def read_ahead(self) -> None:
         """Decodes the first frame before it is asked for."""
+        if self._may_hang:
+            self._abandoned.append(self._begun_read())
+            return
         with self._turn(Deadline(None)):
             self._feed(1, Deadline(None))
 
