@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import subprocess
 import threading
@@ -22,7 +23,7 @@ from support.servers import http_server
 from support.this_process import are_asleep
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError
-from penstock.video import DecoderSettings, find_ffmpeg
+from penstock.video import DecoderSettings, find_ffmpeg, prefetch
 
 
 def has_protocol(name: str) -> bool:
@@ -78,6 +79,19 @@ def test_damage_at_a_url_raises_after_the_frames_before() -> None:
             for index, frame in enumerate(decoder):
                 assert frame.index == index
         assert 0 < caught.value.frames < 30 and server.offsets == [0]
+
+
+@pytest.mark.parametrize("name", ["h264_ts", "h264_mkv", "h264"])
+def test_url_of_a_file_that_was_cut_off_raises(name: str) -> None:
+    data = clip(name).read_bytes()
+    with http_server(data) as server:
+        server.is_chunked = True
+        with Decoder(server.url) as decoder:
+            assert len(list(decoder)) == 30
+    with http_server(data[: len(data) // 2]) as server:
+        server.is_chunked = True
+        with pytest.raises(DecoderError), Decoder(server.url) as decoder:
+            list(decoder)
 
 
 def test_url_that_cannot_be_opened_raises() -> None:
@@ -197,6 +211,24 @@ def test_a_program_ends_while_its_server_hangs(ending: str, live: Path) -> None:
         assert time.monotonic() - before < SHORT_S
     last = said.decode().rstrip().rpartition("\n")[2].partition(":")[0]
     assert last == {"Ctrl-C": "KeyboardInterrupt", "exit": "", "cancel": "TimeoutError"}[ending], said
+
+
+def test_prefetch_reads_urls_ahead() -> None:
+    with http_server(clip("h264_mkv").read_bytes()) as server:
+        assert [len(list(one)) for one in prefetch([server.url] * 3)] == [30] * 3
+
+
+def test_a_dropped_decoder_lets_go_of_its_server(live: Path) -> None:
+    data = live.read_bytes()
+    with http_server(data, stops_at=len(data) // 2) as server:
+        decoder = Decoder(server.url)
+        with pytest.raises(StalledError):
+            while True:
+                decoder.read(timeout=0.5)
+        with pytest.warns(ResourceWarning):
+            del decoder
+            server.goes_on.set()
+            assert eventually(lambda: not gc.collect() and server.open == 0)
 
 
 # A protocol that libav lacks

@@ -17,6 +17,7 @@ class Server(ThreadingHTTPServer):
         offsets: at which byte each request begins.
         most_open: the most answers that were under way at a time.
         goes_on: while this is not set, an answer stops after `stops_at` bytes.
+        is_chunked: answers don't tell their length beforehand, and end properly all the same.
     """
 
     def __init__(self, data: bytes, *, has_ranges: bool, stops_at: int | None) -> None:
@@ -26,9 +27,11 @@ class Server(ThreadingHTTPServer):
         self.offsets: list[int] = []
         self.open = self.most_open = 0
         self.goes_on = threading.Event()
+        self.is_chunked = False
 
 
 class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
     server: Server
 
     def do_GET(self) -> None:
@@ -49,6 +52,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(206 if server.has_ranges else 200)
         if server.has_ranges:
             self.send_header("Content-Range", f"bytes {first}-{whole - 1}/{whole}")
+        self.send_header("Connection", "close")
+        if server.is_chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (whole, server.data))
+            return
         self.send_header("Content-Length", str(whole - first))
         self.end_headers()
         stops_at = whole if server.stops_at is None else server.stops_at

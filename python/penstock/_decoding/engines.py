@@ -9,7 +9,7 @@ from penstock._common.control_groups import whole_cpus
 from penstock._common.deadline import Deadline
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
-from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, plan_decode
+from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, as_stored, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
@@ -56,7 +56,20 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
     media = probe(opened, follow_playlists=options.follow_playlists)
     track = Track(opened.url, media, chosen_video(media, stream, options))
     plan = plan_decode(program, track, options)
-    return ProgramEngine(program, opened, plan, reason, InProcess(track))
+    stored = as_stored(program, track, plan) if _is_made_here(opened, plan) else None
+    return ProgramEngine(program, opened, plan, reason, InProcess(track), stored=stored)
+
+
+def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
+    """Whether libav's filters make the frames, as they do for ``decoder[i]``: the program may be another version."""
+    options, video, layout = plan.options, plan.track.video, plan.layout
+    is_program_only = options.filters or options.input_options or options.follow_playlists
+    if is_program_only or endpoints.identity(opened.url) is None:
+        return False  # without frames by number
+    is_filtered = plan.ffmpeg_format != video.pixel_format or plan.rotation_filters
+    is_scaled = (layout.width, layout.height) != (video.width, video.height)
+    # A palette may change with each frame, and goes with it.
+    return bool(is_filtered or is_scaled) and video.pixel_format not in (None, "pal8")
 
 
 def _read_in_sandbox(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._common.messages import plural
+from penstock._common.ownership import Closable
 from penstock._common.tensors import memory_of_out
 from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.completeness import Delivered, why_incomplete
 from penstock._facts.seeking import Clock, first_pts, last_pts
 from penstock._ffmpeg.command.settings import check_place
 from penstock._native import _SlotPool
-from penstock.errors import ClosedError, DecoderError
+from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame as LibavFrame
@@ -59,33 +59,26 @@ class FramesAnywhere(Protocol):
         """Closes the file."""
 
 
-class FramesByNumber:
+class FramesByNumber(Closable):
     """The frames that a decode gives, in any order.
 
     Args:
         plan: the decode.
         file: the file.
         pixels: makes the arrays. `close` closes both.
-
-    Attributes:
-        is_inherited: this is the child of a fork, which opens the file again.
     """
 
     def __init__(self, plan: DecodePlan, file: FramesAnywhere, pixels: Pixels) -> None:
+        super().__init__()
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
         self._clock = Clock(self._media, self._time_base)
         self._file, self._pixels = file, pixels
         self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
-        self._lock, self._pid = threading.Lock(), os.getpid()
+        self._lock = threading.Lock()
         self._places: range | None = None
         # For each frame, the latest time of the frames up to it.
         self._latest: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self._is_closed = False
-
-    @property
-    def is_inherited(self) -> bool:
-        return self._pid != os.getpid()
 
     def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         with self._lock:
@@ -203,8 +196,7 @@ class FramesByNumber:
 
     def _frame_places(self) -> range:
         """The places of the frames in the file's index."""
-        if self._is_closed:
-            raise ClosedError("the decoder is closed")
+        self.check_open()
         if self._places is None:
             options, index = self._plan.options, self._file.index
             self._latest = np.maximum.accumulate(np.array(index.pts, np.int64))

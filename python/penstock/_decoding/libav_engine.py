@@ -12,17 +12,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from penstock._common import exits
 from penstock._common.daemon import Daemon
 from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
+from penstock._common.ownership import Closable
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.pixels import Job, Pixels
 from penstock._decoding.sequence import SequenceFrame
 from penstock._facts.completeness import End, why_no_frames
 from penstock._facts.questions import InProcess
-from penstock._ffmpeg.program.process import check_owner
-from penstock.errors import ClosedError, DecoderError, PenstockError, StalledError
+from penstock.errors import DecoderError, PenstockError, StalledError
 
 if TYPE_CHECKING:
     from penstock._decoding.plan import DecodePlan
@@ -78,7 +77,7 @@ class _Begun(NamedTuple):
     job: Job
 
 
-class LibavEngine:
+class LibavEngine(Closable):
     """Decodes frames in sequence, and makes the arrays of the next ones while the caller has the present one.
 
     Args:
@@ -103,6 +102,7 @@ class LibavEngine:
         *,
         may_hang: bool = False,
     ) -> None:
+        super().__init__()
         self.plan, self.questions = plan, InProcess(plan.track)
         self.warning: str | None = None
         self._sequence, self._reason, self._ahead = sequence, reason, ahead
@@ -110,14 +110,13 @@ class LibavEngine:
         self._pixels = Pixels(plan)
         self._lock = threading.RLock()  # which knows its owner
         self._reading_thread: int | None = None
-        self._forks = exits.forks
         self._begun: deque[_Begun] = deque()
         self._last: _Begun | None = None  # the one that was given last
         self._read = 0  # frames that were decoded
         self._is_fed = False  # all frames were decoded
         self._failure: DecoderError | StalledError | None = None  # after the frames that are begun
         self._is_torn = False  # an exception of a signal handler has interrupted a read
-        self._is_closed = self._is_released = False
+        self._is_released = False
         self._worker: Daemon | None = None
         self._abandoned: deque[Future[Made | None]] = deque()  # reads for which nobody waits any more
         self._times = _Times()
@@ -127,7 +126,7 @@ class LibavEngine:
     def read(self, timeout: float | None = None) -> Made | None:
         """The next frame; None at the end."""
         deadline = Deadline(timeout)
-        self._check_usable()
+        self.check_usable()
         if self._abandoned or self._may_hang:
             return self._read_elsewhere(deadline)
         with self._turn(deadline):
@@ -137,7 +136,7 @@ class LibavEngine:
         """`read` for asyncio, on a thread of this object. A task that is cancelled while it waits loses no frame."""
         import asyncio  # slow to import; a program that uses asyncio has done so
 
-        self._check_usable()
+        self.check_usable()
         future = self._begun_read()
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
@@ -147,6 +146,9 @@ class LibavEngine:
 
     def read_ahead(self) -> None:
         """Decodes the first frame before it is asked for."""
+        if self._may_hang:
+            self._abandoned.append(self._begun_read())
+            return
         with self._turn(Deadline(None)):
             self._feed(1, Deadline(None))
 
@@ -204,7 +206,7 @@ class LibavEngine:
             if not future.done():
                 self._abandoned.appendleft(future)
         if not future.done():
-            self._check_usable()
+            self.check_usable()
             raise deadline.late(_LATE)
         return future.result()
 
@@ -222,7 +224,7 @@ class LibavEngine:
             if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
                 raise deadline.late("another thread was reading, and no frame was decoded")
             self._reading_thread = thread
-            self._check_usable()
+            self.check_usable()
             entered_s = self._times.enter()
             try:
                 yield
@@ -249,7 +251,7 @@ class LibavEngine:
         # One more frame with each call, so that the first ones come at once.
         ahead = 0 if self._may_hang else self._pixels.ahead  # a live frame waits for no other
         self._feed(min(ahead, self.delivered) + 1, deadline)
-        self._check_usable()  # a signal handler or another thread may have closed it
+        self.check_usable()  # a signal handler or another thread may have closed it
         if not self._begun:
             if self._failure is not None:
                 raise self._failure
@@ -276,7 +278,7 @@ class LibavEngine:
     def _feed(self, wanted: int, deadline: Deadline) -> None:
         """Begins to make the next frames, until there are as many as wanted."""
         while len(self._begun) < wanted and not self._is_fed:
-            self._check_usable()
+            self.check_usable()
             try:
                 frame = self._decoded()
                 if frame is not None:
@@ -316,28 +318,9 @@ class LibavEngine:
             self._failure = DecoderError(f"{track.media.path}: {end.reason}{after}", frames=frames)
         self.warning, self._is_fed = end.warning, True
 
-    def _check_usable(self) -> None:
-        check_owner("decoder", self._forks)
-        self.check_open()
-
-    def check_open(self) -> None:
-        """Checks that it was not closed."""
-        if self._is_closed:
-            raise ClosedError("the decoder is closed")
-
     pid = policy = None
 
     # --- closing -----------------------------------------------------------------------------------------------------
-
-    @property
-    def is_inherited(self) -> bool:
-        """Whether a fork copied this into the present process. libav's threads belong to the parent."""
-        return self._forks != exits.forks
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it was closed, or belongs to another process."""
-        return self._is_closed or self.is_inherited
 
     def close(self) -> None:
         """Closes the file, or lets the thread do it that reads. May be called again, also by a signal handler."""

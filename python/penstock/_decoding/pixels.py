@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy.typing as npt
+from av import CodecContext, Packet
 from av.error import FFmpegError as LibavError
 from av.filter import Graph
 
@@ -21,6 +23,7 @@ from penstock._native import _PlaneConverter
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame as LibavFrame
 
 #: Threads that convert, in all decoders of a process together. Measured: with 16 CPUs, a third adds less than 10 %.
@@ -126,6 +129,34 @@ class Pixels:
             self._warned.add(said)
             warn(f"{plan.track.media.path}: {said}")
         return plan_decode(None, replace(plan.track, video=video), replace(options, pixel_format=name))
+
+
+class RawPixels:
+    """Makes the arrays of a plan's frames from raw frames as they are stored.
+
+    Several threads may do so at once.
+    """
+
+    def __init__(self, plan: DecodePlan) -> None:
+        video = plan.track.video
+        self._pixels, self._lock = Pixels(plan), threading.Lock()
+        codec = cast("VideoCodecContext", CodecContext.create("rawvideo", "r"))
+        codec.width, codec.height = video.stored_width, video.stored_height
+        codec.pix_fmt = video.pixel_format
+        codec.colorspace = next((one for one in range(256) if matrix_name(one) == video.color_matrix), 2)
+        codec.color_range = next((one for one, name in RANGES.items() if name == video.color_range), 0)
+        self._codec = codec
+
+    def made(self, raw: Any) -> Any:
+        """The memory of a frame's array."""
+        with self._lock:
+            packet = Packet(cast("Any", memoryview(raw)))  # any buffer will do, whatever its type says
+            [frame] = self._codec.decode(packet)
+            return self._pixels.begin(frame).wait()
+
+    def close(self) -> None:
+        """Returns the recycled memory."""
+        self._pixels.close()
 
 
 def samples_like(video: VideoInfo, frame: LibavFrame) -> VideoInfo:

@@ -256,6 +256,13 @@ def plan_decode(
     )
 
 
+def as_stored(program: str, track: Track, plan: DecodePlan) -> DecodePlan:
+    """What FFmpeg has to write for `plan` if its filters run in this process: the pictures as they are stored."""
+    own = plan.track.video.pixel_format or SOURCE
+    options = replace(plan.options, pixel_format=own, size=None, input_options={"autorotate": 0})
+    return plan_decode(program, track, options)
+
+
 def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
     """What to warn of if samples become 8 bits in a format that nobody asked for; else None.
 

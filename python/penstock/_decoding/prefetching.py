@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Literal, TypedDict, Unpack
 
 from penstock._common import exits
+from penstock._common.ownership import check_owner
 from penstock._decoding.decoder import Decoder, start
 from penstock._decoding.image_files import VideoSource
 from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings
-from penstock._ffmpeg.program.process import check_owner
 from penstock._native import _count
 
 

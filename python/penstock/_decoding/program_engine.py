@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.libav_engine import Made
+from penstock._decoding.pixels import RawPixels
 from penstock._decoding.session import DecodeSession, OnDemand
 from penstock._facts import completeness
 from penstock._facts.completeness import End
@@ -51,6 +52,7 @@ class ProgramEngine(OnDemand):
         reason: why it reads the source.
         questions: answers what else there is to know of the file.
         isolation: the sandbox that it runs in; None if it may do all.
+        stored: what FFmpeg writes where this process makes the frames of that; None if FFmpeg makes them.
 
     Attributes:
         plan, questions: as above.
@@ -64,6 +66,7 @@ class ProgramEngine(OnDemand):
         reason: str,
         questions: Questions,
         isolation: Isolation | None = None,
+        stored: DecodePlan | None = None,
     ) -> None:
         track = plan.track
         super().__init__(
@@ -72,6 +75,8 @@ class ProgramEngine(OnDemand):
             sandbox=None if isolation is None else isolation.sandbox,
         )
         self.plan, self.questions = plan, questions
+        self._written = stored or plan  # what FFmpeg writes
+        self._pixels = RawPixels(plan) if stored else None
         self._program, self._reason = program, reason
         self._isolation = isolation  # which keeps the file open
 
@@ -127,15 +132,15 @@ class ProgramEngine(OnDemand):
             run.discard()
             raise
         run.close()
-        self.plan = replace(self.plan, may_seek=False)
+        self._written = replace(self._written, may_seek=False)
         return super()._start()
 
     def _make_session(self) -> DecodeSession:
-        plan = self.plan
+        plan = self._written
         return DecodeSession(
             self._program,
             plan.arguments,
-            title=plan.title,
+            title=self.plan.title,
             settings=plan.options.settings,
             frame_bytes=plan.layout.frame_bytes,
             conversion=plan.conversion,
@@ -148,7 +153,14 @@ class ProgramEngine(OnDemand):
         """The frame with its index and timestamp."""
         if frame is None:
             return None
-        return Made(frame.index, self.session.timestamps.take(frame.index), frame)
+        memory = frame if self._pixels is None else self._pixels.made(frame)
+        return Made(frame.index, self.session.timestamps.take(frame.index), memory)
+
+    def close(self) -> None:
+        """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
+        super().close()
+        if self._pixels is not None:
+            self._pixels.close()
 
     def _end_of(self, run: DecodeSession) -> End:
         end = super()._end_of(run)
@@ -182,7 +194,7 @@ class ProgramEngine(OnDemand):
         is_inside = self.questions.begins_inside_group()
         if start is None and not is_inside:
             return None
-        arguments = self.plan.beginning_arguments(before_start=not is_inside)
+        arguments = self._written.beginning_arguments(before_start=not is_inside)
         beginning = FFmpegProcess(
             self._program,
             arguments,

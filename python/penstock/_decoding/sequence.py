@@ -25,6 +25,7 @@ from penstock._facts.index import (
     packet_of,
     table_of,
 )
+from penstock._facts.opening import times_may_jump
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -125,17 +126,27 @@ class Sequence:
             self._run_plain(None)
             return
         if self._chosen.is_strict:
-            ahead = [*islice(self._video.packets(), REORDERED + 1)]
-            self._video.give_back(ahead)
-            video = self._video
-            self._is_named = names_frames(
-                *(video.container.format.name, video.codec_name, video.codec.field_order),
-                [facts_of(one) for one in ahead],
-            )
+            self._is_named = self._names_frames()
         if self._is_named:
             self._begin_named(groups_back=0, has_threads=self._chosen.threads != 1)
         else:
             self._begin_plain()
+
+    def _gives_parts(self) -> bool:
+        """Whether the demuxer gives the part of a packet that a cut has left, as that of MPEG-TS does."""
+        return times_may_jump(self._video.container.format.name)
+
+    def _names_frames(self) -> bool:
+        """Whether the times of the packets seem to name the frames, by the first ones."""
+        video = self._video
+        ahead: list[Packet] = []
+        with suppress(LibavError):  # which the run will meet again
+            ahead.extend(islice(video.packets(), REORDERED + 1))
+        video.give_back(ahead)
+        return names_frames(
+            *(video.container.format.name, video.codec_name, video.codec.field_order),
+            [facts_of(one) for one in ahead],
+        )
 
     def advance(self) -> SequenceFrame | None:
         """Decodes a packet, unless a frame waits already. Returns the next frame, or None if it is not there yet.
@@ -189,13 +200,14 @@ class Sequence:
     @property
     def all_packets(self) -> Packets | None:
         """The facts about the packets of the stream; None if not all of them were read."""
-        is_whole = self._run is not None and self._run.is_at_end and not self._has_sought
+        is_whole = self._run is not None and self._run.is_at_end
+        is_whole &= not (self._has_sought or self._chosen.is_opened_once)
         return self._packets if is_whole else None
 
     @property
     def _packets(self) -> Packets:
         """The facts about the packets that were read since the beginning, or since the last seek."""
-        return table_of([] if self._run is None else self._run.facts)
+        return table_of([] if self._run is None else [*self._run.facts])
 
     @property
     def _begins_inside(self) -> bool:
@@ -332,6 +344,8 @@ class Sequence:
             skipped=self._given,
             is_strict=self._chosen.is_strict,
             is_sought=self._has_sought,
+            is_once=self._chosen.is_opened_once,
+            is_awaited=self._chosen.is_opened_once and self._gives_parts() and self._names_frames(),
         )
 
     def _seek_plain(self, wanted: int) -> bool:
@@ -357,6 +371,27 @@ class Sequence:
         self._video = OpenVideo(self._chosen, has_threads=has_threads)
 
 
+class _Recent:
+    """The facts about the last packets of a stream that may never end, by their numbers from the first one on."""
+
+    def __init__(self) -> None:
+        self._last: deque[Facts] = deque(maxlen=4 * _AGE)
+        self._count = 0
+
+    def append(self, facts: Facts) -> None:
+        self._last.append(facts)
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Facts]:
+        return iter(self._last)
+
+    def __getitem__(self, number: int) -> Facts:
+        return self._last[number - self._count]
+
+
 class _Run:
     """A decoder that reads one packet after another.
 
@@ -371,7 +406,7 @@ class _Run:
     """
 
     def __init__(self, video: OpenVideo, ready: _Ready, wanted: int | None) -> None:
-        self.facts: list[Facts] = []
+        self.facts: list[Facts] | _Recent = []
         self.is_at_end = False
         self.error: str | None = None
         self._video, self._ready, self._wanted = video, ready, wanted
@@ -533,6 +568,8 @@ class _PlainRun(_Run):
         skipped: how many frames, of those that are wanted, are left out.
         is_strict: whether damage is an error.
         is_sought: the first packet is a keyframe in the middle of the file.
+        is_once: the packets can't be read again, and may never end.
+        is_awaited: each packet gives a frame, also the last ones.
 
     Attributes:
         begins_inside: the first frames may need packets before the first one.
@@ -547,8 +584,14 @@ class _PlainRun(_Run):
         skipped: int,
         is_strict: bool,
         is_sought: bool,
+        is_once: bool,
+        is_awaited: bool,
     ) -> None:
         super().__init__(video, ready, wanted)
+        if is_once:
+            self.facts = _Recent()
+        self._is_awaited = is_awaited
+        self._awaited: deque[int] = deque(maxlen=_AGE)  # packets whose frames have not come
         self._skipped, self._is_strict = skipped, is_strict
         self._whole = WholeFrom(begins_inside=is_sought)
         self.begins_inside = False
@@ -557,6 +600,8 @@ class _PlainRun(_Run):
     def _send(self, number: int, packet: Packet) -> None:
         facts = self.facts[number]
         is_whole = self._whole.has_come(facts)
+        if self._is_awaited and is_whole and not facts.is_hidden:
+            self._awaited.append(number)
         packet.pts = number  # the decoder gives it to the frame
         try:
             frames = self._video.decode(packet)
@@ -578,10 +623,15 @@ class _PlainRun(_Run):
         except LibavError as error:
             if self._is_strict:
                 self.error = f"the file is damaged: {error.strerror}, at its end"
+        if self._is_strict and self._awaited and self.error is None:
+            self.error = _LOST
 
     def _take(self, frames: list[VideoFrame]) -> None:
         for frame in frames:
-            facts = self.facts[packet_of(frame)]
+            number = packet_of(frame)
+            with suppress(ValueError):
+                self._awaited.remove(number)
+            facts = self.facts[number]
             pts = self._guess.of(facts.pts if facts.has_pts else None, frame.dts, frame.duration)
             if self._wanted is not None and pts < self._wanted:
                 continue

@@ -20,9 +20,9 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from penstock._common import exits
 from penstock._common.deadline import Deadline
 from penstock._common.messages import argument, plural
+from penstock._common.ownership import Closable
 from penstock._decoding.timestamps import Timestamps
 from penstock._facts.completeness import End, other_codecs
 from penstock._facts.info import MediaInfo
@@ -31,7 +31,7 @@ from penstock._facts.told_damage import told_damage
 from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
 from penstock._ffmpeg.program.messages import has_no_frames
-from penstock._ffmpeg.program.process import FFmpegProcess, Session, check_owner, warn_unclosed
+from penstock._ffmpeg.program.process import FFmpegProcess, Session, warn_unclosed
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy, Frame, Reader, _Conversion
 from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
@@ -70,7 +70,6 @@ class DecodeSession(Session):
         has_succeeded: whether FFmpeg has written all that it had to; None until it has ended and all frames were read.
     """
 
-    kind = "decoder"
     error = DecoderError
     # Set by `start`.
     reader: Reader
@@ -238,7 +237,7 @@ class DecodeSession(Session):
         self.reader.close()
 
 
-class OnDemand:
+class OnDemand(Closable):
     """A run of FFmpeg that starts when it is needed, and what its end means.
 
     Args:
@@ -261,6 +260,7 @@ class OnDemand:
         is_strict: bool,
         sandbox: Sandbox | None = None,
     ) -> None:
+        super().__init__()
         self._opened, self._source, self._media = opened, source, media
         self._is_strict, self._sandbox = is_strict, sandbox
         self._other_codecs = other_codecs(media, index)  # whose damage doesn't matter
@@ -269,15 +269,13 @@ class OnDemand:
         self._is_judged = False
         self._failure: FFmpegError | None = None
         self._judging = threading.Lock()
-        self._is_closed = False
         self._starting = threading.RLock()  # a signal handler may close the decoder
-        self._forks = exits.forks
 
     @property
     def session(self) -> DecodeSession:
         """The run of FFmpeg, which the first use starts."""
         if self.run is None:
-            check_owner("decoder", self._forks)
+            self.check_owner()
             with self._starting:
                 self.check_open()
                 self.run = self.run or self._start()
@@ -371,21 +369,6 @@ class OnDemand:
     def _end_of_file(self, run: DecodeSession) -> End:
         """What shows at the end of the file, although FFmpeg has succeeded."""
         raise NotImplementedError
-
-    def check_open(self) -> None:
-        """Checks that it was not closed."""
-        if self._is_closed:
-            raise ClosedError("the decoder is closed")
-
-    @property
-    def is_inherited(self) -> bool:
-        """Whether a fork copied this into the present process. FFmpeg belongs to the parent."""
-        return self._forks != exits.forks
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it was closed, or belongs to another process."""
-        return self._is_closed or self.is_inherited
 
     @property
     def pid(self) -> int | None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from penstock._common.keywords import explains
 from penstock._common.messages import warn
+from penstock._common.ownership import check_owner
 from penstock._common.progress import Reporter
 from penstock._common.reports import EncoderStats
 from penstock._common.types import FrameData
@@ -36,7 +37,6 @@ from penstock._ffmpeg.command.settings import (
     Colors,
     EncoderSettings,
 )
-from penstock._ffmpeg.program.process import check_owner
 from penstock._native import Ticket, _seconds
 
 if TYPE_CHECKING:

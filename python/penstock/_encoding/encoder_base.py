@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from penstock._common import exits
 from penstock._common.messages import warn
+from penstock._common.ownership import check_owner
 from penstock._common.progress import Reporter
 from penstock._common.reports import Bottleneck, EncodeReport, EncoderStats
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.session import EncodeSession
 from penstock._encoding.timing import Origin
-from penstock._ffmpeg.program.process import check_owner
 from penstock._native import AppliedPolicy
 from penstock.errors import ClosedError, EncoderError
 

@@ -116,8 +116,10 @@ def why_incomplete(
     """
     source, media, video = track.source, track.media, track.video
     identity = endpoints.identity(source)
-    if identity is None or video.is_attached_picture:
+    if video.is_attached_picture:
         return None
+    if identity is None:  # a URL, of which nothing more is read
+        return read and _early_by_length(*_opened_already(track, read), read[1], track, delivered)
     is_cheap = identity.size_bytes <= CHEAP_BYTES
     try:
         with _opened(track, read) as (file, stream):
@@ -250,7 +252,11 @@ def _opened(
 ) -> AbstractContextManager[tuple[InputContainer, Any]]:
     if read is None:
         return open_stream(track.source, track.media.container, track.video.index)
-    return nullcontext((read[0], read[0].streams[track.video.index]))
+    return nullcontext(_opened_already(track, read))
+
+
+def _opened_already(track: Track, read: tuple[InputContainer, Packets]) -> tuple[InputContainer, Any]:
+    return read[0], read[0].streams[track.video.index]
 
 
 def _missing(stream: VideoStream, packets: Packets, track: Track, delivered: Delivered) -> str | None:
@@ -284,6 +290,8 @@ def _early_by_length(
     times_s, durations_s = (units * float(video.time_base) for units in (packets.pts, packets.duration))
     ends_s = (times_s + durations_s)[packets.has_pts].max(initial=delivered.last_s)
     own_s = _own_duration_s(file, stream, media.duration_s)
+    if own_s is None and not endpoints.is_path(track.source):
+        return None
     if own_s is None:
         return _whole_ends_early(file, media.duration_s, media.start_s, delivered, ends_s)
     if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):

@@ -13,6 +13,7 @@ from typing import Literal, Self, get_args
 from penstock._common import exits
 from penstock._common.deadline import Deadline
 from penstock._common.keywords import explains
+from penstock._common.ownership import check_owner
 from penstock._common.reports import OutputReport
 from penstock._common.tensors import OnDevice, memory_and_size
 from penstock._common.types import FrameData
@@ -20,7 +21,6 @@ from penstock._encoding.encoder import Encoder
 from penstock._encoding.plan import EncodePlan
 from penstock._fan_out.outputs import EncoderOutput, Form, Offer, Output, WriterOutput
 from penstock._ffmpeg.command.settings import check_choice
-from penstock._ffmpeg.program.process import check_owner
 from penstock._native import Writer, _Slot, _SlotPool
 from penstock.errors import ClosedError, StalledError
 

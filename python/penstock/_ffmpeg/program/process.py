@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, TypeVarTuple, Unpack
 from penstock._common import exits
 from penstock._common.deadline import Deadline
 from penstock._common.log import logger
+from penstock._common.ownership import Owned
 from penstock._common.types import Priority
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import Child, Flag, Lines, NotStartedError
 from penstock._ffmpeg.program.messages import StderrLog
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import ThreadPolicy
-from penstock.errors import ClosedError, FFmpegError, StalledError
+from penstock.errors import FFmpegError, StalledError
 
 if TYPE_CHECKING:
     from penstock._common.event_loops import Watchable
@@ -272,7 +273,7 @@ Arguments = TypeVarTuple("Arguments")
 CHECK_INTERVAL_S = 0.5
 
 
-class Session:
+class Session(Owned):
     """A running FFmpeg and the native worker at its pipe. `title` is the ``repr`` of the owner.
 
     Attributes:
@@ -280,19 +281,17 @@ class Session:
         new_file: the one new file that FFmpeg writes under its own name, without links; None if there is none.
     """
 
-    #: What the owner is, for messages.
-    kind: ClassVar[str]
     error: ClassVar[type[FFmpegError]]
 
     def __init__(
         self, process: FFmpegProcess, title: str, stall_timeout: float | None, new_file: Path | None = None
     ) -> None:
+        super().__init__()
         self.process = process
         self.title = title
         self.is_open = False
         self.new_file = new_file
         self._stall_timeout = stall_timeout
-        self._forks = exits.forks
 
     def start(self) -> None:
         """Starts FFmpeg and the worker. Nothing is left running if this raises."""
@@ -327,19 +326,10 @@ class Session:
         """Called when the interpreter exits and the session is still open."""
         raise NotImplementedError
 
-    @property
-    def is_inherited(self) -> bool:
-        """Whether a fork copied the session into this process. FFmpeg belongs to the parent."""
-        return self._forks != exits.forks
-
     def mark_closed(self) -> None:
         """Marks the session as closed: it is no longer ended at exit."""
         self.is_open = False
         _open_sessions.discard(self)
-
-    def check_owner(self) -> None:
-        """Checks that this process started the session."""
-        check_owner(self.kind, self._forks)
 
     def limit_stalls(self, seconds: float) -> None:
         """Gives up an FFmpeg that shows no sign of life for so long, where no caller waits."""
@@ -438,14 +428,6 @@ class Session:
         """FFmpeg's last lines, each once, as the end of a message."""
         said = "\n".join(dict.fromkeys(self.process.log.text.splitlines()))
         return said and f"\nFFmpeg said: {said}"
-
-
-def check_owner(kind: str, forks: int) -> None:
-    """Checks that no fork lies between this process and the one in which ``exits.forks`` was `forks`."""
-    if forks != exits.forks:
-        raise ClosedError(
-            f"the {kind} belongs to the parent process, because this process is a fork. Create it after the fork"
-        )
 
 
 def warn_unclosed(session: Session) -> None:
