@@ -16,6 +16,7 @@ from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import argument, plural
 from penstock._decoding.planes import plane_rows
+from penstock._encoding.container import is_quicktime
 from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.labels import Labels
 from penstock._encoding.sound import AudioTrack, Sound
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 # Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
 _TOLERANCE_S = 0.1
+# AAC puts 1,024 samples before a sound, and containers without times below 0 move both by that: 23.2 ms at 44.1 kHz.
+_PRIMING_S = 0.0235
 # Chosen: times that are expected to be the same may differ by this much.
 _SAME_S = 1e-3
 # Chosen: a last subtitle may go on for a moment.
@@ -346,9 +349,12 @@ def _frames(path: str, pixel_format: str) -> Iterator[VideoFrame]:
 
 def _moved_s(times_s: Sequence[float | None], meant: Meant) -> float:
     """How far frames are from their times; since the first one, where a sound may move that."""
-    first_s = 0.0 if meant.first_s is not None else (times_s[0] or 0.0)
     if None in times_s:
         return float("inf")
+    first_s = times_s[0] or 0.0
+    may_be_late = meant.plan.sounds and not is_quicktime(meant.plan.output) and 0 <= first_s <= _PRIMING_S
+    if meant.first_s is not None and not may_be_late:
+        first_s = 0.0
     return max(
         abs((time_s or 0.0) - first_s - float(one.time_s))
         for time_s, one in zip(times_s, meant.pictures, strict=True)
