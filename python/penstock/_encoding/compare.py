@@ -254,7 +254,7 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
         yield Difference(
             "times",
             f"{plan.output.container_name} doesn't keep the times of {meant.codec} frames. One frame is read back "
-            f"{moved_s:.3f} s away. Write mp4, mov, mkv or webm{rate}",
+            f"{moved_s:.3f} s away. {_times_remedy(plan)}{rate}",
         )
     is_exact = plan.request.quality == LOSSLESS and not plan.is_filtered
     if is_exact and not _keeps_samples(path, meant, [rgb for _, rgb in got]):
@@ -345,6 +345,13 @@ def _frames(path: str, pixel_format: str) -> Iterator[VideoFrame]:
 
     with Decoder(path, pixel_format=pixel_format) as decoder:
         yield from decoder
+
+
+def _times_remedy(plan: EncodePlan) -> str:
+    """What to do about frames that have other times in the file."""
+    if is_quicktime(plan.output) and "movflags" in plan.options:
+        return "Add delay_moov to movflags"
+    return "Write mp4, mov, mkv or webm"
 
 
 def _moved_s(times_s: Sequence[float | None], meant: Meant) -> float:
@@ -524,10 +531,10 @@ def _check_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[s
         return
     first_s, rate = float(meant.first_s or 0), meant.plan.rate
     begins_s = _begins_s(media, video)
-    may_be_late, fix, tolerance_s = meant.first_s is not None, "", _TOLERANCE_S
+    may_be_late, fix, tolerance_s = meant.first_s is not None, f". {_times_remedy(meant.plan)}", _TOLERANCE_S
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
         may_be_late &= media.container == endpoints.QUICKTIME
-        fix, tolerance_s = ". Add delay_moov to movflags", min(_TOLERANCE_S, float(1 / rate / 2))
+        tolerance_s = min(_TOLERANCE_S, float(1 / rate / 2))
     if may_be_late and begins_s is not None and abs(begins_s - first_s) > tolerance_s:
         yield f"the first frame was written at {first_s:.3f} s, but the file has it at {begins_s:.3f} s{fix}"
     lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
