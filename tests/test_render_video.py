@@ -290,6 +290,9 @@ def test_source_without_audio_is_refused_as_audio(tmp_path: Path) -> None:
     ):
         with pytest.raises(error):
             penstock.render(scene, **given, audio=audio)
+    for no_path in (penstock.video.AudioTrack(48_000, 2), ["sound.wav"]):
+        with pytest.raises(TypeError, match="audio must be"):
+            penstock.render(scene, **given, audio=no_path)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["video.mp4", "video.mkv"])

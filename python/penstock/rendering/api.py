@@ -62,6 +62,11 @@ def plan(
     Raises:
         ValueError, TypeError, OSError, EncoderError: as `render` raises before the first frame.
     """
+    if not isinstance(audio, str | os.PathLike | None):
+        raise TypeError(
+            f"audio must be the path of a file, not {type(audio).__name__}. Write the samples to a WAV file, and pass "
+            "audio='sound.wav'"
+        )
     if audio is not None and not probe(audio).audio:
         raise ValueError(f"audio={os.fspath(audio)!r} has no audio track")
     return planning.make_plan(
