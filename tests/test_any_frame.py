@@ -360,7 +360,7 @@ def test_frame_at_refuses_invalid_times(video: Path) -> None:
                 decoder.frame_at(no_time)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("time_s", [-1, float("nan"), None, "1.0", [1.0]])
+@pytest.mark.parametrize("time_s", [-1, float("nan"), None, "1.0", [1.0], True])
 def test_frame_at_asks_for_one_time(video: Path, time_s: Any) -> None:
     with Decoder(video) as decoder, pytest.raises((TypeError, ValueError)) as caught:
         decoder.frame_at(time_s)
@@ -374,6 +374,10 @@ def test_frame_numbers_that_are_no_int_lead_to_frame_at(video: Path, index: Any)
             with pytest.raises(TypeError) as caught:
                 read()
             assert "frame_at(" in str(caught.value) and repr(index) in str(caught.value)
+        if index is not None:
+            for part in (slice(index, 2), slice(index), slice(0, 2, index)):
+                with pytest.raises(TypeError, match="frame_at"):
+                    decoder[part]
 
 
 # --- where a batch goes --------------------------------------------------------------------------------------------

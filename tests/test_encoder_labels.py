@@ -285,8 +285,9 @@ def test_time_code_that_the_file_cannot_hold_is_refused_before_the_first_frame(
         ("%d.png", 25, ValueError),
         ("a.mov", 300, EncoderError),
     ):
-        with pytest.raises(error, match=r"time ?code"):
+        with pytest.raises(error, match=r"time ?code") as refused:
             Encoder(tmp_path / name, fps=fps, size=(64, 48), timecode="01:00:00:00", settings=settings)
+        assert "unfinished" not in str(refused.value)  # the trial's file is gone
     for label in ({"metadata": {"timecode": "01:00:00:00"}}, {"options": {"timecode": "01:00:00:00"}}):
         with pytest.raises(ValueError, match="timecode"):
             Encoder(tmp_path / "a.mov", fps=25, timecode="01:00:00:00", **label)  # type: ignore[arg-type]

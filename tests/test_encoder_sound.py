@@ -465,13 +465,8 @@ def test_encoded_audio_file_ends_exactly_with_the_video(tmp_path: Path, frames: 
 
 
 @pytest.mark.parametrize("ffmpeg", ffmpegs())
-@pytest.mark.parametrize(
-    ("name", "times_s"),
-    [
-        *product(["a.mp4", "a.mkv"], [None, [0, 0.1, 0.5, 1.5]]),
-        ("a.ts", None),  # which refuses times beside audio
-    ],
-)
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.ts"])
+@pytest.mark.parametrize("times_s", [None, [0, 0.1, 0.5, 1.5]])
 @pytest.mark.parametrize("sound_s", [0.3, 6])
 def test_audio_track_ends_with_the_video(
     tmp_path: Path, ffmpeg: str, name: str, times_s: list[float] | None, sound_s: float

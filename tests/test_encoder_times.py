@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import signal
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -68,6 +69,27 @@ def test_fragments_do_not_begin_late(tmp_path, flags):
             encoder.write(picture(index))
     assert next(iter(penstock.Decoder(path))).time_s == 0
     assert encoder.report.warnings == ()
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+@pytest.mark.parametrize("options", [{}, {"bf": 2}])
+def test_a_picture_that_begins_later_than_its_audio_warns(tmp_path, program, options):
+    options = {"movflags": "frag_keyframe+empty_moov", **options}
+    encoder = penstock.Encoder(
+        tmp_path / "a.mp4",
+        size=SIZE,
+        fps=25,
+        options=options,
+        audio=AudioTrack(48_000, 1),
+        settings=EncoderSettings(ffmpeg=program),
+    )
+    encoder.write_audio(np.zeros(19_200, np.float32))
+    for index in range(10):
+        encoder.write(picture(index))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = encoder.close()
+    assert any("delay_moov" in warning for warning in report.warnings)
 
 
 @pytest.mark.parametrize(

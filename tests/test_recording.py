@@ -211,7 +211,7 @@ def crash_safe(
     path: Path, ffmpeg: str, first_s: float | None, *, with_sound: bool, **options: Any
 ) -> Encoder:
     """An encoder with the switch."""
-    audio = AudioTrack(48_000, 1, codec="libopus" if path.suffix == ".mkv" else "aac") if with_sound else None
+    audio = AudioTrack(48_000, 1) if with_sound else None
     return Encoder(
         path,
         size=(64, 48),
@@ -221,6 +221,11 @@ def crash_safe(
         settings=EncoderSettings(ffmpeg=ffmpeg),
         **options,
     )
+
+
+def tolerance_s(path: Path, *, with_sound: bool) -> float:
+    """How far a frame may be from its time. In Matroska, AAC moves it by 1,024 samples."""
+    return 0.0225 if with_sound and path.suffix == ".mkv" else 0.0011
 
 
 @pytest.mark.parametrize(("name", "first_s", "with_sound"), CRASHES)
@@ -235,7 +240,7 @@ def test_a_killed_file_has_exact_times(
         encoder.close()
     [left] = tmp_path.iterdir()
     kept_s = read_times(left)
-    assert kept_s == pytest.approx(written_s[: len(kept_s)], abs=0.0077 if with_sound else 0.0011)
+    assert kept_s == pytest.approx(written_s[: len(kept_s)], abs=tolerance_s(left, with_sound=with_sound))
     assert len(probe(left).audio) == with_sound
 
 
@@ -247,7 +252,7 @@ def test_a_crash_safe_file_that_was_closed_is_as_written(
     with crash_safe(path, ffmpeg, first_s, with_sound=with_sound, options={"bf": 2}) as encoder:
         written_s = write_seconds(encoder, first_s, with_sound=with_sound)
     assert encoder.report is not None and encoder.report.warnings == ()
-    assert read_times(path) == pytest.approx(written_s, abs=0.0077 if with_sound else 0.0011)
+    assert read_times(path) == pytest.approx(written_s, abs=tolerance_s(path, with_sound=with_sound))
     if path.suffix != ".mkv":
         is_hybrid = "hybrid_fragmented" in capabilities.muxer_options(ffmpeg, "mp4")["movflags"].values
         assert (b"moof" in boxes(path)) != is_hybrid

@@ -290,6 +290,9 @@ def test_source_without_audio_is_refused_as_audio(tmp_path: Path) -> None:
     ):
         with pytest.raises(error):
             penstock.render(scene, **given, audio=audio)
+    for no_path in (penstock.video.AudioTrack(48_000, 2), ["sound.wav"]):
+        with pytest.raises(TypeError, match="audio must be"):
+            penstock.render(scene, **given, audio=no_path)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["video.mp4", "video.mkv"])
@@ -432,8 +435,9 @@ def test_what_a_mapped_video_loses_warns_as_like_does(tmp_path: Path, suffix: st
     others = ("-map", "1:a", "-map", "2:s", "-c:s", "mov_text" if suffix == "mp4" else "copy")
     ffmpeg("-i", pictures, "-i", tones, "-i", subtitles, *tracks, *others, "-t", "1", source)
     with pytest.warns(penstock.FFmpegWarning) as caught:
-        mapped(None, source, tmp_path / "out.mkv")
+        report = penstock.map_video(None, source, tmp_path / "out.mkv", workers=1)
     told = " ".join(str(one.message) for one in caught)
+    assert all(str(one.message) in report.warnings for one in caught)
     assert "audio tracks (1 of 2)" in told and "subtitles" in told
     ffmpeg("-itsoffset", "0.5", "-i", pictures, "-i", tones, *tracks, "-t", "1.5", late)
     with pytest.warns(penstock.FFmpegWarning, match="time before the first frame"):

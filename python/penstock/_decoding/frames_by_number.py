@@ -83,6 +83,9 @@ class FramesByNumber(Closable):
     def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         with self._lock:
             if isinstance(key, slice):
+                for end in (key.start, key.stop, key.step):
+                    if end is not None:
+                        _index(end)
                 numbers = range(len(self._frame_places()))[key]
                 frames = dict(self._decoded(numbers))
                 return [frames[number] for number in numbers]
@@ -181,12 +184,7 @@ class FramesByNumber(Closable):
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""
-        try:
-            number = operator.index(index)
-        except TypeError:
-            raise TypeError(
-                f"frames are numbered by int, not {index!r}. Use frame_at(1.0) for a time in seconds"
-            ) from None
+        number = _index(index)
         count = len(self._frame_places())
         if not -count <= number < count:
             whole = self._plan.options.start is None and self._plan.options.count is None
@@ -210,6 +208,15 @@ class FramesByNumber(Closable):
     def _first_at(self, pts: int) -> int:
         """The place of the first frame that is shown then or later. Times go back where files were joined."""
         return int(np.searchsorted(self._latest, pts))
+
+
+def _index(number: SupportsIndex) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise TypeError(
+            f"frames are numbered by int, not {number!r}. Use frame_at(1.0) for a time in seconds"
+        ) from None
 
 
 def _check_time(time_s: float | Fraction) -> None:

@@ -16,6 +16,7 @@ from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import argument, plural
 from penstock._decoding.planes import plane_rows
+from penstock._encoding.container import is_quicktime
 from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.labels import Labels
 from penstock._encoding.sound import AudioTrack, Sound
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 # Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
 _TOLERANCE_S = 0.1
+# AAC puts 1,024 samples before a sound, and containers without times below 0 move both by that: 23.2 ms at 44.1 kHz.
+_PRIMING_S = 0.0235
 # Chosen: times that are expected to be the same may differ by this much.
 _SAME_S = 1e-3
 # Chosen: a last subtitle may go on for a moment.
@@ -251,7 +254,7 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
         yield Difference(
             "times",
             f"{plan.output.container_name} doesn't keep the times of {meant.codec} frames. One frame is read back "
-            f"{moved_s:.3f} s away. Write mp4, mov, mkv or webm{rate}",
+            f"{moved_s:.3f} s away. {_times_remedy(plan)}{rate}",
         )
     is_exact = plan.request.quality == LOSSLESS and not plan.is_filtered
     if is_exact and not _keeps_samples(path, meant, [rgb for _, rgb in got]):
@@ -344,11 +347,21 @@ def _frames(path: str, pixel_format: str) -> Iterator[VideoFrame]:
         yield from decoder
 
 
+def _times_remedy(plan: EncodePlan) -> str:
+    """What to do about frames that have other times in the file."""
+    if is_quicktime(plan.output) and "movflags" in plan.options:
+        return "Add delay_moov to movflags"
+    return "Write mp4, mov, mkv or webm"
+
+
 def _moved_s(times_s: Sequence[float | None], meant: Meant) -> float:
     """How far frames are from their times; since the first one, where a sound may move that."""
-    first_s = 0.0 if meant.first_s is not None else (times_s[0] or 0.0)
     if None in times_s:
         return float("inf")
+    first_s = times_s[0] or 0.0
+    may_be_late = meant.plan.sounds and not is_quicktime(meant.plan.output) and 0 <= first_s <= _PRIMING_S
+    if meant.first_s is not None and not may_be_late:
+        first_s = 0.0
     return max(
         abs((time_s or 0.0) - first_s - float(one.time_s))
         for time_s, one in zip(times_s, meant.pictures, strict=True)
@@ -518,10 +531,10 @@ def _check_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[s
         return
     first_s, rate = float(meant.first_s or 0), meant.plan.rate
     begins_s = _begins_s(media, video)
-    may_be_late, fix, tolerance_s = meant.first_s is not None, "", _TOLERANCE_S
+    may_be_late, fix, tolerance_s = meant.first_s is not None, f". {_times_remedy(meant.plan)}", _TOLERANCE_S
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
         may_be_late &= media.container == endpoints.QUICKTIME
-        fix, tolerance_s = ". Add delay_moov to movflags", min(_TOLERANCE_S, float(1 / rate / 2))
+        tolerance_s = min(_TOLERANCE_S, float(1 / rate / 2))
     if may_be_late and begins_s is not None and abs(begins_s - first_s) > tolerance_s:
         yield f"the first frame was written at {first_s:.3f} s, but the file has it at {begins_s:.3f} s{fix}"
     lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s

@@ -15,7 +15,7 @@ from penstock._common.deadline import Deadline
 from penstock._common.tensors import OnDevice
 from penstock._common.types import Data
 from penstock._encoding import nut
-from penstock._encoding.container import distinct_unit_s, longest_step_s
+from penstock._encoding.container import distinct_unit_s, is_quicktime, longest_step_s
 from penstock._encoding.frame_form import PLAIN, FrameForm
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import checked_samples
@@ -103,7 +103,8 @@ class RawFeed:
     @property
     def first_s(self) -> Fraction | None:
         """The time of the first frame; None where a sound may move it."""
-        return None if self._plan.sounds else Fraction(0)
+        is_movable = self._plan.sounds and not is_quicktime(self._plan.output)  # which has edit lists
+        return None if is_movable else Fraction(0)
 
     @property
     def ends_s(self) -> Fraction:

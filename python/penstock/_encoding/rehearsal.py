@@ -57,7 +57,9 @@ _UNUSED = re.compile(r"AVOption (\S+) .* has not been used for any stream")
 # What FFmpeg's messages begin with.
 _COMPONENTS = re.compile(r"(?:\[[^\]]+\] )*")
 # What FFmpeg's messages call the file of a trial.
-_TRIAL_NAME = re.compile(r"(file:)?/\S*/penstock-\w+/rehearsal(\.\w+)?")
+_TRIAL_NAME = re.compile(r"(file:)?/\S*/penstock-\w+/rehearsal(\.\w+)*")
+# Where the file of a failed trial was, which is removed.
+_TRIAL_LEFT = re.compile(r"\. FFmpeg's unfinished file is [^\n]*")
 # The container of a trial where the user's is several files, a URL, or none that libav reads.
 _READABLE = ".mkv"
 # What FFmpeg decodes a sound to, as the samples of an `AudioTrack`.
@@ -251,7 +253,9 @@ def _check(made: EncodePlan, verdict: Verdict, *, is_like: bool) -> None:
 def _renamed(failure: FFmpegError, name: str) -> FFmpegError:
     """The failure with the name of the user's output in place of the trial's, whose frames are not the user's."""
     message, reason, stderr = (
-        _TRIAL_NAME.sub(lambda _: name, text).replace("FFmpeg encoded", "In a trial, FFmpeg encoded", 1)
+        _TRIAL_NAME.sub(lambda _: name, _TRIAL_LEFT.sub("", text)).replace(
+            "FFmpeg encoded", "In a trial, FFmpeg encoded", 1
+        )
         for text in (str(failure), failure.reason, failure.stderr)
     )
     return type(failure)(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -61,6 +62,11 @@ def plan(
     Raises:
         ValueError, TypeError, OSError, EncoderError: as `render` raises before the first frame.
     """
+    if not isinstance(audio, str | os.PathLike | None):
+        raise TypeError(
+            f"audio must be the path of a file, not {type(audio).__name__}. Write the samples to a WAV file, and pass "
+            "audio='sound.wav'"
+        )
     if audio is not None and not probe(audio).audio:
         raise ValueError(f"audio={os.fspath(audio)!r} has no audio track")
     return planning.make_plan(
@@ -96,6 +102,33 @@ def plan_video(
     Raises:
         ValueError, TypeError, OSError, EncoderError, DecoderError: as `map_video` raises before the first frame.
     """
+    return _plan_video(
+        function,
+        source,
+        output,
+        size,
+        pixel_format,
+        workers,
+        chunk_frames,
+        storage,
+        encoder_options,
+        version,
+    )[0]
+
+
+def _plan_video(
+    function: Callable[..., object] | str | None,
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    size: tuple[int, int] | None,
+    pixel_format: str,
+    workers: int | None,
+    chunk_frames: int | None,
+    storage: str | os.PathLike[str] | None,
+    encoder_options: EncoderOptions | None,
+    version: str | None,
+) -> tuple[Plan, tuple[str, ...]]:
+    """The plan, and what the result loses of the source, in sentences. Warns of that, too."""
     if callable(source) or callable(output):
         raise TypeError("source and output must not be callable. Use map_video(function, source, output)")
     workers = _workers(workers)
@@ -109,9 +142,11 @@ def plan_video(
     arguments = arguments_like_labels(media, arguments, begins_s=frames.times_s[0]) | arguments
     timecode, lost_timecode = arguments_like_timecode(media, {**arguments, "fps": frames.rate})
     arguments |= timecode
-    for what in (*lost, *lost_timecode, *lost_by_map(media, frames, os.fspath(output))):
-        warn(LOST.format(what))
-    return planning.make_plan(
+    lost = [*lost, *lost_timecode, *lost_by_map(media, frames, os.fspath(output))]
+    sentences = tuple(LOST.format(what) for what in lost)
+    for sentence in sentences:
+        warn(sentence)
+    planned = planning.make_plan(
         os.fspath(output),
         frames=len(frames.times_s),
         size=(frames.video.width, frames.video.height) if size is None else size,
@@ -124,6 +159,7 @@ def plan_video(
         audio=os.fspath(source) if media.audio else None,
         storage=None if storage is None else os.fspath(storage),
     )
+    return planned, sentences
 
 
 def render(
@@ -259,19 +295,20 @@ def map_video(
         ValueError, TypeError, RenderError, EncoderError, OSError: as for `render`.
         DecoderError: if the source can't be read, or is damaged.
     """
-    planned = plan_video(
+    planned, lost = _plan_video(
         function,
         source,
         output,
-        size=size,
-        pixel_format=pixel_format,
-        workers=_planned_workers(engine, workers, ray),
-        chunk_frames=chunk_frames,
-        storage=storage,
-        encoder_options=encoder_options,
-        version=version,
+        size,
+        pixel_format,
+        _planned_workers(engine, workers, ray),
+        chunk_frames,
+        storage,
+        encoder_options,
+        version,
     )
-    return _run(planned, engine, workers, resume, progress, ray)
+    report = _run(planned, engine, workers, resume, progress, ray)
+    return replace(report, warnings=(*lost, *report.warnings))
 
 
 def _run(

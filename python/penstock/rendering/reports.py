@@ -86,8 +86,8 @@ class RenderReport(HtmlVideo):
         retries: number of chunks that were rendered again after a failure.
         workers: a report for each worker, the fastest first.
         slowest: the slowest chunks, at most five, the slowest first.
-        warnings: what the video lost from the frames, FFmpeg's own errors and warnings, each once, and whether chunks
-            of other renders are left in the folder of the chunks.
+        warnings: what the video lost from the frames, or `map_video` from the source, FFmpeg's own errors and warnings,
+            each once, and whether chunks of other renders are left in the folder of the chunks.
     """
 
     output: str

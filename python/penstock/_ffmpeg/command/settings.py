@@ -126,6 +126,8 @@ def native_conversion(convert: Convert, make: Callable[[], _Conversion]) -> _Con
 
 def check_place(name: str, seconds: float | Fraction | None) -> None:
     """Checks an argument that is a time within a file: None, or a finite number of seconds."""
+    if isinstance(seconds, bool):
+        raise TypeError(f"{name} must be None or a number of seconds, not {seconds}")
     if _seconds(name, seconds) == math.inf:
         raise ValueError(f"{name} must be None or a finite number of seconds, not {seconds}")
 
