@@ -65,7 +65,9 @@ class VideoInfo(HtmlTable):
             180 degrees, this mirrors it left to right.
         sample_aspect_ratio: pixel aspect ratio, width by height of a displayed pixel; None if the file doesn't state
             it.
-        frame_rate: average frames per second, or else the base rate that FFmpeg guesses; None if there is neither.
+        frame_rate: average frames per second, or else the base rate that FFmpeg guesses; None if there is neither. It's
+            a usual rate, such as 60000/1001, if the times agree with it and the file only rounds them. Fields and
+            packets that show nothing aren't frames.
         is_variable_frame_rate: whether the video seems to have a variable frame rate: the times of its first frames
             aren't at a constant rate, or, in QuickTime and MP4, the average clearly differs from the rate that FFmpeg
             guesses. A hint only.
@@ -82,7 +84,7 @@ class VideoInfo(HtmlTable):
         content_light: HDR metadata of the same frame; None if it has none.
         bit_depth: bits of a sample; None if unknown.
         field_order: ``progressive``, or for interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file doesn't
-            state it.
+            state it. The first frame decides if it's interlaced and the file says progressive.
         bit_rate: bits per second; None if the file doesn't state it.
         has_separate_alpha: whether alpha is stored beside the frames, as in WebM. `pixel_format` doesn't show it.
         extras: what else the first frame that can be decoded has, which an `Encoder` can't write: "stereo 3D mode",
