@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import itemgetter
+from shlex import quote
 from typing import TypeVar
 
 from penstock._common.notebook import HtmlTable, player, table
@@ -92,6 +93,7 @@ class VideoInfo(HtmlTable):
         is_default: whether the file marks the stream as a default.
         is_encrypted: whether its packets are encrypted, and the decoder has no key.
         is_attached_picture: whether it is a single picture beside the audio, such as a cover.
+        is_tile: whether it is only a part of a picture, as in the grids of AVIF and HEIC files.
     """
 
     index: int
@@ -125,6 +127,7 @@ class VideoInfo(HtmlTable):
     is_default: bool
     is_encrypted: bool
     is_attached_picture: bool
+    is_tile: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +309,19 @@ def matrix_name(code_point: int) -> str | None:
     return MATRIX_NAMES.get(matrix, matrix) if matrix else None
 
 
+def check_no_grid(media: MediaInfo) -> None:
+    """Checks that each video is more than a part of a picture.
+
+    Raises:
+        DecoderError: the file has a picture in tiles.
+    """
+    if tiles := sum(video.is_tile for video in media.video):
+        raise DecoderError(
+            f"the picture in {media.path} is a grid of {tiles} tiles, which libav doesn't put together. Convert it with a "
+            f"recent FFmpeg: ffmpeg -i {quote(media.path)} OUT.png. Pass stream=0 for the first tile"
+        )
+
+
 def check_not_encrypted(path: str, stream: VideoInfo | AudioInfo) -> None:
     """Checks that a decoder of a stream would not make noise of it.
 
@@ -365,6 +381,9 @@ def _facts_of_video(stream: VideoInfo) -> Iterable[str]:
         yield f"pixels of {ratio(stream.sample_aspect_ratio).replace('/', ':')}"
     if stream.is_attached_picture:
         yield "attached picture"
+        return
+    if stream.is_tile:
+        yield "tile of a picture"
         return
     if stream.frame_rate is not None:
         yield f"{float(stream.frame_rate):.5g} frames/s{' (variable)' if stream.is_variable_frame_rate else ''}"

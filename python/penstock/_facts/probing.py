@@ -247,6 +247,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         has_separate_alpha=_has_separate_alpha(stream, first.codec),
         extras=_extras(first.frame),
         is_attached_picture=is_cover,
+        is_tile=Disposition.dependent in stream.disposition,
     )
 
 
