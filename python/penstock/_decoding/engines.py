@@ -13,7 +13,7 @@ from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, as
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
-from penstock._facts.info import MediaInfo, Track, VideoInfo, check_not_encrypted
+from penstock._facts.info import MediaInfo, Track, VideoInfo, check_no_grid, check_not_encrypted
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import lacks_protocol, open_media
 from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_beginnings
@@ -175,6 +175,8 @@ def input_of(plan: DecodePlan) -> VideoInput:
 def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -> VideoInfo:
     """The video stream to decode."""
     video = media.best_video
+    if stream is None:
+        check_no_grid(media)
     if stream is not None and media.video:
         video = numbered_stream(media.path, "video", media.video, stream)
     if video is None:

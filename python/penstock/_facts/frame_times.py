@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
+from av.codec.context import ThreadType
+from av.error import FFmpegError as LibavError
 
 from penstock._facts.index import REORDERED, read_packets
-from penstock._facts.info import MediaInfo, VideoInfo, check_not_encrypted
+from penstock._facts.info import MediaInfo, VideoInfo, check_no_grid, check_not_encrypted
+from penstock._facts.opening import decode, demux, open_stream
 from penstock._facts.seeking import Clock
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
@@ -52,18 +57,19 @@ class FrameTimes:
         if video is None or video.frame_rate is None:
             raise DecoderError(f"{media.path} has no video, or none with a frame rate")
         check_not_encrypted(media.path, video)
+        check_no_grid(media)
         packets = read_packets(endpoints.source(media.path), media.container, video.index)
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():
             raise DecoderError(f"{media.path} doesn't store the times of its frames")
         stored = packets.pts[is_shown]
         order = np.argsort(stored, kind="stable")
-        times_s = [*map(Clock(media, video.time_base).time_s, stored[order].tolist())]
+        times_s = _times_s(media, video, stored[order])
         last_s = float(packets.duration[is_shown][order[-1]] * video.time_base)
-        is_regular = all(
-            abs(time_s - times_s[0] - index / video.frame_rate) <= ROUNDED_S
-            for index, time_s in enumerate(times_s)
-        )
+        is_regular = _is_regular(times_s, video.frame_rate)
+        if not is_regular and _may_show_nothing(stored, video):
+            times_s = _times_s(media, video, np.array(_decoded_pts(media, video), np.int64))
+            is_regular = _is_regular(times_s, video.frame_rate)
         usual_s = times_s[-1] - times_s[-2] if len(times_s) > 1 else float(1 / video.frame_rate)
         # Containers that tell no duration, or one that is a tick off, do not make a rate vary.
         is_long = last_s > _LONG_FRAMES * usual_s
@@ -94,3 +100,34 @@ class FrameTimes:
             return None
         ticks = [round((time_s - self.times_s[0]) / float(TICK_S)) for time_s in self.times_s]
         return (*ticks, ticks[-1] + max(1, round(self.last_s / float(TICK_S))))
+
+
+def _times_s(media: MediaInfo, video: VideoInfo, pts: npt.NDArray[np.int64]) -> list[float]:
+    return [*map(Clock(media, video.time_base).time_s, pts.tolist())]
+
+
+def _is_regular(times_s: Sequence[float], rate: Fraction) -> bool:
+    return all(abs(time_s - times_s[0] - index / rate) <= ROUNDED_S for index, time_s in enumerate(times_s))
+
+
+def _may_show_nothing(pts: npt.NDArray[np.int64], video: VideoInfo) -> bool:
+    """Whether some packets may hold no frame of their own: a hidden one, as in VP8, or a field."""
+    return len(np.unique(pts)) < len(pts) or video.field_order not in (None, "progressive")
+
+
+def _decoded_pts(media: MediaInfo, video: VideoInfo) -> list[int]:
+    """The times of all frames, by decoding.
+
+    Raises:
+        DecoderError: no frame has a time.
+    """
+    pts: list[int] = []
+    with open_stream(endpoints.source(media.path), media.container, video.index) as (file, stream):
+        codec = stream.codec_context
+        codec.thread_type = ThreadType.AUTO
+        for packet in (*demux(file, stream), None):
+            with suppress(LibavError, EOFError):  # the decoder of the frames says what is damaged
+                pts += [frame.pts for frame in decode(codec, packet) if frame.pts is not None]
+    if not pts:
+        raise DecoderError(f"{media.path} doesn't store the times of its frames")
+    return sorted(pts)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import itemgetter
+from shlex import quote
 from typing import TypeVar
 
 from penstock._common.notebook import HtmlTable, player, table
@@ -65,7 +66,9 @@ class VideoInfo(HtmlTable):
             180 degrees, this mirrors it left to right.
         sample_aspect_ratio: pixel aspect ratio, width by height of a displayed pixel; None if the file doesn't state
             it.
-        frame_rate: average frames per second, or else the base rate that FFmpeg guesses; None if there is neither.
+        frame_rate: average frames per second, or else the base rate that FFmpeg guesses; None if there is neither. It's
+            a usual rate, such as 60000/1001, if the times agree with it and the file only rounds them. Fields and
+            packets that show nothing aren't frames.
         is_variable_frame_rate: whether the video seems to have a variable frame rate: the times of its first frames
             aren't at a constant rate, or, in QuickTime and MP4, the average clearly differs from the rate that FFmpeg
             guesses. A hint only.
@@ -82,7 +85,7 @@ class VideoInfo(HtmlTable):
         content_light: HDR metadata of the same frame; None if it has none.
         bit_depth: bits of a sample; None if unknown.
         field_order: ``progressive``, or for interlaced video ``tt``, ``bb``, ``tb`` or ``bt``; None if the file doesn't
-            state it.
+            state it. The first frame decides if it's interlaced and the file says progressive.
         bit_rate: bits per second; None if the file doesn't state it.
         has_separate_alpha: whether alpha is stored beside the frames, as in WebM. `pixel_format` doesn't show it.
         extras: what else the first frame that can be decoded has, which an `Encoder` can't write: "stereo 3D mode",
@@ -90,6 +93,7 @@ class VideoInfo(HtmlTable):
         is_default: whether the file marks the stream as a default.
         is_encrypted: whether its packets are encrypted, and the decoder has no key.
         is_attached_picture: whether it is a single picture beside the audio, such as a cover.
+        is_tile: whether it is only a part of a picture, as in the grids of AVIF and HEIC files.
     """
 
     index: int
@@ -123,6 +127,7 @@ class VideoInfo(HtmlTable):
     is_default: bool
     is_encrypted: bool
     is_attached_picture: bool
+    is_tile: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +309,19 @@ def matrix_name(code_point: int) -> str | None:
     return MATRIX_NAMES.get(matrix, matrix) if matrix else None
 
 
+def check_no_grid(media: MediaInfo) -> None:
+    """Checks that each video is more than a part of a picture.
+
+    Raises:
+        DecoderError: the file has a picture in tiles.
+    """
+    if tiles := sum(video.is_tile for video in media.video):
+        raise DecoderError(
+            f"the picture in {media.path} is a grid of {tiles} tiles, which libav doesn't put together. Convert it with a "
+            f"recent FFmpeg: ffmpeg -i {quote(media.path)} OUT.png. Pass stream=0 for the first tile"
+        )
+
+
 def check_not_encrypted(path: str, stream: VideoInfo | AudioInfo) -> None:
     """Checks that a decoder of a stream would not make noise of it.
 
@@ -363,6 +381,9 @@ def _facts_of_video(stream: VideoInfo) -> Iterable[str]:
         yield f"pixels of {ratio(stream.sample_aspect_ratio).replace('/', ':')}"
     if stream.is_attached_picture:
         yield "attached picture"
+        return
+    if stream.is_tile:
+        yield "tile of a picture"
         return
     if stream.frame_rate is not None:
         yield f"{float(stream.frame_rate):.5g} frames/s{' (variable)' if stream.is_variable_frame_rate else ''}"

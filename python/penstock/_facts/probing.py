@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 import av
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
+from av.format import Flags
 from av.stream import Disposition
 
 from penstock._common.deadline import Deadline
@@ -23,6 +26,7 @@ from penstock._facts.index import REORDERED
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
+    decode,
     demux,
     is_encrypted,
     lacks_protocol,
@@ -56,6 +60,16 @@ PATIENCE_S = 30.0
 _FIRST_PACKETS = 60
 # Guessed: containers round times to 1 ms, so the two rates of constant-rate video differ by less.
 _RATE_TOLERANCE = 0.01
+# Rates of NTSC are whole numbers divided by this.
+_NTSC = Fraction(1001, 1000)
+# Chosen: so many times show a rate.
+_FEWEST = 3
+# libav makes a fraction of Matroska's nanoseconds, with terms below 30,000.
+_STATED_TOLERANCE = 1e-6
+# Chosen: no interlaced video has more frames per second.
+_MOST_INTERLACED = 40
+# Chosen: so many packets tell fields from frames, whatever the codec holds back.
+_FIELDS = 8
 # PyAV 18 frees the channel map of an AIFF file's layout twice: with the layout, and with the codec. To avoid that, the
 # layout is leaked, some 100 bytes. PyAV 19 copies the map.
 _LAYOUT_FREES_TWICE = av.__version__.startswith("18.")
@@ -227,9 +241,9 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     rotation, is_mirrored = _orientation(first.frame)
     is_sideways = rotation in (90, 270)
     aspect = _fraction(stream.sample_aspect_ratio)
-    field_order = _FIELD_ORDERS.get(codec.field_order)
+    field_order = _field_order(codec, first.frame)
     is_cover = Disposition.attached_pic in stream.disposition
-    rate, is_variable = _rate(stream, first.times, is_interlaced=field_order not in (None, "progressive"))
+    rate, is_variable = _rate(stream, first, is_interlaced=field_order not in (None, "progressive"))
     common = _common(stream, whole_s, first)
     if stream.container.format.name == endpoints.MATROSKA and first.times:
         # libav takes a later frame for the first one if frames that x264 reorders are seconds apart.
@@ -259,6 +273,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         has_separate_alpha=_has_separate_alpha(stream, first.codec),
         extras=_extras(first.frame),
         is_attached_picture=is_cover,
+        is_tile=Disposition.dependent in stream.disposition,
     )
 
 
@@ -317,7 +332,15 @@ class Beginning:
     codec: str
     frame: VideoFrame | None = None
     times: list[int | None] = field(default_factory=list)
+    packets: list[Packet] = field(default_factory=list)
     is_encrypted: bool = False
+
+    @property
+    def shown_times(self) -> list[int | None]:
+        """The times without those of frames that need packets before the first ones, which may be missing."""
+        first = next((number for number, one in enumerate(self.packets) if one.is_keyframe), 0)
+        times = self.times[first:]
+        return [one for one in times if None in (one, times[0]) or cast("int", one) >= cast("int", times[0])]
 
 
 def _codec_name(stream: VideoStream | AudioStream) -> str:
@@ -350,6 +373,8 @@ def read_beginnings(
             number = packet.stream_index
             if (beginning := found.get(number)) is None:
                 continue  # FLV tells of a stream when it comes
+            if packet.size:
+                beginning.packets.append(packet)
             if packet.size and not has_average:
                 beginning.times.append(packet.pts)
             beginning.is_encrypted |= is_encrypted(packet)
@@ -365,35 +390,120 @@ def read_beginnings(
     return found, packets
 
 
-def _rate(
-    stream: VideoStream, times: Sequence[int | None], *, is_interlaced: bool
+def _rate(stream: VideoStream, first: Beginning, *, is_interlaced: bool) -> tuple[Fraction | None, bool]:
+    """Frames per second, and whether that varies."""
+    rate, is_variable = _packet_rate(stream, first, is_interlaced=is_interlaced)
+    if rate is not None and is_interlaced and rate > _MOST_INTERLACED:
+        stated = _fraction(stream.codec_context.framerate)
+        if stated == rate / 2 or _are_fields(stream, first.packets):
+            return rate / 2, is_variable
+    return rate, is_variable
+
+
+def _packet_rate(
+    stream: VideoStream, first: Beginning, *, is_interlaced: bool
 ) -> tuple[Fraction | None, bool]:
-    """Frames per second, and whether that varies. `times` are those of the first packets."""
-    average, base, guessed = (
-        _fraction(stream.average_rate),
-        _fraction(stream.base_rate),
-        _fraction(stream.guessed_rate),
-    )
-    known = sorted(one for one in times if one is not None)
-    ordered = known[: len(known) - REORDERED] or known
-    time_base = _fraction(stream.time_base)
-    if len(known) == len(times) > 2 and guessed is not None and time_base and ordered[0] < ordered[-1]:
+    """Packets per second, or pairs of packets if the times show that they are fields."""
+    average, base, guessed = map(_fraction, (stream.average_rate, stream.base_rate, stream.guessed_rate))
+    if stream.container.format.flags & cast("int", Flags.no_timestamps.value) and guessed is not None:
+        return _fraction(stream.codec_context.framerate) or guessed, False  # libav makes times of its own
+    times, time_base = first.shown_times, _fraction(stream.time_base)
+    # A packet at the time of another one shows nothing: VP8 and VP9 have such.
+    known = sorted({one for one in times if one is not None})
+    ordered = known[:-REORDERED] if len(known) >= REORDERED + _FEWEST else known
+    if None not in times and len(known) >= _FEWEST and guessed is not None and time_base:
         ticks = [one - ordered[0] for one in ordered]
+        measured = (len(ordered) - 1) / (ticks[-1] * time_base)
         for rate in filter(None, (guessed, average, base)):
-            # In whole numbers, because fractions took a fifth of the time of `probe`.
-            frames, per_ticks = (time_base * rate).as_integer_ratio()
-            if all(
-                2 * abs(tick * frames - number * per_ticks) < per_ticks for number, tick in enumerate(ticks)
-            ):
-                return rate, False
-        return (len(ordered) - 1) / (ticks[-1] * time_base), True
+            if _is_at(rate, ticks, time_base, is_interlaced=is_interlaced):
+                return _usual_rate(rate, dict(enumerate(ticks)), time_base) or rate, False
+        usual = _usual_rate(measured, dict(enumerate(ticks)), time_base)
+        return usual or measured, usual is None
     if times and not known and guessed is not None:  # a stream without times, for which libav makes some
         return guessed, False
     if average is None and base is not None and base * (time_base or 0) == 1:
         base = None  # libav had nothing to guess from, and tells the frequency of the clock, mostly 90000
+    if average is not None and time_base and (listed := _indexed(stream)):
+        usual = _usual_rate(average, listed, time_base)
+        if usual is not None:
+            return usual, False
     # Where some packets have no time (MPEG-PS), it counts fields, too.
-    counts_fields = is_interlaced or len(known) < len(times)
+    counts_fields = is_interlaced or None in times
     return average or base, _differ(average, base, counts_fields=counts_fields)
+
+
+def _is_at(rate: Fraction, ticks: Sequence[int], time_base: Fraction, *, is_interlaced: bool) -> bool:
+    """Whether each frame, or one of its two fields, is nearer to its time at a constant rate than to any other."""
+    # In whole numbers, because fractions took a fifth of the time of `probe`.
+    frames, per_ticks = (time_base * rate).as_integer_ratio()
+    if is_interlaced:
+        halves = ((4 * tick * frames + per_ticks) // (2 * per_ticks) for tick in ticks)
+        numbers = sorted({half // 2 for half in halves})
+        return numbers == [*range(len(numbers))]
+    return all(2 * abs(tick * frames - number * per_ticks) < per_ticks for number, tick in enumerate(ticks))
+
+
+def _usual_rate(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction) -> Fraction | None:
+    """A rate that people use, and that `rate` is because of the unit of times; None if the times disagree.
+
+    Args:
+        ticks: of some frames, by their numbers, the time since the first one.
+    """
+    if (1 / (rate * time_base)).denominator == 1:
+        return None
+    whole, ntsc = Fraction(round(rate)), Fraction(round(rate * _NTSC)) / _NTSC
+    # Matroska states a rate exactly, but for a rounding.
+    usual = (ntsc, whole) if abs(ntsc - rate) < _STATED_TOLERANCE * rate else (whole, ntsc)
+    # Most programs round times to the nearest unit, and some leave out what is less than one.
+    for units, one in itertools.product((Fraction(1, 2), Fraction(1)), usual):
+        frames, per_ticks = (time_base * one).as_integer_ratio()
+        if one and all(
+            abs(tick * frames - number * per_ticks) <= units * frames for number, tick in ticks.items()
+        ):
+            return one
+    return None
+
+
+def _indexed(stream: VideoStream) -> dict[int, int]:
+    """When some of the packets are decoded that QuickTime or MP4 lists, from the first to the last ones."""
+    entries = stream.index_entries
+    if stream.container.format.name != endpoints.QUICKTIME or len(entries) < _FEWEST:
+        return {}
+    numbers = range(0, len(entries), len(entries) // _FIRST_PACKETS or 1)
+    return {number: entries[number].timestamp - entries[0].timestamp for number in numbers}
+
+
+def _are_fields(stream: VideoStream, packets: Sequence[Packet]) -> bool:
+    """Whether two packets make a frame."""
+    own = cast("Any", av.CodecContext.create(stream.codec_context.name, "r"))
+    own.extradata, own.thread_type = stream.codec_context.extradata, ThreadType.NONE
+    frames = 0
+    for packet in (*packets[:_FIELDS], None):
+        with suppress(LibavError, DecoderError, EOFError):
+            frames += len(decode(own, packet))
+    return 0 < frames <= len(packets[:_FIELDS]) * 3 // 4
+
+
+def _field_order(codec: VideoCodecContext, frame: VideoFrame | None) -> str | None:
+    """The order that the file states; if it states none, that of an interlaced frame."""
+    stated = _FIELD_ORDERS.get(codec.field_order)
+    if frame is None or not frame.interlaced_frame or stated not in (None, "progressive"):
+        return stated
+    # PyAV doesn't show which field is the first one.
+    graph = av.filter.Graph()
+    source = graph.add_buffer(
+        width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1, 25)
+    )
+    graph.link_nodes(
+        source, graph.add("select", "eq(interlace_type,TOPFIRST)"), graph.add("buffersink")
+    ).configure()
+    graph.push(frame)
+    graph.push(None)
+    try:
+        graph.pull()
+    except (LibavError, EOFError):
+        return "bb"
+    return "tt"
 
 
 def _orientation(frame: VideoFrame | None) -> tuple[int, bool]:

@@ -191,9 +191,12 @@ def read_arguments(source: str, container: str) -> list[str]:
     stops there, before its decoder has output the frames that it holds back. In other containers, packets in the
     middle may be marked as corrupt, too. Discarding those would hide that frames are missing.
     """
+    # FFmpeg 5.1 reads frames of 10 ms as frames of 100 ms, and libav doesn't.
+    shows_quickly = container == "gif"
     cut_only_at_the_end = container.startswith("mov,")
     return [
         *(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()),
+        *(("-min_delay", "1") if shows_quickly else ()),
         *(endpoints.literal_arguments(source) if container == "image2" else ()),
         *("-i", source),
     ]

@@ -1,0 +1,44 @@
+"""Pictures in tiles, as phones store them: one tile isn't the picture."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from pathlib import Path
+
+import pytest
+
+from penstock import Decoder, probe
+from penstock.errors import DecoderError
+
+# avifenc --grid 2x2 red.png green.png blue.png yellow.png, each of 64 × 64 pixels. FFmpeg can't write grids.
+_GRID = (
+    "c-muNU{FXasVqn=%S>Yc0uY^>nP!-qnV9D5Xz0km!1ypXwIq=N0yHvGa*CjAhJwuG5(XrYlbHlFhOZ#ABo{2m2*hETIr+&Tjtc_="
+    "D_8`GnK*$o2Llt7CkUif8JM9wGa#+Pzyjq(f#q1Cym~N?fnh>sW**owu#6Otlgb3OF})}=#W_DGAM8|^3?s;{#4-azEHcbEWms^^"
+    "u%gK*WEQ2SL4!ghB{Mf2teXjFHVfE=GcyZ{3V?KcW<hd3NKIyOK`K;z0~8AsWL9K?1eiHEIDnLJa(+%xUUE(a&@5gCwgxn94p7XK"
+    "SZ3(lr~no-$}Gr*MHeuznHiaw8JJjDm|B?`m?0DkgkptI3=E5NQxbs@$;b$FLW2+k7pH}2{ofWA6DbEHF);@=iNqF$EzPeKy}YFR"
+    "lnzgAl;KH0RV0c~r1GpvT62;3<)C}7aT)aT^1`X=Woha&)T|5@a4Cv<ZE4-#9>ebNbuxPc0K36`c>"
+)
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    path = tmp_path / "grid.avif"
+    path.write_bytes(zlib.decompress(base64.b85decode(_GRID)))
+    return path
+
+
+@pytest.mark.parametrize("options", [{}, {"isolated": True}, {"filters": "null"}])
+def test_one_tile_is_not_returned_for_a_picture(grid: Path, options: dict[str, object]) -> None:
+    with pytest.raises(DecoderError, match="4 tiles"):
+        Decoder(grid, **options)  # type: ignore[arg-type]
+
+
+def test_probe_says_that_a_stream_is_a_tile(grid: Path) -> None:
+    assert [video.is_tile for video in probe(grid).video] == [True] * 4
+    assert "tile of a picture" in probe(grid)._repr_html_()
+
+
+def test_a_tile_can_be_asked_for(grid: Path) -> None:
+    with Decoder(grid, stream=3) as decoder:
+        assert next(decoder)[0, 0].tolist() == pytest.approx([255, 255, 0], abs=9)
