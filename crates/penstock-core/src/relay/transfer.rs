@@ -100,7 +100,7 @@ enum Waited {
 }
 
 /// What Linux gives a new pipe (pipe(7)).
-const DEFAULT_PIPE_BYTES: usize = 64 << 10;
+pub(crate) const DEFAULT_PIPE_BYTES: usize = 64 << 10;
 
 /// Waits shorter than this need no further checks. Guessed: much longer than a reader that keeps up takes for a pipe.
 const SOON: Duration = Duration::from_millis(5);
