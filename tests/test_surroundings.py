@@ -119,3 +119,31 @@ def test_progress_bar_in_a_notebook_needs_no_widgets(tmp_path: Path) -> None:
     assert done.stderr.count(b"\r\x1b[2K") >= 2  # drawn again in place
     assert done.stderr.count(b"\n") == 1
     assert " 20/20 frames " in lines[-1]
+
+
+def test_a_subinterpreter_is_refused_and_the_main_one_goes_on() -> None:
+    code = """
+    import os
+    try:
+        import _interpreters
+        number = _interpreters.create("legacy")
+    except ImportError:
+        import _xxsubinterpreters as _interpreters
+        number = _interpreters.create(isolated=False)
+    reader, writer = os.pipe()
+    _interpreters.run_string(number, f'''if True:
+        import os
+        try:
+            import penstock
+            said = "imported"
+        except ImportError as error:
+            said = str(error)
+        os.write({writer}, said.encode())
+    ''')
+    assert b"subinterpreter" in os.read(reader, 1000)
+    _interpreters.destroy(number)
+    with penstock.Writer(writer) as ours:
+        ours.write(b"ours")
+    assert os.read(reader, 1000) == b"ours"
+    """
+    succeeded(run_script(code))

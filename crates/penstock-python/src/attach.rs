@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use penstock_core::engine::Gate;
+use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -18,15 +19,27 @@ use crate::parked::{release_inherited, release_parked};
 
 static THREAD_STATES: Gate = Gate::new();
 
-/// The only interpreter: PyO3 refuses to load the module in a second one.
+/// The main interpreter. A subinterpreter may end while a thread of ours has still a state in it, which ends the process.
 static INTERPRETER: AtomicPtr<ffi::PyInterpreterState> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Remembers the interpreter. Called when the module is loaded.
-pub(crate) fn remember_interpreter(_py: Python<'_>) {
+/// Remembers the interpreter. Called when the module is loaded. Refuses a subinterpreter.
+pub(crate) fn remember_interpreter(_py: Python<'_>) -> PyResult<()> {
     // SAFETY: we are attached.
-    INTERPRETER.store(unsafe { ffi::PyInterpreterState_Get() }, Ordering::Relaxed);
+    let (interpreter, number) = unsafe {
+        let interpreter = ffi::PyInterpreterState_Get();
+        (interpreter, ffi::PyInterpreterState_GetID(interpreter))
+    };
+    if number != 0 {
+        let why = format!(
+            "penstock needs the main interpreter, and this is subinterpreter {number}. Import it in the main \
+             interpreter, or in a process of its own."
+        );
+        return Err(PyImportError::new_err(why));
+    }
+    INTERPRETER.store(interpreter, Ordering::Relaxed);
     // The first time initializes PyO3. If another thread forked in the middle, the child would wait for ever.
     Python::attach(|_| ());
+    Ok(())
 }
 
 /// The calling thread as a Python thread, until it is dropped.

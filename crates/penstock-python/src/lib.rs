@@ -79,8 +79,8 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::attach::remember_interpreter(module.py())?;
         penstock_core::process::leave_exit_to_host();
-        crate::attach::remember_interpreter(module.py());
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -25,7 +25,8 @@ def relay(
 
     The source and the destination can each be a file, pipe, FIFO, socket or character device, blocking or not. The
     relay ends when it has moved ``count`` bytes or when the source ends, whichever comes first. Both are success. The
-    call releases the GIL, and Ctrl-C interrupts it.
+    call releases the GIL, and Ctrl-C interrupts it. Holes of a sparse file stay holes beyond the end of a destination
+    file.
 
     Args:
         src: a descriptor, or an object with ``fileno()``: a binary stream, buffered or not, or a socket.

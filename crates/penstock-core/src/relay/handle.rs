@@ -14,7 +14,8 @@ use crate::sys::signals::WithoutWriteSignals;
 /// Moves bytes from one descriptor to the other until the source ends or `options.count` bytes have moved.
 ///
 /// Accepts any pair of file, pipe, FIFO, socket and character device. A source file's position is set after the last
-/// byte that was moved, also after a failure, so that nothing is skipped. A pipe that is the bottleneck is grown.
+/// byte that was moved, also after a failure, so that nothing is skipped. A pipe that is the bottleneck is grown. Holes of a sparse file
+/// stay holes beyond the end of a destination file; they count as bytes moved.
 ///
 /// ```
 /// use std::io::{Read, Write};

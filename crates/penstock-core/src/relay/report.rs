@@ -104,7 +104,9 @@ impl fmt::Display for MethodReason {
             Self::NeitherIsPipe => "neither end is a pipe",
             Self::Appends => "the destination is in append mode, which the system can't splice to",
             Self::KeepsMessages => "one end keeps messages apart",
-            Self::WouldWait => "the destination's send buffer is too small to be spliced to",
+            Self::WouldWait => {
+                "the destination's send buffer is too small to be spliced to, or of unknown size"
+            }
             Self::Refused { os_error } => {
                 let why = io::Error::from_raw_os_error(*os_error);
                 return write!(f, "the system refused the better methods: {why}");

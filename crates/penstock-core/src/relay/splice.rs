@@ -47,8 +47,10 @@ pub(super) fn room_bytes(ends: &Ends<'_>, source: Kind, left: u64) -> usize {
 
 /// Whether no piece is sure to fit into the socket at once. A send(2) that does not wait takes what fits.
 pub(super) fn would_wait_inside(dst: BorrowedFd<'_>) -> bool {
+    // A peer in another virtual machine grants room (vsock(7)) that these accounts know nothing of.
+    let has_other_accounts = !fd::keeps_accounts(dst);
     let is_small = fd::send_buffer(dst).is_some_and(|buffer| buffer.bytes < SMALLEST_SEND_BUFFER_BYTES);
-    is_small || fd::limits_unsent(dst)
+    has_other_accounts || is_small || fd::limits_unsent(dst)
 }
 
 /// Four of our smallest pieces, because the system's overhead counts too. TCP's buffers begin with this (`tcp_wmem`,
@@ -146,5 +148,22 @@ impl InnerPipe {
             }
         }
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketType, socket};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_without_accounts_of_its_room_is_not_spliced_to() {
+        for (family, waits) in
+            [(AddressFamily::INET, false), (AddressFamily::UNIX, false), (AddressFamily::VSOCK, true)]
+        {
+            let Ok(socket) = socket(family, SocketType::STREAM, None) else { continue };
+            assert_eq!(would_wait_inside(socket.as_fd()), waits, "{family:?}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::{Errno, Result};
 
 use super::ends::{Ends, Source, Step, check_different};
+use super::holes::{Holes, Next};
 use super::method::{Mover, choose};
 use super::read_write::CopyBuffer;
 use super::report::{MethodReason, RelayError, RelayOptions, RelayReport};
@@ -38,6 +39,8 @@ pub(crate) struct Transfer {
     /// relay ends before, they are still the caller's.
     ahead: CopyBuffer,
     mover: Mover,
+    /// None if there are none to keep.
+    holes: Option<Holes>,
     reason: MethodReason,
     source_ended: bool,
     timeout: Option<Duration>,
@@ -97,7 +100,7 @@ enum Waited {
 }
 
 /// What Linux gives a new pipe (pipe(7)).
-const DEFAULT_PIPE_BYTES: usize = 64 << 10;
+pub(crate) const DEFAULT_PIPE_BYTES: usize = 64 << 10;
 
 /// Waits shorter than this need no further checks. Guessed: much longer than a reader that keeps up takes for a pipe.
 const SOON: Duration = Duration::from_millis(5);
@@ -122,6 +125,7 @@ impl Transfer {
         let ends = &Ends { src, dst, destination };
         check_different(ends, &source, options.count, (&src_stat, &dst_stat))?;
         let (mover, reason) = choose(ends, kind, options.mode)?;
+        let holes = Holes::look(ends, &source, (&src_stat, &dst_stat));
         Ok(Self {
             source,
             destination,
@@ -129,6 +133,7 @@ impl Transfer {
             moved: 0,
             ahead: CopyBuffer::default(),
             mover,
+            holes,
             reason,
             source_ended: false,
             timeout: options.timeout,
@@ -176,7 +181,13 @@ impl Transfer {
     ) -> Option<std::result::Result<RelayReport, RelayError>> {
         let terminal = self.terminal.take();
         let dst = terminal.as_ref().map_or(dst, AsFd::as_fd);
-        let outcome = self.advance(&Ends { src, dst, destination: self.destination }, watch, deadline);
+        let ends = Ends { src, dst, destination: self.destination };
+        let mut outcome = self.advance(&ends, watch, deadline);
+        if let Some(Err((errno, bytes))) = self.holes.as_mut().map(|holes| holes.set_length(dst)) {
+            self.moved -= bytes;
+            self.source.position = self.source.position.map(|position| position - bytes);
+            outcome = Some(Err(self.failed(&ends, errno)));
+        }
         self.terminal = terminal;
         self.leave_position(src);
         let outcome = outcome?;
@@ -236,7 +247,19 @@ impl Transfer {
         if self.ahead.held_bytes() > 0 {
             return self.ahead.step(ends, &mut self.source, 0);
         }
-        self.mover.step(ends, &mut self.source, self.left)
+        let mut left = self.left;
+        if let (Some(holes), Some(position), 0) =
+            (&mut self.holes, self.source.position, self.mover.held_bytes())
+        {
+            match holes.next(ends.dst, position, left)? {
+                Next::Data(bytes) => left = bytes,
+                Next::Hole(bytes) => {
+                    self.source.position = Some(position + bytes);
+                    return Ok(Step::direct(bytes as usize));
+                }
+            }
+        }
+        self.mover.step(ends, &mut self.source, left)
     }
 
     fn note(&mut self, ends: &Ends<'_>, taken: usize, given: usize, watch: Option<&Watch<'_>>) {

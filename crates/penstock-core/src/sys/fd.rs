@@ -11,7 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::ioctl::{Getter, Opcode, ioctl};
-use rustix::net::{RecvFlags, SocketType, recv};
+use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
 
 use super::faults::{Call, pass};
 use crate::error::Error;
@@ -416,6 +416,12 @@ pub(crate) fn send_buffer(fd: BorrowedFd<'_>) -> Option<SendBuffer> {
     let used = accounts[ALLOCATED].max(accounts[QUEUED]); // Unix sockets keep the first, TCP the second
     let free = accounts[SIZE].saturating_sub(used);
     Some(SendBuffer { bytes: accounts[SIZE] as usize, free_bytes: free as usize })
+}
+
+/// Whether [`send_buffer`] tells how much fits into the socket.
+pub(crate) fn keeps_accounts(fd: BorrowedFd<'_>) -> bool {
+    let known = [AddressFamily::UNIX, AddressFamily::INET, AddressFamily::INET6];
+    rustix::net::sockopt::socket_domain(fd).is_ok_and(|family| known.contains(&family))
 }
 
 /// Bytes written that the other side has not taken, for pipes, sockets (tcp(7), unix(7): `SIOCOUTQ`, the same number)

@@ -7,6 +7,7 @@ use rustix::event::PollFlags;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::faults::{Call, pass, vmsplice_copies};
 use super::fd::{Kind, answer, ready, write_now};
@@ -151,6 +152,16 @@ pub(crate) fn user_soft_bytes() -> Option<usize> {
     let told = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").ok();
     let soft_pages: usize = told.and_then(|told| told.trim().parse().ok()).unwrap_or(16384);
     (soft_pages > 0).then(|| soft_pages.saturating_mul(page_bytes()))
+}
+
+/// Whether that limit is not for this process, which it would find out only where each new pipe of the user is small already: it is
+/// privileged, and not in a user namespace of its own, where that counts for nothing (fs/pipe.c, `pipe_is_unprivileged_user`).
+pub(crate) fn is_above_limits() -> bool {
+    const FIRST_USER_NAMESPACE: u64 = 0xEFFF_FFFD; // include/linux/proc_ns.h, `PROC_USER_INIT_INO`
+    let either = CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN;
+    let is_privileged = || capabilities(None).is_ok_and(|sets| sets.effective.intersects(either));
+    let namespace = || rustix::fs::stat(c"/proc/self/ns/user").map(|stat| stat.st_ino);
+    is_privileged() && namespace() == Ok(FIRST_USER_NAMESPACE)
 }
 
 /// Inodes of the pipes that this process has open; none if /proc cannot be read.

@@ -1,5 +1,6 @@
 //! One output, on the thread's side.
 
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use super::outputs::{Output, TeeOutput};
 use super::report::{OutputReport, TeeEnd, TeePolicy};
 use crate::error::Error;
-use crate::pipe::budget::{Reservation, WANTED_BYTES};
+use crate::pipe::budget::{self, Reservation, WANTED_BYTES};
 use crate::pipe::private::PrivatePipe;
 use crate::relay::report::RelayOptions;
 use crate::relay::transfer::{Idle, Transfer};
@@ -30,7 +31,7 @@ pub(super) struct Branch {
     /// Bytes at the front that it has taken already.
     pub(super) ahead: u64,
     pub(super) taken: u64,
-    pub(super) may_grow: bool,
+    may_grow: bool,
     pub(super) idle: Option<Idle>,
     pub(super) is_removed: bool,
 }
@@ -80,6 +81,13 @@ impl Branch {
             _ if self.is_removed => None,
             None => Some(self.dst.as_fd()),
             Some(inner) => inner.writer.as_ref().map(AsFd::as_fd),
+        }
+    }
+
+    /// Grows its pipe, once: it may be too small.
+    pub(super) fn grow(&mut self) {
+        if mem::take(&mut self.may_grow) {
+            budget::grow(self.dst.as_fd(), self.output.0.id);
         }
     }
 

@@ -92,6 +92,11 @@ impl Front {
         }
     }
 
+    /// The caller's pipe, if the source is one.
+    pub(super) fn callers_pipe(&self) -> Option<BorrowedFd<'_>> {
+        if self.src.is_none() { Some(self.reader.as_fd()) } else { None }
+    }
+
     pub(super) fn unread_bytes(&self) -> u64 {
         let copied = self.copied.as_ref().map_or(0, |copied| copied.left.len() as u64);
         pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0) + copied

@@ -1,5 +1,6 @@
 //! The thread of a tee: lets every output take, and waits for those that cannot.
 
+use std::mem;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use super::report::TeeEnd;
 use crate::error::Error;
 use crate::pipe::budget;
 use crate::relay::splice::PIECE_BYTES;
-use crate::relay::transfer::Idle;
+use crate::relay::transfer::{DEFAULT_PIPE_BYTES, Idle};
 use crate::runtime::task::{Control, Live};
 use crate::sync::mailbox::Mailbox;
 use crate::sys::fd::{self, Kind, StreamId};
@@ -46,13 +47,21 @@ pub(super) struct Pump<'a> {
     pub(super) front: Front,
     pub(super) branches: Vec<Branch>,
     progress: Progress,
+    may_grow_source: bool,
     pub(super) shared: &'a Shared,
     pub(super) control: &'a Control,
 }
 
 impl<'a> Pump<'a> {
     pub(super) fn new(front: Front, shared: &'a Shared, control: &'a Control) -> Self {
-        Self { front, branches: Vec::new(), progress: Progress::default(), shared, control }
+        Self {
+            front,
+            branches: Vec::new(),
+            progress: Progress::default(),
+            may_grow_source: true,
+            shared,
+            control,
+        }
     }
 
     pub(super) fn run(mut self) -> std::result::Result<(), Error> {
@@ -138,7 +147,7 @@ impl<'a> Pump<'a> {
         });
         self.progress.lost = self.front.put_back();
         let mut lost = self.progress.lost;
-        for branch in std::mem::take(&mut self.branches).into_iter().chain(arrivals) {
+        for branch in mem::take(&mut self.branches).into_iter().chain(arrivals) {
             let output = branch.output.clone();
             branch.end(end, error.cloned());
             lost += output.report().bytes_lost;
@@ -251,6 +260,15 @@ impl<'a> Pump<'a> {
         let branch = &mut self.branches[index];
         let entry = branch.entry().expect("who is behind has an entry");
         let taken = self.front.give(entry, at_most, is_last)?;
+        if taken >= DEFAULT_PIPE_BYTES {
+            // The source was full, so that its writer waits for room, and so is a small output now.
+            branch.grow();
+            if mem::take(&mut self.may_grow_source)
+                && let Some(source) = self.front.callers_pipe()
+            {
+                budget::grow(source, self.shared.source);
+            }
+        }
         branch.ahead += taken as u64;
         branch.note(taken, self.front.refused());
         if is_last {
@@ -307,8 +325,8 @@ impl<'a> Pump<'a> {
             } else if branch.idle.is_none() {
                 branch.idle = Some(Idle::begin(branch.untaken_bytes()));
             }
-            if waits && std::mem::take(&mut branch.may_grow) {
-                budget::grow(branch.dst.as_fd(), branch.output.0.id);
+            if waits {
+                branch.grow();
             }
         }
     }

@@ -624,6 +624,83 @@ fn more_than_four_gib_are_counted_right() {
     assert_eq!(position(&file), size);
 }
 
+/// A file with data in these blocks of 64 KiB, and holes elsewhere.
+fn sparse(blocks: &[bool]) -> (File, Vec<u8>) {
+    let (mut file, mut content) = (unnamed_file(), Vec::new());
+    for (number, has_data) in blocks.iter().enumerate() {
+        let block = if *has_data { pattern(1 << 16, number as u64) } else { vec![0; 1 << 16] };
+        if *has_data {
+            file.seek(SeekFrom::Start((number << 16) as u64)).unwrap();
+            file.write_all(&block).unwrap();
+        }
+        content.extend(block);
+    }
+    file.set_len(content.len() as u64).unwrap();
+    file.rewind().unwrap();
+    (file, content)
+}
+
+#[test]
+fn holes_of_a_file_take_no_room_in_another() {
+    let (file, content) = sparse(&[vec![false; 100], vec![true], vec![false; 100]].concat());
+    for (mode, is_appending) in
+        [(RelayMode::Auto, false), (RelayMode::ReadWrite, false), (RelayMode::Auto, true)]
+    {
+        let copy = unnamed_file();
+        if is_appending {
+            rustix::fs::fcntl_setfl(&copy, rustix::fs::OFlags::APPEND).unwrap();
+        }
+        let relayed = relay(&file, &copy, &to_end().offset(0).mode(mode)).unwrap();
+        assert_eq!((relayed.bytes, position(&file)), (content.len() as u64, 0));
+        let room = rustix::fs::fstat(&copy).unwrap().st_blocks * 512;
+        assert_eq!(room < 1 << 20, !is_appending, "{room} bytes, by {mode:?}");
+        assert!(read_back(&copy) == content);
+    }
+}
+
+fn read_back(mut file: &File) -> Vec<u8> {
+    file.rewind().unwrap();
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).unwrap();
+    content
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(200)))]
+
+    #[test]
+    fn a_copy_with_holes_has_the_bytes_of_one_without(
+        blocks in prop::collection::vec(any::<bool>(), 1..12),
+        before in 0..400_000_usize,
+        to in 0..400_000_usize,
+        offset in prop::option::of(0..800_000_u64),
+        count in prop::option::of(0..800_000_u64),
+        sliced in any::<bool>(),
+    ) {
+        let (source, content) = sparse(&blocks);
+        let from = offset.map_or(0, |offset| (offset as usize).min(content.len()));
+        let until = count.map_or(content.len(), |count| content.len().min(from + count as usize));
+        let mut expected = vec![7; before];
+        if until > from {
+            expected.resize(before.max(to + until - from), 0);
+            expected[to..to + until - from].copy_from_slice(&content[from..until]);
+        }
+        let mut copy = file_of(&vec![7; before]);
+        copy.seek(SeekFrom::Start(to as u64)).unwrap();
+        let mut options = to_end();
+        (options.offset, options.count) = (offset, count);
+        let relayed = if sliced {
+            in_slices(&source.try_clone().unwrap().into(), &copy.try_clone().unwrap().into(), &options)
+        } else {
+            relay(&source, &copy, &options)
+        };
+        prop_assert_eq!(relayed.unwrap().bytes, (until - from) as u64);
+        prop_assert_eq!(position(&copy), (to + until - from) as u64);
+        prop_assert_eq!(position(&source), if offset.is_some() { 0 } else { until as u64 });
+        prop_assert!(read_back(&copy) == expected);
+    }
+}
+
 fn null() -> File {
     OpenOptions::new().write(true).open("/dev/null").unwrap()
 }

@@ -7,11 +7,11 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use penstock_core::{Error, OutputReason, Tee, TeeEnd, TeeOutput, TeePolicy, make_pipe};
+use penstock_core::{Error, OutputReason, Tee, TeeEnd, TeeOutput, TeePolicy, engine, make_pipe};
 use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
-use crate::common::{Temper, cases, drain, packet_pipe, pattern, unnamed_file};
+use crate::common::{Temper, cases, drain, in_own_process, packet_pipe, pattern, unnamed_file};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -89,6 +89,32 @@ fn a_reader_that_splices_onward_has_all_bytes() {
     });
     ended(&tee);
     readers.into_iter().for_each(|reader| assert!(reader.join().unwrap() == data));
+}
+
+#[test]
+fn pipes_that_large_pieces_go_through_are_grown() {
+    in_own_process("tee::pipes_that_large_pieces_go_through_are_grown", || {
+        let (source, mut feed) = pipe().unwrap();
+        let outputs = [(); 2].map(|()| drained(Temper::Eager));
+        let tee = tee(&source);
+        for (output, _) in &outputs {
+            add(&tee, output);
+        }
+        tee.start().unwrap();
+        let data = pattern(1 << 20, 1);
+        for _ in 0..64 {
+            feed.write_all(&data).unwrap();
+        }
+        for pipe in [&feed, &outputs[0].0, &outputs[1].0] {
+            assert_eq!(engine::pipe_capacity(pipe.as_fd()).unwrap(), 1 << 20);
+        }
+        drop(feed);
+        ended(&tee);
+        for (output, got) in outputs {
+            drop(output);
+            assert_eq!(got.join().unwrap().len(), 64 << 20);
+        }
+    });
 }
 
 /// Pieces of one byte would soon fill the pipe that nobody reads: it holds no more than 16 pieces.

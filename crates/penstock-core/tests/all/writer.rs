@@ -826,6 +826,33 @@ fn an_explicit_capacity_is_what_the_pipe_gets() {
 }
 
 #[test]
+fn many_pipes_are_as_large_as_one_where_the_users_limit_is_for_others() {
+    in_own_process("writer::many_pipes_are_as_large_as_one_where_the_users_limit_is_for_others", || {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let all = (0..65).map(|_| pipe().unwrap()).collect::<Vec<_>>(); // more than the limit, 64 MiB by default
+        if all.iter().any(|(_, trial)| rustix::pipe::fcntl_setpipe_size(trial, 1 << 20).is_err()) {
+            return; // it is for us
+        }
+        drop(all);
+        let mut open = Vec::new();
+        let mut smallest_of = |pipes: usize| {
+            let new = open.len();
+            for _ in 0..pipes {
+                let (reader, end) = pipe().unwrap();
+                open.push((Writer::new(&end, &WriterOptions::default()).unwrap(), reader));
+            }
+            open[new..].iter().map(|(writer, _)| writer.stats().capacity_bytes.unwrap()).min()
+        };
+        assert_eq!(smallest_of(40), Some(1 << 20)); // half of the limit is spent after 32
+        // SAFETY: it changes this process alone, which ends with the test.
+        assert_eq!(unsafe { libc::setresuid(65_534, 65_534, 65_534) }, 0);
+        assert_eq!(smallest_of(1), Some(64 << 10), "half of the limit is left to the user's other programs");
+    });
+}
+
+#[test]
 fn a_policy_is_applied_and_read_back() {
     let (reader, pipe) = pipe().unwrap();
     let got = drain(reader, Temper::Eager);
