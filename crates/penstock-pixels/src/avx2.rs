@@ -1,23 +1,22 @@
-//! From RGB by AVX2. Written by hand, because compilers do not vectorize loads of every third byte.
+//! From RGB to and from more than 8 bits by AVX2. Written by hand, because compilers do not vectorize loads of every third byte.
 //!
 //! Without closures over vectors, because `map` and the like are not compiled for AVX2: unless the linker inlines them, each
 //! vector goes through memory.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_storeu_si128, _mm_unpackhi_epi16,
-    _mm_unpacklo_epi16, _mm256_add_epi16, _mm256_add_epi32, _mm256_castps_si256, _mm256_castsi128_si256,
-    _mm256_castsi256_si128, _mm256_cvtepi32_ps, _mm256_cvtepu16_epi32, _mm256_extracti128_si256,
-    _mm256_hadd_epi32, _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_min_epi32,
-    _mm256_packs_epi32, _mm256_packus_epi16, _mm256_permute4x64_epi64, _mm256_permutevar8x32_epi32,
-    _mm256_set1_epi32, _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_sra_epi32,
-    _mm256_storeu_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32,
-    _mm256_unpacklo_epi64,
+    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi16,
+    _mm256_add_epi32, _mm256_castps_si256, _mm256_castsi128_si256, _mm256_castsi256_si128,
+    _mm256_cvtepi32_ps, _mm256_cvtepu16_epi32, _mm256_extracti128_si256, _mm256_hadd_epi32,
+    _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_min_epi32, _mm256_packs_epi32,
+    _mm256_permute4x64_epi64, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32,
+    _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_sra_epi32, _mm256_storeu_si256, _mm256_unpackhi_epi32,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
 };
 
-use super::levels::{BEYOND, BLOCK, Integers, Levels, Output, PART, Samples};
+use super::levels::{BEYOND, BLOCK, Integers, Levels, PART, Samples};
 
 /// Where the bytes of a vector's two lanes come from in theirs; below 0: it is 0.
-type Sources = [i8; 32];
+pub(super) type Sources = [i8; 32];
 
 /// The first two channels of four pixels as pairs of 16 bits, and the third with 0.
 const fn pair_sources(channels: usize) -> [Sources; 2] {
@@ -62,7 +61,7 @@ impl Pairs {
     }
 }
 
-/// Factors of [`Pairs`] in two parts, the first of which counts 2^10 times as much. Those of 8 bits need only the second.
+/// Factors of [`Pairs`] in two parts, the first of which counts 2^10 times as much.
 #[derive(Clone, Copy)]
 struct Factors([Pairs; 2]);
 
@@ -71,13 +70,11 @@ const LOW_BITS: u32 = 10;
 impl Factors {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(factors: [i32; 3], is_deep: bool) -> Self {
-        let [mut high, mut low] = [[0; 3], factors];
-        if is_deep {
-            for index in 0..3 {
-                high[index] = factors[index] >> LOW_BITS;
-                low[index] = factors[index] - (high[index] << LOW_BITS);
-            }
+    fn new(factors: [i32; 3]) -> Self {
+        let [mut high, mut low] = [[0; 3]; 2];
+        for index in 0..3 {
+            high[index] = factors[index] >> LOW_BITS;
+            low[index] = factors[index] - (high[index] << LOW_BITS);
         }
         Self([pairs(high), pairs(low)])
     }
@@ -101,16 +98,13 @@ struct Weigh {
 impl Weigh {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn of<const DEEP: bool>(&self, of: Pairs) -> __m256i {
+    fn of(&self, of: Pairs) -> __m256i {
         let Factors([high, low]) = self.factors;
-        let mut sum = _mm256_add_epi32(_mm256_madd_epi16(of.0, low.0), _mm256_madd_epi16(of.1, low.1));
-        if DEEP {
-            let high = _mm256_add_epi32(_mm256_madd_epi16(of.0, high.0), _mm256_madd_epi16(of.1, high.1));
-            sum = _mm256_add_epi32(sum, _mm256_slli_epi32::<{ LOW_BITS as i32 }>(high));
-        }
+        let low = _mm256_add_epi32(_mm256_madd_epi16(of.0, low.0), _mm256_madd_epi16(of.1, low.1));
+        let high = _mm256_add_epi32(_mm256_madd_epi16(of.0, high.0), _mm256_madd_epi16(of.1, high.1));
+        let sum = _mm256_add_epi32(low, _mm256_slli_epi32::<{ LOW_BITS as i32 }>(high));
         let level = _mm256_sra_epi32(_mm256_add_epi32(sum, self.zero), self.shift);
-        // Packing to bytes clips.
-        if DEEP { _mm256_min_epi32(level, self.peak) } else { level }
+        _mm256_min_epi32(level, self.peak)
     }
 }
 
@@ -121,77 +115,46 @@ impl Weigh {
 /// If a row is shorter than the block and the bytes beyond it.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn integers<O: Output, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize>(
+pub(super) fn integers<const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize>(
     rows: [&[u8]; 2],
-    levels: &Levels<Integers<O>>,
-    samples: &mut Samples<O>,
+    levels: &Levels<Integers>,
+    samples: &mut Samples<u16>,
 ) {
-    if size_of::<O>() == 1 {
-        whole::<O, CHANNELS, COLUMNS, ROWS, false>(rows, levels, samples);
-    } else {
-        whole::<O, CHANNELS, COLUMNS, ROWS, true>(rows, levels, samples);
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn whole<O: Output, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize, const DEEP: bool>(
-    rows: [&[u8]; 2],
-    levels: &Levels<Integers<O>>,
-    samples: &mut Samples<O>,
-) {
-    let bits = Integers::<O>::FRACTION_BITS as i32;
+    let bits = Integers::FRACTION_BITS as i32;
     let peak = _mm256_set1_epi32(levels.peak);
     let luma = Weigh {
-        factors: Factors::new(levels.luma, DEEP),
+        factors: Factors::new(levels.luma),
         zero: _mm256_set1_epi32(levels.black),
         shift: _mm_cvtsi32_si128(bits),
         peak,
     };
     let shift = _mm_cvtsi32_si128(bits + (COLUMNS * ROWS).ilog2() as i32);
     let zero = _mm256_set1_epi32(levels.neutral);
-    let u = Weigh { factors: Factors::new(levels.chroma[0], DEEP), zero, shift, peak };
-    let v = Weigh { factors: Factors::new(levels.chroma[1], DEEP), zero, shift, peak };
+    let u = Weigh { factors: Factors::new(levels.chroma[0]), zero, shift, peak };
+    let v = Weigh { factors: Factors::new(levels.chroma[1]), zero, shift, peak };
     let sources = const { pair_sources(CHANNELS) };
     let (first, third) = (load(&sources[0]), load(&sources[1]));
     let rows = [&rows[0][..BLOCK * CHANNELS + BEYOND], &rows[1][..BLOCK * CHANNELS + BEYOND]];
-    for part in 0..BLOCK / 32 {
-        let mut made = [[zero; 2]; 2];
-        let mut chroma = [[zero; 4]; 2];
-        for half in 0..2 {
-            let mut sums = [Pairs(zero, zero); 2];
-            for row in 0..ROWS {
-                let mut levels = [zero; 2];
-                for index in 0..2 {
-                    let pixel = part * 32 + half * 16 + index * 8;
-                    let bytes = two_lanes(rows[row], pixel * CHANNELS, (pixel + 4) * CHANNELS);
-                    let pairs = Pairs(_mm256_shuffle_epi8(bytes, first), _mm256_shuffle_epi8(bytes, third));
-                    levels[index] = luma.of::<DEEP>(pairs);
-                    sums[index] = if row == 0 { pairs } else { sums[index].plus(pairs) };
-                }
-                made[row][half] = _mm256_packs_epi32(levels[0], levels[1]);
+    for part in 0..BLOCK / 16 {
+        let mut sums = [Pairs(zero, zero); 2];
+        for (row, bytes) in rows.into_iter().enumerate().take(ROWS) {
+            let mut levels = [zero; 2];
+            for index in 0..2 {
+                let pixel = part * 16 + index * 8;
+                let bytes = two_lanes(bytes, pixel * CHANNELS, (pixel + 4) * CHANNELS);
+                let pairs = Pairs(_mm256_shuffle_epi8(bytes, first), _mm256_shuffle_epi8(bytes, third));
+                levels[index] = luma.of(pairs);
+                sums[index] = if row == 0 { pairs } else { sums[index].plus(pairs) };
             }
-            if COLUMNS == 1 {
-                for index in 0..2 {
-                    chroma[0][2 * half + index] = u.of::<DEEP>(sums[index]);
-                    chroma[1][2 * half + index] = v.of::<DEEP>(sums[index]);
-                }
-            } else {
-                let sums = neighbours(sums[0], sums[1]);
-                chroma[0][half] = u.of::<DEEP>(sums);
-                chroma[1][half] = v.of::<DEEP>(sums);
-            }
+            store(levels, &mut samples.luma[row][part * 16..]);
         }
-        for (made, samples) in made.into_iter().zip(&mut samples.luma).take(ROWS) {
-            store::<O, DEEP>(made, &mut samples[part * 32..]);
-        }
+        let [us, vs] = &mut samples.chroma;
         if COLUMNS == 1 {
-            for ([a, b, c, d], samples) in chroma.into_iter().zip(&mut samples.chroma) {
-                let packed = [_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d)];
-                store::<O, DEEP>(packed, &mut samples[part * 32..]);
-            }
+            store([u.of(sums[0]), u.of(sums[1])], &mut us[part * 16..]);
+            store([v.of(sums[0]), v.of(sums[1])], &mut vs[part * 16..]);
         } else {
-            store_both::<O, DEEP>(chroma, &mut samples.chroma, part * 16);
+            let sums = neighbours(sums[0], sums[1]);
+            store_both(u.of(sums), v.of(sums), us, vs, part * 8);
         }
     }
 }
@@ -203,46 +166,23 @@ fn neighbours(left: Pairs, right: Pairs) -> Pairs {
     Pairs(_mm256_hadd_epi32(left.0, right.0), _mm256_hadd_epi32(left.1, right.1))
 }
 
-/// Stores two vectors of sixteen levels, as they are packed of eight and eight.
+/// Stores two vectors of eight levels.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store<O: Output, const DEEP: bool>([left, right]: [__m256i; 2], samples: &mut [O]) {
-    if DEEP {
-        store_vector(_mm256_permute4x64_epi64::<0xD8>(left), &mut samples[..16]);
-        store_vector(_mm256_permute4x64_epi64::<0xD8>(right), &mut samples[16..32]);
-    } else {
-        let bytes = _mm256_packus_epi16(left, right);
-        store_vector(_mm256_permutevar8x32_epi32(bytes, lanes_in_turn()), &mut samples[..32]);
-    }
+fn store([left, right]: [__m256i; 2], samples: &mut [u16]) {
+    let packed = _mm256_packs_epi32(left, right);
+    store_vector(_mm256_permute4x64_epi64::<0xD8>(packed), &mut samples[..16]);
 }
 
-/// The order in which a double word of one lane follows one of the other.
+/// Stores eight levels of each chroma, in the order of [`neighbours`].
 #[inline]
 #[target_feature(enable = "avx2")]
-fn lanes_in_turn() -> __m256i {
-    _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)
-}
-
-/// Stores two vectors of eight levels of each chroma, in the order of [`neighbours`].
-#[inline]
-#[target_feature(enable = "avx2")]
-fn store_both<O: Output, const DEEP: bool>(
-    [u, v]: [[__m256i; 4]; 2],
-    samples: &mut [[O; BLOCK]; 2],
-    first: usize,
-) {
-    let (u, v) = (_mm256_packs_epi32(u[0], u[1]), _mm256_packs_epi32(v[0], v[1]));
-    let [us, vs] = samples;
-    let (us, vs) = (&mut us[first..first + 16], &mut vs[first..first + 16]);
-    if DEEP {
-        store_vector(_mm256_permutevar8x32_epi32(u, lanes_in_turn()), us);
-        store_vector(_mm256_permutevar8x32_epi32(v, lanes_in_turn()), vs);
-    } else {
-        let bytes = _mm256_packus_epi16(u, v);
-        let (low, high) = (_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
-        store_half(_mm_unpacklo_epi16(low, high), us);
-        store_half(_mm_unpackhi_epi16(low, high), vs);
-    }
+fn store_both(u: __m256i, v: __m256i, us: &mut [u16], vs: &mut [u16], first: usize) {
+    // A double word of one lane follows one of the other.
+    let in_turn = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    let both = _mm256_permutevar8x32_epi32(_mm256_packs_epi32(u, v), in_turn);
+    store_half(_mm256_castsi256_si128(both), &mut us[first..first + 8]);
+    store_half(_mm256_extracti128_si256::<1>(both), &mut vs[first..first + 8]);
 }
 
 /// Splits a part of pixels of 16 bits into channels.
@@ -297,7 +237,7 @@ fn two_lanes(bytes: &[u8], low: usize, high: usize) -> __m256i {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load(bytes: &Sources) -> __m256i {
+pub(super) fn load(bytes: &Sources) -> __m256i {
     // SAFETY: it is 32 bytes, and needs no alignment.
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }

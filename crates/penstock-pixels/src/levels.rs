@@ -1,6 +1,7 @@
 //! The samples of YUV: how much each channel of RGB adds, and in which arithmetic.
 
 use std::marker::PhantomData;
+use std::num::Wrapping;
 use std::ops::Add;
 
 use super::options::ConversionOptions;
@@ -68,24 +69,64 @@ pub(super) trait Arithmetic {
 
     /// The weights, where chroma is made of the sum of so many pixels.
     fn levels(weights: &Weights, pixels: usize) -> Levels<Self>;
-    fn product(channel: Self::Wide, factor: Self::Factor) -> Self::Sum;
+    /// A share of a sum of so many pixels.
+    fn product(channel: Self::Wide, factor: Self::Factor, pixels: usize) -> Self::Sum;
     /// The nearest level to a sum of so many pixels.
     fn level(sum: Self::Sum, pixels: usize, peak: i32) -> Self::Made;
 }
 
-/// From 8 bits, in integers. With 15 bits of a level for 8 bits, three factors are less than 1.3 units off together: 0.01 of a
-/// level for white. With 18 bits for 10 bits, the sum of four pixels is less than 2^31.
-pub(super) struct Integers<O>(PhantomData<O>);
+/// From 8 bits to 8 bits, in 256ths of a level. Each of three products is truncated, and its factor rounded: together, they are less
+/// than 2.5 units off, 0.01 of a level. The upper half of a product is what processors make of 16 bits at once.
+pub(super) struct Words;
 
-impl<O: Output> Integers<O> {
-    pub(super) const FRACTION_BITS: u32 = if size_of::<O>() == 1 { 15 } else { 18 };
+impl Arithmetic for Words {
+    type Wide = u16;
+    type Factor = i32;
+    /// It wraps around on its way.
+    type Sum = Wrapping<u16>;
+    type Made = u8;
+
+    fn levels(weights: &Weights, _pixels: usize) -> Levels<Self> {
+        let factor = |share: f64| (share * f64::from(1 << 16)).round() as i32;
+        let [first, _, last] = weights.luma.map(factor);
+        // White is exact.
+        let green = factor(weights.luma.iter().sum()) - first - last;
+        let chroma = weights.chroma.map(|channels| channels.map(factor));
+        let own = Self::product(255, chroma[0][0].max(chroma[0][2]), 1);
+        let half = 1 << 7;
+        // With what truncation takes from three products on average.
+        let black = Wrapping(((weights.black as u16) << 8) + half + 1);
+        // What truncation takes from one product, it adds by the others. Blue and red of the full range end half a level above
+        // the last level.
+        let neutral = Wrapping((((weights.neutral as u16) << 8) + half).min(u16::MAX - own.0));
+        Levels { luma: [first, green, last], chroma, black, neutral, peak: i32::from(weights.peak) }
+    }
+    #[inline(always)]
+    fn product(channel: u16, factor: i32, pixels: usize) -> Wrapping<u16> {
+        let aligned = channel << (8 - pixels.ilog2());
+        let product = (u32::from(aligned) * u32::from(factor.unsigned_abs() as u16)) >> 16;
+        let product = Wrapping(product as u16);
+        if factor < 0 { -product } else { product }
+    }
+    #[inline(always)]
+    fn level(sum: Wrapping<u16>, _pixels: usize, _peak: i32) -> u8 {
+        (sum.0 >> 8) as u8
+    }
 }
 
-impl<O: Output> Arithmetic for Integers<O> {
+/// From 8 bits to 10 bits, in integers. With 18 bits of a level, three factors are less than 0.01 of a level off for white, and the
+/// sum of four pixels is less than 2^31.
+pub(super) struct Integers;
+
+impl Integers {
+    pub(super) const FRACTION_BITS: u32 = 18;
+}
+
+impl Arithmetic for Integers {
     type Wide = i32;
     type Factor = i32;
     type Sum = i32;
-    type Made = O;
+    type Made = u16;
 
     fn levels(weights: &Weights, pixels: usize) -> Levels<Self> {
         let one = f64::from(1 << Self::FRACTION_BITS);
@@ -101,13 +142,13 @@ impl<O: Output> Arithmetic for Integers<O> {
         }
     }
     #[inline(always)]
-    fn product(channel: i32, factor: i32) -> i32 {
+    fn product(channel: i32, factor: i32, _pixels: usize) -> i32 {
         channel * factor
     }
     /// Blue and red of the full range end half a level above the last one.
     #[inline(always)]
-    fn level(sum: i32, pixels: usize, peak: i32) -> O {
-        O::of((sum >> (Self::FRACTION_BITS + pixels.ilog2())).min(peak) as u16)
+    fn level(sum: i32, pixels: usize, peak: i32) -> u16 {
+        (sum >> (Self::FRACTION_BITS + pixels.ilog2())).min(peak) as u16
     }
 }
 
@@ -135,7 +176,7 @@ impl<O: Output> Arithmetic for Floats<O> {
         }
     }
     #[inline(always)]
-    fn product(channel: f32, factor: f32) -> f32 {
+    fn product(channel: f32, factor: f32, _pixels: usize) -> f32 {
         channel * factor
     }
     #[inline(always)]
@@ -225,5 +266,46 @@ pub(super) struct Samples<S> {
 impl<S: Output> Default for Samples<S> {
     fn default() -> Self {
         Self { luma: [[S::default(); BLOCK]; 2], chroma: [[S::default(); BLOCK]; 2] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::{ConversionOptions, Matrix, Range};
+    use super::{Arithmetic, Weights, Words};
+    use crate::PixelFormat::{Rgb24, Yuv444p};
+
+    /// How far below and above the exact sums of so many pixels those of [`Words`] are at most, in levels, with what is added.
+    fn error(shares: [f64; 3], factors: [i32; 3], pixels: usize, added: f64) -> (f64, f64) {
+        let channels = shares.iter().zip(factors).map(|(share, factor)| {
+            let errors = (0..=255 * pixels as u16).map(|sum| {
+                let product = Words::product(sum, factor, pixels).0;
+                let made = if factor < 0 { -f64::from(product.wrapping_neg()) } else { f64::from(product) };
+                made / 256.0 - share * f64::from(sum) / pixels as f64
+            });
+            errors.fold((0.0, 0.0), |(low, high): (f64, f64), error| (low.min(error), high.max(error)))
+        });
+        channels.fold((added, added), |(low, high), channel| (low + channel.0, high + channel.1))
+    }
+
+    #[test]
+    fn sums_of_words_are_at_most_a_hundredth_of_a_level_off() {
+        for (matrix, range) in [Matrix::Bt601, Matrix::Bt709, Matrix::Bt2020]
+            .into_iter()
+            .flat_map(|matrix| [(matrix, Range::Limited), (matrix, Range::Full)])
+        {
+            let options = ConversionOptions::new(Rgb24, Yuv444p, 1, 1).matrix(matrix).range(range);
+            let weights = Weights::new(&options);
+            let levels = Words::levels(&weights, 1);
+            let black = f64::from(levels.black.0) / 256.0 - weights.black - 0.5;
+            let neutral = f64::from(levels.neutral.0) / 256.0 - weights.neutral - 0.5;
+            let mut errors = vec![error(weights.luma, levels.luma, 1, black)];
+            for (shares, factors) in weights.chroma.into_iter().zip(levels.chroma) {
+                errors.extend([1, 2, 4].map(|pixels| error(shares, factors, pixels, neutral)));
+            }
+            for (low, high) in errors {
+                assert!(low >= -0.01 && high <= 0.01, "{matrix:?} {range:?}: {low} to {high}");
+            }
+        }
     }
 }

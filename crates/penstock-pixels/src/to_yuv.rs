@@ -1,22 +1,22 @@
 //! RGB and gray to YUV.
 //!
-//! Integers where both sides have 8 bits, else 32-bit floats whose products are added in a fixed order: every processor makes
-//! the same bytes. These are plain loops over blocks, which compilers vectorize.
+//! Integers from 8 bits, and 32-bit floats from 16 bits, whose products are added in a fixed order: every processor makes the same
+//! bytes. These are plain loops over blocks, which compilers vectorize. What they can't vectorize is written by hand for AVX2.
 
 use std::ops::Range;
 
-#[cfg(target_arch = "x86_64")]
-use super::avx2;
 use super::format::PixelFormat::{
     self, Bgr0, Bgr24, Bgra, Gray, Nv12, Rgb0, Rgb24, Rgb48, Rgba, Rgba64, Yuv420p, Yuv420p10, Yuv422p,
     Yuv422p10, Yuv444p, Yuv444p10,
 };
 use super::levels::{
-    Arithmetic, BEYOND, BLOCK, Floats, Input, Integers, Levels, Output, PART, Samples, Weights,
+    Arithmetic, BEYOND, BLOCK, Floats, Input, Integers, Levels, Output, PART, Samples, Weights, Words,
 };
 use super::planes::Planes;
 use super::scale::ByteScale;
 use super::strip::{Frames, Target};
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx2_bytes};
 
 /// Converts rows of the input, which begin at an even row.
 type Kernel = fn(&Frames, &Range<usize>, &Planes<'_>, &mut Target<'_>);
@@ -35,13 +35,13 @@ impl ToYuv {
         let is_yuv = output.planes().len() > 1;
         let kernel = match (input, output) {
             (Gray, _) if is_yuv => return Some(Self::Gray),
-            (Rgb24 | Bgr24, Yuv420p | Yuv422p | Yuv444p | Nv12) => kernel_to::<Integers<u8>, u8, 3>(output),
+            (Rgb24 | Bgr24, Yuv420p | Yuv422p | Yuv444p | Nv12) => kernel_to::<Words, u8, 3>(output),
             (Rgba | Bgra | Rgb0 | Bgr0, Yuv420p | Yuv422p | Yuv444p | Nv12) => {
-                kernel_to::<Integers<u8>, u8, 4>(output)
+                kernel_to::<Words, u8, 4>(output)
             }
-            (Rgb24 | Bgr24, Yuv420p10 | Yuv422p10 | Yuv444p10) => kernel_to::<Integers<u16>, u8, 3>(output),
+            (Rgb24 | Bgr24, Yuv420p10 | Yuv422p10 | Yuv444p10) => kernel_to::<Integers, u8, 3>(output),
             (Rgba | Bgra | Rgb0 | Bgr0, Yuv420p10 | Yuv422p10 | Yuv444p10) => {
-                kernel_to::<Integers<u16>, u8, 4>(output)
+                kernel_to::<Integers, u8, 4>(output)
             }
             (Rgb48, Yuv420p | Yuv422p | Yuv444p | Nv12) => kernel_to::<Floats<u8>, u16, 3>(output),
             (Rgba64, Yuv420p | Yuv422p | Yuv444p | Nv12) => kernel_to::<Floats<u8>, u16, 4>(output),
@@ -152,7 +152,18 @@ fn run_inline<
         let luma = [Some(()), (shared[1] > row).then_some(())];
         let mut luma = luma.map(|is_there| is_there.and_then(|()| lumas.next()).unwrap_or_default());
         let mut chroma = [&mut us, &mut vs].map(|rows| rows.next().unwrap_or_default());
-        for first in (0..width).step_by(BLOCK) {
+        let mut whole = 0;
+        #[cfg(target_arch = "x86_64")]
+        if AVX2 {
+            whole = A::rows_by_avx2::<CHANNELS, COLUMNS, ROWS, INTERLEAVED>(
+                pixels,
+                width,
+                &levels,
+                &mut luma,
+                &mut chroma,
+            );
+        }
+        for first in (whole..width).step_by(BLOCK) {
             let count = BLOCK.min(width - first);
             let bytes = first * pixel_bytes..(first + BLOCK) * pixel_bytes + BEYOND;
             let block = if bytes.end <= pixels[0].len() {
@@ -193,6 +204,23 @@ fn pad(pixels: &[u8], pixel_bytes: usize, padded: &mut [u8]) {
 
 /// A block in an arithmetic.
 trait Blocks: Arithmetic + Sized {
+    /// Converts columns from the left of a row, or two, and returns how many.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn rows_by_avx2<
+        const CHANNELS: usize,
+        const COLUMNS: usize,
+        const ROWS: usize,
+        const INTERLEAVED: bool,
+    >(
+        _pixels: [&[u8]; 2],
+        _width: usize,
+        _levels: &Levels<Self>,
+        _luma: &mut [&mut [u8]; 2],
+        _chroma: &mut [&mut [u8]; 2],
+    ) -> usize {
+        0
+    }
     fn block<I: Input, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize, const AVX2: bool>(
         rows: [&[u8]; 2],
         levels: &Levels<Self>,
@@ -200,22 +228,62 @@ trait Blocks: Arithmetic + Sized {
     );
 }
 
-impl<O: Output> Blocks for Integers<O> {
+impl Blocks for Words {
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn rows_by_avx2<
+        const CHANNELS: usize,
+        const COLUMNS: usize,
+        const ROWS: usize,
+        const INTERLEAVED: bool,
+    >(
+        pixels: [&[u8]; 2],
+        width: usize,
+        levels: &Levels<Self>,
+        luma: &mut [&mut [u8]; 2],
+        chroma: &mut [&mut [u8]; 2],
+    ) -> usize {
+        // SAFETY: only code for processors that have AVX2 calls it.
+        unsafe {
+            avx2_bytes::rows::<CHANNELS, COLUMNS, ROWS, INTERLEAVED>(pixels, width, levels, luma, chroma)
+        }
+    }
     #[inline(always)]
     fn block<I: Input, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize, const AVX2: bool>(
         rows: [&[u8]; 2],
         levels: &Levels<Self>,
-        samples: &mut Samples<O>,
+        samples: &mut Samples<u8>,
+    ) {
+        plain::<Self, I, CHANNELS, COLUMNS, ROWS>(rows, levels, samples);
+    }
+}
+
+impl Blocks for Integers {
+    #[inline(always)]
+    fn block<I: Input, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize, const AVX2: bool>(
+        rows: [&[u8]; 2],
+        levels: &Levels<Self>,
+        samples: &mut Samples<u16>,
     ) {
         #[cfg(target_arch = "x86_64")]
         if AVX2 {
             // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
-            return unsafe { avx2::integers::<O, CHANNELS, COLUMNS, ROWS>(rows, levels, samples) };
+            return unsafe { avx2::integers::<CHANNELS, COLUMNS, ROWS>(rows, levels, samples) };
         }
-        for first in (0..BLOCK).step_by(PART) {
-            let channels = rows.map(|row| split::<Self::Wide, I, CHANNELS>(&row[first * CHANNELS..]));
-            part::<Self, COLUMNS, ROWS>(&channels, levels, first, samples);
-        }
+        plain::<Self, I, CHANNELS, COLUMNS, ROWS>(rows, levels, samples);
+    }
+}
+
+/// A block, by plain loops.
+#[inline(always)]
+fn plain<A: Arithmetic, I: Input, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize>(
+    rows: [&[u8]; 2],
+    levels: &Levels<A>,
+    samples: &mut Samples<A::Made>,
+) {
+    for first in (0..BLOCK).step_by(PART) {
+        let channels = rows.map(|row| split::<A::Wide, I, CHANNELS>(&row[first * CHANNELS..]));
+        part::<A, COLUMNS, ROWS>(&channels, levels, first, samples);
     }
 }
 
@@ -266,7 +334,7 @@ fn part<A: Arithmetic, const COLUMNS: usize, const ROWS: usize>(
 ) {
     for (channels, samples) in rows.iter().zip(&mut samples.luma).take(ROWS) {
         for (index, sample) in samples[first..first + PART].iter_mut().enumerate() {
-            let sum = weigh::<A>(channels, index, &levels.luma, levels.black);
+            let sum = weigh::<A>(channels, index, 1, &levels.luma, levels.black);
             *sample = A::level(sum, 1, levels.peak);
         }
     }
@@ -283,7 +351,7 @@ fn part<A: Arithmetic, const COLUMNS: usize, const ROWS: usize>(
     for (factors, samples) in levels.chroma.iter().zip(&mut samples.chroma) {
         let samples = &mut samples[first / COLUMNS..][..PART / COLUMNS];
         for (index, sample) in samples.iter_mut().enumerate() {
-            let sum = weigh::<A>(&sums, index, factors, levels.neutral);
+            let sum = weigh::<A>(&sums, index, COLUMNS * ROWS, factors, levels.neutral);
             *sample = A::level(sum, COLUMNS * ROWS, levels.peak);
         }
     }
@@ -294,13 +362,14 @@ fn part<A: Arithmetic, const COLUMNS: usize, const ROWS: usize>(
 fn weigh<A: Arithmetic>(
     channels: &[[A::Wide; PART]; 3],
     index: usize,
+    pixels: usize,
     factors: &[A::Factor; 3],
     zero: A::Sum,
 ) -> A::Sum {
     let [first, green, last] = channels;
-    A::product(first[index], factors[0])
-        + A::product(green[index], factors[1])
-        + A::product(last[index], factors[2])
+    A::product(first[index], factors[0], pixels)
+        + A::product(green[index], factors[1], pixels)
+        + A::product(last[index], factors[2], pixels)
         + zero
 }
 
@@ -335,38 +404,74 @@ fn gray(frames: &Frames, rows: &Range<usize>, input: &Planes<'_>, target: &mut T
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use super::super::options::{ConversionOptions, Matrix, Range};
-    use super::{BEYOND, BLOCK, Blocks, Floats, Input, Integers, Samples, Weights};
-    use crate::PixelFormat;
+    use super::super::options::{ConversionOptions, Matrix, OddSize, Range};
+    use super::super::strip::Band;
+    use super::*;
 
-    fn is_same<A: Blocks<Made: PartialEq>, I: Input, const CHANNELS: usize>(output: PixelFormat) -> bool {
-        let input = if size_of::<I>() == 1 { PixelFormat::Rgb24 } else { PixelFormat::Rgb48 };
-        let mut options = ConversionOptions::new(input, output, 1, 1);
+    /// What is made of bytes with AVX2, or without.
+    fn made<
+        A: Blocks,
+        I: Input,
+        const CHANNELS: usize,
+        const COLUMNS: usize,
+        const ROWS: usize,
+        const INTERLEAVED: bool,
+        const AVX2: bool,
+    >(
+        frames: &Frames,
+        bytes: &[u8],
+    ) -> Vec<u8> {
+        let ConversionOptions { output, width, height, .. } = frames.options;
+        let mut made = vec![0; output.frame_bytes(width, height).unwrap()];
+        let mut band = Band::whole(frames, &mut made);
+        let mut target = Target::of(frames, &(0..height), &mut band);
+        let input = Planes::contiguous(frames.input_sizes(), bytes);
+        run_inline::<A, I, CHANNELS, COLUMNS, ROWS, INTERLEAVED, AVX2>(
+            frames,
+            &(0..height),
+            &input,
+            &mut target,
+        );
+        made
+    }
+
+    fn is_same<A: Blocks, I: Input, const CHANNELS: usize>(input: PixelFormat, outputs: &[PixelFormat]) {
         let mut seed = 1_u32;
-        let mut rows = [[0_u8; BLOCK * 8 + BEYOND]; 2];
-        [Range::Limited, Range::Full].into_iter().all(|range| {
-            (options.range, options.matrix) = (range, Matrix::Bt2020);
-            (0..200).all(|_| {
-                for byte in rows.as_flattened_mut() {
-                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    // Extremes overflow first.
-                    *byte = if seed >> 30 == 0 { 255 } else { (seed >> 16) as u8 };
-                }
-                let rows = rows.each_ref().map(|row| &row[..]);
-                let weights = Weights::new(&options);
-                let (mut with, mut without) = (Samples::default(), Samples::default());
-                let mut same = true;
-                A::block::<I, CHANNELS, 1, 1, true>(rows, &A::levels(&weights, 1), &mut with);
-                A::block::<I, CHANNELS, 1, 1, false>(rows, &A::levels(&weights, 1), &mut without);
-                same &= with.luma == without.luma && with.chroma == without.chroma;
-                A::block::<I, CHANNELS, 2, 1, true>(rows, &A::levels(&weights, 2), &mut with);
-                A::block::<I, CHANNELS, 2, 1, false>(rows, &A::levels(&weights, 2), &mut without);
-                same &= with.luma == without.luma && with.chroma == without.chroma;
-                A::block::<I, CHANNELS, 2, 2, true>(rows, &A::levels(&weights, 4), &mut with);
-                A::block::<I, CHANNELS, 2, 2, false>(rows, &A::levels(&weights, 4), &mut without);
-                same && with.luma == without.luma && with.chroma == without.chroma
-            })
-        })
+        for (output, width) in
+            outputs.iter().flat_map(|output| [(*output, 258), (*output, 301), (*output, 5)])
+        {
+            for (range, matrix) in [(Range::Limited, Matrix::Bt2020), (Range::Full, Matrix::Bt601)] {
+                let options = ConversionOptions::new(input, output, width, 31).range(range).matrix(matrix);
+                let options = options.odd_size(OddSize::Keep);
+                let frames = Frames { options, output_width: width, output_height: 31 };
+                let bytes: Vec<u8> = (0..input.frame_bytes(width, 31).unwrap())
+                    .map(|_| {
+                        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        // Extremes overflow first.
+                        if seed >> 30 == 0 { 255 } else { (seed >> 16) as u8 }
+                    })
+                    .collect();
+                let (with, without) = match (output.subsampling(), output == Nv12) {
+                    ((2, 2), false) => (
+                        made::<A, I, CHANNELS, 2, 2, false, true>(&frames, &bytes),
+                        made::<A, I, CHANNELS, 2, 2, false, false>(&frames, &bytes),
+                    ),
+                    ((2, 2), true) => (
+                        made::<A, I, CHANNELS, 2, 2, true, true>(&frames, &bytes),
+                        made::<A, I, CHANNELS, 2, 2, true, false>(&frames, &bytes),
+                    ),
+                    ((2, 1), _) => (
+                        made::<A, I, CHANNELS, 2, 1, false, true>(&frames, &bytes),
+                        made::<A, I, CHANNELS, 2, 1, false, false>(&frames, &bytes),
+                    ),
+                    _ => (
+                        made::<A, I, CHANNELS, 1, 1, false, true>(&frames, &bytes),
+                        made::<A, I, CHANNELS, 1, 1, false, false>(&frames, &bytes),
+                    ),
+                };
+                assert!(with == without, "{input:?} to {output:?}, {width} columns, {range:?}");
+            }
+        }
     }
 
     /// Tests of the crate's interface see only one of the two, by processor.
@@ -376,10 +481,17 @@ mod tests {
             eprintln!("skipped: the processor has no AVX2");
             return;
         }
-        use PixelFormat::{Yuv444p, Yuv444p10};
-        assert!(is_same::<Integers<u8>, u8, 3>(Yuv444p) && is_same::<Integers<u8>, u8, 4>(Yuv444p));
-        assert!(is_same::<Integers<u16>, u8, 3>(Yuv444p10) && is_same::<Integers<u16>, u8, 4>(Yuv444p10));
-        assert!(is_same::<Floats<u8>, u16, 3>(Yuv444p) && is_same::<Floats<u8>, u16, 4>(Yuv444p));
-        assert!(is_same::<Floats<u16>, u16, 3>(Yuv444p10) && is_same::<Floats<u16>, u16, 4>(Yuv444p10));
+        let narrow = [Yuv420p, Yuv422p, Yuv444p, Nv12];
+        let deep = [Yuv420p10, Yuv422p10, Yuv444p10];
+        for (three, four) in [(Rgb24, Rgba), (Bgr24, Bgra)] {
+            is_same::<Words, u8, 3>(three, &narrow);
+            is_same::<Words, u8, 4>(four, &narrow);
+            is_same::<Integers, u8, 3>(three, &deep);
+            is_same::<Integers, u8, 4>(four, &deep);
+        }
+        is_same::<Floats<u8>, u16, 3>(Rgb48, &narrow);
+        is_same::<Floats<u8>, u16, 4>(Rgba64, &narrow);
+        is_same::<Floats<u16>, u16, 3>(Rgb48, &deep);
+        is_same::<Floats<u16>, u16, 4>(Rgba64, &deep);
     }
 }
