@@ -819,7 +819,7 @@ def test_len_comes_from_the_packets(name: str, options: dict[str, Any], engine: 
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("gif", {}, "sum"),
+        ("gif", {}, "count_frames"),
         ("h264", {"filters": "fps=10"}, "filters"),
         ("h264", {"input_options": {"r": 50}}, "input_options"),
     ],

@@ -79,8 +79,9 @@ class Decoder(DecoderBase):
     **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the good frames if a frame is damaged
     or missing, or if the file ends before its container says. If a frame is missing, libav decodes that part again
     without threads, so the result doesn't depend on the number of threads. This needs packets whose times name the
-    frames. Other files (AVI, raw streams, VP8, MPEG-4) are decoded by one thread, and libav's error for a packet counts
-    as damage. A wrong number of frames in the header, or a file that begins inside a GOP, only causes a
+    frames. Other files (raw streams, VP8, MPEG-4, fields in packets of their own) are decoded by one thread. Damage is
+    what the decoder refuses or marks: MPEG-2 doesn't mark it in fields. By number, frames that don't depend on damaged
+    packets are returned. A wrong number of frames in the header, or a file that begins inside a GOP, only causes a
     `penstock.FFmpegWarning`. No decoder sees some damage: the page on containers lists it.
 
     **Conversion.** Native threads convert YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits to RGB and gray, with the matrix
@@ -399,7 +400,8 @@ class Decoder(DecoderBase):
         ```
 
         The frame has the same pixels as in iteration, and the iteration doesn't move. libav decodes the frame in this
-        process. The first use opens the file again, and reads all of its packets to make an index: see `batch`.
+        process. Number i is the i-th frame of iteration. The first use opens the file again, and reads all of its
+        packets: see `batch`.
 
         Raises:
             IndexError: if the video has fewer frames.
@@ -443,8 +445,10 @@ class Decoder(DecoderBase):
         batch follows the previous one in the file, decoding continues from there. libav uses one thread per CPU, at
         most 16, without the GIL. In the child of a ``fork``, and after pickling, the file is opened again.
 
-        The first use makes an index. For H.264, HEVC, VP9, AV1 and the like in MP4, Matroska, WebM, MPEG-TS and FLV, it
-        reads all packets once. For other files, such as AVI and raw streams, it decodes the whole file once.
+        The first use finds out which packet holds which frame. It reads all packets, if their times name the frames. It
+        decodes the whole file once if they don't: in raw streams, AVI with B-frames, VP8 and MPEG-4, or if each field
+        has its own packet, or if the times contradict each other. If iteration has come to the end, nothing is read or
+        decoded again.
 
         Args:
             indices: numbers of the frames, from 0, or from the end if negative. A number may occur several times.
@@ -484,7 +488,7 @@ class Decoder(DecoderBase):
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
-            file = RandomAccess(input_of(self._plan), self._engine.all_packets)
+            file = RandomAccess(input_of(self._plan), self._engine.account)
             made = FramesByNumber(self._plan, file, Pixels(self._plan))
             reason = None if options.conceal_errors else why_early(self._plan.track, file)
             self._by_number = made
@@ -510,7 +514,7 @@ class Decoder(DecoderBase):
         """Returns the number of frames that iteration returns in total, so that ``tqdm(decoder)`` works.
 
         The number comes from the header of an MP4 or QuickTime file. For other files, and with `start`, the first use
-        reads all of the file's packets.
+        reads all of the file's packets. It never decodes the file: see `count_frames`.
 
         Raises:
             TypeError: if the number isn't known. The message says why.
@@ -520,13 +524,28 @@ class Decoder(DecoderBase):
             self._length = len(self._images) - first_image(self._images, options)
         if options.filters or changes_frames(options.input_options):
             raise TypeError(f"{unknown}, because `filters` or `input_options` may change it")
+        if not self.closed and (self._by_number is not None or self._engine.account is not None):
+            return self.count_frames()
         if self._length is None:
             self._length = self._engine.questions.frames(options.start)
         if self._length is None:
-            raise TypeError(
-                f"{unknown}, because the file doesn't say. Use sum(1 for _ in decoder), which reads all of it"
-            )
+            by_program = isinstance(self._engine, ProgramEngine)
+            count = "sum(1 for _ in decoder)" if by_program else "decoder.count_frames()"
+            raise TypeError(f"{unknown}, because the file doesn't say. Use {count}, which decodes all of it")
         return self._length if options.count is None else min(self._length, options.count)
+
+    def count_frames(self) -> int:
+        """Returns the number of frames that iteration returns in total, and decodes the file once if it must.
+
+        ``len(decoder)`` is the same number, but raises a `TypeError` where only decoding shows it: because a packet may
+        hold no frame, or a field (VP8, MPEG-4, interlaced H.264), or because packets have no times (AVI, raw streams).
+        What this finds out is kept for ``len(decoder)`` and ``decoder[number]``. If the file is damaged, damaged frames
+        count, too.
+
+        Raises:
+            DecoderError, ClosedError, ValueError: as for ``decoder[number]``.
+        """
+        return len(self._frames())
 
     def __bool__(self) -> bool:
         return True  # whatever `len` is

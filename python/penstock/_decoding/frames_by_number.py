@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from penstock._common.messages import plural
 from penstock._common.ownership import Closable
 from penstock._common.tensors import memory_of_out
+from penstock._decoding.random_access import RandomAccess, RenumberedError
 from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.completeness import Delivered, why_incomplete
 from penstock._facts.seeking import Clock, first_pts, last_pts
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
 
     from penstock._decoding.pixels import Job, Pixels
     from penstock._decoding.plan import DecodePlan
-    from penstock._decoding.random_access import RandomAccess
     from penstock._facts.info import Track
+
+T = TypeVar("T")
 
 # Memory of batches that is kept for the next ones. Chosen: a caller holds one while the next is made.
 _KEPT_BATCHES = 2
@@ -49,7 +52,7 @@ class FramesAnywhere(Protocol):
     """What frames are taken of by their numbers: a `RandomAccess`, or pictures."""
 
     @property
-    def index(self) -> Times:
+    def account(self) -> Times:
         """When each is shown."""
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, LibavFrame]]:
@@ -80,44 +83,67 @@ class FramesByNumber(Closable):
         # For each frame, the latest time of the frames up to it.
         self._latest: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
-    def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
+    def __len__(self) -> int:
+        """As `Decoder.count_frames`."""
         with self._lock:
-            if isinstance(key, slice):
-                for end in (key.start, key.stop, key.step):
-                    if end is not None:
-                        _index(end)
-                numbers = range(len(self._frame_places()))[key]
-                frames = dict(self._decoded(numbers))
-                return [frames[number] for number in numbers]
-            return self._one(self._number(key))
+            return len(self._frame_places())
+
+    def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
+        return self._numbered(partial(self._item, key))
+
+    def _numbered(self, call: Callable[[], T]) -> T:
+        """Calls a function; again, if numbers turn out to stand for other frames."""
+        with self._lock:
+            try:
+                return call()
+            except RenumberedError:
+                self._places = None
+                return call()
+
+    def _item(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
+        if isinstance(key, slice):
+            for end in (key.start, key.stop, key.step):
+                if end is not None:
+                    _index(end)
+            numbers = range(len(self._frame_places()))[key]
+            frames = dict(self._decoded(numbers))
+            return [frames[number] for number in numbers]
+        return self._one(self._number(key))
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
         """As `Decoder.frame_at`."""
         _check_time(time_s)
-        with self._lock:
-            places = self._frame_places()
-            if not places:
-                raise DecoderError(f"{self._media.path} has no frames")
-            last = last_pts(time_s, self._media, self._plan.track.video)
-            after = min(self._first_at(last + 1), places.stop)
-            return self._one(max(0, after - 1 - places.start))
+        return self._numbered(partial(self._frame_at, time_s))
+
+    def _frame_at(self, time_s: float | Fraction) -> VideoFrame:
+        places = self._frame_places()
+        if not places:
+            raise DecoderError(f"{self._media.path} has no frames")
+        last = last_pts(time_s, self._media, self._plan.track.video)
+        after = self._first_at(last + 1)
+        # Where files were joined, later frames have times at or before that of an earlier one.
+        if (later := self._latest[:after]).size and later[-1] == last:
+            after = self._first_at(last) + 1
+        return self._one(max(0, min(after, places.stop) - 1 - places.start))
 
     def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
         """As `Decoder.batch`."""
-        with self._lock:
-            numbers = [self._number(index) for index in indices]
-            shape, dtype = (len(numbers), *self._plan.layout.shape), np.dtype(self._plan.layout.dtype)
-            out = self._memory(shape, dtype) if out is None else out
-            memory, put = memory_of_out(out, shape, dtype)
-            places: dict[int, list[int]] = {}
-            for place, number in enumerate(numbers):
-                places.setdefault(number, []).append(place)
-            for number, made in self._made(places, {} if memory is None else _firsts(memory, places)):
-                first, *others = places[number]
-                if made is not None:
-                    put(first, self._frame(number, made))
-                for place in others:
-                    put(place, self._frame(number, made) if memory is None else memory[first])
+        return self._numbered(partial(self._batch, [*indices], out))
+
+    def _batch(self, indices: list[SupportsIndex], out: Any) -> Any:
+        numbers = [self._number(index) for index in indices]
+        shape, dtype = (len(numbers), *self._plan.layout.shape), np.dtype(self._plan.layout.dtype)
+        out = self._memory(shape, dtype) if out is None else out
+        memory, put = memory_of_out(out, shape, dtype)
+        places: dict[int, list[int]] = {}
+        for place, number in enumerate(numbers):
+            places.setdefault(number, []).append(place)
+        for number, made in self._made(places, {} if memory is None else _firsts(memory, places)):
+            first, *others = places[number]
+            if made is not None:
+                put(first, self._frame(number, made))
+            for place in others:
+                put(place, self._frame(number, made) if memory is None else memory[first])
         return out
 
     def _memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -150,7 +176,7 @@ class FramesByNumber(Closable):
             yield number, self._frame(number, made)
 
     def _frame(self, number: int, memory: Any) -> VideoFrame:
-        plan, pts = self._plan, self._file.index.pts[self._frame_places().start + number]
+        plan, pts = self._plan, self._file.account.pts[self._frame_places().start + number]
         time_s = self._time_s(number)
         return frame_of(memory, plan.layout, plan.colors, index=number, pts=pts, time_s=time_s)
 
@@ -179,7 +205,7 @@ class FramesByNumber(Closable):
                     job.wait()
 
     def _time_s(self, number: int) -> float:
-        pts = self._file.index.pts[self._frame_places().start + number]
+        pts = self._file.account.pts[self._frame_places().start + number]
         return self._clock.time_s(pts)
 
     def _number(self, index: SupportsIndex) -> int:
@@ -196,12 +222,12 @@ class FramesByNumber(Closable):
         """The places of the frames in the file's index."""
         self.check_open()
         if self._places is None:
-            options, index = self._plan.options, self._file.index
-            self._latest = np.maximum.accumulate(np.array(index.pts, np.int64))
+            options, account = self._plan.options, self._file.account
+            self._latest = np.maximum.accumulate(np.array(account.pts, np.int64))
             first = 0
             if options.start is not None:
                 first = self._first_at(first_pts(options.start, self._media, self._plan.track.video))
-            last = len(index) if options.count is None else min(len(index), first + options.count)
+            last = len(account) if options.count is None else min(len(account), first + options.count)
             self._places = range(first, last)
         return self._places
 
@@ -230,12 +256,12 @@ def _check_time(time_s: float | Fraction) -> None:
 
 def why_early(track: Track, file: RandomAccess) -> str | None:
     """Why frames seem to be missing at the end of the file; None if nothing shows that."""
-    times = np.array(file.index.pts, np.float64) * float(track.video.time_base)
+    times = np.array(file.account.pts, np.float64) * float(track.video.time_base)
     longest_s = np.diff(times).max(initial=0.0)
     all_frames = Delivered(
         frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
     )
-    return why_incomplete(track, all_frames, file.read())
+    return file.account.why_short or why_incomplete(track, all_frames, file.read())
 
 
 def _firsts(memory: npt.NDArray[Any], places: Mapping[int, Sequence[int]]) -> dict[int, npt.NDArray[Any]]:

@@ -72,13 +72,13 @@ class PicturesInOrder:
 
     Attributes:
         how: how they are decoded, for people.
-        all_packets: None. They have no packets.
+        account: None. They have no packets.
     """
 
     def __init__(self, images: ImageSequence, first: int) -> None:
         self._images, self._first = images, first
         self._pictures = images.pictures(range(first, len(images)))
-        self.how, self.all_packets = "each by itself, some ahead on threads", None
+        self.how, self.account = "each by itself, some ahead on threads", None
 
     def advance(self) -> SequenceFrame | None:
         """The next picture; None if it is not decoded yet.
@@ -110,11 +110,11 @@ class PicturesByNumber:
     """Pictures in any order, as a `RandomAccess` gives the frames of a file.
 
     Attributes:
-        index: when each is shown.
+        account: when each is shown.
     """
 
     def __init__(self, images: ImageSequence) -> None:
-        self._images, self.index = images, PictureIndex(range(len(images)))
+        self._images, self.account = images, PictureIndex(range(len(images)))
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         """The pictures with these numbers, each once, with its number."""

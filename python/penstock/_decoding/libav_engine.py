@@ -24,8 +24,8 @@ from penstock._facts.questions import InProcess
 from penstock.errors import DecoderError, PenstockError, StalledError
 
 if TYPE_CHECKING:
+    from penstock._decoding.account import Account
     from penstock._decoding.plan import DecodePlan
-    from penstock._facts.index import Packets
     from penstock._facts.info import Track
 
 _LATE = "libav decoded no frame"
@@ -48,8 +48,8 @@ class FramesInOrder(Protocol):
         """How libav reads it, for a caller."""
 
     @property
-    def all_packets(self) -> Packets | None:
-        """The facts about all packets of the stream; None if that is unknown."""
+    def account(self) -> Account | None:
+        """Which packet gave which frame; None if that is unknown."""
 
     def advance(self) -> SequenceFrame | None:
         """The next frame; None if it is not there yet.
@@ -168,9 +168,9 @@ class LibavEngine(Closable):
         return DecoderEngine("libav", f"{self._reason}; {self._sequence.how}")
 
     @property
-    def all_packets(self) -> Packets | None:
-        """All packets of the stream, if iteration has read them; else None."""
-        return self._sequence.all_packets
+    def account(self) -> Account | None:
+        """Which packet gave which frame, if iteration has come to the end; else None."""
+        return self._sequence.account
 
     @property
     def stats(self) -> DecoderStats:

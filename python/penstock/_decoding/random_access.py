@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from contextlib import suppress
 from itertools import chain, groupby, islice, takewhile
 from typing import TYPE_CHECKING
 
-import numpy as np
 from av.error import FFmpegError as LibavError
 
+from penstock._decoding.account import Account
 from penstock._decoding.open_video import OpenVideo, VideoInput
-from penstock._facts.index import DecodedFrame, Index, packet_of, packets_of
-from penstock._facts.seeking import may_seek
+from penstock._decoding.sequence import account_by_decoding
+from penstock._facts.index import facts_of, packet_of, table_of
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.frame import VideoFrame
 
-    from penstock._facts.index import Packet, Packets
+    from penstock._facts.index import Facts, Packet, Packets
 
 # Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
 _EARLIER_STARTS = 2
@@ -32,18 +32,26 @@ _RECENT_FRAMES = 16
 _MOST_DECODES = 2
 
 
+class RenumberedError(Exception):
+    """The account was wrong, and there is another one: numbers of frames stand for other ones."""
+
+
+class _LostError(Exception):
+    """A frame doesn't come, or not in its order. Its argument is the frame's place."""
+
+
 class RandomAccess:
     """Frames of one video stream of a file, in any order.
 
     Args:
-        packets: all packets of the stream, if they have been read.
+        account: the account of the frames, if iteration has made it.
 
     Raises:
         DecoderError: the source is no regular file.
     """
 
-    def __init__(self, chosen: VideoInput, packets: Packets | None = None) -> None:
-        self.path, self._packets = chosen.path, packets
+    def __init__(self, chosen: VideoInput, account: Account | None = None) -> None:
+        self.path, self._account, self._is_checked = chosen.path, account, account is not None
         if (identity := endpoints.identity(chosen.source)) is None:
             raise DecoderError(
                 f"decoder[i], frame_at() and batch() need a regular file, which {self.path} is not. Iterate over the "
@@ -51,30 +59,31 @@ class RandomAccess:
             )
         self._chosen, self._identity = chosen, identity
         self._decodes: list[_Decode] = []  # the one that was used last is the last one
-        self._index: Index | None = None
 
     @property
-    def index(self) -> Index:
-        """The frames of the file. The first use reads all of it, and for some containers and codecs decodes it."""
-        if self._index is None:
-            decode = self._used(_Decode(self._chosen, has_threads=True))
-            packets = packets_of(decode.video.packets()) if self._packets is None else self._packets
-            codec = decode.video.codec_name
-            if not may_seek(codec, decode.video.codec.pix_fmt):
-                index, packets = None, replace(packets, is_key=np.arange(len(packets.size)) == 0)
-            else:
-                index = Index.by_times(packets, decode.video.container.format.name, codec)
-                if index is not None and decode.video.codec.has_b_frames and index.is_in_file_order:
-                    index = None  # the times may be those of decoding
-            if index is None or not self._chosen.is_strict:  # damage that is concealed leaves frames out
-                with _Decode(self._chosen, has_threads=False) as whole:
-                    index = Index.by_frames(packets, whole.order(packets.first_whole))
-            self._index = index
-        return self._index
+    def account(self) -> Account:
+        """The account of the frames. The first use reads all of the file, and for some files decodes it."""
+        if self._account is None:
+            # Damage that is concealed leaves frames out.
+            account = self._account_by_packets() if self._chosen.is_strict else None
+            self._account = account or account_by_decoding(self._chosen)
+        return self._account
+
+    def _account_by_packets(self) -> Account | None:
+        video = self._used(_Decode(self._chosen, has_threads=True)).video
+        facts: list[Facts] = []
+        why_short = None
+        try:
+            facts.extend(map(facts_of, video.packets()))
+        except LibavError as error:
+            why_short = f"the file is damaged: {error.strerror}"
+        return Account.by_packets(table_of(facts), video.stream, why_short)
 
     def read(self) -> tuple[InputContainer, Packets]:
         """The open file, for a caller who may move it, and the packets of the stream."""
-        packets = self.index.packets
+        packets = self.account.packets
+        if not self._decodes:
+            self._used(_Decode(self._chosen, has_threads=True))
         return self._decodes[-1].lent(), packets
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
@@ -82,22 +91,44 @@ class RandomAccess:
 
         Raises:
             DecoderError: a frame cannot be decoded, or the file has changed.
+            RenumberedError: the account was wrong. All frames are to be asked for again.
         """
         if endpoints.identity(self._chosen.source) != self._identity:
             raise DecoderError(f"{self.path} has changed since it was opened. Open it again")
-        index = self.index
-        wanted = {int(index.shown[place]): place for place in places}
-        by_start = sorted((next(index.starts(packet)), packet) for packet in wanted)
+        try:
+            yield from self._frames(places)
+        except _LostError as lost:
+            if self._is_wrong():
+                raise RenumberedError from None
+            raise DecoderError(f"{self.path}: frame {lost.args[0]} is damaged or missing") from None
+
+    def _is_wrong(self) -> bool:
+        """Whether the account is wrong. Then another one is made."""
+        account = self.account
+        if self._is_checked or account.is_decoded or not self._chosen.is_strict:
+            return False
+        self._is_checked = True
+        decoded = account_by_decoding(self._chosen)
+        if not decoded.contradicts(account):
+            return False
+        self._account = decoded
+        self.close()
+        return True
+
+    def _frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
+        account = self.account
+        wanted = {int(account.shown[place]): place for place in places}
+        by_start = sorted((next(account.starts(packet)), packet) for packet in wanted)
         for start, group in groupby(by_start, key=lambda one: one[0]):
             missing = {packet for _, packet in group}
-            for packet, frame in self._decode_for(start, missing).frames(index, start, missing):
+            for packet, frame in self._decode_for(start, missing).frames(account, start, missing):
                 yield wanted[packet], frame
             for packet in sorted(missing):
                 yield wanted[packet], self._again(packet, wanted[packet])
 
     def _again(self, packet: int, place: int) -> VideoFrame:
         """Decodes a missing frame again, on one thread: several threads lose frames beside a damaged one, too."""
-        starts = list(islice(self.index.starts(packet), 1 + _EARLIER_STARTS))
+        starts = list(islice(self.account.starts(packet), 1 + _EARLIER_STARTS))
         with _Decode(self._chosen, has_threads=False) as decode:
             for number, start in enumerate(starts):
                 takes_corrupt = start == starts[-1] and not self._chosen.is_strict
@@ -106,20 +137,19 @@ class RandomAccess:
                 floor = starts[max(0, number - 1)]
                 frames = dict(
                     decode.frames(
-                        self.index, start, missing, floor=floor, takes_corrupt=takes_corrupt, ends=True
+                        self.account, start, missing, floor=floor, takes_corrupt=takes_corrupt, ends=True
                     )
                 )
                 if not missing:
                     return frames[packet]
-        raise DecoderError(f"{self.path}: frame {place} is damaged or missing")
+        raise _LostError(place)
 
     def _decode_for(self, start: int, wanted: set[int]) -> _Decode:
         """The decode that leads to these packets if one does; else another one, which will seek."""
-        index = self.index
         for decode in self._decodes:
-            if decode.leads_to(index, start, wanted):
+            if decode.leads_to(self.account, start, wanted):
                 return self._used(decode)
-        if len(self._decodes) < _MOST_DECODES and self._decodes[-1].is_in_use:
+        if not self._decodes or (len(self._decodes) < _MOST_DECODES and self._decodes[-1].is_in_use):
             return self._used(_Decode(self._chosen, has_threads=True))
         return self._used(self._decodes[0])
 
@@ -160,21 +190,9 @@ class _Decode:
         """Whether it has come to a place from which decoding may go on."""
         return self._last is not None
 
-    def order(self, first_whole: int) -> list[DecodedFrame]:
-        """All frames, in the order in which they are shown.
-
-        Raises:
-            DecoderError: a frame from the packet `first_whole` on is damaged, and this decode is strict.
-        """
-        packets = enumerate(self.video.packets())
-        frames = self._frames_of(packets, first_whole if self._chosen.is_strict else None)
-        return [
-            DecodedFrame(packet_of(frame), frame.dts, frame.duration, frame.key_frame) for frame in frames
-        ]
-
     def frames(
         self,
-        index: Index,
+        account: Account,
         start: int,
         wanted: set[int],
         *,
@@ -193,18 +211,20 @@ class _Decode:
             ends: whether the decoder gets no later packet: at a damaged one, it would lose frames of earlier ones.
         """
         last, delivered = max(wanted), set(wanted)
-        if not self.leads_to(index, start, wanted):
-            self._go_to(index, start, last if ends else None)
+        if not self.leads_to(account, start, wanted):
+            self._go_to(account, start, account.end_of(last) if ends else None)
             if floor is not None:
                 self._start, self._checked = floor, floor - 1
         for packet in wanted & self._recent.keys():
             wanted.discard(packet)
             yield packet, self._recent[packet]
-        awaited = index.in_order(self._awaited(index, last) if self._chosen.is_strict else wanted)
+        awaited = account.in_order(self._awaited(account, last) if self._chosen.is_strict else wanted)
         for frame in self._decoded if awaited else ():
             self._last = packet = packet_of(frame)
-            is_good = takes_corrupt or not (frame.is_corrupt or index.packets.is_corrupt[packet])
-            if is_good:
+            is_good = takes_corrupt or not (frame.is_corrupt or account.packets.is_corrupt[packet])
+            if not is_good:
+                self._failed.append(packet)
+            else:
                 self._came.add(packet)
                 if packet in wanted:
                     wanted.discard(packet)
@@ -213,9 +233,9 @@ class _Decode:
                     self._keep(packet, frame)
                 if awaited[-1] == packet:
                     awaited.pop()
-            if not awaited or index.is_before(awaited[-1], packet):
-                break
-        has_failed = self._chosen.is_strict and self._has_lost_hidden(index)
+            if not awaited or account.is_before(awaited[-1], packet):
+                break  # that one is lost, or comes later than its time says
+        has_failed = self._chosen.is_strict and self._has_lost_others(account)
         if not awaited and not has_failed:
             self._checked = max(self._checked, last)
             self._came = {packet for packet in self._came if packet > self._checked}
@@ -224,18 +244,23 @@ class _Decode:
             failed = min(delivered) if has_failed else min(awaited)
             wanted |= {packet for packet in delivered if packet >= failed}
 
-    def _has_lost_hidden(self, index: Index) -> bool:
-        """Whether a packet may be damaged whose frame an edit list hides, and of which others are made."""
-        is_hidden = index.packets.is_hidden
-        if self._has_threads:
-            return bool(self._failed) and bool(is_hidden[self._start : self._sent + 1].any())
-        return any(is_hidden[one] and not index.is_before(one, self._start) for one in self._failed)
+    def _has_lost_others(self, account: Account) -> bool:
+        """Whether a packet may be damaged that is not awaited, and of which other frames are made.
 
-    def _awaited(self, index: Index, last: int) -> Iterator[int]:
+        Either an edit list hides its frame, or it has none of its own.
+        """
+        if self._has_threads:
+            return bool(self._failed) and not all(map(account.is_shown, range(self._start, self._sent + 1)))
+        return any(
+            not account.is_shown(one) and (account.is_decoded or not account.is_before(one, self._start))
+            for one in self._failed
+        )
+
+    def _awaited(self, account: Account, last: int) -> Iterator[int]:
         """The packets up to `last` whose frames have yet to come."""
         for packet in range(self._checked + 1, last + 1):
             # Frames before the one with which the decoder began may depend on others.
-            is_to_come = index.is_shown(packet) and not index.is_before(packet, self._start)
+            is_to_come = account.is_shown(packet) and not account.is_before(packet, self._start)
             if is_to_come and packet not in self._came:
                 yield packet
 
@@ -261,50 +286,55 @@ class _Decode:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def leads_to(self, index: Index, start: int, wanted: set[int]) -> bool:
+    def leads_to(self, account: Account, start: int, wanted: set[int]) -> bool:
         """Whether decoding on from here gives all the frames, with no later start to seek to."""
         last = self._last
         return (
             last is not None
             and start <= self._sent + 1
-            and all(packet in self._recent or index.is_before(last, packet) for packet in wanted)
+            and all(packet in self._recent or account.is_before(last, packet) for packet in wanted)
         )
 
-    def _go_to(self, index: Index, start: int, last: int | None) -> None:
+    def _go_to(self, account: Account, start: int, last: int | None) -> None:
         """Lets the next frame be the first that a decoder makes from the packet `start` on, of packets up to `last`."""
         self._start, self._checked, self._last = start, start - 1, None
         self._came.clear()
         self._recent.clear()
         self._failed.clear()
-        packets = self._packets_from(index, start)
+        packets = self._packets_from(account, start)
         wanted = (one for one in packets if one[0] >= start)
         self._decoded = self._frames_of(
-            wanted if last is None else takewhile(lambda one: one[0] <= last, wanted), None
+            wanted if last is None else takewhile(lambda one: one[0] <= last, wanted)
         )
 
-    def _packets_from(self, index: Index, start: int) -> Iterator[tuple[int, Packet]]:
+    def _packets_from(self, account: Account, start: int) -> Iterator[tuple[int, Packet]]:
         """The packets with their numbers, from one at or before `start` on."""
-        first, packets = (index.is_timed and self._seek(index, start)) or self._rewind()
+        sought = self._seek(account, start) if account.may_seek else None
+        first, packets = sought or self._rewind()
         for number, packet in enumerate(packets, first):
-            if not index.packets.are(number, packet):
+            if account.packets.are(number, packet):
+                yield number, packet
+            elif sought:  # such as a parser that begins elsewhere: the frames are to be decoded again
+                account.may_seek = False
+                return
+            else:
                 raise DecoderError(f"{self._chosen.path} has changed since it was opened. Open it again")
-            yield number, packet
 
-    def _seek(self, index: Index, start: int) -> tuple[int, Iterator[Packet]] | None:
+    def _seek(self, account: Account, start: int) -> tuple[int, Iterator[Packet]] | None:
         """Packets from one at or before `start` on, and the first one's number; None if seeking leads to none."""
         # A seek may go past its target: then further back.
-        for key in islice(index.starts(start), _EARLIER_SEEKS):
+        for key in islice(account.starts(start), _EARLIER_SEEKS):
             # The demuxer of MPEG-TS usually seeks past a target that is a time.
             is_sought = (
-                self.video.seek_byte(int(index.packets.position[key]))
+                self.video.seek_byte(int(account.packets.position[key]), int(account.packets.pts[key]))
                 if "mpegts" in self.video.container.format.name
-                else self.video.seek(int(index.packets.pts[key]))
+                else self.video.seek(int(account.packets.pts[key]))
             )
             if not is_sought:
                 return None
-            packets = self.video.packets()
+            packets = _until_error(self.video.packets())
             first = next(packets, None)
-            number = None if first is None else index.packets.find(first)
+            number = None if first is None else account.packets.find(first)
             if first is not None and number is not None and number <= start:
                 return number, chain([first], packets)
         return None
@@ -312,24 +342,25 @@ class _Decode:
     def _rewind(self) -> tuple[int, Iterator[Packet]]:
         """All packets."""
         self.video.rewind()
-        return 0, self.video.packets()
+        return 0, _until_error(self.video.packets())
 
-    def _frames_of(
-        self, numbered: Iterable[tuple[int, Packet]], whole_from: int | None
-    ) -> Iterator[VideoFrame]:
-        """The frames of packets with their numbers, from `whole_from` on with an error for a damaged one."""
+    def _frames_of(self, numbered: Iterable[tuple[int, Packet]]) -> Iterator[VideoFrame]:
+        """The frames of packets with their numbers."""
         for self._sent, packet in numbered:
             packet.pts = self._sent  # the decoder gives it to the frame
-            yield from self._frames_by(packet, whole_from)
-        yield from self._frames_by(None, whole_from)
+            yield from self._frames_by(packet)
+        yield from self._frames_by(None)
 
-    def _frames_by(self, packet: Packet | None, whole_from: int | None) -> list[VideoFrame]:
+    def _frames_by(self, packet: Packet | None) -> list[VideoFrame]:
         """What the decoder gives when it gets the packet; None stands for the end of the file."""
         try:
             return self.video.decode(packet)
-        except LibavError as error:
-            if whole_from is None or self._sent < whole_from:
-                self._failed.append(self._sent)
-                return []
-            message = f"{self._chosen.path} is damaged: {error.strerror} at packet {self._sent}"
-            raise DecoderError(message) from error
+        except LibavError:
+            self._failed.append(self._sent)
+            return []
+
+
+def _until_error(packets: Iterator[Packet]) -> Iterator[Packet]:
+    """The packets up to the one that can't be read."""
+    with suppress(LibavError):
+        yield from packets

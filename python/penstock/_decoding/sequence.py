@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from av.error import FFmpegError as LibavError
 
+from penstock._decoding.account import Account, Shown
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
 from penstock._facts import completeness
-from penstock._facts.completeness import End
+from penstock._facts.completeness import End, times_go_back
 from penstock._facts.index import (
     REORDERED,
     Facts,
-    Packets,
     TimeGuess,
     WholeFrom,
+    are_times_of_decoding,
     facts_of,
     names_frames,
     packet_of,
+    packets_of,
     table_of,
 )
 from penstock._facts.opening import times_may_jump
@@ -31,12 +34,12 @@ from penstock.errors import DecoderError
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
-    from penstock._facts.index import Packet
+    from penstock._facts.index import Packet, Packets
     from penstock._facts.info import Track
 
 # Packets after which a frame that has not come is lost: reordered ones, those in libav's threads, and some.
 _AGE = REORDERED + MOST_THREADS + 2
-_LOST = "the frame is damaged or missing"
+_LOST, _PART = "the frame is damaged or missing", "a part is missing"
 # Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
 _EARLIER_GROUPS = 2
 # How far before a time the file is sought, in seconds, until a keyframe comes before it. Containers without an index
@@ -73,7 +76,7 @@ class _LostError(Exception):
     """A frame does not come."""
 
 
-class _UnnamedError(Exception):
+class UnnamedError(Exception):
     """The times of the packets do not name the frames after all."""
 
 
@@ -90,9 +93,9 @@ class Sequence:
     last that stretch is decoded up to the damaged packet and no further, because with that packet's error, libav loses
     the frames that it has held back for reordering. So the frames before damage don't depend on the number of threads.
 
-    This needs packets whose times name the frames (`names_frames`). Of other files, libav decodes one packet after
-    another without threads, and an exception for a packet is damage. So it does with what can be opened only once, but
-    with threads.
+    This needs packets whose times name the frames (`names_frames`). Of other files, and if that turns out wrong, libav
+    decodes one packet after another without threads, and what it says is damaged is damage. So it does with what can be
+    opened only once, but with threads.
 
     Args:
         chosen: the stream.
@@ -112,8 +115,8 @@ class Sequence:
         self._last_pts: int | None = None  # of the last one
         self._retries = 0
         self._is_last_try = False
-        self._may_seek = beginning is None or beginning.may_seek
         self._is_named = self._has_threads = self._has_sought = False
+        self._counts = False  # the times of the packets are those of the frames, one after another
         self._longest = 0  # the longest step between the times of two frames
 
     # --- what a reader calls ---------------------------------------------------------------------------------------
@@ -125,8 +128,8 @@ class Sequence:
         if self._chosen.is_opened_once:
             self._run_plain(None)
             return
-        if self._chosen.is_strict:
-            self._is_named = self._names_frames()
+        is_named, self._counts = _judged(self._video)
+        self._is_named = is_named and self._chosen.is_strict
         if self._is_named:
             self._begin_named(groups_back=0, has_threads=self._chosen.threads != 1)
         else:
@@ -135,18 +138,6 @@ class Sequence:
     def _gives_parts(self) -> bool:
         """Whether the demuxer gives the part of a packet that a cut has left, as that of MPEG-TS does."""
         return times_may_jump(self._video.container.format.name)
-
-    def _names_frames(self) -> bool:
-        """Whether the times of the packets seem to name the frames, by the first ones."""
-        video = self._video
-        ahead: list[Packet] = []
-        with suppress(LibavError):  # which the run will meet again
-            ahead.extend(islice(video.packets(), REORDERED + 1))
-        video.give_back(ahead)
-        return names_frames(
-            *(video.container.format.name, video.codec_name, video.codec.field_order),
-            [facts_of(one) for one in ahead],
-        )
 
     def advance(self) -> SequenceFrame | None:
         """Decodes a packet, unless a frame waits already. Returns the next frame, or None if it is not there yet.
@@ -198,11 +189,10 @@ class Sequence:
         return end
 
     @property
-    def all_packets(self) -> Packets | None:
-        """The facts about the packets of the stream; None if not all of them were read."""
-        is_whole = self._run is not None and self._run.is_at_end
-        is_whole &= not (self._has_sought or self._chosen.is_opened_once)
-        return self._packets if is_whole else None
+    def account(self) -> Account | None:
+        """Which packet gave which frame; None if not all of them were read."""
+        run, is_part = self._run, self._has_sought or self._chosen.is_opened_once
+        return run.account if run and run.is_at_end and run.error is None and not is_part else None
 
     @property
     def _packets(self) -> Packets:
@@ -259,7 +249,7 @@ class Sequence:
                 run.step()
             except _LostError:
                 self._then = self._retry
-            except _UnnamedError:
+            except UnnamedError:
                 self._then = self._begin_unnamed
 
     def _retry(self) -> None:
@@ -270,6 +260,9 @@ class Sequence:
             self._fail(_LOST)
         groups_back = min(self._retries, most)
         self._is_last_try = self._retries > most
+        if self._is_last_try and not run.has_failed and self._video.conceals:
+            self._begin_unnamed()  # nothing was damaged: a packet has no frame, such as a second field
+            return
         self._retries += 1
         until = run.first_lost if self._is_last_try else None
         self._begin_named(groups_back=groups_back, has_threads=False, until=until)
@@ -308,6 +301,13 @@ class Sequence:
             has_threads=has_threads,
         )
 
+    @cached_property
+    def _may_seek(self) -> bool:
+        """Whether a seek leads to the first frame of a time, from which a decoder makes the same pictures."""
+        if self._beginning is not None and not self._beginning.may_seek:
+            return False
+        return not times_go_back(self._chosen.source, self._chosen.container, self._chosen.index)
+
     def _seek_before(self, wanted: int, groups_back: int) -> _FromKey | None:
         """Goes to a keyframe at or before a time; or to one so many groups of pictures before it.
 
@@ -335,7 +335,7 @@ class Sequence:
         self._run_plain(None if self._beginning is None else self._beginning.pts)
 
     def _run_plain(self, wanted: int | None) -> None:
-        self._has_sought = wanted is not None and self._seek_plain(wanted)
+        self._has_sought = wanted is not None and not self._counts and self._seek_plain(wanted)
         self._ready.clear()
         self._run = _PlainRun(
             self._video,
@@ -344,8 +344,9 @@ class Sequence:
             skipped=self._given,
             is_strict=self._chosen.is_strict,
             is_sought=self._has_sought,
+            counts=self._counts,
             is_once=self._chosen.is_opened_once,
-            is_awaited=self._chosen.is_opened_once and self._gives_parts() and self._names_frames(),
+            is_awaited=self._chosen.is_opened_once and self._gives_parts() and _judged(self._video)[0],
         )
 
     def _seek_plain(self, wanted: int) -> bool:
@@ -392,6 +393,29 @@ class _Recent:
         return self._last[number - self._count]
 
 
+def _judged(video: OpenVideo) -> tuple[bool, bool]:
+    """Whether the first packets name the frames, and whether their times are those of decoding."""
+    ahead: list[Packet] = []
+    with suppress(LibavError):  # the run will meet it, too
+        ahead.extend(islice(video.packets(), REORDERED + 1))
+    video.give_back(ahead)
+    packets = packets_of(ahead)
+    if not names_frames(packets, video.stream):
+        return False, False
+    return True, are_times_of_decoding(packets, video.stream)
+
+
+def account_by_decoding(chosen: VideoInput) -> Account:
+    """Decodes all of a stream once, past damage, for which packet gives which frame."""
+    ready = _Ready()
+    with OpenVideo(replace(chosen, is_strict=False), has_threads=False) as video:
+        run = _PlainRun(video, ready, None, counts=_judged(video)[1])
+        while not run.is_at_end:
+            run.step()
+            ready.clear()
+        return run.account
+
+
 class _Run:
     """A decoder that reads one packet after another.
 
@@ -411,6 +435,7 @@ class _Run:
         self.error: str | None = None
         self._video, self._ready, self._wanted = video, ready, wanted
         self._is_strict = True
+        self._why_short: str | None = None
         self._packets = video.packets()
 
     def step(self) -> None:
@@ -418,9 +443,9 @@ class _Run:
         try:
             packet = next(self._packets, None)
         except LibavError as error:
-            packet = None
+            packet, self._why_short = None, f"the file is damaged: {error.strerror}"
             if self._is_strict:
-                self.error = f"the file is damaged: {error.strerror}"
+                self.error = self._why_short
         if packet is None:
             self._finish()
             self.is_at_end = True
@@ -429,6 +454,11 @@ class _Run:
         self.facts.append(facts_of(packet))
         if packet.size:
             self._send(number, packet)
+
+    @property
+    def account(self) -> Account:
+        """Which packet gave which frame, once it is at the end."""
+        raise NotImplementedError
 
     def _send(self, number: int, packet: Packet) -> None:
         raise NotImplementedError
@@ -446,7 +476,10 @@ class _NamedRun(_Run):
 
     Raises:
         _LostError: by a step, if a frame does not come.
-        _UnnamedError: by a step, if the times of the packets do not name the frames.
+        UnnamedError: by a step, if the times of the packets do not name the frames.
+
+    Attributes:
+        has_failed: libav has told of damage.
     """
 
     def __init__(
@@ -464,8 +497,10 @@ class _NamedRun(_Run):
         self._awaited: dict[int, None] = {}  # packets whose frames have not come, in their order
         self._held: deque[tuple[int, int, VideoFrame]] = deque()  # frames before which others must come
         self._latest: int | None = None  # the time of the last frame that came
+        self._times: set[int] = set()  # of the packets
         self._has_hidden = False  # a packet must be decoded whose frame doesn't come
         self._failed: int | None = None  # the first packet whose damage libav has told of
+        self.has_failed = False
         self._disordered: int | None = (
             None  # the packet after which a frame came that is shown before another
         )
@@ -487,13 +522,14 @@ class _NamedRun(_Run):
         if self._awaited and next(iter(self._awaited)) < number - _AGE:
             raise _LostError
         if self._disordered is not None and self._disordered < number - _AGE:
-            raise _UnnamedError
+            raise UnnamedError
 
     def _await(self, number: int) -> bool:
         """Lets later frames wait for that of a packet. Returns whether the packet must be decoded."""
         facts = self.facts[number]
-        if not facts.has_pts:
-            raise _UnnamedError
+        if not facts.has_pts or facts.pts in self._times:
+            raise UnnamedError
+        self._times.add(facts.pts)
         is_due = self._is_due(facts)
         if is_due and not facts.is_hidden:
             self._awaited[number] = None
@@ -518,7 +554,7 @@ class _NamedRun(_Run):
         if self._awaited:
             raise _LostError
         if self._disordered is not None:
-            raise _UnnamedError
+            raise UnnamedError
 
     def _take(self, number: int, packet: Packet | None) -> None:
         try:
@@ -529,8 +565,13 @@ class _NamedRun(_Run):
         for frame in frames:
             self._came(number, frame)
 
+    @property
+    def account(self) -> Account:
+        return Account.by_times(table_of([*self.facts]), self._video.stream)
+
     def _fail(self, number: int) -> None:
         """Takes note of damage. libav's threads tell of it later than at the damaged packet."""
+        self.has_failed = True
         if self._has_threads:
             if self._has_hidden:
                 raise _LostError
@@ -543,7 +584,10 @@ class _NamedRun(_Run):
 
     def _came(self, sent: int, frame: VideoFrame) -> None:
         number = packet_of(frame)
-        if number not in self._awaited or frame.is_corrupt or self.facts[number].is_corrupt:
+        if frame.is_corrupt or self.facts[number].is_corrupt:
+            self._fail(number)
+            return
+        if number not in self._awaited:
             return
         pts = self.facts[number].pts
         if self._latest is not None and pts <= self._latest and self._disordered is None:
@@ -562,12 +606,16 @@ class _NamedRun(_Run):
 
 
 class _PlainRun(_Run):
-    """Takes what libav gives, and an exception for damage.
+    """Takes what libav gives, and what libav says is damaged for damage.
+
+    A decoder that conceals damage marks frames when they come, and frames that are shown before those may be made of
+    them. So a frame waits for those of earlier packets, if the decoder reorders frames.
 
     Args:
         skipped: how many frames, of those that are wanted, are left out.
         is_strict: whether damage is an error.
         is_sought: the first packet is a keyframe in the middle of the file.
+        counts: the times of the packets are those of the frames, one after another.
         is_once: the packets can't be read again, and may never end.
         is_awaited: each packet gives a frame, also the last ones.
 
@@ -581,65 +629,110 @@ class _PlainRun(_Run):
         ready: _Ready,
         wanted: int | None,
         *,
-        skipped: int,
-        is_strict: bool,
-        is_sought: bool,
-        is_once: bool,
-        is_awaited: bool,
+        skipped: int = 0,
+        is_strict: bool = False,
+        is_sought: bool = False,
+        counts: bool = False,
+        is_once: bool = False,
+        is_awaited: bool = False,
     ) -> None:
         super().__init__(video, ready, wanted)
         if is_once:
             self.facts = _Recent()
-        self._is_awaited = is_awaited
-        self._awaited: deque[int] = deque(maxlen=_AGE)  # packets whose frames have not come
-        self._skipped, self._is_strict = skipped, is_strict
+        self._is_once, self._is_awaited = is_once, is_awaited
+        self._due: deque[int] = deque(maxlen=_AGE)  # of those that must come, packets whose frames have not
+        self._skipped, self._is_strict, self._counts = skipped, is_strict, counts
         self._whole = WholeFrom(begins_inside=is_sought)
+        self._first_whole: int | None = None  # the first packet of which damage counts
+        self._early: str | None = None  # the damage before
+        self._has_failed = False
         self.begins_inside = False
-        self._guess = TimeGuess()
+        self._guess = TimeGuess(video.stream)
+        self._awaited: dict[int, None] = {}  # packets whose frames have not come
+        self._held: deque[VideoFrame] = deque()
+        self._shown: list[Shown] = []
+
+    @property
+    def account(self) -> Account:
+        return Account.by_frames(
+            *(table_of([*self.facts]), self._video.stream, self._shown),
+            is_damaged=self._has_failed,
+            why_short=self._why_short,
+        )
 
     def _send(self, number: int, packet: Packet) -> None:
         facts = self.facts[number]
-        is_whole = self._whole.has_come(facts)
-        if self._is_awaited and is_whole and not facts.is_hidden:
-            self._awaited.append(number)
+        if self._whole.has_come(facts) and self._first_whole is None:
+            self._first_whole = number
+        self.begins_inside |= self._first_whole is None
+        if self._is_awaited and self._first_whole is not None and not facts.is_hidden:
+            self._due.append(number)
         packet.pts = number  # the decoder gives it to the frame
+        if not facts.is_hidden:
+            self._awaited[number] = None
         try:
             frames = self._video.decode(packet)
-            is_damaged = facts.is_corrupt or any(frame.is_corrupt for frame in frames)
-            why = "a part is missing"
         except LibavError as error:
-            frames, is_damaged, why = [], True, error.strerror or ""
-        if is_damaged and is_whole and self._is_strict:
-            self.error = f"the file is damaged: {why}, at packet {number}"
-            # The frames that libav has held back are not asked for: with the error it may have lost one of them.
-        else:
-            self.begins_inside |= not is_whole
-            self._take(frames)
+            self._is_damaged(number, error.strerror or "")
+            return  # libav may have lost a frame that it has held back
+        if facts.is_corrupt:
+            self._is_damaged(number, _PART)
+        self._take(number, frames)
 
     def _finish(self) -> None:
         """Gives the frames that the decoder has held back."""
         try:
-            self._take(self._video.decode(None))
+            self._take(len(self.facts) + REORDERED, self._video.decode(None))
         except LibavError as error:
             if self._is_strict:
-                self.error = f"the file is damaged: {error.strerror}, at its end"
-        if self._is_strict and self._awaited and self.error is None:
-            self.error = _LOST
+                self.error = self.error or f"the file is damaged: {error.strerror}, at its end"
+        if self._is_strict and self._due:
+            self.error = self.error or _LOST
+        if self._early is not None and not any(facts.is_key for facts in self.facts):
+            self.error = self.error or self._early  # the container marks no keyframes
 
-    def _take(self, frames: list[VideoFrame]) -> None:
+    def _is_damaged(self, number: int, why: str) -> bool:
+        """Whether damage of a packet is an error."""
+        self._has_failed = True
+        message = f"the file is damaged: {why}, at packet {number}"
+        is_error = self._is_strict and self._first_whole is not None and number >= self._first_whole
+        if is_error:
+            self.error = self.error or message
+        elif self._is_strict:
+            self._early = self._early or message
+        return is_error
+
+    def _take(self, sent: int, frames: list[VideoFrame]) -> None:
         for frame in frames:
             number = packet_of(frame)
             with suppress(ValueError):
-                self._awaited.remove(number)
-            facts = self.facts[number]
-            pts = self._guess.of(facts.pts if facts.has_pts else None, frame.dts, frame.duration)
-            if self._wanted is not None and pts < self._wanted:
-                continue
-            self._wanted = None  # later times may go back, where files were joined
-            if self._skipped:
-                self._skipped -= 1
-            else:
-                self._ready.append((pts, frame))
+                self._due.remove(number)
+            if frame.is_corrupt and self._is_damaged(number, _PART):
+                break
+            if not self.facts[number].is_hidden:
+                self._awaited.pop(number, None)
+                self._held.append(frame)
+        must_wait = self._is_strict and self._video.conceals and self._video.codec.has_b_frames
+        while self._awaited and next(iter(self._awaited)) <= sent - (REORDERED if must_wait else 0):
+            del self._awaited[next(iter(self._awaited))]
+        while self._held and not any(number < packet_of(self._held[0]) for number in self._awaited):
+            self._give(self._held.popleft())
+
+    def _give(self, frame: VideoFrame) -> None:
+        number, count = packet_of(frame), len(self._shown)
+        facts = self.facts[number]
+        pts = self._guess.of(facts.pts if facts.has_pts else None, frame.dts, frame.duration)
+        if self._counts:
+            pts = self.facts[count].pts
+        if not self._is_once:
+            self._shown.append(Shown(number, pts, frame.key_frame))
+        if self._wanted is not None and pts < self._wanted:
+            return
+        self._wanted = None  # later times may go back, where files were joined
+        if self._skipped:
+            self._skipped -= 1
+        else:
+            self._ready.append((pts, frame))
 
 
 class _FromKey(NamedTuple):

@@ -18,9 +18,18 @@ from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import plural
 from penstock._common.shortage import raise_shortage
-from penstock._facts.index import Index, Packets, expected_frames, packets_of, read_packets
+from penstock._facts.index import (
+    NO_TIME,
+    Packets,
+    Unwrapped,
+    expected_frames,
+    names_frames,
+    packets_of,
+    read_packets,
+    tells_order,
+)
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
-from penstock._facts.opening import demux, open_stream
+from penstock._facts.opening import demux, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
 
@@ -44,7 +53,7 @@ _SEEK_BACK_S = 20.0
 _CUT_OFF = "the file is truncated"
 # An EBML header, and then the element that holds all else of a Matroska file, with its size (RFC 9559, 4 and 5.1), and
 # in it those that hold packets.
-_SEGMENT, _CLUSTER = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75"
+_SEGMENT, _CLUSTER, _SIMPLE_BLOCK = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75", b"\xa3"
 _SEGMENT_WITHIN_BYTES = 1024
 _MOST_HEAD_BYTES = 12
 # More than one frame, with times that Matroska and FLV round to 1 ms.
@@ -220,7 +229,11 @@ def _damaged_at(source: str, segment: range) -> str | None:
             element = _element(head, at)
             if element is not None and _is_unknown(element):
                 return None  # written live: only the next cluster tells where it ends
-            if element is None or element.stop > parents[-1].stop:
+            if (
+                element is None
+                or element.stop > parents[-1].stop
+                or _is_of_no_track(head, element.start - at)
+            ):
                 return f"the file is damaged at byte {at}"
             if head.startswith(_CLUSTER):
                 parents.append(element)
@@ -228,6 +241,11 @@ def _damaged_at(source: str, segment: range) -> str | None:
             else:
                 at = element.stop
     return None
+
+
+def _is_of_no_track(head: bytes, content: int) -> bool:
+    """Whether an element holds a frame of the track 0, which there can't be. libav passes over it."""
+    return head.startswith(_SIMPLE_BLOCK) and head[content : content + 1] == b"\0"
 
 
 def _element(head: bytes, at: int) -> range | None:
@@ -260,14 +278,14 @@ def _opened_already(track: Track, read: tuple[InputContainer, Packets]) -> tuple
 
 
 def _missing(stream: VideoStream, packets: Packets, track: Track, delivered: Delivered) -> str | None:
-    media, video = track.media, track.video
+    video = track.video
     # A reader passes over a packet whose head is damaged. AVI has an index of its own.
     indexed = sum(one.size > 0 for one in stream.index_entries)
-    shown = max(indexed, int(((packets.size > 0) & ~packets.is_hidden).sum()))
-    index = Index.by_times(packets, media.container, video.codec)
-    if index is None or video.field_order not in (None, "progressive"):  # a packet may be a field
-        return _too_few(delivered, expected_frames(video.codec, shown))
-    return _too_few(delivered, len(index))
+    shown = int(packets.is_shown.sum())
+    expected = expected_frames(video.codec, max(indexed, shown))
+    if expected is None and video.field_order in (None, "progressive") and names_frames(packets, stream):
+        expected = shown
+    return _too_few(delivered, expected)
 
 
 def _too_few(delivered: Delivered, expected: int | None) -> str | None:
@@ -296,7 +314,7 @@ def _early_by_length(
         return _whole_ends_early(file, media.duration_s, media.start_s, delivered, ends_s)
     if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
         return None
-    is_shown = (packets.size > 0) & ~packets.is_hidden & packets.has_pts
+    is_shown = packets.is_shown & packets.has_pts
     if later := int((is_shown & (times_s > delivered.last_s + frame_s / 2)).sum()):
         return f"FFmpeg decoded no frame from the last {plural(later, 'packet')} of the video"
     if not _lacks_a_part(ends_s + frame_s / 2, own_s, video.start_s):
@@ -322,17 +340,31 @@ def _lacks_a_part(ends_s: float, duration_s: float, start_s: float | None) -> bo
     return ends_s + duration_s * _MISSING_SHARE < min(start_s or 0.0, 0.0) + duration_s
 
 
+def times_go_back(source: str, container: str, index: int) -> bool:
+    """Whether the times of a stream begin again, so that a seek may lead anywhere. Reads MPEG-TS, -PS and Ogg."""
+    identity = endpoints.identity(source)
+    if not times_may_jump(container) or identity is None or identity.size_bytes > CHEAP_BYTES:
+        return False
+    with suppress(DecoderError, LibavError):  # the decoder will say what is wrong
+        dts = read_packets(source, container, index).dts
+        return bool((np.diff(dts[dts != NO_TIME]) < 0).any())
+    return False
+
+
 def shown_pts(track: Track) -> Sequence[int] | None:
     """The times of all frames, in order, by the packets of a regular file; None if they do not tell."""
     source, media, video = track.source, track.media, track.video
     if endpoints.identity(source) is None or video.is_attached_picture:
         return None
     try:
-        packets = read_packets(source, media.container, video.index)
+        with open_stream(source, media.container, video.index) as (file, stream):
+            packets = packets_of(Unwrapped(stream).all(demux(file, stream)))
+            if not (names_frames(packets, stream) and tells_order(packets, stream)):
+                return None
     except (DecoderError, LibavError):
         return None
-    index = Index.by_times(packets, media.container, video.codec)
-    return None if index is None else index.pts
+    pts: list[int] = np.sort(packets.pts[packets.is_shown]).tolist()
+    return pts
 
 
 def known_frames(track: Track) -> int | None:
@@ -369,14 +401,14 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
         return None
     if media.container == "avi":
         missing = claimed - delivered.frames
-        # FFmpeg writes one more where there is sound.
-        is_wrong = abs(missing) > 1 and abs(missing - _empty_chunks(track)) > 1
+        most = 1 if media.audio else 0  # FFmpeg writes one more where there is sound
+        is_wrong = abs(missing) > most and abs(missing - _empty_chunks(track)) > most
+    elif media.container.startswith("mov,"):
+        is_known = known_frames(track) == delivered.frames
+        is_filled = is_known and delivered.frames > claimed  # by libav, where an edit list has a gap
+        is_wrong = is_filled or not (is_known or _hides_a_part(video, _FRAMES_APART))
     else:
-        is_wrong = (
-            media.container.startswith("mov,")
-            and not _hides_a_part(video, _FRAMES_APART)
-            and known_frames(track) != delivered.frames
-        )
+        is_wrong = False
     return f"the header says {claimed} frames, but the video has {delivered.frames}" if is_wrong else None
 
 

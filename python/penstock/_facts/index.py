@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from av import Codec
 
-from penstock._facts.opening import demux, open_stream
+from penstock._facts.opening import demux, open_stream, times_may_jump
 
 if TYPE_CHECKING:
     from av.packet import Packet as AnyPacket
@@ -20,27 +24,34 @@ if TYPE_CHECKING:
 
 #: Frames that come later than their packets at most: as many as H.264 and H.265 may hold back.
 REORDERED = 16
-# Containers whose packets have the times at which their frames are shown, by FFmpeg's names.
-_TIMED_CONTAINERS = frozenset(("mov", "matroska", "mpegts", "flv", "nut"))
-# Codecs whose frames need no other, of which each packet holds one, in any container.
-_ALONE = frozenset(
-    (
-        *("mjpeg", "prores", "dnxhd", "ffv1", "huffyuv", "ffvhuff", "utvideo", "png", "rawvideo", "v210"),
-        *("cfhd", "gif", "wmv1", "wmv2"),
-    )
-)
-# Codecs of which each packet holds one frame that is shown. Those of others may hold none, such as VP8's alternative
-# reference frames and the repeated frames of Theora.
-_ONE_FRAME_A_PACKET = _ALONE | {"h264", "hevc", "vp9", "av1", "mpeg1video", "mpeg2video"}
-
-
-# Of AVFieldOrder in libavcodec.
-_UNKNOWN_ORDER, _PROGRESSIVE = 0, 1
+#: AV_NOPTS_VALUE in libavutil.
+NO_TIME = -(1 << 63)
+# Times of MPEG's containers begin again at 0 after 26.5 hours: they have 33 bits, in units of 1/90000 s.
+_WRAP, _WRAPPING_UNIT = 2**33, Fraction(1, 90_000)
+# Codecs of which each packet holds one frame that is shown, or one of its two fields, besides codecs whose frames need
+# no others. A packet of other codecs may hold none, such as VP8's alternative reference frames.
+_ONE_A_PACKET = frozenset(("h264", "hevc", "vp9", "av1", "mpeg1video", "mpeg2video", "ffv1", "png", "cfhd"))
+# Of those, and of others whose packets containers wrongly mark as keyframes, each packet holds no field.
+_WHOLE_A_PACKET = frozenset(("ffv1", "png", "cfhd", "gif", "wmv1", "wmv2"))
+# Units by which containers round times, each by itself.
+_ROUNDED = 2
+# AVFieldOrder in libavcodec: unknown, and progressive.
+_WITHOUT_FIELDS = (0, 1)
+# Guessed: a field lasts for less than this share of a frame, whatever was rounded.
+_FIELD_SHARE = 0.75
 
 
 def expected_frames(codec: str, packets: int) -> int | None:
     """The number of frames in so many shown, non-empty packets; None if the codec does not determine that."""
-    return packets if codec in _ALONE else None
+    return packets if codec in _WHOLE_A_PACKET or _is_alone(codec) else None
+
+
+@cache
+def _is_alone(codec: str) -> bool:
+    """Whether frames of a codec need no other."""
+    with suppress(ValueError):  # libav has no such decoder
+        return Codec(codec, "r").intra_only
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,7 @@ class Packets:
 
     Attributes:
         pts: when each is shown, in units of the stream's time base.
+        dts: when each is decoded, in those units; `NO_TIME` where the container does not tell.
         position: the byte of the file at which each begins; -1 where the container does not tell.
         size: bytes.
         duration: for how long each is shown, in those units; 0 where the container does not tell.
@@ -59,6 +71,7 @@ class Packets:
     """
 
     pts: npt.NDArray[np.int64]
+    dts: npt.NDArray[np.int64]
     position: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
     duration: npt.NDArray[np.int64]
@@ -73,16 +86,9 @@ class Packets:
         return bool(self.has_pts.all()) and len(np.unique(self.pts)) == len(self.pts)
 
     @property
-    def first_key(self) -> int:
-        """The number of the first packet with which a decoder may begin; 0 if there is none."""
-        return int(np.argmax(self.is_key)) if len(self.is_key) else 0
-
-    @property
-    def first_whole(self) -> int:
-        """The number of the packet from which on no frame needs a packet before the first keyframe."""
-        key = self.first_key
-        follows = self.pts[key + 1 :] >= self.pts[key : key + 1]
-        return key + 1 + int(np.argmax(follows)) if key and follows.any() else key
+    def is_shown(self) -> npt.NDArray[np.bool_]:
+        """Whether each has something, and no edit list hides that."""
+        return (self.size > 0) & ~self.is_hidden
 
     def are(self, number: int, packet: Packet) -> bool:
         """Whether the packet is the one of that number."""
@@ -98,6 +104,7 @@ class Facts(NamedTuple):
     """The facts about a packet, as `Packets` has them."""
 
     pts: int
+    dts: int
     position: int
     size: int
     duration: int
@@ -109,16 +116,17 @@ class Facts(NamedTuple):
 
 def facts_of(packet: Packet) -> Facts:
     """The facts about a packet."""
-    pts = packet.pts
+    pts, dts = packet.pts, packet.dts
     return Facts(
-        *(pts or 0, _position(packet), packet.size, packet.duration or 0),
+        *(pts or 0, NO_TIME if dts is None else dts),
+        *(_position(packet), packet.size, packet.duration or 0),
         *(packet.is_keyframe, packet.is_discard, pts is not None, packet.is_corrupt),
     )
 
 
 def table_of(facts: Sequence[Facts]) -> Packets:
     """The facts about packets, by columns."""
-    rows = np.array(facts, "i8,i8,i8,i8,?,?,?,?")
+    rows = np.array(facts, "i8,i8,i8,i8,i8,?,?,?,?")
     return Packets(*(np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()))
 
 
@@ -127,10 +135,38 @@ def packets_of(packets: Iterable[Packet]) -> Packets:
     return table_of([facts_of(packet) for packet in packets])
 
 
+class Unwrapped:
+    """Lets the times of a stream's packets go on where those of its container begin again."""
+
+    def __init__(self, stream: VideoStream) -> None:
+        wraps = times_may_jump(stream.container.format.name) and stream.time_base == _WRAPPING_UNIT
+        self._near: int | None = stream.start_time if wraps else None  # the time of the last packet
+
+    def move(self, pts: int) -> None:
+        """The next packet has about that time."""
+        if self._near is not None:
+            self._near = pts
+
+    def all(self, packets: Iterable[Packet]) -> Iterator[Packet]:
+        """The same packets."""
+        for packet in packets:
+            if self._near is not None:
+                if packet.dts is not None:
+                    packet.dts = self._near = _nearest(packet.dts, self._near)
+                if packet.pts is not None:
+                    packet.pts = _nearest(packet.pts, self._near)
+            yield packet
+
+
+def _nearest(time: int, near: int) -> int:
+    """The time nearest to another one, of those that the container writes alike."""
+    return time + round((near - time) / _WRAP) * _WRAP
+
+
 def read_packets(source: str, container: str, index: int) -> Packets:
     """The facts about all packets of a stream of a file, which are as for `opening.open_stream`."""
     with open_stream(source, container, index) as opened:
-        return packets_of(demux(*opened))
+        return packets_of(Unwrapped(opened[1]).all(demux(*opened)))
 
 
 def packet_of(frame: VideoFrame) -> int:
@@ -139,24 +175,56 @@ def packet_of(frame: VideoFrame) -> int:
     return frame.pts
 
 
-def names_frames(container: str, codec: str, field_order: int, first: Sequence[Facts]) -> bool:
-    """Whether each packet holds one frame, and the packets' times are the frames'.
+def names_frames(packets: Packets, stream: VideoStream) -> bool:
+    """Whether each packet seems to hold one frame, which is shown at the packet's time.
+
+    Reading and decoding check that: a frame that does not come, or not in the order of the times, shows that it isn't
+    so.
 
     Args:
-        container, codec: by FFmpeg's names.
-        field_order: of AVFieldOrder in libavcodec.
-        first: the first packets of the stream.
+        packets: all packets of the stream, or the first ones.
     """
-    if not first or not _is_named(container, codec):
+    codec = stream.codec_context
+    name = codec.codec.canonical_name
+    if not len(packets.pts) or not (name in _ONE_A_PACKET or _is_alone(name)):
         return False
-    if field_order not in (_UNKNOWN_ORDER, _PROGRESSIVE) and codec == "h264":
-        return False  # a packet may be a field
-    begins_whole = first[0].is_key and first[0].has_pts
-    return begins_whole and all(one.has_pts and (one.is_hidden or one.pts >= first[0].pts) for one in first)
+    if not (packets.is_key[0] and packets.have_distinct_times):
+        return False
+    # Otherwise the stream begins inside a group of pictures, of which a decoder may show a part.
+    if (packets.pts < packets.pts[0])[~packets.is_hidden].any():
+        return False
+    return codec.field_order in _WITHOUT_FIELDS or not _has_fields(packets, stream)
 
 
-def _is_named(container: str, codec: str) -> bool:
-    return codec in _ONE_FRAME_A_PACKET and not _TIMED_CONTAINERS.isdisjoint(container.split(","))
+def _has_fields(packets: Packets, stream: VideoStream) -> bool:
+    """Whether a packet lasts for less than a frame: it may be a field."""
+    rate = stream.codec_context.framerate or stream.average_rate
+    if not rate or not stream.time_base:
+        return True
+    frames = packets.duration * float(stream.time_base * rate)
+    return bool(((frames > 0) & (frames < _FIELD_SHARE)).any())
+
+
+def are_times_of_decoding(packets: Packets, stream: VideoStream) -> bool:
+    """Whether the times of packets, which `names_frames`, seem to be those at which the frames are decoded.
+
+    The frames then have these times, too, one after another.
+    """
+    return bool(stream.codec_context.has_b_frames and (np.diff(packets.pts) > 0).all())
+
+
+def tells_order(packets: Packets, stream: VideoStream) -> bool:
+    """Whether the times of all packets, which `names_frames`, are the order in which a decoder gives the frames.
+
+    An encoder decodes frames at the times of earlier ones. Where a container's times differ from that, it may have
+    wrong ones, and only decoding shows.
+    """
+    in_order = np.sort(packets.pts)
+    if np.array_equal(in_order, packets.pts):
+        return not are_times_of_decoding(packets, stream)
+    decoded = packets.dts[packets.dts != NO_TIME]
+    decoded = decoded[int(np.searchsorted(decoded, in_order[0] - _ROUNDED)) :]
+    return bool((np.abs(in_order[: len(decoded)] - decoded) <= _ROUNDED).all())
 
 
 class WholeFrom:
@@ -185,98 +253,12 @@ def _position(packet: Packet) -> int:
     return -1 if packet.pos is None else packet.pos
 
 
-class DecodedFrame(NamedTuple):
-    """What a decoder tells of a frame: the number of its packet, its times in units of the stream's time base, and
-    whether it needs no other frame.
-    """
-
-    packet: int
-    dts: int | None
-    duration: int
-    is_key: bool
-
-
-class Index:
-    """The frames of a stream, in the order in which they are shown.
-
-    Attributes:
-        packets: the packets.
-        shown: of each frame, the number of its packet.
-        pts: of each frame, when it is shown.
-        is_timed: whether the packets' times tell the order.
-    """
-
-    def __init__(
-        self,
-        packets: Packets,
-        shown: npt.NDArray[np.int64],
-        pts: Sequence[int],
-        order: npt.NDArray[np.int64],
-        *,
-        is_timed: bool,
-    ) -> None:
-        self.packets, self.shown, self.pts, self.is_timed = packets, shown, pts, is_timed
-        self._order, self._is_shown = order, np.zeros(len(order), np.bool_)
-        self._is_shown[shown] = True
-        self._keys = np.flatnonzero(packets.is_key)
-
-    @classmethod
-    def by_times(cls, packets: Packets, container: str, codec: str) -> Index | None:
-        """The index by the packets' times alone; None if they do not tell it."""
-        if not (_is_named(container, codec) and packets.have_distinct_times and packets.is_key.any()):
-            return None
-        # Otherwise the stream begins inside a group of pictures, of which a decoder may show a part.
-        if packets.first_key != 0 or (packets.pts < packets.pts[0])[~packets.is_hidden].any():
-            return None
-        shown = np.flatnonzero(~packets.is_hidden)
-        shown = shown[np.argsort(packets.pts[shown])]
-        return cls(packets, shown, packets.pts[shown].tolist(), packets.pts, is_timed=True)
-
-    @classmethod
-    def by_frames(cls, packets: Packets, frames: Sequence[DecodedFrame]) -> Index:
-        """The index by the decoded frames, in the order in which they came."""
-        shown = np.array([frame.packet for frame in frames], np.int64)
-        order = np.full(len(packets.size), -1, np.int64)
-        order[shown] = np.arange(len(shown))
-        # Some containers say of every packet that it is a keyframe.
-        is_key = packets.is_key.copy()
-        is_key[shown] &= np.array([frame.is_key for frame in frames], np.bool_)
-        packets = replace(packets, is_key=is_key)
-        return cls(packets, shown, _best_effort(packets, frames), order, is_timed=False)
-
-    def __len__(self) -> int:
-        return len(self.shown)
-
-    @property
-    def is_in_file_order(self) -> bool:
-        """Whether the frames are shown in the order of their packets."""
-        return bool((np.diff(self.shown) > 0).all())
-
-    def is_before(self, packet: int, other: int) -> bool:
-        """Whether the frame of a packet is shown before that of another."""
-        return bool(self._order[packet] < self._order[other])
-
-    def is_shown(self, packet: int) -> bool:
-        """Whether the packet's frame is shown."""
-        return bool(self._is_shown[packet])
-
-    def in_order(self, packets: Iterable[int]) -> list[int]:
-        """The packets in the order in which their frames are shown, the last one first."""
-        return sorted(packets, key=lambda packet: self._order[packet], reverse=True)
-
-    def starts(self, packet: int) -> Iterator[int]:
-        """The packets with which a decoder may begin to get that packet's frame, the nearest first."""
-        for key in self._keys[: np.searchsorted(self._keys, packet, "right")][::-1]:
-            # A frame that is shown before a key picture may need the group of pictures before.
-            if self._order[key] <= self._order[packet]:
-                yield int(key)
-        yield 0
-
-
 class TimeGuess:
     """The times of frames, by FFmpeg's rule for files with wrong ones (guess_correct_pts in libavcodec/decode.c)."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: VideoStream) -> None:
+        rate, unit = stream.average_rate or stream.guessed_rate, stream.time_base
+        self._usual = round(1 / (rate * unit)) if rate and unit else 0
         self._faulty_pts = self._faulty_dts = self._next = 0
         self._last_pts = self._last_dts = -(1 << 63)
 
@@ -290,14 +272,6 @@ class TimeGuess:
             self._last_pts = pts
         time = pts if pts is not None and (self._faulty_pts <= self._faulty_dts or dts is None) else dts
         best = self._next if time is None else time
-        self._next = best + duration
+        # libav knows the duration of none that it has not looked at before, and then tells of one unit.
+        self._next = best + (duration if duration > 1 else self._usual)
         return best
-
-
-def _best_effort(packets: Packets, frames: Sequence[DecodedFrame]) -> list[int]:
-    """The frames' times."""
-    guess = TimeGuess()
-    return [
-        guess.of(int(packets.pts[packet]) if packets.has_pts[packet] else None, dts, duration)
-        for packet, dts, duration, _ in frames
-    ]

@@ -238,6 +238,8 @@ def _readable(text: str) -> str:
 
 def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> VideoInfo:
     codec = stream.codec_context
+    # The decoder may have looked ahead, where the size and the format may be others.
+    shown = codec if first.frame is None else first.frame
     rotation, is_mirrored = _orientation(first.frame)
     is_sideways = rotation in (90, 270)
     aspect = _fraction(stream.sample_aspect_ratio)
@@ -251,24 +253,24 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         common["start_s"] = min((one for one in starts_s if one is not None), default=None)
     return VideoInfo(
         **common,
-        pixel_format=codec.pix_fmt,
-        width=codec.height if is_sideways else codec.width,
-        height=codec.width if is_sideways else codec.height,
-        stored_width=codec.width,
-        stored_height=codec.height,
+        pixel_format=shown.format.name if shown.format else None,
+        width=shown.height if is_sideways else shown.width,
+        height=shown.width if is_sideways else shown.height,
+        stored_width=shown.width,
+        stored_height=shown.height,
         rotation=rotation,
         is_mirrored=is_mirrored,
         sample_aspect_ratio=1 / aspect if aspect and is_sideways else aspect,
         frame_rate=None if is_cover else rate,
         is_variable_frame_rate=is_variable and not is_cover,
         frames=stream.frames or None,
-        color_matrix=matrix_name(codec.colorspace),
-        color_range=RANGES.get(codec.color_range),
-        color_primaries=PRIMARIES.get(codec.color_primaries),
-        color_transfer=TRANSFERS.get(codec.color_trc),
+        color_matrix=matrix_name(shown.colorspace),
+        color_range=RANGES.get(shown.color_range),
+        color_primaries=PRIMARIES.get(shown.color_primaries),
+        color_transfer=TRANSFERS.get(shown.color_trc),
         mastering_display=_mastering_display(first.frame),
         content_light=_content_light(first.frame),
-        bit_depth=_depth(codec),
+        bit_depth=_depth(shown),
         field_order=field_order,
         has_separate_alpha=_has_separate_alpha(stream, first.codec),
         extras=_extras(first.frame),
@@ -562,9 +564,9 @@ def _differ(average: Fraction | None, base: Fraction | None, *, counts_fields: b
     return all(abs(ratio - same) > _RATE_TOLERANCE for same in ((1, 2) if counts_fields else (1,)))
 
 
-def _depth(codec: VideoCodecContext) -> int | None:
+def _depth(shown: VideoCodecContext | VideoFrame) -> int | None:
     """Bits of a sample; None if the samples differ in depth (rgb565), or if no frame shows the format."""
-    depths = {one.bits for one in codec.format.components} if codec.format else set()
+    depths = {one.bits for one in shown.format.components} if shown.format else set()
     return depths.pop() if len(depths) == 1 else None
 
 

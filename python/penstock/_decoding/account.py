@@ -1,0 +1,139 @@
+"""Which packet of a file gave which frame, in the order in which the frames are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock._facts.index import Packets, names_frames, tells_order
+from penstock._facts.seeking import may_seek
+
+if TYPE_CHECKING:
+    from av.video.stream import VideoStream
+
+
+class Shown(NamedTuple):
+    """A frame: the number of its packet, its time in units of the stream's time base, and whether it needs no other."""
+
+    packet: int
+    pts: int
+    is_key: bool
+
+
+class Account:
+    """The frames of a stream, in the order in which they are shown.
+
+    Attributes:
+        packets: the packets.
+        shown: of each frame, the number of its packet.
+        pts: of each frame, when it is shown.
+        is_decoded: decoding has shown all that. Otherwise the times of the packets name the frames.
+        is_damaged: whether libav found damage when it decoded all.
+        why_short: why the file ends early; None if it was read to its end.
+        may_seek: whether a seek may lead to the packets that were read.
+    """
+
+    def __init__(
+        self,
+        packets: Packets,
+        stream: VideoStream,
+        shown: npt.NDArray[np.int64],
+        pts: Sequence[int],
+        order: npt.NDArray[np.int64],
+        *,
+        is_decoded: bool,
+        is_damaged: bool = False,
+        why_short: str | None = None,
+    ) -> None:
+        self.packets, self.shown, self.pts = packets, shown, pts
+        self.is_decoded, self.is_damaged, self.why_short = is_decoded, is_damaged, why_short
+        codec = stream.codec_context
+        self.may_seek = may_seek(codec.codec.canonical_name, codec.pix_fmt)
+        self._order, self._is_shown = order, np.zeros(len(order), np.bool_)
+        self._is_shown[shown] = True
+        self._in_file_order = np.sort(shown)
+        self._keys = np.flatnonzero(packets.is_key) if self.may_seek else np.zeros(1, np.int64)
+
+    @classmethod
+    def by_packets(
+        cls, packets: Packets, stream: VideoStream, why_short: str | None = None
+    ) -> Account | None:
+        """The account by the times of all packets alone; None if decoding must show it."""
+        if not (names_frames(packets, stream) and tells_order(packets, stream)):
+            return None
+        return cls.by_times(packets, stream, why_short)
+
+    @classmethod
+    def by_times(cls, packets: Packets, stream: VideoStream, why_short: str | None = None) -> Account:
+        """The account by the times of all packets, which name the frames."""
+        shown = np.flatnonzero(packets.is_shown)
+        shown = shown[np.argsort(packets.pts[shown])]
+        pts = packets.pts[shown].tolist()
+        return cls(packets, stream, shown, pts, packets.pts, is_decoded=False, why_short=why_short)
+
+    @classmethod
+    def by_frames(
+        cls,
+        packets: Packets,
+        stream: VideoStream,
+        frames: Sequence[Shown],
+        *,
+        is_damaged: bool,
+        why_short: str | None = None,
+    ) -> Account:
+        """The account by the decoded frames, in the order in which they came."""
+        shown = np.array([frame.packet for frame in frames], np.int64)
+        order = np.full(len(packets.size), -1, np.int64)
+        order[shown] = np.arange(len(shown))
+        # Some containers say of every packet that it is a keyframe.
+        is_key = packets.is_key.copy()
+        is_key[shown] &= np.array([frame.is_key for frame in frames], np.bool_)
+        return cls(
+            replace(packets, is_key=is_key),
+            stream,
+            shown,
+            [frame.pts for frame in frames],
+            order,
+            is_decoded=True,
+            is_damaged=is_damaged,
+            why_short=why_short,
+        )
+
+    def __len__(self) -> int:
+        return len(self.shown)
+
+    def contradicts(self, other: Account) -> bool:
+        """Whether the frames came in another order, or fewer of them although nothing is damaged."""
+        is_other_order = bool((np.diff(other._order[self.shown]) <= 0).any())
+        return is_other_order or not (self.is_damaged or len(self) == len(other))
+
+    def is_before(self, packet: int, other: int) -> bool:
+        """Whether the frame of a packet is shown before that of another."""
+        return bool(self._order[packet] < self._order[other])
+
+    def end_of(self, packet: int) -> int:
+        """The last packet before that of another frame: the packets between may be fields of this frame."""
+        after = int(np.searchsorted(self._in_file_order, packet, "right"))
+        return (
+            int(self._in_file_order[after]) - 1 if after < len(self._in_file_order) else len(self._order) - 1
+        )
+
+    def is_shown(self, packet: int) -> bool:
+        """Whether the packet's frame is shown."""
+        return bool(self._is_shown[packet])
+
+    def in_order(self, packets: Iterable[int]) -> list[int]:
+        """The packets in the order in which their frames are shown, the last one first."""
+        return sorted(packets, key=lambda packet: self._order[packet], reverse=True)
+
+    def starts(self, packet: int) -> Iterator[int]:
+        """The packets with which a decoder may begin to get that packet's frame, the nearest first."""
+        for key in self._keys[: np.searchsorted(self._keys, packet, "right")][::-1]:
+            # A frame that is shown before a key picture may need the group of pictures before.
+            if self._order[key] <= self._order[packet]:
+                yield int(key)
+        yield 0
