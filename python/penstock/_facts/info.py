@@ -317,8 +317,8 @@ def check_no_grid(media: MediaInfo) -> None:
     """
     if tiles := sum(video.is_tile for video in media.video):
         raise DecoderError(
-            f"the picture in {media.path} is a grid of {tiles} tiles, which libav doesn't put together. Convert it with "
-            f"a recent FFmpeg: ffmpeg -i {quote(media.path)} OUT.png. Pass stream=0 for the first tile"
+            f"the picture in {media.path} is a grid of {tiles} tiles, which libav doesn't put together. Convert it "
+            f"with a recent FFmpeg: ffmpeg -i {quote(media.path)} OUT.png. Pass stream=0 for the first tile"
         )
 
 
