@@ -7,6 +7,7 @@ import struct
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import av
 import pytest
@@ -47,7 +48,7 @@ def made(path: Path, *arguments: str, source: str = "testsrc2=s=64x48:r=25:d=2")
     return path
 
 
-def ends(path: Path) -> tuple[list[bytes], list[float], str | None]:
+def ends(path: Path) -> tuple[list[bytes], list[Any], str | None]:
     """The frames in sequence, their times, and why there are no more."""
     frames, times, reason = [], [], None
     with Decoder(path, pixel_format="source") as decoder:
@@ -60,7 +61,7 @@ def ends(path: Path) -> tuple[list[bytes], list[float], str | None]:
     return frames, times, reason
 
 
-def check(path: Path, frames: int, *, is_whole: bool = True, most: int = 25) -> list[float]:
+def check(path: Path, frames: int, *, is_whole: bool = True, most: int = 25) -> list[Any]:
     """Iteration gives so many frames, and the same ones come by number and by time. Returns the times."""
     found, times, reason = ends(path)
     assert len(found) == frames and (reason is None) == is_whole, reason

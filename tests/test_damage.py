@@ -95,16 +95,19 @@ def test_frames_before_damage_are_right_with_any_number_of_threads(
     by_threads = [outcome(path, threads) for threads in (1, 2, 4)]
     assert by_threads[0] == by_threads[1] == by_threads[2]
     found = by_threads[0]
-    if found.reason is not None:
+    if found.reason is not None and "damaged at byte" in found.reason:
+        assert (
+            kind == "empty" and path.suffix == ".mkv"
+        )  # libav passes over it, and the file shows it at its end
+    elif found.reason is not None:
         assert found.frames == whole.frames[: len(found.frames)]
         with Decoder(path) as decoder:
             for number in {0, len(found.frames) - 1} - {-1} if path.suffix != ".avi" else ():
                 assert decoder[number].tobytes() == found.frames[number]
 
 
-@pytest.mark.parametrize("name", ["h264.mp4", "h264.ts", "h265.mp4", "prores.mov"])
+@pytest.mark.parametrize("name", ["h264.mp4", "h264.mkv", "h264.ts", "h265.mp4", "prores.mov", "ffv1.mkv"])
 def test_emptied_packet_raises(folder: Path, name: str) -> None:
-    """In Matroska the packet's place includes its block's header, without which libav passes over the packet."""
     assert outcome(damaged(folder / name, "empty", 1), 4).reason is not None
 
 

@@ -500,6 +500,7 @@ class _NamedRun(_Run):
         self._times: set[int] = set()  # of the packets
         self._has_hidden = False  # a packet must be decoded whose frame doesn't come
         self._failed: int | None = None  # the first packet whose damage libav has told of
+        self._refused: set[int] = set()  # packets whose frames may come all the same
         self.has_failed = False
         self._disordered: int | None = (
             None  # the packet after which a frame came that is shown before another
@@ -570,12 +571,17 @@ class _NamedRun(_Run):
         return Account.by_times(table_of([*self.facts]), self._video.stream)
 
     def _fail(self, number: int) -> None:
-        """Takes note of damage. libav's threads tell of it later than at the damaged packet."""
+        """Takes note of an error. libav's threads tell of it later, and may give the packet's frame."""
         self.has_failed = True
-        if self._has_threads:
-            if self._has_hidden:
-                raise _LostError
-        elif number < len(self.facts):
+        if not self._has_threads:
+            self._refused.add(number)
+            self._is_damaged(number)
+        elif self._has_hidden or all(map(self._is_due, self.facts[-MOST_THREADS:])):
+            raise _LostError
+
+    def _is_damaged(self, number: int) -> None:
+        """Takes note of a damaged packet."""
+        if number < len(self.facts):
             is_hidden = self.facts[number].is_hidden and self._is_due(self.facts[number])
             if self._failed is None and (is_hidden or number in self._awaited):
                 self._failed = number
@@ -584,8 +590,9 @@ class _NamedRun(_Run):
 
     def _came(self, sent: int, frame: VideoFrame) -> None:
         number = packet_of(frame)
-        if frame.is_corrupt or self.facts[number].is_corrupt:
-            self._fail(number)
+        if frame.is_corrupt or self.facts[number].is_corrupt or number in self._refused:
+            self.has_failed = True
+            self._is_damaged(number)
             return
         if number not in self._awaited:
             return

@@ -238,8 +238,9 @@ def _readable(text: str) -> str:
 
 def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> VideoInfo:
     codec = stream.codec_context
-    # The decoder may have looked ahead, where the size and the format may be others.
-    shown = codec if first.frame is None else first.frame
+    # The decoder may have looked ahead, where the size and the format may be others. Another one may have added alpha.
+    is_others = first.frame is None or _has_separate_alpha(stream, first.codec)
+    shown = codec if is_others else cast("VideoFrame", first.frame)
     rotation, is_mirrored = _orientation(first.frame)
     is_sideways = rotation in (90, 270)
     aspect = _fraction(stream.sample_aspect_ratio)
