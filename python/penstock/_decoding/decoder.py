@@ -18,7 +18,7 @@ from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import first_image, images_by_number, open_images, read_images
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodeOptions, lost_bits, unmapped_hdr
-from penstock._decoding.program_engine import ProgramEngine, changes_frames
+from penstock._decoding.program_engine import changes_frames
 from penstock._decoding.random_access import RandomAccess
 from penstock._decoding.session import DecoderBase
 from penstock._decoding.video_frame import VideoFrame, frame_of
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
+    from penstock._decoding.engine import Engine, Made
     from penstock._decoding.frames_by_number import FramesByNumber
-    from penstock._decoding.libav_engine import LibavEngine, Made
 
 
 _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
@@ -213,7 +213,7 @@ class Decoder(DecoderBase):
         self._by_number: FramesByNumber | None = None
         self._length: int | None = None  # once known, without `count`
         self._images = None if files is None else open_images(files, self._options, stream)
-        self._engine: LibavEngine | ProgramEngine
+        self._engine: Engine
         if self._images is not None:
             self._engine = read_images(self._images, self._options)
         elif (reason := why_program(self._opened, self._options)) is None:

@@ -24,6 +24,7 @@ from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from penstock._decoding.engine import Engine
     from penstock._facts.source import Source
 
 
@@ -86,9 +87,7 @@ def _read_in_sandbox(
     return ProgramEngine(program, opened, plan, reason, questions, isolation)
 
 
-def read_in_process(
-    opened: Source, options: DecodeOptions, stream: int | None
-) -> LibavEngine | ProgramEngine:
+def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
     """Reads by libav in this process, unless it lacks the protocol."""
     if not endpoints.is_path(opened.url):
         return _read_url(opened, options, stream)
@@ -104,7 +103,7 @@ def read_in_process(
     return LibavEngine(plan, sequence, "libav reads files, in this process", ahead)
 
 
-def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine | ProgramEngine:
+def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
     """The same for a URL, on a thread: a server may never answer."""
     opening = partial(_opened_once, opened, options, stream)
     try:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock._common.daemon import Daemon
@@ -17,6 +16,7 @@ from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
 from penstock._common.ownership import Closable
 from penstock._common.reports import DecoderEngine, DecoderStats
+from penstock._decoding.engine import Made
 from penstock._decoding.pixels import Job, Pixels
 from penstock._decoding.sequence import SequenceFrame
 from penstock._facts.completeness import End, why_no_frames
@@ -27,17 +27,9 @@ if TYPE_CHECKING:
     from penstock._decoding.account import Account
     from penstock._decoding.plan import DecodePlan
     from penstock._facts.info import Track
+    from penstock._facts.questions import Questions
 
 _LATE = "libav decoded no frame"
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A frame's number from 0, its time in units of the stream's time base, and its memory."""
-
-    index: int
-    pts: int | None
-    memory: Any
 
 
 class FramesInOrder(Protocol):
@@ -103,7 +95,8 @@ class LibavEngine(Closable):
         may_hang: bool = False,
     ) -> None:
         super().__init__()
-        self.plan, self.questions = plan, InProcess(plan.track)
+        self.plan = plan
+        self.questions: Questions = InProcess(plan.track)
         self.warning: str | None = None
         self._sequence, self._reason, self._ahead = sequence, reason, ahead
         self._may_hang, self._closing = may_hang, Future[None]()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock._common.reports import DecoderEngine, DecoderStats
-from penstock._decoding.libav_engine import Made
+from penstock._decoding.engine import Made
 from penstock._decoding.pixels import RawPixels
 from penstock._decoding.session import DecodeSession, OnDemand
 from penstock._facts import completeness
