@@ -677,6 +677,8 @@ def test_like_keeps_the_times_of_soft_telecine(tmp_path: Path, ffmpeg: str, name
     changed(source, tmp_path / "b.mp4", settings=EncoderSettings(ffmpeg=ffmpeg))
     with Decoder(tmp_path / "b.mp4") as decoder:
         assert [frame.time_s for frame in decoder] == pytest.approx(wanted, abs=1e-3)
+    with pytest.raises(DecoderError, match="like"):
+        map_video(None, source, tmp_path / "c.mp4", workers=1)
 
 
 @pytest.mark.parametrize("name", ["my film.mov", "my film.mkv"])

@@ -389,6 +389,8 @@ class NutFeed(RawFeed):
         assert audio is not None
         most_bytes = -(-audio.sample_rate // PACKETS_A_SECOND) * audio.sample_bytes
         samples = cast("bytes", item.memory)
+        if self._held is not None:
+            self._queue_before(self._input_track, self._held, self._waiting_s, deadline)
         ticket = self._native.samples(
             self._input_track,
             samples if self._held is None else b"",  # held ones have the ticket of what is queued before them
@@ -405,9 +407,12 @@ class NutFeed(RawFeed):
         """Queues the packets that wait, until a time."""
         while (piece_end_s := self._waiting_s + _PIECE_S) <= until_s:
             for track, packets in self._waiting:
-                while found := packets.before(piece_end_s, self._native.count(track), deadline):
-                    self._queue_packets(track, found, deadline)
+                self._queue_before(track, packets, piece_end_s, deadline)
             self._waiting_s = max(self._waiting_s, piece_end_s)  # another thread may be further
+
+    def _queue_before(self, track: int, packets: Packets, end_s: Fraction, deadline: Deadline) -> None:
+        while found := packets.before(end_s, self._native.count(track), deadline):
+            self._queue_packets(track, found, deadline)
 
     def _queue_last(self, track: int, packets: Packets, end_s: Fraction, deadline: Deadline) -> bool:
         """Queues a little of what is left of a sound. Returns whether there was something."""

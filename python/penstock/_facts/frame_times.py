@@ -61,7 +61,10 @@ class FrameTimes:
         packets = read_packets(endpoints.source(media.path), media.container, video.index)
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():
-            raise DecoderError(f"{media.path} doesn't store the times of its frames")
+            raise DecoderError(
+                f"{media.path} doesn't store the times of its frames. Decode them in order, with a Decoder and "
+                "Encoder.like"
+            )
         stored = packets.pts[is_shown]
         order = np.argsort(stored, kind="stable")
         times_s = _times_s(media, video, stored[order])
