@@ -142,10 +142,12 @@ def test_many_large_pipes_leave_room_for_other_pipes() -> None:
     """Past the user's limit every new pipe, whoever makes it, would have two pages. Root has no limit."""
     code = """
     import os
+    from penstock._common import log  # not later: another user may not read it
+    from penstock.pipes import make_pipe
     if os.geteuid() == 0:
         os.setresuid(65534, 65534, 65534)
-    pipes = [penstock.pipes.make_pipe(1 << 20) for _ in range(100)]
-    reader, writer = penstock.pipes.make_pipe()
+    pipes = [make_pipe(1 << 20) for _ in range(100)]
+    reader, writer = make_pipe()
     assert writer.capacity_bytes == 65536
     assert sum(writer.capacity_bytes for _, writer in pipes) <= 64 << 20
     """

@@ -15,7 +15,7 @@ const COPIES: &str = "PENSTOCK_TEST_VMSPLICE_COPIES";
 /// The tests of what calls vmsplice(2), and those of them that need its pages.
 const WITH_PAGES: [&str; 3] = ["writer::", "transform::", "oracle::"];
 const ABOUT_PAGES: [&str; 7] = [
-    "writer::workers_leave_most_of_a_users_inotify_descriptors_to_others",
+    "writer::many_workers_sleep_and_leave_most_of_a_users_inotify_descriptors_to_others",
     "writer::a_fault_in_the_callers_memory",
     "zero_copy",
     "pages",
@@ -114,7 +114,7 @@ fn all_tests_pass_if_vmsplice_copies() {
 fn all_tests_pass_without_inotify() {
     let skipped = [
         "writer::a_zero_copy_worker_sleeps_while_its_reader_pauses",
-        "writer::workers_leave_most_of_a_users_inotify_descriptors_to_others",
+        "writer::many_workers_sleep_and_leave_most_of_a_users_inotify_descriptors_to_others",
     ];
     run_again_refusing(&[(libc::SYS_inotify_init1, libc::ENOSYS)], &["writer::", "oracle::"], &skipped);
 }
