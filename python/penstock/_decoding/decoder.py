@@ -529,7 +529,7 @@ class Decoder(DecoderBase):
         if self._length is None:
             self._length = self._engine.questions.frames(options.start)
         if self._length is None:
-            by_program = isinstance(self._engine, ProgramEngine)
+            by_program = self.engine.name == "ffmpeg"
             count = "sum(1 for _ in decoder)" if by_program else "decoder.count_frames()"
             raise TypeError(f"{unknown}, because the file doesn't say. Use {count}, which decodes all of it")
         return self._length if options.count is None else min(self._length, options.count)

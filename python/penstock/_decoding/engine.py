@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from penstock._common.reports import DecoderEngine, DecoderStats
+    from penstock._decoding.account import Account
     from penstock._decoding.plan import DecodePlan
-    from penstock._facts.index import Packets
     from penstock._facts.questions import Questions
     from penstock._native import AppliedPolicy
 
@@ -44,8 +44,8 @@ class Engine(Protocol):
         """What was done so far."""
 
     @property
-    def all_packets(self) -> Packets | None:
-        """All packets of the stream, if iteration has read them; else None."""
+    def account(self) -> Account | None:
+        """Which packet gave which frame, if iteration has read all; else None."""
 
     @property
     def pid(self) -> int | None:

@@ -389,6 +389,9 @@ class _Recent:
     def __iter__(self) -> Iterator[Facts]:
         return iter(self._last)
 
+    def __reversed__(self) -> Iterator[Facts]:
+        return reversed(self._last)
+
     def __getitem__(self, number: int) -> Facts:
         return self._last[number - self._count]
 
@@ -576,7 +579,7 @@ class _NamedRun(_Run):
         if not self._has_threads:
             self._refused.add(number)
             self._is_damaged(number)
-        elif self._has_hidden or all(map(self._is_due, self.facts[-MOST_THREADS:])):
+        elif self._has_hidden or all(map(self._is_due, islice(reversed(self.facts), MOST_THREADS))):
             raise _LostError
 
     def _is_damaged(self, number: int) -> None:
