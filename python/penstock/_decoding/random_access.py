@@ -221,8 +221,8 @@ class _Decode:
         awaited = account.in_order(self._awaited(account, last) if self._chosen.is_strict else wanted)
         for frame in self._decoded if awaited else ():
             self._last = packet = packet_of(frame)
-            is_good = takes_corrupt or not (frame.is_corrupt or account.packets.is_corrupt[packet])
-            if not is_good:
+            is_corrupt = frame.is_corrupt or packet in self._failed or account.packets.is_corrupt[packet]
+            if is_corrupt and not takes_corrupt:
                 self._failed.append(packet)
             else:
                 self._came.add(packet)
@@ -245,12 +245,15 @@ class _Decode:
             wanted |= {packet for packet in delivered if packet >= failed}
 
     def _has_lost_others(self, account: Account) -> bool:
-        """Whether a packet may be damaged that is not awaited, and of which other frames are made.
+        """Whether a packet may be damaged whose frame is not awaited, or came all the same, and and others need it.
 
-        Either an edit list hides its frame, or it has none of its own.
+        It isn't awaited if an edit list hides it, or if the packet has none of its own.
         """
-        if self._has_threads:
-            return bool(self._failed) and not all(map(account.is_shown, range(self._start, self._sent + 1)))
+        if self._has_threads and self._failed:
+            packets = range(self._start, self._sent + 1)
+            # Frames before the one with which the decoder began may depend on others.
+            has_leading = any(account.is_before(one, self._start) for one in packets)
+            return not (has_leading and all(map(account.is_shown, packets)))
         return any(
             not account.is_shown(one) and (account.is_decoded or not account.is_before(one, self._start))
             for one in self._failed
