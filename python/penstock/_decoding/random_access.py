@@ -45,19 +45,22 @@ class RandomAccess:
 
     Args:
         account: the account of the frames, if iteration has made it.
+        first: the first frame, if iteration has decoded it.
 
     Raises:
         DecoderError: the source is no regular file.
     """
 
-    def __init__(self, chosen: VideoInput, account: Account | None = None) -> None:
+    def __init__(
+        self, chosen: VideoInput, account: Account | None = None, first: VideoFrame | None = None
+    ) -> None:
         self.path, self._account, self._is_checked = chosen.path, account, account is not None
         if (identity := endpoints.identity(chosen.source)) is None:
             raise DecoderError(
                 f"decoder[i], frame_at() and batch() need a regular file, which {self.path} is not. Iterate over the "
                 "decoder instead"
             )
-        self._chosen, self._identity = chosen, identity
+        self._chosen, self._identity, self._first = chosen, identity, first
         self._decodes: list[_Decode] = []  # the one that was used last is the last one
 
     @property
@@ -117,6 +120,10 @@ class RandomAccess:
 
     def _frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         account = self.account
+        places = {*places}
+        if self._first is not None and 0 in places:
+            places.remove(0)
+            yield 0, self._first
         wanted = {int(account.shown[place]): place for place in places}
         by_start = sorted((next(account.starts(packet)), packet) for packet in wanted)
         for start, group in groupby(by_start, key=lambda one: one[0]):
@@ -161,6 +168,7 @@ class RandomAccess:
 
     def close(self) -> None:
         """Closes the file."""
+        self._first = None
         for decode in self._decodes:
             decode.close()
         self._decodes.clear()
