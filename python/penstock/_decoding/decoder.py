@@ -488,7 +488,7 @@ class Decoder(DecoderBase):
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
-            file = RandomAccess(input_of(self._plan), self._engine.account)
+            file = RandomAccess(input_of(self._plan), self._engine.account, self._engine.first)
             made = FramesByNumber(self._plan, file, Pixels(self._plan))
             reason = None if options.conceal_errors else why_early(self._plan.track, file)
             self._by_number = made

@@ -24,6 +24,8 @@ from penstock._facts.questions import InProcess
 from penstock.errors import DecoderError, PenstockError, StalledError
 
 if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
     from penstock._decoding.account import Account
     from penstock._decoding.plan import DecodePlan
     from penstock._facts.info import Track
@@ -164,6 +166,11 @@ class LibavEngine(Closable):
     def account(self) -> Account | None:
         """Which packet gave which frame, if iteration has come to the end; else None."""
         return self._sequence.account
+
+    @property
+    def first(self) -> VideoFrame | None:
+        """The first frame, as long as it waits to be read."""
+        return self._ahead.samples if isinstance(self._ahead, SequenceFrame) else None
 
     @property
     def stats(self) -> DecoderStats:

@@ -86,7 +86,7 @@ class ProgramEngine(OnDemand):
         unconfined = () if self._isolation is None else self._isolation.unconfined
         return DecoderEngine("ffmpeg", self._reason, unconfined)
 
-    account = None
+    account = first = None
 
     def read(self, timeout: float | None = None) -> Made | None:
         """The next frame; None at the end."""

@@ -45,19 +45,22 @@ class RandomAccess:
 
     Args:
         account: the account of the frames, if iteration has made it.
+        first: the first frame, if iteration has decoded it.
 
     Raises:
         DecoderError: the source is no regular file.
     """
 
-    def __init__(self, chosen: VideoInput, account: Account | None = None) -> None:
+    def __init__(
+        self, chosen: VideoInput, account: Account | None = None, first: VideoFrame | None = None
+    ) -> None:
         self.path, self._account, self._is_checked = chosen.path, account, account is not None
         if (identity := endpoints.identity(chosen.source)) is None:
             raise DecoderError(
                 f"decoder[i], frame_at() and batch() need a regular file, which {self.path} is not. Iterate over the "
                 "decoder instead"
             )
-        self._chosen, self._identity = chosen, identity
+        self._chosen, self._identity, self._first = chosen, identity, first
         self._decodes: list[_Decode] = []  # the one that was used last is the last one
 
     @property
@@ -117,6 +120,10 @@ class RandomAccess:
 
     def _frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         account = self.account
+        places = {*places}
+        if self._first is not None and 0 in places:
+            places.remove(0)
+            yield 0, self._first
         wanted = {int(account.shown[place]): place for place in places}
         by_start = sorted((next(account.starts(packet)), packet) for packet in wanted)
         for start, group in groupby(by_start, key=lambda one: one[0]):
@@ -161,6 +168,7 @@ class RandomAccess:
 
     def close(self) -> None:
         """Closes the file."""
+        self._first = None
         for decode in self._decodes:
             decode.close()
         self._decodes.clear()
@@ -221,8 +229,8 @@ class _Decode:
         awaited = account.in_order(self._awaited(account, last) if self._chosen.is_strict else wanted)
         for frame in self._decoded if awaited else ():
             self._last = packet = packet_of(frame)
-            is_good = takes_corrupt or not (frame.is_corrupt or account.packets.is_corrupt[packet])
-            if not is_good:
+            is_corrupt = frame.is_corrupt or packet in self._failed or account.packets.is_corrupt[packet]
+            if is_corrupt and not takes_corrupt:
                 self._failed.append(packet)
             else:
                 self._came.add(packet)
@@ -245,12 +253,15 @@ class _Decode:
             wanted |= {packet for packet in delivered if packet >= failed}
 
     def _has_lost_others(self, account: Account) -> bool:
-        """Whether a packet may be damaged that is not awaited, and of which other frames are made.
+        """Whether a packet may be damaged whose frame is not awaited, or came all the same, and and others need it.
 
-        Either an edit list hides its frame, or it has none of its own.
+        It isn't awaited if an edit list hides it, or if the packet has none of its own.
         """
-        if self._has_threads:
-            return bool(self._failed) and not all(map(account.is_shown, range(self._start, self._sent + 1)))
+        if self._has_threads and self._failed:
+            packets = range(self._start, self._sent + 1)
+            # Frames before the one with which the decoder began may depend on others.
+            has_leading = any(account.is_before(one, self._start) for one in packets)
+            return not (has_leading and all(map(account.is_shown, packets)))
         return any(
             not account.is_shown(one) and (account.is_decoded or not account.is_before(one, self._start))
             for one in self._failed
