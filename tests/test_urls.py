@@ -115,6 +115,28 @@ def test_a_late_read_loses_no_frame(live: Path) -> None:
         assert got == list(range(400)) and server.offsets == [0]
 
 
+def test_late_reads_of_two_threads_leave_the_frames_in_order(live: Path) -> None:
+    data = live.read_bytes()
+    with http_server(data, stops_at=len(data) // 2) as server, Decoder(server.url) as decoder:
+        got = []
+        with pytest.raises(StalledError):
+            while True:
+                got.append(decoder.read(timeout=0.5).index)  # type: ignore[union-attr]
+
+        def read(timeout: float) -> None:
+            with pytest.raises(StalledError):
+                decoder.read(timeout)
+
+        threads = [threading.Thread(target=read, args=(timeout,)) for timeout in (0.2, 0.4, 0.6)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.05)
+        for thread in threads:
+            thread.join()
+        server.goes_on.set()
+        assert got + [frame.index for frame in decoder] == list(range(400))
+
+
 def test_a_server_that_stops_is_given_up_after_the_stall_timeout(live: Path) -> None:
     data, settings = live.read_bytes(), DecoderSettings(stall_timeout=0.7)
     with (
