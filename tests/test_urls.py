@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import socket
 import subprocess
 import threading
@@ -227,12 +228,25 @@ def test_a_program_ends_while_its_server_hangs(ending: str, live: Path) -> None:
         assert program.stdout.readline()
         if ending == "Ctrl-C":
             assert eventually(lambda: are_asleep(lambda: {program.pid}))
-            program.send_signal(subprocess.signal.SIGINT)
+            program.send_signal(signal.SIGINT)
         before = time.monotonic()
         _, said = program.communicate(timeout=PATIENCE_S)
         assert time.monotonic() - before < SHORT_S
     last = said.decode().rstrip().rpartition("\n")[2].partition(":")[0]
     assert last == {"Ctrl-C": "KeyboardInterrupt", "exit": "", "cancel": "TimeoutError"}[ending], said
+
+
+def test_ctrl_c_ends_the_wait_for_a_server_that_never_answers() -> None:
+    with (
+        http_server(b"", stops_at=0) as server,
+        start_script("print(flush=True); penstock.Decoder(sys.argv[1])", server.url) as program,
+    ):
+        assert program.stdout.readline()
+        assert eventually(lambda: server.offsets)
+        before = time.monotonic()
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=PATIENCE_S)
+        assert time.monotonic() - before < SHORT_S and said.decode().rstrip().endswith("KeyboardInterrupt")
 
 
 def test_prefetch_reads_urls_ahead() -> None:
