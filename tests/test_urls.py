@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import socket
 import subprocess
 import threading
@@ -115,6 +116,28 @@ def test_a_late_read_loses_no_frame(live: Path) -> None:
         assert got == list(range(400)) and server.offsets == [0]
 
 
+def test_late_reads_of_two_threads_leave_the_frames_in_order(live: Path) -> None:
+    data = live.read_bytes()
+    with http_server(data, stops_at=len(data) // 2) as server, Decoder(server.url) as decoder:
+        got = []
+        with pytest.raises(StalledError):
+            while True:
+                got.append(decoder.read(timeout=0.5).index)  # type: ignore[union-attr]
+
+        def read(timeout: float) -> None:
+            with pytest.raises(StalledError):
+                decoder.read(timeout)
+
+        threads = [threading.Thread(target=read, args=(timeout,)) for timeout in (0.2, 0.4, 0.6)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.05)
+        for thread in threads:
+            thread.join()
+        server.goes_on.set()
+        assert got + [frame.index for frame in decoder] == list(range(400))
+
+
 def test_a_server_that_stops_is_given_up_after_the_stall_timeout(live: Path) -> None:
     data, settings = live.read_bytes(), DecoderSettings(stall_timeout=0.7)
     with (
@@ -205,12 +228,25 @@ def test_a_program_ends_while_its_server_hangs(ending: str, live: Path) -> None:
         assert program.stdout.readline()
         if ending == "Ctrl-C":
             assert eventually(lambda: are_asleep(lambda: {program.pid}))
-            program.send_signal(subprocess.signal.SIGINT)
+            program.send_signal(signal.SIGINT)
         before = time.monotonic()
         _, said = program.communicate(timeout=PATIENCE_S)
         assert time.monotonic() - before < SHORT_S
     last = said.decode().rstrip().rpartition("\n")[2].partition(":")[0]
     assert last == {"Ctrl-C": "KeyboardInterrupt", "exit": "", "cancel": "TimeoutError"}[ending], said
+
+
+def test_ctrl_c_ends_the_wait_for_a_server_that_never_answers() -> None:
+    with (
+        http_server(b"", stops_at=0) as server,
+        start_script("print(flush=True); penstock.Decoder(sys.argv[1])", server.url) as program,
+    ):
+        assert program.stdout.readline()
+        assert eventually(lambda: server.offsets)
+        before = time.monotonic()
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=PATIENCE_S)
+        assert time.monotonic() - before < SHORT_S and said.decode().rstrip().endswith("KeyboardInterrupt")
 
 
 def test_prefetch_reads_urls_ahead() -> None:

@@ -72,9 +72,9 @@ class Decoder(DecoderBase):
     raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
     good. `close`, Ctrl-C and a cancelled task don't wait for the server. With `filters` and the other arguments that
     need a program, the URL is opened twice, one after the other: to look at it, and to read it. Damage raises a
-    `DecoderError`, and up to 16 frames before it may be missing, because nothing can be decoded again. If libav lacks
-    the protocol (srt, rist), an FFmpeg program fetches the stream, and another one decodes it. SRT doesn't tell the end
-    of a stream from a lost connection: both raise a `DecoderError` after the last frame.
+    `DecoderError`; up to 16 frames before it may be missing, and the last one wrong, because nothing can be decoded
+    again. If libav lacks the protocol (srt, rist), an FFmpeg program fetches the stream, and another one decodes it.
+    SRT doesn't tell the end of a stream from a lost connection: both raise a `DecoderError` after the last frame.
 
     **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the good frames if a frame is damaged
     or missing, or if the file ends before its container says. If a frame is missing, libav decodes that part again

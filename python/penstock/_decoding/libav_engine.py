@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
+from heapq import heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock._common.daemon import Daemon
@@ -71,6 +73,13 @@ class _Begun(NamedTuple):
     job: Job
 
 
+class _Read(NamedTuple):
+    """A read on the engine's own thread, by its number."""
+
+    number: int
+    outcome: Future[Made | None]
+
+
 class LibavEngine(Closable):
     """Decodes frames in sequence, and makes the arrays of the next ones while the caller has the present one.
 
@@ -113,7 +122,8 @@ class LibavEngine(Closable):
         self._is_torn = False  # an exception of a signal handler has interrupted a read
         self._is_released = False
         self._worker: Daemon | None = None
-        self._abandoned: deque[Future[Made | None]] = deque()  # reads for which nobody waits any more
+        self._abandoned: list[_Read] = []  # reads for which nobody waits any more, as a heap
+        self._reads = count()
         self._times = _Times()
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -132,17 +142,17 @@ class LibavEngine(Closable):
         import asyncio  # slow to import; a program that uses asyncio has done so
 
         self.check_usable()
-        future = self._begun_read()
+        read = self._begun_read()
         try:
-            return await asyncio.shield(asyncio.wrap_future(future))
+            return await asyncio.shield(asyncio.wrap_future(read.outcome))
         except asyncio.CancelledError:
-            self._abandoned.append(future)
+            heappush(self._abandoned, read)
             raise
 
     def read_ahead(self) -> None:
         """Decodes the first frame before it is asked for."""
         if self._may_hang:
-            self._abandoned.append(self._begun_read())
+            heappush(self._abandoned, self._begun_read())
             return
         with self._turn(Deadline(None)):
             self._feed(1, Deadline(None))
@@ -188,27 +198,28 @@ class LibavEngine(Closable):
             converting_s=self._pixels.converting_s,
         )
 
-    def _begun_read(self) -> Future[Made | None]:
-        """A read on the thread of this object: one for which nobody waits any more, or a new one."""
+    def _begun_read(self) -> _Read:
+        """A read on the thread of this object: the first one for which nobody waits any more, or a new one."""
         if self._abandoned:
-            return self._abandoned.popleft()
+            return heappop(self._abandoned)
         if self._worker is None:
             self._worker = Daemon("penstock-decode")
-        return self._worker.submit(self._read_alone)
+        return _Read(next(self._reads), self._worker.submit(self._read_alone))
 
     def _read_elsewhere(self, deadline: Deadline) -> Made | None:
         """Waits for a read on the thread of this object. A wait without success leaves it to the next call."""
-        future = self._begun_read()
+        read, is_done = self._begun_read(), False
         try:
-            either: tuple[Future[Any], ...] = (future, self._closing)
+            either: tuple[Future[Any], ...] = (read.outcome, self._closing)
             wait(either, deadline.left_s(), FIRST_COMPLETED)
+            is_done = read.outcome.done()
         finally:
-            if not future.done():
-                self._abandoned.appendleft(future)
-        if not future.done():
+            if not is_done:
+                heappush(self._abandoned, read)
+        if not is_done:
             self.check_usable()
             raise deadline.late(_LATE)
-        return future.result()
+        return read.outcome.result()
 
     def _read_alone(self) -> Made | None:
         with self._turn(Deadline(None)):
