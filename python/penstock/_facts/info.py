@@ -317,22 +317,26 @@ def check_no_grid(media: MediaInfo) -> None:
     """
     if tiles := sum(video.is_tile for video in media.video):
         raise DecoderError(
-            f"the picture in {media.path} is a grid of {tiles} tiles, which libav doesn't put together. Convert it with a "
-            f"recent FFmpeg: ffmpeg -i {quote(media.path)} OUT.png. Pass stream=0 for the first tile"
+            f"the picture in {media.path} is a grid of {tiles} tiles, which libav doesn't put together. Convert it "
+            f"with a recent FFmpeg: ffmpeg -i {quote(media.path)} OUT.png. Pass stream=0 for the first tile"
         )
 
 
-def check_not_encrypted(path: str, stream: VideoInfo | AudioInfo) -> None:
-    """Checks that a decoder of a stream would not make noise of it.
+def check_decodable(path: str, stream: VideoInfo | AudioInfo) -> None:
+    """Checks that a decoder of a stream can make something of it, and not noise.
 
     Raises:
-        DecoderError: the stream is encrypted.
+        DecoderError: the stream is encrypted, or audio without a sample rate.
     """
     if stream.is_encrypted:
         kind = "video" if isinstance(stream, VideoInfo) else "audio"
         raise DecoderError(
             f"the {kind} of {path} is encrypted. If it's an MP4 file, pass input_options={{'decryption_key': KEY}}, in "
             "hexadecimal digits"
+        )
+    if isinstance(stream, AudioInfo) and not (stream.sample_rate and stream.channels):
+        raise DecoderError(
+            f"the audio of {path} can't be decoded: it has no sample rate, so it may be damaged or encrypted"
         )
 
 

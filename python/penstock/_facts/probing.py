@@ -128,7 +128,7 @@ def probe(
         raise StalledError(message, seconds) from error
     finally:
         if opened is not source:
-            opened.stop_feeding()
+            opened.close()
 
 
 def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
