@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from penstock._decoding.session import DecoderBase, DecodeSession, OnDemand, numbered_stream
 from penstock._facts.completeness import End, other_codecs, why_sound_incomplete
-from penstock._facts.info import AudioInfo, MediaInfo, check_decodable, unusual_layout
+from penstock._facts.info import AudioInfo, MediaInfo, check_decodable, unusual_layout, without_decoder
 from penstock._facts.probing import probe
 from penstock._facts.seeking import audio_arguments
 from penstock._facts.source import MediaSource, Source
@@ -321,7 +321,7 @@ class _Blocks(OnDemand):
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
     if media.best_audio is None:
-        raise DecoderError(f"{media.path} has no audio track")
+        raise DecoderError(without_decoder(media, "audio") or f"{media.path} has no audio track")
     audio = media.best_audio if stream is None else numbered_stream(media.path, "audio", media.audio, stream)
     check_decodable(media.path, audio)
     return audio

@@ -218,6 +218,7 @@ class MediaInfo:
         video: the video streams that PyAV's libav can decode, including attached pictures.
         audio: the audio streams that it can decode.
         subtitles: the subtitle streams that it can decode.
+        undecodable: the kinds of the other streams, which it has no decoder for: "video", "audio", "subtitle".
         chapters: the chapters, in order.
         tags: the file's metadata: ``title``, ``encoder``.
         timecode: the time code of the first frame: ``01:00:00:00``, or ``01:00:00;00`` for drop frame; None if the file
@@ -234,6 +235,7 @@ class MediaInfo:
     video: tuple[VideoInfo, ...]
     audio: tuple[AudioInfo, ...]
     subtitles: tuple[SubtitleInfo, ...]
+    undecodable: tuple[str, ...]
     chapters: tuple[Chapter, ...]
     tags: Mapping[str, str]
     timecode: str | None
@@ -307,6 +309,13 @@ def matrix_name(code_point: int) -> str | None:
     """A `VideoInfo`'s `color_matrix` for a code point of ITU-T H.273; None if it says nothing."""
     matrix = _MATRICES.get(code_point)
     return MATRIX_NAMES.get(matrix, matrix) if matrix else None
+
+
+def without_decoder(media: MediaInfo, kind: str) -> str | None:
+    """What to say of a file whose only streams of a kind are undecodable; None for any other."""
+    if kind not in media.undecodable:
+        return None
+    return f"this FFmpeg has no decoder for the {kind} of {media.path} ({media.container_name})"
 
 
 def check_no_grid(media: MediaInfo) -> None:

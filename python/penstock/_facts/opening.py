@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import av
@@ -40,6 +42,8 @@ _TEXT_CONTAINER = "tty"
 _NOT_ALLOWED = "Format not on whitelist"
 # FFmpeg's message about an input that it could open.
 _OPENED = "At least one output file must be specified"
+# Chosen: before its first fragment, a segment has few boxes.
+_MOST_BOXES = 8
 # Guessed: FFmpeg says within this time why it cannot open a file.
 _WORDS_PATIENCE_S = 10.0
 
@@ -195,6 +199,17 @@ def _end_wait_for_writer(path: Path) -> None:
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
 
 
+def _is_segment(path: str) -> bool:
+    """Whether an MP4 file begins with a fragment, by the heads of its first boxes (ISO/IEC 14496-12, 4.2)."""
+    with suppress(OSError), Path(path).open("rb") as file:
+        for _ in range(_MOST_BOXES):
+            size, name = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
+            if name == b"moof" or size < 8:
+                return bool(name == b"moof")
+            file.seek(size - 8, os.SEEK_CUR)
+    return False
+
+
 @cache
 def _harmless_containers() -> tuple[str, ...]:
     return tuple(sorted(av.formats_available - endpoints.PLAYLIST_CONTAINERS))
@@ -210,6 +225,11 @@ def _refusal(source: str, path: str, confined: list[str], reason: str) -> Decode
         )
     if endpoints.file_bytes(source) == 0:
         return DecoderError(f"{path} is an empty file, not a media file")
+    if _is_segment(endpoints.without_protocol(source)):
+        return DecoderError(
+            f"{path} is a segment of an MP4 stream, without the initialization segment before it. Read both as one "
+            f"file: cat INIT.mp4 {quote(path)} > OUT.mp4"
+        )
     try:
         program = find_decoding_ffmpeg()
         child = run((program, "-v", "error", *confined, "-i", source), _WORDS_PATIENCE_S, check=False)

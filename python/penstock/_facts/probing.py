@@ -166,6 +166,11 @@ def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning
         subtitles=tuple(
             _subtitles(stream) for stream in media.streams.subtitles if stream.codec_context is not None
         ),
+        undecodable=tuple(
+            stream.type
+            for stream in media.streams
+            if stream.codec_context is None and stream.type in ("video", "audio", "subtitle")
+        ),
         chapters=tuple(map(_chapter, media.chapters())),
         tags={_readable(name): _readable(value) for name, value in media.metadata.items()},
         timecode=_timecode(media),
