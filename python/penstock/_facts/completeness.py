@@ -20,7 +20,7 @@ from penstock._common.messages import plural
 from penstock._common.shortage import raise_shortage
 from penstock._facts.index import Index, Packets, expected_frames, packets_of, read_packets
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
-from penstock._facts.opening import demux, open_stream
+from penstock._facts.opening import demux, ends_with_fragment, open_stream
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
 
@@ -293,6 +293,11 @@ def _early_by_length(
         return f"FFmpeg decoded no frame from the last {plural(later, 'packet')} of the video"
     if not _lacks_a_part(ends_s + frame_s / 2, own_s, video.start_s):
         return None
+    if ends_with_fragment(track.source):
+        return (
+            f"these are the first fragments of a longer file: its header says {own_s:.3f} s, and its last frame is at "
+            f"{delivered.last_s:.3f} s. Pass count= to read no further"
+        )
     return f"the video should last {own_s:.3f} s by its header, but its last frame is at {delivered.last_s:.3f} s"
 
 
@@ -359,6 +364,11 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
     claimed = video.frames
     if claimed is None or delivered.frames in (None, claimed) or video.is_attached_picture:
         return None
+    if media.container == endpoints.QUICKTIME and delivered.frames > claimed:
+        return (
+            f"the header says {claimed} frames, but its edit list shows {delivered.frames}. libav fills the pauses of "
+            "an edit list with other frames"
+        )
     if media.container == "avi":
         missing = claimed - delivered.frames
         # FFmpeg writes one more where there is sound.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -199,15 +200,36 @@ def _end_wait_for_writer(path: Path) -> None:
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
 
 
-def _is_segment(path: str) -> bool:
-    """Whether an MP4 file begins with a fragment, by the heads of its first boxes (ISO/IEC 14496-12, 4.2)."""
-    with suppress(OSError), Path(path).open("rb") as file:
-        for _ in range(_MOST_BOXES):
-            size, name = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
-            if name == b"moof" or size < 8:
-                return bool(name == b"moof")
-            file.seek(size - 8, os.SEEK_CUR)
+def ends_with_fragment(source: str) -> bool:
+    """Whether an MP4 file ends with a whole fragment, so that its last fragments may be in other files."""
+    with suppress(OSError):
+        boxes = [*_boxes(Path(endpoints.without_protocol(source)))]
+        size = endpoints.file_bytes(source)
+        return any(name == b"moof" for name, _ in boxes) and bool(boxes) and boxes[-1][1] == size
     return False
+
+
+def _is_segment(path: str) -> bool:
+    """Whether an MP4 file has fragments, and nothing before them that describes them."""
+    with suppress(OSError):
+        names = [name for name, _ in islice(_boxes(Path(path)), _MOST_BOXES)]
+        return b"moof" in names and b"moov" not in names
+    return False
+
+
+def _boxes(path: Path) -> Iterator[tuple[bytes, int]]:
+    """The names of an MP4 file's boxes, and where they end by their heads (ISO/IEC 14496-12, 4.2)."""
+    at = 0
+    with path.open("rb") as file:
+        while len(head := file.read(16)) >= 8:
+            size, name = struct.unpack_from(">I4s", head)
+            if size == 1 and len(head) == 16:
+                size = int.from_bytes(head[8:], "big")
+            if size < 8:
+                return
+            at += size
+            yield name, at
+            file.seek(at)
 
 
 @cache
