@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from penstock._decoding.session import DecoderBase, DecodeSession, OnDemand, numbered_stream
 from penstock._facts.completeness import End, why_sound_incomplete
-from penstock._facts.info import AudioInfo, MediaInfo, check_not_encrypted, unusual_layout
+from penstock._facts.info import AudioInfo, MediaInfo, check_decodable, unusual_layout, without_decoder
 from penstock._facts.probing import probe
 from penstock._facts.seeking import audio_arguments
 from penstock._facts.source import MediaSource, Source
@@ -117,9 +117,9 @@ class AudioDecoder(DecoderBase):
         check_place("duration", duration)
         self._opened = Source.of(source, input_options or {})
         self._source = self._opened.url
-        self._media = probe(self._opened, follow_playlists=follow_playlists)
-        self._audio = _chosen(self._media, stream)
-        check_not_encrypted(self._media.path, self._audio)
+        with self._opened.closed_after_failure(source):
+            self._media = probe(self._opened, follow_playlists=follow_playlists)
+            self._audio = _chosen(self._media, stream)
         self.sample_rate = _count(
             "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate
         )
@@ -321,5 +321,7 @@ class _Blocks(OnDemand):
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
     if media.best_audio is None:
-        raise DecoderError(f"{media.path} has no audio track")
-    return media.best_audio if stream is None else numbered_stream(media.path, "audio", media.audio, stream)
+        raise DecoderError(without_decoder(media, "audio") or f"{media.path} has no audio track")
+    audio = media.best_audio if stream is None else numbered_stream(media.path, "audio", media.audio, stream)
+    check_decodable(media.path, audio)
+    return audio

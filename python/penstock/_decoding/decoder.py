@@ -216,10 +216,9 @@ class Decoder(DecoderBase):
         self._engine: Engine
         if self._images is not None:
             self._engine = read_images(self._images, self._options)
-        elif (reason := why_program(self._opened, self._options)) is None:
-            self._engine = read_in_process(self._opened, self._options, stream)
         else:
-            self._engine = read_by_program(self._opened, self._options, stream, reason)
+            with opened.closed_after_failure(source):
+                self._engine = self._engine_of(opened)
         self._plan = self._engine.plan
         video = self._plan.track.video
         self._clock = Clock(self._plan.track.media, video.time_base)
@@ -228,6 +227,11 @@ class Decoder(DecoderBase):
             said = lost_bits(video, pixel_format)
         if said:
             warn(f"{self._opened.path}: {said}")
+
+    def _engine_of(self, opened: Source) -> Engine:
+        if (reason := why_program(opened, self._options)) is None:
+            return read_in_process(opened, self._options, self._stream)
+        return read_by_program(opened, self._options, self._stream, reason)
 
     @property
     def stream(self) -> VideoInfo:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
     from penstock._common.reports import DecoderEngine, DecoderStats
     from penstock._decoding.account import Account
     from penstock._decoding.plan import DecodePlan
@@ -46,6 +48,10 @@ class Engine(Protocol):
     @property
     def account(self) -> Account | None:
         """Which packet gave which frame, if iteration has read all; else None."""
+
+    @property
+    def first(self) -> VideoFrame | None:
+        """The first frame of libav's, as long as it waits to be read; None for a program's."""
 
     @property
     def pid(self) -> int | None:

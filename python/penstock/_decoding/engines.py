@@ -13,7 +13,7 @@ from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, as
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
-from penstock._facts.info import MediaInfo, Track, VideoInfo, check_no_grid, check_not_encrypted
+from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import lacks_protocol, open_media
 from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_beginnings
@@ -179,8 +179,10 @@ def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -
     if stream is not None and media.video:
         video = numbered_stream(media.path, "video", media.video, stream)
     if video is None:
-        raise DecoderError(f"{media.path} has no video, only {_kinds(media)}")
-    check_not_encrypted(media.path, video)
+        raise DecoderError(
+            without_decoder(media, "video") or f"{media.path} has no video, only {_kinds(media)}"
+        )
+    check_decodable(media.path, video)
     if not video.width or not video.height:
         animated = ". FFmpeg can't read animated WebP. Use Pillow" * (video.codec == "webp")
         raise DecoderError(

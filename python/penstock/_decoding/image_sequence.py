@@ -108,6 +108,7 @@ class ImageSequence:
             video=(self.video,),
             audio=(),
             subtitles=(),
+            undecodable=(),
             chapters=(),
             tags={},
             timecode=None,

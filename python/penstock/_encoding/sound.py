@@ -266,7 +266,7 @@ def _plan_sound(
             "an AudioTrack, whose samples may come from anywhere"
         )
     from penstock._facts.completeness import why_sound_incomplete  # libav, only where a file of sound is read
-    from penstock._facts.info import unusual_layout
+    from penstock._facts.info import check_decodable, unusual_layout
     from penstock._facts.probing import probe
 
     media = probe(audio.path)
@@ -277,6 +277,7 @@ def _plan_sound(
             f"the audio of {media.path} is encrypted. Decrypt it with: ffmpeg -decryption_key KEY -i IN OUT"
         )
     source_arguments = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
+    check_decodable(media.path, stream)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
     why_short = partial(why_sound_incomplete, source, media, stream)
     sound = Sound(

@@ -29,7 +29,7 @@ from penstock._facts.index import (
     tells_order,
 )
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
-from penstock._facts.opening import demux, open_stream, times_may_jump
+from penstock._facts.opening import demux, ends_with_fragment, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
 
@@ -319,6 +319,11 @@ def _early_by_length(
         return f"FFmpeg decoded no frame from the last {plural(later, 'packet')} of the video"
     if not _lacks_a_part(ends_s + frame_s / 2, own_s, video.start_s):
         return None
+    if ends_with_fragment(track.source):
+        return (
+            f"these are the first fragments of a longer file: its header says {own_s:.3f} s, and its last frame is at "
+            f"{delivered.last_s:.3f} s. Pass count= to read no further"
+        )
     return f"the video should last {own_s:.3f} s by its header, but its last frame is at {delivered.last_s:.3f} s"
 
 
@@ -405,8 +410,12 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
         is_wrong = abs(missing) > most and abs(missing - _empty_chunks(track)) > most
     elif media.container.startswith("mov,"):
         is_known = known_frames(track) == delivered.frames
-        is_filled = is_known and delivered.frames > claimed  # by libav, where an edit list has a gap
-        is_wrong = is_filled or not (is_known or _hides_a_part(video, _FRAMES_APART))
+        if is_known and delivered.frames > claimed:
+            return (
+                f"the header says {claimed} frames, but its edit list shows {delivered.frames}. libav fills the pauses "
+                "of an edit list with other frames"
+            )
+        is_wrong = not (is_known or _hides_a_part(video, _FRAMES_APART))
     else:
         is_wrong = False
     return f"the header says {claimed} frames, but the video has {delivered.frames}" if is_wrong else None

@@ -14,7 +14,7 @@ from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
 from penstock._facts.index import REORDERED, read_packets
-from penstock._facts.info import MediaInfo, VideoInfo, check_no_grid, check_not_encrypted
+from penstock._facts.info import MediaInfo, VideoInfo, check_decodable, check_no_grid
 from penstock._facts.opening import decode, demux, open_stream
 from penstock._facts.seeking import Clock
 from penstock._ffmpeg.command import endpoints
@@ -56,7 +56,7 @@ class FrameTimes:
         video = media.best_video
         if video is None or video.frame_rate is None:
             raise DecoderError(f"{media.path} has no video, or none with a frame rate")
-        check_not_encrypted(media.path, video)
+        check_decodable(media.path, video)
         check_no_grid(media)
         packets = read_packets(endpoints.source(media.path), media.container, video.index)
         is_shown = (packets.size > 0) & ~packets.is_hidden

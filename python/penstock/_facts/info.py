@@ -218,6 +218,7 @@ class MediaInfo:
         video: the video streams that PyAV's libav can decode, including attached pictures.
         audio: the audio streams that it can decode.
         subtitles: the subtitle streams that it can decode.
+        undecodable: the kinds of the other streams, which it has no decoder for: "video", "audio", "subtitle".
         chapters: the chapters, in order.
         tags: the file's metadata: ``title``, ``encoder``.
         timecode: the time code of the first frame: ``01:00:00:00``, or ``01:00:00;00`` for drop frame; None if the file
@@ -234,6 +235,7 @@ class MediaInfo:
     video: tuple[VideoInfo, ...]
     audio: tuple[AudioInfo, ...]
     subtitles: tuple[SubtitleInfo, ...]
+    undecodable: tuple[str, ...]
     chapters: tuple[Chapter, ...]
     tags: Mapping[str, str]
     timecode: str | None
@@ -309,6 +311,13 @@ def matrix_name(code_point: int) -> str | None:
     return MATRIX_NAMES.get(matrix, matrix) if matrix else None
 
 
+def without_decoder(media: MediaInfo, kind: str) -> str | None:
+    """What to say of a file whose only streams of a kind are undecodable; None for any other."""
+    if kind not in media.undecodable:
+        return None
+    return f"this FFmpeg has no decoder for the {kind} of {media.path} ({media.container_name})"
+
+
 def check_no_grid(media: MediaInfo) -> None:
     """Checks that each video is more than a part of a picture.
 
@@ -322,17 +331,21 @@ def check_no_grid(media: MediaInfo) -> None:
         )
 
 
-def check_not_encrypted(path: str, stream: VideoInfo | AudioInfo) -> None:
-    """Checks that a decoder of a stream would not make noise of it.
+def check_decodable(path: str, stream: VideoInfo | AudioInfo) -> None:
+    """Checks that a decoder of a stream can make something of it, and not noise.
 
     Raises:
-        DecoderError: the stream is encrypted.
+        DecoderError: the stream is encrypted, or audio without a sample rate.
     """
     if stream.is_encrypted:
         kind = "video" if isinstance(stream, VideoInfo) else "audio"
         raise DecoderError(
             f"the {kind} of {path} is encrypted. If it's an MP4 file, pass input_options={{'decryption_key': KEY}}, in "
             "hexadecimal digits"
+        )
+    if isinstance(stream, AudioInfo) and not (stream.sample_rate and stream.channels):
+        raise DecoderError(
+            f"the audio of {path} can't be decoded: it has no sample rate, so it may be damaged or encrypted"
         )
 
 

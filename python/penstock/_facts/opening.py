@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import av
@@ -41,6 +44,8 @@ _TEXT_CONTAINER = "tty"
 _NOT_ALLOWED = "Format not on whitelist"
 # FFmpeg's message about an input that it could open.
 _OPENED = "At least one output file must be specified"
+# Chosen: before its first fragment, a segment has few boxes.
+_MOST_BOXES = 8
 # Guessed: FFmpeg says within this time why it cannot open a file.
 _WORDS_PATIENCE_S = 10.0
 
@@ -209,6 +214,38 @@ def _end_wait_for_writer(path: Path) -> None:
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
 
 
+def ends_with_fragment(source: str) -> bool:
+    """Whether an MP4 file ends with a whole fragment, so that its last fragments may be in other files."""
+    with suppress(OSError):
+        boxes = [*_boxes(Path(endpoints.without_protocol(source)))]
+        size = endpoints.file_bytes(source)
+        return any(name == b"moof" for name, _ in boxes) and bool(boxes) and boxes[-1][1] == size
+    return False
+
+
+def _is_segment(path: str) -> bool:
+    """Whether an MP4 file has fragments, and nothing before them that describes them."""
+    with suppress(OSError):
+        names = [name for name, _ in islice(_boxes(Path(path)), _MOST_BOXES)]
+        return b"moof" in names and b"moov" not in names
+    return False
+
+
+def _boxes(path: Path) -> Iterator[tuple[bytes, int]]:
+    """The names of an MP4 file's boxes, and where they end by their heads (ISO/IEC 14496-12, 4.2)."""
+    at = 0
+    with path.open("rb") as file:
+        while len(head := file.read(16)) >= 8:
+            size, name = struct.unpack_from(">I4s", head)
+            if size == 1 and len(head) == 16:
+                size = int.from_bytes(head[8:], "big")
+            if size < 8:
+                return
+            at += size
+            yield name, at
+            file.seek(at)
+
+
 @cache
 def _harmless_containers() -> tuple[str, ...]:
     return tuple(sorted(av.formats_available - endpoints.PLAYLIST_CONTAINERS))
@@ -224,6 +261,11 @@ def _refusal(source: str, path: str, confined: list[str], reason: str) -> Decode
         )
     if endpoints.file_bytes(source) == 0:
         return DecoderError(f"{path} is an empty file, not a media file")
+    if _is_segment(endpoints.without_protocol(source)):
+        return DecoderError(
+            f"{path} is a segment of an MP4 stream, without the initialization segment before it. Read both as one "
+            f"file: cat INIT.mp4 {quote(path)} > OUT.mp4"
+        )
     try:
         program = find_decoding_ffmpeg()
         child = run((program, "-v", "error", *confined, "-i", source), _WORDS_PATIENCE_S, check=False)

@@ -130,7 +130,7 @@ def probe(
         return answer_of(opened.path, read, deadline) if endpoints.identity(opened.url) is None else read()
     finally:
         if opened is not source:
-            opened.stop_feeding()
+            opened.close()
 
 
 def answer_of(path: str, read: Callable[[], T], deadline: Deadline) -> T:
@@ -191,6 +191,11 @@ def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning
         ),
         subtitles=tuple(
             _subtitles(stream) for stream in media.streams.subtitles if stream.codec_context is not None
+        ),
+        undecodable=tuple(
+            stream.type
+            for stream in media.streams
+            if stream.codec_context is None and stream.type in ("video", "audio", "subtitle")
         ),
         chapters=tuple(map(_chapter, media.chapters())),
         tags={_readable(name): _readable(value) for name, value in media.metadata.items()},

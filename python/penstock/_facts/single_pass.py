@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 import weakref
 
 from penstock._streams.relay import relay
 from penstock.errors import BrokenStreamError
 
+# Chosen: nobody notices that a descriptor stays open for so long after `close`.
+_CLOSED_WITHIN_MS = 100
 _living: weakref.WeakSet[SinglePassSource] = weakref.WeakSet()
 
 
@@ -54,7 +57,7 @@ class SinglePassSource:
             try:
                 if self._source < 0:
                     self._source = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-                data = os.read(self._source, size)
+                data = self._next(size)
                 if not data:
                     self._end()
             finally:
@@ -63,6 +66,19 @@ class SinglePassSource:
             data = b""
         self._taken += data
         return data
+
+    def _next(self, size: int) -> bytes:
+        """Waits for bytes; if the descriptor is non-blocking, also for a FIFO's first writer."""
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
+        while self._reader >= 0:
+            try:
+                # A FIFO that nobody has opened for writing yet would be at its end.
+                if os.get_blocking(self._source) or poll.poll(_CLOSED_WITHIN_MS):
+                    return os.read(self._source, size)
+            except BlockingIOError:
+                pass  # another process has read it
+        return b""
 
     def pass_on(self) -> None:
         """Starts a thread that sends all bytes to FFmpeg, beginning with those that libav has read."""

@@ -8,7 +8,8 @@ import os
 import stat
 import sys
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -52,6 +53,7 @@ class Source:
 
     def __init__(self, given: MediaSource) -> None:
         self.given = source = given
+        self._close: Callable[[], object] = lambda: None
         self.decryption: dict[str, str] = {}
         self.single_pass: SinglePassSource | None
         if isinstance(given, str | os.PathLike):
@@ -76,7 +78,7 @@ class Source:
             held = _descriptor(source)
             # In the process that opens it, this is a file of its own, with a position of its own.
             self.url = f"file:/proc/{os.getpid()}/fd/{held}"
-            weakref.finalize(self, os.close, held)
+            self._close = weakref.finalize(self, os.close, held)
 
     def fetch(self) -> None:
         """Has an FFmpeg program fetch a URL whose protocol libav lacks.
@@ -88,7 +90,7 @@ class Source:
 
     def _pass_once(self, source: SinglePassSource) -> None:
         self.single_pass, self.url = source, source.url
-        self._stop_feeding = weakref.finalize(self, source.close)
+        self._close = weakref.finalize(self, source.close)
 
     @classmethod
     def of(cls, given: MediaSource, input_options: Mapping[str, object] | None = None) -> Source:
@@ -115,7 +117,21 @@ class Source:
     def stop_feeding(self) -> None:
         """Stops reading a pipe, and closes it. Does nothing for other sources."""
         if self.single_pass is not None:
-            self._stop_feeding()
+            self.close()
+
+    def close(self) -> None:
+        """Closes what this object has open. May be called again."""
+        self._close()
+
+    @contextmanager
+    def closed_after_failure(self, given: MediaSource) -> Iterator[None]:
+        """Closes what this object has open if the block raises, unless the caller gave this object."""
+        try:
+            yield
+        except BaseException:
+            if self is not given:
+                self.close()
+            raise
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.given, int) or self.single_pass is not None:
