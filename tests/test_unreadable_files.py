@@ -10,6 +10,7 @@ from support.real_files import real_file
 
 from penstock import AudioDecoder, Decoder, Encoder, probe
 from penstock.errors import DecoderError
+from penstock.rendering import plan_video
 
 _PICTURES = ("-f", "lavfi", "-i", "testsrc=s=64x48:r=25:d=0.4", "-pix_fmt", "yuv420p", "-c:v", "libx264")
 
@@ -45,6 +46,11 @@ def test_audio_without_a_decoder_says_so(tmp_path: Path) -> None:
 def test_a_picture_without_a_decoder_says_its_format() -> None:
     with pytest.raises(DecoderError, match="no decoder"):
         Decoder(real_file("no-decoder.jxl"))
+
+
+def test_map_video_raises_a_decoder_error_if_a_packet_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DecoderError, match="damaged"):
+        plan_video("module:function", real_file("cut.cpk"), tmp_path / "out.mp4")
 
 
 def test_audio_without_a_sample_rate_says_so(tmp_path: Path) -> None:

@@ -81,8 +81,8 @@ class Decoder(DecoderBase):
     without threads, so the result doesn't depend on the number of threads. This needs packets whose times name the
     frames. Other files (raw streams, VP8, MPEG-4, fields in packets of their own) are decoded by one thread. Damage is
     what the decoder refuses or marks: MPEG-2 doesn't mark it in fields. By number, frames that don't depend on damaged
-    packets are returned. A wrong number of frames in the header, or a file that begins inside a GOP, only causes a
-    `penstock.FFmpegWarning`. No decoder sees some damage: the page on containers lists it.
+    packets are returned. Times that go back or repeat, a wrong number of frames in the header, or a file that begins
+    inside a GOP, only cause a `penstock.FFmpegWarning`. No decoder sees some damage: the page on containers lists it.
 
     **Conversion.** Native threads convert YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits to RGB and gray, with the matrix
     and range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
@@ -212,6 +212,8 @@ class Decoder(DecoderBase):
         self._stream = stream
         self._by_number: FramesByNumber | None = None
         self._length: int | None = None  # once known, without `count`
+        self._last_pts: int | None = None  # of the last frame in iteration
+        self._is_order_said = False
         self._images = None if files is None else open_images(files, self._options, stream)
         self._engine: Engine
         if self._images is not None:
@@ -582,7 +584,20 @@ class Decoder(DecoderBase):
                 warn(f"{self._opened.path}: {warning}")
             return None
         plan, time_s = self._plan, None if made.pts is None else self._clock.time_s(made.pts)
+        if made.pts is not None:
+            if self._last_pts is not None and made.pts <= self._last_pts and not self._options.filters:
+                self._warn_of_order(made.index, self._clock.time_s(made.pts))
+            self._last_pts = made.pts
         return frame_of(made.memory, plan.layout, plan.colors, index=made.index, pts=made.pts, time_s=time_s)
+
+    def _warn_of_order(self, index: int, time_s: float) -> None:
+        if not self._is_order_said:
+            self._is_order_said = True
+            warn(
+                f"{self._opened.path}: the times go back or repeat: frame {index} is at {time_s:.3f} s, and the frame "
+                "before it isn't earlier. frame_at() and start= may select other frames there. Write new times with: "
+                "ffmpeg -i IN -vf setpts=N/FRAME_RATE/TB OUT"
+            )
 
 
 def start(decoder: Decoder) -> None:

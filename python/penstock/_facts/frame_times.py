@@ -51,14 +51,17 @@ class FrameTimes:
         """The frames of the best video stream of a file, by its packets.
 
         Raises:
-            DecoderError: there is no video, or its packets have no times.
+            DecoderError: there is no video that can be decoded, its packets have no times, or the file is damaged.
         """
         video = media.best_video
         if video is None or video.frame_rate is None:
             raise DecoderError(f"{media.path} has no video, or none with a frame rate")
         check_decodable(media.path, video)
         check_no_grid(media)
-        packets = read_packets(endpoints.source(media.path), media.container, video.index)
+        try:
+            packets = read_packets(endpoints.source(media.path), media.container, video.index)
+        except LibavError as error:
+            raise DecoderError(f"{media.path} is damaged: {error.strerror}") from error
         is_shown = (packets.size > 0) & ~packets.is_hidden
         if not is_shown.any() or not packets.has_pts[is_shown].all():
             raise DecoderError(
