@@ -70,12 +70,15 @@ impl Watcher {
     fn end(&self, watch: i32) {
         lock(&self.wakers).remove(&watch);
         inotify::end_watch(self.fd.as_fd(), watch);
-        self.pass_events_on();
+        self.pass_events_on(watch);
     }
 
-    /// Takes the events so far, and wakes those whom they concern.
-    fn pass_events_on(&self) {
+    /// Takes the events so far, and wakes the others whom they concern.
+    fn pass_events_on(&self, own: i32) {
         inotify::take_events(self.fd.as_fd(), |watch| {
+            if watch == own {
+                return;
+            }
             let waker = lock(&self.wakers).get(&watch).and_then(Weak::upgrade);
             waker.iter().for_each(|waker| waker.wake());
         });
@@ -176,13 +179,16 @@ impl ReadWatch {
     }
 
     fn sleep(&self, pipe: BorrowedFd<'_>, at_most: Duration) {
-        let watcher = self.watcher.as_ref().filter(|_| matches!(self.state, State::Watched(_)));
+        let watched = match self.state {
+            State::Watched(watch) => self.watcher.as_ref().map(|watcher| (watcher, watch)),
+            _ => None,
+        };
         let mut events = vec![PollFd::from_borrowed_fd(pipe, PollFlags::empty())]; // which reports that the reader is gone
         events.extend(self.waker.as_ref().map(|waker| PollFd::new(&**waker, PollFlags::IN)));
-        events.extend(watcher.map(|watcher| PollFd::new(&watcher.fd, PollFlags::IN)));
+        events.extend(watched.map(|(watcher, _)| PollFd::new(&watcher.fd, PollFlags::IN)));
         fd::wait(&mut events, Some(at_most));
         self.waker.iter().for_each(|waker| waker.clear());
-        watcher.iter().for_each(|watcher| watcher.pass_events_on());
+        watched.iter().for_each(|(watcher, own)| watcher.pass_events_on(*own));
     }
 }
 
