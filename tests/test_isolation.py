@@ -338,7 +338,7 @@ def test_isolated_frames_match_frames_without_isolation(name: str) -> None:
 
 def test_engine_says_that_it_is_isolated() -> None:
     with Decoder(clip("h264"), isolated="strict") as decoder:
-        assert decoder.engine.name == "ffmpeg"
+        assert decoder.engine.name == "libav"
         assert "isolated" in decoder.engine.reason and decoder.engine.unconfined == ()
         assert len(decoder) == len(list(decoder)) == 30
 

@@ -13,7 +13,7 @@ from penstock._common.messages import argument, warn
 from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._common.types import HasDLPack, WritableData
 from penstock._decoding.audio import AudioDecoder, AudioOptions
-from penstock._decoding.engines import input_of, read_by_program, read_in_process, why_program
+from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import first_image, images_by_number, open_images, read_images
 from penstock._decoding.pixels import Pixels
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
+    from penstock._decoding.confined_engine import ConfinedEngine
     from penstock._decoding.frames_by_number import FramesByNumber
     from penstock._decoding.libav_engine import LibavEngine, Made
 
@@ -209,11 +210,11 @@ class Decoder(DecoderBase):
         self._by_number: FramesByNumber | None = None
         self._length: int | None = None  # once known, without `count`
         self._images = None if files is None else open_images(files, self._options, stream)
-        self._engine: LibavEngine | ProgramEngine
+        self._engine: LibavEngine | ConfinedEngine | ProgramEngine
         if self._images is not None:
             self._engine = read_images(self._images, self._options)
         elif (reason := why_program(self._opened, self._options)) is None:
-            self._engine = read_in_process(self._opened, self._options, stream)
+            self._engine = read_by_libav(self._opened, self._options, stream)
         else:
             self._engine = read_by_program(self._opened, self._options, stream, reason)
         self._plan = self._engine.plan

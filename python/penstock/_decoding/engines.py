@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock._common.control_groups import whole_cpus
 from penstock._common.deadline import Deadline
+from penstock._decoding.confined_engine import ConfinedEngine, read_confined
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, plan_decode
@@ -31,7 +32,6 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
     settings = options.settings
     reasons = {
-        "isolated=True": options.isolated,
         "filters": options.filters,
         "input_options": options.input_options,
         "follow_playlists": options.follow_playlists,
@@ -40,7 +40,8 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
         "a pipe's capacity": settings._knobs.capacity_bytes,
     }
     if told := [what for what, is_given in reasons.items() if is_given]:
-        return f"the FFmpeg program reads with {' and '.join(told)}"
+        isolated = ["isolated=True"] if options.isolated else []
+        return f"the FFmpeg program reads with {' and '.join([*isolated, *told])}"
     if not endpoints.is_path(opened.url):
         return None if options.start is None else "the FFmpeg program seeks in URLs"
     if endpoints.identity(opened.url) is None:
@@ -71,6 +72,13 @@ def _read_in_sandbox(
     plan = plan_decode(program, track, options, isolation.sandbox)
     questions = isolation.about(track.video.index)
     return ProgramEngine(program, opened, plan, reason, questions, isolation)
+
+
+def read_by_libav(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine | ConfinedEngine:
+    """Reads by libav, in this process or in a confined one."""
+    if options.isolated:
+        return read_confined(opened, options, stream, lambda media: chosen_video(media, stream, options))
+    return read_in_process(opened, options, stream)
 
 
 def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:

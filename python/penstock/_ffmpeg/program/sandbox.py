@@ -37,7 +37,7 @@ MEMORY_STATUS = 124
 # What programs say if the system (strerror(3)) gives them no memory or no thread, or nobody says why.
 _NO_MEMORY = re.compile(
     r"Cannot allocate memory|Resource temporarily unavailable|[Oo]ut of memory|([Ff]ailed to|[Cc]ould not) allocate"
-    r"|[Mm]emory allocation|MemoryError|bad_alloc|cannot map|failed to map"
+    r"|[Mm]emory allocation|MemoryError|bad_alloc|cannot map|failed to map|can't start new thread"
 )
 # What libavcodec says if it has no memory for a picture, or if the picture's size is impossible.
 _NO_PICTURE = "get_buffer() failed"
