@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import eventually
 from support.clips import clip
+from support.media import ffmpeg
 from support.processes import run_script, succeeded
 
 from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning, StalledError, probe
@@ -414,3 +416,153 @@ print(decoder.pid)
 """
     pid = int(succeeded(run_script(program, clip("h264_large"))))
     assert not Path(f"/proc/{pid}/exe").exists()
+
+
+# --- by number -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["h264", "h264_ts", "cut_mkv", "vp9_alpha", "rotated_90", "gif"])
+def test_isolated_frames_by_number_are_those_of_this_process(name: str) -> None:
+    def frames(isolated: bool) -> list[tuple[object, ...]]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with Decoder(clip(name), isolated=isolated, start=0.1, count=6) as decoder:
+                taken = [decoder[2], decoder[-1], *decoder[::-2], decoder.frame_at(0.2)]
+                seen = [(frame.index, frame.pts, frame.time_s, frame.tobytes()) for frame in taken]
+                seen.append((decoder.batch([3, 3, 0]).tobytes(),))
+                out = np.empty((2, *decoder.shape), decoder.dtype)
+                seen.append((decoder.batch([1, 4], out=out).tobytes(),))
+                with pytest.raises(IndexError):
+                    decoder[6]
+                assert next(decoder).index == 0
+        return [*seen, *(str(one.message) for one in caught)]
+
+    assert frames(isolated=True) == frames(isolated=False)
+
+
+def test_many_frames_by_number_come_in_one_batch(tmp_path: Path) -> None:
+    path = tmp_path / "many.mkv"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=32x16:d=50", "-c:v", "mpeg4", "-pix_fmt", "yuv420p", path)
+    with Decoder(path, isolated=True) as decoder:
+        batch = decoder.batch(range(1249, -1, -1))
+        assert all(np.array_equal(*both) for both in zip(batch[::-1], decoder, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def test_a_damaged_frame_by_number_leaves_the_others() -> None:
+    def outcomes(isolated: bool) -> list[object]:
+        found: list[object] = []
+        with Decoder(clip("corrupt_ts"), isolated=isolated) as decoder:
+            for number in range(0, len(decoder), 3):
+                try:
+                    found.append(decoder[number].tobytes())
+                except DecoderError as error:
+                    found.append(str(error))
+        return found
+
+    want = outcomes(isolated=False)
+    assert outcomes(isolated=True) == want and {type(one) for one in want} == {str, bytes}
+
+
+def by_number(hostile: Hostile, code: str) -> Decoder:
+    """A decoder whose frames by number come from a program that nobody should trust."""
+    with_facts = "if '\"by_number\": true' not in sys.argv[-2]: say(facts); sys.exit()\n"
+    shown = "say({'pts': [*range(10)], 'warning': None}); sys.stdin.readline()\n"
+    pad = "FRAME_BYTES = max(FRAME_BYTES, 4096)\n"
+    hostile(with_facts + pad + (code if code.startswith("say") else shown + code))
+    return Decoder(clip("h264"), isolated=True)
+
+
+def test_stand_in_for_the_process_by_number_delivers(hostile: Hostile) -> None:
+    """Otherwise the tests below would show nothing."""
+    with by_number(hostile, "frame(3); frame(0, word=b'the end\\n'); time.sleep(60)") as decoder:
+        assert decoder[3].index == 3
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "pass",
+        "frame(4)",
+        "frame(-1)",
+        "frame(3, size=5)",
+        "[frame(3) for _ in range(9)]",
+        "send(b'?' * 99999)",
+        "frame(3); os.kill(os.getpid(), 9)",
+        "frame(0, -1, word=b'failed!\\n')",
+        "frame(0, 4097, word=b'failed!\\n')",
+        "frame(0, 4096, word=b'failed!\\n')",
+        "say({'pts': [0.5], 'warning': None})",
+        "say({'pts': [1 << 63], 'warning': None})",
+        "say({'pts': 7, 'warning': None})",
+        "say({'pts': [7], 'warning': 7})",
+        "say(None, error='it says so')",
+    ],
+)
+def test_hostile_answers_by_number_raise(code: str, hostile: Hostile) -> None:
+    with by_number(hostile, code) as decoder:
+        for _ in range(2):
+            with pytest.raises(DecoderError):
+                decoder[3]
+
+
+def test_frame_by_number_that_does_not_come_is_an_error(hostile: Hostile) -> None:
+    with by_number(hostile, "frame(0, word=b'the end\\n'); time.sleep(60)") as decoder:
+        with pytest.raises(DecoderError):
+            decoder[3]
+        with pytest.raises(DecoderError):
+            decoder.batch([3, 4])
+
+
+def test_interrupted_call_by_number_leaves_the_next_one_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interruption(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interruption
+
+    with Decoder(clip("h264_large"), isolated=True, size=(1280, 720)) as decoder:
+        expected = decoder[:].copy()
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            for after_s in (0.001, 0.01, 0.03):
+                signal.setitimer(signal.ITIMER_REAL, after_s)
+                with suppress(Interruption):
+                    decoder[::-1]
+                    time.sleep(1)
+                assert np.array_equal(decoder[7], expected[7])
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def test_child_of_a_fork_has_frames_by_number() -> None:
+    program = """
+decoder = penstock.Decoder(sys.argv[1], isolated=True)
+first = decoder[3].tobytes()
+if (pid := os.fork()) == 0:
+    os._exit(7 if decoder[3].tobytes() == first else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+assert decoder[3].tobytes() == first
+"""
+    succeeded(run_script(program, clip("h264")))
+
+
+def test_end_of_a_decoder_ends_its_process_by_number() -> None:
+    def all_children() -> set[str]:
+        found = set()
+        for task in Path("/proc/self/task").iterdir():
+            with suppress(OSError):
+                found |= set((task / "children").read_text().split())
+        return found
+
+    before = all_children()
+    with Decoder(clip("h264_large"), isolated=True) as decoder:
+        decoder[3]
+        assert len(all_children() - before) == 2
+    assert all_children() == before
+    decoder = Decoder(clip("h264"), isolated=True)
+    decoder[3]
+    del decoder
+    gc.collect()
+    assert eventually(lambda: all_children() == before)

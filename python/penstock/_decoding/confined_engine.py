@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 RECORD = struct.Struct("=8sqq40x")
 FRAME = b"a frame\n"
 _CHILD = "penstock._decoding.confined_child"
-_LATE = "libav's process delivered nothing"
+LATE = "libav's process delivered nothing"
 # Guessed: a process that has sent all frames says so within this time.
 _END_GRACE_S = 5.0
 # Guessed: a process that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
@@ -52,15 +52,124 @@ class Sent:
     warning: str | None
 
 
-class ConfinedEngine(Session):
-    """Decodes frames in sequence in a process that confines itself, and opens the file once.
+class Confined(Session):
+    """A process that confines itself, opens the file once, and sends frames.
 
-    Nothing that it sends is believed: the size of a frame follows from the facts about the file and from the options,
-    and each frame's number from those before.
+    Nothing that it sends is believed: the size of a frame follows from the facts about the file and from the options.
 
     Args:
         isolation: the file.
-        options, stream: as for `Decoder`.
+        answers: how many lines it prints.
+        request: what it is asked, besides the options.
+
+    Attributes:
+        isolation: as above.
+    """
+
+    kind = "decoder"
+    error = DecoderError
+    process: ConfinedProcess
+
+    def __init__(
+        self, isolation: Isolation, options: DecodeOptions, answers: int, title: str = "", **request: object
+    ) -> None:
+        packed = pickle.dumps(replace(options, isolated=False)).hex()
+        command = isolation.command(_CHILD, {"options": packed, **request}, isolation.sandbox.cpu_s)
+        super().__init__(ConfinedProcess(*command, answers), title, options.settings.stall_timeout)
+        self.isolation, self._options = isolation, options
+        self._reader: Reader | None = None
+        self._lock = threading.RLock()  # a signal handler may close the decoder
+        self._is_cut = False
+        self._begun_s: float | None = None
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of a record, without what comes before."""
+        raise NotImplementedError
+
+    @property
+    def reader(self) -> Reader:
+        """The native reader, which the first use starts."""
+        if self._reader is None:
+            with self._lock:
+                self.check_usable()
+                if self._reader is None:
+                    self._begun_s = time.monotonic()
+                    self._reader = Reader(
+                        self.process.records,
+                        frame_bytes=RECORD.size + self.record_bytes,
+                        queue_items=self._options.settings.queue_items,
+                    )
+                    self.process.records.close()  # the reader has a duplicate
+                if not self.is_open:  # a signal handler has closed it
+                    self._reader.close()
+        return self._reader
+
+    def _take(self, timeout_s: float) -> Frame | None:
+        """A record; None behind the last one."""
+        try:
+            return self.reader.read(timeout=timeout_s)
+        except TruncatedStreamError:
+            self._is_cut = True
+            return None
+        except ClosedError:
+            self.check_usable()
+            return None  # another thread saw the end first and closed the reader
+
+    def _strange(self, frames: int) -> DecoderError:
+        """The error if it has sent something else than it should."""
+        reason = f"{self.isolation.path}: libav's process sent something else than frames"
+        return self.isolation.failure(f"{reason}, after {plural(frames, 'frame')}", self.process, frames)
+
+    @property
+    def delivered(self) -> int:
+        """Frames that callers received."""
+        return 0 if self._reader is None else self._reader.stats.frames_delivered
+
+    def progress(self) -> str:
+        return f"delivered {plural(self.delivered, 'frame')}"
+
+    def check_open(self) -> None:
+        """Checks that it was not closed."""
+        if not self.is_open:
+            raise ClosedError("the decoder is closed")
+
+    def check_usable(self) -> None:
+        """Checks that it was not closed, and that this process started it."""
+        self.check_owner()
+        self.check_open()
+
+    def disconnect(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def close(self) -> None:
+        """Ends the process and the reader at once. May be called again, also by a signal handler."""
+        self._abandon()
+        if not self.is_inherited:
+            self.process.wait(_KILL_GRACE_S)
+
+    def end_at_exit(self) -> None:
+        self.close()
+
+    def _kill(self) -> None:
+        self.process.kill()
+        self.process.wait(_KILL_GRACE_S)
+
+    def _abandon(self) -> None:
+        """Kills the process without waiting: a finalizer may run on any thread."""
+        self.mark_closed()
+        if not self.is_inherited:
+            self.process.kill()
+        self.disconnect()
+        self.process.close_pipes()
+
+
+class ConfinedEngine(Confined):
+    """Decodes frames in sequence in such a process.
+
+    Args:
+        stream: as for `Decoder`.
         choose: chooses the stream by the facts.
 
     Attributes:
@@ -69,9 +178,6 @@ class ConfinedEngine(Session):
         warning: what is to be said of the file at its end; None if that is nothing.
     """
 
-    kind = "decoder"
-    error = DecoderError
-    process: ConfinedProcess
     # Set by `start`.
     plan: DecodePlan
 
@@ -84,16 +190,11 @@ class ConfinedEngine(Session):
         stream: int | None,
         choose: Callable[[MediaInfo], VideoInfo],
     ) -> None:
-        request = {"options": pickle.dumps(replace(options, isolated=False)).hex(), "stream": stream}
-        command = isolation.command(_CHILD, request, isolation.sandbox.cpu_s)
-        super().__init__(ConfinedProcess(*command, answers=2), "", options.settings.stall_timeout)
+        super().__init__(isolation, options, 2, stream=stream)
         self.warning: str | None = None
-        self._isolation, self._options, self._choose = isolation, options, choose
-        self._reader: Reader | None = None
-        self._lock = threading.RLock()  # a signal handler may close the decoder
+        self._choose = choose
         self._failure: DecoderError | None = None
-        self._is_judged = self._is_cut = False
-        self._begun_s: float | None = None
+        self._is_judged = False
         self._ended_s: float | None = None
 
     # --- beginning -----------------------------------------------------------------------------------------------
@@ -101,20 +202,27 @@ class ConfinedEngine(Session):
     def connect(self) -> None:
         """Waits for the facts, and makes the plan."""
         printed = self.process.answer(0, PATIENCE_S)
-        path = self._isolation.path
+        path = self.isolation.path
         if printed is None:
             raise StalledError(f"{path} was not read within {PATIENCE_S:g} s", PATIENCE_S)
-        media = self._isolation.answer(printed, MediaInfo, self.process)
-        impossible = self._isolation.failure(f"{path} has impossible facts", self.process)
+        media = self.isolation.named(self.isolation.answer(printed, MediaInfo, self.process))
+        impossible = self.isolation.failure(f"{path} has impossible facts", self.process)
         video = self._choose(media)
         if not self._is_possible(media, video):
             raise impossible
         try:
-            self.plan = plan_decode(None, Track(self._isolation.file.url, media, video), self._options)
+            self.plan = plan_decode(None, Track(self.isolation.file.url, media, video), self._options)
         except (ArithmeticError, LookupError, AttributeError) as strange:
             raise impossible from strange
-        self.questions = self._isolation.about(video.index)
+        if self.record_bytes > (most := self.process.sandbox.memory_bytes):
+            reason = f"a frame takes more than {most >> 20} MiB of memory, the limit of isolated reading"
+            raise self.isolation.failure(f"{path}: {reason}", self.process)
+        self.questions = self.isolation.about(video.index)
         self.title = self.plan.title
+
+    @property
+    def record_bytes(self) -> int:
+        return self.plan.layout.frame_bytes
 
     def _is_possible(self, media: MediaInfo, video: VideoInfo) -> bool:
         """Whether a file can have these facts, from which the size of frames follows, and their times."""
@@ -130,38 +238,15 @@ class ConfinedEngine(Session):
             and video.pixel_format in (None, *video_formats)
         )
 
-    def disconnect(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-
-    @property
-    def reader(self) -> Reader:
-        """The native reader, which the first use starts."""
-        if self._reader is None:
-            with self._lock:
-                self.check_open()
-                if self._reader is None:
-                    self._begun_s = time.monotonic()
-                    queued = self._options.settings.queue_items
-                    self._reader = Reader(
-                        self.process.records,
-                        frame_bytes=RECORD.size + self.plan.layout.frame_bytes,
-                        queue_items=queued,
-                    )
-                    self.process.records.close()  # the reader has a duplicate
-                if not self.is_open:  # a signal handler has closed it
-                    self._reader.close()
-        return self._reader
-
     # --- reading -------------------------------------------------------------------------------------------------
 
     def read(self, timeout: float | None = None) -> Made | None:
         """The next frame; None at the end."""
         deadline = Deadline(timeout)
-        self.check_open()
+        self.check_usable()
         if not self._is_judged:
             with self.logged_stalls():
-                if (frame := self.wait_for(self._take, deadline, _LATE)) is not None:
+                if (frame := self.wait_for(self._take, deadline, LATE)) is not None:
                     return self._made(frame)
                 self._judge(deadline)
         self._check_failure()
@@ -169,7 +254,7 @@ class ConfinedEngine(Session):
 
     async def read_async(self) -> Made | None:
         """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
-        self.check_open()
+        self.check_usable()
         if not self._is_judged:
             with self.logged_stalls():
                 frame = await self.wait_for_async(self._take, lambda: self.reader._ready())
@@ -185,17 +270,6 @@ class ConfinedEngine(Session):
         """Lets frames be read ahead before the first read."""
         self.reader  # noqa: B018
 
-    def _take(self, timeout_s: float) -> Frame | None:
-        """A record; None behind the last one."""
-        try:
-            return self.reader.read(timeout=timeout_s)
-        except TruncatedStreamError:
-            self._is_cut = True
-            return None
-        except ClosedError:
-            self.check_open()
-            return None  # another thread saw the end first and closed the reader
-
     def _made(self, record: Frame) -> Made:
         """The frame that a record is."""
         kind, index, pts = RECORD.unpack_from(record)
@@ -210,23 +284,19 @@ class ConfinedEngine(Session):
         if self._failure is not None:
             raise self._failure
 
-    def _strange(self, frames: int) -> DecoderError:
-        reason = f"{self._isolation.path}: libav's process sent something else than frames"
-        return self._isolation.failure(f"{reason}, after {plural(frames, 'frame')}", self.process, frames)
-
     def _judge(self, deadline: Deadline) -> None:
         """Finds out what the end of the frames means, unless `close` has caused it in another thread."""
         with self._lock:
-            self.check_open()
+            self.check_usable()
             if self._is_judged:
                 return
             printed = self.process.answer(1, deadline.at_most(_END_GRACE_S))
             if printed is None and deadline.is_over():
-                raise deadline.late(_LATE)
+                raise deadline.late(LATE)
             self._kill()
-            self.check_open()
+            self.check_usable()
             try:
-                sent = self._isolation.answer(printed or b"", Sent, self.process, self.delivered)
+                sent = self.isolation.answer(printed or b"", Sent, self.process, self.delivered)
                 self.warning = sent.warning
                 is_whole = sent.frames == self.delivered and not self._is_cut
                 self._end(None if is_whole else self._strange(self.delivered))
@@ -240,22 +310,13 @@ class ConfinedEngine(Session):
         self._ended_s = time.monotonic()
         self.reader.close()
 
-    def _kill(self) -> None:
-        self.process.kill()
-        self.process.wait(_KILL_GRACE_S)
-
     # --- what a caller may ask -----------------------------------------------------------------------------------
-
-    @property
-    def delivered(self) -> int:
-        """Frames that callers received."""
-        return 0 if self._reader is None else self._reader.stats.frames_delivered
 
     @property
     def facts(self) -> DecoderEngine:
         """The engine, for a caller, with what the kernel cannot confine of the sandbox."""
         reason = "isolated=True: libav reads in a sandboxed process"
-        return DecoderEngine("libav", reason, self._isolation.unconfined)
+        return DecoderEngine("libav", reason, self.isolation.unconfined)
 
     @property
     def pid(self) -> int:
@@ -280,27 +341,10 @@ class ConfinedEngine(Session):
             reader=reader,
         )
 
-    def progress(self) -> str:
-        return f"delivered {plural(self.delivered, 'frame')}"
-
-    def check_open(self) -> None:
-        """Checks that it was not closed."""
-        self.check_owner()
-        if not self.is_open:
-            raise ClosedError("the decoder is closed")
-
-    # --- closing -------------------------------------------------------------------------------------------------
-
     @property
     def is_closed(self) -> bool:
         """Whether it was closed, or belongs to another process."""
         return not self.is_open or self.is_inherited
-
-    def close(self) -> None:
-        """Ends the process and the reader at once. May be called again, also by a signal handler."""
-        self._abandon()
-        if not self.is_inherited:
-            self.process.wait(_KILL_GRACE_S)
 
     def end_collected(self) -> None:
         """Ends the process when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
@@ -310,26 +354,19 @@ class ConfinedEngine(Session):
         if self._reader is not None and not self._is_judged:
             warn_unclosed(self)
 
-    def end_at_exit(self) -> None:
-        self.close()
 
-    def _abandon(self) -> None:
-        """Kills the process without waiting: a finalizer may run on any thread."""
-        self.mark_closed()
-        if not self.is_inherited:
-            self.process.kill()
-        self.disconnect()
-        self.process.close_pipes()
+def isolation_of(opened: Source, options: DecodeOptions) -> Isolation:
+    """The isolation of a decoder."""
+    threads = options.settings.threads or min(whole_cpus(), MOST_THREADS)
+    return Isolation.of(
+        opened, threads=threads, isolated=options.isolated, follow_playlists=options.follow_playlists
+    )
 
 
 def read_confined(
     opened: Source, options: DecodeOptions, stream: int | None, choose: Callable[[MediaInfo], VideoInfo]
 ) -> ConfinedEngine:
     """Reads a file by libav in a process that confines itself."""
-    threads = options.settings.threads or min(whole_cpus(), MOST_THREADS)
-    isolation = Isolation.of(
-        opened, threads=threads, isolated=options.isolated, follow_playlists=options.follow_playlists
-    )
-    engine = ConfinedEngine(isolation, options, stream, choose)
+    engine = ConfinedEngine(isolation_of(opened, options), options, stream, choose)
     engine.start()
     return engine

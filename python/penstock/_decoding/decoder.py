@@ -462,6 +462,7 @@ class Decoder(DecoderBase):
         """The frames by number, from the first use on."""
         self._engine.check_open()
         if self._by_number is None or self._by_number.is_inherited:
+            from penstock._decoding.confined_frames import ConfinedFrames, Delivered
             from penstock._decoding.frames_by_number import FramesByNumber, why_early
 
             options = self._options
@@ -469,7 +470,6 @@ class Decoder(DecoderBase):
                 "filters": options.filters,
                 "input_options": options.input_options,
                 "follow_playlists": options.follow_playlists,
-                "isolated": options.isolated,
             }
             for name, value in given.items():
                 if value:
@@ -479,6 +479,12 @@ class Decoder(DecoderBase):
                     )
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
+                return self._by_number
+            if options.isolated:
+                confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
+                self._by_number = FramesByNumber(self._plan, confined, Delivered())
+                if warning := confined.index.warning:
+                    warn(f"{self._opened.path}: {warning}")
                 return self._by_number
             file = RandomAccess(input_of(self._plan), self._engine.all_packets)
             made = FramesByNumber(self._plan, file, Pixels(self._plan))

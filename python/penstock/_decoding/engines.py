@@ -5,17 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock._common.control_groups import whole_cpus
 from penstock._common.deadline import Deadline
-from penstock._decoding.confined_engine import ConfinedEngine, read_confined
+from penstock._decoding.confined_engine import ConfinedEngine, isolation_of, read_confined
 from penstock._decoding.libav_engine import LibavEngine
-from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
+from penstock._decoding.open_video import OpenVideo, VideoInput
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo
-from penstock._facts.isolation import Isolation
 from penstock._facts.opening import open_media
 from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
@@ -63,10 +61,7 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
 def _read_in_sandbox(
     program: str, opened: Source, options: DecodeOptions, stream: int | None, reason: str
 ) -> ProgramEngine:
-    threads = options.settings.threads or min(whole_cpus(), MOST_THREADS)
-    isolation = Isolation.of(
-        opened, threads=threads, isolated=options.isolated, follow_playlists=options.follow_playlists
-    )
+    isolation = isolation_of(opened, options)
     media = isolation.media(PATIENCE_S)
     track = Track(isolation.file.url, media, chosen_video(media, stream, options))
     plan = plan_decode(program, track, options, isolation.sandbox)

@@ -24,9 +24,7 @@ from penstock._native import _SlotPool
 from penstock.errors import ClosedError, DecoderError
 
 if TYPE_CHECKING:
-    from av.video.frame import VideoFrame as LibavFrame
-
-    from penstock._decoding.pixels import Job, Pixels
+    from penstock._decoding.pixels import Job
     from penstock._decoding.plan import DecodePlan
     from penstock._decoding.random_access import RandomAccess
     from penstock._facts.info import Track
@@ -46,17 +44,29 @@ class Times(Protocol):
 
 
 class FramesAnywhere(Protocol):
-    """What frames are taken of by their numbers: a `RandomAccess`, or pictures."""
+    """What frames are taken of by their numbers: a `RandomAccess`, pictures, or a confined process."""
 
     @property
     def index(self) -> Times:
         """When each is shown."""
 
-    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, LibavFrame]]:
+    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, Any]]:
         """The frames at these places, from 0, each once, with its place."""
 
     def close(self) -> None:
         """Closes the file."""
+
+
+class Arrays(Protocol):
+    """What makes the arrays of these frames: `Pixels`, or one that has them already."""
+
+    ahead: int
+
+    def begin(self, frame: Any, out: npt.NDArray[Any] | None = None) -> Job:
+        """Begins to make a frame's array: in `out`, if it is given."""
+
+    def close(self) -> None:
+        """Frees memory."""
 
 
 class FramesByNumber:
@@ -71,7 +81,7 @@ class FramesByNumber:
         is_inherited: this is the child of a fork, which opens the file again.
     """
 
-    def __init__(self, plan: DecodePlan, file: FramesAnywhere, pixels: Pixels) -> None:
+    def __init__(self, plan: DecodePlan, file: FramesAnywhere, pixels: Arrays) -> None:
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
         self._clock = Clock(self._media, self._time_base)
@@ -87,11 +97,16 @@ class FramesByNumber:
     def is_inherited(self) -> bool:
         return self._pid != os.getpid()
 
+    @property
+    def pts(self) -> Sequence[int]:
+        """When each frame of the file is shown, in units of the stream's time base, whatever `start` and `count`."""
+        return self._file.index.pts
+
     def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         with self._lock:
             if isinstance(key, slice):
                 numbers = range(len(self._frame_places()))[key]
-                frames = dict(self._decoded(numbers))
+                frames = dict(self.decoded(numbers))
                 return [frames[number] for number in numbers]
             return self._one(self._number(key))
 
@@ -146,9 +161,9 @@ class FramesByNumber:
                 self._batches = (0, _SlotPool(0, 0))
 
     def _one(self, number: int) -> VideoFrame:
-        return dict(self._decoded([number]))[number]
+        return dict(self.decoded([number]))[number]
 
-    def _decoded(self, numbers: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
+    def decoded(self, numbers: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         """The frames of these numbers, in decoding order. If one is yielded twice, the second one is to be used."""
         for number, made in self._made(numbers, {}):
             yield number, self._frame(number, made)

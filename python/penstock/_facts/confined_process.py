@@ -12,8 +12,8 @@ from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock.errors import DecoderError
 
 _LINE_BYTES = 4096
-# Guessed: the facts of a file with many streams, tags and chapters; and what it prints must stay bounded.
-_ANSWER_BYTES = 16 << 20
+# Guessed: the times of all frames of a week; and what it prints must stay bounded.
+_ANSWER_BYTES = 64 << 20
 
 
 class ConfinedProcess(FFmpegProcess):
@@ -25,6 +25,7 @@ class ConfinedProcess(FFmpegProcess):
 
     Attributes:
         records: our end of that pipe.
+        stdin: our end of its standard input.
     """
 
     records: FileIO
@@ -52,14 +53,16 @@ class ConfinedProcess(FFmpegProcess):
 
     def spawn(self) -> subprocess.Popen[bytes]:
         self.records, records = self.pipe_from()
+        self.stdin, stdin = self.pipe_to()
         with (
             records,
+            stdin,
             self.captured_pipe(self._take) as stdout,
             self.captured_pipe(Lines(self.log.take, _LINE_BYTES)) as stderr,
         ):
             self.command = (*self._python, str(records.fileno()))
             return self.popen(
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 pass_fds=[records.fileno()],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, cast
 
@@ -81,7 +82,11 @@ class Isolation:
             StalledError: it took longer than `timeout_s`.
             OSError: no descriptor, memory, process or thread is left.
         """
-        return self.ask("media", MediaInfo, timeout_s)
+        return self.named(self.ask("media", MediaInfo, timeout_s))
+
+    def named(self, media: MediaInfo) -> MediaInfo:
+        """The facts with the file's own name, whatever a child has called it."""
+        return replace(media, path=self.path)
 
     def about(self, index: int) -> _AboutTrack:
         """The questions about the video stream of that index."""
