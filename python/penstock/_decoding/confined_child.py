@@ -15,13 +15,13 @@ from penstock import Writer
 from penstock._common.control_groups import whole_cpus
 from penstock._decoding.confined_engine import FRAME, RECORD, Sent
 from penstock._decoding.confined_frames import END, ERROR_BYTES, FAILED, Shown
-from penstock._decoding.decoder import Decoder
 from penstock._decoding.engines import read_in_process
 from penstock._facts.isolated_facts import confined
 from penstock._facts.probing import probe
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from penstock._decoding.decoder import Decoder
     from penstock._decoding.frames_by_number import FramesByNumber
     from penstock._decoding.libav_engine import LibavEngine
     from penstock._decoding.plan import DecodeOptions
@@ -85,6 +85,8 @@ def _send_by_number(
     source: Source, options: DecodeOptions, stream: int | None, records: int, answered: Answered
 ) -> None:
     """Prints `Shown`. Then answers each line of numbers by the frames, and a record that says that they were all."""
+    from penstock._decoding.decoder import Decoder  # which a sequence does not need
+
     arguments = {one.name: getattr(options, one.name) for one in fields(options)}
     decoder: Decoder | None = None
     frames: FramesByNumber | None = None

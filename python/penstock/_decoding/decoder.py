@@ -67,7 +67,8 @@ class Decoder(DecoderBase):
     **Engine.** libav (PyAV) reads regular files, bytes, file objects and URLs in this process, without an FFmpeg
     program. An FFmpeg program, which the first read starts, reads pipes, FIFOs and devices. It also reads files and
     URLs if you pass `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy;
-    and a URL from a `start` on. `engine` reports which of the two reads, and why.
+    and a URL from a `start` on. With `isolated`, libav reads in a process of its own, in a sandbox. `engine` reports
+    which of the two reads, and why.
 
     **URLs.** libav opens a URL once, and reads it on a thread of its own. If the server stops, `read` with a timeout
     raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
@@ -133,10 +134,10 @@ class Decoder(DecoderBase):
         follow_playlists: whether a local file may be a playlist, whose local files FFmpeg opens: see `penstock.probe`.
         input_options: options of the FFmpeg program for its input, without their dash, such as ``{"hwaccel": "cuda"}``.
             They need an FFmpeg program, which can't do random access.
-        isolated: whether other processes parse the file, for files that you don't trust. The processes run in a
-            sandbox: they can't read other files, write files or open sockets, and their memory and CPU time are
-            limited. Only for one regular file, or bytes, read in order. `engine` reports what the kernel can't confine;
-            "strict" raises a `DecoderError` then.
+        isolated: whether other processes parse the file, for files that you don't trust: one for the iteration, and one
+            for random access. They run in a sandbox: they can't read other files, write files or open sockets, and
+            their memory and CPU time are limited. Only for one regular file, or bytes. `engine` reports what the kernel
+            can't confine; "strict" raises a `DecoderError` then.
         settings: advanced settings: how many threads decode and convert, and which FFmpeg program to run instead. See
             `DecoderSettings`.
 
@@ -238,12 +239,12 @@ class Decoder(DecoderBase):
 
     @property
     def engine(self) -> DecoderEngine:
-        """What reads the source, and why: libav in this process, or an FFmpeg program. ``print(decoder.engine)``."""
+        """What reads the source, and why: libav, or an FFmpeg program. ``print(decoder.engine)``."""
         return self._engine.facts
 
     @property
     def pid(self) -> int | None:
-        """Process id of the FFmpeg program; None before it has started, and if libav reads."""
+        """Process id of the FFmpeg program, or of an isolated libav; None before it has started, and without one."""
         return self._engine.pid
 
     @property
@@ -394,8 +395,9 @@ class Decoder(DecoderBase):
             every_tenth = decoder[::10]  # a list
         ```
 
-        The frame has the same pixels as in iteration, and the iteration doesn't move. libav decodes the frame in this
-        process. The first use opens the file again, and reads all of its packets to make an index: see `batch`.
+        The frame has the same pixels as in iteration, and the iteration doesn't move. libav decodes the frame, in this
+        process unless the decoder is `isolated`. The first use opens the file again, and reads all of its packets to
+        make an index: see `batch`.
 
         Raises:
             IndexError: if the video has fewer frames.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import FileIO
 
 from penstock._ffmpeg.program.child import Flag, Lines
-from penstock._ffmpeg.program.process import FFmpegProcess, tuned_environment
+from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock.errors import DecoderError
 
@@ -66,7 +66,6 @@ class ConfinedProcess(FFmpegProcess):
                 stdout=stdout,
                 stderr=stderr,
                 pass_fds=[records.fileno()],
-                env=self.sandbox.environment(tuned_environment()),
                 sandbox=self.sandbox,
             )
 

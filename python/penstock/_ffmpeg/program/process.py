@@ -118,7 +118,7 @@ class FFmpegProcess(Child):
             stdin: int | FileIO = subprocess.DEVNULL
             stdout: int | FileIO | None = self._stdout_of_child
             pass_fds = [progress.fileno()]
-            environment = tuned_environment()
+            environment = _environment()
             if self._sandbox is not None:  # without the caller's FFREPORT: it could write none
                 environment = self._sandbox.environment(environment)
             if not self._with_warnings and "FFREPORT" not in environment:
@@ -245,7 +245,7 @@ class Watch:
 _TUNABLES = {"hugetlb": 1, "arena_max": 1, "mmap_threshold": 32 << 20, "trim_threshold": 256 << 20}
 
 
-def tuned_environment() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """Our environment, without colors, and with our tunables of malloc unless the user tunes it or glibc himself."""
     ours = {}
     if not any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ):
