@@ -165,7 +165,7 @@ def test_endless_answers_end_the_process(hostile: Hostile) -> None:
         {"time_base": [1 << 80, 1]},
         {"pixel_format": "evil"},
         {"pixel_format": "yuv420p", "has_separate_alpha": True},
-        {"pixel_format": "evil"},
+        {"width": 100_000, "height": 70_000},  # a frame would have more bytes than the process
         {"rotation": "left"},
     ],
 )
@@ -183,6 +183,12 @@ def test_impossible_facts_about_the_file_raise(media: dict[str, Any], hostile: H
     hostile(f"facts.update({media!r}, container='mpegts'); say(facts); time.sleep(60)")
     with pytest.raises(DecoderError):
         Decoder(clip("h264"), isolated=True)
+
+
+def test_the_file_keeps_its_name_whatever_the_process_says(hostile: Hostile) -> None:
+    hostile("facts['path'] = '/etc/passwd'; say(facts); time.sleep(60)")
+    with Decoder(clip("h264"), isolated=True) as decoder:
+        assert decoder.file.path == str(clip("h264"))
 
 
 def test_silence_is_a_stall(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:

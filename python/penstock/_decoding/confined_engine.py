@@ -95,11 +95,15 @@ class Confined(Session):
                 self.check_usable()
                 if self._reader is None:
                     self._begun_s = time.monotonic()
-                    self._reader = Reader(
-                        self.process.records,
-                        frame_bytes=RECORD.size + self.record_bytes,
-                        queue_items=self._options.settings.queue_items,
-                    )
+                    try:
+                        self._reader = Reader(
+                            self.process.records,
+                            frame_bytes=RECORD.size + self.record_bytes,
+                            queue_items=self._options.settings.queue_items,
+                        )
+                    except (OSError, ValueError):
+                        self.check_usable()  # another thread has closed it
+                        raise
                     self.process.records.close()  # the reader has a duplicate
                 if not self.is_open:  # a signal handler has closed it
                     self._reader.close()
