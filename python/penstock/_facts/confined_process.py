@@ -37,7 +37,7 @@ class ConfinedProcess(FFmpegProcess):
         self.sandbox: Sandbox = sandbox
         self._python = command
         self._printed: list[bytes] = []
-        self._pending = b""
+        self._pending = bytearray()
         self._came = tuple(Flag() for _ in range(answers))
 
     @property
@@ -70,13 +70,15 @@ class ConfinedProcess(FFmpegProcess):
             )
 
     def _take(self, data: bytes) -> None:
-        *lines, self._pending = (self._pending + data).split(b"\n")
+        *lines, rest = data.split(b"\n")
         for line in lines:
             if len(self._printed) == len(self._came):
                 self.kill()
                 return
-            self._printed.append(line)
+            self._printed.append(bytes(self._pending) + line)
+            self._pending.clear()
             self._came[len(self._printed) - 1].set()
+        self._pending += rest
         if len(self._pending) > _ANSWER_BYTES:
             self.kill()
 
