@@ -459,7 +459,7 @@ def test_a_damaged_frame_by_number_leaves_the_others() -> None:
     def outcomes(isolated: bool) -> list[object]:
         found: list[object] = []
         with Decoder(clip("corrupt_ts"), isolated=isolated) as decoder:
-            for number in range(0, len(decoder), 3):
+            for number in range(0, 15, 3):
                 try:
                     found.append(decoder[number].tobytes())
                 except DecoderError as error:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from penstock._decoding.plan import DecodeOptions
+    from penstock._facts.confined_process import ConfinedProcess
     from penstock._facts.source import Source
 
 #: Records that end an answer, with the error after it, as text of at most so many bytes.
@@ -104,11 +105,17 @@ class _Run(Confined):
         isolation = isolation_of(opened, options)
         super().__init__(isolation, options, 1, f"<Decoder {opened.path!r}>", stream=stream, by_number=True)
         self._frame_bytes, self.is_done = frame_bytes, True
-        weakref.finalize(self, self.process.kill)
+        weakref.finalize(self, self._let_go, self.process)
 
     @property
     def record_bytes(self) -> int:
         return max(self._frame_bytes, ERROR_BYTES)
+
+    @staticmethod
+    def _let_go(process: ConfinedProcess) -> None:
+        """Ends the process without waiting, once nobody has the frames any more."""
+        process.kill()
+        process.close_pipes()
 
     def connect(self) -> None:
         printed = self.wait_for(self._answered, Deadline(None), LATE)
