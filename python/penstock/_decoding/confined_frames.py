@@ -51,9 +51,7 @@ class ConfinedFrames:
     """
 
     def __init__(self, opened: Source, options: DecodeOptions, stream: int | None, frame_bytes: int) -> None:
-        # By libav, from the first frame on, whatever reads in sequence.
-        settings = replace(options.settings, ffmpeg=None, policy=None, ffmpeg_policy=None)
-        options = replace(options, start=None, count=None, settings=settings)
+        options = replace(options, start=None, count=None)  # which the caller of `frames` has counted in
         self._start = partial(_Run, opened, options, stream, frame_bytes)
         self._run: _Run | None = None
         self._index: Shown | None = None

@@ -472,6 +472,8 @@ class Decoder(DecoderBase):
                 "filters": options.filters,
                 "input_options": options.input_options,
                 "follow_playlists": options.follow_playlists,
+                # Another build of FFmpeg, whose frames may differ.
+                "settings": options.isolated and self.engine.name == "ffmpeg" and options.settings,
             }
             for name, value in given.items():
                 if value:
