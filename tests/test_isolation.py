@@ -338,7 +338,7 @@ def test_isolated_frames_match_frames_without_isolation(name: str) -> None:
 
 def test_engine_says_that_it_is_isolated() -> None:
     with Decoder(clip("h264"), isolated="strict") as decoder:
-        assert decoder.engine.name == "ffmpeg"
+        assert decoder.engine.name == "libav"
         assert "isolated" in decoder.engine.reason and decoder.engine.unconfined == ()
         assert len(decoder) == len(list(decoder)) == 30
 
@@ -354,6 +354,8 @@ av.open = refuse
 for given in (sys.argv[1], open(sys.argv[1], "rb").read(), open(sys.argv[1], "rb")):
     with penstock.Decoder(given, isolated=True) as decoder:
         assert len(decoder) == len(list(decoder)) == 30
+with penstock.Decoder(sys.argv[1], isolated=True) as decoder:
+    assert decoder[3].index == 3 and 0 < decoder.frame_at(0.5).index < 30
 with penstock.Decoder(sys.argv[2], isolated=True, start=0.5, filters="null") as decoder:
     assert 0 < len(list(decoder)) < 30
 """
@@ -442,16 +444,8 @@ def test_filters_cannot_open_another_file() -> None:
 
 
 def test_calls_that_cannot_be_isolated_are_refused(pair: tuple[int, int], fifo: Path) -> None:
-    with Decoder(clip("h264"), isolated=True) as decoder:
-        for refused in (
-            lambda: decoder[0],
-            lambda: decoder[:2],
-            lambda: decoder.frame_at(0.0),
-            lambda: decoder.batch([0]),
-            lambda: decoder.audio(),
-        ):
-            with pytest.raises(ValueError):
-                refused()
+    with Decoder(clip("h264"), isolated=True) as decoder, pytest.raises(ValueError):
+        decoder.audio()
     for given in ("http://127.0.0.1:1/x.mp4", "/dev/zero", pair[0], fifo):
         for read in (Decoder, probe):
             with pytest.raises(ValueError):
@@ -469,5 +463,6 @@ def test_command_line_can_read_isolated(tmp_path: Path) -> None:
     done = command("decode", clip("h264"), raw, "--isolated")
     assert (done.returncode, raw.stat().st_size) == (0, 30 * 64 * 48 * 3), done.stderr
     assert command("probe", clip("h264"), "--isolated").stdout == command("probe", clip("h264")).stdout
-    refused = command("decode", clip("h264"), raw, "--isolated", "--at", "0.5")
-    assert refused.returncode == 2 and b"--isolated" in refused.stderr
+    one = tmp_path / "one"
+    done = command("decode", clip("h264"), one, "--isolated", "--at", "0.5")
+    assert (done.returncode, one.stat().st_size) == (0, 64 * 48 * 3), done.stderr

@@ -141,9 +141,10 @@ class DecoderEngine:
     """What reads a `Decoder`'s source, and why.
 
     Attributes:
-        name: "libav", FFmpeg's libraries in this process (PyAV); or "ffmpeg", an FFmpeg program in its own process.
-        reason: why. With libav, also how: with threads, with one thread, or with one thread because the times of the
-            packets don't name the frames. A text for people, whose words may change.
+        name: "libav", FFmpeg's libraries (PyAV), in this process or, with `isolated`, in another one; or "ffmpeg", an
+            FFmpeg program in its own process.
+        reason: why. With libav in this process, also how: with threads, with one thread, or with one thread because the
+            times of the packets don't name the frames. A text for people, whose words may change.
         unconfined: what the kernel can't confine for an isolated decoder: "files", "truncation", "signals", "system
             calls", "privileges" or "limits"; empty if its sandbox is complete, or if it has none.
     """
@@ -162,18 +163,20 @@ class DecoderStats:
     """Progress of a `Decoder`: a snapshot.
 
     Attributes:
-        frames_read: decoded frames; with an FFmpeg program, frames that were read completely.
+        frames_read: decoded frames; with an FFmpeg program or `isolated`, frames that came from it completely.
         frames_delivered: frames that the caller received.
-        bytes_read: bytes of the decoded frames before the native conversion, which makes more of them.
+        bytes_read: bytes of the decoded frames before the native conversion, which makes more of them; with `isolated`,
+            after it.
         elapsed_s: seconds since the first read, or since the start of the FFmpeg program, until the end.
         fps: frames read per second of that time.
-        caller_wait_s: seconds that calls waited for frames; with an FFmpeg program, without ``async for``.
-        input_wait_s: seconds spent on reading packets and decoding them; with an FFmpeg program, seconds that the
-            native thread waited for it to write.
+        caller_wait_s: seconds that calls waited for frames; with an FFmpeg program or `isolated`, without
+            ``async for``.
+        input_wait_s: seconds spent on reading packets and decoding them; with an FFmpeg program or `isolated`, seconds
+            that the native thread waited for the other process to write.
         output_wait_s: seconds in which nobody asked for a frame: between the calls, or with a full queue.
-        converting_s: seconds that threads spent on converting frames, all threads together.
-        reader: statistics of the native reader of the FFmpeg program's output; None before its first read, and if libav
-            reads.
+        converting_s: seconds that threads of this process spent on converting frames, all threads together.
+        reader: statistics of the native reader of the other process's output; None before its first read, and if libav
+            reads in this process.
     """
 
     frames_read: int = 0

@@ -13,7 +13,7 @@ from penstock._common.messages import argument, warn
 from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._common.types import HasDLPack, WritableData
 from penstock._decoding.audio import AudioDecoder, AudioOptions
-from penstock._decoding.engines import input_of, read_by_program, read_in_process, why_program
+from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import first_image, images_by_number, open_images, read_images
 from penstock._decoding.pixels import Pixels
@@ -66,7 +66,8 @@ class Decoder(DecoderBase):
     **Engine.** libav (PyAV) reads regular files, bytes, file objects and URLs in this process, without an FFmpeg
     program. An FFmpeg program, which the first read starts, reads pipes, FIFOs and devices. It also reads files and
     URLs if you pass `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy;
-    and a URL from a `start` on. `engine` reports which of the two reads, and why.
+    and a URL from a `start` on. With `isolated`, libav reads in a process of its own, in a sandbox. `engine` reports
+    which of the two reads, and why.
 
     **URLs.** libav opens a URL once, and reads it on a thread of its own. If the server stops, `read` with a timeout
     raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
@@ -136,10 +137,10 @@ class Decoder(DecoderBase):
         input_options: options of the FFmpeg program for its input, without their dash, such as ``{"hwaccel": "cuda"}``.
             They need an FFmpeg program, which can't do random access. The key of an encrypted MP4 file is one:
             ``{"decryption_key": "76a6…"}``.
-        isolated: whether other processes parse the file, for files that you don't trust. The processes run in a
-            sandbox: they can't read other files, write files or open sockets, and their memory and CPU time are
-            limited. Only for one regular file, or bytes, read in order. `engine` reports what the kernel can't confine;
-            "strict" raises a `DecoderError` then.
+        isolated: whether other processes parse the file, for files that you don't trust: one for the iteration, and one
+            for random access. They run in a sandbox: they can't read other files, write files or open sockets, and
+            their memory and CPU time are limited. Only for one regular file, or bytes. `engine` reports what the kernel
+            can't confine; "strict" raises a `DecoderError` then.
         settings: advanced settings: how many threads decode and convert, and which FFmpeg program to run instead. See
             `DecoderSettings`.
 
@@ -232,7 +233,7 @@ class Decoder(DecoderBase):
 
     def _engine_of(self, opened: Source) -> Engine:
         if (reason := why_program(opened, self._options)) is None:
-            return read_in_process(opened, self._options, self._stream)
+            return read_by_libav(opened, self._options, self._stream)
         return read_by_program(opened, self._options, self._stream, reason)
 
     @property
@@ -247,12 +248,12 @@ class Decoder(DecoderBase):
 
     @property
     def engine(self) -> DecoderEngine:
-        """What reads the source, and why: libav in this process, or an FFmpeg program. ``print(decoder.engine)``."""
+        """What reads the source, and why: libav, or an FFmpeg program. ``print(decoder.engine)``."""
         return self._engine.facts
 
     @property
     def pid(self) -> int | None:
-        """Process id of the FFmpeg program; None before it has started, and if libav reads."""
+        """Process id of the FFmpeg program, or of an isolated libav; None before it has started, and without one."""
         return self._engine.pid
 
     @property
@@ -405,9 +406,9 @@ class Decoder(DecoderBase):
             every_tenth = decoder[::10]  # a list
         ```
 
-        The frame has the same pixels as in iteration, and the iteration doesn't move. libav decodes the frame in this
-        process. Number i is the i-th frame of iteration. The first use opens the file again, and reads all of its
-        packets: see `batch`.
+        The frame has the same pixels as in iteration, and the iteration doesn't move. libav decodes the frame, in this
+        process unless the decoder is `isolated`. Number i is the i-th frame of iteration. The first use opens the file
+        again, and reads all of its packets: see `batch`.
 
         Raises:
             IndexError: if the video has fewer frames.
@@ -476,6 +477,7 @@ class Decoder(DecoderBase):
         """The frames by number, from the first use on."""
         self._engine.check_open()
         if self._by_number is None or self._by_number.is_inherited:
+            from penstock._decoding.confined_frames import ConfinedFrames, Delivered
             from penstock._decoding.frames_by_number import FramesByNumber, why_early
 
             options = self._options
@@ -483,7 +485,8 @@ class Decoder(DecoderBase):
                 "filters": options.filters,
                 "input_options": options.input_options,
                 "follow_playlists": options.follow_playlists,
-                "isolated": options.isolated,
+                # Another build of FFmpeg, whose frames may differ.
+                "settings": options.isolated and self.engine.name == "ffmpeg" and options.settings,
             }
             for name, value in given.items():
                 if value:
@@ -493,6 +496,12 @@ class Decoder(DecoderBase):
                     )
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
+                return self._by_number
+            if options.isolated:
+                confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
+                self._by_number = FramesByNumber(self._plan, confined, Delivered())
+                if warning := confined.account.warning:
+                    warn(f"{self._opened.path}: {warning}")
                 return self._by_number
             file = RandomAccess(input_of(self._plan), self._engine.account, self._engine.first)
             made = FramesByNumber(self._plan, file, Pixels(self._plan))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock._common.control_groups import whole_cpus
 from penstock._common.deadline import Deadline
+from penstock._decoding.confined_engine import isolation_of, read_confined
 from penstock._decoding.libav_engine import LibavEngine
-from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
+from penstock._decoding.open_video import OpenVideo, VideoInput
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, as_stored, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
-from penstock._facts.isolation import Isolation
 from penstock._facts.opening import lacks_protocol, open_media
 from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
@@ -32,7 +31,6 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
     settings = options.settings
     reasons = {
-        "isolated=True": options.isolated,
         "filters": options.filters,
         "input_options": options.input_options,
         "follow_playlists": options.follow_playlists,
@@ -41,7 +39,8 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
         "a pipe's capacity": settings._knobs.capacity_bytes,
     }
     if told := [what for what, is_given in reasons.items() if is_given]:
-        return f"the FFmpeg program reads with {' and '.join(told)}"
+        isolated = ["isolated=True"] if options.isolated else []
+        return f"the FFmpeg program reads with {' and '.join([*isolated, *told])}"
     if not endpoints.is_path(opened.url):
         return None if options.start is None else "the FFmpeg program seeks in URLs"
     if endpoints.identity(opened.url) is None:
@@ -76,15 +75,19 @@ def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
 def _read_in_sandbox(
     program: str, opened: Source, options: DecodeOptions, stream: int | None, reason: str
 ) -> ProgramEngine:
-    threads = options.settings.threads or min(whole_cpus(), MOST_THREADS)
-    isolation = Isolation.of(
-        opened, threads=threads, isolated=options.isolated, follow_playlists=options.follow_playlists
-    )
+    isolation = isolation_of(opened, options)
     media = isolation.media(PATIENCE_S)
     track = Track(isolation.file.url, media, chosen_video(media, stream, options))
     plan = plan_decode(program, track, options, isolation.sandbox)
     questions = isolation.about(track.video.index)
     return ProgramEngine(program, opened, plan, reason, questions, isolation)
+
+
+def read_by_libav(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
+    """Reads by libav, in this process or in a confined one."""
+    if options.isolated:
+        return read_confined(opened, options, stream, lambda media: chosen_video(media, stream, options))
+    return read_in_process(opened, options, stream)
 
 
 def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:

@@ -26,9 +26,7 @@ from penstock._native import _SlotPool
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    from av.video.frame import VideoFrame as LibavFrame
-
-    from penstock._decoding.pixels import Job, Pixels
+    from penstock._decoding.pixels import Job
     from penstock._decoding.plan import DecodePlan
     from penstock._facts.info import Track
 
@@ -49,17 +47,29 @@ class Times(Protocol):
 
 
 class FramesAnywhere(Protocol):
-    """What frames are taken of by their numbers: a `RandomAccess`, or pictures."""
+    """What frames are taken of by their numbers: a `RandomAccess`, pictures, or a confined process."""
 
     @property
     def account(self) -> Times:
         """When each is shown."""
 
-    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, LibavFrame]]:
+    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, Any]]:
         """The frames at these places, from 0, each once, with its place."""
 
     def close(self) -> None:
         """Closes the file."""
+
+
+class Arrays(Protocol):
+    """What makes the arrays of these frames: `Pixels`, or one that has them already."""
+
+    ahead: int
+
+    def begin(self, frame: Any, out: npt.NDArray[Any] | None = None) -> Job:
+        """Begins to make a frame's array: in `out`, if it is given."""
+
+    def close(self) -> None:
+        """Frees memory."""
 
 
 class FramesByNumber(Closable):
@@ -71,7 +81,7 @@ class FramesByNumber(Closable):
         pixels: makes the arrays. `close` closes both.
     """
 
-    def __init__(self, plan: DecodePlan, file: FramesAnywhere, pixels: Pixels) -> None:
+    def __init__(self, plan: DecodePlan, file: FramesAnywhere, pixels: Arrays) -> None:
         super().__init__()
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
@@ -87,6 +97,11 @@ class FramesByNumber(Closable):
         """As `Decoder.count_frames`."""
         with self._lock:
             return len(self._frame_places())
+
+    @property
+    def pts(self) -> Sequence[int]:
+        """When each frame of the file is shown, in units of the stream's time base, whatever `start` and `count`."""
+        return self._file.account.pts
 
     def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         return self._numbered(partial(self._item, key))
@@ -106,7 +121,7 @@ class FramesByNumber(Closable):
                 if end is not None:
                     _index(end)
             numbers = range(len(self._frame_places()))[key]
-            frames = dict(self._decoded(numbers))
+            frames = dict(self.decoded(numbers))
             return [frames[number] for number in numbers]
         return self._one(self._number(key))
 
@@ -168,9 +183,9 @@ class FramesByNumber(Closable):
                 self._batches = (0, _SlotPool(0, 0))
 
     def _one(self, number: int) -> VideoFrame:
-        return dict(self._decoded([number]))[number]
+        return dict(self.decoded([number]))[number]
 
-    def _decoded(self, numbers: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
+    def decoded(self, numbers: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         """The frames of these numbers, in decoding order. If one is yielded twice, the second one is to be used."""
         for number, made in self._made(numbers, {}):
             yield number, self._frame(number, made)

@@ -11,6 +11,9 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
+# libav counts in 64 bits at most; what is beyond makes floats overflow.
+_MOST = 2**63
+
 
 def pack(value: Any) -> Any:
     """What `json.dumps` writes for a value, of which `unpack` makes an equal one."""
@@ -29,7 +32,7 @@ def unpack(kind: type[T], value: Any) -> T:
     """The value of that type in what `json.loads` has read.
 
     Raises:
-        TypeError: it is of another type.
+        TypeError: it is of another type, or a whole number of more than 64 bits.
     """
     return _unpack(kind, value)  # type: ignore[no-any-return]
 
@@ -57,7 +60,7 @@ def _unpack(kind: Any, value: Any) -> Any:
             raise TypeError(f"{made} has other fields")
         return made(**{name: _unpack(hint, value[name]) for name, hint in hints.items()})
     # Not isinstance: a bool is an int.
-    if type(value) is not kind:
+    if type(value) is not kind or (kind is int and not -_MOST <= value < _MOST):
         raise TypeError(f"{kind} was expected")
     return value
 

@@ -19,30 +19,39 @@ from penstock.errors import PenstockError
 _NO_MEMORY = (errno.ENOMEM, errno.EAGAIN)
 
 
-def main(request: dict[str, Any]) -> int:
-    """Confines this process, and prints the answer as JSON. Returns the exit status."""
+def main(request: dict[str, Any]) -> None:
+    """Prints the answer as JSON."""
+    answer = probe if request["question"] == "media" else _about_track(request["question"], request["index"])
+    source, answered = confined(request)
+    answered(lambda: answer(source, *request["arguments"]))
+
+
+def confined(request: dict[str, Any]) -> tuple[Source, Callable[[Callable[[], Any]], None]]:
+    """Confines this process. Returns the file, and a function that prints what another one returns, or its error."""
     source = Source(request["source"])
     source.path, source.decryption = request["path"], request["decryption"]
-    answer = probe if request["question"] == "media" else _about_track(request["question"], request["index"])
-    # PyAV and NumPy import parts of themselves, and of the standard library, when a file needs them.
-    libraries = [sys.modules[name] for name in ("os", "av", "numpy") if name in sys.modules]
+    # PyAV, NumPy and we import parts of ourselves, and of the standard library, when a file needs them.
+    libraries = [sys.modules[name] for name in ("os", "av", "numpy", "penstock") if name in sys.modules]
     own = [Path(str(library.__file__)).parent for library in libraries]
     unconfined = _native._confine(
         own, source=request["source"], memory_bytes=request["memory_bytes"], cpu_s=request["cpu_s"]
     )
-    said: dict[str, Any] = {"unconfined": unconfined}
-    try:
-        said["answer"] = pack(answer(source, *request["arguments"]))
-    except PenstockError as error:
-        said["error"] = str(error)
-    except MemoryError:
-        return MEMORY_STATUS
-    except OSError as error:
-        if error.errno in _NO_MEMORY:
-            return MEMORY_STATUS
-        said["error"] = str(error)
-    json.dump(said, sys.stdout)
-    return 0
+
+    def answered(answer: Callable[[], Any]) -> None:
+        said: dict[str, Any] = {"unconfined": unconfined}
+        try:
+            said["answer"] = pack(answer())
+        except PenstockError as error:
+            said["error"] = str(error)
+        except MemoryError:
+            sys.exit(MEMORY_STATUS)
+        except OSError as error:
+            if error.errno in _NO_MEMORY:
+                sys.exit(MEMORY_STATUS)
+            said["error"] = str(error)
+        print(json.dumps(said), flush=True)
+
+    return source, answered
 
 
 def _about_track(question: str, index: int) -> Callable[..., Any]:

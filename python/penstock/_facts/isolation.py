@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeAlias, TypeVar, cast
 
+from penstock._common.messages import plural
 from penstock._facts.completeness import Delivered, End
+from penstock._facts.confined_process import ConfinedProcess
 from penstock._facts.exact_json import pack, unpack
 from penstock._facts.info import MediaInfo
 from penstock._facts.source import Source
@@ -18,15 +21,15 @@ from penstock._ffmpeg.program.sandbox import Sandbox, SandboxedFile
 from penstock.errors import DecoderError, StalledError
 
 T = TypeVar("T")
+SandboxedChild: TypeAlias = CapturedChild | ConfinedProcess
 
 # Chosen: libav reads the facts of a file in 0.02 s, and all packets of a file of 100 GB in 100 s.
 _CPU_S = 600
 # The child imports from where this process does, wherever that is.
 _PROGRAM = """\
-import json, sys
+import importlib, json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from penstock._facts.isolated_facts import main
-sys.exit(main(json.loads(sys.argv[2])))
+importlib.import_module(sys.argv[2]).main(*map(json.loads, sys.argv[3:]))
 """
 # The kernel confines the thread that asks for it, and OpenBLAS starts others when NumPy is imported.
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
@@ -38,6 +41,7 @@ class Isolation:
     Attributes:
         file: the file, as the programs open it.
         sandbox: what FFmpeg may do.
+        path: the file's name, for messages.
         unconfined: what the kernel cannot confine, from the first answer on, such as "files", "signals" and "system
             calls".
 
@@ -55,7 +59,7 @@ class Isolation:
         self.file = file
         self.sandbox = Sandbox.around(file.descriptor, threads=threads, is_strict=is_strict)
         self.unconfined: tuple[str, ...] = ()
-        self._path, self._decryption = source.path, source.decryption
+        self.path, self._decryption = source.path, source.decryption
 
     @classmethod
     def of(
@@ -78,7 +82,11 @@ class Isolation:
             StalledError: it took longer than `timeout_s`.
             OSError: no descriptor, memory, process or thread is left.
         """
-        return self.ask("media", MediaInfo, timeout_s)
+        return self.named(self.ask("media", MediaInfo, timeout_s))
+
+    def named(self, media: MediaInfo) -> MediaInfo:
+        """The facts with the file's own name, whatever a child has called it."""
+        return replace(media, path=self.path)
 
     def about(self, index: int) -> _AboutTrack:
         """The questions about the video stream of that index."""
@@ -88,51 +96,64 @@ class Isolation:
         self, question: str, kind: type[T], timeout_s: float | None = None, index: int = 0, *arguments: object
     ) -> T:
         """The answer of a child in a sandbox, which is of that type: to "media", or to one of `Questions`."""
-        request = {
-            "question": question,
-            "index": index,
-            "arguments": pack(arguments),
-            "path": self._path,
-            "decryption": self._decryption,
-            "source": self.sandbox.source,
-            "memory_bytes": self.sandbox.memory_bytes,
-            "cpu_s": _CPU_S,
-        }
-        paths = [str(Path(path).absolute()) for path in sys.path]
-        command = (*(sys.executable, "-I", "-S", "-B", "-c", _PROGRAM), *map(json.dumps, (paths, request)))
-        sandbox = _OwnSandbox(self.sandbox.source, self.sandbox.memory_bytes, _CPU_S)
+        request = {"question": question, "index": index, "arguments": pack(arguments)}
+        command, sandbox = self.command("penstock._facts.isolated_facts", request, _CPU_S)
         try:
             child = run(command, timeout_s, check=False, sandbox=sandbox)
         except NotStartedError as failure:
             raise DecoderError(
-                f"Python, which reads {self._path} in a sandbox, could not start: {failure}"
+                f"Python, which reads {self.path} in a sandbox, could not start: {failure}"
             ) from failure
         except TimedOutError as late:
             seconds = timeout_s or 0.0
-            raise StalledError(f"{self._path} was not read within {seconds:g} s", seconds) from late
-        return self._answer(child, sandbox, kind)
+            raise StalledError(f"{self.path} was not read within {seconds:g} s", seconds) from late
+        return self.answer(bytes(child.stdout), kind, child)
 
-    def _answer(self, child: CapturedChild, sandbox: Sandbox, kind: type[T]) -> T:
-        if (limit := sandbox.reached_limit(child.returncode, child.stderr)) is not None:
-            raise self._failure(f"{self._path} {limit}", child)
+    def command(
+        self, module: str, request: Mapping[str, object], cpu_s: int
+    ) -> tuple[tuple[str, ...], Sandbox]:
+        """The command that runs ``main`` of a module with a request, and its sandbox, which it makes itself."""
+        sandbox = _OwnSandbox(self.sandbox.source, self.sandbox.memory_bytes, cpu_s)
+        limits = {
+            "path": self.path,
+            "decryption": self._decryption,
+            "source": sandbox.source,
+            "memory_bytes": sandbox.memory_bytes,
+            "cpu_s": cpu_s,
+        }
+        paths = json.dumps([str(Path(path).absolute()) for path in sys.path])
+        python = (sys.executable, "-I", "-S", "-B", "-c", _PROGRAM)
+        return (*python, paths, module, json.dumps({**request, **limits})), sandbox
+
+    def answer(self, printed: bytes, kind: type[T], child: SandboxedChild, frames: int = 0) -> T:
+        """What a child has printed, which is of that type. `frames` were delivered before.
+
+        Raises:
+            DecoderError: it is something else, or an error; or the child could not be confined, although it must be.
+        """
+        assert child.sandbox is not None
+        after = f", after {plural(frames, 'frame')}" if frames else ""
+        if (limit := child.sandbox.reached_limit(child.returncode, child.stderr)) is not None:
+            raise self.failure(f"{self.path} {limit}{after}", child, frames)
         try:
-            said = json.loads(child.stdout)
+            said = json.loads(printed)
             self.unconfined = unpack(tuple[str, ...], said["unconfined"])
             if "error" in said:
-                raise self._failure(unpack(str, said["error"]), child)
+                raise self.failure(unpack(str, said["error"]), child, frames)
             answer = unpack(kind, said["answer"])
         except (ValueError, TypeError, KeyError, RecursionError) as strange:
             # It never answered, or was taken over.
-            raise self._failure(
-                f"{self._path} could not be read: libav's process {child.ending}", child
+            raise self.failure(
+                f"{self.path} could not be read: libav's process {child.ending}{after}", child, frames
             ) from strange
         if self.unconfined and self.sandbox.is_strict:
             without = ", ".join(self.unconfined)
             reason = f"this kernel can't confine {without}. Pass isolated=True to read without that"
-            raise self._failure(reason, child)
+            raise self.failure(reason, child)
         return answer
 
-    def _failure(self, reason: str, child: CapturedChild) -> DecoderError:
+    def failure(self, reason: str, child: SandboxedChild, frames: int = 0) -> DecoderError:
+        """The error of a child that failed."""
         said = f"\nThe process said: {child.stderr}" if child.stderr else ""
         return DecoderError(
             f"{reason}{said}",
@@ -140,6 +161,7 @@ class Isolation:
             returncode=child.returncode,
             command=child.command,
             stderr=child.stderr,
+            frames=frames,
         )
 
 

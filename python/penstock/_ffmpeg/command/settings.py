@@ -245,7 +245,8 @@ class DecoderSettings(_Settings):
     program also reads files. An `AudioDecoder` always runs the program.
 
     Attributes:
-        queue_items: number of frames, or blocks of samples, to read ahead from the FFmpeg program. None is 4.
+        queue_items: number of frames, or blocks of samples, to read ahead from the FFmpeg program, or from an isolated
+            decoder's process. None is 4.
         policy: priority and CPUs of the native thread that reads from the program: a `penstock.cpu.ThreadPolicy`, or a
             level such as ``"below-normal"``.
         ffmpeg: path or name of the program; None finds one if it's needed (see `penstock.video.find_ffmpeg`).
@@ -255,9 +256,9 @@ class DecoderSettings(_Settings):
             processes decode at once.
         conversion_threads: number of native threads that convert pixels after libav, 0 to 16. All decoders of a process
             share them. None is 2, or 0 if the process may use one CPU only. With 0, the thread that reads converts.
-        stall_timeout: seconds without a sign of life from the program (no frame, no CPU time used) until a waiting call
-            raises `StalledError`. None waits forever. For a URL that libav reads, seconds without data. libav has no
-            such limit for files.
+        stall_timeout: seconds without a sign of life from that process (no frame, no CPU time used) until a waiting
+            call raises `StalledError`. None waits forever. For a URL that libav reads, seconds without data. libav in
+            this process has no such limit for files.
 
     Raises:
         ValueError, TypeError: if a value is impossible.

@@ -482,6 +482,7 @@ class CapturedChild(Child):
     """A program whose output is captured.
 
     Attributes:
+        sandbox: what it may do; None if it may do all.
         stdout: everything that it wrote to standard output. A program in a sandbox is killed if that is too much.
     """
 
@@ -489,7 +490,7 @@ class CapturedChild(Child):
         super().__init__()
         self.command = tuple(command)
         self.stdout = bytearray()
-        self._sandbox = sandbox
+        self.sandbox = sandbox
         self._stderr = b""
 
     @property
@@ -507,10 +508,10 @@ class CapturedChild(Child):
             self.captured_pipe(self._take_stdout) as stdout,
             self.captured_pipe(self._take_stderr) as stderr,
         ):
-            return self.popen(stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, sandbox=self._sandbox)
+            return self.popen(stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, sandbox=self.sandbox)
 
     def _take_stdout(self, data: bytes) -> None:
-        if self._sandbox is not None and len(self.stdout) > _SANDBOXED_STDOUT_BYTES:
+        if self.sandbox is not None and len(self.stdout) > _SANDBOXED_STDOUT_BYTES:
             self.kill()
         else:
             self.stdout.extend(data)

@@ -28,7 +28,9 @@ _VARIABLES = frozenset(
 )
 # Measured: FFmpeg 5.1 has 0.3 to 0.5 GB of private memory for 2160p with one thread, and 0.8 to 1.2 GB with 16 (H.264
 # and 10-bit HEVC, to rgb24 and rgb48le); 2-core x86-64 VM, 2026-11-27. There is room for 4320p, with four times that.
-_BASE_BYTES, _THREAD_BYTES = 2 << 30, 256 << 20
+# libav's process has 2.0 GiB for 4320p as rgb48le with one thread, and 2.3 with 2 (10-bit H.264 of 4 reference frames;
+# the same machine, 2026-11-29).
+_BASE_BYTES, _THREAD_BYTES = 3 << 30, 256 << 20
 # Chosen: a film of 3 hours in 2160p and 10 bits takes 2 to 3 hours (30 ms a frame).
 _CPU_S = 6 * 3600
 _LAUNCHER = Path(__file__).with_name("launcher.py")
@@ -37,7 +39,7 @@ MEMORY_STATUS = 124
 # What programs say if the system (strerror(3)) gives them no memory or no thread, or nobody says why.
 _NO_MEMORY = re.compile(
     r"Cannot allocate memory|Resource temporarily unavailable|[Oo]ut of memory|([Ff]ailed to|[Cc]ould not) allocate"
-    r"|[Mm]emory allocation|MemoryError|bad_alloc|cannot map|failed to map"
+    r"|[Mm]emory allocation|MemoryError|bad_alloc|cannot map|failed to map|can't start new thread"
 )
 # What libavcodec says if it has no memory for a picture, or if the picture's size is impossible.
 _NO_PICTURE = "get_buffer() failed"

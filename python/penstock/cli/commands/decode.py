@@ -323,7 +323,6 @@ def _check_selection(selection: Selection, settings: Mapping[str, Any]) -> None:
         "--every": selection.every > 1,
         "--filters": settings["filters"] is not None,
         "--follow-playlists": settings["follow_playlists"],
-        "--isolated": settings["isolated"],
     }
     given = [name for name, is_given in others.items() if is_given]
     if selection.at is not None and given:

@@ -1,0 +1,140 @@
+"""Decodes a file in a process that confines itself first, and sends the frames. `Confined` runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock import Writer
+from penstock._common.control_groups import whole_cpus
+from penstock._decoding.confined_engine import FRAME, RECORD, Sent
+from penstock._decoding.confined_frames import END, ERROR_BYTES, FAILED, Shown
+from penstock._decoding.engines import read_in_process
+from penstock._decoding.random_access import RenumberedError
+from penstock._facts.isolated_facts import confined
+from penstock._facts.probing import probe
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from penstock._decoding.decoder import Decoder
+    from penstock._decoding.engine import Engine
+    from penstock._decoding.frames_by_number import FramesByNumber
+    from penstock._decoding.plan import DecodeOptions
+    from penstock._facts.info import MediaInfo
+    from penstock._facts.source import Source
+
+Answered: TypeAlias = Callable[[Callable[[], Any]], None]
+
+# Writes that wait for the pipe. Chosen: those of a frame that is written, and of one that is ready.
+_QUEUED = 2 * 2
+
+
+def main(request: dict[str, Any], records: int) -> None:
+    """Sends the frames of a file: all of them in sequence, or those that it is asked for."""
+    options = pickle.loads(bytes.fromhex(request["options"]))
+    whole_cpus()  # which reads its files once
+    source, answered = confined(request)
+    send = _send_by_number if "by_number" in request else _send_in_sequence
+    send(source, options, request["stream"], records, answered)
+
+
+def _send_in_sequence(
+    source: Source, options: DecodeOptions, stream: int | None, records: int, answered: Answered
+) -> None:
+    """Prints the facts about the file, sends its frames, and prints `Sent`."""
+    engine: Engine | None = None
+
+    def opened() -> MediaInfo:
+        nonlocal engine
+        try:
+            engine = read_in_process(source, options, stream)
+        except (ValueError, TypeError) as error:
+            print(error, file=sys.stderr)
+            return probe(source)  # whoever gave the options finds the same fault in them
+        return engine.plan.track.media
+
+    answered(opened)
+    if engine is not None:
+        answered(lambda: _sent(engine, records, source.path))
+
+
+def _sent(engine: Engine, records: int, path: str) -> Sent:
+    """Sends all frames."""
+    failure: DecoderError | None = None
+    frames = 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with _writer(records) as writer:
+            try:
+                while (made := engine.read()) is not None:
+                    _write(writer, FRAME, made.index, made.pts, made.memory)
+                    frames += 1
+            except DecoderError as error:
+                failure = error  # not past the writer, which would not wait for a slow reader any more
+    if failure is not None:
+        raise failure
+    return Sent(frames, _words(caught, path, engine.warning))
+
+
+def _send_by_number(
+    source: Source, options: DecodeOptions, stream: int | None, records: int, answered: Answered
+) -> None:
+    """Prints `Shown`. Then answers each line of numbers by the frames, and a record that says that they were all."""
+    from penstock._decoding.decoder import Decoder  # which a sequence does not need
+
+    arguments = {one.name: getattr(options, one.name) for one in fields(options)}
+    decoder: Decoder | None = None
+    frames: FramesByNumber | None = None
+
+    def shown() -> Shown:
+        nonlocal decoder, frames
+        with warnings.catch_warnings(record=True):  # which whoever reads in sequence has given
+            decoder = Decoder(source, stream=stream, **arguments)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            frames = decoder._frames()
+            pts = tuple(map(int, frames.pts))
+        return Shown(pts, _words(caught, source.path))
+
+    answered(shown)
+    if decoder is None or frames is None:
+        return
+    least = max(decoder.frame_bytes, ERROR_BYTES)
+    with _writer(records) as writer:
+        for line in sys.stdin:
+            kind, error = END, b""
+            try:
+                for number, frame in frames.decoded(json.loads(line)):
+                    _write(writer, FRAME, number, frame.pts, frame, least)
+            except DecoderError as failure:
+                kind, error = FAILED, str(failure).encode()[:ERROR_BYTES]
+            except RenumberedError:
+                said = f"{source.path}: the times of the packets don't tell which frame is which. Iterate over the decoder"
+                kind, error = FAILED, said.encode()[:ERROR_BYTES]
+            _write(writer, kind, 0, len(error), error, least)
+
+
+def _writer(records: int) -> Writer:
+    writer = Writer(records, queue_items=_QUEUED, reader_copies=True)
+    os.close(records)
+    return writer
+
+
+def _write(writer: Writer, kind: bytes, index: int, pts: int | None, data: Any, least: int = 0) -> None:
+    """Writes a record, of at least so many bytes."""
+    writer.write(RECORD.pack(kind, index, pts))
+    writer.submit(data)
+    if (rest := least - memoryview(data).nbytes) > 0:
+        writer.write(bytes(rest))
+
+
+def _words(caught: Sequence[warnings.WarningMessage], path: str, last: str | None = None) -> str | None:
+    """What is to be said of the file: what was warned of, without the file's name, and one thing more."""
+    said = [str(one.message).removeprefix(f"{path}: ") for one in caught]
+    return "; ".join([*said, *filter(None, [last])]) or None
