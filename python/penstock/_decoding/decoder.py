@@ -72,10 +72,13 @@ class Decoder(DecoderBase):
     **URLs.** libav opens a URL once, and reads it on a thread of its own. If the server stops, `read` with a timeout
     raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
     good. `close`, Ctrl-C and a cancelled task don't wait for the server. With `filters` and the other arguments that
-    need a program, the URL is opened twice, one after the other: to look at it, and to read it. Damage raises a
-    `DecoderError`; up to 16 frames before it may be missing, and the last one wrong, because nothing can be decoded
-    again. If libav lacks the protocol (srt, rist), an FFmpeg program fetches the stream, and another one decodes it.
-    SRT doesn't tell the end of a stream from a lost connection: both raise a `DecoderError` after the last frame.
+    need a program, the URL is opened twice, one after the other: to look at it, and to read it. Nothing can be decoded
+    again, so one thread decodes H.264, MPEG-2 and MPEG-4: its decoder marks damage. For a stream that is too fast for
+    one thread, pass ``DecoderSettings(threads=4)``. With threads, up to 16 frames before damage may be missing, and the
+    last one wrong.
+
+    If libav lacks the protocol (srt, rist), an FFmpeg program fetches the stream, and another one decodes it. SRT
+    doesn't tell the end of a stream from a lost connection: both raise a `DecoderError` after the last frame.
 
     **Damage.** Without `conceal_errors`, reading raises `DecoderError` after the good frames if a frame is damaged
     or missing, or if the file ends before its container says. If a frame is missing, libav decodes that part again

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock._common.deadline import Deadline
 from penstock._decoding.confined_engine import isolation_of, read_confined
 from penstock._decoding.libav_engine import LibavEngine
-from penstock._decoding.open_video import OpenVideo, VideoInput
+from penstock._decoding.open_video import OpenVideo, VideoInput, marks_damage
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, as_stored, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
@@ -130,7 +130,9 @@ def _opened_once(
     beginnings, packets = read_beginnings(container, undecoded=video.index)
     chosen = _chosen(opened, container.format.name, video, options)
     own = [packet for packet in packets if packet.stream_index == video.index]
-    has_threads = chosen.is_strict or chosen.is_opened_once
+    # What can't be decoded again to check damage is decoded so that none is made up, where that can be had.
+    is_checked = chosen.is_opened_once and chosen.threads is None and marks_damage(video.codec)
+    has_threads = (chosen.is_strict or chosen.is_opened_once) and not is_checked
     sequence = Sequence(
         chosen, video=OpenVideo(chosen, has_threads=has_threads, container=container, ahead=own)
     )

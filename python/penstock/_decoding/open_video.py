@@ -103,7 +103,7 @@ class OpenVideo:
     @property
     def conceals(self) -> bool:
         """Whether the decoder goes on at damage, and marks the frames that it has made up in part."""
-        return self._threads == 1 and self.codec_name in _MARKING
+        return self._threads == 1 and marks_damage(self.codec_name)
 
     def _begin(self, container: InputContainer | None = None, ahead: Iterable[Packet] = ()) -> None:
         self.container = container or open_media(self._chosen.source, (self._chosen.container,))
@@ -200,6 +200,11 @@ class OpenVideo:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def marks_damage(codec: str) -> bool:
+    """Whether a decoder of this codec with one thread marks each frame of which it conceals a part."""
+    return codec in _MARKING
 
 
 def _visible(packet: Packet) -> Packet:
