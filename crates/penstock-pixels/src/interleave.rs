@@ -29,7 +29,7 @@ const fn sources(sample_bytes: usize) -> Sources {
 
 /// Interleaves three channels. Written by hand, because the compiled loop takes a third more of the conversion's time; and
 /// without closures over vectors, because `map` and the like are not compiled for AVX2: unless the linker inlines
-/// them, each vector goes through memory, and the conversion takes 5 times as long (`make bench-compare`, "pixels").
+/// them, each vector goes through memory, and the conversion takes 5 times as long (`make bench-compare`, its jobs of pixels).
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn lay_out<T, const SAMPLES: usize, const BLOCK: usize>(
