@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -18,9 +19,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from av import VideoFormat, VideoFrame
+from av.filter import Graph
 
 import penstock
 from benchmarks.harness import content
@@ -38,8 +43,8 @@ TIMEOUT_S = 120.0
 VIDEO_FRAMES = 60
 #: The benchmarks of the crate `penstock-pixels`, each named as the folder of its package.
 PIXELS_BENCHES = ROOT / "build" / "compare" / "pixels"
-#: Their case.
-PIXELS = "^strips/yuv420p to rgb24/upright$"
+#: Formats that pixels are converted between, there and back.
+PIXELS = [("yuv420p", "rgb24"), ("rgb24", "yuv420p")]
 IMPORT = "import time; began_s = time.perf_counter(); import penstock; print(time.perf_counter() - began_s)"
 
 
@@ -134,13 +139,13 @@ def decoder(case: Case) -> float:
     return _repeated(operate, case.run_s) / VIDEO_FRAMES
 
 
-def pixels(case: Case) -> float:
+def pixels(source: str, made: str, case: Case) -> float:
     """A frame by the crate alone, built as Cargo builds it for those who use the crate."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             str(PIXELS_BENCHES / case.package.name),
             "--bench",
-            PIXELS,
+            f"^strips/{source} to {made}/upright$",
             "--noplot",
             "--sample-size",
             "10",
@@ -149,6 +154,27 @@ def pixels(case: Case) -> float:
         subprocess.run(command, check=True, capture_output=True, env=os.environ | {"CRITERION_HOME": folder})
         (estimates,) = Path(folder).glob("**/new/estimates.json")
         return float(json.loads(estimates.read_text())["median"]["point_estimate"]) / 1e9
+
+
+def swscale(source: str, made: str, case: Case) -> float:
+    """The same frame by FFmpeg's scaler, as exactly as it can, on one thread."""
+    width, height = 1920, 1080
+    graph = Graph()
+    graph.threads = 1
+    given = graph.add_buffer(
+        width=width, height=height, format=VideoFormat(source), time_base=Fraction(1, 25)
+    )
+    scale = graph.add("scale", "flags=accurate_rnd+full_chroma_int")
+    graph.link_nodes(given, scale, graph.add("format", made), graph.add("buffersink")).configure()
+    frame = VideoFrame(width, height, source)
+    for plane in frame.planes:
+        plane.update(random.Random(1).randbytes(plane.buffer_size))
+
+    def operate() -> None:
+        graph.vpush(frame)
+        assert graph.vpull().format.name == made
+
+    return _repeated(operate, case.run_s)
 
 
 def importing(case: Case) -> float:
@@ -181,4 +207,14 @@ JOBS = [
     Method("import penstock", "without the interpreter's start", start=importing),
 ]
 #: Not where the package is all that is built.
-COMPARED = [*JOBS, Method("pixels", "1080p from yuv420p to rgb24, by the crate alone", start=pixels)]
+COMPARED = [
+    *JOBS,
+    *(
+        Method(f"{name} {source} to {made}", f"1080p, {by}", start=partial(start, source, made))
+        for source, made in PIXELS
+        for name, by, start in [
+            ("pixels", "by the crate alone", pixels),
+            ("swscale", "by FFmpeg's scaler, for comparison", swscale),
+        ]
+    ),
+]

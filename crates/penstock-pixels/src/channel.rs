@@ -3,6 +3,9 @@
 use std::ops::Add;
 
 use super::format::PixelFormat;
+#[cfg(target_arch = "x86_64")]
+use super::interleave;
+use super::levels::TO_INTEGER;
 use super::options::{ConversionOptions, Range as ColorRange};
 
 /// Pixels that are converted at once. Measured: with 32, it takes 1.1 times as long.
@@ -10,19 +13,28 @@ pub(super) const BLOCK: usize = 64;
 
 /// [`Factors`], for each depth of the output.
 pub(super) struct Scales {
-    narrow: Factors<i16>,
-    deep: Factors<i32>,
+    narrow: Factors<u8>,
+    deep: Factors<u16>,
 }
 
-/// The factors of the input's samples in the output.
-pub(super) struct Factors<T> {
-    pub(super) luma: T,
-    /// The value of luma at half of the code values.
-    pub(super) middle: T,
+/// The factors of the input's samples in the output, for an arithmetic.
+pub(super) struct Factors<C: Channel> {
+    pub(super) luma: C::Luma,
     /// The factors of the first channel's chroma in that channel, and of the last's.
-    pub(super) own: [T; 2],
+    pub(super) own: [C::Wide; 2],
     /// The factors of both chromas in green.
-    pub(super) green: [T; 2],
+    pub(super) green: [C::Wide; 2],
+}
+
+/// The exact values of the output for a level of the input, where white is 1.
+pub(super) struct Shares {
+    bits: u32,
+    range: ColorRange,
+    luma: f64,
+    /// The value of luma at half of the code values.
+    middle: f64,
+    own: [f64; 2],
+    green: [f64; 2],
 }
 
 impl Scales {
@@ -39,66 +51,110 @@ impl Scales {
         let in_order = |red: f64, blue: f64| if blue_first { [blue, red] } else { [red, blue] };
         let middle = f64::from((1 << (bits - 1)) - i32::from(black)) * luma;
         let (own, green) = (in_order(red, blue), in_order(-red * kr / kg, -blue * kb / kg));
-        let factors = Factors { luma, middle, own, green };
-        Self { narrow: factors.rounded::<u8>(bits), deep: factors.rounded::<u16>(bits) }
-    }
-}
-
-impl Factors<f64> {
-    fn rounded<C: Channel>(&self, bits: u32) -> Factors<C::Sum> {
-        let of = |factor: f64| C::factor(factor, bits);
-        let middle = C::middle(self.middle);
-        Factors { luma: of(self.luma), middle, own: self.own.map(of), green: self.green.map(of) }
+        let shares = Shares { bits, range, luma, middle, own, green };
+        Self { narrow: u8::factors_of(&shares), deep: u16::factors_of(&shares) }
     }
 }
 
 /// A sample of the output, and its arithmetic.
 pub(super) trait Channel: Copy + Default {
-    /// The type of the sums.
-    type Sum: Copy + Default + Add<Output = Self::Sum>;
+    type Luma;
+    /// The type of the sums of chroma.
+    type Wide: Copy + Default + Add<Output = Self::Wide>;
+    /// What luma and chroma add to the output. Zero is its middle.
+    type Part: Copy + Default;
 
-    /// The factor of a code value of the input, where white is 1.
-    fn factor(share: f64, bits: u32) -> Self::Sum;
-    fn middle(share: f64) -> Self::Sum;
-    /// Added before truncation, so that it rounds to the nearest.
-    const HALF: Self::Sum;
-    fn factors(scales: &Scales) -> &Factors<Self::Sum>;
-    fn product(sample: i16, factor: Self::Sum) -> Self::Sum;
-    fn cut(sum: Self::Sum) -> Self;
+    fn factors_of(shares: &Shares) -> Factors<Self>;
+    fn factors(scales: &Scales) -> &Factors<Self>;
+    fn luma(sample: i16, luma: &Self::Luma) -> Self::Part;
+    fn product(sample: i16, factor: Self::Wide) -> Self::Wide;
+    fn chroma(sum: Self::Wide, luma: &Self::Luma) -> Self::Part;
+    /// The nearest sample, within the range of samples.
+    fn cut(luma: Self::Part, chroma: Self::Part, units: &Self::Luma) -> Self;
+    #[inline(always)]
+    fn cut_all<const AVX2: bool>(
+        luma: &[Self::Part; BLOCK],
+        chroma: &[Self::Part; BLOCK],
+        units: &Self::Luma,
+        channel: &mut [Self; BLOCK],
+    ) {
+        for index in 0..BLOCK {
+            channel[index] = Self::cut(luma[index], chroma[index], units);
+        }
+    }
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
 }
 
-/// In 32nds of a code value, so that colors outside RGB, up to 2.2 times white (BT.2020's blue), do not overflow 16
-/// bits.
-impl Channel for u8 {
-    type Sum = i16;
+/// Luma as `scale` / 2^16 of samples of 16 bits, less `middle`. A sum times `back` / 2^15 is in levels.
+pub(super) struct Units {
+    pub(super) scale: u16,
+    pub(super) middle: i16,
+    pub(super) back: i16,
+}
 
-    fn factor(share: f64, bits: u32) -> i16 {
-        (share * 255.0 * f64::from(32 << bits)).round() as i16
+/// The factor of luma, and what luma has in the middle of its code values.
+pub(super) struct FloatUnits {
+    factor: f32,
+    middle: f32,
+}
+
+/// Fraction bits of the sums of chroma.
+pub(super) const CHROMA_BITS: u32 = 15;
+
+/// In parts of a level so small that colors outside RGB, up to 2.2 times white (BT.2020's blue), just fit in 16 bits. Luma and chroma
+/// are truncated, each to a part.
+impl Channel for u8 {
+    type Luma = Units;
+    type Wide = i32;
+    type Part = i16;
+
+    fn factors_of(shares: &Shares) -> Factors<u8> {
+        // Chosen: with these, luma's scale and its middle are so close to integers that samples are at most 1.16 parts off, 0.01 of a
+        // level. In the full range of 8 bits, both are integers.
+        let back = if shares.range == ColorRange::Full { 256 } else { 281 };
+        let white = 255.0 * f64::from(1 << 15) / f64::from(back);
+        let scale = (shares.luma * white * f64::from(1 << shares.bits)).round();
+        let middle = scale / 2.0 + (128.0 / 255.0 - shares.middle) * white;
+        // What truncation takes on average.
+        let lost = if scale % 1024.0 == 0.0 { 0.0 } else { 1.0 };
+        let ten_bits = f64::from(1 << shares.bits) / 1024.0;
+        let factor = |share: f64| (share * white * ten_bits * f64::from(1 << CHROMA_BITS)).round() as i32;
+        Factors {
+            luma: Units { scale: scale as u16, middle: (middle - lost).round() as i16, back },
+            own: shares.own.map(factor),
+            green: shares.green.map(factor),
+        }
     }
-    fn middle(share: f64) -> i16 {
-        (share * 255.0 * 32.0).floor() as i16
-    }
-    /// A product of luma is truncated, and so is the middle, which takes a 32nd on average. Those of chroma are
-    /// truncated too, but not when chroma is neutral: a compensation would tint grays.
-    const HALF: i16 = 16 + 1;
-    fn factors(scales: &Scales) -> &Factors<i16> {
+    fn factors(scales: &Scales) -> &Factors<u8> {
         &scales.narrow
     }
     #[inline(always)]
-    fn product(sample: i16, factor: i16) -> i16 {
-        ((i32::from(sample) * i32::from(factor)) >> 16) as i16
+    fn luma(sample: i16, units: &Units) -> i16 {
+        let sample = sample as u16 ^ 0x8000;
+        (((u32::from(sample) * u32::from(units.scale)) >> 16) as u16 as i16).wrapping_sub(units.middle)
     }
     #[inline(always)]
-    fn cut(sum: i16) -> u8 {
-        (sum >> 5).clamp(0, 255) as u8
+    fn product(sample: i16, factor: i32) -> i32 {
+        i32::from(sample >> 6) * factor
+    }
+    #[inline(always)]
+    fn chroma(sum: i32, _units: &Units) -> i16 {
+        (sum >> CHROMA_BITS) as i16
+    }
+    #[inline(always)]
+    fn cut(luma: i16, chroma: i16, units: &Units) -> u8 {
+        let sum = i32::from(luma.saturating_add(chroma));
+        let level = (sum * i32::from(units.back) + (1 << 14)) >> 15;
+        (level.clamp(-128, 127) as u8) ^ 0x80
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u8; BLOCK]; 3], pixels: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         if AVX2 && CHANNELS == 3 {
             // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
-            return unsafe { avx2::lay_out::<_, 32>(channels, pixels, &avx2::BYTE_SOURCES) };
+            return unsafe {
+                interleave::lay_out::<_, 32, BLOCK>(channels, pixels, &interleave::BYTE_SOURCES)
+            };
         }
         for (index, pixel) in pixels.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
             for (channel, byte) in pixel.iter_mut().enumerate() {
@@ -108,35 +164,69 @@ impl Channel for u8 {
     }
 }
 
-/// In 2^-13 of a code value, the finest unit in which colors outside RGB do not overflow 32 bits.
+/// In floats, whose products are added in one order. They are less than 0.01 of a level off.
 impl Channel for u16 {
-    type Sum = i32;
+    type Luma = FloatUnits;
+    type Wide = f32;
+    type Part = f32;
 
-    /// Of 10 bits, also for input of 8 bits.
-    fn factor(share: f64, bits: u32) -> i32 {
-        (share * 65535.0 * f64::from(1 << (bits + 3))).round() as i32
+    fn factors_of(shares: &Shares) -> Factors<u16> {
+        let factor = |share: f64| (share * 65535.0 * f64::from(1 << shares.bits) / 1024.0) as f32;
+        Factors {
+            luma: FloatUnits {
+                factor: factor(shares.luma),
+                middle: (shares.middle * 65535.0 - 32768.0) as f32,
+            },
+            own: shares.own.map(factor),
+            green: shares.green.map(factor),
+        }
     }
-    fn middle(share: f64) -> i32 {
-        (share * 65535.0 * f64::from(1 << 13)).round() as i32
-    }
-    const HALF: i32 = 1 << 12;
-    fn factors(scales: &Scales) -> &Factors<i32> {
+    fn factors(scales: &Scales) -> &Factors<u16> {
         &scales.deep
     }
     #[inline(always)]
-    fn product(sample: i16, factor: i32) -> i32 {
-        i32::from(sample >> 6) * factor
+    fn luma(sample: i16, units: &FloatUnits) -> f32 {
+        Self::product(sample, units.factor)
     }
     #[inline(always)]
-    fn cut(sum: i32) -> u16 {
-        (sum >> 13).clamp(0, 65535) as u16
+    fn product(sample: i16, factor: f32) -> f32 {
+        f32::from(sample >> 6) * factor
+    }
+    #[inline(always)]
+    fn chroma(sum: f32, units: &FloatUnits) -> f32 {
+        sum + units.middle
+    }
+    #[inline(always)]
+    fn cut(luma: f32, chroma: f32, _units: &FloatUnits) -> u16 {
+        let sum = luma + chroma;
+        let above = if sum > -32768.0 { sum } else { -32768.0 };
+        let within = if above < 32767.0 { above } else { 32767.0 };
+        (within + TO_INTEGER).to_bits() as u16 ^ 0x8000
+    }
+    #[inline(always)]
+    fn cut_all<const AVX2: bool>(
+        luma: &[f32; BLOCK],
+        chroma: &[f32; BLOCK],
+        units: &FloatUnits,
+        channel: &mut [u16; BLOCK],
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if AVX2 {
+            // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
+            return unsafe { interleave::cut_floats(luma, chroma, channel) };
+        }
+        for index in 0..BLOCK {
+            channel[index] = Self::cut(luma[index], chroma[index], units);
+        }
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u16; BLOCK]; 3], pixels: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         if AVX2 && CHANNELS == 3 {
             // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
-            return unsafe { avx2::lay_out::<_, 16>(channels, pixels, &avx2::WORD_SOURCES) };
+            return unsafe {
+                interleave::lay_out::<_, 16, BLOCK>(channels, pixels, &interleave::WORD_SOURCES)
+            };
         }
         let samples = pixels.as_chunks_mut::<2>().0;
         for (index, pixel) in samples.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
@@ -144,88 +234,6 @@ impl Channel for u16 {
                 *sample = channels.get(channel).map_or(65535, |samples| samples[index]).to_le_bytes();
             }
         }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use std::arch::x86_64::{
-        __m256i, _mm256_loadu_si256, _mm256_or_si256, _mm256_permute2x128_si256, _mm256_shuffle_epi8,
-        _mm256_storeu_si256,
-    };
-
-    use super::BLOCK;
-
-    /// Which bytes of the three channels fill the three vectors of 32 bytes of each.
-    type Sources = [[[i8; 32]; 3]; 3];
-
-    pub(super) static BYTE_SOURCES: Sources = sources(1);
-    pub(super) static WORD_SOURCES: Sources = sources(2);
-
-    const fn sources(sample_bytes: usize) -> Sources {
-        // Below 0: another channel fills this byte.
-        let mut sources = [[[-1; 32]; 3]; 3];
-        let mut byte = 0;
-        while byte < 48 {
-            let sample = byte / sample_bytes;
-            let from = sample / 3 * sample_bytes + byte % sample_bytes;
-            let lanes = &mut sources[byte / 16][sample % 3];
-            lanes[byte % 16] = from as i8;
-            lanes[byte % 16 + 16] = from as i8;
-            byte += 1;
-        }
-        sources
-    }
-
-    /// Interleaves three channels. Written by hand, because the compiled loop takes a third more of the conversion's time; and
-    /// without closures over vectors, because `map` and the like are not compiled for AVX2: unless the linker inlines
-    /// them, each vector goes through memory, and the conversion takes 5 times as long (`make bench-compare`, "pixels").
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    pub(super) fn lay_out<T, const SAMPLES: usize>(
-        channels: &[[T; BLOCK]; 3],
-        pixels: &mut [u8],
-        sources: &Sources,
-    ) {
-        for (index, pixels) in pixels.as_chunks_mut::<96>().0.iter_mut().enumerate() {
-            let from = [
-                load::<T, SAMPLES>(&channels[0].as_chunks().0[index]),
-                load::<T, SAMPLES>(&channels[1].as_chunks().0[index]),
-                load::<T, SAMPLES>(&channels[2].as_chunks().0[index]),
-            ];
-            let a = gather(from, &sources[0]);
-            let b = gather(from, &sources[1]);
-            let c = gather(from, &sources[2]);
-            let [first, second, third] = pixels.as_chunks_mut::<32>().0 else { unreachable!("96 bytes") };
-            store(_mm256_permute2x128_si256::<0x20>(a, b), first);
-            store(_mm256_permute2x128_si256::<0x30>(c, a), second);
-            store(_mm256_permute2x128_si256::<0x31>(b, c), third);
-        }
-    }
-
-    /// The bytes of the three channels that belong into one vector of each lane.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn gather(from: [__m256i; 3], sources: &[[i8; 32]; 3]) -> __m256i {
-        let first = _mm256_shuffle_epi8(from[0], load::<_, 32>(&sources[0]));
-        let green = _mm256_shuffle_epi8(from[1], load::<_, 32>(&sources[1]));
-        let last = _mm256_shuffle_epi8(from[2], load::<_, 32>(&sources[2]));
-        _mm256_or_si256(_mm256_or_si256(first, green), last)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn store(vector: __m256i, bytes: &mut [u8; 32]) {
-        // SAFETY: it is 32 bytes, and needs no alignment.
-        unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) };
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn load<T, const COUNT: usize>(samples: &[T; COUNT]) -> __m256i {
-        const { assert!(size_of::<T>() * COUNT == 32) };
-        // SAFETY: it is 32 bytes, and needs no alignment.
-        unsafe { _mm256_loadu_si256(samples.as_ptr().cast()) }
     }
 }
 

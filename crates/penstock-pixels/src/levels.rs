@@ -156,8 +156,8 @@ impl Arithmetic for Integers {
 /// their products in another order or without rounding, so all processors make the same.
 pub(super) struct Floats<O>(PhantomData<O>);
 
-/// Added to a number from 0 to 2^22, it leaves the nearest integer in the lowest bits of a float.
-const TO_INTEGER: f32 = (3 << 22) as f32;
+/// Added to a number from -2^22 to 2^22, it leaves the nearest integer in the lowest bits of a float.
+pub(super) const TO_INTEGER: f32 = (3 << 22) as f32;
 
 impl<O: Output> Arithmetic for Floats<O> {
     /// The sum of four pixels is exact.

@@ -10,9 +10,13 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx2_bytes;
+#[cfg(target_arch = "x86_64")]
+mod avx2_pixels;
 mod channel;
 mod conversion;
 mod format;
+#[cfg(target_arch = "x86_64")]
+mod interleave;
 mod levels;
 mod method;
 mod options;

@@ -1,9 +1,11 @@
 //! YUV and gray to RGB, and YUV to gray.
 //!
-//! These are plain loops over blocks, which compilers vectorize.
+//! These are plain loops over blocks, which compilers vectorize. To 8 bits, AVX2 has code of its own, which makes the same.
 
 use std::ops::Range;
 
+#[cfg(target_arch = "x86_64")]
+use super::avx2_pixels::{self, Rows};
 use super::channel::{BLOCK, Channel, Scales};
 use super::format::PixelFormat;
 use super::planes::Planes;
@@ -179,6 +181,20 @@ fn run_inline<
     let row_bytes = output.len() / group.luma.len();
     let width = group.width;
     let blocks = if overlaps(width, COLUMNS) { width.div_ceil(BLOCK) } else { width / BLOCK };
+    #[cfg(target_arch = "x86_64")]
+    if AVX2 && size_of::<C>() == 1 {
+        let rows =
+            Rows { luma: group.luma, chroma: group.chroma, first_is_second: group.places[0] == 1, width };
+        // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
+        return unsafe {
+            avx2_pixels::rows::<BYTES, COLUMNS, STEP, CHANNELS, BLOCK>(
+                &rows,
+                blocks,
+                u8::factors(scales),
+                output,
+            )
+        };
+    }
     for block in 0..blocks {
         let first = (block * BLOCK).min(width - BLOCK);
         let first_chroma = (first * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
@@ -216,15 +232,15 @@ fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: 
     chroma: [&[u8]; 2],
     places: [usize; 2],
     scales: &Scales,
-) -> [[C::Sum; BLOCK]; 3] {
+) -> [[C::Part; BLOCK]; 3] {
     let factors = C::factors(scales);
-    let mut parts = [[C::HALF; BLOCK]; 3];
+    let mut parts = [[C::chroma(C::Wide::default(), &factors.luma); BLOCK]; 3];
     if COLUMNS == 0 {
         return parts;
     }
     let count = BLOCK / COLUMNS;
     let mut samples = [[0; BLOCK]; 2];
-    let mut products = [[C::Sum::default(); BLOCK]; 3];
+    let mut products = [[C::Part::default(); BLOCK]; 3];
     let [ones, others] = &mut samples;
     for (index, (one, other)) in ones.iter_mut().zip(others).enumerate().take(count) {
         (*one, *other) = if STEP == 1 {
@@ -236,10 +252,10 @@ fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: 
     let [firsts, lasts] = if STEP == 1 { [0, 1] } else { places }.map(|place| &samples[place]);
     for index in 0..count {
         let (first, last) = (firsts[index], lasts[index]);
-        products[0][index] = C::product(first, factors.own[0]) + C::HALF;
-        products[1][index] =
-            C::product(first, factors.green[0]) + C::product(last, factors.green[1]) + C::HALF;
-        products[2][index] = C::product(last, factors.own[1]) + C::HALF;
+        let green = C::product(first, factors.green[0]) + C::product(last, factors.green[1]);
+        products[0][index] = C::chroma(C::product(first, factors.own[0]), &factors.luma);
+        products[1][index] = C::chroma(green, &factors.luma);
+        products[2][index] = C::chroma(C::product(last, factors.own[1]), &factors.luma);
     }
     for (parts, products) in parts.iter_mut().zip(&products) {
         for index in 0..count {
@@ -260,28 +276,90 @@ fn make_pixels<
     const AVX2: bool,
 >(
     luma: &[u8],
-    chroma: &[[C::Sum; BLOCK]; 3],
+    chroma: &[[C::Part; BLOCK]; 3],
     scales: &Scales,
     pixels: &mut [u8],
 ) {
     let factors = C::factors(scales);
-    let mut sums = [C::Sum::default(); BLOCK];
+    let mut sums = [C::Part::default(); BLOCK];
     for (index, sum) in sums.iter_mut().enumerate() {
-        *sum = C::product(sample::<BYTES>(luma, index), factors.luma) + factors.middle;
+        *sum = C::luma(sample::<BYTES>(luma, index), &factors.luma);
     }
     let mut channels = [[C::default(); BLOCK]; 3];
     let [first, green, last] = &mut channels;
-    cut_all(&sums, &chroma[0], first);
+    C::cut_all::<AVX2>(&sums, &chroma[0], &factors.luma, first);
     if CHANNELS > 1 {
-        cut_all(&sums, &chroma[2], last);
-        cut_all(&sums, &chroma[1], green);
+        C::cut_all::<AVX2>(&sums, &chroma[2], &factors.luma, last);
+        C::cut_all::<AVX2>(&sums, &chroma[1], &factors.luma, green);
     }
     C::lay_out::<CHANNELS, AVX2>(&channels, pixels);
 }
 
-#[inline(always)]
-fn cut_all<C: Channel>(luma: &[C::Sum; BLOCK], parts: &[C::Sum; BLOCK], channel: &mut [C; BLOCK]) {
-    for index in 0..BLOCK {
-        channel[index] = C::cut(luma[index] + parts[index]);
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::super::options::{ConversionOptions, Matrix, Range};
+    use super::*;
+    use crate::PixelFormat;
+
+    fn is_same<
+        const BYTES: usize,
+        const COLUMNS: usize,
+        const STEP: usize,
+        C: Channel,
+        const CHANNELS: usize,
+    >(
+        input: PixelFormat,
+        output: PixelFormat,
+    ) {
+        let mut seed = 1_u32;
+        let mut row = |bytes: usize| -> Vec<u8> {
+            (0..bytes)
+                .map(|_| {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    // Extremes overflow first.
+                    [0, 255, (seed >> 16) as u8, (seed >> 16) as u8][(seed >> 30) as usize]
+                })
+                .collect()
+        };
+        for (width, matrix, range) in
+            [(BLOCK * 3, Matrix::Bt2020, Range::Limited), (282, Matrix::Bt601, Range::Full)]
+        {
+            let options = ConversionOptions::new(input, output, width, 2).matrix(matrix).range(range);
+            let scales = Scales::new(&options);
+            let (above, below) = (row(width * BYTES), row(width * BYTES));
+            let chroma_bytes = (width * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
+            let chroma = [row(chroma_bytes), row(chroma_bytes)];
+            let luma = [&above[..], &below[..]];
+            let group =
+                Group { width, luma: &luma, chroma: chroma.each_ref().map(|row| &row[..]), places: [1, 0] };
+            let mut with = vec![0; 2 * width * CHANNELS * size_of::<C>()];
+            let mut without = with.clone();
+            run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, true>(&group, &scales, &mut with);
+            run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, false>(&group, &scales, &mut without);
+            assert!(with == without, "{input:?} to {output:?}, {width} columns");
+        }
+    }
+
+    fn all_are_same<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(input: PixelFormat) {
+        is_same::<BYTES, COLUMNS, STEP, u8, 1>(input, PixelFormat::Gray);
+        is_same::<BYTES, COLUMNS, STEP, u8, 3>(input, PixelFormat::Rgb24);
+        is_same::<BYTES, COLUMNS, STEP, u8, 4>(input, PixelFormat::Bgra);
+        is_same::<BYTES, COLUMNS, STEP, u16, 3>(input, PixelFormat::Rgb48);
+        is_same::<BYTES, COLUMNS, STEP, u16, 4>(input, PixelFormat::Rgba64);
+    }
+
+    /// Tests of the crate's interface see only one of the two, by processor.
+    #[test]
+    fn pixels_are_the_same_with_and_without_avx2() {
+        if !std::arch::is_x86_feature_detected!("avx2") {
+            eprintln!("skipped: the processor has no AVX2");
+            return;
+        }
+        all_are_same::<1, 0, 1>(PixelFormat::Gray);
+        all_are_same::<1, 1, 1>(PixelFormat::Yuv444p);
+        all_are_same::<1, 2, 1>(PixelFormat::Yuv420p);
+        all_are_same::<1, 2, 2>(PixelFormat::Nv12);
+        all_are_same::<2, 1, 1>(PixelFormat::Yuv444p10);
+        all_are_same::<2, 2, 1>(PixelFormat::Yuv420p10);
     }
 }

@@ -90,7 +90,7 @@ class Decoder(DecoderBase):
 
     **Conversion.** Native threads convert YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits to RGB and gray, with the matrix
     and range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
-    pixels of a chroma sample get its value, and samples are at most 0.55 off the exact value. FFmpeg's default scaler
+    pixels of a chroma sample get its value, and samples are at most 0.51 off the exact value. FFmpeg's default scaler
     interpolates chroma of 10 bits instead: in its 1080p test pictures of yuv420p10le, its RGB differs by at most 72
     (testsrc2, with hard edges) and 58 (mandelbrot), by 0.8 and 2.0 on average. Primaries and transfer don't change: you
     get a `penstock.FFmpegWarning` for HDR (PQ, HLG) that becomes 8-bit RGB or gray, unless `filters` convert it to SDR.
