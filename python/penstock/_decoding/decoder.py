@@ -72,9 +72,9 @@ class Decoder(DecoderBase):
     or missing, or if the file ends before its container says. If a frame is missing, libav decodes that part again
     without threads, so the result doesn't depend on the number of threads. This needs packets whose times name the
     frames. Other files (raw streams, VP8, MPEG-4, fields in packets of their own) are decoded by one thread. Damage is
-    what the decoder refuses or marks. By number, frames that don't depend on damaged packets are returned. A wrong
-    number of frames in the header, or a file that begins inside a GOP, only causes a `penstock.FFmpegWarning`. No
-    decoder sees some damage: the page on containers lists it.
+    what the decoder refuses or marks: MPEG-2 doesn't mark it in fields. By number, frames that don't depend on damaged
+    packets are returned. A wrong number of frames in the header, or a file that begins inside a GOP, only causes a
+    `penstock.FFmpegWarning`. No decoder sees some damage: the page on containers lists it.
 
     **Conversion.** Native threads convert YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits to RGB and gray, with the matrix
     and range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
