@@ -13,7 +13,8 @@ import av
 import pytest
 from support.media import ffmpeg
 
-from penstock import Decoder, DecoderError, FFmpegWarning
+from penstock import Decoder, DecoderError, FFmpegWarning, read_video
+from penstock._decoding.open_video import OpenVideo
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*only returns the frames before:penstock.FFmpegWarning")
 # Beside the repository, or a worktree of it, on machines that have it.
@@ -315,3 +316,28 @@ def test_counting_says_what_it_costs(tmp_path: Path) -> None:
         assert decoder.count_frames() == len(decoder) == 7
     with Decoder(path, filters="hflip") as decoder, pytest.raises(ValueError):
         decoder.count_frames()
+
+
+def test_file_is_decoded_once_whatever_is_asked_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where counting takes a decode, `len` refuses, so that `list` and `tqdm` don't decode for it."""
+    path, decoded = made(tmp_path / "a.avi", *H264), []
+    decode = OpenVideo.decode
+
+    def counted(self: OpenVideo, packet: Any) -> Any:
+        decoded.append(packet)
+        return decode(self, packet)
+
+    monkeypatch.setattr(OpenVideo, "decode", counted)
+    with Decoder(path) as decoder:
+        assert len(list(decoder)) == 50
+        assert len(decoded) == 51  # and one call for the end of the file
+        assert len(decoder) == decoder.count_frames() == 50 and len(decoded) == 51
+    del decoded[:]
+    assert len(read_video(path)) == 50 and len(decoded) == 51
+    del decoded[:]
+    with Decoder(path) as decoder:
+        before = len(decoded)  # the first frame
+        assert decoder.count_frames() == len(decoder) == 50
+        assert len(decoded) == before + 51

@@ -197,12 +197,12 @@ def names_frames(packets: Packets, stream: VideoStream) -> bool:
 
 
 def _has_fields(packets: Packets, stream: VideoStream) -> bool:
-    """Whether a packet lasts for less than a frame: it may be a field."""
+    """Whether a packet lasts for less than a frame, or for an unknown time: it may be a field."""
     rate = stream.codec_context.framerate or stream.average_rate
     if not rate or not stream.time_base:
         return True
-    frames = packets.duration * float(stream.time_base * rate)
-    return bool(((frames > 0) & (frames < _FIELD_SHARE)).any())
+    frames = packets.duration[:-1] * float(stream.time_base * rate)
+    return bool((frames < _FIELD_SHARE).any())
 
 
 def are_times_of_decoding(packets: Packets, stream: VideoStream) -> bool:
