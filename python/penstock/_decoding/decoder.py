@@ -23,6 +23,7 @@ from penstock._decoding.random_access import RandomAccess
 from penstock._decoding.session import DecoderBase
 from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.info import MediaInfo, VideoInfo
+from penstock._facts.opening import times_may_jump
 from penstock._facts.seeking import Clock
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command.arguments import check_without_dashes
@@ -85,8 +86,9 @@ class Decoder(DecoderBase):
     without threads, so the result doesn't depend on the number of threads. This needs packets whose times name the
     frames. Other files (raw streams, VP8, MPEG-4, fields in packets of their own) are decoded by one thread. Damage is
     what the decoder refuses or marks: MPEG-2 doesn't mark it in fields. By number, frames that don't depend on damaged
-    packets are returned. Times that go back or repeat, a wrong number of frames in the header, or a file that begins
-    inside a GOP, only cause a `penstock.FFmpegWarning`. No decoder sees some damage: the page on containers lists it.
+    packets are returned. Times that go back or repeat (but in MPEG-TS, MPEG-PS and Ogg), a wrong number of frames in
+    the header, or a file that begins inside a GOP, only cause a `penstock.FFmpegWarning`. No decoder sees some damage:
+    the page on containers lists it.
 
     **Conversion.** Native threads convert YUV 4:2:0, 4:2:2 and 4:4:4 with 8 or 10 bits to RGB and gray, with the matrix
     and range of the file's tags. FFmpeg's filters convert other formats; `converted_by` says which. In 8-bit RGB, all
@@ -603,13 +605,16 @@ class Decoder(DecoderBase):
         return frame_of(made.memory, plan.layout, plan.colors, index=made.index, pts=made.pts, time_s=time_s)
 
     def _warn_of_order(self, index: int, time_s: float) -> None:
-        if not self._is_order_said:
-            self._is_order_said = True
-            warn(
-                f"{self._opened.path}: the times go back or repeat: frame {index} is at {time_s:.3f} s, and the frame "
-                "before it isn't earlier. frame_at() and start= may select other frames there. Write new times with: "
-                "ffmpeg -i IN -vf setpts=N/FRAME_RATE/TB OUT"
-            )
+        # Joined transport streams begin again, and their players know.
+        if self._is_order_said or times_may_jump(self.file.container):
+            return
+        from penstock._facts.frame_times import ANEW
+
+        self._is_order_said = True
+        warn(
+            f"{self._opened.path}: the times go back or repeat: frame {index} is at {time_s:.3f} s, and the frame "
+            f"before it isn't earlier. frame_at() and start= may select other frames there. {ANEW}"
+        )
 
 
 def start(decoder: Decoder) -> None:

@@ -25,7 +25,8 @@ from penstock.errors import DecoderError
 ROUNDED_S = 0.0011
 # Chosen: a last frame that is shown for longer than this many is meant to be.
 _LONG_FRAMES = 1.5
-_ANEW = "Write new times with: ffmpeg -i IN -vf setpts=N/FRAME_RATE/TB OUT"
+#: How to give the frames of a file new times.
+ANEW = "Write new times with: ffmpeg -i IN -vf setpts=N/FRAME_RATE/TB OUT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +93,12 @@ class FrameTimes:
         """
         if self.goes_back:
             raise DecoderError(
-                f"the times of the frames of {path} go back, as in a file joined from several. {_ANEW}"
+                f"the times of the frames of {path} go back, as in a file joined from several. {ANEW}"
             )
         for before_s, after_s in itertools.pairwise(self.times_s):
             if after_s == before_s:
                 raise DecoderError(
-                    f"{path} has two frames at {after_s:.6f} s, but each needs its own time. {_ANEW}"
+                    f"{path} has two frames at {after_s:.6f} s, but each needs its own time. {ANEW}"
                 )
 
     def ticks(self) -> tuple[int, ...] | None:
