@@ -446,6 +446,9 @@ def test_filters_cannot_open_another_file() -> None:
 def test_calls_that_cannot_be_isolated_are_refused(pair: tuple[int, int], fifo: Path) -> None:
     with Decoder(clip("h264"), isolated=True) as decoder, pytest.raises(ValueError):
         decoder.audio()
+    for options in ({"filters": "hflip"}, {"settings": DecoderSettings(ffmpeg="ffmpeg")}):
+        with Decoder(clip("h264"), isolated=True, **options) as decoder, pytest.raises(ValueError):  # type: ignore[arg-type]
+            decoder[0]
     for given in ("http://127.0.0.1:1/x.mp4", "/dev/zero", pair[0], fifo):
         for read in (Decoder, probe):
             with pytest.raises(ValueError):
