@@ -115,7 +115,9 @@ def _send_by_number(
             except DecoderError as failure:
                 kind, error = FAILED, str(failure).encode()[:ERROR_BYTES]
             except RenumberedError:
-                said = f"{source.path}: packets' times don't tell which frame is which. Iterate over the decoder"
+                said = (
+                    f"{source.path}: packets' times don't tell which frame is which. Iterate over the decoder"
+                )
                 kind, error = FAILED, said.encode()[:ERROR_BYTES]
             _write(writer, kind, 0, len(error), error, least)
 
