@@ -485,10 +485,24 @@ def test_stand_in_for_the_process_by_number_delivers(hostile: Hostile) -> None:
         assert decoder[3].index == 3
 
 
+RENUMBERED = """\
+frame(0, word=b'others!\\n'); say({'pts': [*range(0, 40, 2)], 'warning': None}); sys.stdin.readline()
+"""
+
+
+def test_numbers_that_stand_for_other_frames_are_asked_for_again(hostile: Hostile) -> None:
+    code = RENUMBERED + "frame(3); frame(0, word=b'the end\\n'); time.sleep(60)"
+    with by_number(hostile, code) as decoder:
+        frame = decoder[3]
+        assert (frame.pts, decoder.count_frames()) == (6, 20)
+
+
 @pytest.mark.parametrize(
     "code",
     [
         "pass",
+        RENUMBERED + RENUMBERED,
+        "frame(0, word=b'others!\\n'); say({'pts': 3, 'warning': None}); time.sleep(60)",
         "frame(4)",
         "frame(-1)",
         "frame(3, size=5)",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock import Writer
 from penstock._common.control_groups import whole_cpus
 from penstock._decoding.confined_engine import FRAME, RECORD, Sent
-from penstock._decoding.confined_frames import END, ERROR_BYTES, FAILED, Shown
+from penstock._decoding.confined_frames import END, ERROR_BYTES, FAILED, RENUMBERED, Shown
 from penstock._decoding.engines import read_in_process
 from penstock._decoding.random_access import RenumberedError
 from penstock._facts.isolated_facts import confined
@@ -115,10 +115,8 @@ def _send_by_number(
             except DecoderError as failure:
                 kind, error = FAILED, str(failure).encode()[:ERROR_BYTES]
             except RenumberedError:
-                said = (
-                    f"{source.path}: packets' times don't tell which frame is which. Iterate over the decoder"
-                )
-                kind, error = FAILED, said.encode()[:ERROR_BYTES]
+                kind = RENUMBERED
+                answered(lambda: Shown(tuple(map(int, frames.pts)), None))
             _write(writer, kind, 0, len(error), error, least)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from penstock._common.deadline import Deadline
 from penstock._decoding.confined_engine import FRAME, LATE, RECORD, Confined, isolation_of
+from penstock._decoding.random_access import RenumberedError
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Records that end an answer, with the error after it, as text of at most so many bytes.
 END, FAILED, ERROR_BYTES = b"the end\n", b"failed!\n", 4096
+#: A record that says that numbers stand for other frames. Then the process prints `Shown` once more.
+RENUMBERED = b"others!\n"
 # Frames that are asked for at once. Chosen: their numbers fit into an empty pipe, so that nobody waits to ask.
 _ASKED = 500
 
@@ -64,12 +67,19 @@ class ConfinedFrames:
         return self._account
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
-        """The frames at these places, each once, or twice, of which the second one counts."""
+        """The frames at these places, each once, or twice, of which the second one counts.
+
+        Raises:
+            RenumberedError: as `RandomAccess.frames`.
+        """
         wanted = iter(sorted({*places}))
         while asked := [*islice(wanted, _ASKED)]:
             run = self._running()
             try:
                 yield from run.frames(asked)
+            except RenumberedError:
+                self._account = run.shown
+                raise
             except BaseException:
                 if not run.is_done:  # what it sends now is for nobody
                     self.close()
@@ -101,8 +111,8 @@ class _Run(Confined):
 
     def __init__(self, opened: Source, options: DecodeOptions, stream: int | None, frame_bytes: int) -> None:
         isolation = isolation_of(opened, options)
-        super().__init__(isolation, options, 1, f"<Decoder {opened.path!r}>", stream=stream, by_number=True)
-        self._frame_bytes, self.is_done = frame_bytes, True
+        super().__init__(isolation, options, 2, f"<Decoder {opened.path!r}>", stream=stream, by_number=True)
+        self._frame_bytes, self.is_done, self._is_renumbered = frame_bytes, True, False
         weakref.finalize(self, self._let_go, self.process)
 
     @property
@@ -116,8 +126,11 @@ class _Run(Confined):
         process.close_pipes()
 
     def connect(self) -> None:
-        printed = self.wait_for(self._answered, Deadline(None), LATE)
-        self.shown = self.isolation.answer(printed, Shown, self.process)
+        self.shown = self._shown(0)
+
+    def _shown(self, number: int) -> Shown:
+        printed = self.wait_for(self._answered, Deadline(None), LATE, number)
+        return self.isolation.answer(printed, Shown, self.process)
 
     def frames(self, places: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places."""
@@ -136,6 +149,10 @@ class _Run(Confined):
             elif kind == FAILED and 0 <= length <= ERROR_BYTES:
                 self.is_done = True
                 raise DecoderError(bytes(memoryview(record)[RECORD.size :][:length]).decode(errors="replace"))
+            elif kind == RENUMBERED and not self._is_renumbered:
+                self.shown = self._shown(1)
+                self.is_done = self._is_renumbered = True
+                raise RenumberedError
             elif kind == END and not missing:
                 self.is_done = True
                 return
@@ -144,8 +161,8 @@ class _Run(Confined):
         self._kill()
         raise self._strange(self.delivered)
 
-    def _answered(self, timeout_s: float) -> bytes:
-        if (printed := self.process.answer(0, timeout_s)) is None:
+    def _answered(self, number: int, timeout_s: float) -> bytes:
+        if (printed := self.process.answer(number, timeout_s)) is None:
             raise StalledError(LATE, timeout_s)
         return printed
 
