@@ -516,11 +516,11 @@ class Decoder(DecoderBase):
         """
         unknown, options = "the number of frames is unknown", self._options
         if self._images is not None and self._length is None:
-            self._length = len(self._images) - first_image(self._images, options)
+            self._length = len(self._images) - first_image(self._images, self._plan)
         if options.filters or changes_frames(options.input_options):
             raise TypeError(f"{unknown}, because `filters` or `input_options` may change it")
         if self._length is None:
-            self._length = self._engine.questions.frames(options.start)
+            self._length = self._engine.questions.frames(self._plan.start_pts)
         if self._length is None:
             raise TypeError(
                 f"{unknown}, because the file doesn't say. Use sum(1 for _ in decoder), which reads all of it"
