@@ -541,13 +541,13 @@ class Decoder(DecoderBase):
         """
         unknown, options = "the number of frames is unknown", self._options
         if self._images is not None and self._length is None:
-            self._length = len(self._images) - first_image(self._images, options)
+            self._length = len(self._images) - first_image(self._images, self._plan)
         if options.filters or changes_frames(options.input_options):
             raise TypeError(f"{unknown}, because `filters` or `input_options` may change it")
         if not self.closed and (self._by_number is not None or self._engine.account is not None):
             return self.count_frames()
         if self._length is None:
-            self._length = self._engine.questions.frames(options.start)
+            self._length = self._engine.questions.frames(self._plan.start_pts)
         if self._length is None:
             by_program = self.engine.name == "ffmpeg"
             count = "sum(1 for _ in decoder)" if by_program else "decoder.count_frames()"

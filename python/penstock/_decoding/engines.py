@@ -17,7 +17,7 @@ from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, c
 from penstock._facts.opening import lacks_protocol, open_media
 from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
-from penstock._facts.seeking import first_pts, may_seek
+from penstock._facts.seeking import may_seek
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.errors import DecoderError
@@ -94,16 +94,18 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
     """Reads by libav in this process, unless it lacks the protocol."""
     if not endpoints.is_path(opened.url):
         return _read_url(opened, options, stream)
-    ahead = None
+    reason = "libav reads files, in this process"
     if options.start is None:
         sequence, ahead, media, video = _opened_once(opened, options, stream)
-    else:
-        media = probe(opened)
-        video = chosen_video(media, stream, options)
-        place = Beginning(first_pts(options.start, media, video), may_seek(video.codec, video.pixel_format))
-        sequence = Sequence(_chosen(opened, media.container, video, options), place)
+        return LibavEngine(
+            plan_decode(None, Track(opened.url, media, video), options), sequence, reason, ahead
+        )
+    media = probe(opened)
+    video = chosen_video(media, stream, options)
     plan = plan_decode(None, Track(opened.url, media, video), options)
-    return LibavEngine(plan, sequence, "libav reads files, in this process", ahead)
+    assert plan.start_pts is not None
+    place = Beginning(plan.start_pts, may_seek(video.codec, video.pixel_format))
+    return LibavEngine(plan, Sequence(_chosen(opened, media.container, video, options), place), reason)
 
 
 def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:

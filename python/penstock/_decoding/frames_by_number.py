@@ -20,7 +20,7 @@ from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
 from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.completeness import Delivered, why_incomplete
-from penstock._facts.seeking import Clock, first_pts, last_pts
+from penstock._facts.seeking import Clock, last_pts
 from penstock._ffmpeg.command.settings import check_place
 from penstock._native import _SlotPool
 from penstock.errors import DecoderError
@@ -240,8 +240,8 @@ class FramesByNumber(Closable):
             options, account = self._plan.options, self._file.account
             self._latest = np.maximum.accumulate(np.array(account.pts, np.int64))
             first = 0
-            if options.start is not None:
-                first = self._first_at(first_pts(options.start, self._media, self._plan.track.video))
+            if (start_pts := self._plan.start_pts) is not None:
+                first = self._first_at(start_pts)
             last = len(account) if options.count is None else min(len(account), first + options.count)
             self._places = range(first, last)
         return self._places

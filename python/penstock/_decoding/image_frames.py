@@ -15,7 +15,6 @@ from penstock._decoding.plan import DecodeOptions, DecodePlan, plan_decode
 from penstock._decoding.sequence import SequenceFrame
 from penstock._facts.completeness import End
 from penstock._facts.info import Track
-from penstock._facts.seeking import first_pts
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
@@ -45,17 +44,15 @@ def open_images(files: ImageFiles, options: DecodeOptions, stream: int | None) -
     return ImageSequence(files, threads=options.settings.threads, is_strict=not options.conceal_errors)
 
 
-def first_image(images: ImageSequence, options: DecodeOptions) -> int:
+def first_image(images: ImageSequence, plan: DecodePlan) -> int:
     """The number of the first picture that is wanted; `len(images)` if none is."""
-    if options.start is None:
-        return 0
-    return bisect_left(range(len(images)), first_pts(options.start, images.media(), images.video))
+    return 0 if plan.start_pts is None else bisect_left(range(len(images)), plan.start_pts)
 
 
 def read_images(images: ImageSequence, options: DecodeOptions) -> LibavEngine:
     """Reads pictures in sequence, by libav in this process."""
     plan = plan_decode(None, Track("", images.media(), images.video), options)
-    pictures = PicturesInOrder(images, first_image(images, options))
+    pictures = PicturesInOrder(images, first_image(images, plan))
     return LibavEngine(plan, pictures, "libav reads image files, in this process")
 
 

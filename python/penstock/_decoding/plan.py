@@ -20,7 +20,7 @@ from penstock._decoding import timestamps
 from penstock._decoding.planes import plane_rows
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
-from penstock._facts.seeking import may_seek, seek_arguments
+from penstock._facts.seeking import first_pts, may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import checked_size, option_arguments, read_arguments
 from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
@@ -146,6 +146,12 @@ class DecodePlan:
         """The ``repr`` of the decoder."""
         size = f"{self.layout.width}x{self.layout.height}"
         return f"<Decoder {self.track.media.path!r} {size} {self.layout.pixel_format}>"
+
+    @property
+    def start_pts(self) -> int | None:
+        """The first timestamp that is wanted; None for all of the file."""
+        start = self.options.start
+        return None if start is None else first_pts(start, self.track.media, self.track.video)
 
     def arguments(self, descriptor: int) -> list[str]:
         """FFmpeg's arguments. It writes timestamps to `descriptor`."""

@@ -171,8 +171,8 @@ class _AboutTrack:
     def __init__(self, isolation: Isolation, index: int) -> None:
         self._isolation, self._index = isolation, index
 
-    def frames(self, start: float | None) -> int | None:
-        return self._ask("frames", cast("type[int | None]", int | None), start)
+    def frames(self, start_pts: int | None) -> int | None:
+        return self._ask("frames", cast("type[int | None]", int | None), start_pts)
 
     def misses_frames(self, start: float | None) -> bool:
         return self._ask("misses_frames", bool, start)

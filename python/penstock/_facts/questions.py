@@ -13,8 +13,8 @@ from penstock._facts.info import Track
 class Questions(Protocol):
     """The questions about a video stream of a file."""
 
-    def frames(self, start: float | None) -> int | None:
-        """How many frames iteration gives from `start` on; None if that is unknown."""
+    def frames(self, start_pts: int | None) -> int | None:
+        """How many frames iteration gives from a timestamp on; None if that is unknown."""
 
     def misses_frames(self, start: float | None) -> bool:
         """Whether FFmpeg may lose the first frames from `start` on if it seeks there."""
@@ -32,14 +32,12 @@ class InProcess:
     def __init__(self, track: Track) -> None:
         self._track = track
 
-    def frames(self, start: float | None) -> int | None:
-        if start is None and (known := completeness.known_frames(self._track)) is not None:
+    def frames(self, start_pts: int | None) -> int | None:
+        if start_pts is None and (known := completeness.known_frames(self._track)) is not None:
             return known
         if (pts := completeness.shown_pts(self._track)) is None:
             return None
-        if start is None:
-            return len(pts)
-        return len(pts) - bisect_left(pts, seeking.first_pts(start, self._track.media, self._track.video))
+        return len(pts) if start_pts is None else len(pts) - bisect_left(pts, start_pts)
 
     def misses_frames(self, start: float | None) -> bool:
         return seeking.misses_frames(start, self._track)
