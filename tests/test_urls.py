@@ -72,6 +72,15 @@ def test_a_url_gives_the_frames_of_its_file_by_one_request(
             assert server.offsets == [0]
 
 
+def test_a_server_that_keeps_its_connections_sends_all_frames(tmp_path: Path) -> None:
+    noise = ["-f", "lavfi", "-i", "nullsrc=s=320x240:r=25,geq=random(1)*255:128:128", "-frames:v", "60"]
+    ffmpeg(*noise, "-c:v", "mpeg2video", "-q:v", "1", str(tmp_path / "large.mp4"))  # its index is at the end
+    with http_server((tmp_path / "large.mp4").read_bytes(), has_ranges=True) as server:
+        server.keeps_connections = True
+        with Decoder(server.url) as decoder:
+            assert kept(decoder) == expected(tmp_path / "large.mp4")
+
+
 def test_damage_at_a_url_raises_after_the_frames_before() -> None:
     data = bytearray(clip("h264_ts").read_bytes())
     data[len(data) // 2 :: 7] = bytes(len(data[len(data) // 2 :: 7]))

@@ -17,6 +17,7 @@ class Server(ThreadingHTTPServer):
         offsets: at which byte each request begins.
         most_open: the most answers that were under way at a time.
         goes_on: while this is not set, an answer stops after `stops_at` bytes.
+        keeps_connections: a connection may be asked again, also where the client won't.
         is_chunked: answers don't tell their length beforehand, and end properly all the same.
     """
 
@@ -27,7 +28,7 @@ class Server(ThreadingHTTPServer):
         self.offsets: list[int] = []
         self.open = self.most_open = 0
         self.goes_on = threading.Event()
-        self.is_chunked = False
+        self.is_chunked = self.keeps_connections = False
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -52,7 +53,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(206 if server.has_ranges else 200)
         if server.has_ranges:
             self.send_header("Content-Range", f"bytes {first}-{whole - 1}/{whole}")
-        self.send_header("Connection", "close")
+        if not server.keeps_connections:
+            self.send_header("Connection", "close")
         if server.is_chunked:
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
