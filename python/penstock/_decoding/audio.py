@@ -84,7 +84,8 @@ class AudioDecoder(DecoderBase):
             join; Penstock counts on there, and may be 0.2 s off. None begins with the file's first sample.
         duration: maximum number of seconds to decode; None decodes all.
         conceal_errors: as for `Decoder`.
-        follow_playlists, input_options: as for `Decoder`.
+        follow_playlists: as for `Decoder`.
+        input_options: as for `Decoder`.
         settings: as for `Decoder`.
 
     Raises:
