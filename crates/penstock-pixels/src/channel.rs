@@ -1,12 +1,10 @@
 //! The samples of the output: how much each sample of the input adds, and in which arithmetic.
 
-use std::ops::Add;
-
 use super::format::PixelFormat;
 #[cfg(target_arch = "x86_64")]
 use super::interleave;
 use super::levels::TO_INTEGER;
-use super::options::{ConversionOptions, Range as ColorRange};
+use super::options::{ConversionOptions, Matrix, Range as ColorRange};
 
 /// Pixels that are converted at once. Measured: with 32, it takes 1.1 times as long.
 pub(super) const BLOCK: usize = 64;
@@ -21,15 +19,16 @@ pub(super) struct Scales {
 pub(super) struct Factors<C: Channel> {
     pub(super) luma: C::Luma,
     /// The factors of the first channel's chroma in that channel, and of the last's.
-    pub(super) own: [C::Wide; 2],
+    pub(super) own: [C::Factor; 2],
     /// The factors of both chromas in green.
-    pub(super) green: [C::Wide; 2],
+    pub(super) green: [C::Factor; 2],
 }
 
 /// The exact values of the output for a level of the input, where white is 1.
 pub(super) struct Shares {
     bits: u32,
     range: ColorRange,
+    matrix: Matrix,
     luma: f64,
     /// The value of luma at half of the code values.
     middle: f64,
@@ -51,7 +50,7 @@ impl Scales {
         let in_order = |red: f64, blue: f64| if blue_first { [blue, red] } else { [red, blue] };
         let middle = f64::from((1 << (bits - 1)) - i32::from(black)) * luma;
         let (own, green) = (in_order(red, blue), in_order(-red * kr / kg, -blue * kb / kg));
-        let shares = Shares { bits, range, luma, middle, own, green };
+        let shares = Shares { bits, range, matrix: options.matrix, luma, middle, own, green };
         Self { narrow: u8::factors_of(&shares), deep: u16::factors_of(&shares) }
     }
 }
@@ -59,27 +58,28 @@ impl Scales {
 /// A sample of the output, and its arithmetic.
 pub(super) trait Channel: Copy + Default {
     type Luma;
-    /// The type of the sums of chroma.
-    type Wide: Copy + Default + Add<Output = Self::Wide>;
+    type Factor: Copy;
     /// What luma and chroma add to the output. Zero is its middle.
     type Part: Copy + Default;
 
     fn factors_of(shares: &Shares) -> Factors<Self>;
     fn factors(scales: &Scales) -> &Factors<Self>;
     fn luma(sample: i16, luma: &Self::Luma) -> Self::Part;
-    fn product(sample: i16, factor: Self::Wide) -> Self::Wide;
-    fn chroma(sum: Self::Wide, luma: &Self::Luma) -> Self::Part;
-    /// The nearest sample, within the range of samples.
-    fn cut(luma: Self::Part, chroma: Self::Part, units: &Self::Luma) -> Self;
+    /// What a sample of chroma adds to its own channel, but for what [`Channel::cut`] does.
+    fn own(sample: i16, factor: Self::Factor, luma: &Self::Luma) -> Self::Part;
+    fn green(samples: [i16; 2], factors: [Self::Factor; 2], luma: &Self::Luma) -> Self::Part;
+    /// The nearest sample, within the range of samples. The sample is that of the channel's own chroma.
+    fn cut(luma: Self::Part, sample: i16, chroma: Self::Part, units: &Self::Luma) -> Self;
     #[inline(always)]
     fn cut_all<const AVX2: bool>(
         luma: &[Self::Part; BLOCK],
+        samples: &[i16; BLOCK],
         chroma: &[Self::Part; BLOCK],
         units: &Self::Luma,
         channel: &mut [Self; BLOCK],
     ) {
         for index in 0..BLOCK {
-            channel[index] = Self::cut(luma[index], chroma[index], units);
+            channel[index] = Self::cut(luma[index], samples[index], chroma[index], units);
         }
     }
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
@@ -98,31 +98,31 @@ pub(super) struct FloatUnits {
     middle: f32,
 }
 
-/// Fraction bits of the sums of chroma.
-pub(super) const CHROMA_BITS: u32 = 15;
-
-/// In parts of a level so small that colors outside RGB, up to 2.2 times white (BT.2020's blue), just fit in 16 bits. Luma and chroma
-/// are truncated, each to a part.
+/// In parts of a level so small that luma and green's chroma just fit in 16 bits. Red's and blue's chroma does not: it is its sample, of
+/// 16 bits, and a product of the same sign. Both are added to luma in turn, and a sum that doesn't fit is beyond black or white anyway.
+/// Products are rounded, as processors do it with 16 bits at once.
 impl Channel for u8 {
     type Luma = Units;
-    type Wide = i32;
+    type Factor = i16;
     type Part = i16;
 
     fn factors_of(shares: &Shares) -> Factors<u8> {
-        // Chosen: with these, luma's scale and its middle are so close to integers that samples are at most 1.16 parts off, 0.01 of a
-        // level. In the full range of 8 bits, both are integers.
-        let back = if shares.range == ColorRange::Full { 256 } else { 281 };
+        // Chosen, because scale and factors are close to integers: of all colors, none is more than 0.5095 of a level off.
+        let back = match (shares.range, shares.matrix) {
+            (ColorRange::Full, _) => 160,
+            (ColorRange::Limited, Matrix::Bt601) => 161,
+            (ColorRange::Limited, _) => 166,
+        };
         let white = 255.0 * f64::from(1 << 15) / f64::from(back);
-        let scale = (shares.luma * white * f64::from(1 << shares.bits)).round();
-        let middle = scale / 2.0 + (128.0 / 255.0 - shares.middle) * white;
-        // What truncation takes on average.
-        let lost = if scale % 1024.0 == 0.0 { 0.0 } else { 1.0 };
-        let ten_bits = f64::from(1 << shares.bits) / 1024.0;
-        let factor = |share: f64| (share * white * ten_bits * f64::from(1 << CHROMA_BITS)).round() as i32;
+        let codes = f64::from(1 << shares.bits);
+        let scale = (shares.luma * white * codes).round();
+        // Less what truncation takes on average.
+        let middle = scale / 2.0 + (128.0 / 255.0 - shares.middle) * white - 0.5;
+        let factor = |share: f64| share * white * codes / 2.0;
         Factors {
-            luma: Units { scale: scale as u16, middle: (middle - lost).round() as i16, back },
-            own: shares.own.map(factor),
-            green: shares.green.map(factor),
+            luma: Units { scale: scale as u16, middle: middle.round() as i16, back },
+            own: shares.own.map(|share| (factor(share) - f64::from(1 << 15)).round() as i16),
+            green: shares.green.map(|share| factor(share).round() as i16),
         }
     }
     fn factors(scales: &Scales) -> &Factors<u8> {
@@ -134,18 +134,17 @@ impl Channel for u8 {
         (((u32::from(sample) * u32::from(units.scale)) >> 16) as u16 as i16).wrapping_sub(units.middle)
     }
     #[inline(always)]
-    fn product(sample: i16, factor: i32) -> i32 {
-        i32::from(sample >> 6) * factor
+    fn own(sample: i16, factor: i16, _units: &Units) -> i16 {
+        rounded(sample, factor)
     }
     #[inline(always)]
-    fn chroma(sum: i32, _units: &Units) -> i16 {
-        (sum >> CHROMA_BITS) as i16
+    fn green([first, last]: [i16; 2], factors: [i16; 2], _units: &Units) -> i16 {
+        rounded(first, factors[0]) + rounded(last, factors[1])
     }
     #[inline(always)]
-    fn cut(luma: i16, chroma: i16, units: &Units) -> u8 {
-        let sum = i32::from(luma.saturating_add(chroma));
-        let level = (sum * i32::from(units.back) + (1 << 14)) >> 15;
-        (level.clamp(-128, 127) as u8) ^ 0x80
+    fn cut(luma: i16, sample: i16, chroma: i16, units: &Units) -> u8 {
+        let sum = luma.saturating_add(sample).saturating_add(chroma);
+        (rounded(sum, units.back).clamp(-128, 127) as u8) ^ 0x80
     }
     #[inline(always)]
     fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u8; BLOCK]; 3], pixels: &mut [u8]) {
@@ -164,10 +163,16 @@ impl Channel for u8 {
     }
 }
 
+/// A product of 16 bits times 2^-15.
+#[inline(always)]
+fn rounded(sample: i16, factor: i16) -> i16 {
+    ((i32::from(sample) * i32::from(factor) + (1 << 14)) >> 15) as i16
+}
+
 /// In floats, whose products are added in one order. They are less than 0.01 of a level off.
 impl Channel for u16 {
     type Luma = FloatUnits;
-    type Wide = f32;
+    type Factor = f32;
     type Part = f32;
 
     fn factors_of(shares: &Shares) -> Factors<u16> {
@@ -186,18 +191,18 @@ impl Channel for u16 {
     }
     #[inline(always)]
     fn luma(sample: i16, units: &FloatUnits) -> f32 {
-        Self::product(sample, units.factor)
+        product(sample, units.factor)
     }
     #[inline(always)]
-    fn product(sample: i16, factor: f32) -> f32 {
-        f32::from(sample >> 6) * factor
+    fn own(sample: i16, factor: f32, units: &FloatUnits) -> f32 {
+        product(sample, factor) + units.middle
     }
     #[inline(always)]
-    fn chroma(sum: f32, units: &FloatUnits) -> f32 {
-        sum + units.middle
+    fn green([first, last]: [i16; 2], factors: [f32; 2], units: &FloatUnits) -> f32 {
+        product(first, factors[0]) + product(last, factors[1]) + units.middle
     }
     #[inline(always)]
-    fn cut(luma: f32, chroma: f32, _units: &FloatUnits) -> u16 {
+    fn cut(luma: f32, _sample: i16, chroma: f32, _units: &FloatUnits) -> u16 {
         let sum = luma + chroma;
         let above = if sum > -32768.0 { sum } else { -32768.0 };
         let within = if above < 32767.0 { above } else { 32767.0 };
@@ -206,6 +211,7 @@ impl Channel for u16 {
     #[inline(always)]
     fn cut_all<const AVX2: bool>(
         luma: &[f32; BLOCK],
+        samples: &[i16; BLOCK],
         chroma: &[f32; BLOCK],
         units: &FloatUnits,
         channel: &mut [u16; BLOCK],
@@ -216,7 +222,7 @@ impl Channel for u16 {
             return unsafe { interleave::cut_floats(luma, chroma, channel) };
         }
         for index in 0..BLOCK {
-            channel[index] = Self::cut(luma[index], chroma[index], units);
+            channel[index] = Self::cut(luma[index], samples[index], chroma[index], units);
         }
     }
     #[inline(always)]
@@ -235,6 +241,11 @@ impl Channel for u16 {
             }
         }
     }
+}
+
+#[inline(always)]
+fn product(sample: i16, factor: f32) -> f32 {
+    f32::from(sample >> 6) * factor
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

@@ -199,11 +199,11 @@ fn run_inline<
         let first = (block * BLOCK).min(width - BLOCK);
         let first_chroma = (first * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
         let chroma = group.chroma.map(|row| &row[first_chroma..][..chroma_bytes]);
-        let parts = chroma_parts::<BYTES, COLUMNS, STEP, C>(chroma, group.places, scales);
+        let chroma = Chroma::new::<BYTES, COLUMNS, STEP>(chroma, group.places, scales);
         for (luma, row) in group.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
             let luma = &luma[first * BYTES..][..luma_bytes];
             let pixels = &mut row[first * CHANNELS * size_of::<C>()..][..pixel_bytes];
-            make_pixels::<BYTES, COLUMNS, C, CHANNELS, AVX2>(luma, &parts, scales, pixels);
+            make_pixels::<BYTES, C, CHANNELS, AVX2>(luma, &chroma, scales, pixels);
         }
     }
 }
@@ -226,57 +226,69 @@ fn pair_of_samples(bytes: &[u8], index: usize) -> (i16, i16) {
     (((pair << 8) ^ 0x8000) as i16, ((pair & 0xFF00) ^ 0x8000) as i16)
 }
 
-/// What chroma adds to each channel of each pixel. Separate loops, because compilers do not vectorize a single one.
-#[inline(always)]
-fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel>(
-    chroma: [&[u8]; 2],
-    places: [usize; 2],
-    scales: &Scales,
-) -> [[C::Part; BLOCK]; 3] {
-    let factors = C::factors(scales);
-    let mut parts = [[C::chroma(C::Wide::default(), &factors.luma); BLOCK]; 3];
-    if COLUMNS == 0 {
-        return parts;
-    }
-    let count = BLOCK / COLUMNS;
-    let mut samples = [[0; BLOCK]; 2];
-    let mut products = [[C::Part::default(); BLOCK]; 3];
-    let [ones, others] = &mut samples;
-    for (index, (one, other)) in ones.iter_mut().zip(others).enumerate().take(count) {
-        (*one, *other) = if STEP == 1 {
-            (sample::<BYTES>(chroma[0], index), sample::<BYTES>(chroma[1], index))
-        } else {
-            pair_of_samples(chroma[0], index)
-        };
-    }
-    let [firsts, lasts] = if STEP == 1 { [0, 1] } else { places }.map(|place| &samples[place]);
-    for index in 0..count {
-        let (first, last) = (firsts[index], lasts[index]);
-        let green = C::product(first, factors.green[0]) + C::product(last, factors.green[1]);
-        products[0][index] = C::chroma(C::product(first, factors.own[0]), &factors.luma);
-        products[1][index] = C::chroma(green, &factors.luma);
-        products[2][index] = C::chroma(C::product(last, factors.own[1]), &factors.luma);
-    }
-    for (parts, products) in parts.iter_mut().zip(&products) {
+/// The chroma of each pixel of a block.
+struct Chroma<C: Channel> {
+    /// The samples that belong to the first channel and to the last.
+    samples: [[i16; BLOCK]; 2],
+    /// What it adds to each channel.
+    parts: [[C::Part; BLOCK]; 3],
+}
+
+impl<C: Channel> Chroma<C> {
+    /// Separate loops, because compilers do not vectorize a single one.
+    #[inline(always)]
+    fn new<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
+        chroma: [&[u8]; 2],
+        places: [usize; 2],
+        scales: &Scales,
+    ) -> Self {
+        let factors = C::factors(scales);
+        let neutral = C::green([0; 2], factors.green, &factors.luma);
+        let mut made = Self { samples: [[0; BLOCK]; 2], parts: [[neutral; BLOCK]; 3] };
+        if COLUMNS == 0 {
+            return made;
+        }
+        let count = BLOCK / COLUMNS;
+        let mut samples = [[0; BLOCK]; 2];
+        let mut products = [[C::Part::default(); BLOCK]; 3];
+        let [ones, others] = &mut samples;
+        for (index, (one, other)) in ones.iter_mut().zip(others).enumerate().take(count) {
+            (*one, *other) = if STEP == 1 {
+                (sample::<BYTES>(chroma[0], index), sample::<BYTES>(chroma[1], index))
+            } else {
+                pair_of_samples(chroma[0], index)
+            };
+        }
+        let [firsts, lasts] = if STEP == 1 { [0, 1] } else { places }.map(|place| &samples[place]);
         for index in 0..count {
-            for pixel in 0..COLUMNS {
-                parts[index * COLUMNS + pixel] = products[index];
-            }
+            let (first, last) = (firsts[index], lasts[index]);
+            products[0][index] = C::own(first, factors.own[0], &factors.luma);
+            products[1][index] = C::green([first, last], factors.green, &factors.luma);
+            products[2][index] = C::own(last, factors.own[1], &factors.luma);
+        }
+        spread::<_, COLUMNS>(firsts, &mut made.samples[0]);
+        spread::<_, COLUMNS>(lasts, &mut made.samples[1]);
+        for (products, parts) in products.iter().zip(&mut made.parts) {
+            spread::<_, COLUMNS>(products, parts);
+        }
+        made
+    }
+}
+
+/// Each for so many columns.
+#[inline(always)]
+fn spread<T: Copy, const COLUMNS: usize>(few: &[T; BLOCK], all: &mut [T; BLOCK]) {
+    for index in 0..BLOCK / COLUMNS {
+        for column in 0..COLUMNS {
+            all[index * COLUMNS + column] = few[index];
         }
     }
-    parts
 }
 
 #[inline(always)]
-fn make_pixels<
-    const BYTES: usize,
-    const COLUMNS: usize,
-    C: Channel,
-    const CHANNELS: usize,
-    const AVX2: bool,
->(
+fn make_pixels<const BYTES: usize, C: Channel, const CHANNELS: usize, const AVX2: bool>(
     luma: &[u8],
-    chroma: &[[C::Part; BLOCK]; 3],
+    chroma: &Chroma<C>,
     scales: &Scales,
     pixels: &mut [u8],
 ) {
@@ -287,10 +299,10 @@ fn make_pixels<
     }
     let mut channels = [[C::default(); BLOCK]; 3];
     let [first, green, last] = &mut channels;
-    C::cut_all::<AVX2>(&sums, &chroma[0], &factors.luma, first);
+    C::cut_all::<AVX2>(&sums, &chroma.samples[0], &chroma.parts[0], &factors.luma, first);
     if CHANNELS > 1 {
-        C::cut_all::<AVX2>(&sums, &chroma[2], &factors.luma, last);
-        C::cut_all::<AVX2>(&sums, &chroma[1], &factors.luma, green);
+        C::cut_all::<AVX2>(&sums, &chroma.samples[1], &chroma.parts[2], &factors.luma, last);
+        C::cut_all::<AVX2>(&sums, &[0; BLOCK], &chroma.parts[1], &factors.luma, green);
     }
     C::lay_out::<CHANNELS, AVX2>(&channels, pixels);
 }
@@ -330,9 +342,9 @@ mod tests {
             let chroma_bytes = (width * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
             let chroma = [row(chroma_bytes), row(chroma_bytes)];
             let luma = [&above[..], &below[..]];
-            let group =
-                Group { width, luma: &luma, chroma: chroma.each_ref().map(|row| &row[..]), places: [1, 0] };
-            let mut with = vec![0; 2 * width * CHANNELS * size_of::<C>()];
+            let luma = &luma[..if COLUMNS == 2 { 2 } else { 1 }];
+            let group = Group { width, luma, chroma: chroma.each_ref().map(|row| &row[..]), places: [1, 0] };
+            let mut with = vec![0; luma.len() * width * CHANNELS * size_of::<C>()];
             let mut without = with.clone();
             run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, true>(&group, &scales, &mut with);
             run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, false>(&group, &scales, &mut without);
