@@ -27,6 +27,24 @@ pub(super) struct Rows<'a> {
     pub(super) first_is_second: bool,
 }
 
+impl Rows<'_> {
+    /// # Panics
+    ///
+    /// If a row is shorter than the blocks.
+    #[inline(always)]
+    pub(super) fn check<const BYTES: usize, const COLUMNS: usize, const STEP: usize, const BLOCK: usize>(
+        &self,
+        blocks: usize,
+    ) {
+        assert!(self.width >= BLOCK && blocks <= self.width.div_ceil(BLOCK));
+        // So compilers know that there is no loop over rows, for which they would keep vectors in memory.
+        assert!(COLUMNS == 2 || self.luma.len() == 1);
+        assert!(self.luma.iter().all(|row| row.len() >= self.width * BYTES));
+        let chroma_samples = self.width.checked_div(COLUMNS).unwrap_or(0);
+        assert!(self.chroma.iter().all(|row| row.len() >= chroma_samples * BYTES * STEP));
+    }
+}
+
 /// [`Factors`] as vectors.
 struct Vectors {
     own: [__m256i; 2],
@@ -73,14 +91,10 @@ pub(super) fn rows<
         return;
     }
     let vectors = Vectors::new(factors);
+    rows.check::<BYTES, COLUMNS, STEP, BLOCK>(blocks);
     let row_bytes = output.len() / rows.luma.len();
     let width = rows.width;
-    assert!(width >= BLOCK && blocks <= width.div_ceil(BLOCK) && row_bytes == width * CHANNELS);
-    // So compilers know that there is no loop over rows, for which they would keep vectors in memory.
-    assert!(COLUMNS == 2 || rows.luma.len() == 1);
-    assert!(rows.luma.iter().all(|row| row.len() >= width * BYTES));
-    let chroma_samples = width.checked_div(COLUMNS).unwrap_or(0);
-    assert!(rows.chroma.iter().all(|row| row.len() >= chroma_samples * BYTES * STEP));
+    assert!(row_bytes == width * CHANNELS);
     for group in 0..blocks * BLOCK / GROUP {
         let column = (group * GROUP).min(width - GROUP);
         let first_chroma = column.checked_div(COLUMNS).unwrap_or(0) * BYTES * STEP;
@@ -259,10 +273,18 @@ fn with_opaque([first, green, last]: [__m256i; 3], pixels: &mut [u8]) {
     let opaque = _mm256_set1_epi8(-1);
     let (a, b) = (_mm256_unpacklo_epi8(first, green), _mm256_unpacklo_epi8(last, opaque));
     let (c, d) = (_mm256_unpackhi_epi8(first, green), _mm256_unpackhi_epi8(last, opaque));
-    let (e, f) = (_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b));
-    let (g, h) = (_mm256_unpacklo_epi16(c, d), _mm256_unpackhi_epi16(c, d));
-    let quarters: &mut [u8; 128] = pixels.first_chunk_mut().expect("a group");
-    let [one, two, three, four] = quarters.as_chunks_mut::<32>().0 else { unreachable!("128 bytes") };
+    store_quarters(
+        [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)],
+        [_mm256_unpacklo_epi16(c, d), _mm256_unpackhi_epi16(c, d)],
+        pixels.first_chunk_mut().expect("a group"),
+    );
+}
+
+/// Stores the pixels of the lower lanes, then those of the upper ones.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn store_quarters([e, f]: [__m256i; 2], [g, h]: [__m256i; 2], pixels: &mut [u8; 128]) {
+    let [one, two, three, four] = pixels.as_chunks_mut::<32>().0 else { unreachable!("128 bytes") };
     store(_mm256_permute2x128_si256::<0x20>(e, f), one);
     store(_mm256_permute2x128_si256::<0x20>(g, h), two);
     store(_mm256_permute2x128_si256::<0x31>(e, f), three);

@@ -1,10 +1,12 @@
 //! The samples of the output: how much each sample of the input adds, and in which arithmetic.
 
-use super::format::PixelFormat;
 #[cfg(target_arch = "x86_64")]
-use super::interleave;
+use super::avx2_pixels::Rows;
+use super::format::PixelFormat;
 use super::levels::TO_INTEGER;
 use super::options::{ConversionOptions, Matrix, Range as ColorRange};
+#[cfg(target_arch = "x86_64")]
+use super::{avx2_deep, avx2_pixels};
 
 /// Pixels that are converted at once. Measured: with 32, it takes 1.1 times as long.
 pub(super) const BLOCK: usize = 64;
@@ -70,19 +72,24 @@ pub(super) trait Channel: Copy + Default {
     fn green(samples: [i16; 2], factors: [Self::Factor; 2], luma: &Self::Luma) -> Self::Part;
     /// The nearest sample, within the range of samples. The sample is that of the channel's own chroma.
     fn cut(luma: Self::Part, sample: i16, chroma: Self::Part, units: &Self::Luma) -> Self;
-    #[inline(always)]
-    fn cut_all<const AVX2: bool>(
-        luma: &[Self::Part; BLOCK],
-        samples: &[i16; BLOCK],
-        chroma: &[Self::Part; BLOCK],
-        units: &Self::Luma,
-        channel: &mut [Self; BLOCK],
-    ) {
-        for index in 0..BLOCK {
-            channel[index] = Self::cut(luma[index], samples[index], chroma[index], units);
-        }
-    }
-    fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
+    fn lay_out<const CHANNELS: usize>(channels: &[[Self; BLOCK]; 3], pixels: &mut [u8]);
+    /// Converts so many blocks of columns; the last one ends with the row.
+    ///
+    /// # Safety
+    ///
+    /// The processor has AVX2.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn rows_by_avx2<
+        const BYTES: usize,
+        const COLUMNS: usize,
+        const STEP: usize,
+        const CHANNELS: usize,
+    >(
+        rows: &Rows<'_>,
+        blocks: usize,
+        scales: &Scales,
+        output: &mut [u8],
+    );
 }
 
 /// Luma as `scale` / 2^16 of samples of 16 bits, less `middle`. A sum times `back` / 2^15 is in levels.
@@ -94,8 +101,8 @@ pub(super) struct Units {
 
 /// The factor of luma, and what luma has in the middle of its code values.
 pub(super) struct FloatUnits {
-    factor: f32,
-    middle: f32,
+    pub(super) factor: f32,
+    pub(super) middle: f32,
 }
 
 /// In parts of a level so small that luma and green's chroma just fit in 16 bits. Red's and blue's chroma does not: it is its sample, of
@@ -147,19 +154,32 @@ impl Channel for u8 {
         (rounded(sum, units.back).clamp(-128, 127) as u8) ^ 0x80
     }
     #[inline(always)]
-    fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u8; BLOCK]; 3], pixels: &mut [u8]) {
-        #[cfg(target_arch = "x86_64")]
-        if AVX2 && CHANNELS == 3 {
-            // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
-            return unsafe {
-                interleave::lay_out::<_, 32, BLOCK>(channels, pixels, &interleave::BYTE_SOURCES)
-            };
-        }
+    fn lay_out<const CHANNELS: usize>(channels: &[[u8; BLOCK]; 3], pixels: &mut [u8]) {
         for (index, pixel) in pixels.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
             for (channel, byte) in pixel.iter_mut().enumerate() {
                 *byte = channels.get(channel).map_or(255, |samples| samples[index]);
             }
         }
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    unsafe fn rows_by_avx2<
+        const BYTES: usize,
+        const COLUMNS: usize,
+        const STEP: usize,
+        const CHANNELS: usize,
+    >(
+        rows: &Rows<'_>,
+        blocks: usize,
+        scales: &Scales,
+        output: &mut [u8],
+    ) {
+        avx2_pixels::rows::<BYTES, COLUMNS, STEP, CHANNELS, BLOCK>(
+            rows,
+            blocks,
+            Self::factors(scales),
+            output,
+        );
     }
 }
 
@@ -209,31 +229,7 @@ impl Channel for u16 {
         (within + TO_INTEGER).to_bits() as u16 ^ 0x8000
     }
     #[inline(always)]
-    fn cut_all<const AVX2: bool>(
-        luma: &[f32; BLOCK],
-        samples: &[i16; BLOCK],
-        chroma: &[f32; BLOCK],
-        units: &FloatUnits,
-        channel: &mut [u16; BLOCK],
-    ) {
-        #[cfg(target_arch = "x86_64")]
-        if AVX2 {
-            // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
-            return unsafe { interleave::cut_floats(luma, chroma, channel) };
-        }
-        for index in 0..BLOCK {
-            channel[index] = Self::cut(luma[index], samples[index], chroma[index], units);
-        }
-    }
-    #[inline(always)]
-    fn lay_out<const CHANNELS: usize, const AVX2: bool>(channels: &[[u16; BLOCK]; 3], pixels: &mut [u8]) {
-        #[cfg(target_arch = "x86_64")]
-        if AVX2 && CHANNELS == 3 {
-            // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
-            return unsafe {
-                interleave::lay_out::<_, 16, BLOCK>(channels, pixels, &interleave::WORD_SOURCES)
-            };
-        }
+    fn lay_out<const CHANNELS: usize>(channels: &[[u16; BLOCK]; 3], pixels: &mut [u8]) {
         let samples = pixels.as_chunks_mut::<2>().0;
         for (index, pixel) in samples.as_chunks_mut::<CHANNELS>().0.iter_mut().enumerate().take(BLOCK) {
             for (channel, sample) in pixel.iter_mut().enumerate() {
@@ -241,35 +237,24 @@ impl Channel for u16 {
             }
         }
     }
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    unsafe fn rows_by_avx2<
+        const BYTES: usize,
+        const COLUMNS: usize,
+        const STEP: usize,
+        const CHANNELS: usize,
+    >(
+        rows: &Rows<'_>,
+        blocks: usize,
+        scales: &Scales,
+        output: &mut [u8],
+    ) {
+        avx2_deep::rows::<BYTES, COLUMNS, STEP, CHANNELS, BLOCK>(rows, blocks, Self::factors(scales), output);
+    }
 }
 
 #[inline(always)]
 fn product(sample: i16, factor: f32) -> f32 {
     f32::from(sample >> 6) * factor
-}
-
-#[cfg(all(test, target_arch = "x86_64"))]
-mod tests {
-    use super::{BLOCK, Channel};
-
-    /// Tests of the crate's interface see only one of the two, by processor.
-    #[test]
-    fn pixels_are_laid_out_the_same_with_and_without_avx2() {
-        if !std::arch::is_x86_feature_detected!("avx2") {
-            eprintln!("skipped: the processor has no AVX2");
-            return;
-        }
-        let channels = [0, 1, 2].map(|channel| std::array::from_fn(|index| (index * 3 + channel) as u8));
-        let (mut with, mut without) = ([0; 3 * BLOCK], [0; 3 * BLOCK]);
-        u8::lay_out::<3, true>(&channels, &mut with);
-        u8::lay_out::<3, false>(&channels, &mut without);
-        assert_eq!(with, without);
-        assert!(with.iter().enumerate().all(|(index, byte)| *byte == index as u8));
-        let channels =
-            [0, 1, 2].map(|channel| std::array::from_fn(|index| (1000 + index * 3 + channel) as u16));
-        let (mut with, mut without) = ([0; 6 * BLOCK], [0; 6 * BLOCK]);
-        u16::lay_out::<3, true>(&channels, &mut with);
-        u16::lay_out::<3, false>(&channels, &mut without);
-        assert_eq!(with, without);
-    }
 }

@@ -11,6 +11,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx2_bytes;
 #[cfg(target_arch = "x86_64")]
+mod avx2_deep;
+#[cfg(target_arch = "x86_64")]
 mod avx2_pixels;
 mod channel;
 mod conversion;

@@ -1,11 +1,11 @@
 //! YUV and gray to RGB, and YUV to gray.
 //!
-//! These are plain loops over blocks, which compilers vectorize. To 8 bits, AVX2 has code of its own, which makes the same.
+//! These are plain loops over blocks, which compilers vectorize. AVX2 has code of its own, which makes the same.
 
 use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
-use super::avx2_pixels::{self, Rows};
+use super::avx2_pixels::Rows;
 use super::channel::{BLOCK, Channel, Scales};
 use super::format::PixelFormat;
 use super::planes::Planes;
@@ -19,6 +19,14 @@ struct Group<'a> {
     chroma: [&'a [u8]; 2],
     /// Which sample of a pair belongs to the first and to the last channel, where chroma is interleaved.
     places: [usize; 2],
+}
+
+#[cfg(target_arch = "x86_64")]
+impl<'a> Group<'a> {
+    fn rows(&self) -> Rows<'a> {
+        let Self { width, luma, chroma, places } = *self;
+        Rows { width, luma, chroma, first_is_second: places[0] == 1 }
+    }
 }
 
 /// Converts the whole blocks of a group, and the last columns if [`overlaps`] says so.
@@ -137,18 +145,20 @@ fn run<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel, 
     scales: &Scales,
     output: &mut [u8],
 ) {
+    let blocks =
+        if overlaps(group.width, COLUMNS) { group.width.div_ceil(BLOCK) } else { group.width / BLOCK };
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has it.
-        return unsafe { run_avx2::<BYTES, COLUMNS, STEP, C, CHANNELS>(group, scales, output) };
+        return unsafe {
+            C::rows_by_avx2::<BYTES, COLUMNS, STEP, CHANNELS>(&group.rows(), blocks, scales, output)
+        };
     }
-    run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, false>(group, scales, output);
+    run_plain::<BYTES, COLUMNS, STEP, C, CHANNELS>(group, blocks, scales, output);
 }
 
-/// The same code, compiled for AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn run_avx2<
+/// The same, of so many blocks, without code for a kind of processor.
+fn run_plain<
     const BYTES: usize,
     const COLUMNS: usize,
     const STEP: usize,
@@ -156,22 +166,7 @@ fn run_avx2<
     const CHANNELS: usize,
 >(
     group: &Group<'_>,
-    scales: &Scales,
-    output: &mut [u8],
-) {
-    run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, true>(group, scales, output);
-}
-
-#[inline(always)]
-fn run_inline<
-    const BYTES: usize,
-    const COLUMNS: usize,
-    const STEP: usize,
-    C: Channel,
-    const CHANNELS: usize,
-    const AVX2: bool,
->(
-    group: &Group<'_>,
+    blocks: usize,
     scales: &Scales,
     output: &mut [u8],
 ) {
@@ -179,31 +174,15 @@ fn run_inline<
     let chroma_bytes = (BLOCK * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
     let pixel_bytes = BLOCK * CHANNELS * size_of::<C>();
     let row_bytes = output.len() / group.luma.len();
-    let width = group.width;
-    let blocks = if overlaps(width, COLUMNS) { width.div_ceil(BLOCK) } else { width / BLOCK };
-    #[cfg(target_arch = "x86_64")]
-    if AVX2 && size_of::<C>() == 1 {
-        let rows =
-            Rows { luma: group.luma, chroma: group.chroma, first_is_second: group.places[0] == 1, width };
-        // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
-        return unsafe {
-            avx2_pixels::rows::<BYTES, COLUMNS, STEP, CHANNELS, BLOCK>(
-                &rows,
-                blocks,
-                u8::factors(scales),
-                output,
-            )
-        };
-    }
     for block in 0..blocks {
-        let first = (block * BLOCK).min(width - BLOCK);
+        let first = (block * BLOCK).min(group.width - BLOCK);
         let first_chroma = (first * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
         let chroma = group.chroma.map(|row| &row[first_chroma..][..chroma_bytes]);
         let chroma = Chroma::new::<BYTES, COLUMNS, STEP>(chroma, group.places, scales);
         for (luma, row) in group.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
             let luma = &luma[first * BYTES..][..luma_bytes];
             let pixels = &mut row[first * CHANNELS * size_of::<C>()..][..pixel_bytes];
-            make_pixels::<BYTES, C, CHANNELS, AVX2>(luma, &chroma, scales, pixels);
+            make_pixels::<BYTES, C, CHANNELS>(luma, &chroma, scales, pixels);
         }
     }
 }
@@ -286,7 +265,7 @@ fn spread<T: Copy, const COLUMNS: usize>(few: &[T; BLOCK], all: &mut [T; BLOCK])
 }
 
 #[inline(always)]
-fn make_pixels<const BYTES: usize, C: Channel, const CHANNELS: usize, const AVX2: bool>(
+fn make_pixels<const BYTES: usize, C: Channel, const CHANNELS: usize>(
     luma: &[u8],
     chroma: &Chroma<C>,
     scales: &Scales,
@@ -299,12 +278,17 @@ fn make_pixels<const BYTES: usize, C: Channel, const CHANNELS: usize, const AVX2
     }
     let mut channels = [[C::default(); BLOCK]; 3];
     let [first, green, last] = &mut channels;
-    C::cut_all::<AVX2>(&sums, &chroma.samples[0], &chroma.parts[0], &factors.luma, first);
+    let cut = |samples: &[i16; BLOCK], parts: &[C::Part; BLOCK], channel: &mut [C; BLOCK]| {
+        for index in 0..BLOCK {
+            channel[index] = C::cut(sums[index], samples[index], parts[index], &factors.luma);
+        }
+    };
+    cut(&chroma.samples[0], &chroma.parts[0], first);
     if CHANNELS > 1 {
-        C::cut_all::<AVX2>(&sums, &chroma.samples[1], &chroma.parts[2], &factors.luma, last);
-        C::cut_all::<AVX2>(&sums, &[0; BLOCK], &chroma.parts[1], &factors.luma, green);
+        cut(&chroma.samples[1], &chroma.parts[2], last);
+        cut(&[0; BLOCK], &chroma.parts[1], green);
     }
-    C::lay_out::<CHANNELS, AVX2>(&channels, pixels);
+    C::lay_out::<CHANNELS>(&channels, pixels);
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -346,8 +330,12 @@ mod tests {
             let group = Group { width, luma, chroma: chroma.each_ref().map(|row| &row[..]), places: [1, 0] };
             let mut with = vec![0; luma.len() * width * CHANNELS * size_of::<C>()];
             let mut without = with.clone();
-            run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, true>(&group, &scales, &mut with);
-            run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, false>(&group, &scales, &mut without);
+            let blocks = width.div_ceil(BLOCK);
+            // SAFETY: the only caller of all has seen to it that the processor has AVX2.
+            unsafe {
+                C::rows_by_avx2::<BYTES, COLUMNS, STEP, CHANNELS>(&group.rows(), blocks, &scales, &mut with);
+            }
+            run_plain::<BYTES, COLUMNS, STEP, C, CHANNELS>(&group, blocks, &scales, &mut without);
             assert!(with == without, "{input:?} to {output:?}, {width} columns");
         }
     }
