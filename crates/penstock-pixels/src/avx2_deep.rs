@@ -1,6 +1,6 @@
 //! From YUV to RGB of 16 bits by AVX2, straight into the rows of the output: the arithmetic of [`Channel`](super::channel::Channel).
 //!
-//! Without closures over vectors, as in [`avx2`](super::avx2). Of a group of 16 pixels, one vector of floats has the pixels 0 to 3 and 8
+//! Without closures over vectors, as in [`avx2`](super::avx2). In a group of 16 pixels, one vector of floats has the pixels 0 to 3 and 8
 //! to 11, and another has the others, so that they are in turn when they are packed.
 
 use std::arch::x86_64::{
