@@ -139,7 +139,7 @@ def test_thread_shortage_in_libav_raises_eagain(source: Path) -> None:
         os.setuid(54321)
     resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
     try:
-        decoder[0]
+        decoder[-1]
     except BlockingIOError as error:
         print(error.errno)
     """

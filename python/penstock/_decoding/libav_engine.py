@@ -19,6 +19,7 @@ from penstock._common.messages import plural
 from penstock._common.ownership import Closable
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.engine import Made
+from penstock._decoding.open_video import keep_in_child
 from penstock._decoding.pixels import Job, Pixels
 from penstock._decoding.sequence import SequenceFrame
 from penstock._facts.completeness import End, why_no_frames
@@ -125,6 +126,7 @@ class LibavEngine(Closable):
         self._abandoned: list[_Read] = []  # reads for which nobody waits any more, as a heap
         self._reads = count()
         self._times = _Times()
+        keep_in_child(self)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

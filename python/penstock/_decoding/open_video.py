@@ -37,12 +37,20 @@ _MARKING = frozenset(
 )
 # libav counts in signed 64 bits; what lies beyond any of them lies beyond the file, too.
 _LAST_PLACE = 2**63 - 1
-# Those that the child of a fork inherits.
-_living: weakref.WeakSet[OpenVideo] = weakref.WeakSet()
+# What the child of a fork inherits, and must not free.
+_living: weakref.WeakSet[object] = weakref.WeakSet()
+
+
+def keep_in_child(one: object) -> None:
+    """Has the child of a fork never free an object, which holds decoders of libav's, or frames.
+
+    Freeing a decoder waits for threads that only the parent has. Freeing a frame waits for a lock that one of those may
+    have held.
+    """
+    _living.add(one)
 
 
 def _leak_inherited() -> None:
-    """Runs in the child of a fork: freeing a decoder there would wait forever for threads that only the parent has."""
     for one in list(_living):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
@@ -96,7 +104,7 @@ class OpenVideo:
         container: InputContainer | None = None,
         ahead: Iterable[Packet] = (),
     ) -> None:
-        _living.add(self)
+        keep_in_child(self)
         self._chosen, self._threads = chosen, (chosen.threads or _threads()) if has_threads else 1
         self._begin(container, ahead)
 

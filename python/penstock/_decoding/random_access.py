@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from av.error import FFmpegError as LibavError
 
 from penstock._decoding.account import Account
-from penstock._decoding.open_video import OpenVideo, VideoInput
+from penstock._decoding.open_video import OpenVideo, VideoInput, keep_in_child
 from penstock._decoding.sequence import account_by_decoding
 from penstock._facts.index import facts_of, packet_of, table_of
 from penstock._ffmpeg.command import endpoints
@@ -62,6 +62,7 @@ class RandomAccess:
             )
         self._chosen, self._identity, self._first = chosen, identity, first
         self._decodes: list[_Decode] = []  # the one that was used last is the last one
+        keep_in_child(self)
 
     @property
     def account(self) -> Account:
