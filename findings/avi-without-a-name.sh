@@ -1,7 +1,7 @@
 #!/bin/sh
 # FFmpeg writes codecs into AVI for which AVI has no name, without a word, and reads them back as raw video: H.265, EXR,
-# BMP, TIFF, PNG's animated kind and others. Where a packet is long enough for a raw frame, the frames are noise and the
-# status is 0; else they are an error. ffmpeg -c:v exr out.avi is such a file, and a long H.265 frame is.
+# BMP, TIFF, animated PNG and others. If a packet is as long as a raw frame, the frames are noise, and the status is 0;
+# else reading is an error. `ffmpeg -i IN -c:v exr OUT.avi` makes such noise.
 #
 # Penstock's trial of an Encoder reads the file back for this reason (`_encoding/rehearsal.py`).
 #

@@ -95,7 +95,7 @@ class Sequence:
 
     This needs packets whose times name the frames (`names_frames`). Of other files, and if that turns out wrong, libav
     decodes one packet after another without threads, and what it says is damaged is damage. So it does with what can be
-    opened only once, but with threads.
+    opened only once; with threads if the codec doesn't mark damage, or if they are asked for.
 
     Args:
         chosen: the stream.
