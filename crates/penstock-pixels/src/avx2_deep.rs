@@ -12,9 +12,9 @@ use std::arch::x86_64::{
     _mm256_unpackhi_ps, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_ps, _mm256_xor_si256,
 };
 
-use super::avx2_pixels::{Rows, store_quarters};
-use super::channel::Factors;
-use super::interleave::{WORD_SOURCES, interleave};
+use super::factors::{Factors, FloatUnits};
+use super::interleave::{WORD_SOURCES, interleave, store_quarters};
+use super::rows::{BLOCK, Rows};
 
 /// Pixels that are converted at once.
 const GROUP: usize = 16;
@@ -30,7 +30,7 @@ struct Vectors {
 impl Vectors {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(factors: &Factors<u16>) -> Self {
+    fn new(factors: &Factors<FloatUnits, f32>) -> Self {
         Self {
             own: [_mm256_set1_ps(factors.own[0]), _mm256_set1_ps(factors.own[1])],
             green: [_mm256_set1_ps(factors.green[0]), _mm256_set1_ps(factors.green[1])],
@@ -47,23 +47,17 @@ impl Vectors {
 /// If a row is shorter than the blocks.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn rows<
-    const BYTES: usize,
-    const COLUMNS: usize,
-    const STEP: usize,
-    const CHANNELS: usize,
-    const BLOCK: usize,
->(
+pub(super) fn rows<const BYTES: usize, const COLUMNS: usize, const STEP: usize, const CHANNELS: usize>(
     rows: &Rows<'_>,
     blocks: usize,
-    factors: &Factors<u16>,
+    factors: &Factors<FloatUnits, f32>,
     output: &mut [u8],
 ) {
     if blocks == 0 {
         return;
     }
     let vectors = Vectors::new(factors);
-    rows.check::<BYTES, COLUMNS, STEP, BLOCK>(blocks);
+    rows.check::<BYTES, COLUMNS, STEP>(blocks);
     let row_bytes = output.len() / rows.luma.len();
     assert!(row_bytes == rows.width * CHANNELS * 2);
     for group in 0..blocks * BLOCK / GROUP {
@@ -114,7 +108,7 @@ unsafe fn parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
             let pairs = _mm_loadu_si128(chroma[0].cast());
             let lower = _mm_slli_epi16::<8>(pairs);
             let upper = _mm_and_si128(pairs, _mm_set1_epi16(0xFF00_u16 as i16));
-            if rows.first_is_second { (upper, lower) } else { (lower, upper) }
+            if rows.places[0] == 1 { (upper, lower) } else { (lower, upper) }
         } else {
             (half::<BYTES>(chroma[0]), half::<BYTES>(chroma[1]))
         };

@@ -6,44 +6,17 @@
 use std::arch::asm;
 use std::arch::x86_64::{
     __m256i, _mm_loadu_si128, _mm256_add_epi16, _mm256_adds_epi16, _mm256_and_si256, _mm256_cvtepu8_epi16,
-    _mm256_loadu_si256, _mm256_loadu2_m128i, _mm256_mulhrs_epi16, _mm256_packs_epi16,
-    _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_setzero_si256, _mm256_slli_epi16,
-    _mm256_sub_epi16, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpacklo_epi8,
-    _mm256_unpacklo_epi16, _mm256_xor_si256,
+    _mm256_loadu_si256, _mm256_loadu2_m128i, _mm256_mulhrs_epi16, _mm256_packs_epi16, _mm256_set1_epi8,
+    _mm256_set1_epi16, _mm256_setzero_si256, _mm256_slli_epi16, _mm256_sub_epi16, _mm256_unpackhi_epi8,
+    _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_si256,
 };
 
-use super::channel::Factors;
-use super::interleave::{BYTE_SOURCES, interleave, store};
+use super::factors::{Factors, Units};
+use super::interleave::{BYTE_SOURCES, interleave, store, store_quarters};
+use super::rows::{BLOCK, Rows};
 
 /// Pixels that are converted at once.
 const GROUP: usize = 32;
-
-/// The rows that share a row of chroma.
-pub(super) struct Rows<'a> {
-    pub(super) width: usize,
-    pub(super) luma: &'a [&'a [u8]],
-    pub(super) chroma: [&'a [u8]; 2],
-    /// Whether the first channel's chroma is the second of a pair, where chroma is interleaved.
-    pub(super) first_is_second: bool,
-}
-
-impl Rows<'_> {
-    /// # Panics
-    ///
-    /// If a row is shorter than the blocks.
-    #[inline(always)]
-    pub(super) fn check<const BYTES: usize, const COLUMNS: usize, const STEP: usize, const BLOCK: usize>(
-        &self,
-        blocks: usize,
-    ) {
-        assert!(self.width >= BLOCK && blocks <= self.width.div_ceil(BLOCK));
-        // So compilers know that there is no loop over rows, for which they would keep vectors in memory.
-        assert!(COLUMNS == 2 || self.luma.len() == 1);
-        assert!(self.luma.iter().all(|row| row.len() >= self.width * BYTES));
-        let chroma_samples = self.width.checked_div(COLUMNS).unwrap_or(0);
-        assert!(self.chroma.iter().all(|row| row.len() >= chroma_samples * BYTES * STEP));
-    }
-}
 
 /// [`Factors`] as vectors.
 struct Vectors {
@@ -57,7 +30,7 @@ struct Vectors {
 impl Vectors {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(factors: &Factors<u8>) -> Self {
+    fn new(factors: &Factors<Units, i16>) -> Self {
         Self {
             own: [_mm256_set1_epi16(factors.own[0]), _mm256_set1_epi16(factors.own[1])],
             green: [_mm256_set1_epi16(factors.green[0]), _mm256_set1_epi16(factors.green[1])],
@@ -75,23 +48,17 @@ impl Vectors {
 /// If a row is shorter than the blocks.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn rows<
-    const BYTES: usize,
-    const COLUMNS: usize,
-    const STEP: usize,
-    const CHANNELS: usize,
-    const BLOCK: usize,
->(
+pub(super) fn rows<const BYTES: usize, const COLUMNS: usize, const STEP: usize, const CHANNELS: usize>(
     rows: &Rows<'_>,
     blocks: usize,
-    factors: &Factors<u8>,
+    factors: &Factors<Units, i16>,
     output: &mut [u8],
 ) {
     if blocks == 0 {
         return;
     }
     let vectors = Vectors::new(factors);
-    rows.check::<BYTES, COLUMNS, STEP, BLOCK>(blocks);
+    rows.check::<BYTES, COLUMNS, STEP>(blocks);
     let row_bytes = output.len() / rows.luma.len();
     let width = rows.width;
     assert!(row_bytes == width * CHANNELS);
@@ -102,7 +69,7 @@ pub(super) fn rows<
         let Chroma { samples, own, green } = unsafe {
             let chroma =
                 [rows.chroma[0].as_ptr().add(first_chroma), rows.chroma[1].as_ptr().add(first_chroma)];
-            Chroma::load::<BYTES, COLUMNS, STEP>(chroma, rows.first_is_second, &vectors)
+            Chroma::load::<BYTES, COLUMNS, STEP>(chroma, rows.places[0] == 1, &vectors)
         };
         for (luma, row) in rows.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
             // SAFETY: as above.
@@ -278,15 +245,4 @@ fn with_opaque([first, green, last]: [__m256i; 3], pixels: &mut [u8]) {
         [_mm256_unpacklo_epi16(c, d), _mm256_unpackhi_epi16(c, d)],
         pixels.first_chunk_mut().expect("a group"),
     );
-}
-
-/// Stores the pixels of the lower lanes, then those of the upper ones.
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(super) fn store_quarters([e, f]: [__m256i; 2], [g, h]: [__m256i; 2], pixels: &mut [u8; 128]) {
-    let [one, two, three, four] = pixels.as_chunks_mut::<32>().0 else { unreachable!("128 bytes") };
-    store(_mm256_permute2x128_si256::<0x20>(e, f), one);
-    store(_mm256_permute2x128_si256::<0x20>(g, h), two);
-    store(_mm256_permute2x128_si256::<0x31>(e, f), three);
-    store(_mm256_permute2x128_si256::<0x31>(g, h), four);
 }

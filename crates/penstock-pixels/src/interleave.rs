@@ -49,6 +49,17 @@ fn gather(from: [__m256i; 3], sources: &[[i8; 32]; 3]) -> __m256i {
     _mm256_or_si256(_mm256_or_si256(first, green), last)
 }
 
+/// Stores the pixels of the lower lanes, then those of the upper ones.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn store_quarters([e, f]: [__m256i; 2], [g, h]: [__m256i; 2], pixels: &mut [u8; 128]) {
+    let [one, two, three, four] = pixels.as_chunks_mut::<32>().0 else { unreachable!("128 bytes") };
+    store(_mm256_permute2x128_si256::<0x20>(e, f), one);
+    store(_mm256_permute2x128_si256::<0x20>(g, h), two);
+    store(_mm256_permute2x128_si256::<0x31>(e, f), three);
+    store(_mm256_permute2x128_si256::<0x31>(g, h), four);
+}
+
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn store(vector: __m256i, bytes: &mut [u8; 32]) {

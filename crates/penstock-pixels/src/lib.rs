@@ -16,6 +16,7 @@ mod avx2_deep;
 mod avx2_pixels;
 mod channel;
 mod conversion;
+mod factors;
 mod format;
 #[cfg(target_arch = "x86_64")]
 mod interleave;
@@ -25,6 +26,7 @@ mod options;
 mod plane_copy;
 mod planes;
 mod quantizer;
+mod rows;
 mod scale;
 mod strip;
 mod to_rgb;

@@ -4,33 +4,15 @@
 
 use std::ops::Range;
 
-#[cfg(target_arch = "x86_64")]
-use super::avx2_pixels::Rows;
-use super::channel::{BLOCK, Channel, Scales};
+use super::channel::Channel;
+use super::factors::Scales;
 use super::format::PixelFormat;
 use super::planes::Planes;
+use super::rows::{BLOCK, Rows};
 use super::strip::{Frames, Target};
 
-/// The rows that share a row of chroma.
-struct Group<'a> {
-    width: usize,
-    luma: &'a [&'a [u8]],
-    /// The chroma of the first and of the last channel of the output.
-    chroma: [&'a [u8]; 2],
-    /// Which sample of a pair belongs to the first and to the last channel, where chroma is interleaved.
-    places: [usize; 2],
-}
-
-#[cfg(target_arch = "x86_64")]
-impl<'a> Group<'a> {
-    fn rows(&self) -> Rows<'a> {
-        let Self { width, luma, chroma, places } = *self;
-        Rows { width, luma, chroma, first_is_second: places[0] == 1 }
-    }
-}
-
-/// Converts the whole blocks of a group, and the last columns if [`overlaps`] says so.
-type Kernel = fn(&Group<'_>, &Scales, &mut [u8]);
+/// Converts the whole blocks of rows, and the last columns if [`overlaps`] says so.
+type Kernel = fn(&Rows<'_>, &Scales, &mut [u8]);
 
 /// The conversion from YUV or gray.
 #[derive(Clone, Copy, Debug)]
@@ -74,17 +56,17 @@ impl ToRgb {
             let luma = [first, (first + 1).min(rows.end - 1)].map(|row| frames.input_row(0, row, input));
             let luma = &luma[..shared_by.min(rows.end - first)];
             let (chroma, places) = self.chroma(frames, first / shared_by, input);
-            let group = Group { width, luma, chroma, places };
-            (self.kernel)(&group, &scales, made);
+            let shared = Rows { width, luma, chroma, places };
+            (self.kernel)(&shared, &scales, made);
             if !width.is_multiple_of(BLOCK) && !overlaps(width, columns) {
-                self.make_rest(&group, &scales, made);
+                self.make_rest(&shared, &scales, made);
             }
         }
     }
 
     /// Converts the last columns, which are less than a block, padded to one.
-    fn make_rest(self, group: &Group<'_>, scales: &Scales, made: &mut [u8]) {
-        let width = group.width;
+    fn make_rest(self, shared: &Rows<'_>, scales: &Scales, made: &mut [u8]) {
+        let width = shared.width;
         let (rest, whole) = (width % BLOCK, width / BLOCK * BLOCK);
         let padded = |row: &[u8]| {
             let mut padded = [0; 2 * BLOCK];
@@ -92,16 +74,16 @@ impl ToRgb {
             padded[..row.len()].copy_from_slice(row);
             padded
         };
-        let block_bytes = BLOCK * group.luma[0].len() / width;
-        let chroma = group.chroma.map(padded);
+        let block_bytes = BLOCK * shared.luma[0].len() / width;
+        let chroma = shared.chroma.map(padded);
         let chroma = chroma.each_ref().map(|row| &row[..]);
-        let row_bytes = made.len() / group.luma.len();
+        let row_bytes = made.len() / shared.luma.len();
         let pixel_bytes = row_bytes / width;
-        for (luma, row) in group.luma.iter().zip(made.chunks_exact_mut(row_bytes)) {
+        for (luma, row) in shared.luma.iter().zip(made.chunks_exact_mut(row_bytes)) {
             let mut pixels = [0; 8 * BLOCK];
             let luma = &padded(luma)[..block_bytes];
-            let group = Group { width: BLOCK, luma: &[luma], chroma, places: group.places };
-            (self.kernel)(&group, scales, &mut pixels[..BLOCK * pixel_bytes]);
+            let shared = Rows { width: BLOCK, luma: &[luma], chroma, places: shared.places };
+            (self.kernel)(&shared, scales, &mut pixels[..BLOCK * pixel_bytes]);
             row[whole * pixel_bytes..].copy_from_slice(&pixels[..rest * pixel_bytes]);
         }
     }
@@ -141,20 +123,17 @@ fn kernel_to<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
 /// A [`Kernel`] for samples of `BYTES`, where one of chroma stands for `COLUMNS` pixels of a row (0: there is none), and the next of
 /// its kind is `STEP` further.
 fn run<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel, const CHANNELS: usize>(
-    group: &Group<'_>,
+    rows: &Rows<'_>,
     scales: &Scales,
     output: &mut [u8],
 ) {
-    let blocks =
-        if overlaps(group.width, COLUMNS) { group.width.div_ceil(BLOCK) } else { group.width / BLOCK };
+    let blocks = if overlaps(rows.width, COLUMNS) { rows.width.div_ceil(BLOCK) } else { rows.width / BLOCK };
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has it.
-        return unsafe {
-            C::rows_by_avx2::<BYTES, COLUMNS, STEP, CHANNELS>(&group.rows(), blocks, scales, output)
-        };
+        return unsafe { C::rows_by_avx2::<BYTES, COLUMNS, STEP, CHANNELS>(rows, blocks, scales, output) };
     }
-    run_plain::<BYTES, COLUMNS, STEP, C, CHANNELS>(group, blocks, scales, output);
+    run_plain::<BYTES, COLUMNS, STEP, C, CHANNELS>(rows, blocks, scales, output);
 }
 
 /// The same, of so many blocks, without code for a kind of processor.
@@ -165,7 +144,7 @@ fn run_plain<
     C: Channel,
     const CHANNELS: usize,
 >(
-    group: &Group<'_>,
+    rows: &Rows<'_>,
     blocks: usize,
     scales: &Scales,
     output: &mut [u8],
@@ -173,13 +152,13 @@ fn run_plain<
     let luma_bytes = BLOCK * BYTES;
     let chroma_bytes = (BLOCK * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
     let pixel_bytes = BLOCK * CHANNELS * size_of::<C>();
-    let row_bytes = output.len() / group.luma.len();
+    let row_bytes = output.len() / rows.luma.len();
     for block in 0..blocks {
-        let first = (block * BLOCK).min(group.width - BLOCK);
+        let first = (block * BLOCK).min(rows.width - BLOCK);
         let first_chroma = (first * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
-        let chroma = group.chroma.map(|row| &row[first_chroma..][..chroma_bytes]);
-        let chroma = Chroma::new::<BYTES, COLUMNS, STEP>(chroma, group.places, scales);
-        for (luma, row) in group.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
+        let chroma = rows.chroma.map(|row| &row[first_chroma..][..chroma_bytes]);
+        let chroma = Chroma::new::<BYTES, COLUMNS, STEP>(chroma, rows.places, scales);
+        for (luma, row) in rows.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
             let luma = &luma[first * BYTES..][..luma_bytes];
             let pixels = &mut row[first * CHANNELS * size_of::<C>()..][..pixel_bytes];
             make_pixels::<BYTES, C, CHANNELS>(luma, &chroma, scales, pixels);
@@ -327,15 +306,15 @@ mod tests {
             let chroma = [row(chroma_bytes), row(chroma_bytes)];
             let luma = [&above[..], &below[..]];
             let luma = &luma[..if COLUMNS == 2 { 2 } else { 1 }];
-            let group = Group { width, luma, chroma: chroma.each_ref().map(|row| &row[..]), places: [1, 0] };
+            let rows = Rows { width, luma, chroma: chroma.each_ref().map(|row| &row[..]), places: [1, 0] };
             let mut with = vec![0; luma.len() * width * CHANNELS * size_of::<C>()];
             let mut without = with.clone();
             let blocks = width.div_ceil(BLOCK);
             // SAFETY: the only caller of all has seen to it that the processor has AVX2.
             unsafe {
-                C::rows_by_avx2::<BYTES, COLUMNS, STEP, CHANNELS>(&group.rows(), blocks, &scales, &mut with);
+                C::rows_by_avx2::<BYTES, COLUMNS, STEP, CHANNELS>(&rows, blocks, &scales, &mut with);
             }
-            run_plain::<BYTES, COLUMNS, STEP, C, CHANNELS>(&group, blocks, &scales, &mut without);
+            run_plain::<BYTES, COLUMNS, STEP, C, CHANNELS>(&rows, blocks, &scales, &mut without);
             assert!(with == without, "{input:?} to {output:?}, {width} columns");
         }
     }
