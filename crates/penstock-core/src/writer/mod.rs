@@ -10,6 +10,7 @@ pub(crate) mod byte_writer;
 pub(crate) mod exit;
 pub(crate) mod handle;
 pub(crate) mod job;
+mod policy;
 mod read_watch;
 pub(crate) mod rejected;
 pub(crate) mod stream;
