@@ -114,7 +114,7 @@ AS_IN_RELEASE := $(patsubst %,--config profile.dev.package.penstock-core.%=false
 $(TESTS):
 	$(IN_VENV) cargo test --quiet --workspace --exclude penstock-python --exclude penstock-benches --all-features
 	cargo test --quiet --package penstock-core --package penstock-pipeline --no-default-features --lib $(AS_IN_RELEASE)
-	RUSTFLAGS="$$RUSTFLAGS --cfg loom" cargo test --quiet --package penstock-core --profile loom --lib --target-dir target/loom
+	RUSTFLAGS="$$RUSTFLAGS --cfg loom" cargo test --quiet --package penstock-core --package penstock-frames --profile loom --lib --target-dir target/loom
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
 	$(PROCESSORS)
 
@@ -125,14 +125,15 @@ soak: $(READY)-test $(READY)-native
 # that limit the memory, which the sanitizer needs itself.
 # ARGS are those of the tests: ARGS="relay::"
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-SANITIZED_CRATES := penstock-core penstock-cpu penstock-pipeline
+SANITIZED_CRATES := penstock-core penstock-cpu penstock-frames penstock-pipeline
 sanitize:
 	@scripts/setup sanitize
 	RUSTFLAGS="$$RUSTFLAGS -Zsanitizer=address" ASAN_OPTIONS="detect_leaks=1:$$ASAN_OPTIONS" \
 		CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo +nightly test --quiet $(SANITIZED_CRATES:%=--package %) \
 		--lib --test=all --target $(HOST) --target-dir target/sanitize -- --skip examples:: --skip take_neither_memory $(ARGS)
 	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" cargo +nightly miri test --quiet \
-		--package penstock-core --lib --target-dir target/miri -- memory:: sync:: $(ARGS)
+		--package penstock-core --package penstock-frames --lib --target-dir target/miri -- \
+		memory:: sync:: float_frame:: parts:: strided:: $(ARGS)
 
 # Each target for so many seconds. libdeflate has a constant of one name in several files, which is no fault.
 SECONDS_EACH ?= 60
@@ -164,7 +165,7 @@ release-check: $(READY)-release
 	@$(IN_VENV) python -m scripts.release_check $(ARGS)
 
 AARCH64 := aarch64-unknown-linux-gnu
-CRATES_WITHOUT_C := penstock-core penstock-cpu penstock-pixels
+CRATES_WITHOUT_C := penstock-core penstock-cpu penstock-frames penstock-pixels
 check: $(READY)-check $(READY)-native
 	cargo fmt --all --check
 	$(IN_VENV) cargo clippy --quiet --workspace --all-targets -- -D warnings

@@ -30,7 +30,6 @@
 //! | `sync` | how threads wait for each other: tickets, queues, locks |
 //! | `memory` | who owns the bytes in flight |
 //! | `runtime` | threads and how to wake them, forks, the exit of the program |
-//! | `plane_converter` | frames of planes, converted by threads that all converters share (feature `pixels`) |
 //! | `pipe` | pipes and FIFOs, and their sizes |
 //! | [`writer`](Writer), [`reader`](Reader), [`relay`](relay()) | memory to descriptor, descriptor to memory, descriptor to descriptor |
 //! | [`tee`](Tee) | one relay to many outputs |
@@ -72,8 +71,6 @@ mod counter;
 mod memory;
 #[cfg(not(loom))]
 mod pipe;
-#[cfg(all(feature = "pixels", not(loom)))]
-mod plane_converter;
 #[cfg(not(loom))]
 mod reader;
 #[cfg(not(loom))]
@@ -140,35 +137,37 @@ pub mod process {
 }
 
 /// Threads, queues and waits for Penstock's other crates, so that there is one of each: its threads respect forks, and
-/// its waits are checked with loom. And what bindings need beside: waits in slices, and memory of any strides.
+/// its waits are checked with loom. And what bindings need beside: waits in slices.
 ///
 /// Semantic versioning does not cover it: those crates depend on exactly this version.
 #[doc(hidden)]
-#[cfg(not(loom))]
 pub mod engine {
-    pub use crate::counter::{Counter, Stopwatch};
-    #[cfg(feature = "pixels")]
-    pub use crate::memory::float_frame::FloatFrame;
-    pub use crate::memory::strided::Strided;
-    #[cfg(feature = "pixels")]
-    pub use crate::plane_converter::{PlaneConverter, PlaneJob, PlaneMethod};
-    pub use crate::runtime::fork::PerProcess;
-    pub use crate::runtime::fork_fd::ForkFd;
-    pub use crate::runtime::poll_source::PollSource;
-    pub use crate::runtime::thread::{Fault, Signals, guarded, spawn};
-    pub use crate::runtime::waker::Waker;
-    pub use crate::sync::channel::{Channel, Stopped, Taken};
-    pub use crate::sync::gate::Gate;
-    pub use crate::sync::mailbox::Mailbox;
-    pub use crate::sync::queue::Limits;
-    pub use crate::sync::ticket::{Completion, ticket};
-    pub use crate::sync::{deadline_after, lock, passed, wait_until};
-    #[cfg(feature = "confinement")]
-    pub use crate::sys::confinement::{Confinement, confine};
-    pub use crate::sys::pipe::capacity as pipe_capacity;
-    pub use crate::writer::by_descriptor::{
-        Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of,
+    pub use crate::sync::monitor::{Guard, Monitor, Side, Wake};
+    #[cfg(not(loom))]
+    pub use crate::{
+        counter::{Counter, Stopwatch},
+        runtime::{
+            fork::{Own, PerProcess},
+            fork_fd::ForkFd,
+            poll_source::PollSource,
+            thread::{Fault, Signals, guarded, spawn},
+            waker::Waker,
+        },
+        sync::{
+            channel::{Channel, Stopped, Taken},
+            deadline_after,
+            gate::Gate,
+            lock,
+            mailbox::Mailbox,
+            passed,
+            queue::Limits,
+            ticket::{Completion, ticket},
+            wait_until,
+        },
+        sys::pipe::capacity as pipe_capacity,
+        writer::{
+            by_descriptor::{Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of},
+            job::Mark,
+        },
     };
-    pub use crate::writer::job::Mark;
-    pub use crate::writer::nut::{FrameTime, NutFeed, PREFIX_BYTES, PictureTimes, Track};
 }

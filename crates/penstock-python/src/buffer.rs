@@ -7,8 +7,8 @@ use std::slice;
 use std::sync::Mutex;
 
 use crate::interned::intern;
-use penstock_core::engine::Strided;
 use penstock_core::{Region, Space};
+use penstock_frames::Strided;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -4,9 +4,10 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use penstock_core::engine::{Confinement, confine};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+
+use crate::sandbox::{Confinement, confine};
 
 /// Confine this process, and the programs that it will run, for ever. It must have one thread only.
 ///

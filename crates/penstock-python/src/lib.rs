@@ -22,6 +22,7 @@ mod policy;
 mod python_stage;
 mod reader;
 mod relay;
+mod sandbox;
 mod slot;
 mod tee;
 mod ticket;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use penstock_core::engine::{FrameTime, NutFeed as Feed, PREFIX_BYTES, Track};
 use penstock_core::{Error, Rejected};
+use penstock_frames::{FrameTime, NutFeed as Feed, PREFIX_BYTES, Track};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use penstock_core::engine::PlaneMethod;
-use penstock_core::{Buffer, Error, engine};
+use penstock_core::{Buffer, Error};
+use penstock_frames::PlaneMethod;
 use penstock_pixels::{PlaneCopy, PlaneSize};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -27,7 +27,7 @@ use crate::slot::Slot;
 /// Raises:
 ///     ValueError: ``rows`` are not those of the conversion's input, or too many.
 #[pyclass(frozen, name = "_PlaneConverter", module = "penstock._native")]
-pub(crate) struct PlaneConverter(engine::PlaneConverter);
+pub(crate) struct PlaneConverter(penstock_frames::PlaneConverter);
 
 #[pymethods]
 impl PlaneConverter {
@@ -51,7 +51,7 @@ impl PlaneConverter {
                 PlaneCopy::new(sizes).ok_or_else(|| PyValueError::new_err("the planes are too large"))?,
             ),
         };
-        Ok(Self(engine::PlaneConverter::new(method, keep_slots, threads)))
+        Ok(Self(penstock_frames::PlaneConverter::new(method, keep_slots, threads)))
     }
 
     /// Begin a frame. Its job holds ``planes`` and ``out`` until ``wait`` returns or the job is dropped. Nobody may
@@ -105,7 +105,7 @@ impl PlaneConverter {
 #[pyclass(frozen, name = "_PlaneJob", module = "penstock._native")]
 pub(crate) struct PlaneJob {
     /// None once somebody waits for it. Locked by attached threads, and for a moment only.
-    job: Mutex<Option<engine::PlaneJob>>,
+    job: Mutex<Option<penstock_frames::PlaneJob>>,
     is_slot: bool,
 }
 
@@ -130,7 +130,7 @@ impl PlaneJob {
     #[getter]
     fn done(&self) -> bool {
         let job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
-        job.as_ref().is_none_or(engine::PlaneJob::has_ended)
+        job.as_ref().is_none_or(penstock_frames::PlaneJob::has_ended)
     }
 }
 

@@ -4,8 +4,9 @@ use std::ffi::c_int;
 use std::ptr;
 use std::time::Instant;
 
-use penstock_core::engine::{FloatFrame, Stopwatch};
+use penstock_core::engine::Stopwatch;
 use penstock_core::{Buffer, Pool};
+use penstock_frames::FloatFrame;
 use penstock_pixels::Outside;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;

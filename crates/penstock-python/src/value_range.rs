@@ -1,6 +1,6 @@
 //! Ranges of floating-point samples in Python.
 
-use penstock_core::engine::FloatFrame;
+use penstock_frames::FloatFrame;
 use penstock_pixels::{Float, Outside, Quantizer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -71,24 +71,27 @@ impl<T: Send + Sync> PerProcess<T> {
 }
 
 /// A value of this process only: the child of a fork neither reaches nor drops it.
-pub(crate) struct Own<T> {
+pub struct Own<T> {
     value: ManuallyDrop<T>,
     generation: u32,
 }
 
 impl<T> Own<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Keeps the value for this process.
+    #[must_use]
+    pub fn new(value: T) -> Self {
         Self { value: ManuallyDrop::new(value), generation: fork_generation() }
     }
 
     /// The value; none in the child of the process that made it.
-    pub(crate) fn get(&self) -> Option<&T> {
+    #[must_use]
+    pub fn get(&self) -> Option<&T> {
         (self.generation == fork_generation()).then_some(&*self.value)
     }
 
     /// Gives the value up; none in the child of the process that made it.
-    #[cfg(feature = "pixels")]
-    pub(crate) fn into_inner(self) -> Option<T> {
+    #[must_use]
+    pub fn into_inner(self) -> Option<T> {
         let mut own = ManuallyDrop::new(self);
         // SAFETY: taken once, here, and never dropped.
         (own.generation == fork_generation()).then(|| unsafe { ManuallyDrop::take(&mut own.value) })

@@ -3,8 +3,6 @@
 //! the program (`exit`).
 
 mod closing;
-#[cfg(feature = "pixels")]
-pub(crate) mod crew;
 pub(crate) mod exit;
 pub(crate) mod fork;
 pub(crate) mod fork_fd;

@@ -10,8 +10,6 @@ pub(crate) mod generation;
 mod lock_order;
 pub(crate) mod mailbox;
 pub(crate) mod monitor;
-#[cfg(any(feature = "pixels", all(loom, test)))]
-pub(crate) mod parts;
 pub(crate) mod queue;
 pub(crate) mod ticket;
 

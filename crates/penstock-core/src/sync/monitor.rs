@@ -11,7 +11,7 @@ use crate::sync::ticket::{Completion, Ticket, ticket};
 use crate::sync::{Condvar, Locked, Mutex, lock, wait_until};
 
 /// A state that threads share, and wait for.
-pub(crate) struct Monitor<S> {
+pub struct Monitor<S> {
     shared: Mutex<Shared<S>>,
     /// One for each side.
     condvars: [Condvar; 2],
@@ -26,8 +26,8 @@ struct Shared<S> {
 }
 
 /// Who waits.
-#[derive(Clone, Copy)]
-pub(crate) enum Side {
+#[derive(Clone, Copy, Debug)]
+pub enum Side {
     /// For something to take.
     Takers,
     /// For room, or for the end of what they put in.
@@ -35,12 +35,14 @@ pub(crate) enum Side {
 }
 
 /// How many of a side to wake.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wake {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Wakes no thread.
     Nobody,
     /// Wakes one thread. If items remain after it took one, it must wake another: two notifications may have woken the same
     /// thread.
     One,
+    /// Wakes all threads that wait.
     All,
 }
 
@@ -74,18 +76,21 @@ impl Sleepers {
 }
 
 impl<S> Monitor<S> {
-    pub(crate) fn new(state: S) -> Self {
+    /// Puts the state under a lock.
+    #[must_use]
+    pub fn new(state: S) -> Self {
         let shared = Shared { state, sleepers: Default::default(), ready: Default::default() };
         Self { shared: Mutex::new(shared), condvars: [Condvar::new(), Condvar::new()] }
     }
 
-    pub(crate) fn lock(&self) -> Guard<'_, S> {
+    /// Locks the state.
+    pub fn lock(&self) -> Guard<'_, S> {
         Guard { shared: lock(&self.shared), condvars: &self.condvars }
     }
 }
 
 /// Access to the state.
-pub(crate) struct Guard<'a, S> {
+pub struct Guard<'a, S> {
     shared: Locked<'a, Shared<S>>,
     condvars: &'a [Condvar; 2],
 }
@@ -93,7 +98,8 @@ pub(crate) struct Guard<'a, S> {
 impl<S> Guard<'_, S> {
     /// Unlocks, and waits until the side is woken or for the deadline. Sometimes returns early: the caller checks its
     /// condition again, then the clock.
-    pub(crate) fn wait(mut self, side: Side, deadline: Option<Instant>) -> Self {
+    #[must_use]
+    pub fn wait(mut self, side: Side, deadline: Option<Instant>) -> Self {
         let side = side as usize;
         self.shared.sleepers[side].all += 1;
         self.shared = wait_until(&self.condvars[side], self.shared, deadline);
@@ -103,7 +109,7 @@ impl<S> Guard<'_, S> {
 
     /// Unlocks, and wakes those who sleep.
     #[inline(always)] // Whom it wakes is mostly constant. As a call, it costs a quarter of a put and a take (callgrind).
-    pub(crate) fn wake(mut self, takers: Wake, putters: Wake) {
+    pub fn wake(mut self, takers: Wake, putters: Wake) {
         let [ready_takers, ready_putters] = &mut self.shared.ready;
         let ready = [(takers, ready_takers), (putters, ready_putters)]
             .map(|(wake, ready)| if wake == Wake::Nobody { None } else { ready.take() });

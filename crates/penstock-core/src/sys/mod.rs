@@ -1,8 +1,6 @@
 //! System calls that need `unsafe` or several steps, one file a subject. Other rooms use `unsafe` only where memory or
 //! descriptors change hands.
 
-#[cfg(feature = "confinement")]
-pub(crate) mod confinement;
 pub(crate) mod faults;
 pub(crate) mod fd;
 pub(crate) mod inotify;

@@ -22,7 +22,7 @@ use crate::sys::fd::{self, Kind};
 use crate::sys::pipe;
 use crate::writer::job::{Destination, Mark};
 use crate::writer::rejected::Rejected;
-use crate::writer::stream::{DEFAULT_LIMITS, Stream, WorkerPolicy};
+use crate::writer::stream::{DEFAULT_LIMITS, Stream};
 use crate::writer::transport::choice::{MemoryOwner, Mode, ReaderKind, Reason, Transport, WriteOptions};
 use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
@@ -177,7 +177,7 @@ impl Writer {
                 });
             }
             if is_first || options.policy.is_some() {
-                *lock(&stream.policy) = WorkerPolicy { wanted: options.policy.clone(), applied: None };
+                stream.policy.want(options.policy.clone());
             }
         });
         stream.queue.wake(); // who waits may have room by the new limits
@@ -510,7 +510,7 @@ impl State {
             worker_blocked: stream.meter.worker_blocked.sum(),
             worker_busy: stream.meter.worker_busy.sum(),
             transforming: stream.meter.transforming.sum(),
-            policy: lock(&stream.policy).applied.clone(),
+            policy: stream.policy.applied(),
         }
     }
 

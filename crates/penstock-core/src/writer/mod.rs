@@ -10,7 +10,7 @@ pub(crate) mod byte_writer;
 pub(crate) mod exit;
 pub(crate) mod handle;
 pub(crate) mod job;
-pub(crate) mod nut;
+mod policy;
 mod read_watch;
 pub(crate) mod rejected;
 pub(crate) mod stream;

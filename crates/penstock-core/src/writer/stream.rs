@@ -1,35 +1,32 @@
 //! A stream: one destination with its ordered queue. It is identified by what the descriptor leads to, not by its
 //! number.
 
-use std::collections::HashMap;
-use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+mod failures;
+mod table;
+mod transforms;
+
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-
 use crate::error::Error;
 use crate::memory::pool::Pool;
 use crate::memory::region::Region;
 use crate::runtime::fork::PerProcess;
-use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::waker::Waker;
-use crate::sync::queue::{Limits, Load, Pushed, Queue, Refusal};
+use crate::sync::queue::{Limits, Pushed, Queue, Refusal};
 use crate::sync::ticket::{OnReport, Ticket, ticket_of};
-use crate::sync::{deadline_after, lock, passed};
-use crate::sys::fd::{self, Kind, StreamId};
-use crate::sys::pipe;
+use crate::sync::{deadline_after, lock};
+use crate::sys::fd::{Kind, StreamId};
 use crate::sys::span::Span;
-use crate::writer::job::{Awaiting, CloseFailure, Destination, Holds, Job, Mark, Progress, WriteView};
+use crate::writer::job::{Awaiting, CloseFailure, Destination, Holds, Job, Mark, Progress};
+use crate::writer::policy::WorkerPolicy;
 use crate::writer::rejected::Rejected;
-use crate::writer::transformer::Transformer;
 use crate::writer::transport::choice::WriteOptions;
 use crate::writer::transport::meter::Meter;
 use crate::writer::unreported::Unreported;
-use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// Default limits of a queue: five frames of 2160p rgb24, and enough small ones.
 pub(crate) const DEFAULT_LIMITS: Limits = Limits { bytes: 128 << 20, items: 64 };
@@ -48,9 +45,6 @@ const OWN_KEPT_BYTES: usize = 512 << 10;
 /// What all streams keep.
 static KEPT: PerProcess<Arc<AtomicUsize>> = PerProcess::new(Arc::default);
 
-/// How often a wait for a failure checks for another reader of the FIFO, with which there is none. Guessed.
-const READER_CHECK: Duration = Duration::from_millis(50);
-
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
     pub(crate) kind: Kind,
@@ -65,7 +59,7 @@ pub(crate) struct Stream {
     writers: Mutex<Vec<Weak<Destination>>>,
     /// That of the last write by descriptor; none before the first.
     by_descriptor: Mutex<Option<Weak<Destination>>>,
-    pub(super) policy: Mutex<WorkerPolicy>,
+    pub(super) policy: WorkerPolicy,
     /// What the pipe held when its content was taken back, because the stream was about to fail.
     taken_back: OnceLock<u64>,
     /// The number of the write that is to be cut short. Numbers begin at one.
@@ -77,64 +71,13 @@ pub(crate) struct Stream {
     has_transforms: AtomicBool,
 }
 
-/// The worker's policy: what owners want, and what came of it.
-#[derive(Default)]
-pub(super) struct WorkerPolicy {
-    pub(super) wanted: Option<ThreadPolicy>,
-    pub(super) applied: Option<AppliedPolicy>,
-}
-
-#[derive(Default)]
-struct Streams {
-    /// All that are in use by writers, workers or calls by descriptor and have not failed.
-    working: HashMap<StreamId, Weak<Stream>>,
-    /// Those with a failure that neither a ticket nor `sync` has reported.
-    failed: HashMap<StreamId, Failed>,
-}
-
-struct Failed {
-    stream: Arc<Stream>,
-    /// An eventfd, as long as nobody else may have its identity.
-    _held: Option<Arc<Destination>>,
-}
-
-/// Its lock comes before those of queues.
-static STREAMS: PerProcess<Mutex<Streams>> = PerProcess::new(Mutex::default);
-
 /// Workers that are idle or about to check for work.
 pub(crate) static IDLE: PerProcess<AtomicUsize> = PerProcess::new(|| AtomicUsize::new(0));
 
 impl Stream {
-    /// Returns the stream that the descriptor leads to: the same for all descriptors of one pipe. After a failure, it is a
-    /// new one, which may find room or another reader.
-    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Arc<Self>, Errno> {
-        let (id, kind) = fd::identify(fd)?;
-        Ok(Self::working(&mut lock(STREAMS.get()), id, kind))
-    }
-
-    /// As [`of`](Self::of), for a write by descriptor, to which a failed stream belongs until a ticket or `sync` has reported
-    /// it. Whether it is the stream's first.
-    pub(crate) fn by_descriptor(fd: BorrowedFd<'_>) -> Result<(Arc<Self>, bool), Errno> {
-        let (id, kind) = fd::identify(fd)?;
-        let mut streams = lock(STREAMS.get());
-        if let Some(failed) = streams.failed.get(&id) {
-            return Ok((Arc::clone(&failed.stream), false));
-        }
-        let stream = Self::working(&mut streams, id, kind);
-        // While the table is locked: see `part`.
-        let mut last = lock(&stream.by_descriptor);
-        let is_first = last.is_none();
-        last.get_or_insert_default();
-        drop(last);
-        Ok((stream, is_first))
-    }
-
-    fn working(streams: &mut Streams, id: StreamId, kind: Kind) -> Arc<Self> {
-        if let Some(stream) = streams.working.get(&id).and_then(Weak::upgrade) {
-            return stream;
-        }
+    fn new(own: &Weak<Self>, id: StreamId, kind: Kind) -> Self {
         let unreported = Arc::<Unreported>::default();
-        let stream = Arc::new_cyclic(|own| Self {
+        Self {
             id,
             kind,
             queue: Queue::new(DEFAULT_LIMITS),
@@ -144,15 +87,13 @@ impl Stream {
             unreported,
             writers: Mutex::default(),
             by_descriptor: Mutex::default(),
-            policy: Mutex::default(),
+            policy: WorkerPolicy::default(),
             taken_back: OnceLock::new(),
             cut: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             waker: Mutex::default(),
             has_transforms: AtomicBool::new(false),
-        });
-        streams.working.insert(id, Arc::downgrade(&stream));
-        stream
+        }
     }
 
     /// What a ticket calls that has returned a failure: it may outlive its stream.
@@ -161,61 +102,6 @@ impl Stream {
             Some(stream) => stream.forget_failure(),
             None => unreported.note_reported(),
         })
-    }
-
-    /// Fails the queue by `fail`, which may find that it must not, and takes the stream out of the table.
-    ///
-    /// The table is locked meanwhile: after an error is visible, the next write to this destination opens a new stream. So `fail`
-    /// ends no ticket and wakes nobody, because wakers and callbacks may use any stream.
-    fn part<R>(self: &Arc<Self>, fail: impl FnOnce() -> R) -> R {
-        let mut streams = lock(STREAMS.get());
-        let outcome = fail();
-        let parts = self.queue.failure().is_some() && streams.remove_working(self);
-        if parts && let Some(last) = &*lock(&self.by_descriptor) {
-            // Do not replace an existing entry: dropping it would lock the table again.
-            streams.failed.entry(self.id).or_insert_with(|| Failed {
-                stream: Arc::clone(self),
-                _held: if self.id.is_of_eventfd() { last.upgrade() } else { None },
-            });
-        }
-        outcome
-    }
-
-    /// Called when `sync` or a ticket has reported its failure.
-    pub(crate) fn forget_failure(self: &Arc<Self>) {
-        self.unreported.note_reported();
-        let mut streams = lock(STREAMS.get());
-        let is_its_own = streams.failed.get(&self.id).is_some_and(|failed| Arc::ptr_eq(&failed.stream, self));
-        let forgotten = is_its_own.then(|| streams.failed.remove(&self.id));
-        drop(streams);
-        drop(forgotten); // outside of the table's lock
-    }
-
-    /// All that writes by descriptor go to or have failed in.
-    pub(crate) fn all_by_descriptor() -> Vec<Arc<Self>> {
-        let streams = lock(STREAMS.get());
-        let mut all = streams.all_working();
-        let failed: Vec<_> = streams.failed.values().map(|failed| Arc::clone(&failed.stream)).collect();
-        drop(streams); // before any of `all`, whose last reference may be here
-        all.retain(|stream| lock(&stream.by_descriptor).is_some());
-        all.extend(failed);
-        all
-    }
-
-    /// The descriptor of a write by descriptor: that of the last one while it is in flight, or a new one.
-    pub(crate) fn share(
-        &self,
-        open: impl FnOnce() -> Result<Arc<Destination>, Errno>,
-    ) -> Result<Arc<Destination>, Errno> {
-        // Any descriptor of a pipe or socket serves. Those of a file may have different positions.
-        let is_shareable = !matches!(self.kind, Kind::File | Kind::Other);
-        let mut shared = lock(&self.by_descriptor);
-        if is_shareable && let Some(present) = shared.as_ref().and_then(Weak::upgrade) {
-            return Ok(present);
-        }
-        let own = open()?;
-        *shared = Some(Arc::downgrade(&own));
-        Ok(own)
     }
 
     /// Counts a writer as open. `begin` runs first; its argument says whether no other writer is open.
@@ -246,11 +132,6 @@ impl Stream {
         self.queue.flush(mark.0, deadline_after(timeout)).unwrap_or_else(|load| {
             Err(Error::Stalled { waited: start.elapsed(), bytes_pending: load.pending_bytes })
         })
-    }
-
-    /// All streams in use that have not failed.
-    pub(crate) fn all() -> Vec<Arc<Self>> {
-        lock(STREAMS.get()).all_working()
     }
 
     /// Accepted bytes that the destination has not taken yet.
@@ -317,64 +198,6 @@ impl Stream {
             Refusal::Gone => Error::Closed,
             Refusal::Full { pending_bytes } => Error::Stalled { waited, bytes_pending: pending_bytes },
         }
-    }
-
-    /// Transforms the write under the cursor. The caller's memory is released afterwards.
-    pub(crate) fn transform(
-        &self,
-        transformer: &mut Transformer,
-        work: &WriteView,
-    ) -> Result<WriteView, Errno> {
-        let Some(transform) = &work.options.transform else { return Ok(work.clone()) };
-        let start = Instant::now();
-        let mut output = transformer.take(work.number, transform)?;
-        while !output.is_complete() {
-            // SAFETY: the job at the cursor holds the region, and only its worker takes it out.
-            unsafe { output.step(work.span) };
-        }
-        self.meter.transforming.add(start.elapsed());
-        let made = output.into_buffer();
-        let (used, work) = self.queue.current(|job| (job.replace_memory(made), job.view()));
-        drop(used); // outside of the queue's lock
-        Ok(work)
-    }
-
-    /// Called when a writer that transforms is opened.
-    pub(super) fn expect_transforms(&self) {
-        // Relaxed: the waker's eventfd(2) orders it for a worker that waits for room by now.
-        self.has_transforms.store(true, Ordering::Relaxed);
-        self.wake_worker();
-    }
-
-    pub(super) fn has_transforms(&self) -> bool {
-        self.has_transforms.load(Ordering::Relaxed)
-    }
-
-    /// Applies one step to the write after the one under the cursor. Returns whether there was one to apply.
-    pub(crate) fn transform_following(&self, transformer: &mut Transformer) -> bool {
-        let next = self.queue.following(|job| (job.number, job.options.transform.clone()));
-        let Some((number, Some(transform))) = next else { return false };
-        // Without memory the write waits until it is under the cursor, where that is a failure.
-        let Ok(mut output) = transformer.take(number, &transform) else { return false };
-        let start = Instant::now();
-        // Under the lock, so that nobody discards the write meanwhile: a step is short.
-        let used = self.queue.following(|job| {
-            if job.number != number {
-                return None;
-            }
-            if !output.is_complete() {
-                // SAFETY: the job holds the region, and the lock holds the job.
-                unsafe { output.step(job.span) };
-            }
-            if !output.is_complete() {
-                transformer.ahead = Some(output);
-                return None;
-            }
-            job.replace_memory(output.into_buffer())
-        });
-        self.meter.transforming.add(start.elapsed());
-        drop(used);
-        true
     }
 
     /// Called when the write under the cursor is in the stream.
@@ -457,116 +280,6 @@ impl Stream {
         true
     }
 
-    /// The stream's failure, with the bytes delivered and lost. Called under the queue's lock, as all that discards: each byte
-    /// counts once.
-    fn failure(&self, unread_bytes: u64, load: Load, of: impl FnOnce(u64, u64) -> Error) -> Error {
-        let delivered = self.meter.written_bytes().saturating_sub(unread_bytes);
-        let undelivered = load.accepted_bytes.saturating_sub(delivered);
-        // What was discarded on request is not lost.
-        let lost = undelivered.saturating_sub(self.meter.lost_bytes.get());
-        self.meter.lost_bytes.set(undelivered);
-        self.unreported.add(lost);
-        of(delivered, lost)
-    }
-
-    /// Fails the stream if its pipe has bytes and no reader: they arrive nowhere, although the kernel accepted them. Waits until
-    /// the deadline for others' writes in flight, with which the worker is about to fail.
-    pub(crate) fn check_reader(
-        self: &Arc<Self>,
-        fd: &ForkFd,
-        start: Instant,
-        deadline: Option<Instant>,
-    ) -> Result<(), Error> {
-        while let Some(unread @ 1..) = self.bytes_without_reader(fd) {
-            if let Some(failure) = self.fail_at_rest(Errno::PIPE, unread) {
-                return Err(failure);
-            }
-            let again = Instant::now() + READER_CHECK;
-            let until = deadline.map_or(again, |deadline| deadline.min(again));
-            match self.queue.flush(self.queue.accepted_items(), Some(until)) {
-                Err(load) if passed(deadline) => {
-                    return Err(Error::Stalled {
-                        waited: start.elapsed(),
-                        bytes_pending: load.pending_bytes,
-                    });
-                }
-                Ok(Err(failure)) => return Err(failure),
-                Ok(Ok(())) | Err(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// What a pipe holds that has no reader.
-    fn bytes_without_reader(&self, fd: &ForkFd) -> Option<u64> {
-        let is_alone = self.kind.is_pipe() && fd::peer_is_gone(fd.as_fd());
-        let unread = is_alone.then(|| pipe::unread_bytes(fd.as_fd()).unwrap_or(0));
-        // Read `taken_back` last: while the worker drains the pipe, it counts as a reader.
-        self.taken_back.get().copied().or(unread)
-    }
-
-    /// What the pipe holds that nobody has read.
-    pub(super) fn unread_bytes(&self, fd: BorrowedFd<'_>) -> u64 {
-        let unread = pipe::unread_bytes(fd).unwrap_or(0);
-        self.taken_back.get().copied().unwrap_or(unread)
-    }
-
-    /// Called by the worker before it takes back what the pipe holds, and fails the stream.
-    pub(super) fn begin_to_take_back(&self, unread_bytes: u64) {
-        let _ = self.taken_back.set(unread_bytes); // only the first time has found the pipe as the reader left it
-    }
-
-    /// Fails the stream if nothing is in flight, when no worker would notice. The failure, if it has one then.
-    pub(crate) fn fail_at_rest(self: &Arc<Self>, errno: Errno, unread_bytes: u64) -> Option<Error> {
-        let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
-        self.part(|| self.queue.fail_at_rest(|load| self.failure(unread_bytes, load, of)));
-        self.queue.failure()
-    }
-
-    /// The failure of an owner whose descriptor's close has reported one.
-    pub(super) fn close_failed(self: &Arc<Self>, CloseFailure { errno, bytes_lost }: CloseFailure) -> Error {
-        let failed = self.fail_at_rest(errno, bytes_lost);
-        failed.unwrap_or_else(|| {
-            // Other owners' writes are in flight.
-            self.unreported.add(bytes_lost);
-            let delivered = self.meter.written_bytes().saturating_sub(bytes_lost);
-            Error::of_stream(errno, delivered, bytes_lost)
-        })
-    }
-
-    /// Fails the stream and everything queued on it. Only for its worker, or if there is none.
-    pub(crate) fn fail(self: &Arc<Self>, errno: Errno, unread_bytes: u64) {
-        let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
-        self.fail_after(unread_bytes, of, |_| {});
-    }
-
-    /// As [`fail`](Self::fail), if pages in the pipe cannot be taken back: their memory is never freed, because
-    /// somebody may still read it.
-    pub(crate) fn fail_keeping_memory(self: &Arc<Self>, errno: Errno, unread_bytes: u64) {
-        let mut is_begun = true;
-        let kept = self.queue.select(|job| {
-            let holds = job.holds.as_mut().filter(|_| is_begun)?;
-            is_begun = job.progress != Progress::Queued; // all that are written, and the next one
-            Some(mem::replace(&mut holds.region, Box::new(Vec::new())))
-        });
-        mem::forget(kept);
-        self.fail(errno, unread_bytes);
-    }
-
-    /// As [`fail`](Self::fail), with an error made from the bytes delivered and lost; `first` learns the failure before all
-    /// that is queued.
-    pub(super) fn fail_after(
-        self: &Arc<Self>,
-        unread_bytes: u64,
-        of: impl FnOnce(u64, u64) -> Error,
-        first: impl FnOnce(&Error),
-    ) {
-        let removed = self.part(|| self.queue.fail(|load| self.failure(unread_bytes, load, of)));
-        let failure = self.queue.failure().expect("a failed queue knows of what");
-        first(&failure);
-        self.queue.end(removed, |job| job.fail(failure.clone()));
-    }
-
     /// Discards what this owner has queued. If one of its writes is in progress, the worker cuts it short.
     pub(crate) fn abort(&self, owner: &Arc<Destination>) {
         let removed = self.queue.cancel(
@@ -600,40 +313,5 @@ impl Stream {
     fn wake_worker(&self) {
         let waker = lock(&self.waker).upgrade();
         waker.iter().for_each(|waker| waker.wake());
-    }
-
-    /// Called by the worker between writes, so that a later policy is applied too.
-    pub(crate) fn apply_policy(&self) {
-        let policy = lock(&self.policy);
-        let unapplied = if policy.applied.is_some() { None } else { policy.wanted.clone() };
-        drop(policy);
-        let Some(wanted) = unapplied else { return };
-        // Without the lock: this may read the machine's topology, and readers of statistics must not wait for that.
-        let applied = wanted.apply();
-        let mut state = lock(&self.policy);
-        if state.wanted.as_ref() == Some(&wanted) {
-            state.applied = Some(applied);
-        }
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        lock(STREAMS.get()).remove_working(self);
-    }
-}
-
-impl Streams {
-    fn all_working(&self) -> Vec<Arc<Stream>> {
-        self.working.values().filter_map(Weak::upgrade).collect()
-    }
-
-    /// Another stream may have taken its place already. Whether it was there.
-    fn remove_working(&mut self, stream: &Stream) -> bool {
-        let is_there = self.working.get(&stream.id).is_some_and(|other| ptr::eq(other.as_ptr(), stream));
-        if is_there {
-            self.working.remove(&stream.id);
-        }
-        is_there
     }
 }

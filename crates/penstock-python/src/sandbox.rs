@@ -1,4 +1,4 @@
-//! The confinement of a process that reads what nobody trusts: by Landlock, a filter of system calls, and limits.
+//! Confines a process by Landlock, a filter of system calls, and limits.
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What a confined process may still do, besides using the descriptors that it has.
 #[derive(Debug)]
-pub struct Confinement<'a> {
+pub(crate) struct Confinement<'a> {
     /// Folders and files that it may read and run. Those that are missing are left out.
-    pub readable: &'a [PathBuf],
+    pub(crate) readable: &'a [PathBuf],
     /// An open file that it may open again, by `/proc/self/fd`, to read it.
-    pub source: Option<BorrowedFd<'a>>,
+    pub(crate) source: Option<BorrowedFd<'a>>,
     /// Its private memory (`RLIMIT_DATA`).
-    pub memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
     /// Its CPU time. Then the kernel sends SIGXCPU, and kills it some seconds later.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
 }
 
 /// Chosen: time after SIGXCPU in which a program can say why it ends.
@@ -35,7 +35,7 @@ const KNOWN: ABI = ABI::V7;
 ///
 /// Returns a word for each thing that the kernel cannot do: "files", "truncation", "signals", "system calls", "privileges",
 /// "limits", or "threads" if there were others.
-pub fn confine(confinement: &Confinement<'_>) -> Vec<&'static str> {
+pub(crate) fn confine(confinement: &Confinement<'_>) -> Vec<&'static str> {
     let mut missing = Vec::new();
     if rustix::thread::set_no_new_privs(true).is_err() {
         missing.push("privileges");

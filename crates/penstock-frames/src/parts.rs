@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::sync::monitor::Side::{Putters, Takers};
-use crate::sync::monitor::Wake::{All, Nobody, One};
-use crate::sync::monitor::{Monitor, Wake};
+use penstock_core::engine::Side::{Putters, Takers};
+use penstock_core::engine::Wake::{All, Nobody, One};
+use penstock_core::engine::{Monitor, Wake};
 
 /// Works that share a limit of workers.
 #[derive(Clone, Copy, Debug)]
@@ -163,8 +163,10 @@ impl<P> State<P> {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
-    use crate::sync::{Arc, AtomicU32, Ordering, spawn_with};
 
     const END: u32 = u32::MAX;
 
@@ -173,6 +175,14 @@ mod loom_tests {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(check);
+    }
+
+    fn spawn_with(
+        shared: &Arc<Shared>,
+        work: impl FnOnce(&Shared) + 'static,
+    ) -> loom::thread::JoinHandle<()> {
+        let shared = Arc::clone(shared);
+        loom::thread::spawn(move || work(&shared))
     }
 
     struct Shared {

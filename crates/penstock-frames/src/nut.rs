@@ -7,14 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::counter::Stopwatch;
-use crate::error::Error;
-use crate::memory::region::Region;
-use crate::runtime::fork::Own;
-use crate::sync::lock;
-use crate::sync::ticket::Ticket;
-use crate::writer::handle::Writer;
-use crate::writer::rejected::Rejected;
+use penstock_core::engine::{Own, Stopwatch, lock};
+use penstock_core::{Error, Region, Rejected, Ticket, Writer};
 
 const SYNC_POINT: [u8; 8] = *b"\x4eK\xe4\xad\xee\xcaE\x69";
 /// The frame code of FFmpeg's writer whose flags all come in the packet.

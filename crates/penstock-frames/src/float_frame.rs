@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use penstock_pixels::{Conversion, Outside, Quantizer};
 
-use crate::memory::strided::Strided;
+use crate::strided::Strided;
 
 /// More channels than pixels have.
 const MOST_CHANNELS: usize = 4;

@@ -5,14 +5,11 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
 
+use penstock_core::engine::{Own, Stopwatch};
+use penstock_core::{Buffer, Error, Pool, Region};
 use penstock_pixels::{Band, Conversion, CopyBand, PlaneCopy, PlaneSize, Planes};
 
-use crate::counter::Stopwatch;
-use crate::error::Error;
-use crate::memory::pool::{Buffer, Pool};
-use crate::memory::region::Region;
-use crate::runtime::crew::{Part, Work, WorkGroup};
-use crate::runtime::fork::Own;
+use crate::crew::{Part, Work, WorkGroup};
 
 /// Bytes of output that a band has at least, so that a frame is one piece of work for one thread unless it is large: frames that follow
 /// each other keep the others busy. Chosen: a quarter of 2160p in rgb24.

@@ -4,11 +4,10 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::error::Error;
-use crate::runtime::fork::PerProcess;
-use crate::runtime::thread::{Fault, Signals, guarded, spawn};
-use crate::sync::generation::fork_generation;
-use crate::sync::parts::{Doer, Group, Parts};
+use penstock_core::Error;
+use penstock_core::engine::{Fault, PerProcess, Signals, guarded, spawn};
+
+use crate::parts::{Doer, Group, Parts};
 
 /// A part of a work.
 pub(crate) type Part = Box<dyn FnOnce() + Send>;
@@ -72,32 +71,28 @@ impl WorkGroup {
     pub(crate) fn begin(&self, parts: Vec<Part>) -> Work {
         let crew = CREW.get();
         crew.grow(self.0.most_workers);
-        Work { number: Some(crew.parts.put(self.0, parts)), generation: fork_generation() }
+        Work(Some(crew.parts.put(self.0, parts)))
     }
 }
 
 /// A work that has begun. Its drop drops the parts that nobody has begun, and waits for the others.
 ///
-/// In the child of a fork, nothing of it happens, nor ends.
+/// It belongs into an [`Own`](penstock_core::engine::Own): the child of a fork has another crew.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct Work(
     /// None once it was waited for.
-    number: Option<u64>,
-    generation: u32,
-}
+    Option<u64>,
+);
 
 impl Work {
     /// Does what no worker has begun, and waits for the rest.
     ///
     /// # Errors
     ///
-    /// A part panicked; or [`Error::Forked`].
+    /// A part panicked.
     pub(crate) fn wait(mut self) -> Result<(), Error> {
-        if self.is_inherited() {
-            return Err(Error::Forked);
-        }
         let parts = &CREW.get().parts;
-        let number = self.number.take().expect("only this and the drop take it");
+        let number = self.0.take().expect("only this and the drop take it");
         while let Some(part) = parts.help(number) {
             let has_failed = guarded(part).is_err();
             parts.done(number, Doer::Helper, has_failed);
@@ -107,19 +102,13 @@ impl Work {
 
     /// Whether a wait would not wait.
     pub(crate) fn has_ended(&self) -> bool {
-        self.number.is_none_or(|number| self.is_inherited() || CREW.get().parts.has_ended(number))
-    }
-
-    fn is_inherited(&self) -> bool {
-        self.generation != fork_generation()
+        self.0.is_none_or(|number| CREW.get().parts.has_ended(number))
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        if let Some(number) = self.number
-            && !self.is_inherited()
-        {
+        if let Some(number) = self.0 {
             CREW.get().parts.cancel(number);
         }
     }
