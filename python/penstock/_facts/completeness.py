@@ -29,7 +29,7 @@ from penstock._facts.index import (
     tells_order,
 )
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
-from penstock._facts.opening import demux, ends_with_fragment, open_stream, times_may_jump
+from penstock._facts.opening import decode, demux, ends_with_fragment, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
 
@@ -173,6 +173,26 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
     return None
+
+
+def has_sound(
+    source: str,
+    media: MediaInfo,
+    audio: AudioInfo,
+    from_s: float | None = None,
+    until_s: float | None = None,
+) -> bool:
+    """Whether libav decodes some of the sound `audio` between two times of the file's own clock."""
+    if endpoints.identity(source) is None:  # it can't be read again
+        return from_s is until_s is None and (audio.duration_s or 0.0) > _SOUND_APART_S
+    with suppress(DecoderError, LibavError), open_stream(source, media.container, audio.index) as opened:
+        for packet in demux(*opened):
+            for frame in decode(opened[1], packet):
+                begins_s = frame.time or 0.0
+                ends_s = begins_s + frame.samples / frame.sample_rate
+                if (from_s is None or begins_s >= from_s) and (until_s is None or ends_s <= until_s):
+                    return True
+    return False
 
 
 def _is_guess(duration_s: float, packets: Packets, audio: AudioInfo, size_bytes: int) -> bool:
