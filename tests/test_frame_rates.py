@@ -66,8 +66,12 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "hidden.webm"
 
 
-def test_packets_that_show_nothing_are_no_frames(hidden: Path) -> None:
-    assert _rate(hidden) == (30, False)
+@pytest.mark.parametrize(
+    "ending", ["webm", "nut"]
+)  # where they have the next one's time, or a time of their own
+def test_packets_that_show_nothing_are_no_frames(hidden: Path, tmp_path: Path, ending: str) -> None:
+    media.ffmpeg("-i", hidden, "-c", "copy", tmp_path / f"a.{ending}")
+    assert _rate(tmp_path / f"a.{ending}") == (30, False)
 
 
 def test_a_video_with_hidden_packets_can_be_mapped(hidden: Path) -> None:

@@ -22,7 +22,7 @@ from av.format import Flags
 from av.stream import Disposition
 
 from penstock._common.deadline import Deadline
-from penstock._facts.index import REORDERED
+from penstock._facts.index import REORDERED, facts_of, shows_nothing
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
@@ -345,10 +345,23 @@ class Beginning:
 
     @property
     def shown_times(self) -> list[int | None]:
-        """The times without those of frames that need packets before the first ones, which may be missing."""
+        """The times of packets that show something.
+
+        Without those of frames that need packets before the first ones, which may be missing.
+        """
         first = next((number for number, one in enumerate(self.packets) if one.is_keyframe), 0)
-        times = self.times[first:]
+        times = [
+            time
+            for time, one in zip(self.times[first:], self.packets[first:], strict=False)
+            if not shows_nothing(self.codec, *_ends_of(one))
+        ]
         return [one for one in times if None in (one, times[0]) or cast("int", one) >= cast("int", times[0])]
+
+
+def _ends_of(packet: Packet) -> tuple[int, int]:
+    """The first byte and the last one."""
+    facts = facts_of(packet)
+    return facts.first, facts.last
 
 
 def _codec_name(stream: VideoStream | AudioStream) -> str:
