@@ -6,6 +6,7 @@ import random
 import struct
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,14 @@ def test_fields_in_avi_have_the_same_numbers(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FFmpegWarning)
         check(tmp_path / "a.avi", 10)
+
+
+@pytest.mark.parametrize("options", [(), ("-movflags", "frag_keyframe+empty_moov")])
+def test_fields_in_mp4_are_no_frames(tmp_path: Path, options: tuple[str, ...]) -> None:
+    ffmpeg("-i", media("fields-in-ts.mts"), "-map", "0:v", "-c", "copy", *options, tmp_path / "a.mp4")
+    with Decoder(tmp_path / "a.mp4") as decoder, suppress(TypeError):
+        assert len(decoder) == 31
+    check(tmp_path / "a.mp4", 31)
 
 
 @pytest.mark.parametrize(

@@ -136,14 +136,18 @@ def test_fields_and_hidden_packets_of_real_files_are_no_frames(name: str, rate: 
     assert _rate(real_file(name)) == (rate, False)
 
 
-@pytest.mark.parametrize("ending", ["avi", "mkv", "264", "ts"])
+@pytest.mark.parametrize("ending", ["avi", "mkv", "264", "ts", "mp4", "mov"])
 @pytest.mark.parametrize("name", ["fields-in-ts.mts", "fields-100.264"])
 def test_fields_are_no_frames_in_other_containers(tmp_path: Path, name: str, ending: str) -> None:
     path, rate = tmp_path / f"a.{ending}", 25 if name.endswith("264") else 30 * _NTSC
-    if rate == 25 and ending in ("mkv", "ts"):
+    if rate == 25 and ending in ("mkv", "ts", "mp4", "mov"):
         pytest.skip("FFmpeg can't give the packets times")
     media.ffmpeg("-i", real_file(name), "-map", "0:v", "-c", "copy", path)
     assert _rate(path) == (rate, False)
+    with Decoder(path) as decoder:
+        told, decoded = probe(path).best_video, decoder.stream
+        assert told is not None
+        assert (decoded.frame_rate, decoded.field_order) == (told.frame_rate, told.field_order)
 
 
 def test_fields_are_no_frames_for_map_video() -> None:

@@ -401,10 +401,16 @@ def known_frames(track: Track) -> int | None:
         place = source, media.container, video.index
         with suppress(DecoderError, LibavError, IndexError), open_stream(*place) as (_, stream):
             # Otherwise it is another file by now.
-            if stream.frames == video.frames and _is_indexed(stream, media.container):
+            is_same = stream.frames == video.frames and _is_indexed(stream, media.container)
+            if is_same and not _counts_fields(stream, video):
                 return _shown_by_index(stream)
     # Half a frame is more than any rounding, and less than one that is hidden.
     return None if _hides_a_part(video, 0.5) else video.frames
+
+
+def _counts_fields(stream: VideoStream, video: VideoInfo) -> bool:
+    """Whether the rate of packets is that of the fields."""
+    return video.frame_rate is not None and stream.average_rate == 2 * video.frame_rate
 
 
 def _hides_a_part(video: VideoInfo, frames: float) -> bool:

@@ -35,8 +35,8 @@ _ONE_A_PACKET = frozenset(("h264", "hevc", "vp9", "av1", "mpeg1video", "mpeg2vid
 _WHOLE_A_PACKET = frozenset(("ffv1", "png", "cfhd", "gif", "wmv1", "wmv2"))
 # Units by which containers round times, each by itself.
 _ROUNDED = 2
-# AVFieldOrder in libavcodec: unknown, and progressive.
-_WITHOUT_FIELDS = (0, 1)
+# AVFieldOrder in libavcodec.
+_UNKNOWN_ORDER, _PROGRESSIVE = 0, 1
 # Guessed: a field lasts for less than this share of a frame, whatever was rounded.
 _FIELD_SHARE = 0.75
 
@@ -200,7 +200,9 @@ def names_frames(packets: Packets, stream: VideoStream) -> bool:
     # Otherwise the stream begins inside a group of pictures, of which a decoder may show a part.
     if (packets.pts < packets.pts[0])[~packets.is_hidden].any():
         return False
-    return codec.field_order in _WITHOUT_FIELDS or not _has_fields(packets, stream)
+    if codec.field_order == _UNKNOWN_ORDER:  # libav hasn't looked at the second field
+        return (codec.framerate or 0) * 2 != stream.average_rate
+    return codec.field_order == _PROGRESSIVE or not _has_fields(packets, stream)
 
 
 def has_hidden_frames(packets: Packets, stream: VideoStream) -> bool:

@@ -408,7 +408,21 @@ def read_beginnings(
                 break
     except LibavError:
         pass  # the file is damaged there, and its header was read
+    for number, codec in decoded.items():
+        if found[number].frame is None and not found[number].is_encrypted:
+            found[number].frame = _first_frame(codec, found[number].packets)
     return found, packets
+
+
+def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFrame | None:
+    """The first frame of packets of which no keyframe gives one by itself: it may be a field."""
+    first = next((number for number, one in enumerate(packets) if one.is_keyframe), len(packets))
+    frames: list[VideoFrame] = []
+    with suppress(LibavError, DecoderError, EOFError, ValueError):
+        for packet in packets[first : first + _FIELDS]:
+            frames += (one for one in decode(codec, packet) if not one.is_corrupt)
+    codec.flush_buffers()
+    return frames[0] if frames else None
 
 
 def _rate(stream: VideoStream, first: Beginning, *, is_interlaced: bool) -> tuple[Fraction | None, bool]:
