@@ -55,6 +55,22 @@ def test_a_short_constant_rate_in_milliseconds_is_constant(tmp_path: Path) -> No
     assert _rate(tmp_path / "a.mp4") == (30, False)
 
 
+@pytest.mark.parametrize("rate", [24 * _NTSC, Fraction(24), 60 * _NTSC, Fraction(60)])
+def test_a_rate_survives_a_copy_from_matroska(tmp_path: Path, rate: Fraction) -> None:
+    media.ffmpeg(*_source(rate, 100), "-c:v", "libx264", tmp_path / "a.mkv")
+    media.ffmpeg("-i", tmp_path / "a.mkv", "-c", "copy", tmp_path / "a.mp4")
+    assert _rate(tmp_path / "a.mp4") == (rate, False)
+
+
+def test_like_keeps_the_rate_of_a_filter(tmp_path: Path) -> None:
+    media.ffmpeg(*_source(60, 60), "-c:v", "libx264", tmp_path / "a.mp4")
+    path = tmp_path / "b.mp4"
+    with Decoder(tmp_path / "a.mp4", filters="fps=25") as decoder, Encoder.like(decoder, path) as encoder:
+        for frame in decoder:
+            encoder.write(frame)
+    assert _rate(path) == (25, False)
+
+
 @pytest.fixture(scope="module")
 def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """VP8 with packets whose frames are not shown."""

@@ -66,6 +66,8 @@ _NTSC = Fraction(1001, 1000)
 _FEWEST = 3
 # libav makes a fraction of Matroska's nanoseconds, with terms below 30,000.
 _STATED_TOLERANCE = 1e-6
+# The coarsest unit of times of a container for video; and chosen: the part of a frame's duration that it may be.
+_COPIED_UNIT_S, _COPIED_SHARE = Fraction(1, 1000), Fraction(1, 4)
 # Chosen: no interlaced video has more frames per second.
 _MOST_INTERLACED = 40
 # Chosen: so many packets tell fields from frames, whatever the codec holds back.
@@ -489,8 +491,10 @@ def _usual_rate(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction) -
     whole, ntsc = Fraction(round(rate)), Fraction(round(rate * _NTSC)) / _NTSC
     # Matroska states a rate exactly, but for a rounding.
     usual = (ntsc, whole) if abs(ntsc - rate) < _STATED_TOLERANCE * rate else (whole, ntsc)
+    # Times may have been rounded before: a file may be copied from Matroska, whose unit is 1 ms.
+    copied = min(_COPIED_UNIT_S, _COPIED_SHARE / rate) / time_base
     # Most programs round times to the nearest unit, and some leave out what is less than one.
-    for units, one in itertools.product((Fraction(1, 2), Fraction(1)), usual):
+    for units, one in itertools.product((Fraction(1, 2), Fraction(1), copied), usual):
         frames, per_ticks = (time_base * one).as_integer_ratio()
         if one and all(
             abs(tick * frames - number * per_ticks) <= units * frames for number, tick in ticks.items()
