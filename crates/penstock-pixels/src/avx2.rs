@@ -4,16 +4,18 @@
 //! vector goes through memory.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi16,
-    _mm256_add_epi32, _mm256_castps_si256, _mm256_castsi128_si256, _mm256_castsi256_si128,
-    _mm256_cvtepi32_ps, _mm256_cvtepu16_epi32, _mm256_extracti128_si256, _mm256_hadd_epi32,
-    _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_min_epi32, _mm256_packs_epi32,
-    _mm256_permute4x64_epi64, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32,
-    _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_sra_epi32, _mm256_storeu_si256, _mm256_unpackhi_epi32,
-    _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    __m128i, __m256, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi16,
+    _mm256_add_epi32, _mm256_add_ps, _mm256_castsi128_si256, _mm256_castsi256_si128, _mm256_cvtepi32_ps,
+    _mm256_cvtps_epi32, _mm256_extracti128_si256, _mm256_hadd_epi32, _mm256_hadd_ps, _mm256_inserti128_si256,
+    _mm256_loadu_si256, _mm256_madd_epi16, _mm256_min_epi32, _mm256_min_epu16, _mm256_mul_ps,
+    _mm256_packs_epi32, _mm256_packus_epi16, _mm256_packus_epi32, _mm256_permute4x64_epi64,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi32,
+    _mm256_setzero_ps, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_sra_epi32,
+    _mm256_storeu_si256, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
+    _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
 };
 
-use super::levels::{BEYOND, BLOCK, Integers, Levels, PART, Samples};
+use super::levels::{BEYOND, BLOCK, Floats, Integers, Levels, Output, Samples};
 
 /// Where the bytes of a vector's two lanes come from in theirs; below 0: it is 0.
 pub(super) type Sources = [i8; 32];
@@ -154,7 +156,8 @@ pub(super) fn integers<const CHANNELS: usize, const COLUMNS: usize, const ROWS: 
             store([v.of(sums[0]), v.of(sums[1])], &mut vs[part * 16..]);
         } else {
             let sums = neighbours(sums[0], sums[1]);
-            store_both(u.of(sums), v.of(sums), us, vs, part * 8);
+            let (us, vs) = (&mut us[part * 8..][..8], &mut vs[part * 8..][..8]);
+            store_both(_mm256_packs_epi32(u.of(sums), v.of(sums)), us, vs);
         }
     }
 }
@@ -174,53 +177,161 @@ fn store([left, right]: [__m256i; 2], samples: &mut [u16]) {
     store_vector(_mm256_permute4x64_epi64::<0xD8>(packed), &mut samples[..16]);
 }
 
-/// Stores eight levels of each chroma, in the order of [`neighbours`].
+/// Stores as many levels of each chroma, a double word of one lane after one of the other.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store_both(u: __m256i, v: __m256i, us: &mut [u16], vs: &mut [u16], first: usize) {
-    // A double word of one lane follows one of the other.
+fn store_both<O: Copy>(both: __m256i, us: &mut [O], vs: &mut [O]) {
     let in_turn = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    let both = _mm256_permutevar8x32_epi32(_mm256_packs_epi32(u, v), in_turn);
-    store_half(_mm256_castsi256_si128(both), &mut us[first..first + 8]);
-    store_half(_mm256_extracti128_si256::<1>(both), &mut vs[first..first + 8]);
+    let both = _mm256_permutevar8x32_epi32(both, in_turn);
+    store_half(_mm256_castsi256_si128(both), us);
+    store_half(_mm256_extracti128_si256::<1>(both), vs);
 }
 
-/// Splits a part of pixels of 16 bits into channels.
+/// The shares of three channels in a sample, and what is added.
+#[derive(Clone, Copy)]
+struct Shares([__m256; 4]);
+
+impl Shares {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn new([first, green, last]: [f32; 3], zero: f32) -> Self {
+        Self([_mm256_set1_ps(first), _mm256_set1_ps(green), _mm256_set1_ps(last), _mm256_set1_ps(zero)])
+    }
+
+    /// The nearest levels.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn of(&self, [first, green, last]: [__m256; 3]) -> __m256i {
+        let [of_first, of_green, of_last, zero] = self.0;
+        let both = _mm256_add_ps(_mm256_mul_ps(first, of_first), _mm256_mul_ps(green, of_green));
+        let all = _mm256_add_ps(both, _mm256_mul_ps(last, of_last));
+        _mm256_cvtps_epi32(_mm256_add_ps(all, zero))
+    }
+
+    /// The same of 16 pixels, which are in turn then.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn of_both(&self, [low, high]: [[__m256; 3]; 2]) -> __m256i {
+        _mm256_packus_epi32(self.of(low), self.of(high))
+    }
+}
+
+/// A block of pixels of 16 bits, as [`Floats`] have it.
 ///
 /// # Panics
 ///
-/// If there are fewer bytes than those of the part and beyond it.
+/// If a row is shorter than the block and the bytes beyond it.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn split_words<const CHANNELS: usize>(pixels: &[u8], channels: &mut [[f32; PART]; 3]) {
-    let pixels = &pixels[..PART * CHANNELS * 2 + BEYOND];
-    let sources = load(&const { word_sources(CHANNELS) });
-    let pair_bytes = 4 * CHANNELS;
-    for part in 0..PART / 16 {
-        let first = part * 8 * pair_bytes;
-        // Pairs of pixels: of the first eight in one lane, of the others in the other.
-        let mut pairs = [sources; 4];
-        for (index, pair) in pairs.iter_mut().enumerate() {
-            let bytes = two_lanes(pixels, first + index * pair_bytes, first + (index + 4) * pair_bytes);
-            *pair = _mm256_shuffle_epi8(bytes, sources);
+pub(super) fn floats<O: Output, const CHANNELS: usize, const COLUMNS: usize, const ROWS: usize>(
+    rows: [&[u8]; 2],
+    levels: &Levels<Floats<O>>,
+    samples: &mut Samples<O>,
+) {
+    let luma = Shares::new(levels.luma, levels.black);
+    let u = Shares::new(levels.chroma[0], levels.neutral);
+    let v = Shares::new(levels.chroma[1], levels.neutral);
+    let peak = _mm256_set1_epi16(levels.peak as i16);
+    let rows = [&rows[0][..BLOCK * CHANNELS * 2 + BEYOND], &rows[1][..BLOCK * CHANNELS * 2 + BEYOND]];
+    for part in 0..BLOCK / 32 {
+        let first = part * 32;
+        let (low, above) = split_rows::<CHANNELS, ROWS>(rows, first, &luma);
+        let (high, above_right) = split_rows::<CHANNELS, ROWS>(rows, first + 16, &luma);
+        for row in 0..ROWS {
+            let levels = [above[row], above_right[row]];
+            store_levels(levels, peak, &mut samples.luma[row][first..][..32]);
         }
-        let (a, b) = (_mm256_unpacklo_epi32(pairs[0], pairs[1]), _mm256_unpacklo_epi32(pairs[2], pairs[3]));
-        let (c, d) = (_mm256_unpackhi_epi32(pairs[0], pairs[1]), _mm256_unpackhi_epi32(pairs[2], pairs[3]));
-        let words = [_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b), _mm256_unpacklo_epi64(c, d)];
-        for (words, channel) in words.into_iter().zip(channels.iter_mut()) {
-            let channel = &mut channel[part * 16..][..16];
-            store_floats(_mm256_castsi256_si128(words), &mut channel[..8]);
-            store_floats(_mm256_extracti128_si256::<1>(words), &mut channel[8..]);
+        let [us, vs] = &mut samples.chroma;
+        if COLUMNS == 1 {
+            store_levels([u.of_both(low), u.of_both(high)], peak, &mut us[first..][..32]);
+            store_levels([v.of_both(low), v.of_both(high)], peak, &mut vs[first..][..32]);
+            continue;
+        }
+        let (low, high) = (columns(low), columns(high));
+        let (us, vs) = (&mut us[first / 2..][..16], &mut vs[first / 2..][..16]);
+        let (u, v) = (u.of_both([low, high]), v.of_both([low, high]));
+        if size_of::<O>() == 1 {
+            store_both(_mm256_packus_epi16(u, v), us, vs);
+        } else {
+            store_words(_mm256_permute4x64_epi64::<0xD8>(u), peak, us);
+            store_words(_mm256_permute4x64_epi64::<0xD8>(v), peak, vs);
         }
     }
 }
 
-/// Stores eight words as floats.
+/// The sums of 16 pixels and of those below them, and the luma of each row.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store_floats(words: __m128i, floats: &mut [f32]) {
-    let vector = _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(words));
-    store_vector(_mm256_castps_si256(vector), floats);
+fn split_rows<const CHANNELS: usize, const ROWS: usize>(
+    rows: [&[u8]; 2],
+    first: usize,
+    luma: &Shares,
+) -> ([[__m256; 3]; 2], [__m256i; 2]) {
+    let [low, high] = split_words::<CHANNELS>(rows[0], first);
+    let above = luma.of_both([low, high]);
+    if ROWS == 1 {
+        return ([low, high], [above; 2]);
+    }
+    let below = split_words::<CHANNELS>(rows[1], first);
+    ([plus(low, below[0]), plus(high, below[1])], [above, luma.of_both(below)])
+}
+
+/// The sums of neighbours.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn columns([low, high]: [[__m256; 3]; 2]) -> [__m256; 3] {
+    [_mm256_hadd_ps(low[0], high[0]), _mm256_hadd_ps(low[1], high[1]), _mm256_hadd_ps(low[2], high[2])]
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn plus(ones: [__m256; 3], others: [__m256; 3]) -> [__m256; 3] {
+    [_mm256_add_ps(ones[0], others[0]), _mm256_add_ps(ones[1], others[1]), _mm256_add_ps(ones[2], others[2])]
+}
+
+/// Stores 32 levels.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store_levels<O: Copy>(levels: [__m256i; 2], peak: __m256i, samples: &mut [O]) {
+    if size_of::<O>() == 1 {
+        // Packing clips them.
+        let packed = _mm256_packus_epi16(levels[0], levels[1]);
+        store_vector(_mm256_permute4x64_epi64::<0xD8>(packed), samples);
+    } else {
+        store_words(levels[0], peak, &mut samples[..16]);
+        store_words(levels[1], peak, &mut samples[16..]);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store_words<O: Copy>(words: __m256i, peak: __m256i, samples: &mut [O]) {
+    store_vector(_mm256_min_epu16(words, peak), samples);
+}
+
+/// The channels of 16 pixels of 16 bits: those of the pixels 0 to 3 and 8 to 11, and those of the others.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn split_words<const CHANNELS: usize>(pixels: &[u8], first: usize) -> [[__m256; 3]; 2] {
+    let sources = load(&const { word_sources(CHANNELS) });
+    let pair_bytes = 4 * CHANNELS;
+    let first = first * 2 * CHANNELS;
+    // Pairs of pixels: of the first eight in one lane, of the others in the other.
+    let mut pairs = [sources; 4];
+    for (index, pair) in pairs.iter_mut().enumerate() {
+        let bytes = two_lanes(pixels, first + index * pair_bytes, first + (index + 4) * pair_bytes);
+        *pair = _mm256_shuffle_epi8(bytes, sources);
+    }
+    let (a, b) = (_mm256_unpacklo_epi32(pairs[0], pairs[1]), _mm256_unpacklo_epi32(pairs[2], pairs[3]));
+    let (c, d) = (_mm256_unpackhi_epi32(pairs[0], pairs[1]), _mm256_unpackhi_epi32(pairs[2], pairs[3]));
+    let words = [_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b), _mm256_unpacklo_epi64(c, d)];
+    let zero = _mm256_setzero_si256();
+    let mut split = [[_mm256_setzero_ps(); 3]; 2];
+    for channel in 0..3 {
+        split[0][channel] = _mm256_cvtepi32_ps(_mm256_unpacklo_epi16(words[channel], zero));
+        split[1][channel] = _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(words[channel], zero));
+    }
+    split
 }
 
 /// 16 bytes of each place.

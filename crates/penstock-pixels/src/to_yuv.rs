@@ -285,7 +285,8 @@ fn plain<A: Arithmetic, I: Input, const CHANNELS: usize, const COLUMNS: usize, c
     samples: &mut Samples<A::Made>,
 ) {
     for first in (0..BLOCK).step_by(PART) {
-        let channels = rows.map(|row| split::<A::Wide, I, CHANNELS>(&row[first * CHANNELS..]));
+        let channels =
+            rows.map(|row| split::<A::Wide, I, CHANNELS>(&row[first * CHANNELS * size_of::<I>()..]));
         part::<A, COLUMNS, ROWS>(&channels, levels, first, samples);
     }
 }
@@ -297,20 +298,12 @@ impl<O: Output> Blocks for Floats<O> {
         levels: &Levels<Self>,
         samples: &mut Samples<O>,
     ) {
-        let mut channels = [[[0.0; PART]; 3]; 2];
-        for first in (0..BLOCK).step_by(PART) {
-            for (channels, row) in channels.iter_mut().zip(rows).take(ROWS) {
-                let row = &row[first * CHANNELS * size_of::<I>()..];
-                #[cfg(target_arch = "x86_64")]
-                if AVX2 {
-                    // SAFETY: as above.
-                    unsafe { avx2::split_words::<CHANNELS>(row, channels) };
-                    continue;
-                }
-                *channels = split::<Self::Wide, I, CHANNELS>(row);
-            }
-            part::<Self, COLUMNS, ROWS>(&channels, levels, first, samples);
+        #[cfg(target_arch = "x86_64")]
+        if AVX2 {
+            // SAFETY: as above.
+            return unsafe { avx2::floats::<O, CHANNELS, COLUMNS, ROWS>(rows, levels, samples) };
         }
+        plain::<Self, I, CHANNELS, COLUMNS, ROWS>(rows, levels, samples);
     }
 }
 
