@@ -427,6 +427,17 @@ def test_cut_between_two_packets_raises_or_warns(tmp_path: Path, name: str, has_
     assert name == "cut.avi" or isinstance(caught.value, DecoderError)
 
 
+def test_a_cut_ogg_file_warns(tmp_path: Path) -> None:
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:d=2", "-c:v", "libtheora", tmp_path / "a.ogg")
+    data = (tmp_path / "a.ogg").read_bytes()
+    (tmp_path / "cut.ogg").write_bytes(data[: len(data) * 2 // 3])
+    with Decoder(tmp_path / "cut.ogg") as decoder, pytest.warns(FFmpegWarning, match="truncated"):
+        assert 0 < len(list(decoder)) < 50
+    with warnings.catch_warnings(), Decoder(tmp_path / "a.ogg") as decoder:
+        warnings.simplefilter("error")
+        list(decoder)
+
+
 def test_avi_with_audio_may_count_one_frame_more(tmp_path: Path) -> None:
     path = tmp_path / "whole.avi"
     picture = ("-f", "lavfi", "-i", "testsrc2=size=160x120:rate=25", "-f", "lavfi", "-i", "sine")

@@ -54,6 +54,17 @@ def test_a_pause_in_an_edit_list_warns(
         list(decoder)
 
 
+@pytest.mark.parametrize("options", [{}, {"isolated": True}])
+def test_a_pause_in_an_edit_list_warns_by_number(tmp_path: Path, options: dict[str, bool]) -> None:
+    path = _edited(tmp_path / "a.mp4", (500, 0, 1), (500, -1, 1), (500, _UNITS // 2, 1))
+    with Decoder(path, **options) as decoder:
+        with pytest.warns(FFmpegWarning, match="edit list"):
+            decoder[-1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            decoder[3]
+
+
 def test_other_edit_lists_are_read_without_a_warning(tmp_path: Path) -> None:
     lists = [((1000, 0, 1),), ((600, _UNITS // 5, 1),), ((500, -1, 1), (1000, 0, 1))]
     for entries, frames in zip(lists, (10, 6, 10), strict=True):

@@ -10,7 +10,9 @@ from support import media
 from support.real_files import real_file
 
 from penstock import AudioDecoder, Decoder, Encoder, FFmpegWarning, probe
+from penstock._facts.isolation import Isolation
 from penstock._facts.opening import decode, demux, open_stream
+from penstock._facts.source import Source
 from penstock.errors import DecoderError
 from penstock.rendering import plan_video
 
@@ -44,6 +46,14 @@ def test_probe_says_that_streams_are_encrypted(clear: Path, encrypted: Path) -> 
 def test_a_decoder_without_the_key_raises(encrypted: Path, options: dict[str, bool]) -> None:
     with pytest.raises(DecoderError, match="encrypted"):
         Decoder(encrypted, **options)
+
+
+def test_the_command_of_an_isolated_process_does_not_tell_the_key(encrypted: Path) -> None:
+    source = Source.of(encrypted, {"decryption_key": _KEY})
+    isolation = Isolation.of(source, threads=1, isolated=True, follow_playlists=False)
+    command, sandbox = isolation.command("module", {}, 1)
+    assert _KEY not in f"{command} {sandbox}" and _KEY in str(sandbox.environment({}))
+    assert not isolation.media(None).video[0].is_encrypted
 
 
 def test_audio_without_the_key_raises(encrypted: Path, tmp_path: Path) -> None:

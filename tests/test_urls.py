@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from support.processes import start_script
 from support.servers import http_server
 from support.this_process import are_asleep
 
-from penstock import ClosedError, Decoder, DecoderError, StalledError
+from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning, StalledError
 from penstock.video import DecoderSettings, find_ffmpeg, prefetch
 
 
@@ -101,6 +102,32 @@ def test_url_of_a_file_that_was_cut_off_raises(name: str) -> None:
     with http_server(data[: len(data) // 2]) as server:
         server.is_chunked = True
         with pytest.raises(DecoderError), Decoder(server.url) as decoder:
+            list(decoder)
+
+
+@pytest.mark.parametrize("ending", ["mkv", "webm", "flv", "mp4"])
+def test_url_of_a_file_with_audio_that_ends_a_third_early_says_so(ending: str, tmp_path: Path) -> None:
+    codecs = ("-c:v", "libvpx", "-c:a", "libopus") if ending == "webm" else ("-movflags", "+faststart")
+    sound = ("-f", "lavfi", "-i", "sine=d=2", "-g", "5")
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:d=2", *sound, *codecs, tmp_path / f"a.{ending}")
+    data = (tmp_path / f"a.{ending}").read_bytes()
+    with http_server(data[: len(data) * 3 // 5]) as server:
+        server.is_chunked = True
+        with warnings.catch_warnings(), Decoder(server.url) as decoder:
+            warnings.simplefilter("error")
+            with pytest.raises((DecoderError, FFmpegWarning)):
+                list(decoder)
+
+
+def test_the_end_of_a_connection_without_a_length_is_an_end_and_warns() -> None:
+    with http_server(clip("h264_ts").read_bytes()) as server:
+        server.has_length = False
+        with Decoder(server.url) as decoder, pytest.warns(FFmpegWarning, match="length"):
+            assert len(list(decoder)) == 30
+    data = clip("h264_mkv").read_bytes()
+    with http_server(data[: len(data) // 2]) as server:
+        server.has_length = False
+        with Decoder(server.url) as decoder, pytest.raises(DecoderError):
             list(decoder)
 
 

@@ -19,6 +19,7 @@ class Server(ThreadingHTTPServer):
         goes_on: while this is not set, an answer stops after `stops_at` bytes.
         keeps_connections: a connection may be asked again, also where the client won't.
         is_chunked: answers don't tell their length beforehand, and end properly all the same.
+        has_length: answers tell their length. Otherwise only the end of the connection ends them.
     """
 
     def __init__(self, data: bytes, *, has_ranges: bool, stops_at: int | None) -> None:
@@ -29,6 +30,7 @@ class Server(ThreadingHTTPServer):
         self.open = self.most_open = 0
         self.goes_on = threading.Event()
         self.is_chunked = self.keeps_connections = False
+        self.has_length = True
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -60,7 +62,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (whole, server.data))
             return
-        self.send_header("Content-Length", str(whole - first))
+        if server.has_length:
+            self.send_header("Content-Length", str(whole - first))
         self.end_headers()
         stops_at = whole if server.stops_at is None else server.stops_at
         self.wfile.write(server.data[first:stops_at])

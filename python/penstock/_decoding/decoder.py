@@ -513,7 +513,7 @@ class Decoder(DecoderBase):
             reason = None if options.conceal_errors else why_early(self._plan.track, file)
             self._by_number = made
             if reason:
-                warn(f"{self._opened.path}: {reason}. decoder[i] only returns the frames before that")
+                warn(f"{self._opened.path}: {reason}")
         return self._by_number
 
     def close(self) -> None:

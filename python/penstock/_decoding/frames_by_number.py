@@ -19,7 +19,7 @@ from penstock._common.ownership import Closable
 from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
 from penstock._decoding.video_frame import VideoFrame, frame_of
-from penstock._facts.completeness import Delivered, why_incomplete
+from penstock._facts.completeness import Delivered, end_of
 from penstock._facts.seeking import Clock, last_pts
 from penstock._ffmpeg.command.settings import check_place
 from penstock._native import _SlotPool
@@ -270,13 +270,15 @@ def _check_time(time_s: float | Fraction) -> None:
 
 
 def why_early(track: Track, file: RandomAccess) -> str | None:
-    """Why frames seem to be missing at the end of the file; None if nothing shows that."""
+    """What to say of the end of the file: why frames seem to be missing, or what is strange; None if nothing is."""
     times = np.array(file.account.pts, np.float64) * float(track.video.time_base)
     longest_s = np.diff(times).max(initial=0.0)
     all_frames = Delivered(
         frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
     )
-    return file.account.why_short or why_incomplete(track, all_frames, file.read())
+    end = end_of(track, all_frames, file.read())
+    reason = file.account.why_short or end.reason
+    return f"{reason}. decoder[i] only returns the frames before that" if reason else end.warning
 
 
 def _firsts(memory: npt.NDArray[Any], places: Mapping[int, Sequence[int]]) -> dict[int, npt.NDArray[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import weakref
 from collections import deque
@@ -34,6 +35,9 @@ MOST_THREADS = 16
 # `explode` shows, none is unmarked here, but 10 are of H.265, and 30 of Motion JPEG.
 _MARKING = frozenset(
     ("h264", "mpeg1video", "mpeg2video", "mpeg4", "h263", "flv1", "msmpeg4v3", "wmv2", "rv20")
+)
+_NO_LENGTH = (
+    "the server told no length and closed the connection, so the video may be cut. Check the last time_s"
 )
 # libav counts in signed 64 bits; what lies beyond any of them lies beyond the file, too.
 _LAST_PLACE = 2**63 - 1
@@ -91,10 +95,14 @@ class OpenVideo:
         has_threads: whether libav may decode several frames at once.
         container: the file, if it is open already.
         ahead: packets of the stream that were read from it.
+
+    Attributes:
+        warning: what is to be said of its end; None if that is nothing.
     """
 
     container: InputContainer
     codec: VideoCodecContext
+    warning: str | None = None
 
     def __init__(
         self,
@@ -149,8 +157,16 @@ class OpenVideo:
         try:
             yield from self._unwrapped.all(demux(self.container, self._stream))
         except LibavError as failure:
+            if self._is_end_of_answer(failure):
+                self.warning = _NO_LENGTH
+                return
             self._failure = failure  # libav may not tell of it twice
             raise
+
+    def _is_end_of_answer(self, failure: LibavError) -> bool:
+        """Whether a server has ended an answer without a length by closing the connection, which libav calls EIO."""
+        is_http = self._chosen.source.startswith(("http:", "https:"))
+        return is_http and failure.errno == errno.EIO and (self.container.size or 0) < 0
 
     def give_back(self, packets: Iterable[Packet]) -> None:
         """Lets `packets` give these again, before all others."""

@@ -187,7 +187,7 @@ class Sequence:
         end = completeness.end_of(track, delivered, (self._video.container, self._packets))
         if end.reason is None and self._begins_inside:
             return End(warning=completeness.BEGINS_INSIDE)
-        return end
+        return End(end.reason, end.warning or self._video.warning)
 
     @property
     def account(self) -> Account | None:

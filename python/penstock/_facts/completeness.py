@@ -56,6 +56,8 @@ _CUT_OFF = "the file is truncated"
 _SEGMENT, _CLUSTER, _SIMPLE_BLOCK = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75", b"\xa3"
 _SEGMENT_WITHIN_BYTES = 1024
 _MOST_HEAD_BYTES = 12
+# A page of Ogg has at most so many (RFC 3533, 6).
+_MOST_PAGE_BYTES = 65_307
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
 # Containers of sound whose header tells the length, and whose cut FFmpeg does not notice in each case.
@@ -112,7 +114,7 @@ def begins_inside_group(track: Track) -> bool:
 def end_of(track: Track, delivered: Delivered, read: tuple[InputContainer, Packets] | None = None) -> End:
     """What shows at the end of a file. `read` is as for `why_incomplete`."""
     reason = why_incomplete(track, delivered, read)
-    return End(reason, _wrong_count(track, delivered) if reason is None else None)
+    return End(reason, _strange(track, delivered) if reason is None else None)
 
 
 def why_incomplete(
@@ -320,8 +322,7 @@ def _early_by_length(
     """Why the video ends before its container says, or has later packets."""
     media, video = track.media, track.video
     frame_s = max(delivered.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
-    is_telling = media.container.partition(",")[0] in _TELLING
-    if not is_telling or not frame_s or media.duration_s is None or video.duration_s is None:
+    if not _is_telling(media) or not frame_s or media.duration_s is None or video.duration_s is None:
         return None
     if not _is_early(delivered.last_s, video.duration_s, video.start_s, frame_s):
         return None
@@ -419,6 +420,45 @@ def _hides_a_part(video: VideoInfo, frames: float) -> bool:
         return False
     claimed_s = video.frames / video.frame_rate
     return abs(claimed_s - Fraction(video.duration_s)) > Fraction(frames) / video.frame_rate
+
+
+def _strange(track: Track, delivered: Delivered) -> str | None:
+    """What is strange about a file that seems to be whole; None if nothing is."""
+    media = track.media
+    if (wrong_count := _wrong_count(track, delivered)) is not None:
+        return wrong_count
+    if media.container == "ogg" and (size_bytes := endpoints.file_bytes(track.source)) is not None:
+        is_whole = _ends_with_last_page(track.source, size_bytes)
+        return (
+            None
+            if is_whole
+            else "the file may be truncated, because its last page isn't marked as the last one"
+        )
+    is_url = not endpoints.is_path(track.source)
+    if (
+        is_url
+        and _is_telling(media)
+        and _lacks_a_part(delivered.last_s, media.duration_s or 0.0, media.start_s)
+    ):
+        return (
+            f"its header says {media.duration_s:.3f} s, but its last frame is at {delivered.last_s:.3f} s. Unless its "
+            "audio goes on, it was cut"
+        )
+    return None
+
+
+def _ends_with_last_page(source: str, size_bytes: int) -> bool:
+    """Whether the last page of an Ogg file is the last one of a stream (RFC 3533, 6: 4 in the sixth byte)."""
+    with Path(endpoints.without_protocol(source)).open("rb") as file:
+        file.seek(max(0, size_bytes - _MOST_PAGE_BYTES))
+        pages = file.read()
+    at = pages.rfind(b"OggS")
+    return at < 0 or len(pages) <= at + 5 or bool(pages[at + 5] & 4)
+
+
+def _is_telling(media: MediaInfo) -> bool:
+    """Whether the container's header says how long the video is."""
+    return media.container.partition(",")[0] in _TELLING
 
 
 def _wrong_count(track: Track, delivered: Delivered) -> str | None:

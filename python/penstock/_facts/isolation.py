@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, cast
 
@@ -25,11 +25,13 @@ SandboxedChild: TypeAlias = CapturedChild | ConfinedProcess
 
 # Chosen: libav reads the facts of a file in 0.02 s, and all packets of a file of 100 GB in 100 s.
 _CPU_S = 600
-# The child imports from where this process does, wherever that is.
-_PROGRAM = """\
-import importlib, json, sys
+# The child imports from where this process does, wherever that is. A request may have the key of a file: any user may
+# read the arguments of a process, but only its own user the environment.
+_REQUEST = "PENSTOCK_REQUEST"
+_PROGRAM = f"""\
+import importlib, json, os, sys
 sys.path[:] = json.loads(sys.argv[1])
-importlib.import_module(sys.argv[2]).main(*map(json.loads, sys.argv[3:]))
+importlib.import_module(sys.argv[2]).main(json.loads(os.environ.pop("{_REQUEST}")), *map(json.loads, sys.argv[3:]))
 """
 # The kernel confines the thread that asks for it, and OpenBLAS starts others when NumPy is imported.
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
@@ -112,18 +114,19 @@ class Isolation:
     def command(
         self, module: str, request: Mapping[str, object], cpu_s: int
     ) -> tuple[tuple[str, ...], Sandbox]:
-        """The command that runs ``main`` of a module with a request, and its sandbox, which it makes itself."""
-        sandbox = _OwnSandbox(self.sandbox.source, self.sandbox.memory_bytes, cpu_s)
+        """The command that runs ``main`` of a module, and its sandbox, which has the request, and makes itself."""
+        source, memory_bytes = self.sandbox.source, self.sandbox.memory_bytes
         limits = {
             "path": self.path,
             "decryption": self._decryption,
-            "source": sandbox.source,
-            "memory_bytes": sandbox.memory_bytes,
+            "source": source,
+            "memory_bytes": memory_bytes,
             "cpu_s": cpu_s,
         }
         paths = json.dumps([str(Path(path).absolute()) for path in sys.path])
         python = (sys.executable, "-I", "-S", "-B", "-c", _PROGRAM)
-        return (*python, paths, module, json.dumps({**request, **limits})), sandbox
+        sandbox = _OwnSandbox(source, memory_bytes, cpu_s, request=json.dumps({**request, **limits}))
+        return (*python, paths, module), sandbox
 
     def answer(self, printed: bytes, kind: type[T], child: SandboxedChild, frames: int = 0) -> T:
         """What a child has printed, which is of that type. `frames` were delivered before.
@@ -187,14 +190,17 @@ class _AboutTrack:
         return self._isolation.ask(question, kind, None, self._index, *arguments)
 
 
+@dataclass(frozen=True, slots=True)
 class _OwnSandbox(Sandbox):
-    """A sandbox that the program makes itself, once it has imported what it needs."""
+    """A sandbox that the program makes itself, once it has imported what it needs; and what it is asked."""
+
+    request: str = field(default="", repr=False)
 
     def launch(self, command: Sequence[str]) -> tuple[str, ...]:
         return tuple(command)
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        return {**Sandbox.environment(self, environment), **_ONE_THREAD}
+        return {**Sandbox.environment(self, environment), **_ONE_THREAD, _REQUEST: self.request}
 
 
 def _not_isolated(path: str) -> ValueError:
