@@ -11,10 +11,12 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from hypothesis import given
@@ -460,13 +462,53 @@ def test_cut_file_raises_if_only_other_streams_reach_the_end(tmp_path: Path) -> 
 
 
 def assert_told_and_right(cut: Path, whole: Path) -> None:
-    """The first frame by number warns that the file was cut; and it is right, although the file was read for that."""
+    """A frame behind the first warns that the file was cut; and it is right, although the file was read for that."""
     with Decoder(cut) as decoder, Decoder(whole) as all_frames:
+        assert same(decoder[0], all_frames[0])
         with pytest.warns(FFmpegWarning):
-            assert same(decoder[0], all_frames[0])
+            assert same(decoder[1], all_frames[1])
         assert [frame.index for frame in decoder[1:4]] == [1, 2, 3]
         with pytest.raises(IndexError):
             decoder[len(all_frames) - 1]
+
+
+@pytest.mark.parametrize("read", [next, lambda decoder: decoder[0], lambda decoder: decoder[5]])
+def test_file_is_opened_once(read: Callable[[Decoder], VideoFrame], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = opened_files(monkeypatch)
+    with Decoder(clip("h264")) as decoder:
+        read(decoder)
+    assert len(opened) == 1
+
+
+def test_file_is_opened_once_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = opened_files(monkeypatch)
+    with Decoder(clip("gif")) as decoder:
+        for _ in decoder:
+            pass
+    assert len(opened) == 1
+
+
+def test_iteration_goes_on_with_its_file_lent_to_frames_by_number() -> None:
+    with Decoder(clip("h264")) as whole:
+        frames = list(whole)
+    with Decoder(clip("h264")) as decoder:
+        assert same(decoder[7], frames[7])
+        read = list(decoder)
+        assert all(same(one, frame) for one, frame in zip(read, frames, strict=True))
+        assert same(decoder[3], frames[3])
+
+
+def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The files that libav opens from now on."""
+    opened: list[object] = []
+    really = av.open
+
+    def note(*given: object, **how: object) -> object:
+        opened.append(given)
+        return really(*given, **how)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(av, "open", note)
+    return opened
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
