@@ -412,8 +412,8 @@ class Decoder(DecoderBase):
         ```
 
         The frame has the same pixels as in iteration, and the iteration doesn't move. libav decodes the frame, in this
-        process unless the decoder is `isolated`. Number i is the i-th frame of iteration. The first use for a frame other
-        than 0 reads all packets of the file: see `batch`. Iteration that follows opens the file again.
+        process unless the decoder is `isolated`. Number i is the i-th frame of iteration. The first use that
+        asks for more than frame 0 reads all packets of the file: see `batch`.
 
         Raises:
             IndexError: if the video has fewer frames.
