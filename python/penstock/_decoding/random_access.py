@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, groupby, islice, takewhile
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from av.error import FFmpegError as LibavError
 from penstock._decoding.account import Account
 from penstock._decoding.open_video import OpenVideo, VideoInput, keep_in_child
 from penstock._decoding.sequence import account_by_decoding
+from penstock._decoding.unneeded import unneeded
 from penstock._facts.index import facts_of, packet_of, table_of
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
@@ -191,6 +192,8 @@ class _Decode:
         self._last: int | None = None  # the packet of the last frame; None if the next decode must seek
         self._recent: dict[int, VideoFrame] = {}
         self._failed: list[int] = []  # the last packet at each error of libav's, which threads tell late
+        self._may_skip: Callable[[int], bool] = lambda _: False  # whether nobody wants the frame of a packet
+        self._unneeded = unneeded(self.video.codec)
 
     @property
     def is_in_use(self) -> bool:
@@ -216,8 +219,12 @@ class _Decode:
             floor: the first packet whose frame must come; None for `start`.
             takes_corrupt: whether a frame may be one that libav calls corrupt.
             ends: whether the decoder gets no later packet: at a damaged one, it would lose frames of earlier ones.
+                Then it gets all before, too: otherwise none whose frame nobody wants, and no other frame needs.
         """
         last, delivered = max(wanted), set(wanted)
+        until = account.in_order(wanted)[0]
+        is_sure = self._chosen.is_strict and not account.is_decoded and not ends
+        self._may_skip = lambda one: is_sure and one not in delivered and account.is_before(one, until)
         if not self.leads_to(account, start, wanted):
             self._go_to(account, start, account.end_of(last) if ends else None)
             if floor is not None:
@@ -238,7 +245,7 @@ class _Decode:
                     yield packet, frame
                 if not wanted:
                     self._keep(packet, frame)
-                if awaited[-1] == packet:
+                while awaited and awaited[-1] in self._came:
                     awaited.pop()
             if not awaited or account.is_before(awaited[-1], packet):
                 break  # that one is lost, or comes later than its time says
@@ -311,6 +318,7 @@ class _Decode:
         self._came.clear()
         self._recent.clear()
         self._failed.clear()
+        self._unneeded = unneeded(self.video.codec)
         packets = self._packets_from(account, start)
         wanted = (one for one in packets if one[0] >= start)
         self._decoded = self._frames_of(
@@ -357,6 +365,9 @@ class _Decode:
     def _frames_of(self, numbered: Iterable[tuple[int, Packet]]) -> Iterator[VideoFrame]:
         """The frames of packets with their numbers."""
         for self._sent, packet in numbered:
+            if self._unneeded(packet) and self._may_skip(self._sent):
+                self._came.add(self._sent)
+                continue
             packet.pts = self._sent  # the decoder gives it to the frame
             yield from self._frames_by(packet)
         yield from self._frames_by(None)
