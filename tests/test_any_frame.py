@@ -11,10 +11,12 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,6 +27,7 @@ from support.media import ffmpeg
 from support.this_process import libav_threads, open_fds
 
 from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
+from penstock._decoding.open_video import OpenVideo
 from penstock._decoding.video_frame import VideoFrame
 from penstock.video import DecoderSettings
 
@@ -111,6 +114,54 @@ def test_decoder_starts_after_a_keyframe_that_comes_first_in_the_file(tmp_path: 
     for number in range(20, 60, 3):
         with Decoder(path, start=times[number], count=20) as decoder:
             assert [frame.time_s for frame in decoder] == times[number : number + 20]
+
+
+X265 = ("-c:v", "libx265", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-x265-params")
+# What follows the name is how the pictures depend on each other.
+DEPENDING = {
+    "pyramid.mp4": (*H264, "-bf", "6", "-x264-params", "b-pyramid=normal:keyint=30:slices=3"),
+    "open.ts": (*H264, "-bf", "4", "-x264-params", "open-gop=1:b-pyramid=strict:keyint=20"),
+    "both_fields.mkv": (*H264, "-bf", "3", "-flags", "+ildct+ilme", "-x264-params", "tff=1:keyint=40"),
+    "refresh.mp4": (*H264, "-bf", "2", "-x264-params", "intra-refresh=1:keyint=30"),
+    "layers.mp4": (
+        *X265,
+        "log-level=none:temporal-layers=1:bframes=7:b-adapt=0:b-pyramid=1:rc-lookahead=10:keyint=40",
+    ),
+    "layers.ts": (*X265, "log-level=none:open-gop=1:bframes=5:rc-lookahead=10:keyint=30"),
+    "mpeg2.ts": ("-c:v", "mpeg2video", "-bf", "2", "-g", "18"),
+}
+
+
+@pytest.mark.parametrize("name", DEPENDING)
+def test_any_subset_of_the_frames_is_that_of_all(tmp_path: Path, name: str) -> None:
+    path = made(tmp_path, name, *DEPENDING[name])
+    with Decoder(path, pixel_format="source") as decoder:
+        frames = list(decoder)
+    chosen = random.Random(4)
+    for _ in range(4):
+        with Decoder(path, pixel_format="source") as decoder:
+            for _ in range(6):
+                numbers = chosen.sample(range(len(frames)), chosen.choice((1, 2, 5, 12)))
+                batch = decoder.batch(numbers)
+                assert all(same(one, frames[n]) for one, n in zip(batch, numbers, strict=True)), numbers
+
+
+@pytest.mark.parametrize("name", ["pyramid.mp4", "layers.mp4", "layers.ts", "mpeg2.ts"])
+def test_pictures_that_no_wanted_frame_needs_are_not_decoded(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made(tmp_path, name, *DEPENDING[name])
+    sent: list[object] = []
+    really = OpenVideo.decode
+    monkeypatch.setattr(
+        OpenVideo, "decode", lambda video, packet: sent.append(packet) or really(video, packet)
+    )
+    with Decoder(path) as decoder:
+        decoder.batch([19])
+    assert len(sent) < 20
+    sent.clear()
+    with Decoder(path) as decoder:
+        assert len(sent) < sum(1 for _ in decoder) <= len(sent)
 
 
 @pytest.mark.parametrize("pixel_format", ["rgba", "source"])
@@ -460,13 +511,53 @@ def test_cut_file_raises_if_only_other_streams_reach_the_end(tmp_path: Path) -> 
 
 
 def assert_told_and_right(cut: Path, whole: Path) -> None:
-    """The first frame by number warns that the file was cut; and it is right, although the file was read for that."""
+    """A frame behind the first warns that the file was cut; and it is right, although the file was read for that."""
     with Decoder(cut) as decoder, Decoder(whole) as all_frames:
+        assert same(decoder[0], all_frames[0])
         with pytest.warns(FFmpegWarning):
-            assert same(decoder[0], all_frames[0])
+            assert same(decoder[1], all_frames[1])
         assert [frame.index for frame in decoder[1:4]] == [1, 2, 3]
         with pytest.raises(IndexError):
             decoder[len(all_frames) - 1]
+
+
+@pytest.mark.parametrize("read", [next, lambda decoder: decoder[0], lambda decoder: decoder[5]])
+def test_file_is_opened_once(read: Callable[[Decoder], VideoFrame], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = opened_files(monkeypatch)
+    with Decoder(clip("h264")) as decoder:
+        read(decoder)
+    assert len(opened) == 1
+
+
+def test_file_is_opened_once_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = opened_files(monkeypatch)
+    with Decoder(clip("gif")) as decoder:
+        for _ in decoder:
+            pass
+    assert len(opened) == 1
+
+
+def test_iteration_goes_on_with_its_file_lent_to_frames_by_number() -> None:
+    with Decoder(clip("h264")) as whole:
+        frames = list(whole)
+    with Decoder(clip("h264")) as decoder:
+        assert same(decoder[7], frames[7])
+        read = list(decoder)
+        assert all(same(one, frame) for one, frame in zip(read, frames, strict=True))
+        assert same(decoder[3], frames[3])
+
+
+def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The files that libav opens from now on."""
+    opened: list[object] = []
+    really = av.open
+
+    def note(*given: object, **how: object) -> object:
+        opened.append(given)
+        return really(*given, **how)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(av, "open", note)
+    return opened
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")

@@ -186,7 +186,10 @@ class ConfinedEngine(Confined):
     # Set by `start`.
     plan: DecodePlan
 
-    account = first = policy = None
+    account = policy = None
+
+    def lend(self) -> None:
+        """Nothing: libav decodes elsewhere."""
 
     def __init__(
         self,

@@ -412,8 +412,8 @@ class Decoder(DecoderBase):
         ```
 
         The frame has the same pixels as in iteration, and the iteration doesn't move. libav decodes the frame, in this
-        process unless the decoder is `isolated`. Number i is the i-th frame of iteration. The first use opens the file
-        again, and reads all of its packets: see `batch`.
+        process unless the decoder is `isolated`. Number i is the i-th frame of iteration. The first use that
+        asks for more than frame 0 reads all packets of the file: see `batch`.
 
         Raises:
             IndexError: if the video has fewer frames.
@@ -508,12 +508,10 @@ class Decoder(DecoderBase):
                 if warning := confined.account.warning:
                     warn(f"{self._opened.path}: {warning}")
                 return self._by_number
-            file = RandomAccess(input_of(self._plan), self._engine.account, self._engine.first)
-            made = FramesByNumber(self._plan, file, Pixels(self._plan))
-            reason = None if options.conceal_errors else why_early(self._plan.track, file)
-            self._by_number = made
-            if reason:
-                warn(f"{self._opened.path}: {reason}")
+            first, video = self._engine.lend() or (None, None)
+            file = RandomAccess(input_of(self._plan), self._engine.account, video)
+            why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
+            self._by_number = FramesByNumber(self._plan, file, Pixels(self._plan), first, why)
         return self._by_number
 
     def close(self) -> None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from av.video.frame import VideoFrame
-
     from penstock._common.reports import DecoderEngine, DecoderStats
     from penstock._decoding.account import Account
+    from penstock._decoding.open_video import OpenVideo
     from penstock._decoding.plan import DecodePlan
+    from penstock._decoding.sequence import SequenceFrame
     from penstock._facts.questions import Questions
     from penstock._native import AppliedPolicy
 
@@ -49,9 +49,8 @@ class Engine(Protocol):
     def account(self) -> Account | None:
         """Which packet gave which frame, if iteration has read all; else None."""
 
-    @property
-    def first(self) -> VideoFrame | None:
-        """The first frame of libav's, as long as it waits to be read; None for a program's."""
+    def lend(self) -> tuple[SequenceFrame, OpenVideo | None] | None:
+        """The first frame of libav's as long as it waits to be read, with the open file if nothing else was decoded."""
 
     @property
     def pid(self) -> int | None:

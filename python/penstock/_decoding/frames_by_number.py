@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from penstock._common.messages import plural
+from penstock._common.messages import plural, warn
 from penstock._common.ownership import Closable
 from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
@@ -28,6 +28,7 @@ from penstock.errors import DecoderError
 if TYPE_CHECKING:
     from penstock._decoding.pixels import Job
     from penstock._decoding.plan import DecodePlan
+    from penstock._decoding.sequence import SequenceFrame
     from penstock._facts.info import Track
 
 T = TypeVar("T")
@@ -79,10 +80,20 @@ class FramesByNumber(Closable):
         plan: the decode.
         file: the file.
         pixels: makes the arrays. `close` closes both.
+        first: the first frame, if it is decoded.
+        why_early: tells why frames seem to be missing at the end of the file; None if nothing shows that.
     """
 
-    def __init__(self, plan: DecodePlan, file: FramesAnywhere, pixels: Arrays) -> None:
+    def __init__(
+        self,
+        plan: DecodePlan,
+        file: FramesAnywhere,
+        pixels: Arrays,
+        first: SequenceFrame | None = None,
+        why_early: Callable[[], str | None] | None = None,
+    ) -> None:
         super().__init__()
+        self._first, self._why_early = first, why_early
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
         self._clock = Clock(self._media, self._time_base)
@@ -101,7 +112,7 @@ class FramesByNumber(Closable):
     @property
     def pts(self) -> Sequence[int]:
         """When each frame of the file is shown, in units of the stream's time base, whatever `start` and `count`."""
-        return self._file.account.pts
+        return self._account.pts
 
     def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         return self._numbered(partial(self._item, key))
@@ -178,6 +189,7 @@ class FramesByNumber(Closable):
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
+                self._first = None
                 self._file.close()
                 self._pixels.close()
                 self._batches = (0, _SlotPool(0, 0))
@@ -191,8 +203,12 @@ class FramesByNumber(Closable):
             yield number, self._frame(number, made)
 
     def _frame(self, number: int, memory: Any) -> VideoFrame:
-        plan, pts = self._plan, self._file.account.pts[self._frame_places().start + number]
-        time_s = self._time_s(number)
+        plan = self._plan
+        if number == 0 and self._first is not None:
+            pts = self._first.pts
+        else:
+            pts = self._account.pts[self._frame_places().start + number]
+        time_s = self._clock.time_s(pts)
         return frame_of(memory, plan.layout, plan.colors, index=number, pts=pts, time_s=time_s)
 
     def _made(self, numbers: Iterable[int], outs: dict[int, npt.NDArray[Any]]) -> Iterator[tuple[int, Any]]:
@@ -200,11 +216,9 @@ class FramesByNumber(Closable):
 
         If one is yielded twice, the second one is to be used.
         """
-        first = self._frame_places().start
         begun: deque[tuple[int, Job]] = deque()
         try:
-            for place, decoded in self._file.frames(first + number for number in numbers):
-                number = place - first
+            for number, decoded in self._libavs(numbers):
                 # A frame that is made again waits for the first time, in the same memory.
                 while begun and (len(begun) > self._pixels.ahead or any(one == number for one, _ in begun)):
                     earlier, job = begun.popleft()
@@ -219,13 +233,22 @@ class FramesByNumber(Closable):
                 with suppress(DecoderError, OSError):
                     job.wait()
 
-    def _time_s(self, number: int) -> float:
-        pts = self._file.account.pts[self._frame_places().start + number]
-        return self._clock.time_s(pts)
+    def _libavs(self, numbers: Iterable[int]) -> Iterator[tuple[int, Any]]:
+        """libav's frames of these numbers, in decoding order."""
+        wanted = {*numbers}
+        if self._first is not None and 0 in wanted:
+            wanted.remove(0)
+            yield 0, self._first.samples
+        if wanted:
+            before = self._frame_places().start
+            for place, decoded in self._file.frames(before + number for number in wanted):
+                yield place - before, decoded
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""
         number = _index(index)
+        if number == 0 and self._first is not None:
+            return 0
         count = len(self._frame_places())
         if not -count <= number < count:
             whole = self._plan.options.start is None and self._plan.options.count is None
@@ -237,7 +260,7 @@ class FramesByNumber(Closable):
         """The places of the frames in the file's index."""
         self.check_open()
         if self._places is None:
-            options, account = self._plan.options, self._file.account
+            options, account = self._plan.options, self._account
             self._latest = np.maximum.accumulate(np.array(account.pts, np.int64))
             first = 0
             if (start_pts := self._plan.start_pts) is not None:
@@ -245,6 +268,14 @@ class FramesByNumber(Closable):
             last = len(account) if options.count is None else min(len(account), first + options.count)
             self._places = range(first, last)
         return self._places
+
+    @property
+    def _account(self) -> Times:
+        """The file's. The first use warns if frames seem to be missing."""
+        account, why_early, self._why_early = self._file.account, self._why_early, None
+        if why_early is not None and (reason := why_early()) is not None:
+            warn(f"{self._media.path}: {reason}")
+        return account
 
     def _first_at(self, pts: int) -> int:
         """The place of the first frame that is shown then or later. Times go back where files were joined."""

@@ -89,6 +89,9 @@ class PicturesInOrder:
         number, picture = decoded
         return SequenceFrame(number - self._first, number, picture)
 
+    def lend(self) -> None:
+        """Nothing: each picture is a file of its own."""
+
     def resume(self, given: int, _: int | None) -> None:
         """Goes on behind so many pictures."""
         self.close()

@@ -27,9 +27,8 @@ from penstock._facts.questions import InProcess
 from penstock.errors import DecoderError, PenstockError, StalledError
 
 if TYPE_CHECKING:
-    from av.video.frame import VideoFrame
-
     from penstock._decoding.account import Account
+    from penstock._decoding.open_video import OpenVideo
     from penstock._decoding.plan import DecodePlan
     from penstock._facts.info import Track
     from penstock._facts.questions import Questions
@@ -55,6 +54,9 @@ class FramesInOrder(Protocol):
             StopIteration: there are no more.
             DecoderError, OSError: it cannot be decoded or read.
         """
+
+    def lend(self) -> OpenVideo | None:
+        """The open file, if no frame but the first was decoded; else None. To read on, the file is opened again."""
 
     def resume(self, given: int, last_pts: int | None, /) -> None:
         """Goes on behind so many frames, the last of which has that time; None if there is none."""
@@ -179,10 +181,17 @@ class LibavEngine(Closable):
         """Which packet gave which frame, if iteration has come to the end; else None."""
         return self._sequence.account
 
-    @property
-    def first(self) -> VideoFrame | None:
-        """The first frame, as long as it waits to be read."""
-        return self._ahead.samples if isinstance(self._ahead, SequenceFrame) else None
+    def lend(self) -> tuple[SequenceFrame, OpenVideo | None] | None:
+        """The first frame as long as it waits to be read, with the open file if nothing else was decoded."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            is_read = self._reading_thread is not None or self.is_closed
+            if is_read or not isinstance(self._ahead, SequenceFrame):
+                return None
+            return self._ahead, self._sequence.lend()
+        finally:
+            self._lock.release()
 
     @property
     def stats(self) -> DecoderStats:

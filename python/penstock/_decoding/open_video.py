@@ -113,8 +113,13 @@ class OpenVideo:
         ahead: Iterable[Packet] = (),
     ) -> None:
         keep_in_child(self)
-        self._chosen, self._threads = chosen, (chosen.threads or _threads()) if has_threads else 1
+        self._chosen, self._threads = chosen, _threads_of(chosen) if has_threads else 1
         self._begin(container, ahead)
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether libav may decode several frames at once."""
+        return self._threads != 1
 
     @property
     def conceals(self) -> bool:
@@ -131,12 +136,24 @@ class OpenVideo:
         if self._chosen.decoder is not None:
             self.codec = cast("VideoCodecContext", av.CodecContext.create(self._chosen.decoder, "r"))
             self.codec.extradata = self._stream.codec_context.extradata
+        self._set_up()
+
+    def _set_up(self) -> None:
         # By frames alone: the threads of slices can't be left behind in the child of a fork.
         self.codec.thread_type = ThreadType.NONE if self._threads == 1 else ThreadType.FRAME
         self.codec.thread_count = min(self._threads, MOST_THREADS)
         # To libav's decoder of TIFF, a tag that it does not know would be damage, and most files have one.
         if self._chosen.is_strict and self.codec_name != "tiff" and not self.conceals:
             self.codec.options = {"err_detect": "explode"}
+
+    def use_threads(self, *, has_threads: bool) -> bool:
+        """Decides again whether libav may decode several frames at once. False if it decodes already."""
+        if self.codec.is_open:
+            return False
+        self._threads = _threads_of(self._chosen) if has_threads else 1
+        self.codec.options = {}
+        self._set_up()
+        return True
 
     @property
     def stream(self) -> VideoStream:
@@ -242,8 +259,10 @@ def _visible(packet: Packet) -> Packet:
     return copy
 
 
-def _threads() -> int:
+def _threads_of(chosen: VideoInput) -> int:
     """As many as libav chooses (0), which knows of no quota: by one, those that it keeps busy, and one that waits."""
+    if chosen.threads is not None:
+        return chosen.threads
     cpus = whole_cpus()
     if cpus == len(os.sched_getaffinity(0)):
         return 0

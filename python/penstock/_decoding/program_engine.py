@@ -86,7 +86,10 @@ class ProgramEngine(OnDemand):
         unconfined = () if self._isolation is None else self._isolation.unconfined
         return DecoderEngine("ffmpeg", self._reason, unconfined)
 
-    account = first = None
+    account = None
+
+    def lend(self) -> None:
+        """Nothing: libav has no frame of it."""
 
     def read(self, timeout: float | None = None) -> Made | None:
         """The next frame; None at the end."""

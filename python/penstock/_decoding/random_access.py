@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, groupby, islice, takewhile
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from av.error import FFmpegError as LibavError
 from penstock._decoding.account import Account
 from penstock._decoding.open_video import OpenVideo, VideoInput, keep_in_child
 from penstock._decoding.sequence import account_by_decoding
+from penstock._decoding.unneeded import unneeded
 from penstock._facts.index import facts_of, packet_of, table_of
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
@@ -45,14 +46,14 @@ class RandomAccess:
 
     Args:
         account: the account of the frames, if iteration has made it.
-        first: the first frame, if iteration has decoded it.
+        video: the stream, if iteration has opened it: at its beginning, and without a decoder in use.
 
     Raises:
         DecoderError: the source is no regular file.
     """
 
     def __init__(
-        self, chosen: VideoInput, account: Account | None = None, first: VideoFrame | None = None
+        self, chosen: VideoInput, account: Account | None = None, video: OpenVideo | None = None
     ) -> None:
         self.path, self._account, self._is_checked = chosen.path, account, account is not None
         if (identity := endpoints.identity(chosen.source)) is None:
@@ -60,8 +61,10 @@ class RandomAccess:
                 f"decoder[i], frame_at() and batch() need a regular file, which {self.path} is not. Iterate over the "
                 "decoder instead"
             )
-        self._chosen, self._identity, self._first = chosen, identity, first
+        self._chosen, self._identity = chosen, identity
         self._decodes: list[_Decode] = []  # the one that was used last is the last one
+        if video is not None:
+            self._decodes.append(_Decode(chosen, video))
         keep_in_child(self)
 
     @property
@@ -74,7 +77,9 @@ class RandomAccess:
         return self._account
 
     def _account_by_packets(self) -> Account | None:
-        video = self._used(_Decode(self._chosen, has_threads=True)).video
+        if not self._decodes:
+            self._decodes.append(_Decode(self._chosen))
+        video = self._decodes[-1].video
         facts: list[Facts] = []
         why_short = None
         try:
@@ -87,7 +92,7 @@ class RandomAccess:
         """The open file, for a caller who may move it, and the packets of the stream."""
         packets = self.account.packets
         if not self._decodes:
-            self._used(_Decode(self._chosen, has_threads=True))
+            self._decodes.append(_Decode(self._chosen))
         return self._decodes[-1].lent(), packets
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
@@ -121,10 +126,6 @@ class RandomAccess:
 
     def _frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         account = self.account
-        places = {*places}
-        if self._first is not None and 0 in places:
-            places.remove(0)
-            yield 0, self._first
         wanted = {int(account.shown[place]): place for place in places}
         by_start = sorted((next(account.starts(packet)), packet) for packet in wanted)
         for start, group in groupby(by_start, key=lambda one: one[0]):
@@ -137,7 +138,7 @@ class RandomAccess:
     def _again(self, packet: int, place: int) -> VideoFrame:
         """Decodes a missing frame again, on one thread: several threads lose frames beside a damaged one, too."""
         starts = list(islice(self.account.starts(packet), 1 + _EARLIER_STARTS))
-        with _Decode(self._chosen, has_threads=False) as decode:
+        with _Decode(self._chosen, OpenVideo(self._chosen, has_threads=False)) as decode:
             for number, start in enumerate(starts):
                 takes_corrupt = start == starts[-1] and not self._chosen.is_strict
                 missing = {packet}
@@ -158,7 +159,7 @@ class RandomAccess:
             if decode.leads_to(self.account, start, wanted):
                 return self._used(decode)
         if not self._decodes or (len(self._decodes) < _MOST_DECODES and self._decodes[-1].is_in_use):
-            return self._used(_Decode(self._chosen, has_threads=True))
+            return self._used(_Decode(self._chosen))
         return self._used(self._decodes[0])
 
     def _used(self, decode: _Decode) -> _Decode:
@@ -169,7 +170,6 @@ class RandomAccess:
 
     def close(self) -> None:
         """Closes the file."""
-        self._first = None
         for decode in self._decodes:
             decode.close()
         self._decodes.clear()
@@ -179,12 +179,11 @@ class _Decode:
     """An open file with a decoder, and how far it has come.
 
     Args:
-        has_threads: whether libav may decode several frames at once.
+        video: the stream, if it is open.
     """
 
-    def __init__(self, chosen: VideoInput, *, has_threads: bool) -> None:
-        self._chosen = chosen
-        self._has_threads, self.video = has_threads, OpenVideo(chosen, has_threads=has_threads)
+    def __init__(self, chosen: VideoInput, video: OpenVideo | None = None) -> None:
+        self._chosen, self.video = chosen, video or OpenVideo(chosen, has_threads=True)
         self._decoded: Iterator[VideoFrame] = iter(())
         # Numbers of packets:
         self._start, self._sent = 0, -1  # the first and the last one that the decoder got
@@ -193,6 +192,8 @@ class _Decode:
         self._last: int | None = None  # the packet of the last frame; None if the next decode must seek
         self._recent: dict[int, VideoFrame] = {}
         self._failed: list[int] = []  # the last packet at each error of libav's, which threads tell late
+        self._may_skip: Callable[[int], bool] = lambda _: False  # whether nobody wants the frame of a packet
+        self._unneeded = unneeded(self.video.codec)
 
     @property
     def is_in_use(self) -> bool:
@@ -218,8 +219,12 @@ class _Decode:
             floor: the first packet whose frame must come; None for `start`.
             takes_corrupt: whether a frame may be one that libav calls corrupt.
             ends: whether the decoder gets no later packet: at a damaged one, it would lose frames of earlier ones.
+                Then it gets all before, too: otherwise none whose frame nobody wants, and no other frame needs.
         """
         last, delivered = max(wanted), set(wanted)
+        until = account.in_order(wanted)[0]
+        is_sure = self._chosen.is_strict and not account.is_decoded and not ends
+        self._may_skip = lambda one: is_sure and one not in delivered and account.is_before(one, until)
         if not self.leads_to(account, start, wanted):
             self._go_to(account, start, account.end_of(last) if ends else None)
             if floor is not None:
@@ -240,7 +245,7 @@ class _Decode:
                     yield packet, frame
                 if not wanted:
                     self._keep(packet, frame)
-                if awaited[-1] == packet:
+                while awaited and awaited[-1] in self._came:
                     awaited.pop()
             if not awaited or account.is_before(awaited[-1], packet):
                 break  # that one is lost, or comes later than its time says
@@ -258,7 +263,7 @@ class _Decode:
 
         It isn't awaited if an edit list hides it, or if the packet has none of its own.
         """
-        if self._has_threads and self._failed:
+        if self.video.has_threads and self._failed:
             packets = range(self._start, self._sent + 1)
             # Frames before the one with which the decoder began may depend on others.
             has_leading = any(account.is_before(one, self._start) for one in packets)
@@ -313,6 +318,7 @@ class _Decode:
         self._came.clear()
         self._recent.clear()
         self._failed.clear()
+        self._unneeded = unneeded(self.video.codec)
         packets = self._packets_from(account, start)
         wanted = (one for one in packets if one[0] >= start)
         self._decoded = self._frames_of(
@@ -359,6 +365,9 @@ class _Decode:
     def _frames_of(self, numbered: Iterable[tuple[int, Packet]]) -> Iterator[VideoFrame]:
         """The frames of packets with their numbers."""
         for self._sent, packet in numbered:
+            if self._unneeded(packet) and self._may_skip(self._sent):
+                self._came.add(self._sent)
+                continue
             packet.pts = self._sent  # the decoder gives it to the frame
             yield from self._frames_by(packet)
         yield from self._frames_by(None)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -29,7 +29,8 @@ from penstock._facts.index import (
     packets_of,
     table_of,
 )
-from penstock._facts.opening import times_may_jump
+from penstock._facts.opening import only_frame, times_may_jump
+from penstock._facts.seeking import may_seek
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class Sequence:
     last that stretch is decoded up to the damaged packet and no further, because with that packet's error, libav loses
     the frames that it has held back for reordering. So the frames before damage don't depend on the number of threads.
 
+    The first frame is made of its packet alone, because many callers want no other: threads begin with the second one.
+
     This needs packets whose times name the frames (`names_frames`). Of other files, and if that turns out wrong, libav
     decodes one packet after another without threads, and what it says is damaged is damage. So it does with what can be
     opened only once; with threads if the codec doesn't mark damage, or if they are asked for.
@@ -116,7 +119,7 @@ class Sequence:
         self._last_pts: int | None = None  # of the last one
         self._retries = 0
         self._is_last_try = False
-        self._is_named = self._has_threads = self._has_sought = False
+        self._is_named = self._has_threads = self._has_sought = self._is_lent = False
         self._counts = False  # the times of the packets are those of the frames, one after another
         self._longest = 0  # the longest step between the times of two frames
 
@@ -133,8 +136,33 @@ class Sequence:
         self._is_named = is_named and self._chosen.is_strict
         if self._is_named:
             self._begin_named(groups_back=0, has_threads=self._chosen.threads != 1)
+            self._decode_first()
         else:
             self._begin_plain()
+
+    def _decode_first(self) -> None:
+        """Decodes the first packet alone, if its frame then is the same."""
+        video, run = self._video, self._run
+        codec = video.codec
+        if self._beginning is not None or not may_seek(video.codec_name, codec.pix_fmt):
+            return
+        [packet] = islice(video.packets(), 1)
+        video.give_back([packet])
+        is_sound = packet.size and not packet.is_discard and not packet.is_corrupt
+        frame = only_frame(codec, packet) if is_sound else None
+        if run is not None and frame is not None and not frame.is_corrupt:
+            pts = facts_of(packet).pts
+            self._ready.append((pts, frame))
+            run.leave_out_before(pts + 1)
+
+    def lend(self) -> OpenVideo | None:
+        """The open file, if no frame but the first was decoded; else None. To read on, the file is opened again."""
+        run = self._run
+        if not isinstance(run, _NamedRun) or run.facts or self._given != 1 or self._is_lent:
+            return None
+        self._is_lent = True
+        self._then = partial(self._begin_named, groups_back=0, has_threads=self._has_threads, seeks=False)
+        return self._video
 
     def _gives_parts(self) -> bool:
         """Whether the demuxer gives the part of a packet that a cut has left, as that of MPEG-TS does."""
@@ -231,7 +259,8 @@ class Sequence:
         """Closes the file."""
         self._ready.clear()
         self._run = self._then = None
-        self._video.close()
+        if not self._is_lent:
+            self._video.close()
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -281,14 +310,16 @@ class Sequence:
             return self._last_pts + 1
         return None if self._beginning is None else self._beginning.pts
 
-    def _begin_named(self, *, groups_back: int, has_threads: bool, until: Facts | None = None) -> None:
+    def _begin_named(
+        self, *, groups_back: int, has_threads: bool, until: Facts | None = None, seeks: bool = True
+    ) -> None:
         begins_again = self._run is not None
-        if begins_again and has_threads != self._has_threads:
+        if self._is_lent or (begins_again and has_threads != self._has_threads):
             self._open(has_threads=has_threads)
             begins_again = False
         self._has_threads, wanted = has_threads, self._wanted()
         found = None
-        if wanted is not None and self._may_seek:
+        if wanted is not None and seeks and self._may_seek:
             found = self._seek_before(wanted, groups_back)
         self._has_sought = found is not None
         if begins_again and not self._has_sought:
@@ -370,8 +401,11 @@ class Sequence:
     def _open(self, *, has_threads: bool) -> None:
         if self._chosen.is_opened_once:
             self._fail("it can't be opened again, to read on after an interruption")
-        self._video.close()
-        self._video = OpenVideo(self._chosen, has_threads=has_threads)
+        if self._video.use_threads(has_threads=has_threads):
+            return
+        if not self._is_lent:
+            self._video.close()
+        self._video, self._is_lent = OpenVideo(self._chosen, has_threads=has_threads), False
 
 
 class _Recent:
@@ -442,6 +476,10 @@ class _Run:
         self._is_strict = True
         self._why_short: str | None = None
         self._packets = video.packets()
+
+    def leave_out_before(self, pts: int) -> None:
+        """Leaves out the frames that are shown before a time."""
+        self._wanted = pts
 
     def step(self) -> None:
         """Reads a packet, and lets the frames that come of it be ready."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +119,10 @@ class Facts(NamedTuple):
     last: int
 
 
+# Those of `Packets`, column by column.
+_TYPES = [*[np.int64] * 5, *[np.bool_] * 4, *[np.uint8] * 2]
+
+
 def facts_of(packet: Packet) -> Facts:
     """The facts about a packet."""
     pts, dts = packet.pts, packet.dts
@@ -133,8 +137,8 @@ def facts_of(packet: Packet) -> Facts:
 
 def table_of(facts: Sequence[Facts]) -> Packets:
     """The facts about packets, by columns."""
-    rows = np.array(facts, "i8,i8,i8,i8,i8,?,?,?,?,u1,u1")
-    return Packets(*(np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()))
+    columns = zip(*facts, strict=True) if facts else [()] * len(_TYPES)
+    return Packets(*map(cast("Any", np.array), columns, _TYPES))
 
 
 def packets_of(packets: Iterable[Packet]) -> Packets:

@@ -170,6 +170,7 @@ def only_frame(codec: Any, packet: Any) -> Any | None:
     return frames[0] if frames else None
 
 
+@cache
 def times_may_jump(container: str) -> bool:
     """Whether FFmpeg takes times that jump for another beginning: in MPEG-TS, MPEG-PS and Ogg."""
     return bool(ContainerFormat(container, "r").flags & cast("int", Flags.ts_discont.value))

@@ -1,0 +1,120 @@
+"""Tells packets whose picture no other picture is made of, by the heads of the units in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from av.video.codeccontext import VideoCodecContext
+
+    from penstock._facts.index import Packet
+
+# Types of NAL units that last for no longer than their packet, besides slices: additional information, delimiters and
+# filler (ITU-T H.264, table 7-1; H.265, table 7-1).
+_AVC_SLICE, _AVC_OF_PACKET = 1, frozenset((6, 9, 12))
+_HEVC_SLICES, _HEVC_SPS, _HEVC_OF_PACKET = range(32), 33, frozenset((35, 38, 39, 40))
+# Slices of H.265 below this number are of a picture that no picture of the same temporal layer is made of, if even.
+_HEVC_PAIRS = 16
+# Where the arrays of parameter sets begin, and where a unit's first byte is said (ISO/IEC 14496-15, 5.3.3 and 8.3.3).
+_HVCC_ARRAYS, _AVCC_LENGTH, _HVCC_LENGTH = 23, 4, 21
+# Start codes of MPEG-1 and MPEG-2 (ISO/IEC 13818-2, table 6-1), and the extension that has matrices for later pictures.
+_PICTURE, _USER_DATA, _EXTENSION, _MATRICES = 0x00, 0xB2, 0xB5, 3
+_B_PICTURE = 3
+# What a packet that was cut off has in place of a unit's first bytes.
+_NONE = b"\xff"
+
+
+def unneeded(codec: VideoCodecContext) -> Callable[[Packet], bool]:
+    """Returns a function that tells whether no other picture is made of that of a packet.
+
+    It is to be called for packets in their order, as they are in the file. It is about packets of one picture.
+    """
+    name, extradata = codec.codec.canonical_name, bytes(codec.extradata or b"")
+    if name == "h264":
+        return _avc(extradata)
+    if name == "hevc":
+        return _Hevc(extradata).is_unneeded
+    return _is_b_picture if name in ("mpeg1video", "mpeg2video") else lambda _: False
+
+
+def _units(data: bytes, length_bytes: int = 0) -> Iterator[bytes]:
+    """The first bytes of each unit: of one behind its length, or behind a start code if lengths have no bytes."""
+    if not length_bytes:
+        at = data.find(b"\0\0\1")
+        while at >= 0:
+            yield data[at + 3 : at + 6].ljust(3, _NONE)
+            at = data.find(b"\0\0\1", at + 3)
+        return
+    at = 0
+    while at < len(data):
+        begins = at + length_bytes
+        yield data[begins : begins + 3].ljust(3, _NONE)
+        at = begins + int.from_bytes(data[at:begins])
+
+
+def _avc(extradata: bytes) -> Callable[[Packet], bool]:
+    length_bytes = (extradata[_AVCC_LENGTH] & 3) + 1 if extradata[:1] == b"\1" else 0
+
+    def is_unneeded(packet: Packet) -> bool:
+        has_slice = False
+        for unit in _units(bytes(packet), length_bytes):
+            kind, importance = unit[0] & 31, unit[0] >> 5 & 3
+            if kind == _AVC_SLICE and not importance:
+                has_slice = True
+            elif kind not in _AVC_OF_PACKET:
+                return False
+        return has_slice
+
+    return is_unneeded
+
+
+class _Hevc:
+    """The same for H.265, whose pictures have temporal layers: those of the highest layer may be unneeded."""
+
+    def __init__(self, extradata: bytes) -> None:
+        self._highest, self._length_bytes = -1, 0
+        units = _units(extradata)
+        if extradata[:1] == b"\1":
+            self._length_bytes, units = (extradata[_HVCC_LENGTH] & 3) + 1, _in_arrays(extradata)
+        for unit in units:
+            self._note(unit)
+
+    def is_unneeded(self, packet: Packet) -> bool:
+        needed = slices = 0
+        for unit in _units(bytes(packet), self._length_bytes):
+            self._note(unit)
+            kind, layer, view = unit[0] >> 1 & 63, (unit[1] & 7) - 1, (unit[0] & 1, unit[1] >> 3)
+            slices += kind in _HEVC_SLICES
+            is_last = kind < _HEVC_PAIRS and kind % 2 == 0 and layer == self._highest and view == (0, 0)
+            needed += not is_last and kind not in _HEVC_OF_PACKET
+        return slices > 0 and not needed
+
+    def _note(self, unit: bytes) -> None:
+        """Notes how many layers there may be."""
+        if unit[0] >> 1 & 63 == _HEVC_SPS:
+            self._highest = max(self._highest, unit[2] >> 1 & 7)
+
+
+def _in_arrays(extradata: bytes) -> Iterator[bytes]:
+    """The first bytes of the units in hvcC."""
+    at = _HVCC_ARRAYS
+    while at + 3 <= len(extradata):
+        units, at = int.from_bytes(extradata[at + 1 : at + 3]), at + 3
+        for _ in range(units):
+            yield extradata[at + 2 : at + 5]
+            at += 2 + int.from_bytes(extradata[at : at + 2])
+
+
+def _is_b_picture(packet: Packet) -> bool:
+    has_picture = False
+    for unit in _units(bytes(packet)):
+        if unit[0] == _PICTURE:
+            has_picture = True
+            if unit[2] >> 3 & 7 != _B_PICTURE:
+                return False
+        elif unit[0] == _EXTENSION and unit[1] >> 4 == _MATRICES:
+            return False
+        elif unit[0] > _USER_DATA and unit[0] != _EXTENSION:
+            return False  # it has what later pictures need
+    return has_picture
