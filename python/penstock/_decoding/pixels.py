@@ -153,16 +153,16 @@ class ProgramPixels:
         self._rows: list[tuple[int, int]] = []
         self.input_bytes = (stored or plan).layout.frame_bytes
         if stored is None and plan.conversion is not None:
-            self._rows = plane_rows(VideoFrame(plan.layout.width, plan.layout.height, plan.ffmpeg_format))
+            self._rows = [*plane_rows(VideoFrame(plan.layout.width, plan.layout.height, plan.ffmpeg_format))]
             self.input_bytes = sum(rows * row_bytes for rows, row_bytes in self._rows)
             self._converter = _PlaneConverter(plan.conversion, self._rows, _KEPT_SLOTS, self._pixels.threads)
 
-    def begin(self, packet: Packet) -> Job:
+    def begin(self, packet: Packet | memoryview) -> Job:
         """Begins to make a frame's array."""
         if self._codec is not None:
-            [frame] = self._codec.decode(packet)
+            [frame] = self._codec.decode(cast("Packet", packet))
             return self._pixels.begin(frame)
-        memory = memoryview(packet)
+        memory = memoryview(cast("Any", packet))
         if self._converter is None:
             return _Borrowed(memory)
         planes, at = [], 0

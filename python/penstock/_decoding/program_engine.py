@@ -10,6 +10,7 @@ from io import FileIO
 from typing import TYPE_CHECKING
 
 from penstock._common.reports import DecoderEngine, DecoderStats
+from penstock._decoding.confined_output import ConfinedOutput
 from penstock._decoding.engine import Made
 from penstock._decoding.pixels import ProgramPixels
 from penstock._decoding.program_frames import ProgramFrames
@@ -106,7 +107,7 @@ class ProgramEngine(OnDemand[Made]):
         """What was done so far."""
         if (run := self.run) is None:
             return DecoderStats()
-        stats, elapsed_s = run.reader.stats, run.process.elapsed_s
+        stats, elapsed_s = self._frames.stats, run.process.elapsed_s
         return replace(stats, elapsed_s=elapsed_s, fps=stats.frames_read / elapsed_s)
 
     def _start(self) -> DecodeSession[Made]:
@@ -136,10 +137,10 @@ class ProgramEngine(OnDemand[Made]):
             sandbox=self._sandbox,
         )
 
-    def _read_output(self, output: FileIO) -> ProgramFrames:
-        self._frames = ProgramFrames(
-            output, self._pixels, self.plan.track.video.time_base, self.plan.options.settings
-        )
+    def _read_output(self, output: FileIO) -> ProgramFrames | ConfinedOutput:
+        given = output, self._pixels, self.plan.track.video.time_base, self.plan.options.settings
+        isolation = self._isolation
+        self._frames = ProgramFrames(*given) if isolation is None else ConfinedOutput(isolation, *given)
         return self._frames
 
     def close(self) -> None:
@@ -157,7 +158,7 @@ class ProgramEngine(OnDemand[Made]):
         return run.delivered == self.plan.options.count
 
     def _end_of_file(self, run: DecodeSession[Made]) -> End:
-        options, last = self.plan.options, self._frames.last_pts
+        options, last = self.plan.options, self._frames.steps.latest
         if last is None or options.filters or changes_frames(options.input_options):
             return End()  # the options may make what was delivered different from the file
         unit = float(self.plan.track.video.time_base)
@@ -165,7 +166,7 @@ class ProgramEngine(OnDemand[Made]):
             completeness.Delivered(
                 frames=run.delivered if options.start is None else None,
                 last_s=last * unit,
-                longest_s=self._frames.longest * unit,
+                longest_s=self._frames.steps.longest * unit,
             )
         )
 

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -27,6 +28,7 @@ from penstock.errors import ClosedError, DecoderError, StalledError
 
 if TYPE_CHECKING:
     from penstock._decoding.pixels import Job, ProgramPixels
+    from penstock._facts.index import Packet
     from penstock._ffmpeg.command.settings import DecoderSettings
 
 # Frames that are read ahead.
@@ -43,13 +45,17 @@ _living: weakref.WeakSet[ProgramFrames] = weakref.WeakSet()
 class Steps:
     """How timestamps go through NUT, in which each must be later than the one before.
 
-    Those of frames may go back or repeat. FFmpeg fails then, or changes them. So a filter of FFmpeg's counts on from the
-    first timestamp, in steps: twice the units forward, or twice the units back and three more. If FFmpeg makes its
+    Those of frames may go back or repeat. FFmpeg fails then, or changes them. So a filter of FFmpeg's counts from the
+    first timestamp on, in steps: twice the units forward, or twice the units back and three more. If FFmpeg makes its
     filters anew because the size or format changes, they count from there. If the times have also gone back, FFmpeg
     fails, or makes a step of one.
 
     Args:
         time_base: unit of the timestamps, in seconds.
+
+    Attributes:
+        latest: the latest timestamp so far; None before the first.
+        longest: the longest step between two timestamps.
     """
 
     def __init__(self, time_base: Fraction) -> None:
@@ -58,6 +64,8 @@ class Steps:
         self._zero = 2 * (_MOST_BEFORE_ZERO // self._divisor)
         self._last: int | None = None  # as it was written
         self._pts = 0
+        self.latest: int | None = None
+        self.longest = 0
 
     def filters(self) -> list[str]:
         """FFmpeg's filters that make the steps."""
@@ -91,13 +99,32 @@ class Steps:
         else:
             half, is_back = divmod(units - last, 2)
             self._pts += 1 - half if is_back else half
+            self.longest = max(self.longest, self._pts - (self.latest or 0))
+        self.latest = self._pts if self.latest is None else max(self.latest, self._pts)
         return self._pts
+
+
+def written_frames(descriptor: int, frame_bytes: int, steps: Steps) -> Generator[tuple[int, Packet]]:
+    """The frames that FFmpeg writes to a pipe, with their timestamps, up to its end.
+
+    Raises:
+        DecoderError: a timestamp is lost.
+    """
+    # FFmpeg may end before the first frame, or inside one: what it says tells why.
+    with (
+        suppress(LibavError, IndexError),
+        av.open(f"pipe:{descriptor}", format="nut", options=_OPTIONS) as media,
+    ):
+        for packet in media.demux(video=0):
+            if packet.size != frame_bytes or packet.pts is None:
+                return
+            yield steps.take(packet.pts), packet
 
 
 class _Read(NamedTuple):
     """A frame that waits for a caller: its number, its timestamp, and the making of its array."""
 
-    index: int
+    number: int
     pts: int
     job: Job
 
@@ -111,18 +138,15 @@ class ProgramFrames:
         time_base: unit of timestamps, in seconds.
 
     Attributes:
-        last_pts: the latest timestamp so far; None before the first.
-        longest: the longest step between two timestamps.
+        steps: how the timestamps were read.
     """
 
     def __init__(
         self, output: FileIO, pixels: ProgramPixels, time_base: Fraction, settings: DecoderSettings
     ) -> None:
         keep_in_child(self)
-        self.last_pts: int | None = None
-        self.longest = 0
-        self._pixels, self._frame_bytes, self._settings = pixels, pixels.input_bytes, settings
-        self._steps = Steps(time_base)
+        self._pixels, self._settings = pixels, settings
+        self.steps = Steps(time_base)
         self._changed = threading.Condition()  # its lock knows its owner: a signal handler may close this
         self._frames: deque[_Read] = deque()
         self._waiters: list[Future[None]] = []
@@ -153,7 +177,7 @@ class ProgramFrames:
             if self._is_closed:
                 raise ClosedError("the decoder is closed")
             if not self._is_due():
-                raise StalledError("no frame came", timeout, self._frame_bytes)
+                raise StalledError("no frame came", timeout, self._pixels.input_bytes)
             if not (frames := self._frames):
                 if self._failure is not None:
                     raise self._failure
@@ -161,7 +185,7 @@ class ProgramFrames:
             read = frames.popleft()
             self._count(frames_delivered=1)
             self._changed.notify_all()
-        return Made(read.index, read.pts, read.job.wait())
+        return Made(read.number, read.pts, read.job.wait())
 
     def _ready(self) -> Future[None] | None:
         """Done when `read` would not wait; None if it would not now."""
@@ -202,10 +226,15 @@ class ProgramFrames:
         try:
             if self._settings.policy is not None:
                 _apply_policy(self._settings.policy, try_undo=False)
-            with av.open(f"pipe:{descriptor}", format="nut", options=_OPTIONS) as media:
-                self._read_all(media)
-        except (LibavError, IndexError):
-            pass  # FFmpeg has ended before the first frame, or inside one: what it said tells why
+            frames = written_frames(descriptor, self._pixels.input_bytes, self.steps)
+            began_s = time.perf_counter()
+            for pts, packet in frames:
+                self._count(input_wait_s=time.perf_counter() - began_s)
+                self._put(_Read(self._done.frames_read, pts, self._pixels.begin(packet)))
+                if self._is_closed:
+                    break
+                began_s = time.perf_counter()
+            frames.close()
         except BaseException as failure:
             self._failure = failure
         finally:
@@ -214,26 +243,10 @@ class ProgramFrames:
                 self._has_ended = True
                 self._tell()
 
-    def _read_all(self, media: av.container.InputContainer) -> None:
-        packets = media.demux(video=0)
-        while True:
-            began_s = time.perf_counter()
-            packet = next(packets, None)
-            self._count(input_wait_s=time.perf_counter() - began_s)
-            if packet is None or packet.size != self._frame_bytes or packet.pts is None:
-                return  # FFmpeg has ended, maybe inside a frame
-            pts = self._steps.take(packet.pts)
-            if self.last_pts is not None:
-                self.longest = max(self.longest, pts - self.last_pts)
-            self.last_pts = pts if self.last_pts is None else max(self.last_pts, pts)
-            self._put(_Read(self._done.frames_read, pts, self._pixels.begin(packet)))
-            if self._is_closed:
-                return
-
     def _put(self, read: _Read) -> None:
         most = self._settings.queue_items or READ_AHEAD
         with self._changed:
-            self._count(frames_read=1, bytes_read=self._frame_bytes)
+            self._count(frames_read=1, bytes_read=self._pixels.input_bytes)
             began_s = time.perf_counter()
             self._changed.wait_for(lambda: len(self._frames) < most or self._is_closed)
             self._count(output_wait_s=time.perf_counter() - began_s)
