@@ -208,7 +208,7 @@ def test_silence_is_a_stall(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_silence_at_the_end_raises(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confined_engine, "_END_GRACE_S", 0.3)
+    monkeypatch.setattr(confined_engine, "END_GRACE_S", 0.3)
     hostile("say(facts); frame(0); os.close(records); time.sleep(60)")
     assert frames_and_error()[0] == 1
 
@@ -594,3 +594,37 @@ def test_end_of_a_decoder_ends_its_process_by_number() -> None:
     del decoder
     gc.collect()
     assert eventually(lambda: all_children() == before)
+
+
+# A program that filters
+
+
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        (1, "frame(0); frame(2)"),
+        (0, "frame(0, word=b'?' * 8)"),
+        (1, "frame(0); send(b'?' * 3 * FRAME_BYTES)"),
+        (1, "frame(0); os.close(records); say({'frames': 5, 'latest': 0, 'longest': 0})"),
+        (1, "frame(0); os.close(records); say({'frames': 1, 'latest': 'x', 'longest': 0})"),
+        (1, "frame(0); os.close(records); say(None, error='it says so')"),
+        (1, "frame(0); os.close(records); print('[' * 100_000)"),
+        (0, "os.kill(os.getpid(), 11)"),
+    ],
+)
+def test_process_between_a_program_and_us_is_not_trusted(frames: int, code: str, hostile: Hostile) -> None:
+    received = []
+    with Decoder(clip("h264"), isolated=True, filters="null", pixel_format="source") as decoder:
+        hostile(f"import functools; frame = functools.partial(frame, size={decoder.frame_bytes})\n{code}")
+        with pytest.raises(DecoderError, match="libav's process|it says so"):
+            received.extend(frame.index for frame in decoder)
+        with pytest.raises(DecoderError):
+            decoder.read()
+    assert len(received) <= frames
+
+
+def test_filtered_frames_of_an_isolated_file_are_those_of_another() -> None:
+    with Decoder(clip("h264"), filters="hflip,fps=10") as decoder:
+        expected = [(frame.pts, frame.tobytes()) for frame in decoder]
+    with Decoder(clip("h264"), filters="hflip,fps=10", isolated=True) as decoder:
+        assert [(frame.pts, frame.tobytes()) for frame in decoder] == expected

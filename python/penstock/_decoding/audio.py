@@ -32,7 +32,7 @@ from penstock._ffmpeg.command.settings import (
     check_settings,
 )
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
-from penstock._native import AppliedPolicy, Frame, _count, _seconds
+from penstock._native import AppliedPolicy, Frame, Reader, _count, _seconds
 from penstock.errors import DecoderError
 
 # Chosen: samples of each channel in a block, 0.3 s of most sounds. The last block, and the last of silence, may have
@@ -156,7 +156,13 @@ class AudioDecoder(DecoderBase):
             arguments,
             title=repr(self),
             settings=settings,
-            frame_bytes=_BLOCK_SAMPLES * self._sample_bytes,
+            new_reader=partial(
+                Reader,
+                frame_bytes=_BLOCK_SAMPLES * self._sample_bytes,
+                queue_items=settings.queue_items,
+                capacity_bytes=settings._knobs.capacity_bytes,
+                policy=settings.policy,
+            ),
             is_strict=not conceal_errors,
         )
         self._program = _Blocks(
@@ -307,7 +313,7 @@ class AudioDecoder(DecoderBase):
         return np.frombuffer(view, self._dtype, samples * self.channels).reshape(samples, self.channels)
 
 
-class _Blocks(OnDemand):
+class _Blocks(OnDemand[Frame]):
     """The run of FFmpeg that writes blocks of samples."""
 
     def __init__(
@@ -315,7 +321,7 @@ class _Blocks(OnDemand):
         opened: Source,
         media: MediaInfo,
         audio: AudioInfo,
-        new_session: Callable[[], DecodeSession],
+        new_session: Callable[[], DecodeSession[Frame]],
         *,
         is_strict: bool,
         between_s: tuple[float | None, float | None],
@@ -323,7 +329,7 @@ class _Blocks(OnDemand):
         super().__init__(opened, opened.url, media, audio.index, is_strict=is_strict)
         self._place, self._between_s, self._new_session = (opened.url, media, audio), between_s, new_session
 
-    def _make_session(self) -> DecodeSession:
+    def _make_session(self) -> DecodeSession[Frame]:
         return self._new_session()
 
     def read_frame(self, timeout: float | None) -> Frame | None:
@@ -348,7 +354,7 @@ class _Blocks(OnDemand):
         if reason is not None:
             raise run.failure(f"{self._opened.path}: {reason}", run.delivered, _NEWER)
 
-    def _end_of_file(self, run: DecodeSession) -> End:
+    def _end_of_file(self, run: DecodeSession[Frame]) -> End:
         is_part = self._between_s[1] is not None
         return End(None if is_part else why_sound_incomplete(*self._place))
 

@@ -70,10 +70,10 @@ def _sent(engine: Engine, records: int, path: str) -> Sent:
     frames = 0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with _writer(records) as writer:
+        with writer_to(records) as writer:
             try:
                 while (made := engine.read()) is not None:
-                    _write(writer, FRAME, made.index, made.pts, made.memory)
+                    write_record(writer, FRAME, made.index, made.pts, made.memory)
                     frames += 1
             except DecoderError as error:
                 failure = error  # not past the writer, which would not wait for a slow reader any more
@@ -106,27 +106,28 @@ def _send_by_number(
     if decoder is None or frames is None:
         return
     least = max(decoder.frame_bytes, ERROR_BYTES)
-    with _writer(records) as writer:
+    with writer_to(records) as writer:
         for line in sys.stdin:
             kind, error = END, b""
             try:
                 for number, frame in frames.decoded(json.loads(line)):
-                    _write(writer, FRAME, number, frame.pts, frame, least)
+                    write_record(writer, FRAME, number, frame.pts, frame, least)
             except DecoderError as failure:
                 kind, error = FAILED, str(failure).encode()[:ERROR_BYTES]
             except RenumberedError:
                 kind = RENUMBERED
                 answered(lambda: Shown(tuple(map(int, frames.pts)), None))
-            _write(writer, kind, 0, len(error), error, least)
+            write_record(writer, kind, 0, len(error), error, least)
 
 
-def _writer(records: int) -> Writer:
+def writer_to(records: int) -> Writer:
+    """What writes records to a pipe."""
     writer = Writer(records, queue_items=_QUEUED, reader_copies=True)
     os.close(records)
     return writer
 
 
-def _write(writer: Writer, kind: bytes, index: int, pts: int | None, data: Any, least: int = 0) -> None:
+def write_record(writer: Writer, kind: bytes, index: int, pts: int | None, data: Any, least: int = 0) -> None:
     """Writes a record, of at least so many bytes."""
     writer.write(RECORD.pack(kind, index, pts))
     writer.submit(data)

@@ -40,7 +40,7 @@ FRAME = b"a frame\n"
 _CHILD = "penstock._decoding.confined_child"
 LATE = "libav's process delivered nothing"
 # Guessed: a process that has sent all frames says so within this time.
-_END_GRACE_S = 5.0
+END_GRACE_S = 5.0
 # Guessed: a process that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 _KILL_GRACE_S = 2.0
 
@@ -298,7 +298,7 @@ class ConfinedEngine(Confined):
             self.check_usable()
             if self._is_judged:
                 return
-            printed = self.process.answer(1, deadline.at_most(_END_GRACE_S))
+            printed = self.process.answer(1, deadline.at_most(END_GRACE_S))
             if printed is None and deadline.is_over():
                 raise deadline.late(LATE)
             self._kill()

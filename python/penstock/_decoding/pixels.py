@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy.typing as npt
-from av import CodecContext, Packet
+from av import CodecContext
 from av.error import FFmpegError as LibavError
 from av.filter import Graph
+from av.video.frame import VideoFrame
 
 from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
@@ -25,6 +25,8 @@ from penstock.errors import DecoderError
 if TYPE_CHECKING:
     from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame as LibavFrame
+
+    from penstock._facts.index import Packet
 
 #: Threads that convert, in all decoders of a process together. Measured: with 16 CPUs, a third adds less than 10 %.
 CONVERSION_THREADS = 2
@@ -56,6 +58,7 @@ class Pixels:
     filters, on a Python thread of this object.
 
     Attributes:
+        threads: how many convert.
         ahead: how many frames to begin before the one that is waited for, so that the threads have work.
     """
 
@@ -64,9 +67,9 @@ class Pixels:
         told = plan.options.settings.conversion_threads
         cpus = whole_cpus()
         usable = CONVERSION_THREADS if cpus > 1 else 0
-        self._threads = usable if told is None else told
+        self.threads = usable if told is None else told
         # Each is a frame more in memory.
-        self.ahead = min(self._threads, cpus - 1)
+        self.ahead = min(self.threads, cpus - 1)
         self._filterer: ThreadPoolExecutor | None = None
         self._kinds: dict[tuple[Any, ...], _Kind] = {}  # in the order in which they were made
         self._warned = {None, lost_bits(plan.track.video, plan.options.pixel_format)}
@@ -86,7 +89,7 @@ class Pixels:
     def begin(self, frame: LibavFrame, out: npt.NDArray[Any] | None = None) -> Job:
         """Begins to make a frame's array: in `out`, if it is given, else in recycled memory."""
         kind = self._kind_of(frame)
-        if not kind.is_filtered or not self._threads:
+        if not kind.is_filtered or not self.threads:
             return kind.begin(frame, out)
         if self._filterer is None:
             self._filterer = ThreadPoolExecutor(1, thread_name_prefix="penstock-filter")
@@ -102,7 +105,7 @@ class Pixels:
     def _kind_of(self, frame: LibavFrame) -> _Kind:
         facts = (frame.width, frame.height, frame.format.name, frame.colorspace, frame.color_range)
         if (kind := self._kinds.get(facts)) is None:
-            kind = _Kind(frame, self._plan_for(frame), self._threads)
+            kind = _Kind(frame, self._plan_for(frame), self.threads)
             if len(self._kinds) == _KEPT_KINDS:
                 self._drop_oldest()
             self._kinds[facts] = kind
@@ -131,32 +134,62 @@ class Pixels:
         return plan_decode(None, replace(plan.track, video=video), replace(options, pixel_format=name))
 
 
-class RawPixels:
-    """Makes the arrays of a plan's frames from raw frames as they are stored.
+class ProgramPixels:
+    """Makes the arrays of a plan's frames from the packets of raw video that an FFmpeg program writes.
 
-    Several threads may do so at once.
+    Args:
+        plan: the plan.
+        stored: what FFmpeg writes, if this process makes the frames of that; None if FFmpeg has made all but the native
+            conversion.
+
+    Attributes:
+        input_bytes: bytes of a frame that FFmpeg writes.
     """
 
-    def __init__(self, plan: DecodePlan) -> None:
-        video = plan.track.video
-        self._pixels, self._lock = Pixels(plan), threading.Lock()
-        codec = cast("VideoCodecContext", CodecContext.create("rawvideo", "r"))
-        codec.width, codec.height = video.stored_width, video.stored_height
-        codec.pix_fmt = video.pixel_format
-        codec.colorspace = next((one for one in range(256) if matrix_name(one) == video.color_matrix), 2)
-        codec.color_range = next((one for one, name in RANGES.items() if name == video.color_range), 0)
-        self._codec = codec
+    def __init__(self, plan: DecodePlan, stored: DecodePlan | None) -> None:
+        self._plan, self._pixels = plan, Pixels(plan)
+        self._codec = None if stored is None else _raw_decoder(stored)
+        self._converter: _PlaneConverter | None = None
+        self._rows: list[tuple[int, int]] = []
+        self.input_bytes = (stored or plan).layout.frame_bytes
+        if stored is None and plan.conversion is not None:
+            self._rows = [*plane_rows(VideoFrame(plan.layout.width, plan.layout.height, plan.ffmpeg_format))]
+            self.input_bytes = sum(rows * row_bytes for rows, row_bytes in self._rows)
+            self._converter = _PlaneConverter(plan.conversion, self._rows, _KEPT_SLOTS, self._pixels.threads)
 
-    def made(self, raw: Any) -> Any:
-        """The memory of a frame's array."""
-        with self._lock:
-            packet = Packet(cast("Any", memoryview(raw)))  # any buffer will do, whatever its type says
-            [frame] = self._codec.decode(packet)
-            return self._pixels.begin(frame).wait()
+    def begin(self, packet: Packet | memoryview) -> Job:
+        """Begins to make a frame's array."""
+        if self._codec is not None:
+            [frame] = self._codec.decode(cast("Packet", packet))
+            return self._pixels.begin(frame)
+        memory = memoryview(cast("Any", packet))
+        if self._converter is None:
+            return _Borrowed(memory)
+        planes, at = [], 0
+        for rows, row_bytes in self._rows:
+            planes.append(memory[at : at + rows * row_bytes])
+            at += rows * row_bytes
+        return self._converter.begin(planes, [row_bytes for _, row_bytes in self._rows])
+
+    @property
+    def converting_s(self) -> float:
+        """Seconds that threads have spent on conversions."""
+        return self._pixels.converting_s if self._converter is None else self._converter.converting_s
 
     def close(self) -> None:
         """Returns the recycled memory."""
         self._pixels.close()
+
+
+def _raw_decoder(plan: DecodePlan) -> VideoCodecContext:
+    """A decoder of pictures as they are stored, by their size and format: NUT has no tag for some formats."""
+    video = plan.track.video
+    codec = cast("VideoCodecContext", CodecContext.create("rawvideo", "r"))
+    codec.width, codec.height = plan.layout.width, plan.layout.height
+    codec.pix_fmt = video.pixel_format
+    codec.colorspace = next((one for one in range(256) if matrix_name(one) == video.color_matrix), 2)
+    codec.color_range = next((one for one, name in RANGES.items() if name == video.color_range), 0)
+    return codec
 
 
 def samples_like(video: VideoInfo, frame: LibavFrame) -> VideoInfo:
@@ -183,7 +216,7 @@ class _Kind:
     """
 
     def __init__(self, frame: LibavFrame, plan: DecodePlan, threads: int) -> None:
-        self._plan, self._conversion, self._threads = plan, plan.whole_conversion(), threads
+        self._plan, self._conversion, self._threads = plan, plan.conversion, threads
         self.is_filtered = (
             (frame.width, frame.height) != (plan.layout.width, plan.layout.height)
             or frame.format.name != plan.ffmpeg_format

@@ -16,8 +16,8 @@ from av.video.format import names as video_formats  # type: ignore[attr-defined]
 from av.video.frame import VideoFrame
 
 from penstock._common.messages import argument
-from penstock._decoding import timestamps
 from penstock._decoding.planes import plane_rows
+from penstock._decoding.program_frames import Steps
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.seeking import first_pts, may_seek, seek_arguments
@@ -38,7 +38,6 @@ from penstock._ffmpeg.command.pixel_formats import (
     is_gray,
     is_rgb,
     pixel_format_of,
-    subsampling,
 )
 from penstock._ffmpeg.command.settings import (
     ColorMatrix,
@@ -53,11 +52,8 @@ from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
 
-# The most frames that a codec reorders. If at most so many are wanted, frames are not divided into parts, so that the
-# number of frames that FFmpeg has to write does not depend on their size.
+# The most frames that a codec reorders.
 _FEW_FRAMES = 16
-# Bytes of a part of a frame. The native thread converts it while it is in a core's L2 cache (1 MiB and more).
-_PART_BYTES = 256 << 10
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
 _UNTAGGED = "bt601"
 # Formats from which our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler makes others of nv12.)
@@ -115,11 +111,10 @@ class DecodePlan:
     Attributes:
         layout: layout of the delivered frames.
         ffmpeg_format: the pixel format that FFmpeg writes.
-        conversion: the native conversion of each part of a frame; None if FFmpeg writes the caller's format.
-        parts: number of parts, one above the other, into which FFmpeg divides a frame.
+        conversion: the native conversion of a frame; None if FFmpeg makes the caller's format.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay as in the file.
         rotation_filters: FFmpeg's filters that turn the stored picture for display.
-        filters: the filters after those, before those that print timestamps and divide frames.
+        filters: the filters after those.
         track: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
         may_seek: whether FFmpeg need not read from the beginning of the file.
@@ -130,7 +125,6 @@ class DecodePlan:
     layout: FrameLayout
     ffmpeg_format: str
     conversion: _Conversion | None
-    parts: int
     converted_by: str | None
     rotation_filters: tuple[str, ...]
     filters: tuple[str, ...]
@@ -153,22 +147,21 @@ class DecodePlan:
         start = self.options.start
         return None if start is None else first_pts(start, self.track.media, self.track.video)
 
-    def arguments(self, descriptor: int) -> list[str]:
-        """FFmpeg's arguments. It writes timestamps to `descriptor`."""
+    def arguments(self) -> list[str]:
+        """FFmpeg's arguments."""
         reading, trim = self._reading()
-        stamp = timestamps.filters(descriptor, self.track.video.time_base)
-        divide = [f"untile=1x{self.parts}"] if self.parts > 1 else []
-        count = self.options.count
+        count, steps = self.options.count, Steps(self.track.video.time_base)
+        # FFmpeg's `scale` takes other sizes and formats as they come, and needs not begin again for them.
+        is_scaled = not (self.rotation_filters or self.options.filters) and self.filters[0].startswith(
+            "scale="
+        )
         return [
+            *(("-reinit_filter", "0") if is_scaled else ()),
             *reading,
-            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, *stamp, *divide])),
+            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, *steps.filters()])),
             *("-pix_fmt", self.ffmpeg_format),
-            # No frame is dropped and none repeated, whatever their times.
-            *("-fps_mode", "passthrough"),
-            *(() if count is None else ("-frames:v", str(count * self.parts))),
-            # Unbuffered: if FFmpeg fails, all frames that it has made arrive.
-            *("-avioflags", "direct"),
-            *("-c:v", "rawvideo", "-f", "rawvideo", "pipe:1"),
+            *(() if count is None else ("-frames:v", str(count))),
+            *steps.output_arguments(),
         ]
 
     def beginning_arguments(self, *, before_start: bool) -> list[str]:
@@ -183,13 +176,6 @@ class DecodePlan:
 
     def _reading(self) -> tuple[list[str], list[str]]:
         return _reading(self.track, self.options, self.decoder, self.uncropped, may_seek=self.may_seek)
-
-    def whole_conversion(self) -> _Conversion | None:
-        """The native conversion of a whole frame; None if there is none."""
-        if self.conversion is None:
-            return None
-        conversion_input = _without_range(self.ffmpeg_format)
-        return _native(conversion_input, self.layout, 1, self.track.video, self.options)
 
 
 def plan_decode(
@@ -237,12 +223,11 @@ def plan_decode(
     # With the name in the file, full range or not, FFmpeg has nothing to convert, but the order of bytes at most.
     is_own = in_native_order(layout.pixel_format) == in_native_order(own)
     delivered = layout.pixel_format if is_own else own if conversion_input == stored else conversion_input
-    conversion, parts, converted_by = None, 1, None
+    conversion, converted_by = None, None
     if not is_own:
-        parts = 1 if 0 < (options.count or 0) <= _FEW_FRAMES else _parts(conversion_input, width, height)
-        conversion, converted_by = _native(conversion_input, layout, parts, video, options), "penstock"
+        conversion, converted_by = _native(conversion_input, layout, video, options), "penstock"
         if conversion is None:
-            delivered, parts, converted_by = layout.pixel_format, 1, "ffmpeg"
+            delivered, converted_by = layout.pixel_format, "ffmpeg"
             # From a palette itself, FFmpeg makes 36 of 256 grays one too dark or bright.
             scaled[-1:] = [*["format=bgra"] * (own == "pal8"), scaled[-1]]
             scaled[-1] += _colors(options, own, layout, video)
@@ -255,7 +240,7 @@ def plan_decode(
     filters = (*scaled, f"format={delivered}")
     is_recolored = options.filters or not options.color_matrix == options.color_range == "auto"
     return DecodePlan(
-        *(layout, delivered, conversion, parts, converted_by, turns, filters, options, track, decoder),
+        *(layout, delivered, conversion, converted_by, turns, filters, options, track, decoder),
         may_seek=may_seek(video.codec, video.pixel_format),
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
@@ -519,10 +504,8 @@ def _converts_itself(stored: str, layout: FrameLayout) -> bool:
     return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
 
 
-def _native(
-    stored: str, layout: FrameLayout, parts: int, video: VideoInfo, options: DecodeOptions
-) -> _Conversion | None:
-    """The native conversion of a part of a frame; None if there is none, or it is left to FFmpeg."""
+def _native(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> _Conversion | None:
+    """The native conversion of a frame; None if there is none, or it is left to FFmpeg."""
     if options.settings._knobs.convert == "auto" and not _converts_itself(stored, layout):
         return None
     matrix = _matrix(video, options)
@@ -536,7 +519,7 @@ def _native(
             stored,
             layout.pixel_format,
             layout.width,
-            layout.height // parts,
+            layout.height,
             matrix=matrix,
             range=_color_range(stored, video, options),
             vflip=False,
@@ -582,16 +565,3 @@ def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:
     if options.color_range != "auto":
         return options.color_range
     return video.color_range or ("full" if video.pixel_format in _FULL_RANGE else "limited")
-
-
-def _parts(stored: str, width: int, height: int) -> int:
-    """The number of parts of at most `_PART_BYTES`, of equal height and with whole rows of chroma, in a YUV frame.
-
-    1 if there is no such number.
-    """
-    rows = subsampling(stored)[1]
-    frame_bytes = frame_layout(stored, width, height).frame_bytes if stored in PIXEL_FORMATS else 0
-    for parts in range(1, height // rows + 1):
-        if height % (parts * rows) == 0 and frame_bytes <= parts * _PART_BYTES:
-            return parts
-    return 1

@@ -1,4 +1,4 @@
-"""Reads a source in sequence by an FFmpeg program, whose output a native thread reads."""
+"""Reads a source in sequence by an FFmpeg program, whose output libav reads."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from io import FileIO
 from typing import TYPE_CHECKING
 
 from penstock._common.reports import DecoderEngine, DecoderStats
+from penstock._decoding.confined_output import ConfinedOutput
 from penstock._decoding.engine import Made
-from penstock._decoding.pixels import RawPixels
+from penstock._decoding.pixels import ProgramPixels
+from penstock._decoding.program_frames import ProgramFrames
 from penstock._decoding.session import DecodeSession, OnDemand
 from penstock._facts import completeness
 from penstock._facts.completeness import End
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from penstock._facts.isolation import Isolation
     from penstock._facts.questions import Questions
     from penstock._facts.source import Source
-    from penstock._native import Frame
 
 # FFmpeg's options for its input that change neither which frames come nor their times.
 _FRAME_PRESERVING_OPTIONS = frozenset(
@@ -43,7 +45,7 @@ _FRAME_PRESERVING_OPTIONS = frozenset(
 )
 
 
-class ProgramEngine(OnDemand):
+class ProgramEngine(OnDemand[Made]):
     """Decodes frames in sequence by an FFmpeg program, which the first read starts.
 
     Args:
@@ -76,7 +78,7 @@ class ProgramEngine(OnDemand):
         )
         self.plan, self.questions = plan, questions
         self._written = stored or plan  # what FFmpeg writes
-        self._pixels = RawPixels(plan) if stored else None
+        self._pixels = ProgramPixels(plan, stored)
         self._program, self._reason = program, reason
         self._isolation = isolation  # which keeps the file open
 
@@ -93,11 +95,11 @@ class ProgramEngine(OnDemand):
 
     def read(self, timeout: float | None = None) -> Made | None:
         """The next frame; None at the end."""
-        return self._made(self.read_frame(timeout))
+        return self.read_frame(timeout)
 
     async def read_async(self) -> Made | None:
         """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
-        return self._made(await self.read_frame_async())
+        return await self.read_frame_async()
 
     def read_ahead(self) -> None:
         """Starts FFmpeg before the first read, so that frames are read ahead."""
@@ -108,21 +110,10 @@ class ProgramEngine(OnDemand):
         """What was done so far."""
         if (run := self.run) is None:
             return DecoderStats()
-        reader, elapsed_s = run.reader.stats, run.process.elapsed_s
-        return DecoderStats(
-            frames_read=reader.frames_read,
-            frames_delivered=run.delivered,
-            bytes_read=reader.bytes_read,
-            elapsed_s=elapsed_s,
-            fps=reader.frames_read / elapsed_s,
-            caller_wait_s=reader.caller_wait_s,
-            input_wait_s=reader.input_wait_s,
-            output_wait_s=reader.output_wait_s,
-            converting_s=reader.converting_s,
-            reader=reader,
-        )
+        stats, elapsed_s = self._frames.stats, run.process.elapsed_s
+        return replace(stats, elapsed_s=elapsed_s, fps=stats.frames_read / elapsed_s)
 
-    def _start(self) -> DecodeSession:
+    def _start(self) -> DecodeSession[Made]:
         """Starts FFmpeg; again from the beginning of the file, if it would lose frames by a seek."""
         run, start = super()._start(), self.plan.options.start
         if start is None or not self.plan.may_seek:
@@ -138,45 +129,39 @@ class ProgramEngine(OnDemand):
         self._written = replace(self._written, may_seek=False)
         return super()._start()
 
-    def _make_session(self) -> DecodeSession:
-        plan = self._written
+    def _make_session(self) -> DecodeSession[Made]:
         return DecodeSession(
             self._program,
-            plan.arguments,
+            self._written.arguments(),
             title=self.plan.title,
-            settings=plan.options.settings,
-            frame_bytes=plan.layout.frame_bytes,
-            conversion=plan.conversion,
-            parts=plan.parts,
+            settings=self.plan.options.settings,
+            new_reader=self._read_output,
             is_strict=self._is_strict,
             sandbox=self._sandbox,
         )
 
-    def _made(self, frame: Frame | None) -> Made | None:
-        """The frame with its index and timestamp."""
-        if frame is None:
-            return None
-        memory = frame if self._pixels is None else self._pixels.made(frame)
-        return Made(frame.index, self.session.timestamps.take(frame.index), memory)
+    def _read_output(self, output: FileIO) -> ProgramFrames | ConfinedOutput:
+        given = output, self._pixels, self.plan.track.video.time_base, self.plan.options.settings
+        isolation = self._isolation
+        self._frames = ProgramFrames(*given) if isolation is None else ConfinedOutput(isolation, *given)
+        return self._frames
 
     def close(self) -> None:
         """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
         super().close()
-        if self._pixels is not None:
-            self._pixels.close()
+        self._pixels.close()
 
-    def _end_of(self, run: DecodeSession) -> End:
+    def _end_of(self, run: DecodeSession[Made]) -> End:
         end = super()._end_of(run)
         if end.reason is None and not run.delivered:
             return End(completeness.why_no_frames(self.plan.track.media, self.plan.options.start))
         return end
 
-    def _is_all_asked_for(self, run: DecodeSession) -> bool:
+    def _is_all_asked_for(self, run: DecodeSession[Made]) -> bool:
         return run.delivered == self.plan.options.count
 
-    def _end_of_file(self, run: DecodeSession) -> End:
-        run.timestamps.read_all()
-        options, last = self.plan.options, run.timestamps.last
+    def _end_of_file(self, run: DecodeSession[Made]) -> End:
+        options, last = self.plan.options, self._frames.steps.latest
         if last is None or options.filters or changes_frames(options.input_options):
             return End()  # the options may make what was delivered different from the file
         unit = float(self.plan.track.video.time_base)
@@ -184,7 +169,7 @@ class ProgramEngine(OnDemand):
             completeness.Delivered(
                 frames=run.delivered if options.start is None else None,
                 last_s=last * unit,
-                longest_s=run.timestamps.longest * unit,
+                longest_s=self._frames.steps.longest * unit,
             )
         )
 

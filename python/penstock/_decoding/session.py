@@ -19,13 +19,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
-from typing import Any, Self, TypeVar
+from io import FileIO
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from penstock._common.deadline import Deadline
 from penstock._common.messages import argument, plural
 from penstock._common.ownership import Closable
-from penstock._decoding.timestamps import Timestamps
 from penstock._facts.completeness import End, other_codecs
 from penstock._facts.info import MediaInfo
 from penstock._facts.source import Source
@@ -35,11 +34,9 @@ from penstock._ffmpeg.program.child import DRAIN_GRACE_S
 from penstock._ffmpeg.program.messages import has_no_frames
 from penstock._ffmpeg.program.process import FFmpegProcess, Session, warn_unclosed
 from penstock._ffmpeg.program.sandbox import Sandbox
-from penstock._native import AppliedPolicy, Frame, Reader, _Conversion
+from penstock._native import AppliedPolicy
 from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
 
-# Frames or blocks that are read ahead.
-READ_AHEAD = 4
 # Guessed: an FFmpeg that has closed its output exits within this time. If it has reported its end, that is all.
 END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
@@ -56,37 +53,56 @@ _OVER_GAPS = (
 OTHER_SIZE = -(1 << 20)
 
 Stream = TypeVar("Stream")
+Item = TypeVar("Item")
+Item_co = TypeVar("Item_co", covariant=True)
 
 
-class DecodeSession(Session):
-    """A running FFmpeg that writes raw frames, or blocks of samples.
+class Reading(Protocol[Item_co]):
+    """What reads FFmpeg's output ahead: a native `Reader` of blocks of samples, or `ProgramFrames`."""
+
+    @property
+    def stats(self) -> Any:
+        """What it has done, with `frames_delivered`."""
+
+    def read(self, timeout: float) -> Item_co | None:
+        """The next one; None at the end."""
+
+    def take_rest(self) -> Item_co | None:
+        """What came after the last whole one."""
+
+    def close(self) -> None:
+        """Stops reading."""
+
+    def _ready(self) -> Any:
+        """What is done when `read` would not wait."""
+
+
+class DecodeSession(Session, Generic[Item]):
+    """A running FFmpeg that writes frames, or blocks of samples.
 
     Args:
+        new_reader: starts to read from its output.
         is_strict: FFmpeg exits at the first error instead of going on.
         sandbox: what FFmpeg may do; None if it may do all.
 
     Attributes:
-        reader: the native reader.
-        timestamps: the timestamps that FFmpeg writes, if `arguments` is a callable.
-        rest: what FFmpeg wrote after the last whole frame.
+        reader: what reads from its output.
+        rest: what FFmpeg wrote after the last whole block.
         has_succeeded: whether FFmpeg has written all that it had to; None until it has ended and all frames were read.
     """
 
     error = DecoderError
     # Set by `start`.
-    reader: Reader
-    timestamps: Timestamps
+    reader: Reading[Item]
 
     def __init__(
         self,
         program: str,
-        arguments: Sequence[str] | Callable[[int], Sequence[str]],
+        arguments: Sequence[str],
         *,
         title: str,
         settings: DecoderSettings,
-        frame_bytes: int,
-        conversion: _Conversion | None = None,
-        parts: int = 1,
+        new_reader: Callable[[FileIO], Reading[Item]],
         is_strict: bool,
         sandbox: Sandbox | None = None,
     ) -> None:
@@ -100,25 +116,14 @@ class DecodeSession(Session):
             error=DecoderError,
         )
         super().__init__(process, title, settings.stall_timeout)
-        self.rest: Frame | None = None
+        self.rest: Item | None = None
         self.has_succeeded: bool | None = None
-        self._has_timestamps = callable(arguments)
         self._ending = threading.Lock()
         self._grace: Deadline | None = None  # once FFmpeg has closed its output
-        self._make_reader = partial(
-            Reader._converting,
-            frame_bytes=frame_bytes,
-            queue_items=READ_AHEAD if settings.queue_items is None else settings.queue_items,
-            capacity_bytes=settings._knobs.capacity_bytes,
-            policy=settings.policy,
-            conversion=conversion,
-            parts=parts,
-        )
+        self._new_reader = new_reader
 
     def connect(self) -> None:
-        if self._has_timestamps:
-            self.timestamps = Timestamps(self.process.side)
-        self.reader = self._make_reader(self.process.stdout)
+        self.reader = self._new_reader(self.process.stdout)
         # The reader has a duplicate, and FFmpeg must notice at once when that is closed.
         self.process.stdout.close()
 
@@ -133,9 +138,10 @@ class DecodeSession(Session):
     @property
     def delivered(self) -> int:
         """Frames that callers received."""
-        return self.reader.stats.frames_delivered
+        delivered: int = self.reader.stats.frames_delivered
+        return delivered
 
-    def read(self, timeout: float | None = None) -> Frame | None:
+    def read(self, timeout: float | None = None) -> Item | None:
         """The next frame; None at the end, when FFmpeg has exited."""
         deadline = Deadline(timeout)
         self.check_open()
@@ -147,7 +153,7 @@ class DecodeSession(Session):
                 self._end(deadline)
             return frame
 
-    async def read_async(self) -> Frame | None:
+    async def read_async(self) -> Item | None:
         """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
         self.check_open()
         if self.has_succeeded is not None:
@@ -170,9 +176,6 @@ class DecodeSession(Session):
         """Kills FFmpeg without waiting: for a finalizer, which may run on any thread."""
         self.mark_closed()
         self._let_go()
-        # In a forked child the pipe is closed already, and another thread of the parent may have held the lock.
-        if self._has_timestamps and not self.is_inherited:
-            self.timestamps.close()
 
     def end_collected(self) -> None:
         """Ends FFmpeg when the garbage collector takes the decoder, with a `ResourceWarning` before the last frame."""
@@ -194,7 +197,7 @@ class DecodeSession(Session):
         if not self.is_open:
             raise ClosedError("the decoder is closed")
 
-    def _take(self, timeout_s: float) -> Frame | None:
+    def _take(self, timeout_s: float) -> Item | None:
         """A frame; None at the end of FFmpeg's output."""
         try:
             return self.reader.read(timeout=timeout_s)
@@ -234,12 +237,12 @@ class DecodeSession(Session):
             self._let_go()
 
     def _let_go(self) -> None:
-        if not self.is_inherited:
+        if not self.is_inherited:  # where a fork has closed the pipe, and another thread may have held a lock
             self.process.kill()
-        self.reader.close()
+            self.reader.close()
 
 
-class OnDemand(Closable):
+class OnDemand(Closable, Generic[Item]):
     """A run of FFmpeg that starts when it is needed, and what its end means.
 
     Args:
@@ -266,7 +269,7 @@ class OnDemand(Closable):
         self._opened, self._source, self._media = opened, source, media
         self._is_strict, self._sandbox = is_strict, sandbox
         self._other_codecs = other_codecs(media, index)  # whose damage doesn't matter
-        self.run: DecodeSession | None = None
+        self.run: DecodeSession[Item] | None = None
         self.warning: str | None = None
         self._is_judged = False
         self._failure: FFmpegError | None = None
@@ -274,7 +277,7 @@ class OnDemand(Closable):
         self._starting = threading.RLock()  # a signal handler may close the decoder
 
     @property
-    def session(self) -> DecodeSession:
+    def session(self) -> DecodeSession[Item]:
         """The run of FFmpeg, which the first use starts."""
         if self.run is None:
             self.check_owner()
@@ -285,14 +288,14 @@ class OnDemand(Closable):
                     self.run.close()
         return self.run
 
-    def read_frame(self, timeout: float | None) -> Frame | None:
+    def read_frame(self, timeout: float | None) -> Item | None:
         """What FFmpeg writes next; None at the end, if all is well."""
         run = self.session
         if (frame := run.read(timeout)) is None:
             self._judge(run)
         return frame
 
-    async def read_frame_async(self) -> Frame | None:
+    async def read_frame_async(self) -> Item | None:
         """`read_frame` for asyncio. A task that is cancelled while it waits loses no frame."""
         run = self.session
         if (frame := await run.read_async()) is None:
@@ -301,7 +304,7 @@ class OnDemand(Closable):
             await asyncio.to_thread(self._judge, run)
         return frame
 
-    def _start(self) -> DecodeSession:
+    def _start(self) -> DecodeSession[Item]:
         """Starts FFmpeg."""
         run = self._make_session()
         try:
@@ -312,11 +315,11 @@ class OnDemand(Closable):
             raise
         return run
 
-    def _make_session(self) -> DecodeSession:
+    def _make_session(self) -> DecodeSession[Item]:
         """A run that has not started."""
         raise NotImplementedError
 
-    def _judge(self, run: DecodeSession) -> None:
+    def _judge(self, run: DecodeSession[Item]) -> None:
         """Finds out at the end whether all is well. Raises why it is not, the same at each call."""
         with self._judging:
             if not self._is_judged:
@@ -328,7 +331,7 @@ class OnDemand(Closable):
         if self._failure is not None:
             raise self._failure
 
-    def _end_of(self, run: DecodeSession) -> End:
+    def _end_of(self, run: DecodeSession[Item]) -> End:
         """What the end of FFmpeg means: why reading has failed, and what to say of the file."""
         process, after = run.process, f"after {plural(run.delivered, 'frame')}"
         said = process.log.text
@@ -364,11 +367,11 @@ class OnDemand(Closable):
         """The warning to give for FFmpeg's messages of damage, if only the beginning is damaged; else None."""
         return None
 
-    def _is_all_asked_for(self, run: DecodeSession) -> bool:
+    def _is_all_asked_for(self, run: DecodeSession[Item]) -> bool:
         """Whether the caller asked for no more than was delivered, whatever follows in the file."""
         return False
 
-    def _end_of_file(self, run: DecodeSession) -> End:
+    def _end_of_file(self, run: DecodeSession[Item]) -> End:
         """What shows at the end of the file, although FFmpeg has succeeded."""
         raise NotImplementedError
 

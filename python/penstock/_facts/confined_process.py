@@ -22,6 +22,7 @@ class ConfinedProcess(FFmpegProcess):
     Args:
         command: as from `Isolation.command`.
         answers: how many lines it prints at most.
+        stdin: what it reads, which this closes; None for a pipe from us.
 
     Attributes:
         records: our end of that pipe.
@@ -30,12 +31,14 @@ class ConfinedProcess(FFmpegProcess):
 
     records: FileIO
 
-    def __init__(self, command: Sequence[str], sandbox: Sandbox, answers: int) -> None:
+    def __init__(
+        self, command: Sequence[str], sandbox: Sandbox, answers: int, stdin: FileIO | None = None
+    ) -> None:
         super().__init__(
             command[0], command[1:], is_strict=True, stdout=None, sandbox=sandbox, error=DecoderError
         )
         self.sandbox: Sandbox = sandbox
-        self._python = command
+        self._python, self._stdin_of_child = command, stdin
         self._printed: list[bytes] = []
         self._pending = bytearray()
         self._came = tuple(Flag() for _ in range(answers))
@@ -53,7 +56,8 @@ class ConfinedProcess(FFmpegProcess):
 
     def spawn(self) -> subprocess.Popen[bytes]:
         self.records, records = self.pipe_from()
-        self.stdin, stdin = self.pipe_to()
+        if (stdin := self._stdin_of_child) is None:
+            self.stdin, stdin = self.pipe_to()
         with (
             records,
             stdin,

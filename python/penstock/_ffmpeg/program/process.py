@@ -10,6 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from errno import ENXIO
 from io import FileIO
@@ -366,7 +367,7 @@ class Session(Owned):
     async def wait_for_async(
         self,
         step: Callable[[Unpack[Arguments], float], R],
-        event: Callable[[], Watchable | None],
+        event: Callable[[], Watchable | Future[None] | None],
         *arguments: *Arguments,
     ) -> R:
         """`wait_for` for asyncio: the event loop goes on while this waits. A cancellation takes no step.
@@ -440,13 +441,20 @@ def warn_unclosed(session: Session) -> None:
     )
 
 
-async def _until(event: Watchable | None, timeout_s: float) -> None:
+async def _until(event: Watchable | Future[None] | None, timeout_s: float) -> None:
     import asyncio  # slow to import; a program that uses asyncio has done so
 
     from penstock._common.event_loops import until_done
 
     if event is None:
         await asyncio.sleep(0)
+        return
+    if isinstance(event, Future):
+        waiting = asyncio.wrap_future(event)
+        try:
+            await asyncio.wait([waiting], timeout=timeout_s)
+        finally:
+            waiting.cancel()
         return
     # Not asyncio.wait_for, which before Python 3.12 may swallow a cancellation.
     with suppress(TimeoutError):

@@ -1,0 +1,151 @@
+"""The frames of a confined FFmpeg program: another confined process reads its NUT, and sends the frames as they are.
+
+This process parses nothing that the program writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from io import FileIO
+from typing import TYPE_CHECKING, Any
+
+from penstock._common.reports import DecoderStats
+from penstock._decoding.confined_engine import END_GRACE_S, FRAME, RECORD
+from penstock._decoding.engine import Made
+from penstock._decoding.program_frames import Steps, written_frames
+from penstock._facts.confined_process import ConfinedProcess
+from penstock._facts.isolated_facts import confined
+from penstock._native import Reader
+from penstock.errors import TruncatedStreamError
+
+if TYPE_CHECKING:
+    from penstock._decoding.pixels import ProgramPixels
+    from penstock._facts.isolation import Isolation
+    from penstock._ffmpeg.command.settings import DecoderSettings
+    from penstock._native import Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What the process says after the last frame."""
+
+    frames: int
+    latest: int | None
+    longest: int
+
+
+def main(request: dict[str, Any], records: int) -> None:
+    """Sends the frames of the NUT in its standard input, after it has confined itself."""
+    from penstock._decoding.confined_child import write_record, writer_to  # which only the process needs
+
+    _, answered = confined(request)
+    steps = Steps(Fraction(*request["time_base"]))
+
+    def sent() -> _Sent:
+        count = 0
+        with writer_to(records) as writer:
+            for pts, packet in written_frames(0, request["frame_bytes"], steps):
+                write_record(writer, FRAME, count, pts, packet)
+                count += 1
+        return _Sent(count, steps.latest, steps.longest)
+
+    answered(sent)
+
+
+class ConfinedOutput:
+    """Reads frames ahead, as `ProgramFrames` does.
+
+    Args:
+        isolation: the file that the program reads.
+        output, pixels, time_base, settings: as for `ProgramFrames`.
+
+    Attributes:
+        steps: how the timestamps were read, once all were.
+    """
+
+    def __init__(
+        self,
+        isolation: Isolation,
+        output: FileIO,
+        pixels: ProgramPixels,
+        time_base: Fraction,
+        settings: DecoderSettings,
+    ) -> None:
+        self.steps = Steps(time_base)
+        self._isolation, self._pixels = isolation, pixels
+        self._is_cut = False
+        request = {
+            "frame_bytes": pixels.input_bytes,
+            "time_base": [time_base.numerator, time_base.denominator],
+        }
+        command, sandbox = isolation.command(__name__, request, isolation.sandbox.cpu_s)
+        self._process = ConfinedProcess(command, sandbox, 1, stdin=output)
+        try:
+            self._process.start()
+            self._reader = Reader(
+                self._process.records,
+                frame_bytes=RECORD.size + pixels.input_bytes,
+                queue_items=settings.queue_items,
+                policy=settings.policy,
+            )
+        except BaseException:
+            self._process.end()
+            raise
+        self._process.records.close()  # the reader has a duplicate
+
+    def read(self, timeout: float) -> Made | None:
+        """The next frame; None at the end."""
+        try:
+            record = self._reader.read(timeout)
+        except TruncatedStreamError:
+            record, self._is_cut = None, True
+        if record is None:
+            self._end()
+            return None
+        kind, index, pts = RECORD.unpack_from(record)
+        if kind != FRAME or index != record.index:
+            raise self._strange()
+        return Made(index, pts, self._pixels.begin(memoryview(record)[RECORD.size :]).wait())
+
+    def _end(self) -> None:
+        """Takes what the process says at its end."""
+        process, frames = self._process, self._reader.stats.frames_read
+        printed = process.answer(0, END_GRACE_S) or b""
+        process.wait(END_GRACE_S)
+        sent = self._isolation.answer(printed, _Sent, process, frames)
+        if self._is_cut or sent.frames != frames:
+            raise self._strange()
+        self.steps.latest, self.steps.longest = sent.latest, sent.longest
+
+    def _strange(self) -> Exception:
+        reason = f"{self._isolation.path}: libav's process sent something else than frames"
+        return self._isolation.failure(reason, self._process, self._reader.stats.frames_delivered)
+
+    def take_rest(self) -> None:
+        """Nothing: a part of a frame is dropped."""
+
+    def _ready(self) -> Ticket:
+        """Done when `read` would not wait."""
+        return self._reader._ready()
+
+    @property
+    def stats(self) -> DecoderStats:
+        """What was done so far, without the time that it took."""
+        reader = self._reader.stats
+        return DecoderStats(
+            frames_read=reader.frames_read,
+            frames_delivered=reader.frames_delivered,
+            bytes_read=reader.frames_read * self._pixels.input_bytes,
+            caller_wait_s=reader.caller_wait_s,
+            input_wait_s=reader.input_wait_s,
+            output_wait_s=reader.output_wait_s,
+            converting_s=self._pixels.converting_s,
+            reader=reader,
+        )
+
+    def close(self) -> None:
+        """Ends the process. May be called again."""
+        self._process.kill()
+        self._reader.close()
+        self._process.close_pipes()
