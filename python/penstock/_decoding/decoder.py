@@ -15,7 +15,7 @@ from penstock._common.types import HasDLPack, WritableData
 from penstock._decoding.audio import AudioDecoder, AudioOptions
 from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
 from penstock._decoding.image_files import ImageFiles, VideoSource
-from penstock._decoding.image_frames import first_image, images_by_number, open_images, read_images
+from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodeOptions, lost_bits, unmapped_hdr
 from penstock._decoding.program_engine import changes_frames
@@ -41,6 +41,7 @@ from penstock._native import AppliedPolicy, _count
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
     from typing_extensions import Buffer
 
@@ -126,8 +127,12 @@ class Decoder(DecoderBase):
             alpha, and for "source" (which is then yuva420p), libvpx also decodes the alpha of VP8 and VP9 in WebM.
         size: width and height in pixels to scale to. One of them may be None, which keeps the aspect ratio. None is the
             video's own size, or the size that `filters` make.
-        start: time in seconds, as `VideoFrame.time_s` counts. Earlier frames are dropped, exact to the frame.
-        count: maximum number of frames; None reads all.
+        start: time in seconds, as `VideoFrame.time_s` counts, of the first frame. A time means the frame that is on
+            screen then: the last one that isn't later, or the first of the video if all are. With `filters`, and for a
+            URL, a pipe or a device, it's the first frame that isn't earlier.
+        end: time in seconds at which the video ends: this frame, if it begins then, and later ones are left out.
+        duration: seconds from `start` to the end, instead of `end`; without `start`, from 0.
+        count: maximum number of frames, instead of `end`; None reads all.
         stream: number of the video stream, from 0; None picks the best one: the default stream, never a cover picture.
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to
             `size`. They need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg
@@ -165,7 +170,6 @@ class Decoder(DecoderBase):
         timeout="settings=DecoderSettings(stall_timeout=60)",
         pix_fmt='pixel_format="rgb24"',
         rate='filters="fps=30"',
-        end="count=, or stop iterating",
         seek="start=",
     )
     def __init__(
@@ -176,6 +180,8 @@ class Decoder(DecoderBase):
         pixel_format: str = DEFAULT_FORMAT,
         size: tuple[int | None, int | None] | None = None,
         start: float | None = None,
+        end: float | None = None,
+        duration: float | None = None,
         count: int | None = None,
         stream: int | None = None,
         filters: str | None = None,
@@ -190,7 +196,7 @@ class Decoder(DecoderBase):
         check_settings(settings, DecoderSettings)
         check_choice("color_matrix", color_matrix, get_args(ColorMatrix))
         check_choice("color_range", color_range, get_args(ColorRange))
-        check_place("start", start)
+        start, end = _part(start, end, duration, count)
         if count is not None:
             _count("count", count)
         if not isinstance(pixel_format, str):
@@ -205,6 +211,7 @@ class Decoder(DecoderBase):
             pixel_format=pixel_format,
             size=size,
             start=start,
+            end=end,
             count=count,
             color_matrix=color_matrix,
             color_range=color_range,
@@ -367,7 +374,7 @@ class Decoder(DecoderBase):
         return self.frame_bytes
 
     def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
-        """Returns a decoder for the audio of the same file, from the same `start`.
+        """Returns a decoder for the audio of the same file, from the first frame to the same `end`.
 
         Without a `start`, the audio begins with the file, with silence where the picture comes before the audio. An
         FFmpeg program decodes it: the one in this decoder's settings, unless you pass other ``settings``. Of this
@@ -387,8 +394,12 @@ class Decoder(DecoderBase):
         if self._images is not None:
             raise DecoderError(f"{media.path} has no audio track, because it is an image sequence")
         first_s = (media.start_s or 0.0) - media.zero_s
+        start, end = self._options.start, self._options.end
+        if start:
+            start = self._engine.questions.begins_s(start)
         given: AudioOptions = {
-            "start": self._options.start or (first_s if first_s >= 0 else None),
+            "start": start or (first_s if first_s >= 0 else None),
+            "duration": None if end is None else end - (start or 0.0),
             "follow_playlists": self._options.follow_playlists,
             "input_options": self._opened.decryption,
         }
@@ -421,8 +432,31 @@ class Decoder(DecoderBase):
         """
         return self._frames()[key]
 
+    @property
+    def times_s(self) -> npt.NDArray[np.float64]:
+        """The times of all frames in seconds, as `VideoFrame.time_s` counts, in an array of float64.
+
+        No frame is converted. What it costs, and what it needs, is as for `batch`.
+
+        Raises:
+            DecoderError, ClosedError, ValueError: as for ``decoder[number]``.
+        """
+        return self._frames().times_s()
+
+    def index_at(self, time_s: float | Fraction) -> int:
+        """Returns the number of the frame that `frame_at` returns, without decoding it.
+
+        Raises:
+            ValueError: if `time_s` is negative or not finite.
+            DecoderError, ClosedError: as for ``decoder[number]``.
+        """
+        return self._frames().index_at(time_s)
+
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
-        """Returns the frame that is on screen at `time_s`; the last one after the end, and the first one before it.
+        """Returns the frame that is on screen at `time_s`; the last one after the end.
+
+        A time means the frame that is on screen then: the last one that isn't later, or the first of the video if all
+        are.
 
         ```python
         with Decoder("in.mp4") as decoder:
@@ -441,16 +475,37 @@ class Decoder(DecoderBase):
         return self._frames().frame_at(time_s)
 
     @overload
-    def batch(self, indices: Iterable[SupportsIndex], out: None = None) -> npt.NDArray[Any]: ...
+    def batch(
+        self,
+        indices: Iterable[SupportsIndex] | None = None,
+        out: None = None,
+        *,
+        times_s: Iterable[float | Fraction] | None = None,
+    ) -> npt.NDArray[Any]: ...
+    @overload
+    def batch(
+        self,
+        indices: Iterable[SupportsIndex] | None = None,
+        *,
+        out: _Out,
+        times_s: Iterable[float | Fraction] | None = None,
+    ) -> _Out: ...
     @overload
     def batch(self, indices: Iterable[SupportsIndex], out: _Out) -> _Out: ...
-    def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
-        """Returns the frames of these numbers, in this order, as one array of frames × `shape`.
+    def batch(
+        self,
+        indices: Iterable[SupportsIndex] | None = None,
+        out: Any = None,
+        *,
+        times_s: Iterable[float | Fraction] | None = None,
+    ) -> Any:
+        """Returns the frames of these numbers or times, in this order, as one array of frames × `shape`.
 
         ```python
         with Decoder("in.mp4", size=(224, 224)) as decoder:
             batch = decoder.batch([7, 3, 3, -1])  # 4 × 224 × 224 × 3
             decoder.batch(range(4), out=batch)  # into memory that you have
+            decoder.batch(times_s=[0.5, 1.25])  # as frame_at returns them
         ```
 
         Each GOP is decoded once. Frames between the ones that you want are decoded, but not converted or copied. If a
@@ -464,6 +519,7 @@ class Decoder(DecoderBase):
 
         Args:
             indices: numbers of the frames, from 0, or from the end if negative. A number may occur several times.
+            times_s: times in seconds, as for `frame_at`, instead of `indices`.
             out: array to write to and return, of frames × `shape` and `dtype`: a writable array, such as shared memory;
                 or a tensor of PyTorch, on the CPU or a GPU, or an array of CuPy, to which each frame is copied as soon
                 as it's decoded. After an error, its content is undefined. None returns an array in recycled memory,
@@ -475,8 +531,14 @@ class Decoder(DecoderBase):
             ValueError: if `out` has another shape or dtype, or the decoder has options that ``decoder[number]``
                 refuses.
             BufferError, TypeError: if `out` is read-only, as JAX's arrays are, or isn't an array.
+            TypeError: if you pass both `indices` and `times_s`, or neither.
         """
-        return self._frames().batch(indices, out)
+        if (indices is None) == (times_s is None):
+            raise TypeError(
+                "batch takes either indices or times_s. Pass batch([0, 7]) or batch(times_s=[0.0, 0.5])"
+            )
+        frames = self._frames()
+        return frames.batch_at(times_s or (), out) if indices is None else frames.batch(indices, out)
 
     def _frames(self) -> FramesByNumber:
         """The frames by number, from the first use on."""
@@ -541,13 +603,13 @@ class Decoder(DecoderBase):
         """
         unknown, options = "the number of frames is unknown", self._options
         if self._images is not None and self._length is None:
-            self._length = len(self._images) - first_image(self._images, self._plan)
+            self._length = len(wanted_images(self._images, self._plan))
         if options.filters or changes_frames(options.input_options):
             raise TypeError(f"{unknown}, because `filters` or `input_options` may change it")
         if not self.closed and (self._by_number is not None or self._engine.account is not None):
             return self.count_frames()
         if self._length is None:
-            self._length = self._engine.questions.frames(self._plan.start_pts)
+            self._length = self._engine.questions.frames(self._plan.options.start, self._plan.options.end)
         if self._length is None:
             by_program = self.engine.name == "ffmpeg"
             count = "sum(1 for _ in decoder)" if by_program else "decoder.count_frames()"
@@ -615,6 +677,26 @@ class Decoder(DecoderBase):
             f"{self._opened.path}: the times go back or repeat: frame {index} is at {time_s:.3f} s, and the frame "
             f"before it isn't earlier. frame_at() and start= may select other frames there. {ANEW}"
         )
+
+
+def _part(
+    start: float | None, end: float | None, duration: float | None, count: int | None
+) -> tuple[float | None, float | None]:
+    """The beginning and the end of the part that these arguments of the `Decoder` select."""
+    places = {"start": start, "end": end, "duration": duration}
+    for name, seconds in places.items():
+        check_place(name, seconds)
+    ends = {"end": end, "duration": duration, "count": count}
+    if len(given := [argument(name, value) for name, value in ends.items() if value is not None]) > 1:
+        raise ValueError(f"{' and '.join(given)} can't be combined. Pass one of end=, duration= and count=")
+    start = None if start is None else float(start)
+    if duration is not None:
+        end = (start or 0.0) + duration
+    if end is not None and end <= (start or 0.0):
+        raise ValueError(
+            f"{given[0]} leaves no time after {argument('start', start or 0.0)}. Pass a larger value"
+        )
+    return start, None if end is None else float(end)
 
 
 def start(decoder: Decoder) -> None:

@@ -20,6 +20,7 @@ from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
 from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.completeness import Delivered, why_incomplete
+from penstock._facts.part import latest_of, place_at
 from penstock._facts.seeking import Clock, last_pts
 from penstock._ffmpeg.command.settings import check_place
 from penstock._native import _SlotPool
@@ -42,6 +43,10 @@ class Times(Protocol):
     @property
     def pts(self) -> Sequence[int]:
         """Those times, in order."""
+
+    @property
+    def last_duration(self) -> int:
+        """For how long the last one is shown. Only where there is one."""
 
     def __len__(self) -> int: ...
 
@@ -99,9 +104,9 @@ class FramesByNumber(Closable):
             return len(self._frame_places())
 
     @property
-    def pts(self) -> Sequence[int]:
-        """When each frame of the file is shown, in units of the stream's time base, whatever `start` and `count`."""
-        return self._file.account.pts
+    def times(self) -> Times:
+        """When each frame of the file is shown, whatever part of it is wanted."""
+        return self._file.account
 
     def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         return self._numbered(partial(self._item, key))
@@ -125,28 +130,43 @@ class FramesByNumber(Closable):
             return [frames[number] for number in numbers]
         return self._one(self._number(key))
 
+    def times_s(self) -> npt.NDArray[np.float64]:
+        """As `Decoder.times_s`."""
+        with self._lock:
+            places = self._frame_places()
+            pts = self._file.account.pts[places.start : places.stop]
+        return np.array([*map(self._clock.time_s, pts)], np.float64)
+
+    def index_at(self, time_s: float | Fraction) -> int:
+        """As `Decoder.index_at`."""
+        _check_time(time_s)
+        with self._lock:
+            return self._index_at(time_s)
+
+    def _index_at(self, time_s: float | Fraction) -> int:
+        if not (places := self._frame_places()):
+            raise DecoderError(f"{self._media.path} has no frames")
+        place = place_at(self._latest, last_pts(time_s, self._media, self._plan.track.video))
+        return min(max(place, places.start), places.stop - 1) - places.start
+
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
         """As `Decoder.frame_at`."""
         _check_time(time_s)
-        return self._numbered(partial(self._frame_at, time_s))
-
-    def _frame_at(self, time_s: float | Fraction) -> VideoFrame:
-        places = self._frame_places()
-        if not places:
-            raise DecoderError(f"{self._media.path} has no frames")
-        last = last_pts(time_s, self._media, self._plan.track.video)
-        after = self._first_at(last + 1)
-        # Where files were joined, later frames have times at or before that of an earlier one.
-        if (later := self._latest[:after]).size and later[-1] == last:
-            after = self._first_at(last) + 1
-        return self._one(max(0, min(after, places.stop) - 1 - places.start))
+        return self._numbered(lambda: self._one(self._index_at(time_s)))
 
     def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
         """As `Decoder.batch`."""
-        return self._numbered(partial(self._batch, [*indices], out))
+        given = [*indices]
+        return self._numbered(lambda: self._batch([self._number(index) for index in given], out))
 
-    def _batch(self, indices: list[SupportsIndex], out: Any) -> Any:
-        numbers = [self._number(index) for index in indices]
+    def batch_at(self, times_s: Iterable[float | Fraction], out: Any = None) -> Any:
+        """As `Decoder.batch` with times."""
+        given = [*times_s]
+        for time_s in given:
+            _check_time(time_s)
+        return self._numbered(lambda: self._batch([self._index_at(time_s) for time_s in given], out))
+
+    def _batch(self, numbers: list[int], out: Any) -> Any:
         shape, dtype = (len(numbers), *self._plan.layout.shape), np.dtype(self._plan.layout.dtype)
         out = self._memory(shape, dtype) if out is None else out
         memory, put = memory_of_out(out, shape, dtype)
@@ -228,8 +248,9 @@ class FramesByNumber(Closable):
         number = _index(index)
         count = len(self._frame_places())
         if not -count <= number < count:
-            whole = self._plan.options.start is None and self._plan.options.count is None
-            what = "the video" if whole else "the part of the video that `start` and `count` select"
+            options = self._plan.options
+            whole = options.start is None and options.end is None and options.count is None
+            what = "the video" if whole else "the part of the video that `start`, `end` and `count` select"
             raise IndexError(f"frame index {number} is out of range: {what} has {plural(count, 'frame')}")
         return number % count
 
@@ -237,18 +258,11 @@ class FramesByNumber(Closable):
         """The places of the frames in the file's index."""
         self.check_open()
         if self._places is None:
-            options, account = self._plan.options, self._file.account
-            self._latest = np.maximum.accumulate(np.array(account.pts, np.int64))
-            first = 0
-            if (start_pts := self._plan.start_pts) is not None:
-                first = self._first_at(start_pts)
-            last = len(account) if options.count is None else min(len(account), first + options.count)
-            self._places = range(first, last)
+            account, part = self._file.account, self._plan.part
+            self._latest = latest_of(account.pts)
+            end = part.end_of(account.pts[-1], account.last_duration) if len(account) else 0
+            self._places = part.places(self._latest, end)[: self._plan.options.count]
         return self._places
-
-    def _first_at(self, pts: int) -> int:
-        """The place of the first frame that is shown then or later. Times go back where files were joined."""
-        return int(np.searchsorted(self._latest, pts))
 
 
 def _index(number: SupportsIndex) -> int:

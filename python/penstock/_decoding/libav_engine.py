@@ -112,7 +112,7 @@ class LibavEngine(Closable):
         self.warning: str | None = None
         self._sequence, self._reason, self._ahead = sequence, reason, ahead
         self._may_hang, self._closing = may_hang, Future[None]()
-        self._pixels = Pixels(plan)
+        self._pixels, self._part = Pixels(plan), plan.part
         self._lock = threading.RLock()  # which knows its owner
         self._reading_thread: int | None = None
         self._begun: deque[_Begun] = deque()
@@ -294,6 +294,9 @@ class LibavEngine(Closable):
             self.check_usable()
             try:
                 frame = self._decoded()
+                if frame is not None and not self._part.has(frame.pts):
+                    self._is_fed = True
+                    return
                 if frame is not None:
                     self._begun.append(_Begun(frame.index, frame.pts, self._pixels.begin(frame.samples)))
             except StopIteration:

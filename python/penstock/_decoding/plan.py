@@ -20,7 +20,8 @@ from penstock._decoding import timestamps
 from penstock._decoding.planes import plane_rows
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
-from penstock._facts.seeking import first_pts, may_seek, seek_arguments
+from penstock._facts.part import Part
+from penstock._facts.seeking import may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import checked_size, option_arguments, read_arguments
 from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
@@ -87,6 +88,7 @@ class DecodeOptions:
     pixel_format: str
     size: tuple[int | None, int | None] | None
     start: float | None
+    end: float | None
     count: int | None
     color_matrix: ColorMatrix
     color_range: ColorRange
@@ -148,10 +150,9 @@ class DecodePlan:
         return f"<Decoder {self.track.media.path!r} {size} {self.layout.pixel_format}>"
 
     @property
-    def start_pts(self) -> int | None:
-        """The first timestamp that is wanted; None for all of the file."""
-        start = self.options.start
-        return None if start is None else first_pts(start, self.track.media, self.track.video)
+    def part(self) -> Part:
+        """The part of the video that is wanted."""
+        return Part.of(self.options.start, self.options.end, self.track.media, self.track.video)
 
     def arguments(self, descriptor: int) -> list[str]:
         """FFmpeg's arguments. It writes timestamps to `descriptor`."""
@@ -420,7 +421,7 @@ def _reading(
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
-    seek, trim = seek_arguments(options.start, source, media, video, may_seek=may_seek)
+    seek, trim = seek_arguments(options.start, source, media, video, end=options.end, may_seek=may_seek)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate", *uncropped),

@@ -169,7 +169,13 @@ class ProgramEngine(OnDemand):
         return end
 
     def _is_all_asked_for(self, run: DecodeSession) -> bool:
-        return run.delivered == self.plan.options.count
+        if run.delivered == self.plan.options.count:
+            return True
+        run.timestamps.read_all()
+        last = run.timestamps.last
+        return last is not None and not self.plan.part.has(
+            last + max(run.timestamps.longest, self.plan.part.usual)
+        )
 
     def _end_of_file(self, run: DecodeSession) -> End:
         run.timestamps.read_all()

@@ -177,7 +177,7 @@ def arguments_like_file(
         lost += _lost_sounds(media, video, kept_sounds, start_s=start_s)
     if is_film:
         found |= arguments_like_labels(media, arguments)
-        is_part = begins_later or (options is not None and options.count is not None)
+        is_part = begins_later or (options is not None and (options.count, options.end) != (None, None))
         if is_part and found.pop("chapters", None):
             lost.append("chapters, because the output is only a part of it")
         kept_timecode, lost_timecode = arguments_like_timecode(
@@ -272,7 +272,8 @@ def _picture_s(video: VideoInfo, decoder: Decoder | None) -> float | None:
     if options.count is not None and video.is_variable_frame_rate:
         return None
     counted_s = math.inf if options.count is None else options.count / float(video.frame_rate)
-    return min(counted_s, video.duration_s or 0.0)
+    ends_s = math.inf if options.end is None else options.end
+    return min(counted_s, ends_s, video.duration_s or 0.0)
 
 
 def _rate(

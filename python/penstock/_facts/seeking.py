@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from av.packet import Packet as AnyPacket
     from av.video.stream import VideoStream
 
-# In these containers FFmpeg finds a keyframe before the place by an index.
-_WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
+#: In these containers FFmpeg finds a keyframe before the place by an index.
+WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 # In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
 _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 # Guessed: keyframes are usually closer together than this; broadcasts have one every 0.5 to 2 s.
@@ -44,9 +44,15 @@ _SEEK_BACK_S = 3 / 23
 
 
 def seek_arguments(
-    start: float | None, source: str, media: MediaInfo, video: VideoInfo, *, may_seek: bool = True
+    start: float | None,
+    source: str,
+    media: MediaInfo,
+    video: VideoInfo,
+    *,
+    end: float | None = None,
+    may_seek: bool = True,
 ) -> tuple[list[str], list[str]]:
-    """FFmpeg's options and filters to begin a video exactly at `start`. The filters need ``-copyts``.
+    """FFmpeg's options and filters for a video from `start` to before `end`. The filters need ``-copyts``.
 
     Args:
         start: seconds from the beginning, as `MediaInfo.zero_s` has it; None for all of the file.
@@ -54,12 +60,15 @@ def seek_arguments(
         video: the stream that is decoded.
         may_seek: whether FFmpeg need not read from the beginning.
     """
-    if start is None:
-        return [], []
-    sooner_s = _seek_s(start, source, media, is_audio=False) if may_seek else None
+    sooner_s = None if start is None or not may_seek else _seek_s(start, source, media, is_audio=False)
     # In seconds, the filter would take the nearest timestamp.
-    trim = [f"settb={video.time_base}", f"trim=start_pts={first_pts(start, media, video)}"]
-    return _place(sooner_s), trim
+    ends = {"start_pts": start, "end_pts": end}
+    trim = [
+        f"trim={name}={first_pts(time_s, media, video)}"
+        for name, time_s in ends.items()
+        if time_s is not None
+    ]
+    return _place(sooner_s), [*([f"settb={video.time_base}"] if trim else []), *trim]
 
 
 def audio_arguments(
@@ -114,9 +123,9 @@ def may_seek(codec: str, pixel_format: str | None) -> bool:
 
 def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
     """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning."""
-    may_seek = is_audio or media.container in (*_WITH_INDEX, *_WITHOUT_INDEX)
+    may_seek = is_audio or media.container in (*WITH_INDEX, *_WITHOUT_INDEX)
     may_seek &= not endpoints.is_sequential(source)
-    margin_s = _margin_s(media) if media.container in _WITH_INDEX and not is_audio else _SEEK_MARGIN_S
+    margin_s = _margin_s(media) if media.container in WITH_INDEX and not is_audio else _SEEK_MARGIN_S
     sooner_s = start + media.zero_s - margin_s
     return sooner_s if may_seek and sooner_s > (media.start_s or 0.0) else None
 

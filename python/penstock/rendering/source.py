@@ -24,8 +24,8 @@ class Source:
         first_s: the time of its first frame, in seconds since the beginning of the file.
         ticks: the times of its frames since the first one, in units of `TICK_S`, and of its end; None at a constant
             rate.
-        starts_s: for each chunk a time between the frame before it and its first, in seconds since the beginning of the
-            file.
+        starts_s: for each chunk the time of its first frame, in seconds since the beginning of the file; None for all
+            of the file.
     """
 
     path: str
@@ -41,7 +41,7 @@ class Source:
         """The source at `path` with these frames, in chunks of `lengths` frames."""
         times_s = frames.times_s
         firsts = itertools.accumulate(lengths[:-1])
-        starts_s = (None, *((times_s[first - 1] + times_s[first]) / 2 for first in firsts))
+        starts_s = (None, *(times_s[first] for first in firsts))
         file = Path(path).absolute()
         status = file.stat()
         return cls(
