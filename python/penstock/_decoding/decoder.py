@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
@@ -14,6 +15,8 @@ from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._common.types import HasDLPack, WritableData
 from penstock._decoding.audio import AudioDecoder, AudioOptions
 from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
+from penstock._decoding.frames_at_rate import FramesAtRate
+from penstock._decoding.frames_by_number import FramesByNumber
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
 from penstock._decoding.pixels import Pixels
@@ -26,7 +29,8 @@ from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._facts.opening import times_may_jump
 from penstock._facts.seeking import Clock
 from penstock._facts.source import MediaSource, Source
-from penstock._ffmpeg.command.arguments import check_without_dashes
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import check_without_dashes, frame_rate
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
@@ -46,7 +50,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from penstock._decoding.engine import Engine, Made
-    from penstock._decoding.frames_by_number import FramesByNumber
+    from penstock._decoding.frames_by_number import Arrays, FramesAnywhere
 
 
 _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
@@ -118,8 +122,11 @@ class Decoder(DecoderBase):
             stays; a pipe, FIFO or socket is read from where it is, in order only. An object without a descriptor, such
             as `io.BytesIO`, is copied to memory. Or an image sequence: a folder, a glob, a pattern with a number
             (``%05d.png``), or a list of paths. See the guide on images.
-        fps: frames per second of an image sequence, which set the times of its frames; None is 25. Only for image
-            sequences.
+        fps: frames per second, at a fixed rate. Frame k is then the frame on screen at ``start + k / fps``, which is
+            its `VideoFrame.time_s`. Frames are repeated and left out for that, until the last one is over. Iteration,
+            `len`, numbers, times and slices count so, and `VideoFrame.source_index` is the number in the file. Only for
+            regular files and bytes, without `filters`. None is each frame once. An image sequence has all of its images
+            at this rate, 25 by default.
         pixel_format: FFmpeg's name of the frames' pixel format (``ffmpeg -pix_fmts``); "source" is the file's own, in
             the byte order of this machine. rgb24, bgr24, rgba and gray return uint8; rgb48le, rgba64le, and YUV of more
             than 8 bits, uint16; grayf32le and gbrpf32le, float32. If you don't pass it, gray and RGB of more than 8
@@ -169,7 +176,7 @@ class Decoder(DecoderBase):
         **dict.fromkeys(("ffmpeg", "threads", "queue_items"), "settings=DecoderSettings(…)"),
         timeout="settings=DecoderSettings(stall_timeout=60)",
         pix_fmt='pixel_format="rgb24"',
-        rate='filters="fps=30"',
+        rate="fps=30",
         seek="start=",
     )
     def __init__(
@@ -197,6 +204,7 @@ class Decoder(DecoderBase):
         check_choice("color_matrix", color_matrix, get_args(ColorMatrix))
         check_choice("color_range", color_range, get_args(ColorRange))
         start, end = _part(start, end, duration, count)
+        rate = None if fps is None else frame_rate(fps)
         if count is not None:
             _count("count", count)
         if not isinstance(pixel_format, str):
@@ -212,6 +220,7 @@ class Decoder(DecoderBase):
             size=size,
             start=start,
             end=end,
+            fps=rate if files is None else None,
             count=count,
             color_matrix=color_matrix,
             color_range=color_range,
@@ -234,6 +243,8 @@ class Decoder(DecoderBase):
         else:
             with opened.closed_after_failure(source):
                 self._engine = self._engine_of(opened)
+        # Of iteration at a fixed rate:
+        self._next_number, self._made_ahead, self._at_rate = 0, dict[int, VideoFrame](), threading.Lock()
         self._plan = self._engine.plan
         video = self._plan.track.video
         self._clock = Clock(self._plan.track.media, video.time_base)
@@ -244,9 +255,18 @@ class Decoder(DecoderBase):
             warn(f"{self._opened.path}: {said}")
 
     def _engine_of(self, opened: Source) -> Engine:
-        if (reason := why_program(opened, self._options)) is None:
-            return read_by_libav(opened, self._options, self._stream)
-        return read_by_program(opened, self._options, self._stream, reason)
+        options = self._options
+        if options.fps is not None:
+            self._check_by_number()
+            if endpoints.identity(opened.url) is None:
+                raise ValueError(
+                    f"{argument('fps', float(options.fps))} needs a regular file, which {opened.path} is not. Pass "
+                    f"{argument('filters', f'fps={options.fps}')}"
+                )
+            options = options.of_all_frames
+        if (reason := why_program(opened, options)) is None:
+            return read_by_libav(opened, options, self._stream)
+        return read_by_program(opened, options, self._stream, reason)
 
     @property
     def stream(self) -> VideoInfo:
@@ -314,6 +334,8 @@ class Decoder(DecoderBase):
     @property
     def stats(self) -> DecoderStats:
         """Progress so far: frames read and delivered, and the seconds spent on decoding, conversion and waits."""
+        if self._options.fps is not None:
+            return DecoderStats(frames_read=self._next_number, frames_delivered=self._next_number)
         return self._engine.stats
 
     @property
@@ -344,7 +366,26 @@ class Decoder(DecoderBase):
             ClosedError: if the decoder is closed, or this is the child of a ``fork``.
             RuntimeError: if a signal handler reads from the decoder that it interrupted.
         """
-        return self._framed(self._engine.read(timeout))
+        return self._read(timeout)
+
+    def _read(self, timeout: float | None = None) -> VideoFrame | None:
+        if self._options.fps is None:
+            return self._framed(self._engine.read(timeout))
+        if timeout is not None:
+            raise ValueError(f"{argument('timeout', timeout)} has no effect with fps=. Leave it out")
+        return self._read_at_rate()
+
+    def _read_at_rate(self) -> VideoFrame | None:
+        with self._at_rate:
+            self._make_ahead()
+            frame = self._made_ahead.pop(self._next_number, None)
+            self._next_number += frame is not None
+            return frame
+
+    def _make_ahead(self) -> None:
+        frames, number = self._frames(), self._next_number
+        if number not in self._made_ahead and isinstance(frames, FramesAtRate):
+            self._made_ahead = {frame.index: frame for frame in frames.from_number(number)}
 
     def readinto(self, buffer: WritableData, timeout: float | None = None) -> int:
         """Copies the next frame into `buffer`, and returns its number of bytes; 0 at the end.
@@ -367,7 +408,7 @@ class Decoder(DecoderBase):
                 raise ValueError(
                     f"the buffer must have {self.frame_bytes} bytes, as a frame has, not {view.nbytes}"
                 )
-            frame = self._framed(self._engine.read(timeout))
+            frame = self._read(timeout)
             if frame is None:
                 return 0
             view.cast("B")[:] = frame.data.cast("B")
@@ -540,43 +581,56 @@ class Decoder(DecoderBase):
         frames = self._frames()
         return frames.batch_at(times_s or (), out) if indices is None else frames.batch(indices, out)
 
+    def _check_by_number(self) -> None:
+        """Checks that no option keeps frames from being read by number."""
+        options = self._options
+        given = {
+            "filters": options.filters,
+            "input_options": options.input_options,
+            "follow_playlists": options.follow_playlists,
+            # Another build of FFmpeg, whose frames may differ.
+            "settings": options.isolated and why_program(self._opened, options) and options.settings,
+        }
+        what, remedy = "decoder[i], frame_at() and batch() don't", "Iterate over the decoder instead"
+        if options.fps is not None:
+            what, remedy = (
+                f"{argument('fps', float(options.fps))} doesn't",
+                "Pass filters='fps=…' without fps",
+            )
+        for name, value in given.items():
+            if value:
+                raise ValueError(f"{what} support {argument(name, value)}. {remedy}")
+
     def _frames(self) -> FramesByNumber:
         """The frames by number, from the first use on."""
         self._engine.check_open()
         if self._by_number is None or self._by_number.is_inherited:
             from penstock._decoding.confined_frames import ConfinedFrames, Delivered
-            from penstock._decoding.frames_by_number import FramesByNumber, why_early
+            from penstock._decoding.frames_by_number import why_early
 
+            self._check_by_number()
             options = self._options
-            given = {
-                "filters": options.filters,
-                "input_options": options.input_options,
-                "follow_playlists": options.follow_playlists,
-                # Another build of FFmpeg, whose frames may differ.
-                "settings": options.isolated and self.engine.name == "ffmpeg" and options.settings,
-            }
-            for name, value in given.items():
-                if value:
-                    raise ValueError(
-                        f"decoder[i], frame_at() and batch() don't support {argument(name, value)}. Iterate over the "
-                        "decoder instead"
-                    )
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
             if options.isolated:
                 confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
-                self._by_number = FramesByNumber(self._plan, confined, Delivered())
+                self._by_number = self._by_numbers(confined, Delivered())
                 if warning := confined.account.warning:
                     warn(f"{self._opened.path}: {warning}")
                 return self._by_number
             file = RandomAccess(input_of(self._plan), self._engine.account, self._engine.first)
-            made = FramesByNumber(self._plan, file, Pixels(self._plan))
+            made = self._by_numbers(file, Pixels(self._plan))
             reason = None if options.conceal_errors else why_early(self._plan.track, file)
             self._by_number = made
             if reason:
                 warn(f"{self._opened.path}: {reason}. decoder[i] only returns the frames before that")
         return self._by_number
+
+    def _by_numbers(self, file: FramesAnywhere, pixels: Arrays) -> FramesByNumber:
+        if self._options.fps is None:
+            return FramesByNumber(self._plan, file, pixels)
+        return FramesAtRate(self._plan, file, pixels, self._options)
 
     def close(self) -> None:
         """Closes the file, and ends the FFmpeg program at once if one reads. Delivered frames stay valid.
@@ -609,7 +663,9 @@ class Decoder(DecoderBase):
         if not self.closed and (self._by_number is not None or self._engine.account is not None):
             return self.count_frames()
         if self._length is None:
-            self._length = self._engine.questions.frames(self._plan.options.start, self._plan.options.end)
+            start = options.start if options.fps is not None else self._plan.options.start
+            rate = None if options.fps is None else str(options.fps)
+            self._length = self._engine.questions.frames(start, options.end, rate)
         if self._length is None:
             by_program = self.engine.name == "ffmpeg"
             count = "sum(1 for _ in decoder)" if by_program else "decoder.count_frames()"
@@ -633,13 +689,19 @@ class Decoder(DecoderBase):
         return True  # whatever `len` is
 
     def __next__(self) -> VideoFrame:
-        frame = self._framed(self._engine.read())
+        frame = self._read()
         if frame is None:
             raise StopIteration
         return frame
 
     async def __anext__(self) -> VideoFrame:
-        frame = self._framed(await self._engine.read_async())
+        if self._options.fps is None:
+            frame = self._framed(await self._engine.read_async())
+        else:
+            import asyncio  # slow to import; a program that uses asyncio has done so
+
+            await asyncio.to_thread(self._make_ahead)  # if the task is cancelled, no frame is lost
+            frame = self._read_at_rate()
         if frame is None:
             raise StopAsyncIteration
         return frame

@@ -28,7 +28,7 @@ from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._decoding.pixels import Job
-    from penstock._decoding.plan import DecodePlan
+    from penstock._decoding.plan import DecodeOptions, DecodePlan
     from penstock._facts.info import Track
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class FramesByNumber(Closable):
         if isinstance(key, slice):
             for end in (key.start, key.stop, key.step):
                 if end is not None:
-                    _index(end)
+                    index_of(end)
             numbers = range(len(self._frame_places()))[key]
             frames = dict(self.decoded(numbers))
             return [frames[number] for number in numbers]
@@ -139,7 +139,7 @@ class FramesByNumber(Closable):
 
     def index_at(self, time_s: float | Fraction) -> int:
         """As `Decoder.index_at`."""
-        _check_time(time_s)
+        check_time(time_s)
         with self._lock:
             return self._index_at(time_s)
 
@@ -151,7 +151,7 @@ class FramesByNumber(Closable):
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
         """As `Decoder.frame_at`."""
-        _check_time(time_s)
+        check_time(time_s)
         return self._numbered(lambda: self._one(self._index_at(time_s)))
 
     def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
@@ -163,7 +163,7 @@ class FramesByNumber(Closable):
         """As `Decoder.batch` with times."""
         given = [*times_s]
         for time_s in given:
-            _check_time(time_s)
+            check_time(time_s)
         return self._numbered(lambda: self._batch([self._index_at(time_s) for time_s in given], out))
 
     def _batch(self, numbers: list[int], out: Any) -> Any:
@@ -245,14 +245,7 @@ class FramesByNumber(Closable):
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""
-        number = _index(index)
-        count = len(self._frame_places())
-        if not -count <= number < count:
-            options = self._plan.options
-            whole = options.start is None and options.end is None and options.count is None
-            what = "the video" if whole else "the part of the video that `start`, `end` and `count` select"
-            raise IndexError(f"frame index {number} is out of range: {what} has {plural(count, 'frame')}")
-        return number % count
+        return number_of(index, len(self._frame_places()), self._plan.options)
 
     def _frame_places(self) -> range:
         """The places of the frames in the file's index."""
@@ -265,7 +258,18 @@ class FramesByNumber(Closable):
         return self._places
 
 
-def _index(number: SupportsIndex) -> int:
+def number_of(index: SupportsIndex, count: int, options: DecodeOptions) -> int:
+    """The number that an index from either end stands for, among so many frames."""
+    number = index_of(index)
+    if not -count <= number < count:
+        is_whole = (options.start, options.end, options.count) == (None, None, None)
+        what = "the video" if is_whole else "the part of the video that `start`, `end` and `count` select"
+        raise IndexError(f"frame index {number} is out of range: {what} has {plural(count, 'frame')}")
+    return number % count
+
+
+def index_of(number: SupportsIndex) -> int:
+    """A number of a frame, as an int."""
     try:
         return operator.index(number)
     except TypeError:
@@ -274,7 +278,8 @@ def _index(number: SupportsIndex) -> int:
         ) from None
 
 
-def _check_time(time_s: float | Fraction) -> None:
+def check_time(time_s: float | Fraction) -> None:
+    """Checks one time that a caller gave."""
     try:
         check_place("time_s", time_s)
         if time_s is None:

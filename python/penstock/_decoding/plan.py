@@ -89,6 +89,7 @@ class DecodeOptions:
     size: tuple[int | None, int | None] | None
     start: float | None
     end: float | None
+    fps: Fraction | None
     count: int | None
     color_matrix: ColorMatrix
     color_range: ColorRange
@@ -98,6 +99,11 @@ class DecodeOptions:
     follow_playlists: bool
     isolated: bool | Literal["strict"]
     settings: DecoderSettings
+
+    @property
+    def of_all_frames(self) -> DecodeOptions:
+        """The same for all frames of the file."""
+        return replace(self, start=None, end=None, fps=None, count=None)
 
     @property
     def is_source_format(self) -> bool:

@@ -171,8 +171,8 @@ class _AboutTrack:
     def __init__(self, isolation: Isolation, index: int) -> None:
         self._isolation, self._index = isolation, index
 
-    def frames(self, start: float | None, end: float | None) -> int | None:
-        return self._ask("frames", cast("type[int | None]", int | None), start, end)
+    def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
+        return self._ask("frames", cast("type[int | None]", int | None), start, end, rate)
 
     def begins_s(self, start: float) -> float:
         return self._ask("begins_s", float, start)

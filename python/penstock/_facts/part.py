@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from math import floor
+from fractions import Fraction
+from math import ceil, floor, lcm
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.index import REORDERED, Unwrapped
 from penstock._facts.info import exact_zero
 from penstock._facts.opening import demux, open_stream
-from penstock._facts.seeking import WITH_INDEX, Clock, exact, first_pts, last_pts
+from penstock._facts.seeking import ROUNDED_S, WITH_INDEX, Clock, exact, first_pts, last_pts, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
 
@@ -88,10 +89,56 @@ def latest_of(pts: Any) -> npt.NDArray[np.int64]:
 
 def place_at(latest: npt.NDArray[np.int64], pts: int) -> int:
     """The place of the frame that is on screen at a time; of the first one before it."""
-    after = int(np.searchsorted(latest, pts, "right"))
+    return int(places_at(latest, np.array(pts, np.int64)))
+
+
+def places_at(latest: npt.NDArray[np.int64], pts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The same for many times."""
+    after = np.searchsorted(latest, pts, "right")
     # Where files were joined, later frames have times at or before that of an earlier one.
-    same = int(np.searchsorted(latest, pts))
-    return max(0, same if same < after else after - 1)
+    same = np.searchsorted(latest, pts)
+    return np.maximum(0, np.where(same < after, same, after - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Times at a fixed rate, from a start to an end.
+
+    Attributes:
+        rate: how many a second.
+        start: the first one.
+        end: None is the end of the video.
+    """
+
+    rate: Fraction
+    start: float
+    end: float | None
+
+    def time_s(self, number: int) -> float:
+        """The time of that number, from 0."""
+        return float(exact(self.start) + number / self.rate)
+
+    def number_at(self, time_s: float | Fraction) -> int:
+        """The number of the last one at or before a time; below 0 before the first one."""
+        return floor((exact(time_s) + ROUNDED_S - exact(self.start)) * self.rate)
+
+    def count(self, end: int, media: MediaInfo, video: VideoInfo) -> int:
+        """How many times there are in a video that ends then, in units of its time base."""
+        if Part.of(self.start, None, media, video).least >= end:
+            return 0
+        ends_s = end * video.time_base - exact_zero(media) - rounded_s(video)
+        if self.end is not None:
+            ends_s = min(ends_s, exact(self.end) - ROUNDED_S)
+        return max(1, ceil((ends_s - exact(self.start)) * self.rate))
+
+    def pts(self, count: int, media: MediaInfo, video: VideoInfo) -> npt.NDArray[np.int64]:
+        """`seeking.last_pts` for each of the first times."""
+        first = (exact_zero(media) + exact(self.start) + rounded_s(video)) / video.time_base
+        step = 1 / (self.rate * video.time_base)
+        # In whole numbers, which are faster than fractions.
+        per_unit = lcm(first.denominator, step.denominator)
+        begin, by = int(first * per_unit), int(step * per_unit)
+        return np.array([(begin + number * by) // per_unit for number in range(count)], np.int64)
 
 
 def begins_s(start: float, track: Track) -> float:

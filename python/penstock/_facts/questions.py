@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Protocol
 
 from penstock._facts import completeness, seeking
 from penstock._facts.completeness import Delivered, End
 from penstock._facts.info import Track
-from penstock._facts.part import Part, begins_s, latest_of
+from penstock._facts.part import Grid, Part, begins_s, latest_of
 
 
 class Questions(Protocol):
     """The questions about a video stream of a file."""
 
-    def frames(self, start: float | None, end: float | None) -> int | None:
-        """How many frames iteration gives from one time to another; None if that is unknown."""
+    def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
+        """How many frames iteration gives from one time to another, at a rate if one is given; None if unknown."""
 
     def begins_s(self, start: float) -> float:
         """The time of the frame that is on screen at a time, or that time, if packets don't tell."""
@@ -35,13 +36,16 @@ class InProcess:
     def __init__(self, track: Track) -> None:
         self._track = track
 
-    def frames(self, start: float | None, end: float | None) -> int | None:
-        is_whole = start is None and end is None
+    def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
+        is_whole = start is None and end is None and rate is None
         if is_whole and (known := completeness.known_frames(self._track)) is not None:
             return known
         if not (shown := completeness.shown_times(self._track)):
             return None if shown is None else 0
-        part = Part.of(start, end, self._track.media, self._track.video)
+        media, video = self._track.media, self._track.video
+        part = Part.of(start, end, media, video)
+        if rate is not None:
+            return Grid(Fraction(rate), start or 0.0, end).count(part.end_of(*shown[-1]), media, video)
         return len(part.places(latest_of([pts for pts, _ in shown]), part.end_of(*shown[-1])))
 
     def begins_s(self, start: float) -> float:

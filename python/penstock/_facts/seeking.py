@@ -31,8 +31,8 @@ WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 # Guessed: keyframes are usually closer together than this; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
-# Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
-_ROUNDED_S = Fraction(1, 1_000_000)
+#: Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
+ROUNDED_S = Fraction(1, 1_000_000)
 # The unit of Matroska's times. Chosen as a bound: nobody sees such a difference, and in AVI a unit lasts a frame.
 _MOST_ROUNDED_S = Fraction(1, 1000)
 # Chosen: more than the last packet of any codec.
@@ -194,15 +194,15 @@ def _margin_s(media: MediaInfo) -> float:
 
 def first_pts(start: float, media: MediaInfo, video: VideoInfo) -> int:
     """The first timestamp at or after `start`, which is as for `seek_arguments`; or before, by what was rounded."""
-    return math.ceil((exact_zero(media) + exact(start) - _rounded_s(video)) / video.time_base)
+    return math.ceil((exact_zero(media) + exact(start) - rounded_s(video)) / video.time_base)
 
 
 def last_pts(time_s: float | Fraction, media: MediaInfo, video: VideoInfo) -> int:
     """The last timestamp at or before a time, which is as `start` in `first_pts`; or after, by what was rounded."""
-    return math.floor((exact_zero(media) + exact(time_s) + _rounded_s(video)) / video.time_base)
+    return math.floor((exact_zero(media) + exact(time_s) + rounded_s(video)) / video.time_base)
 
 
-def _rounded_s(video: VideoInfo) -> Fraction:
+def rounded_s(video: VideoInfo) -> Fraction:
     """How far the time of a frame in the file may be from the time that was meant.
 
     Times are rounded to the file's unit if that does not divide a frame's duration: to 1 ms in Matroska, for instance.
@@ -210,7 +210,7 @@ def _rounded_s(video: VideoInfo) -> Fraction:
     """
     unit_s, rate = video.time_base, video.frame_rate
     is_exact = not rate or (1 / (rate * unit_s)).denominator == 1
-    return _ROUNDED_S if is_exact else max(_ROUNDED_S, min(unit_s, _MOST_ROUNDED_S) - _ROUNDED_S)
+    return ROUNDED_S if is_exact else max(ROUNDED_S, min(unit_s, _MOST_ROUNDED_S) - ROUNDED_S)
 
 
 class Clock:
