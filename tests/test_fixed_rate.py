@@ -67,7 +67,9 @@ def test_numbers_times_batches_and_slices_count_at_the_rate(video: Path) -> None
         pictures = np.array([source for _, source in wanted])
         assert np.array_equal(decoder.batch([6, 0, 0, -1]), pictures[[6, 0, 0, -1]])
         out = np.zeros((3, *decoder.shape), np.uint8)
-        assert decoder.batch(times_s=[0.3, 0.11, 9], out=out) is out and np.array_equal(out, pictures[[5, 1, 6]])
+        assert decoder.batch(times_s=[0.3, 0.11, 9], out=out) is out and np.array_equal(
+            out, pictures[[5, 1, 6]]
+        )
         for time_s, number in ((0.0, 0), (0.05, 0), (0.1, 1), (0.149, 1), (0.15, 2), (100, 6)):
             assert decoder.index_at(time_s) == decoder.frame_at(time_s).index == number
         assert [frame.index for frame in decoder[::-3]] == [6, 3, 0]

@@ -203,7 +203,7 @@ class Decoder(DecoderBase):
         check_settings(settings, DecoderSettings)
         check_choice("color_matrix", color_matrix, get_args(ColorMatrix))
         check_choice("color_range", color_range, get_args(ColorRange))
-        start, end = _part(start, end, duration, count)
+        start, end = part_of(start, end, duration, count)
         rate = None if fps is None else frame_rate(fps)
         if count is not None:
             _count("count", count)
@@ -741,8 +741,8 @@ class Decoder(DecoderBase):
         )
 
 
-def _part(
-    start: float | None, end: float | None, duration: float | None, count: int | None
+def part_of(
+    start: float | None, end: float | None, duration: float | None, count: int | None = None
 ) -> tuple[float | None, float | None]:
     """The beginning and the end of the part that these arguments of the `Decoder` select."""
     places = {"start": start, "end": end, "duration": duration}
@@ -750,7 +750,7 @@ def _part(
         check_place(name, seconds)
     ends = {"end": end, "duration": duration, "count": count}
     if len(given := [argument(name, value) for name, value in ends.items() if value is not None]) > 1:
-        raise ValueError(f"{' and '.join(given)} can't be combined. Pass one of end=, duration= and count=")
+        raise ValueError(f"{' and '.join(given)} can't be combined. Pass only one of them")
     start = None if start is None else float(start)
     if duration is not None:
         end = (start or 0.0) + duration
