@@ -305,6 +305,12 @@ class TestOptions:
     ) -> None:
         assert delivered(run("decode", video, "--start", moment, "--count", "3")) == b"".join(frames[5:8])
 
+    @pytest.mark.parametrize("asked", [("--end", "0.8"), ("--duration", "0:00.25")])
+    def test_end_and_duration_options_select_frames(
+        self, video: Path, frames: list[bytes], asked: tuple[str, str]
+    ) -> None:
+        assert delivered(run("decode", video, "--start", "0.55", *asked)) == b"".join(frames[5:8])
+
     def test_every_option_keeps_every_nth_frame(
         self, video: Path, frames: list[bytes], tmp_path: Path
     ) -> None:
@@ -486,6 +492,9 @@ class TestFailures:
             (["VIDEO", "o", "--start", "-1"], "not '-1'"),
             (["VIDEO", "o", "--start", "1:75"], "not '1:75'"),
             (["VIDEO", "o", "--every", "0"], "--every"),
+            (["VIDEO", "o", "--end", "1", "--duration", "1"], "--end 1.0 and --duration 1.0"),
+            (["VIDEO", "o", "--end", "1", "--count", "1"], "--count"),
+            (["VIDEO", "o", "--at", "1", "--end", "2", "--duration", "1"], "with --end, --duration"),
             (["VIDEO", "o", "--at", "1,,2"], "not ''"),
             (["VIDEO", "o", "--at", "1", "--count", "2", "--filters", "vflip"], "with --count, --filters"),
             (["VIDEO", "o", "--stream", "1"], "1 video stream"),

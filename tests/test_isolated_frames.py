@@ -616,7 +616,7 @@ def test_process_between_a_program_and_us_is_not_trusted(frames: int, code: str,
     received = []
     with Decoder(clip("h264"), isolated=True, filters="null", pixel_format="source") as decoder:
         hostile(f"import functools; frame = functools.partial(frame, size={decoder.frame_bytes})\n{code}")
-        with pytest.raises(DecoderError, match="libav's process|it says so"):
+        with pytest.raises(DecoderError, match=r"libav's process|it says so"):
             received.extend(frame.index for frame in decoder)
         with pytest.raises(DecoderError):
             decoder.read()

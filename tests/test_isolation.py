@@ -216,13 +216,13 @@ def test_isolated_facts_of_bytes_match_probe() -> None:
     data = clip("h264").read_bytes()
     isolated = Isolation(Source(data), threads=1, is_strict=True)
     assert isolated.media(None) == probe(data)
-    assert isolated.about(0).frames(None) == 30
+    assert isolated.about(0).frames(None, None) == 30
 
 
 def test_frames_are_counted_from_a_start() -> None:
     for start, isolated in ((0.5, True), (0.5, False), (None, True)):
         with Decoder(clip("h264_mkv"), start=start, isolated=isolated) as decoder:
-            assert len(decoder) == len([*decoder]) == (30 if start is None else 17)
+            assert len(decoder) == len([*decoder]) == (30 if start is None else 18)
 
 
 @pytest.mark.parametrize("name", ["h264_ts", "cut_mkv"])
@@ -231,8 +231,9 @@ def test_isolated_answers_match_those_of_this_process(name: str) -> None:
     own = InProcess(Track(f"file:{clip(name)}", media, media.video[0]))
     isolated = Isolation(Source(clip(name)), threads=1, is_strict=True).about(media.video[0].index)
     delivered = Delivered(frames=3, last_s=0.1, longest_s=0.04)
-    assert isolated.frames(None) == own.frames(None)
+    assert isolated.frames(0.5, 0.9) == own.frames(0.5, 0.9)
     assert isolated.at_end(delivered) == own.at_end(delivered)
+    assert isolated.begins_s(0.5) == own.begins_s(0.5)
     assert isolated.misses_frames(0.5) is own.misses_frames(0.5)
     assert isolated.begins_inside_group() is own.begins_inside_group()
 

@@ -98,6 +98,41 @@ def test_function_gets_the_number_of_each_frame_in_the_source(tmp_path: Path) ->
     assert len(levels) > 14 and all(after > before for before, after in itertools.pairwise(levels))
 
 
+@pytest.mark.parametrize(
+    "part", [{"start": 0.11}, {"start": 0.3, "duration": 0.4}, {"end": 0.5}, {}], ids=str
+)
+@pytest.mark.parametrize("fps", [None, 12])
+def test_a_part_and_a_rate_are_those_of_the_decoder(
+    tmp_path: Path, part: dict[str, float], fps: int | None
+) -> None:
+    options = {"encoder_options": {"codec": "ffv1"}, "workers": 1, "chunk_frames": 4}
+    out = mapped(None, clip("variable_mp4"), tmp_path / "a.mkv", **part, fps=fps, **options)
+    with penstock.Decoder(clip("variable_mp4"), **part, fps=fps) as decoder, penstock.Decoder(out) as made:
+        frames, got = list(decoder), list(made)
+    assert len(got) == len(frames) > 3 and all(map(np.array_equal, got, frames))
+    times_s = [frame.time_s - frames[0].time_s for frame in frames]
+    assert [frame.time_s for frame in got] == pytest.approx(times_s, abs=0.0011)
+    assert fps is None or probe(out).video[0].frame_rate == fps
+
+
+def test_the_sound_of_a_part_is_that_of_its_frames(tmp_path: Path) -> None:
+    source = tmp_path / "source.mkv"
+    picture = ("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=10:duration=3")
+    ffmpeg(*picture, "-f", "lavfi", "-i", "aevalsrc=t/10:d=3:s=8000", "-c:a", "pcm_s16le", source)
+    options = {"encoder_options": {"codec": "ffv1"}, "workers": 1}
+    out = mapped(None, source, tmp_path / "a.mkv", start=1.05, end=2, **options)
+    with penstock.AudioDecoder(out) as audio:
+        samples = audio.read_all()[:, 0]
+    # It is copied in packets.
+    assert samples[0] == pytest.approx(0.1, abs=0.005) and len(samples) == pytest.approx(8000, abs=400)
+
+
+def test_a_part_without_frames_is_refused(tmp_path: Path) -> None:
+    for part in ({"start": 100}, {"start": 1, "end": 1}, {"end": 1, "duration": 1}):
+        with pytest.raises(ValueError, match=r"start|part|end"):
+            penstock.map_video(None, clip("h264"), tmp_path / "a.mkv", **part)
+
+
 def test_palette_applies_in_every_chunk(tmp_path: Path) -> None:
     source = tmp_path / "v.mov"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=1", "-c:v", "rawvideo", "-pix_fmt", "pal8", source)

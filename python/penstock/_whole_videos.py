@@ -95,8 +95,8 @@ def read_video(path: VideoSource, *, every: int = 1, **options: Unpack[DecoderOp
         path: the source, as for `Decoder`.
         every: step between the frames that are returned: 2 returns the first, third, fifth frame and so on. 1 returns
             all.
-        options: arguments of `Decoder`, such as `start`, `count`, `size` and `pixel_format`. Here, `count` is the
-            maximum number of frames in the array.
+        options: arguments of `Decoder`, such as `start`, `end`, `count`, `fps`, `size` and `pixel_format`. Here,
+            `count` is the maximum number of frames in the array.
 
     Returns:
         An array of uint8, or of the dtype of `pixel_format`. Planar formats (yuv420p) return frames × samples.
@@ -141,7 +141,7 @@ def _too_large(decoder: Decoder, frames: int, available: int | None) -> MemoryEr
     return MemoryError(
         f"{decoder.file.path} has {frames:,} frames of {decoder.shape} {np.dtype(decoder.dtype).name}, which take "
         f"{frames * decoder.frame_bytes:,} bytes, but read_video takes at most half of the {available:,} bytes of "
-        "memory that are available. Pass count, every or a smaller size, or iterate over a Decoder"
+        "memory that are available. Pass end, every or a smaller size, or iterate over a Decoder"
     )
 
 

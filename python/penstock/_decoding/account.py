@@ -103,6 +103,11 @@ class Account:
             why_short=why_short,
         )
 
+    @property
+    def last_duration(self) -> int:
+        """For how long the last frame is shown, in units of the time base, by its packet."""
+        return int(self.packets.duration[self.shown[-1]])
+
     def __len__(self) -> int:
         return len(self.shown)
 

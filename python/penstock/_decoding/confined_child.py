@@ -8,7 +8,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import Writer
@@ -99,8 +99,8 @@ def _send_by_number(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             frames = decoder._frames()
-            pts = tuple(map(int, frames.pts))
-        return Shown(pts, _words(caught, source.path))
+            shown = _shown(frames)
+        return replace(shown, warning=_words(caught, source.path))
 
     answered(shown)
     if decoder is None or frames is None:
@@ -116,8 +116,14 @@ def _send_by_number(
                 kind, error = FAILED, str(failure).encode()[:ERROR_BYTES]
             except RenumberedError:
                 kind = RENUMBERED
-                answered(lambda: Shown(tuple(map(int, frames.pts)), None))
+                answered(lambda: _shown(frames))
             write_record(writer, kind, 0, len(error), error, least)
+
+
+def _shown(frames: FramesByNumber) -> Shown:
+    return Shown(
+        tuple(map(int, frames.times.pts)), frames.times.last_duration if frames.times.pts else 0, None
+    )
 
 
 def writer_to(records: int) -> Writer:

@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -36,9 +36,13 @@ _ASKED = 500
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """When each frame of the file is shown, in units of the time base; and what is to be said of the file."""
+    """When each frame of the file is shown, in units of the time base, and for how long the last one.
+
+    And what is to be said of the file.
+    """
 
     pts: tuple[int, ...]
+    last_duration: int
     warning: str | None
 
     def __len__(self) -> int:
@@ -54,8 +58,8 @@ class ConfinedFrames:
     """
 
     def __init__(self, opened: Source, options: DecodeOptions, stream: int | None, frame_bytes: int) -> None:
-        options = replace(options, start=None, count=None)  # which the caller of `frames` has counted in
-        self._start = partial(_Run, opened, options, stream, frame_bytes)
+        # The caller of `frames` has counted in the part.
+        self._start = partial(_Run, opened, options.of_all_frames, stream, frame_bytes)
         self._run: _Run | None = None
         self._account: Shown | None = None
 

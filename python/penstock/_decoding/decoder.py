@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
@@ -14,8 +15,10 @@ from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._common.types import HasDLPack, WritableData
 from penstock._decoding.audio import AudioDecoder, AudioOptions
 from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
+from penstock._decoding.frames_at_rate import FramesAtRate
+from penstock._decoding.frames_by_number import FramesByNumber
 from penstock._decoding.image_files import ImageFiles, VideoSource
-from penstock._decoding.image_frames import first_image, images_by_number, open_images, read_images
+from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodeOptions, lost_bits, unmapped_hdr
 from penstock._decoding.program_engine import changes_frames
@@ -26,7 +29,8 @@ from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._facts.opening import times_may_jump
 from penstock._facts.seeking import Clock
 from penstock._facts.source import MediaSource, Source
-from penstock._ffmpeg.command.arguments import check_without_dashes
+from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import check_without_dashes, frame_rate
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
@@ -41,11 +45,13 @@ from penstock._native import AppliedPolicy, _count
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
     from typing_extensions import Buffer
 
     from penstock._decoding.engine import Engine, Made
-    from penstock._decoding.frames_by_number import FramesByNumber
+    from penstock._decoding.frames_by_number import Arrays, FramesAnywhere
+    from penstock._decoding.sequence import SequenceFrame
 
 
 _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
@@ -117,8 +123,11 @@ class Decoder(DecoderBase):
             stays; a pipe, FIFO or socket is read from where it is, in order only. An object without a descriptor, such
             as `io.BytesIO`, is copied to memory. Or an image sequence: a folder, a glob, a pattern with a number
             (``%05d.png``), or a list of paths. See the guide on images.
-        fps: frames per second of an image sequence, which set the times of its frames; None is 25. Only for image
-            sequences.
+        fps: frames per second, at a fixed rate. Frame k is then the frame on screen at ``start + k / fps``, which is
+            its `VideoFrame.time_s`. Frames are repeated and left out for that, until the last one is over. Iteration,
+            `len`, numbers, times and slices count so, and `VideoFrame.source_index` is the number in the file. Only for
+            regular files and bytes, without `filters`. None is each frame once. An image sequence has all of its images
+            at this rate, 25 by default.
         pixel_format: FFmpeg's name of the frames' pixel format (``ffmpeg -pix_fmts``); "source" is the file's own, in
             the byte order of this machine. rgb24, bgr24, rgba and gray return uint8; rgb48le, rgba64le, and YUV of more
             than 8 bits, uint16; grayf32le and gbrpf32le, float32. If you don't pass it, gray and RGB of more than 8
@@ -126,8 +135,12 @@ class Decoder(DecoderBase):
             alpha, and for "source" (which is then yuva420p), libvpx also decodes the alpha of VP8 and VP9 in WebM.
         size: width and height in pixels to scale to. One of them may be None, which keeps the aspect ratio. None is the
             video's own size, or the size that `filters` make.
-        start: time in seconds, as `VideoFrame.time_s` counts. Earlier frames are dropped, exact to the frame.
-        count: maximum number of frames; None reads all.
+        start: time in seconds, as `VideoFrame.time_s` counts, of the first frame. A time means the frame that is on
+            screen then: the last one that isn't later, or the first of the video if all are. With `filters`, and for a
+            URL, a pipe or a device, it's the first frame that isn't earlier.
+        end: time in seconds at which the video ends: this frame, if it begins then, and later ones are left out.
+        duration: seconds from `start` to the end, instead of `end`; without `start`, from 0.
+        count: maximum number of frames, instead of `end`; None reads all.
         stream: number of the video stream, from 0; None picks the best one: the default stream, never a cover picture.
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to
             `size`. They need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg
@@ -164,8 +177,7 @@ class Decoder(DecoderBase):
         **dict.fromkeys(("ffmpeg", "threads", "queue_items"), "settings=DecoderSettings(…)"),
         timeout="settings=DecoderSettings(stall_timeout=60)",
         pix_fmt='pixel_format="rgb24"',
-        rate='filters="fps=30"',
-        end="count=, or stop iterating",
+        rate="fps=30",
         seek="start=",
     )
     def __init__(
@@ -176,6 +188,8 @@ class Decoder(DecoderBase):
         pixel_format: str = DEFAULT_FORMAT,
         size: tuple[int | None, int | None] | None = None,
         start: float | None = None,
+        end: float | None = None,
+        duration: float | None = None,
         count: int | None = None,
         stream: int | None = None,
         filters: str | None = None,
@@ -190,7 +204,8 @@ class Decoder(DecoderBase):
         check_settings(settings, DecoderSettings)
         check_choice("color_matrix", color_matrix, get_args(ColorMatrix))
         check_choice("color_range", color_range, get_args(ColorRange))
-        check_place("start", start)
+        start, end = part_of(start, end, duration, count)
+        rate = None if fps is None else frame_rate(fps)
         if count is not None:
             _count("count", count)
         if not isinstance(pixel_format, str):
@@ -205,6 +220,8 @@ class Decoder(DecoderBase):
             pixel_format=pixel_format,
             size=size,
             start=start,
+            end=end,
+            fps=rate if files is None else None,
             count=count,
             color_matrix=color_matrix,
             color_range=color_range,
@@ -227,6 +244,8 @@ class Decoder(DecoderBase):
         else:
             with opened.closed_after_failure(source):
                 self._engine = self._engine_of(opened)
+        # Of iteration at a fixed rate:
+        self._next_number, self._made_ahead, self._at_rate = 0, dict[int, VideoFrame](), threading.Lock()
         self._plan = self._engine.plan
         video = self._plan.track.video
         self._clock = Clock(self._plan.track.media, video.time_base)
@@ -237,9 +256,18 @@ class Decoder(DecoderBase):
             warn(f"{self._opened.path}: {said}")
 
     def _engine_of(self, opened: Source) -> Engine:
-        if (reason := why_program(opened, self._options)) is None:
-            return read_by_libav(opened, self._options, self._stream)
-        return read_by_program(opened, self._options, self._stream, reason)
+        options = self._options
+        if options.fps is not None:
+            self._check_by_number()
+            if endpoints.identity(opened.url) is None:
+                raise ValueError(
+                    f"{argument('fps', float(options.fps))} needs a regular file, which {opened.path} is not. Pass "
+                    f"{argument('filters', f'fps={options.fps}')}"
+                )
+            options = options.of_all_frames
+        if (reason := why_program(opened, options)) is None:
+            return read_by_libav(opened, options, self._stream)
+        return read_by_program(opened, options, self._stream, reason)
 
     @property
     def stream(self) -> VideoInfo:
@@ -307,6 +335,8 @@ class Decoder(DecoderBase):
     @property
     def stats(self) -> DecoderStats:
         """Progress so far: frames read and delivered, and the seconds spent on decoding, conversion and waits."""
+        if self._options.fps is not None:
+            return DecoderStats(frames_read=self._next_number, frames_delivered=self._next_number)
         return self._engine.stats
 
     @property
@@ -337,7 +367,26 @@ class Decoder(DecoderBase):
             ClosedError: if the decoder is closed, or this is the child of a ``fork``.
             RuntimeError: if a signal handler reads from the decoder that it interrupted.
         """
-        return self._framed(self._engine.read(timeout))
+        return self._read(timeout)
+
+    def _read(self, timeout: float | None = None) -> VideoFrame | None:
+        if self._options.fps is None:
+            return self._framed(self._engine.read(timeout))
+        if timeout is not None:
+            raise ValueError(f"{argument('timeout', timeout)} has no effect with fps=. Leave it out")
+        return self._read_at_rate()
+
+    def _read_at_rate(self) -> VideoFrame | None:
+        with self._at_rate:
+            self._make_ahead()
+            frame = self._made_ahead.pop(self._next_number, None)
+            self._next_number += frame is not None
+            return frame
+
+    def _make_ahead(self) -> None:
+        frames, number = self._frames(), self._next_number
+        if number not in self._made_ahead and isinstance(frames, FramesAtRate):
+            self._made_ahead = {frame.index: frame for frame in frames.from_number(number)}
 
     def readinto(self, buffer: WritableData, timeout: float | None = None) -> int:
         """Copies the next frame into `buffer`, and returns its number of bytes; 0 at the end.
@@ -360,14 +409,14 @@ class Decoder(DecoderBase):
                 raise ValueError(
                     f"the buffer must have {self.frame_bytes} bytes, as a frame has, not {view.nbytes}"
                 )
-            frame = self._framed(self._engine.read(timeout))
+            frame = self._read(timeout)
             if frame is None:
                 return 0
             view.cast("B")[:] = frame.data.cast("B")
         return self.frame_bytes
 
     def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
-        """Returns a decoder for the audio of the same file, from the same `start`.
+        """Returns a decoder for the audio of the same file, from the first frame to the same `end`.
 
         Without a `start`, the audio begins with the file, with silence where the picture comes before the audio. An
         FFmpeg program decodes it: the one in this decoder's settings, unless you pass other ``settings``. Of this
@@ -387,8 +436,12 @@ class Decoder(DecoderBase):
         if self._images is not None:
             raise DecoderError(f"{media.path} has no audio track, because it is an image sequence")
         first_s = (media.start_s or 0.0) - media.zero_s
+        start, end = self._options.start, self._options.end
+        if start:
+            start = self._engine.questions.begins_s(start)
         given: AudioOptions = {
-            "start": self._options.start or (first_s if first_s >= 0 else None),
+            "start": start or (first_s if first_s >= 0 else None),
+            "duration": None if end is None else end - (start or 0.0),
             "follow_playlists": self._options.follow_playlists,
             "input_options": self._opened.decryption,
         }
@@ -421,8 +474,31 @@ class Decoder(DecoderBase):
         """
         return self._frames()[key]
 
+    @property
+    def times_s(self) -> npt.NDArray[np.float64]:
+        """The times of all frames in seconds, as `VideoFrame.time_s` counts, in an array of float64.
+
+        No frame is converted. What it costs, and what it needs, is as for `batch`.
+
+        Raises:
+            DecoderError, ClosedError, ValueError: as for ``decoder[number]``.
+        """
+        return self._frames().times_s()
+
+    def index_at(self, time_s: float | Fraction) -> int:
+        """Returns the number of the frame that `frame_at` returns, without decoding it.
+
+        Raises:
+            ValueError: if `time_s` is negative or not finite.
+            DecoderError, ClosedError: as for ``decoder[number]``.
+        """
+        return self._frames().index_at(time_s)
+
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
-        """Returns the frame that is on screen at `time_s`; the last one after the end, and the first one before it.
+        """Returns the frame that is on screen at `time_s`; the last one after the end.
+
+        A time means the frame that is on screen then: the last one that isn't later, or the first of the video if all
+        are.
 
         ```python
         with Decoder("in.mp4") as decoder:
@@ -441,16 +517,37 @@ class Decoder(DecoderBase):
         return self._frames().frame_at(time_s)
 
     @overload
-    def batch(self, indices: Iterable[SupportsIndex], out: None = None) -> npt.NDArray[Any]: ...
+    def batch(
+        self,
+        indices: Iterable[SupportsIndex] | None = None,
+        out: None = None,
+        *,
+        times_s: Iterable[float | Fraction] | None = None,
+    ) -> npt.NDArray[Any]: ...
+    @overload
+    def batch(
+        self,
+        indices: Iterable[SupportsIndex] | None = None,
+        *,
+        out: _Out,
+        times_s: Iterable[float | Fraction] | None = None,
+    ) -> _Out: ...
     @overload
     def batch(self, indices: Iterable[SupportsIndex], out: _Out) -> _Out: ...
-    def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
-        """Returns the frames of these numbers, in this order, as one array of frames × `shape`.
+    def batch(
+        self,
+        indices: Iterable[SupportsIndex] | None = None,
+        out: Any = None,
+        *,
+        times_s: Iterable[float | Fraction] | None = None,
+    ) -> Any:
+        """Returns the frames of these numbers or times, in this order, as one array of frames × `shape`.
 
         ```python
         with Decoder("in.mp4", size=(224, 224)) as decoder:
             batch = decoder.batch([7, 3, 3, -1])  # 4 × 224 × 224 × 3
             decoder.batch(range(4), out=batch)  # into memory that you have
+            decoder.batch(times_s=[0.5, 1.25])  # as frame_at returns them
         ```
 
         Each GOP is decoded once. Frames between the ones that you want are decoded, but not converted or copied. If a
@@ -464,6 +561,7 @@ class Decoder(DecoderBase):
 
         Args:
             indices: numbers of the frames, from 0, or from the end if negative. A number may occur several times.
+            times_s: times in seconds, as for `frame_at`, instead of `indices`.
             out: array to write to and return, of frames × `shape` and `dtype`: a writable array, such as shared memory;
                 or a tensor of PyTorch, on the CPU or a GPU, or an array of CuPy, to which each frame is copied as soon
                 as it's decoded. After an error, its content is undefined. None returns an array in recycled memory,
@@ -475,44 +573,69 @@ class Decoder(DecoderBase):
             ValueError: if `out` has another shape or dtype, or the decoder has options that ``decoder[number]``
                 refuses.
             BufferError, TypeError: if `out` is read-only, as JAX's arrays are, or isn't an array.
+            TypeError: if you pass both `indices` and `times_s`, or neither.
         """
-        return self._frames().batch(indices, out)
+        if (indices is None) == (times_s is None):
+            raise TypeError(
+                "batch takes either indices or times_s. Pass batch([0, 7]) or batch(times_s=[0.0, 0.5])"
+            )
+        frames = self._frames()
+        return frames.batch_at(times_s or (), out) if indices is None else frames.batch(indices, out)
+
+    def _check_by_number(self) -> None:
+        """Checks that no option keeps frames from being read by number."""
+        options = self._options
+        given = {
+            "filters": options.filters,
+            "input_options": options.input_options,
+            "follow_playlists": options.follow_playlists,
+            # Another build of FFmpeg, whose frames may differ.
+            "settings": options.isolated and why_program(self._opened, options) and options.settings,
+        }
+        what, remedy = "decoder[i], frame_at() and batch() don't", "Iterate over the decoder instead"
+        if options.fps is not None:
+            what, remedy = (
+                f"{argument('fps', float(options.fps))} doesn't",
+                "Pass filters='fps=…' without fps",
+            )
+        for name, value in given.items():
+            if value:
+                raise ValueError(f"{what} support {argument(name, value)}. {remedy}")
 
     def _frames(self) -> FramesByNumber:
         """The frames by number, from the first use on."""
         self._engine.check_open()
         if self._by_number is None or self._by_number.is_inherited:
             from penstock._decoding.confined_frames import ConfinedFrames, Delivered
-            from penstock._decoding.frames_by_number import FramesByNumber, why_early
+            from penstock._decoding.frames_by_number import why_early
 
+            self._check_by_number()
             options = self._options
-            given = {
-                "filters": options.filters,
-                "input_options": options.input_options,
-                "follow_playlists": options.follow_playlists,
-                # Another build of FFmpeg, whose frames may differ.
-                "settings": options.isolated and self.engine.name == "ffmpeg" and options.settings,
-            }
-            for name, value in given.items():
-                if value:
-                    raise ValueError(
-                        f"decoder[i], frame_at() and batch() don't support {argument(name, value)}. Iterate over the "
-                        "decoder instead"
-                    )
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
             if options.isolated:
                 confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
-                self._by_number = FramesByNumber(self._plan, confined, Delivered())
+                self._by_number = self._by_numbers(confined, Delivered())
                 if warning := confined.account.warning:
                     warn(f"{self._opened.path}: {warning}")
                 return self._by_number
             first, video = self._engine.lend() or (None, None)
             file = RandomAccess(input_of(self._plan), self._engine.account, video)
             why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
-            self._by_number = FramesByNumber(self._plan, file, Pixels(self._plan), first, why)
+            self._by_number = self._by_numbers(file, Pixels(self._plan), first, why)
         return self._by_number
+
+    def _by_numbers(
+        self,
+        file: FramesAnywhere,
+        pixels: Arrays,
+        first: SequenceFrame | None = None,
+        why_early: Callable[[], str | None] | None = None,
+    ) -> FramesByNumber:
+        if self._options.fps is None:
+            return FramesByNumber(self._plan, file, pixels, first, why_early)
+        return FramesAtRate(self._plan, file, pixels, self._options, why_early)
 
     def close(self) -> None:
         """Closes the file, and ends the FFmpeg program at once if one reads. Delivered frames stay valid.
@@ -539,13 +662,15 @@ class Decoder(DecoderBase):
         """
         unknown, options = "the number of frames is unknown", self._options
         if self._images is not None and self._length is None:
-            self._length = len(self._images) - first_image(self._images, self._plan)
+            self._length = len(wanted_images(self._images, self._plan))
         if options.filters or changes_frames(options.input_options):
             raise TypeError(f"{unknown}, because `filters` or `input_options` may change it")
         if not self.closed and (self._by_number is not None or self._engine.account is not None):
             return self.count_frames()
         if self._length is None:
-            self._length = self._engine.questions.frames(self._plan.start_pts)
+            start = options.start if options.fps is not None else self._plan.options.start
+            rate = None if options.fps is None else str(options.fps)
+            self._length = self._engine.questions.frames(start, options.end, rate)
         if self._length is None:
             by_program = self.engine.name == "ffmpeg"
             count = "sum(1 for _ in decoder)" if by_program else "decoder.count_frames()"
@@ -569,13 +694,19 @@ class Decoder(DecoderBase):
         return True  # whatever `len` is
 
     def __next__(self) -> VideoFrame:
-        frame = self._framed(self._engine.read())
+        frame = self._read()
         if frame is None:
             raise StopIteration
         return frame
 
     async def __anext__(self) -> VideoFrame:
-        frame = self._framed(await self._engine.read_async())
+        if self._options.fps is None:
+            frame = self._framed(await self._engine.read_async())
+        else:
+            import asyncio  # slow to import; a program that uses asyncio has done so
+
+            await asyncio.to_thread(self._make_ahead)  # if the task is cancelled, no frame is lost
+            frame = self._read_at_rate()
         if frame is None:
             raise StopAsyncIteration
         return frame
@@ -613,6 +744,26 @@ class Decoder(DecoderBase):
             f"{self._opened.path}: the times go back or repeat: frame {index} is at {time_s:.3f} s, and the frame "
             f"before it isn't earlier. frame_at() and start= may select other frames there. {ANEW}"
         )
+
+
+def part_of(
+    start: float | None, end: float | None, duration: float | None, count: int | None = None
+) -> tuple[float | None, float | None]:
+    """The beginning and the end of the part that these arguments of the `Decoder` select."""
+    places = {"start": start, "end": end, "duration": duration}
+    for name, seconds in places.items():
+        check_place(name, seconds)
+    ends = {"end": end, "duration": duration, "count": count}
+    if len(given := [argument(name, value) for name, value in ends.items() if value is not None]) > 1:
+        raise ValueError(f"{' and '.join(given)} can't be combined. Pass only one of them")
+    start = None if start is None else float(start)
+    if duration is not None:
+        end = (start or 0.0) + duration
+    if end is not None and end <= (start or 0.0):
+        raise ValueError(
+            f"{given[0]} leaves no time after {argument('start', start or 0.0)}. Pass a larger value"
+        )
+    return start, None if end is None else float(end)
 
 
 def start(decoder: Decoder) -> None:

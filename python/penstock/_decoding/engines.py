@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._decoding.engine import Engine
+    from penstock._facts.questions import Questions
     from penstock._facts.source import Source
 
 
@@ -55,9 +57,15 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
         return _read_in_sandbox(program, opened, options, stream, reason)
     media = probe(opened, follow_playlists=options.follow_playlists)
     track = Track(opened.url, media, chosen_video(media, stream, options))
-    plan = plan_decode(program, track, options)
+    questions = InProcess(track)
+    plan = plan_decode(program, track, _from_frame(options, questions))
     stored = as_stored(program, track, plan) if _is_made_here(opened, plan) else None
-    return ProgramEngine(program, opened, plan, reason, InProcess(track), stored=stored)
+    return ProgramEngine(program, opened, plan, reason, questions, stored=stored)
+
+
+def _from_frame(options: DecodeOptions, questions: Questions) -> DecodeOptions:
+    """The options with the time of the first frame: FFmpeg drops all frames before `start`."""
+    return options if options.start is None else replace(options, start=questions.begins_s(options.start))
 
 
 def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
@@ -78,8 +86,8 @@ def _read_in_sandbox(
     isolation = isolation_of(opened, options)
     media = isolation.media(PATIENCE_S)
     track = Track(isolation.file.url, media, chosen_video(media, stream, options))
-    plan = plan_decode(program, track, options, isolation.sandbox)
     questions = isolation.about(track.video.index)
+    plan = plan_decode(program, track, _from_frame(options, questions), isolation.sandbox)
     return ProgramEngine(program, opened, plan, reason, questions, isolation)
 
 
@@ -103,8 +111,7 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
     media = probe(opened)
     video = chosen_video(media, stream, options)
     plan = plan_decode(None, Track(opened.url, media, video), options)
-    assert plan.start_pts is not None
-    place = Beginning(plan.start_pts, may_seek(video.codec, video.pixel_format))
+    place = Beginning(plan.part, may_seek(video.codec, video.pixel_format))
     return LibavEngine(plan, Sequence(_chosen(opened, media.container, video, options), place), reason)
 
 

@@ -20,6 +20,7 @@ from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
 from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.completeness import Delivered, end_of
+from penstock._facts.part import latest_of, place_at
 from penstock._facts.seeking import Clock, last_pts
 from penstock._ffmpeg.command.settings import check_place
 from penstock._native import _SlotPool
@@ -27,7 +28,7 @@ from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._decoding.pixels import Job
-    from penstock._decoding.plan import DecodePlan
+    from penstock._decoding.plan import DecodeOptions, DecodePlan
     from penstock._decoding.sequence import SequenceFrame
     from penstock._facts.info import Track
 
@@ -43,6 +44,10 @@ class Times(Protocol):
     @property
     def pts(self) -> Sequence[int]:
         """Those times, in order."""
+
+    @property
+    def last_duration(self) -> int:
+        """For how long the last one is shown. Only where there is one."""
 
     def __len__(self) -> int: ...
 
@@ -110,9 +115,9 @@ class FramesByNumber(Closable):
             return len(self._frame_places())
 
     @property
-    def pts(self) -> Sequence[int]:
-        """When each frame of the file is shown, in units of the stream's time base, whatever `start` and `count`."""
-        return self._account.pts
+    def times(self) -> Times:
+        """When each frame of the file is shown, whatever part of it is wanted."""
+        return self._account
 
     def __getitem__(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         return self._numbered(partial(self._item, key))
@@ -130,34 +135,49 @@ class FramesByNumber(Closable):
         if isinstance(key, slice):
             for end in (key.start, key.stop, key.step):
                 if end is not None:
-                    _index(end)
+                    index_of(end)
             numbers = range(len(self._frame_places()))[key]
             frames = dict(self.decoded(numbers))
             return [frames[number] for number in numbers]
         return self._one(self._number(key))
 
+    def times_s(self) -> npt.NDArray[np.float64]:
+        """As `Decoder.times_s`."""
+        with self._lock:
+            places = self._frame_places()
+            pts = self._file.account.pts[places.start : places.stop]
+        return np.array([*map(self._clock.time_s, pts)], np.float64)
+
+    def index_at(self, time_s: float | Fraction) -> int:
+        """As `Decoder.index_at`."""
+        check_time(time_s)
+        with self._lock:
+            return self._index_at(time_s)
+
+    def _index_at(self, time_s: float | Fraction) -> int:
+        if not (places := self._frame_places()):
+            raise DecoderError(f"{self._media.path} has no frames")
+        place = place_at(self._latest, last_pts(time_s, self._media, self._plan.track.video))
+        return min(max(place, places.start), places.stop - 1) - places.start
+
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
         """As `Decoder.frame_at`."""
-        _check_time(time_s)
-        return self._numbered(partial(self._frame_at, time_s))
-
-    def _frame_at(self, time_s: float | Fraction) -> VideoFrame:
-        places = self._frame_places()
-        if not places:
-            raise DecoderError(f"{self._media.path} has no frames")
-        last = last_pts(time_s, self._media, self._plan.track.video)
-        after = self._first_at(last + 1)
-        # Where files were joined, later frames have times at or before that of an earlier one.
-        if (later := self._latest[:after]).size and later[-1] == last:
-            after = self._first_at(last) + 1
-        return self._one(max(0, min(after, places.stop) - 1 - places.start))
+        check_time(time_s)
+        return self._numbered(lambda: self._one(self._index_at(time_s)))
 
     def batch(self, indices: Iterable[SupportsIndex], out: Any = None) -> Any:
         """As `Decoder.batch`."""
-        return self._numbered(partial(self._batch, [*indices], out))
+        given = [*indices]
+        return self._numbered(lambda: self._batch([self._number(index) for index in given], out))
 
-    def _batch(self, indices: list[SupportsIndex], out: Any) -> Any:
-        numbers = [self._number(index) for index in indices]
+    def batch_at(self, times_s: Iterable[float | Fraction], out: Any = None) -> Any:
+        """As `Decoder.batch` with times."""
+        given = [*times_s]
+        for time_s in given:
+            check_time(time_s)
+        return self._numbered(lambda: self._batch([self._index_at(time_s) for time_s in given], out))
+
+    def _batch(self, numbers: list[int], out: Any) -> Any:
         shape, dtype = (len(numbers), *self._plan.layout.shape), np.dtype(self._plan.layout.dtype)
         out = self._memory(shape, dtype) if out is None else out
         memory, put = memory_of_out(out, shape, dtype)
@@ -246,27 +266,18 @@ class FramesByNumber(Closable):
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""
-        number = _index(index)
-        if number == 0 and self._first is not None:
+        if (number := index_of(index)) == 0 and self._first is not None:
             return 0
-        count = len(self._frame_places())
-        if not -count <= number < count:
-            whole = self._plan.options.start is None and self._plan.options.count is None
-            what = "the video" if whole else "the part of the video that `start` and `count` select"
-            raise IndexError(f"frame index {number} is out of range: {what} has {plural(count, 'frame')}")
-        return number % count
+        return number_of(number, len(self._frame_places()), self._plan.options)
 
     def _frame_places(self) -> range:
         """The places of the frames in the file's index."""
         self.check_open()
         if self._places is None:
-            options, account = self._plan.options, self._account
-            self._latest = np.maximum.accumulate(np.array(account.pts, np.int64))
-            first = 0
-            if (start_pts := self._plan.start_pts) is not None:
-                first = self._first_at(start_pts)
-            last = len(account) if options.count is None else min(len(account), first + options.count)
-            self._places = range(first, last)
+            account, part = self._account, self._plan.part
+            self._latest = latest_of(account.pts)
+            end = part.end_of(account.pts[-1], account.last_duration) if len(account) else 0
+            self._places = part.places(self._latest, end)[: self._plan.options.count]
         return self._places
 
     @property
@@ -277,12 +288,19 @@ class FramesByNumber(Closable):
             warn(f"{self._media.path}: {reason}")
         return account
 
-    def _first_at(self, pts: int) -> int:
-        """The place of the first frame that is shown then or later. Times go back where files were joined."""
-        return int(np.searchsorted(self._latest, pts))
+
+def number_of(index: SupportsIndex, count: int, options: DecodeOptions) -> int:
+    """The number that an index from either end stands for, among so many frames."""
+    number = index_of(index)
+    if not -count <= number < count:
+        is_whole = (options.start, options.end, options.count) == (None, None, None)
+        what = "the video" if is_whole else "the part of the video that `start`, `end` and `count` select"
+        raise IndexError(f"frame index {number} is out of range: {what} has {plural(count, 'frame')}")
+    return number % count
 
 
-def _index(number: SupportsIndex) -> int:
+def index_of(number: SupportsIndex) -> int:
+    """A number of a frame, as an int."""
     try:
         return operator.index(number)
     except TypeError:
@@ -291,7 +309,8 @@ def _index(number: SupportsIndex) -> int:
         ) from None
 
 
-def _check_time(time_s: float | Fraction) -> None:
+def check_time(time_s: float | Fraction) -> None:
+    """Checks one time that a caller gave."""
     try:
         check_place("time_s", time_s)
         if time_s is None:

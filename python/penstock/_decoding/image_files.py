@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock._common.messages import argument, plural, show_name
+from penstock._common.messages import plural, show_name
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import frame_rate
 from penstock._ffmpeg.command.endpoints import has_number, split_pattern
@@ -55,7 +55,7 @@ class ImageFiles:
 
         Raises:
             TypeError: it is a list of something else than images.
-            ValueError: `fps` is not possible, or given for another source.
+            ValueError: `fps` is not possible.
             OSError: as `find_images`.
         """
         if isinstance(given, cls):
@@ -67,10 +67,6 @@ class ImageFiles:
         elif isinstance(given, str | os.PathLike) and not endpoints.is_url(given) and is_sequence(given):
             names, path = [given], os.fspath(given)
         else:
-            if fps is not None:
-                raise ValueError(
-                    f"{argument('fps', fps)} is for image sequences only: other sources have a rate. Leave it out"
-                )
             return None
         return cls(path, tuple(find_images(names)), frame_rate(_DEFAULT_FPS if fps is None else fps))
 

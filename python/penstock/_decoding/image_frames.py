@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from penstock._common.messages import argument
 from penstock._decoding.frames_by_number import FramesByNumber
@@ -44,15 +45,15 @@ def open_images(files: ImageFiles, options: DecodeOptions, stream: int | None) -
     return ImageSequence(files, threads=options.settings.threads, is_strict=not options.conceal_errors)
 
 
-def first_image(images: ImageSequence, plan: DecodePlan) -> int:
-    """The number of the first picture that is wanted; `len(images)` if none is."""
-    return 0 if plan.start_pts is None else bisect_left(range(len(images)), plan.start_pts)
+def wanted_images(images: ImageSequence, plan: DecodePlan) -> range:
+    """The numbers of the pictures that are wanted."""
+    return plan.part.places(np.arange(len(images)), len(images))
 
 
 def read_images(images: ImageSequence, options: DecodeOptions) -> LibavEngine:
     """Reads pictures in sequence, by libav in this process."""
     plan = plan_decode(None, Track("", images.media(), images.video), options)
-    pictures = PicturesInOrder(images, first_image(images, plan))
+    pictures = PicturesInOrder(images, wanted_images(images, plan))
     return LibavEngine(plan, pictures, "libav reads image files, in this process")
 
 
@@ -65,16 +66,16 @@ class PicturesInOrder:
     """Pictures in sequence, as a `Sequence` gives the frames of a file.
 
     Args:
-        first: the number of the first one.
+        numbers: of those that are wanted.
 
     Attributes:
         how: how they are decoded, for people.
         account: None. They have no packets.
     """
 
-    def __init__(self, images: ImageSequence, first: int) -> None:
-        self._images, self._first = images, first
-        self._pictures = images.pictures(range(first, len(images)))
+    def __init__(self, images: ImageSequence, numbers: range) -> None:
+        self._images, self._numbers = images, numbers
+        self._pictures = images.pictures(numbers)
         self.how, self.account = "each by itself, some ahead on threads", None
 
     def advance(self) -> SequenceFrame | None:
@@ -87,7 +88,7 @@ class PicturesInOrder:
         if (decoded := next(self._pictures)) is None:
             return None
         number, picture = decoded
-        return SequenceFrame(number - self._first, number, picture)
+        return SequenceFrame(number - self._numbers.start, number, picture)
 
     def lend(self) -> None:
         """Nothing: each picture is a file of its own."""
@@ -95,7 +96,7 @@ class PicturesInOrder:
     def resume(self, given: int, _: int | None) -> None:
         """Goes on behind so many pictures."""
         self.close()
-        self._pictures = self._images.pictures(range(self._first + given, len(self._images)))
+        self._pictures = self._images.pictures(self._numbers[given:])
 
     def end(self, _: Track) -> End:
         """Nothing shows after the last picture."""
@@ -126,6 +127,8 @@ class PicturesByNumber:
 
 class PictureIndex:
     """The times of pictures, in units of the time that each is shown."""
+
+    last_duration = 1
 
     def __init__(self, pts: range) -> None:
         self.pts = pts

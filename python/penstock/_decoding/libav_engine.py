@@ -114,7 +114,7 @@ class LibavEngine(Closable):
         self.warning: str | None = None
         self._sequence, self._reason, self._ahead = sequence, reason, ahead
         self._may_hang, self._closing = may_hang, Future[None]()
-        self._pixels = Pixels(plan)
+        self._pixels, self._part = Pixels(plan), plan.part
         self._lock = threading.RLock()  # which knows its owner
         self._reading_thread: int | None = None
         self._begun: deque[_Begun] = deque()
@@ -187,7 +187,7 @@ class LibavEngine(Closable):
             return None
         try:
             is_read = self._reading_thread is not None or self.is_closed
-            if is_read or not isinstance(self._ahead, SequenceFrame):
+            if is_read or not isinstance(self._ahead, SequenceFrame) or not self._part.has(self._ahead.pts):
                 return None
             return self._ahead, self._sequence.lend()
         finally:
@@ -303,6 +303,9 @@ class LibavEngine(Closable):
             self.check_usable()
             try:
                 frame = self._decoded()
+                if frame is not None and not self._part.has(frame.pts):
+                    self._is_fed = True
+                    return
                 if frame is not None:
                     self._begun.append(_Begun(frame.index, frame.pts, self._pixels.begin(frame.samples)))
             except StopIteration:

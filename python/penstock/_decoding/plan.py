@@ -20,7 +20,8 @@ from penstock._decoding.planes import plane_rows
 from penstock._decoding.program_frames import Steps
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
-from penstock._facts.seeking import first_pts, may_seek, seek_arguments
+from penstock._facts.part import Part
+from penstock._facts.seeking import may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import checked_size, option_arguments, read_arguments
 from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
@@ -83,6 +84,8 @@ class DecodeOptions:
     pixel_format: str
     size: tuple[int | None, int | None] | None
     start: float | None
+    end: float | None
+    fps: Fraction | None
     count: int | None
     color_matrix: ColorMatrix
     color_range: ColorRange
@@ -92,6 +95,11 @@ class DecodeOptions:
     follow_playlists: bool
     isolated: bool | Literal["strict"]
     settings: DecoderSettings
+
+    @property
+    def of_all_frames(self) -> DecodeOptions:
+        """The same for all frames of the file."""
+        return replace(self, start=None, end=None, fps=None, count=None)
 
     @property
     def is_source_format(self) -> bool:
@@ -142,10 +150,9 @@ class DecodePlan:
         return f"<Decoder {self.track.media.path!r} {size} {self.layout.pixel_format}>"
 
     @property
-    def start_pts(self) -> int | None:
-        """The first timestamp that is wanted; None for all of the file."""
-        start = self.options.start
-        return None if start is None else first_pts(start, self.track.media, self.track.video)
+    def part(self) -> Part:
+        """The part of the video that is wanted."""
+        return Part.of(self.options.start, self.options.end, self.track.media, self.track.video)
 
     def arguments(self) -> list[str]:
         """FFmpeg's arguments."""
@@ -405,7 +412,7 @@ def _reading(
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
-    seek, trim = seek_arguments(options.start, source, media, video, may_seek=may_seek)
+    seek, trim = seek_arguments(options.start, source, media, video, end=options.end, may_seek=may_seek)
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate", *uncropped),

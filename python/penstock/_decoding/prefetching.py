@@ -24,6 +24,8 @@ class DecoderOptions(TypedDict, total=False):
     pixel_format: str
     size: tuple[int | None, int | None] | None
     start: float | None
+    end: float | None
+    duration: float | None
     count: int | None
     stream: int | None
     filters: str | None

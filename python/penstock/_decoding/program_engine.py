@@ -158,7 +158,12 @@ class ProgramEngine(OnDemand[Made]):
         return end
 
     def _is_all_asked_for(self, run: DecodeSession[Made]) -> bool:
-        return run.delivered == self.plan.options.count
+        if run.delivered == self.plan.options.count:
+            return True
+        steps = self._frames.steps
+        return steps.latest is not None and not self.plan.part.has(
+            steps.latest + max(steps.longest, self.plan.part.usual)
+        )
 
     def _end_of_file(self, run: DecodeSession[Made]) -> End:
         options, last = self.plan.options, self._frames.steps.latest

@@ -30,6 +30,7 @@ from penstock._facts.index import (
     table_of,
 )
 from penstock._facts.opening import only_frame, times_may_jump
+from penstock._facts.part import Part
 from penstock._facts.seeking import may_seek
 from penstock.errors import DecoderError
 
@@ -64,13 +65,13 @@ class SequenceFrame:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where a sequence begins: at the first frame that is shown at `pts` or later.
+    """Where a sequence begins: with the frame that is on screen at the start of a part.
 
     Attributes:
         may_seek: whether a decoder that begins with a later keyframe makes the same pictures.
     """
 
-    pts: int
+    part: Part
     may_seek: bool
 
 
@@ -308,7 +309,7 @@ class Sequence:
         """The time from which on frames are wanted; None for all."""
         if self._last_pts is not None:
             return self._last_pts + 1
-        return None if self._beginning is None else self._beginning.pts
+        return None if self._beginning is None else self._beginning.part.at
 
     def _begin_named(
         self, *, groups_back: int, has_threads: bool, until: Facts | None = None, seeks: bool = True
@@ -329,6 +330,7 @@ class Sequence:
             self._video,
             self._ready,
             wanted,
+            beginning=self._beginning if self._last_pts is None else None,
             floor=found and found.floor,
             until=until,
             has_threads=has_threads,
@@ -365,7 +367,7 @@ class Sequence:
     def _begin_plain(self) -> None:
         self._open(has_threads=False)
         self._has_threads = False
-        self._run_plain(None if self._beginning is None else self._beginning.pts)
+        self._run_plain(None if self._beginning is None else self._beginning.part.at)
 
     def _run_plain(self, wanted: int | None) -> None:
         self._has_sought = wanted is not None and not self._counts and self._seek_plain(wanted)
@@ -374,6 +376,7 @@ class Sequence:
             self._video,
             self._ready,
             wanted,
+            beginning=self._beginning if wanted is not None else None,
             skipped=self._given,
             is_strict=self._chosen.is_strict,
             is_sought=self._has_sought,
@@ -461,6 +464,7 @@ class _Run:
     Args:
         ready: what it adds frames to.
         wanted: frames that are shown before this time are left out; None for no such time.
+        beginning: the one that is on screen at `wanted` is not; None for no such frame.
 
     Attributes:
         facts: about the packets that it has read.
@@ -468,7 +472,11 @@ class _Run:
         error: why it can't go on; None if nothing is wrong. Frames that are ready come before that.
     """
 
-    def __init__(self, video: OpenVideo, ready: _Ready, wanted: int | None) -> None:
+    def __init__(
+        self, video: OpenVideo, ready: _Ready, wanted: int | None, beginning: Beginning | None = None
+    ) -> None:
+        self._beginning = beginning
+        self._before: tuple[int, int, VideoFrame] | None = None  # the last frame before `wanted`, and its end
         self.facts: list[Facts] | _Recent = []
         self.is_at_end = False
         self.error: str | None = None
@@ -491,6 +499,10 @@ class _Run:
                 self.error = self._why_short
         if packet is None:
             self._finish()
+            if self._before is not None and self._beginning is not None:
+                pts, end, frame = self._before
+                if self._beginning.part.least < end:
+                    self._let(pts, frame)
             self.is_at_end = True
             return
         number = len(self.facts)
@@ -502,6 +514,21 @@ class _Run:
     def account(self) -> Account:
         """Which packet gave which frame, once it is at the end."""
         raise NotImplementedError
+
+    def _offer(self, number: int, pts: int, frame: VideoFrame) -> bool:
+        """Lets a frame of a packet be ready, unless it is left out. Returns whether that is so."""
+        if self._wanted is not None and pts < self._wanted:
+            if self._beginning is not None:
+                self._before = pts, self._beginning.part.end_of(pts, self.facts[number].duration), frame
+            return False
+        if self._before is not None and pts != self._wanted:
+            self._let(self._before[0], self._before[2])
+        self._before = None
+        self._let(pts, frame)
+        return True
+
+    def _let(self, pts: int, frame: VideoFrame) -> None:
+        self._ready.append((pts, frame))
 
     def _send(self, number: int, packet: Packet) -> None:
         raise NotImplementedError
@@ -531,11 +558,12 @@ class _NamedRun(_Run):
         ready: _Ready,
         wanted: int | None,
         *,
+        beginning: Beginning | None,
         floor: int | None,
         until: Facts | None,
         has_threads: bool,
     ) -> None:
-        super().__init__(video, ready, wanted)
+        super().__init__(video, ready, wanted, beginning)
         self._floor, self._until, self._has_threads = floor, until, has_threads
         self._awaited: dict[int, None] = {}  # packets whose frames have not come, in their order
         self._held: deque[tuple[int, int, VideoFrame]] = deque()  # frames before which others must come
@@ -646,9 +674,7 @@ class _NamedRun(_Run):
         self._latest = pts
         self._held.append((number, pts, frame))
         while self._held and self._disordered is None and self._is_next(*self._held[0][:2]):
-            _, pts, frame = self._held.popleft()
-            if self._wanted is None or pts >= self._wanted:
-                self._ready.append((pts, frame))
+            self._offer(*self._held.popleft())
 
     def _is_next(self, number: int, pts: int) -> bool:
         """Whether all frames have come that this one may be made of, or that are shown before it."""
@@ -679,6 +705,7 @@ class _PlainRun(_Run):
         ready: _Ready,
         wanted: int | None,
         *,
+        beginning: Beginning | None = None,
         skipped: int = 0,
         is_strict: bool = False,
         is_sought: bool = False,
@@ -686,7 +713,7 @@ class _PlainRun(_Run):
         is_once: bool = False,
         is_awaited: bool = False,
     ) -> None:
-        super().__init__(video, ready, wanted)
+        super().__init__(video, ready, wanted, beginning)
         if is_once:
             self.facts = _Recent()
         self._is_once, self._is_awaited = is_once, is_awaited
@@ -776,13 +803,14 @@ class _PlainRun(_Run):
             pts = self.facts[count].pts
         if not self._is_once:
             self._shown.append(Shown(number, pts, frame.key_frame))
-        if self._wanted is not None and pts < self._wanted:
-            return
-        self._wanted = None  # later times may go back, where files were joined
+        if self._offer(number, pts, frame):
+            self._wanted = None  # later times may go back, where files were joined
+
+    def _let(self, pts: int, frame: VideoFrame) -> None:
         if self._skipped:
             self._skipped -= 1
         else:
-            self._ready.append((pts, frame))
+            super()._let(pts, frame)
 
 
 class _FromKey(NamedTuple):

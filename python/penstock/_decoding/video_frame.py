@@ -53,11 +53,15 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
         pts: presentation timestamp in units of the stream's ``time_base``; None if the file has none.
         time_s: presentation time in seconds since `MediaInfo.zero_s`: in MP4, QuickTime, Matroska and WebM, the time
             that was written.
+        source_index, source_time_s: with the decoder's `fps`, number and time of the frame in the file. `index` and
+            `time_s` then count at that rate, and `pts` is the file's. None without `fps`.
     """
 
     index: int
     pts: int | None
     time_s: float | None
+    source_index: int | None
+    source_time_s: float | None
     _layout: FrameLayout | None
     _colors: VideoColors | None  # of YUV
 
@@ -69,6 +73,8 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
         self.index = getattr(source, "index", -1)
         self.pts = getattr(source, "pts", None)
         self.time_s = getattr(source, "time_s", None)
+        self.source_index = getattr(source, "source_index", None)
+        self.source_time_s = getattr(source, "source_time_s", None)
         self._colors = getattr(source, "_colors", None)
         self._layout = None  # of the whole frame only
 
@@ -82,11 +88,12 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         rebuild, arguments, state = cast("tuple[Any, ...]", super().__reduce__())
-        return rebuild, arguments, (state, self.index, self.pts, self.time_s, self._colors, self._layout)
+        return rebuild, arguments, (state, self.__dict__)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        samples, self.index, self.pts, self.time_s, self._colors, self._layout = state
+        samples, attributes = state
         super().__setstate__(samples)
+        self.__dict__.update(attributes)
 
     @property
     def planes(self) -> Planes:
@@ -126,6 +133,14 @@ def frame_of(
     frame = np.frombuffer(memoryview(memory), dtype=layout.dtype).reshape(layout.shape).view(VideoFrame)
     frame.index, frame.pts, frame.time_s = index, pts, time_s
     frame._layout, frame._colors = layout, colors
+    return frame
+
+
+def shown_at(source: VideoFrame, index: int, time_s: float, *, copies: bool) -> VideoFrame:
+    """A frame of a file as the one of another number and time, on the same memory or a copy."""
+    frame = cast("VideoFrame", source.copy() if copies else source.view())
+    frame.source_index, frame.source_time_s = source.index, source.time_s
+    frame.index, frame.time_s, frame._layout = index, time_s, source._layout
     return frame
 
 

@@ -177,7 +177,7 @@ def arguments_like_file(
         lost += _lost_sounds(media, video, kept_sounds, start_s=start_s)
     if is_film:
         found |= arguments_like_labels(media, arguments)
-        is_part = begins_later or (options is not None and options.count is not None)
+        is_part = begins_later or (options is not None and (options.count, options.end) != (None, None))
         if is_part and found.pop("chapters", None):
             lost.append("chapters, because the output is only a part of it")
         kept_timecode, lost_timecode = arguments_like_timecode(
@@ -201,10 +201,12 @@ def arguments_like_file(
     )
 
 
-def lost_by_map(media: MediaInfo, frames: FrameTimes, output: str) -> Iterable[str]:
+def lost_by_map(
+    media: MediaInfo, frames: FrameTimes, output: str, *, start: float | None = None, end: float | None = None
+) -> Iterable[str]:
     """What `map_video` loses of a file's times, sounds and subtitles, in the words of `arguments_like_file`."""
-    yield from _lost_times(media, frames.video, begins_later=False, varies=False)
-    ends_s = media.zero_s + frames.times_s[-1] + frames.last_s
+    yield from _lost_times(media, frames.video, begins_later=bool(start), varies=False)
+    ends_s = None if end is not None else media.zero_s + frames.times_s[-1] + frames.last_s
     yield from _lost_sounds(media, frames.video, min(1, len(media.audio)), picture_ends_s=ends_s)
     if media.subtitles:
         codec = "copy" if output.endswith((".mkv", ".webm")) else "mov_text"
@@ -269,16 +271,19 @@ def _picture_s(video: VideoInfo, decoder: Decoder | None) -> float | None:
         return video.duration_s
     if options.filters is not None or video.frame_rate is None:
         return None
-    if options.count is not None and video.is_variable_frame_rate:
+    if options.count is not None and options.fps is None and video.is_variable_frame_rate:
         return None
-    counted_s = math.inf if options.count is None else options.count / float(video.frame_rate)
-    return min(counted_s, video.duration_s or 0.0)
+    counted_s = math.inf if options.count is None else options.count / float(options.fps or video.frame_rate)
+    ends_s = math.inf if options.end is None else options.end
+    return min(counted_s, ends_s, video.duration_s or 0.0)
 
 
 def _rate(
     media: MediaInfo, video: VideoInfo, decoder: Decoder | None, *, has_times: bool
 ) -> Fraction | int | None:
     """Frames per second; None where frames come with times of their own, and the container has a place for them."""
+    if decoder is not None and decoder._options.fps is not None:
+        return decoder._options.fps
     # Those of a part are counted from the beginning of the file.
     is_part = decoder is not None and decoder._options.start
     is_timed = video.is_variable_frame_rate

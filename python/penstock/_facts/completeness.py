@@ -377,8 +377,8 @@ def times_go_back(source: str, container: str, index: int) -> bool:
     return False
 
 
-def shown_pts(track: Track) -> Sequence[int] | None:
-    """The times of all frames, in order, by the packets of a regular file; None if they do not tell."""
+def shown_times(track: Track) -> Sequence[tuple[int, int]] | None:
+    """The times and durations of all frames, in order, by the packets of a regular file; None if they do not tell."""
     source, media, video = track.source, track.media, track.video
     if endpoints.identity(source) is None or video.is_attached_picture:
         return None
@@ -389,8 +389,9 @@ def shown_pts(track: Track) -> Sequence[int] | None:
                 return None
     except (DecoderError, LibavError):
         return None
-    pts: list[int] = np.sort(packets.pts[packets.is_shown]).tolist()
-    return pts
+    return sorted(
+        zip(packets.pts[packets.is_shown].tolist(), packets.duration[packets.is_shown].tolist(), strict=True)
+    )
 
 
 def known_frames(track: Track) -> int | None:

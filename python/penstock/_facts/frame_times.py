@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +17,7 @@ from av.error import FFmpegError as LibavError
 from penstock._facts.index import REORDERED, read_packets
 from penstock._facts.info import MediaInfo, VideoInfo, check_decodable, check_no_grid
 from penstock._facts.opening import decode, demux, open_stream
-from penstock._facts.seeking import Clock
+from penstock._facts.seeking import Clock, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
 from penstock.errors import DecoderError
@@ -84,6 +85,22 @@ class FrameTimes:
         is_told = is_long or (rate is None and last_s > 0 and media.container == endpoints.QUICKTIME)
         goes_back = bool((np.abs(order - np.arange(len(order))) > REORDERED).any())
         return cls(video, rate, times_s, last_s if is_told else usual_s, goes_back)
+
+    def part(self, start: float | None, end: float | None) -> FrameTimes:
+        """From the frame that is on screen at one time to the last one before another.
+
+        Raises:
+            ValueError: there is none.
+        """
+        times_s, rounded = self.times_s, float(rounded_s(self.video))
+        first = 0 if start is None else max(0, bisect_right(times_s, start + rounded) - 1)
+        last = len(times_s) if end is None else bisect_left(times_s, end - rounded)
+        if first >= last or (start is not None and start >= times_s[-1] + self.last_s):
+            raise ValueError(
+                f"the part has no frames: the video has frames from {times_s[0]:g} s to {times_s[-1]:g} s"
+            )
+        last_s = self.last_s if last == len(times_s) else times_s[last] - times_s[last - 1]
+        return replace(self, times_s=times_s[first:last], last_s=last_s)
 
     def check_distinct(self, path: str) -> None:
         """Checks that each time leads to one frame, wherever a decode begins.

@@ -174,8 +174,11 @@ class _AboutTrack:
     def __init__(self, isolation: Isolation, index: int) -> None:
         self._isolation, self._index = isolation, index
 
-    def frames(self, start_pts: int | None) -> int | None:
-        return self._ask("frames", cast("type[int | None]", int | None), start_pts)
+    def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
+        return self._ask("frames", cast("type[int | None]", int | None), start, end, rate)
+
+    def begins_s(self, start: float) -> float:
+        return self._ask("begins_s", float, start)
 
     def misses_frames(self, start: float | None) -> bool:
         return self._ask("misses_frames", bool, start)

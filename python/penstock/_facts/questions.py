@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from fractions import Fraction
 from typing import Protocol
 
 from penstock._facts import completeness, seeking
 from penstock._facts.completeness import Delivered, End
 from penstock._facts.info import Track
+from penstock._facts.part import Grid, Part, begins_s, latest_of
 
 
 class Questions(Protocol):
     """The questions about a video stream of a file."""
 
-    def frames(self, start_pts: int | None) -> int | None:
-        """How many frames iteration gives from a timestamp on; None if that is unknown."""
+    def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
+        """How many frames iteration gives from one time to another, at a rate if one is given; None if unknown."""
+
+    def begins_s(self, start: float) -> float:
+        """The time of the frame that is on screen at a time, or that time, if packets don't tell."""
 
     def misses_frames(self, start: float | None) -> bool:
         """Whether FFmpeg may lose the first frames from `start` on if it seeks there."""
@@ -32,12 +36,20 @@ class InProcess:
     def __init__(self, track: Track) -> None:
         self._track = track
 
-    def frames(self, start_pts: int | None) -> int | None:
-        if start_pts is None and (known := completeness.known_frames(self._track)) is not None:
+    def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
+        is_whole = start is None and end is None and rate is None
+        if is_whole and (known := completeness.known_frames(self._track)) is not None:
             return known
-        if (pts := completeness.shown_pts(self._track)) is None:
-            return None
-        return len(pts) if start_pts is None else len(pts) - bisect_left(pts, start_pts)
+        if not (shown := completeness.shown_times(self._track)):
+            return None if shown is None else 0
+        media, video = self._track.media, self._track.video
+        part = Part.of(start, end, media, video)
+        if rate is not None:
+            return Grid(Fraction(rate), start or 0.0, end).count(part.end_of(*shown[-1]), media, video)
+        return len(part.places(latest_of([pts for pts, _ in shown]), part.end_of(*shown[-1])))
+
+    def begins_s(self, start: float) -> float:
+        return begins_s(start, self._track)
 
     def misses_frames(self, start: float | None) -> bool:
         return seeking.misses_frames(start, self._track)

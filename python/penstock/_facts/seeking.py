@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from av.packet import Packet as AnyPacket
     from av.video.stream import VideoStream
 
-# In these containers FFmpeg finds a keyframe before the place by an index.
-_WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
+#: In these containers FFmpeg finds a keyframe before the place by an index.
+WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 # In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
 _WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 # Guessed: keyframes are usually closer together than this; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
-# Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
-_ROUNDED_S = Fraction(1, 1_000_000)
+#: Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
+ROUNDED_S = Fraction(1, 1_000_000)
 # The unit of Matroska's times. Chosen as a bound: nobody sees such a difference, and in AVI a unit lasts a frame.
 _MOST_ROUNDED_S = Fraction(1, 1000)
 # Chosen: more than the last packet of any codec.
@@ -44,9 +44,15 @@ _SEEK_BACK_S = 3 / 23
 
 
 def seek_arguments(
-    start: float | None, source: str, media: MediaInfo, video: VideoInfo, *, may_seek: bool = True
+    start: float | None,
+    source: str,
+    media: MediaInfo,
+    video: VideoInfo,
+    *,
+    end: float | None = None,
+    may_seek: bool = True,
 ) -> tuple[list[str], list[str]]:
-    """FFmpeg's options and filters to begin a video exactly at `start`. The filters need ``-copyts``.
+    """FFmpeg's options and filters for a video from `start` to before `end`. The filters need ``-copyts``.
 
     Args:
         start: seconds from the beginning, as `MediaInfo.zero_s` has it; None for all of the file.
@@ -54,12 +60,15 @@ def seek_arguments(
         video: the stream that is decoded.
         may_seek: whether FFmpeg need not read from the beginning.
     """
-    if start is None:
-        return [], []
-    sooner_s = _seek_s(start, source, media, is_audio=False) if may_seek else None
+    sooner_s = None if start is None or not may_seek else _seek_s(start, source, media, is_audio=False)
     # In seconds, the filter would take the nearest timestamp.
-    trim = [f"settb={video.time_base}", f"trim=start_pts={first_pts(start, media, video)}"]
-    return _place(sooner_s), trim
+    ends = {"start_pts": start, "end_pts": end}
+    trim = [
+        f"trim={name}={first_pts(time_s, media, video)}"
+        for name, time_s in ends.items()
+        if time_s is not None
+    ]
+    return _place(sooner_s), [*([f"settb={video.time_base}"] if trim else []), *trim]
 
 
 def audio_arguments(
@@ -114,9 +123,9 @@ def may_seek(codec: str, pixel_format: str | None) -> bool:
 
 def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
     """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning."""
-    may_seek = is_audio or media.container in (*_WITH_INDEX, *_WITHOUT_INDEX)
+    may_seek = is_audio or media.container in (*WITH_INDEX, *_WITHOUT_INDEX)
     may_seek &= not endpoints.is_sequential(source)
-    margin_s = _margin_s(media) if media.container in _WITH_INDEX and not is_audio else _SEEK_MARGIN_S
+    margin_s = _margin_s(media) if media.container in WITH_INDEX and not is_audio else _SEEK_MARGIN_S
     sooner_s = start + media.zero_s - margin_s
     return sooner_s if may_seek and sooner_s > (media.start_s or 0.0) else None
 
@@ -185,15 +194,15 @@ def _margin_s(media: MediaInfo) -> float:
 
 def first_pts(start: float, media: MediaInfo, video: VideoInfo) -> int:
     """The first timestamp at or after `start`, which is as for `seek_arguments`; or before, by what was rounded."""
-    return math.ceil((exact_zero(media) + exact(start) - _rounded_s(video)) / video.time_base)
+    return math.ceil((exact_zero(media) + exact(start) - rounded_s(video)) / video.time_base)
 
 
 def last_pts(time_s: float | Fraction, media: MediaInfo, video: VideoInfo) -> int:
     """The last timestamp at or before a time, which is as `start` in `first_pts`; or after, by what was rounded."""
-    return math.floor((exact_zero(media) + exact(time_s) + _rounded_s(video)) / video.time_base)
+    return math.floor((exact_zero(media) + exact(time_s) + rounded_s(video)) / video.time_base)
 
 
-def _rounded_s(video: VideoInfo) -> Fraction:
+def rounded_s(video: VideoInfo) -> Fraction:
     """How far the time of a frame in the file may be from the time that was meant.
 
     Times are rounded to the file's unit if that does not divide a frame's duration: to 1 ms in Matroska, for instance.
@@ -201,7 +210,7 @@ def _rounded_s(video: VideoInfo) -> Fraction:
     """
     unit_s, rate = video.time_base, video.frame_rate
     is_exact = not rate or (1 / (rate * unit_s)).denominator == 1
-    return _ROUNDED_S if is_exact else max(_ROUNDED_S, min(unit_s, _MOST_ROUNDED_S) - _ROUNDED_S)
+    return ROUNDED_S if is_exact else max(ROUNDED_S, min(unit_s, _MOST_ROUNDED_S) - ROUNDED_S)
 
 
 class Clock:

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
+from penstock._decoding.decoder import Decoder, part_of
 from penstock._encoding.encoder_options import EncoderOptions
 from penstock._encoding.like import (
     LOST,
@@ -21,7 +22,7 @@ from penstock._encoding.like import (
 )
 from penstock._facts.frame_times import FrameTimes
 from penstock._facts.probing import probe
-from penstock._ffmpeg.command.arguments import checked_size
+from penstock._ffmpeg.command.arguments import checked_size, frame_rate
 from penstock._ffmpeg.command.settings import check_choice
 from penstock._native import _count
 from penstock.rendering import planning
@@ -91,6 +92,10 @@ def plan_video(
     *,
     size: tuple[int, int] | None = None,
     pixel_format: str = "rgb24",
+    start: float | None = None,
+    end: float | None = None,
+    duration: float | None = None,
+    fps: int | float | Fraction | None = None,
     workers: int | None = None,
     chunk_frames: int | None = None,
     storage: str | os.PathLike[str] | None = None,
@@ -108,6 +113,7 @@ def plan_video(
         output,
         size,
         pixel_format,
+        (start, end, duration, fps),
         workers,
         chunk_frames,
         storage,
@@ -122,6 +128,7 @@ def _plan_video(
     output: str | os.PathLike[str],
     size: tuple[int, int] | None,
     pixel_format: str,
+    selection: tuple[float | None, float | None, float | None, float | Fraction | None],
     workers: int | None,
     chunk_frames: int | None,
     storage: str | os.PathLike[str] | None,
@@ -136,13 +143,21 @@ def _plan_video(
     media = probe(source)
     frames = FrameTimes.of(media)
     frames.check_distinct(media.path)
+    start, end, duration, fps = selection
+    start, end = part_of(start, end, duration)
+    frames, rate = frames.part(start, end), None if fps is None else frame_rate(fps)
+    if rate is not None:
+        with Decoder(source, start=start, end=end, fps=rate) as decoder:
+            frames = replace(frames, rate=rate, times_s=decoder.times_s.tolist(), last_s=float(1 / rate))
     lengths = planning.lengths_of(len(frames.times_s), chunk_frames, workers)
     given = with_codec(os.fspath(output), {"pixel_format": pixel_format, **(encoder_options or {})})
     arguments, lost = arguments_like_picture(frames.video, size, given)
     arguments = arguments_like_labels(media, arguments, begins_s=frames.times_s[0]) | arguments
-    timecode, lost_timecode = arguments_like_timecode(media, {**arguments, "fps": frames.rate})
+    timecode, lost_timecode = arguments_like_timecode(
+        media, {**arguments, "fps": frames.rate}, begins_later=bool(start)
+    )
     arguments |= timecode
-    lost = [*lost, *lost_timecode, *lost_by_map(media, frames, os.fspath(output))]
+    lost = [*lost, *lost_timecode, *lost_by_map(media, frames, os.fspath(output), start=start, end=end)]
     sentences = tuple(LOST.format(what) for what in lost)
     for sentence in sentences:
         warn(sentence)
@@ -155,7 +170,11 @@ def _plan_video(
         chunk_frames=chunk_frames,
         encoder_options=arguments,
         code=None if function is None else Code.of(function, version, "frame"),
-        source=Source.of(media.path, pixel_format, frames, lengths),
+        source=Source.of(
+            *(media.path, pixel_format, frames, lengths),
+            fps=rate,
+            is_whole=start is None,
+        ),
         audio=os.fspath(source) if media.audio else None,
         storage=None if storage is None else os.fspath(storage),
     )
@@ -261,6 +280,10 @@ def map_video(
     *,
     size: tuple[int, int] | None = None,
     pixel_format: str = "rgb24",
+    start: float | None = None,
+    end: float | None = None,
+    duration: float | None = None,
+    fps: int | float | Fraction | None = None,
     engine: EngineName = "processes",
     workers: int | None = None,
     chunk_frames: int | None = None,
@@ -283,13 +306,16 @@ def map_video(
 
     Args:
         function: a function that gets a `VideoFrame` and returns a frame, which may be the same. The frame's ``index``
-            is its number in the source, from 0. Or a class: each worker makes one object of it to call. None encodes
-            the frames unchanged.
+            is its number in the part that is read, from 0. Or a class: each worker makes one object of it to call. None
+            encodes the frames unchanged.
         source: path of the video. All workers must reach it.
         output: as for `render`.
         size: width and height in pixels of the frames that `function` returns; None is the size of the source.
         pixel_format: pixel format of the frames that `function` gets and returns. If it returns another format, pass
             ``encoder_options={"pixel_format": …}``, too.
+        start, end, duration: the part of the source that is read, as for `Decoder`.
+        fps: the fixed rate at which the source is read, as for `Decoder`. The result has that rate. None keeps each
+            frame once, with its time.
 
     Raises:
         ValueError, TypeError, RenderError, EncoderError, OSError: as for `render`.
@@ -301,6 +327,7 @@ def map_video(
         output,
         size,
         pixel_format,
+        (start, end, duration, fps),
         _planned_workers(engine, workers, ray),
         chunk_frames,
         storage,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -177,7 +178,9 @@ class Renderer:
         start_s, count = source.starts_s[chunk.number], len(chunk.frames)
         # At a constant rate, each chunk begins at 0.
         begins_s = 0 if self._plan.fps is None else self._plan.time_s(chunk.first)
-        with Decoder(source.path, pixel_format=source.pixel_format, start=start_s, count=count) as decoder:
+        rate = None if source.fps is None else Fraction(source.fps)
+        form = source.pixel_format
+        with Decoder(source.path, pixel_format=form, start=start_s, count=count, fps=rate) as decoder:
             for index, frame in zip(chunk.frames, decoder, strict=False):
                 with self._naming_failures(f"frame {index}"):
                     time_s = self._plan.time_s(index)

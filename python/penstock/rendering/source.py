@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,31 +22,43 @@ class Source:
         nbytes: its size.
         modified_ns: when it was last modified, in nanoseconds since 1970.
         pixel_format: that of the frames that the function gets.
+        fps: the fixed rate at which frames are read, as a fraction; None reads each frame once.
         first_s: the time of its first frame, in seconds since the beginning of the file.
         ticks: the times of its frames since the first one, in units of `TICK_S`, and of its end; None at a constant
             rate.
-        starts_s: for each chunk a time between the frame before it and its first, in seconds since the beginning of the
-            file.
+        starts_s: for each chunk the time of its first frame, in seconds since the beginning of the file; None for all
+            of the file.
     """
 
     path: str
     nbytes: int
     modified_ns: int
     pixel_format: str
+    fps: str | None
     first_s: float
     ticks: tuple[int, ...] | None
     starts_s: tuple[float | None, ...]
 
     @classmethod
-    def of(cls, path: str, pixel_format: str, frames: FrameTimes, lengths: Sequence[int]) -> Source:
+    def of(
+        cls,
+        path: str,
+        pixel_format: str,
+        frames: FrameTimes,
+        lengths: Sequence[int],
+        *,
+        fps: Fraction | None,
+        is_whole: bool,
+    ) -> Source:
         """The source at `path` with these frames, in chunks of `lengths` frames."""
         times_s = frames.times_s
         firsts = itertools.accumulate(lengths[:-1])
-        starts_s = (None, *((times_s[first - 1] + times_s[first]) / 2 for first in firsts))
+        starts_s = (None if is_whole else times_s[0], *(times_s[first] for first in firsts))
         file = Path(path).absolute()
         status = file.stat()
         return cls(
-            str(file), status.st_size, status.st_mtime_ns, pixel_format, times_s[0], frames.ticks(), starts_s
+            *(str(file), status.st_size, status.st_mtime_ns, pixel_format, None if fps is None else str(fps)),
+            *(times_s[0], frames.ticks(), starts_s),
         )
 
     def is_same(self) -> bool:

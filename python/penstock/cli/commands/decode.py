@@ -124,6 +124,8 @@ class Selection:
     """Which frames the user wants."""
 
     start: float | None
+    end: float | None
+    duration: float | None
     count: int | None
     every: int
     at: Sequence[float] | None
@@ -191,7 +193,16 @@ def is_file_name(name: str) -> bool:
     "--start",
     metavar="TIME",
     callback=parsed(moment),
-    help="Skip the frames before this time: seconds, or 0:01:30.5.",
+    help="Begin with the frame on screen at this time: seconds, or 0:01:30.5.",
+)
+@click.option(
+    "--end", metavar="TIME", callback=parsed(moment), help="Leave out the frames from this time on."
+)
+@click.option(
+    "--duration",
+    metavar="TIME",
+    callback=parsed(moment),
+    help="Leave out the frames from so long after --start on.",
 )
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="Deliver at most N frames.")
 @click.option(
@@ -254,6 +265,8 @@ def decode(
     timestamps: str | None,
     start_number: int | None,
     start: float | None,
+    end: float | None,
+    duration: float | None,
     count: int | None,
     every: int,
     at: Sequence[float] | None,
@@ -282,11 +295,11 @@ def decode(
     name_options_in_messages()
     wanted = is_wanted(progress, quiet=quiet)
     destinations = Destinations(destination, timestamps, start_number, options)
-    selection = Selection(start, count, every, at)
+    selection = Selection(start, end, duration, count, every, at)
     source = _as_path(source)
     _check_selection(selection, settings)
     _check_destinations(destinations, selection, as_json=as_json)
-    settings |= {"start": start, "count": selection.decoded}
+    settings |= {"start": start, "end": end, "duration": duration, "count": selection.decoded}
     began_s = time.monotonic()
     try:
         with shown_warnings(is_quiet=quiet), _decoder(source, settings) as decoder:
@@ -319,6 +332,8 @@ def _check_selection(selection: Selection, settings: Mapping[str, Any]) -> None:
     """Raise if ``--at`` is given together with options that exclude it."""
     others = {
         "--start": selection.start is not None,
+        "--end": selection.end is not None,
+        "--duration": selection.duration is not None,
         "--count": selection.count is not None,
         "--every": selection.every > 1,
         "--filters": settings["filters"] is not None,
@@ -446,13 +461,15 @@ def _expected_frames(decoder: Decoder, selection: Selection) -> tuple[int | None
     """How many frames will come, None if that is not known, and whether it is an estimate."""
     if selection.at is not None:
         return len(selection.at), False
-    info, start, count = decoder.stream, selection.start, selection.count
+    info, start, count = decoder.stream, selection.start or 0.0, selection.count
+    end = selection.end if selection.duration is None else start + selection.duration
     frames, is_estimate = info.frames, False
     if frames is None and info.duration_s and info.frame_rate:
         frames, is_estimate = round(info.duration_s * info.frame_rate), True
-    if frames is not None and start:
-        is_estimate = True
-        frames = round(frames * max(0.0, 1 - start / info.duration_s)) if info.duration_s else None
+    if frames is not None and (start or end is not None):
+        is_estimate, lasts_s = True, info.duration_s or 0.0
+        share = (min(lasts_s, lasts_s if end is None else end) - start) / lasts_s if lasts_s else 0.0
+        frames = max(1, round(frames * share)) if lasts_s else None
     if frames is not None:
         frames = math.ceil(frames / selection.every)
     if count is not None and (frames is None or count <= frames):

@@ -1,0 +1,182 @@
+"""The part of a video between two times, by one rule: a time stands for the frame that is on screen then."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor, lcm
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from av.error import FFmpegError as LibavError
+
+from penstock._facts.completeness import CHEAP_BYTES
+from penstock._facts.index import REORDERED, Unwrapped
+from penstock._facts.info import exact_zero
+from penstock._facts.opening import demux, open_stream
+from penstock._facts.seeking import ROUNDED_S, WITH_INDEX, Clock, exact, first_pts, last_pts, rounded_s
+from penstock._ffmpeg.command import endpoints
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from penstock._facts.index import Packet
+    from penstock._facts.info import MediaInfo, Track, VideoInfo
+
+# How far before a time a file with an index is sought, in seconds, until a keyframe comes before that; None reads from
+# the beginning. Guessed: an index leads to the keyframe before, or to one that frames before it follow.
+_MARGINS_S = (0, 1, 10, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a video, in units of its time base.
+
+    Attributes:
+        start: the first frame is the one that is on screen at this time; None begins with the first of the video.
+        least: a video that ends at this time or before has no such frame. `start` may be later, by what was rounded.
+        stop: frames from this time on are left out; None for none.
+        usual: for how long a frame is shown if the container doesn't tell.
+    """
+
+    start: int | None
+    least: int
+    stop: int | None
+    usual: int
+
+    @classmethod
+    def of(cls, start: float | None, end: float | None, media: MediaInfo, video: VideoInfo) -> Part:
+        """The part from one time to another, in seconds since `MediaInfo.zero_s`."""
+        rate = video.frame_rate
+        return cls(
+            start=None if start is None else last_pts(start, media, video),
+            least=0 if start is None else floor((exact_zero(media) + exact(start)) / video.time_base),
+            stop=None if end is None else first_pts(end, media, video),
+            usual=max(1, round(1 / (rate * video.time_base))) if rate else 1,
+        )
+
+    @property
+    def at(self) -> int:
+        """`start` of a part that has one."""
+        assert self.start is not None
+        return self.start
+
+    def end_of(self, pts: int, duration: int) -> int:
+        """When a frame is no longer shown, if another doesn't replace it. libav tells an unknown duration as 0 or 1."""
+        return pts + (duration if duration > 1 else self.usual)
+
+    def has(self, pts: int) -> bool:
+        """Whether a frame of this time, behind the first one, is before the end of the part."""
+        return self.stop is None or pts < self.stop
+
+    def places(self, latest: npt.NDArray[np.int64], end: int) -> range:
+        """The places of its frames among those of a video that ends at `end`, whose times are `latest_of`."""
+        first = 0
+        if self.start is not None:
+            first = place_at(latest, self.start) if self.least < end else len(latest)
+        last = len(latest) if self.stop is None else int(np.searchsorted(latest, self.stop))
+        return range(first, max(first, last))
+
+
+def latest_of(pts: Any) -> npt.NDArray[np.int64]:
+    """For each frame, the latest time of the frames up to it: times go back where files were joined."""
+    return np.maximum.accumulate(np.array(pts, np.int64))
+
+
+def place_at(latest: npt.NDArray[np.int64], pts: int) -> int:
+    """The place of the frame that is on screen at a time; of the first one before it."""
+    return int(places_at(latest, np.array(pts, np.int64)))
+
+
+def places_at(latest: npt.NDArray[np.int64], pts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The same for many times."""
+    after = np.searchsorted(latest, pts, "right")
+    # Where files were joined, later frames have times at or before that of an earlier one.
+    same = np.searchsorted(latest, pts)
+    return np.maximum(0, np.where(same < after, same, after - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Times at a fixed rate, from a start to an end.
+
+    Attributes:
+        rate: how many a second.
+        start: the first one.
+        end: None is the end of the video.
+    """
+
+    rate: Fraction
+    start: float
+    end: float | None
+
+    def time_s(self, number: int) -> float:
+        """The time of that number, from 0."""
+        return float(exact(self.start) + number / self.rate)
+
+    def number_at(self, time_s: float | Fraction) -> int:
+        """The number of the last one at or before a time; below 0 before the first one."""
+        return floor((exact(time_s) + ROUNDED_S - exact(self.start)) * self.rate)
+
+    def count(self, end: int, media: MediaInfo, video: VideoInfo) -> int:
+        """How many times there are in a video that ends then, in units of its time base."""
+        if Part.of(self.start, None, media, video).least >= end:
+            return 0
+        ends_s = end * video.time_base - exact_zero(media) - rounded_s(video)
+        if self.end is not None:
+            ends_s = min(ends_s, exact(self.end) - ROUNDED_S)
+        return max(1, ceil((ends_s - exact(self.start)) * self.rate))
+
+    def pts(self, count: int, media: MediaInfo, video: VideoInfo) -> npt.NDArray[np.int64]:
+        """`seeking.last_pts` for each of the first times."""
+        first = (exact_zero(media) + exact(self.start) + rounded_s(video)) / video.time_base
+        step = 1 / (self.rate * video.time_base)
+        # In whole numbers, which are faster than fractions.
+        per_unit = lcm(first.denominator, step.denominator)
+        begin, by = int(first * per_unit), int(step * per_unit)
+        return np.array([(begin + number * by) // per_unit for number in range(count)], np.int64)
+
+
+def begins_s(start: float, track: Track) -> float:
+    """The time of the frame that is on screen at `start`, in seconds, by the packets of a regular file.
+
+    `start` itself where packets don't tell, or only those of all of a large file.
+    """
+    source, media, video = track.source, track.media, track.video
+    identity, has_index = endpoints.identity(source), media.container in WITH_INDEX
+    if identity is None or video.is_attached_picture:
+        return start
+    if not has_index and identity.size_bytes > CHEAP_BYTES:
+        return start
+    part = Part.of(start, None, media, video)
+    for margin_s in _MARGINS_S if has_index else (None,):
+        with (
+            suppress(DecoderError, LibavError, OverflowError),
+            open_stream(source, media.container, video.index) as (file, stream),
+        ):
+            if margin_s is not None:
+                file.seek(part.at - round(margin_s / video.time_base), stream=stream)
+            if (pts := _shown_at(part, Unwrapped(stream).all(demux(file, stream)))) is not None:
+                return Clock(media, video.time_base).time_s(pts)
+    return start
+
+
+def _shown_at(part: Part, packets: Iterable[Packet]) -> int | None:
+    """The time of the frame that is on screen at the start of a part; None if no keyframe is before it, or no frame."""
+    shown, has_key, later = list[tuple[int, int]](), False, 0
+    for packet in packets:
+        if not packet.size or packet.is_discard or packet.pts is None:
+            continue
+        later += packet.pts > part.at
+        if later > REORDERED:
+            break
+        if packet.pts <= part.at:
+            has_key |= packet.is_keyframe
+            shown.append((packet.pts, packet.duration or 0))
+    if not has_key or not (later or part.least < part.end_of(*max(shown))):
+        return None
+    return max(shown)[0]
