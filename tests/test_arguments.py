@@ -319,6 +319,10 @@ def rendered(call: Callable[..., object], **options: object) -> None:
         call(output=f"{folder}/out.mp4", storage="/dev/null/chunks", **options)
 
 
+def with_decoder_of_clip(method: str, **given: object) -> None:
+    with_decoder(Decoder(clip("audio_aac")), method, **given)
+
+
 def scene(_index: int, _time_s: float, _view: object) -> None:
     pass
 
@@ -329,9 +333,10 @@ def render_scene(**options: object) -> None:
 
 CALLS: dict[str, Callable[..., object]] = {
     "penstock.Decoder": partial(make_decoder, Decoder),
-    "penstock.Decoder.frame_at": lambda **given: with_decoder(
-        Decoder(clip("audio_aac")), "frame_at", **given
-    ),
+    **{
+        f"penstock.Decoder.{method}": partial(with_decoder_of_clip, method)
+        for method in ("batch", "frame_at", "index_at")
+    },
     "penstock.Decoder.read": lambda **given: with_decoder(Decoder(clip("audio_aac")), "read", **given),
     "penstock.Decoder.readinto": lambda **given: with_decoder(
         Decoder(clip("audio_aac")), "readinto", bytearray(64 * 48 * 3), **given
@@ -422,9 +427,10 @@ OTHERS = st.one_of(
 SHAPED: dict[str, Callable[[object], object]] = {
     "size": lambda value: (value, 16),
     "cpus": lambda value: [value],
+    "times_s": lambda value: [value],
 }
 # Where a time is only compared with that of a frame, one that rounds to 0 is right.
-MAY_BE_NEGATIVE = {"nice", "time_s"}
+MAY_BE_NEGATIVE = {"nice", "time_s", "times_s"}
 # Granted to root, it would take the room for pipes from all tests beside this one: `test_pipes` asks for it once.
 LARGE_PIPE_BYTES = 1 << 20
 
