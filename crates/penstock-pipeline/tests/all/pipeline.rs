@@ -692,15 +692,20 @@ fn memory_is_the_same_for_few_and_for_many_chunks() {
         let source = Source::feed(Counting(Arc::default(), count));
         let pipeline =
             Pipeline::start(source, vec![pass("a"), pass("b")], Sink::iterate(), &options).unwrap();
-        let mut got = 0;
-        while pipeline.next(None).unwrap().is_some() {
-            got += 1;
+        for _ in 0..count {
+            assert!(pipeline.next(None).unwrap().is_some());
         }
-        assert_eq!(got, count);
-        pipeline.stats().unwrap().pool_free_bytes
+        let free_bytes = pipeline.stats().unwrap().pool_free_bytes;
+        assert!(pipeline.next(None).unwrap().is_none());
+        assert_eq!(
+            pipeline.stats().unwrap().pool_free_bytes,
+            0,
+            "it has ended, and nobody asks for memory again"
+        );
+        free_bytes
     };
-    // All memory is free at the end: what is kept is what was ever in use at once, or the pool's limit. Three queues of four, what
-    // the source, two stages and we hold.
+    // All memory is free after the last chunk: what is kept is what was ever in use at once, or the pool's limit. Three queues of
+    // four, what the source, two stages and we hold.
     let slab_bytes = 69_632;
     assert!(peak(100) <= 16 * slab_bytes);
     assert!(peak(20_000) <= 16 * slab_bytes);
