@@ -34,7 +34,7 @@ fn pass(workers: usize) -> Stage {
 fn drain(source: Source, stages: Vec<Stage>) -> Duration {
     let begin = Instant::now();
     let pipeline =
-        Pipeline::start(source, stages, Sink::iterate(), Options::default()).expect("threads can be had");
+        Pipeline::start(source, stages, Sink::iterate(), &Options::default()).expect("threads can be had");
     while let Some(chunk) = pipeline.next(None).expect("nothing fails") {
         black_box(&chunk);
     }

@@ -11,7 +11,7 @@
 //! | read frames from a descriptor, ahead, by a native thread | [`Reader`] |
 //! | hand either to code that takes an [`io::Write`](std::io::Write) or [`io::Read`](std::io::Read) | [`ByteWriter`], [`ByteReader`] |
 //! | write memory in any async runtime | [`Writer::submit_async`], [`Ticket`], a `Future` |
-//! | write and read in tasks of tokio | [`ByteWriter`], [`ByteReader`] with the feature `tokio` |
+//! | write and read in tasks of tokio | `AsyncByteWriter`, `AsyncByteReader` (feature `tokio`) |
 //! | read frames in any async runtime | `FrameStream`, a `Stream` (feature `futures`) |
 //! | transform bytes on their way | [`Transform`]; for pixels, `penstock_pixels::Conversion` (feature `pixels`) |
 //! | choose how bytes enter a pipe | [`Mode`], [`ReaderKind`] |
@@ -60,6 +60,17 @@ macro_rules! setters {
     };
 }
 
+/// `Debug` that gives the name alone: the rest is locked, or belongs to others.
+macro_rules! opaque {
+    ($name:literal, $($head:tt)*) => {
+        $($head)* {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct($name).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod error;
 mod sync;
 
@@ -96,7 +107,10 @@ pub use {
         region::Region,
         transform::Transform,
     },
-    penstock_cpu::{AppliedPolicy, ThreadPolicy},
+    penstock_cpu::{
+        AppliedPolicy, ClassLimit, Near, NotNear, PlacementNote, PolicyNote, Priority, PriorityNote,
+        SchedulingClass, ThreadPolicy,
+    },
     pipe::{
         ends::make_pipe,
         fifo::{Access, Fifo, FifoTicket, Opening},
@@ -119,6 +133,8 @@ pub use {
         transport::choice::{Mode, ReaderKind, Reason, Transport},
     },
 };
+#[cfg(all(feature = "tokio", not(loom)))]
+pub use {reader::AsyncByteReader, writer::async_write::AsyncByteWriter};
 
 /// Functions that concern the whole process: writes by descriptor, its end and its forks.
 ///

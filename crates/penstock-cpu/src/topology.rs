@@ -101,6 +101,26 @@ impl Topology {
         }
     }
 
+    /// Whether some cores are faster than others.
+    #[must_use]
+    pub fn is_hybrid(&self) -> bool {
+        self.cores.iter().any(|core| core.kind != CoreKind::Performance)
+    }
+
+    /// The allowed logical processors of the performance cores: all that are allowed if the machine is not hybrid.
+    ///
+    /// ```
+    /// use penstock_cpu::{ThreadPolicy, Topology};
+    /// let fast = ThreadPolicy::default().cpus(Topology::detect().performance_cpus());
+    /// # let _ = fast;
+    /// ```
+    #[must_use]
+    pub fn performance_cpus(&self) -> Vec<usize> {
+        let is_fast =
+            |cpu: &&LogicalProcessor| cpu.online && cpu.allowed && cpu.kind == Some(CoreKind::Performance);
+        self.logical_processors.iter().filter(is_fast).map(|cpu| cpu.id).collect()
+    }
+
     /// The domain of the logical processor's third-level cache; none if it is not known.
     #[must_use]
     pub fn l3_domain_of(&self, processor: usize) -> Option<&CacheDomain> {

@@ -111,6 +111,12 @@ pub struct NutFeed {
     waited: Stopwatch,
 }
 
+impl std::fmt::Debug for NutFeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NutFeed").field("tracks", &self.tracks.len()).finish_non_exhaustive()
+    }
+}
+
 impl NutFeed {
     /// Queues the head of the stream.
     ///

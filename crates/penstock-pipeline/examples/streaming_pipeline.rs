@@ -16,10 +16,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stages = vec![
         Stage::decompress(Codec::Auto).workers(2),
         // Behind the decompressors, and with less to do: others may run before it.
-        Stage::checksum(ChecksumKind::Crc32).policy(Some(later)),
+        Stage::checksum(ChecksumKind::Crc32).policy(later),
     ];
     let options = Options::default().on_error(OnError::Skip);
-    let pipeline = Pipeline::start(Source::files(paths), stages, Sink::iterate(), options)?;
+    let pipeline = Pipeline::start(Source::files(paths), stages, Sink::iterate(), &options)?;
     while let Some(chunk) = pipeline.next(None)? {
         let Some(Checksum::Crc32(sum)) = chunk.checksum() else {
             unreachable!("the last stage finds it out")

@@ -237,6 +237,13 @@ impl From<Error> for Cause {
     }
 }
 
+/// A failure of the system is [`Cause::Io`], any other error [`Cause::Failed`].
+impl From<io::Error> for Cause {
+    fn from(error: io::Error) -> Self {
+        error.raw_os_error().map_or_else(|| Self::failed(error), |os_error| Self::Io { os_error })
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -153,6 +153,7 @@ impl Graph {
     pub(super) fn stop(&self, outcome: Result<(), Error>) {
         let _ = self.end.set(End { at_ns: self.now_ns(), outcome });
         self.channels.iter().for_each(Channel::stop);
+        self.pool.keep_nothing();
         self.waker.wake();
         if let Some(writer) = self.writer.get() {
             writer.abort_now();

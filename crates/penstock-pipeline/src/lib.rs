@@ -21,7 +21,7 @@
 //! [`Pipeline::close`], or dropping the pipeline, makes all threads end, wherever they wait. Dropping waits for none of
 //! them. A close waits for what cannot be interrupted, for at most [`LEAVE_WITHIN`]: one call of a caller's stage, the
 //! decompression of one asset, a disk, a socket that lingers. In the child of a fork there are no threads; there a
-//! pipeline returns [`Error::Forked`](penstock_core::Error::Forked).
+//! pipeline returns [`Error::Forked`].
 
 mod chunk;
 mod codec;
@@ -42,7 +42,10 @@ pub use {
     failures::OnError,
     graph::{Depth, Options},
     latency::Latency,
-    penstock_core::{Buffer, Pool, Space},
+    penstock_core::{
+        AppliedPolicy, Buffer, CustomError, Error, Near, Pool, Priority, Space, ThreadPolicy, Writer,
+        WriterOptions,
+    },
     pipeline::{LEAVE_WITHIN, Pipeline},
     sink::Sink,
     source::{Fed, Feed, Source},

@@ -26,6 +26,7 @@ pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A running pipeline. See the [`crate`].
+#[must_use = "dropping it stops it"]
 pub struct Pipeline {
     /// Never dropped in the child of a fork, where its locks may be held for ever.
     graph: ManuallyDrop<Arc<Graph>>,
@@ -47,7 +48,7 @@ impl Pipeline {
         source: Source,
         mut stages: Vec<Stage>,
         sink: Sink,
-        options: Options,
+        options: &Options,
     ) -> Result<Self, Error> {
         let Sink { kind, policy, enter } = sink;
         let (sink_name, writer, spaces) = match kind {
@@ -56,11 +57,11 @@ impl Pipeline {
             SinkKind::Spaces(spaces) => ("consumer", None, Some(spaces)),
         };
         stages.extend(spaces.map(|spaces| Stage::into_spaces(spaces, enter)));
-        check(&source, &mut stages, &options)?;
+        check(&source, &mut stages, options)?;
         let mut parts = vec![Part::new(source.name, source.workers)];
         parts.extend(stages.iter().map(|stage| Part::new(&*stage.name, stage.workers)));
         parts.push(Part::new(sink_name, 1));
-        let graph = Arc::new(Graph::new(parts, source.label(), &options)?);
+        let graph = Arc::new(Graph::new(parts, source.label(), options)?);
         let mut pipeline = Self {
             graph: ManuallyDrop::new(Arc::clone(&graph)),
             written: None,

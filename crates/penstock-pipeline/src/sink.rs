@@ -1,5 +1,6 @@
 //! Sinks of chunks.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use penstock_core::{Buffer, Error, Writer};
 use penstock_cpu::ThreadPolicy;
 
 /// The destination of a pipeline's chunks.
+#[must_use = "it does nothing until a pipeline is started with it"]
 pub struct Sink {
     pub(super) kind: SinkKind,
     pub(super) policy: Option<ThreadPolicy>,
@@ -20,6 +22,17 @@ pub(super) enum SinkKind {
     Iterate,
     Writer(Writer),
     Spaces(Box<dyn Spaces>),
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.kind {
+            SinkKind::Iterate => "iterate",
+            SinkKind::Writer(_) => "writer",
+            SinkKind::Spaces(_) => "spaces",
+        };
+        f.debug_struct("Sink").field("kind", &kind).field("policy", &self.policy).finish_non_exhaustive()
+    }
 }
 
 impl Default for Sink {
@@ -34,14 +47,12 @@ impl Sink {
     }
 
     /// Chunks are returned by [`Pipeline::next`](super::Pipeline::next).
-    #[must_use]
     pub fn iterate() -> Self {
         Self::new(SinkKind::Iterate)
     }
 
     /// Chunks are written by that writer, in order, without copying them. The writer is closed at the end. After a
     /// failure, everything before it is still written.
-    #[must_use]
     pub fn writer(writer: Writer) -> Self {
         Self::new(SinkKind::Writer(writer))
     }
@@ -53,13 +64,11 @@ impl Sink {
     }
 
     /// Priority and CPUs of its thread. Iteration has none.
-    #[must_use]
-    pub fn policy(self, policy: Option<ThreadPolicy>) -> Self {
-        Self { policy, ..self }
+    pub fn policy(self, policy: ThreadPolicy) -> Self {
+        Self { policy: Some(policy), ..self }
     }
 
     /// Runs the thread that fills spaces within that function, which must call its argument once.
-    #[must_use]
     pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
         Self { enter: Some(enter), ..self }
     }

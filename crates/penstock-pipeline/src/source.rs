@@ -1,6 +1,7 @@
 //! Sources of chunks.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub struct Fed {
 }
 
 /// The source of a pipeline's chunks.
+#[must_use = "it does nothing until a pipeline is started with it"]
 pub struct Source {
     pub(super) name: &'static str,
     pub(super) workers: usize,
@@ -53,6 +55,14 @@ enum Origin {
 }
 
 type Paths = Box<dyn Iterator<Item = PathBuf> + Send>;
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = f.debug_struct("Source");
+        told.field("name", &self.name).field("workers", &self.workers).field("policy", &self.policy);
+        told.finish_non_exhaustive()
+    }
+}
 
 impl Source {
     fn new(name: &'static str, kind: Origin) -> Self {
@@ -108,25 +118,21 @@ impl Source {
     }
 
     /// Number of threads that read, each a file of its own. Only files can have several.
-    #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         Self { workers, ..self }
     }
 
     /// Priority and CPUs of its threads.
-    #[must_use]
-    pub fn policy(self, policy: Option<ThreadPolicy>) -> Self {
-        Self { policy, ..self }
+    pub fn policy(self, policy: ThreadPolicy) -> Self {
+        Self { policy: Some(policy), ..self }
     }
 
     /// Runs its threads within that function, which must call its argument once.
-    #[must_use]
     pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
         Self { enter: Some(enter), ..self }
     }
 
     /// Its name in statistics and errors.
-    #[must_use]
     pub fn named(self, name: &'static str) -> Self {
         Self { name, ..self }
     }

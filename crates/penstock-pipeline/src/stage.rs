@@ -1,5 +1,6 @@
 //! Stages: the work on chunks on their way.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,6 +38,12 @@ pub struct Context<'a> {
     lock_ns: u64,
     failed_at: u64,
     is_over: bool,
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
 }
 
 impl<'a> Context<'a> {
@@ -111,6 +118,7 @@ pub trait Spaces: Send {
 }
 
 /// Work on every chunk, on threads of its own.
+#[must_use = "it does nothing until a pipeline is started with it"]
 pub struct Stage {
     pub(super) name: String,
     pub(super) workers: usize,
@@ -126,6 +134,14 @@ enum StageKind {
 
 type MakeMap = Arc<dyn Fn() -> Box<dyn Map> + Send + Sync>;
 
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = f.debug_struct("Stage");
+        told.field("name", &self.name).field("workers", &self.workers).field("policy", &self.policy);
+        told.finish_non_exhaustive()
+    }
+}
+
 impl Stage {
     fn new(name: impl Into<String>, kind: StageKind) -> Self {
         Self { name: name.into(), workers: 1, policy: None, enter: None, kind }
@@ -139,20 +155,43 @@ impl Stage {
 
     /// Computes a checksum of each chunk: see [`Chunk::checksum`].
     pub fn checksum(kind: ChecksumKind) -> Self {
-        Self::map("checksum", move || {
-            Box::new(move |mut chunk: Chunk, _: &mut Context<'_>| {
-                chunk.checksum = Some(match kind {
-                    ChecksumKind::Xxh3 => Checksum::Xxh3(XxHash3_64::oneshot(&chunk)),
-                    ChecksumKind::Crc32 => Checksum::Crc32(crc32fast::hash(&chunk)),
-                });
-                Ok(Some(chunk))
-            })
+        Self::map_each("checksum", move |mut chunk| {
+            chunk.checksum = Some(match kind {
+                ChecksumKind::Xxh3 => Checksum::Xxh3(XxHash3_64::oneshot(&chunk)),
+                ChecksumKind::Crc32 => Checksum::Crc32(crc32fast::hash(&chunk)),
+            });
+            Ok(chunk)
         })
     }
 
     /// Runs the caller's code. `make` is called once for each worker, and again after that worker's code has panicked.
     pub fn map(name: impl Into<String>, make: impl Fn() -> Box<dyn Map> + Send + Sync + 'static) -> Self {
         Self::new(name, StageKind::Map(Arc::new(make)))
+    }
+
+    /// Runs the caller's code on each chunk. What it shares with other workers, it locks; see [`map`](Self::map) for code with state
+    /// of its own, or that takes memory or leaves chunks out.
+    ///
+    /// ```
+    /// use penstock_pipeline::{Options, Pipeline, Sink, Source, Stage};
+    /// let longest = Stage::map_each("text", |chunk| {
+    ///     std::str::from_utf8(&chunk).map_err(std::io::Error::other)?;
+    ///     Ok(chunk)
+    /// });
+    /// let source = Source::buffers(["one", "two"]);
+    /// let pipeline = Pipeline::start(source, vec![longest], Sink::iterate(), &Options::default())?;
+    /// assert_eq!(&*pipeline.next(None)?.expect("there are two"), b"one");
+    /// # Ok::<(), penstock_pipeline::Error>(())
+    /// ```
+    pub fn map_each(
+        name: impl Into<String>,
+        work: impl Fn(Chunk) -> Result<Chunk, Cause> + Send + Sync + 'static,
+    ) -> Self {
+        let work = Arc::new(work);
+        Self::map(name, move || {
+            let work = Arc::clone(&work);
+            Box::new(move |chunk: Chunk, _: &mut Context<'_>| work(chunk).map(Some))
+        })
     }
 
     /// Copies each chunk into the caller's next space, until there is none.
@@ -162,31 +201,26 @@ impl Stage {
     }
 
     /// Number of threads, each with a chunk of its own. The order of chunks stays.
-    #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         Self { workers, ..self }
     }
 
     /// Its name in statistics and errors.
-    #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
     /// Priority and CPUs of its threads.
-    #[must_use]
-    pub fn policy(self, policy: Option<ThreadPolicy>) -> Self {
-        Self { policy, ..self }
+    pub fn policy(self, policy: ThreadPolicy) -> Self {
+        Self { policy: Some(policy), ..self }
     }
 
     /// Runs its threads within that function, which must call its argument once.
-    #[must_use]
     pub fn within(self, enter: fn(&mut (dyn FnMut() + Send))) -> Self {
         Self { enter: Some(enter), ..self }
     }
 
     /// Sets whether a decompressing stage gets pieces of one stream. By default, the source decides.
-    #[must_use]
     pub fn streamed(mut self, streamed: bool) -> Self {
         if let StageKind::Decompress { is_stream, .. } = &mut self.kind {
             *is_stream = Some(streamed);

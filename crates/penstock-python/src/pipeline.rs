@@ -106,7 +106,7 @@ impl Source {
     fn iterable(buffers: &Bound<'_, PyAny>, policy: Option<ThreadPolicy>) -> PyResult<Self> {
         let object = PipelineObject::new(PyIterator::from_object(buffers)?.into_any().unbind());
         let source = pipeline::Source::feed(Iterable::new(Arc::clone(&object))).named("iterable");
-        let source = source.within(as_python_thread).policy(policy.map(|policy| policy.0));
+        let source = with_policy(source.within(as_python_thread), policy, pipeline::Source::policy);
         Ok(Self(Part::new(source, Some(object)), Mutex::default()))
     }
 
@@ -123,12 +123,20 @@ impl Source {
 
 impl Source {
     fn new(source: pipeline::Source, policy: Option<ThreadPolicy>) -> Self {
-        Self(Part::new(source.policy(policy.map(|policy| policy.0)), None), Mutex::default())
+        Self(Part::new(with_policy(source, policy, pipeline::Source::policy), None), Mutex::default())
     }
 
     /// Takes the stream out, so that nothing is done with it under the lock.
     fn take_ahead(&self) -> Ahead {
         self.1.lock().map(|mut ahead| mem::take(&mut *ahead)).unwrap_or_default()
+    }
+}
+
+/// The part with that policy, if there is one.
+fn with_policy<P>(part: P, policy: Option<ThreadPolicy>, set: fn(P, penstock_core::ThreadPolicy) -> P) -> P {
+    match policy {
+        Some(ThreadPolicy(policy)) => set(part, policy),
+        None => part,
     }
 }
 
@@ -185,7 +193,7 @@ impl Stage {
         let own = Arc::clone(&object);
         let make = move || Box::new(Callable(Arc::clone(&own))) as Box<dyn pipeline::Map>;
         let stage = pipeline::Stage::map("call", make).within(as_python_thread);
-        let stage = stage.named(name).workers(workers).policy(policy.map(|policy| policy.0));
+        let stage = with_policy(stage.named(name).workers(workers), policy, pipeline::Stage::policy);
         Self(Part::new(stage, Some(object)))
     }
 
@@ -200,7 +208,8 @@ impl Stage {
 
 impl Stage {
     fn new(stage: pipeline::Stage, name: String, workers: usize, policy: Option<ThreadPolicy>) -> Self {
-        Self(Part::new(stage.named(name).workers(workers).policy(policy.map(|policy| policy.0)), None))
+        let stage = with_policy(stage.named(name).workers(workers), policy, pipeline::Stage::policy);
+        Self(Part::new(stage, None))
     }
 }
 
@@ -220,14 +229,14 @@ impl Sink {
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
         arm_exit(fd.py())?;
-        let policy = policy.map(|policy| policy.0);
         let mut options = penstock_core::WriterOptions::default();
         (options.queue_items, options.queue_bytes) = (queue_items, queue_bytes);
-        options.policy = policy.clone();
+        options.policy = policy.as_ref().map(|policy| policy.0.clone());
         let py = fd.py();
         let fd = arguments::destination(fd, "fd")?;
         let writer = py.detach(|| Writer::new(fd, &options)).or_raise(py)?;
-        Ok(Self(Part::new(pipeline::Sink::writer(writer).policy(policy), None)))
+        let sink = with_policy(pipeline::Sink::writer(writer), policy, pipeline::Sink::policy);
+        Ok(Self(Part::new(sink, None)))
     }
 
     /// Buffers of the caller.
@@ -278,7 +287,7 @@ impl Pipeline {
         let stages = stages.iter().map(|stage| stage.0.take(&mut object)).collect::<PyResult<Vec<_>>>()?;
         let sink = sink.map_or_else(|| Ok(pipeline::Sink::iterate()), |sink| sink.0.take(&mut object))?;
         // Detached: its threads begin with becoming Python threads, where they are.
-        let started = py.detach(|| pipeline::Pipeline::start(source, stages, sink, options));
+        let started = py.detach(|| pipeline::Pipeline::start(source, stages, sink, &options));
         release_parked(py);
         match started {
             Ok(pipeline) => {

@@ -129,7 +129,6 @@ impl Fifo {
     }
 
     /// Starts an opening that completes when the other side is there. It is waited for in slices.
-    #[must_use]
     pub fn opening(&self, access: Access) -> Opening {
         Opening { fifo: self.clone(), access, reader: None, watch: None, pause: PAUSES.0 }
     }
@@ -209,6 +208,7 @@ fn name_of(kind: FileType) -> Cow<'static, str> {
 ///
 /// For reading, the FIFO is open all the time, so that writers find a reader.
 #[derive(Debug)]
+#[must_use = "dropping it cancels it"]
 pub struct Opening {
     fifo: Fifo,
     access: Access,
@@ -323,6 +323,7 @@ impl WaitingReader {
 
 /// An opening on a native thread. Dropping it cancels it.
 #[derive(Debug)]
+#[must_use = "dropping it cancels it"]
 pub struct FifoTicket {
     task: Task,
     slot: Arc<Mutex<Slot>>,

@@ -14,7 +14,7 @@ use crate::error::Error;
 /// frame without a limit. If the stream ends inside a frame, its bytes come before the error, which is `UnexpectedEof`; with a
 /// transform, only the error.
 ///
-/// With the feature `tokio`, it is an `AsyncRead` and an `AsyncBufRead` of tokio, too.
+/// In a task of tokio, use an `AsyncByteReader` (feature `tokio`).
 ///
 /// ```
 /// use std::io::{BufRead, Write};
@@ -27,28 +27,20 @@ use crate::error::Error;
 /// assert_eq!(lines, ["one", "two", "four"]);
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct ByteReader<R> {
-    pub(super) reader: R,
+    reader: R,
     /// None before the first, and at the end.
     frame: Option<Frame>,
     /// Bytes of the frame that were taken.
-    pub(super) taken_bytes: usize,
-    /// Its end wakes the task.
-    #[cfg(feature = "tokio")]
-    pub(super) awaited: Option<crate::sync::ticket::Ticket>,
+    taken_bytes: usize,
 }
 
 impl<R: Borrow<Reader>> ByteReader<R> {
     /// Reads the frames of that reader: a [`Reader`], a reference, or an [`Arc`](std::sync::Arc).
     #[must_use]
     pub fn new(reader: R) -> Self {
-        Self {
-            reader,
-            frame: None,
-            taken_bytes: 0,
-            #[cfg(feature = "tokio")]
-            awaited: None,
-        }
+        Self { reader, frame: None, taken_bytes: 0 }
     }
 
     /// The reader.

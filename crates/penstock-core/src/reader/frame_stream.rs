@@ -14,6 +14,7 @@ use crate::sync::ticket::Ticket;
 /// The frames of a [`Reader`], which it owns or borrows, as a [`Stream`]. After an error it ends.
 ///
 /// With the feature `futures`.
+#[derive(Debug)]
 pub struct FrameStream<R> {
     reader: R,
     awaited: Option<Ticket>,

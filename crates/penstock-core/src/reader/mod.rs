@@ -13,6 +13,8 @@ mod frame_stream;
 mod handle;
 mod worker;
 
+#[cfg(feature = "tokio")]
+pub use async_read::AsyncByteReader;
 #[cfg(feature = "futures")]
 pub use frame_stream::FrameStream;
 pub use {

@@ -105,6 +105,7 @@ impl ReaderWorker {
         // Dropped before `ending`: whoever has seen the end, also after a panic, finds the descriptor closed.
         let mut worker = self;
         let outcome = worker.read_frames(control);
+        worker.pool.keep_nothing(); // a frame that its caller keeps for long keeps the pool
         drop(worker);
         ending.0.end(outcome);
     }

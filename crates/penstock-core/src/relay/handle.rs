@@ -119,7 +119,6 @@ impl Relay {
 
     /// Sends these bytes first: the caller has read them from the source before. [`relayed`](Self::relayed) counts
     /// those of them that were delivered; the others are still the caller's, however the relay ends.
-    #[must_use]
     pub fn after(mut self, ahead: Vec<u8>) -> Self {
         self.transfer.begin_with(ahead);
         self

@@ -23,6 +23,8 @@ pub struct PerProcess<T: 'static> {
     make: fn() -> T,
 }
 
+opaque!("PerProcess", impl<T> std::fmt::Debug for PerProcess<T>);
+
 struct Made<T> {
     value: T,
     generation: u32,

@@ -45,6 +45,8 @@ enum Place<T> {
 /// A queue of numbered items, which come out in the order of their numbers.
 pub struct Channel<T>(Monitor<State<T>>);
 
+opaque!("Channel", impl<T> std::fmt::Debug for Channel<T>);
+
 struct State<T> {
     limits: Limits,
     places: VecDeque<Place<T>>,

@@ -36,6 +36,8 @@ pub struct Locked<'a, T> {
     _held: Held,
 }
 
+opaque!("Locked", impl<T> std::fmt::Debug for Locked<'_, T>);
+
 #[cfg(all(debug_assertions, not(loom)))]
 use lock_order::{Held, check_none_is_held};
 

@@ -70,6 +70,8 @@ pub struct Ticket {
 /// Dropped before that, it ends its ticket as aborted, so that no waiter is left behind.
 pub struct Completion(Option<Arc<Shared>>);
 
+opaque!("Completion", impl std::fmt::Debug for Completion);
+
 /// Makes the two sides for an operation without a size.
 #[must_use]
 pub fn ticket() -> (Completion, Ticket) {

@@ -41,6 +41,7 @@ pub struct TeeReport {
 /// If one output fails, the others still receive everything. The tee ends when the source does, or when no
 /// output is left; then the source keeps its content.
 #[derive(Debug)]
+#[must_use = "it copies nothing until it is started"]
 pub struct Tee {
     /// Gone when the tee has ended.
     control: Weak<Control>,

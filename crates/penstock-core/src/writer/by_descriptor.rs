@@ -54,6 +54,8 @@ pub struct Target {
     destination: Option<Arc<Destination>>,
 }
 
+opaque!("Target", impl std::fmt::Debug for Target);
+
 impl Target {
     /// Looks up the destination of the descriptor, which may be closed or reused afterwards.
     ///
@@ -107,6 +109,8 @@ impl Target {
 ///
 /// In the child of a fork, they mark nothing.
 pub struct Marks(Own<Vec<(Arc<Stream>, Mark)>>);
+
+opaque!("Marks", impl std::fmt::Debug for Marks);
 
 /// Marks the present end of every stream that [`pipe`] writes to.
 #[must_use]

@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// `flush` waits as [`Writer::flush`] does, without a limit. What is queued is written also if this is dropped without a flush. An
 /// error has the byte counts of the stream's [`Error`].
 ///
-/// With the feature `tokio`, it is an `AsyncWrite` of tokio, too.
+/// In a task of tokio, use an `AsyncByteWriter` (feature `tokio`).
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -34,12 +34,10 @@ const PIECE_BYTES: usize = 1 << 20;
 /// assert_eq!(got, "3 frames");
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct ByteWriter<W> {
     writer: W,
     piece_bytes: usize,
-    /// Its end wakes the task.
-    #[cfg(feature = "tokio")]
-    pub(super) awaited: Option<crate::sync::ticket::Ticket>,
 }
 
 impl<W: Borrow<Writer>> ByteWriter<W> {
@@ -47,12 +45,7 @@ impl<W: Borrow<Writer>> ByteWriter<W> {
     #[must_use]
     pub fn new(writer: W) -> Self {
         let piece_bytes = writer.borrow().input_bytes().unwrap_or(PIECE_BYTES);
-        Self {
-            writer,
-            piece_bytes,
-            #[cfg(feature = "tokio")]
-            awaited: None,
-        }
+        Self { writer, piece_bytes }
     }
 
     /// The writer.

@@ -79,6 +79,8 @@ pub struct Writer {
     pool: Pool,
 }
 
+opaque!("Writer", impl std::fmt::Debug for Writer);
+
 struct State {
     stream: Arc<Stream>,
     /// None once it is closed.

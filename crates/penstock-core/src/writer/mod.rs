@@ -4,7 +4,7 @@
 //! lets a `transport` put it into the destination. `byte_writer` and `async_write` copy slices first.
 
 #[cfg(feature = "tokio")]
-mod async_write;
+pub(crate) mod async_write;
 pub(crate) mod by_descriptor;
 pub(crate) mod byte_writer;
 pub(crate) mod exit;

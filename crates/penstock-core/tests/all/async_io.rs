@@ -9,7 +9,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
 
 use crate::common::pattern;
-use penstock_core::{ByteReader, ByteWriter, Error, Mode, Reader, ReaderOptions, Writer, WriterOptions};
+use penstock_core::{
+    AsyncByteReader, AsyncByteWriter, Error, Mode, Reader, ReaderOptions, Writer, WriterOptions,
+};
 
 fn run<F: Future>(work: F) -> F::Output {
     Builder::new_current_thread().build().unwrap().block_on(work)
@@ -33,9 +35,9 @@ fn both_ends_of_a_pipe_are_served_by_one_thread() {
         let data = Arc::new(pattern(5_000_003, 1));
         let written = Arc::clone(&data);
         run(async {
-            let mut input = ByteReader::new(of_frames(&source, 1000));
+            let mut input = AsyncByteReader::new(of_frames(&source, 1000));
             let writing = tokio::spawn(async move {
-                let mut output = ByteWriter::new(writer);
+                let mut output = AsyncByteWriter::new(writer);
                 output.write_all(&written).await?;
                 output.flush().await?;
                 output.shutdown().await
@@ -53,8 +55,8 @@ fn both_ends_of_a_pipe_are_served_by_one_thread() {
 fn lines_are_read_from_frames() {
     let (source, writer) = narrow(Mode::Write);
     run(async {
-        let mut lines = ByteReader::new(of_frames(&source, 6)).lines();
-        let mut output = ByteWriter::new(writer);
+        let mut lines = AsyncByteReader::new(of_frames(&source, 6)).lines();
+        let mut output = AsyncByteWriter::new(writer);
         output.write_all(b"one\ntwo\nfour").await.unwrap();
         output.shutdown().await.unwrap();
         for expected in ["one", "two", "four"] {
@@ -67,7 +69,7 @@ fn lines_are_read_from_frames() {
 #[test]
 fn a_write_is_pending_while_the_queue_is_full() {
     let (mut source, writer) = narrow(Mode::Write);
-    let mut output = ByteWriter::new(&writer);
+    let mut output = AsyncByteWriter::new(&writer);
     let mut poll =
         |bytes: &[u8]| Pin::new(&mut output).poll_write(&mut Context::from_waker(Waker::noop()), bytes);
     assert!(matches!(poll(&[1; 20_000]), Poll::Ready(Ok(20_000))));
@@ -82,7 +84,7 @@ fn a_write_is_pending_while_the_queue_is_full() {
 #[test]
 fn a_shutdown_that_is_aborted_meanwhile_is_no_success() {
     let (_source, writer) = narrow(Mode::Write);
-    let mut output = ByteWriter::new(&writer);
+    let mut output = AsyncByteWriter::new(&writer);
     let context = &mut Context::from_waker(Waker::noop());
     assert!(matches!(Pin::new(&mut output).poll_write(context, &[1; 10_000]), Poll::Ready(Ok(10_000))));
     assert!(Pin::new(&mut output).poll_shutdown(context).is_pending());
@@ -96,7 +98,7 @@ fn a_shutdown_that_is_aborted_meanwhile_is_no_success() {
 fn a_failure_comes_with_its_counts() {
     let (mut source, writer) = narrow(Mode::Write);
     run(async {
-        let mut output = ByteWriter::new(writer);
+        let mut output = AsyncByteWriter::new(writer);
         output.write_all(&[1; 10_000]).await.unwrap();
         io::Read::read_exact(&mut source, &mut [0; 1000]).unwrap();
         drop(source);
@@ -123,7 +125,7 @@ fn frames_are_a_stream_that_ends_after_its_failure() {
         let data = pattern(50_001, 2);
         let written = data.clone();
         let writing = tokio::spawn(async move {
-            let mut output = ByteWriter::new(writer);
+            let mut output = AsyncByteWriter::new(writer);
             output.write_all(&written).await?;
             output.shutdown().await
         });

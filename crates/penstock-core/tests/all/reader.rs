@@ -213,6 +213,27 @@ fn a_frames_memory_is_its_own_until_it_is_dropped_and_used_again_then() {
 }
 
 #[test]
+fn a_kept_frame_of_a_reader_that_has_ended_keeps_no_others_memory() {
+    fn resident_bytes() -> usize {
+        let told = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: usize = told.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * rustix::param::page_size()
+    }
+    let test = "reader::a_kept_frame_of_a_reader_that_has_ended_keeps_no_others_memory";
+    in_own_process(test, || {
+        const FRAME_BYTES: usize = 8 << 20;
+        let before = resident_bytes();
+        let reader = open(File::open("/dev/zero").unwrap(), FRAME_BYTES);
+        let frames: Vec<_> = (0..3).map(|_| reader.read(None).unwrap()).collect();
+        assert!(eventually(|| reader.stats().frames_waiting == 4));
+        let kept = frames.into_iter().next();
+        reader.close();
+        assert!(resident_bytes() < before + 2 * FRAME_BYTES);
+        drop(kept);
+    });
+}
+
+#[test]
 fn frames_are_an_io_read_and_what_is_left_over_comes_before_the_error() {
     for over in [0, 3] {
         let (pipe, writer) = pipe().unwrap();

@@ -334,6 +334,7 @@ fn intel_lists_tell_core_kinds_apart() {
     assert_eq!(of_kind(&read, CoreKind::Efficiency), [4, 5]);
     assert_eq!(of_kind(&read, CoreKind::LowPowerEfficiency), [6, 7], "they are apart from the L3");
     assert_eq!(sources(&read), [KindSource::CpuLists]);
+    assert_eq!((read.is_hybrid(), read.performance_cpus()), (true, vec![0, 1, 2, 3]));
     machine.l3(&[0, 1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(of_kind(&machine.read(), CoreKind::Efficiency), [4, 5, 6, 7]);
     machine.each(0..4, "cpufreq/cpuinfo_max_freq", "4800000").each(
@@ -360,6 +361,7 @@ fn intel_lists_tell_core_kinds_apart() {
 fn intel_lists_are_found_among_the_event_sources() {
     let machine = Machine::new();
     machine.package(0, &[&[0], &[1]]);
+    assert_eq!((machine.read().is_hybrid(), machine.read().performance_cpus()), (false, vec![0, 1]));
     for (name, cpus) in [("cpu_core", "0"), ("cpu_atom", "1")] {
         machine.put(&format!("sys/bus/event_source/devices/{name}/cpus"), cpus);
     }

@@ -53,7 +53,7 @@ mod tests {
         let start = |codec, asset: &[u8]| {
             let options = Options::default().on_error(OnError::Skip);
             let stages = vec![Stage::decompress(codec)];
-            Pipeline::start(Source::buffers([asset.to_vec()]), stages, Sink::iterate(), options)
+            Pipeline::start(Source::buffers([asset.to_vec()]), stages, Sink::iterate(), &options)
         };
         for (codec, feature, asset) in [
             (Codec::Zlib, "deflate", &[0x78, 0x9C, 0, 0][..]),

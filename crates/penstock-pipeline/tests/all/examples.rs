@@ -1,8 +1,30 @@
-//! The example does what it says.
+//! The examples do what they say.
 
 use std::process::Command;
 
 use crate::common::pattern;
+
+fn example(name: &str) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--quiet", "--package", env!("CARGO_PKG_NAME"), "--example", name, "--"]);
+    command
+}
+
+#[test]
+fn assets_under_load_sums_up_what_it_reads_and_tells_the_times() {
+    let path = std::env::temp_dir().join(format!("penstock-under-load-{}.zst", std::process::id()));
+    let data = pattern(100_000, 1);
+    std::fs::write(&path, zstd::bulk::compress(&data, 1).unwrap()).unwrap();
+    let output = example("assets_under_load").arg(&path).output().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    for part in ["files ", "decompress x2", "sum ", "end to end"] {
+        assert!(said.lines().any(|line| line.starts_with(part)), "{said}");
+    }
+    let sum: u64 = data.into_iter().map(u64::from).sum();
+    assert!(said.trim_end().ends_with(&format!("sum {sum}")), "{said}");
+}
 
 #[test]
 fn streaming_pipeline_reads_what_it_can_and_names_the_rest() {
@@ -13,19 +35,7 @@ fn streaming_pipeline_reads_what_it_can_and_names_the_rest() {
     let asset = zstd::bulk::compress(&data, 1).unwrap();
     std::fs::write(&packed, &asset).unwrap();
     std::fs::write(&broken, &asset[..5000]).unwrap();
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "run",
-            "--quiet",
-            "--package",
-            env!("CARGO_PKG_NAME"),
-            "--example",
-            "streaming_pipeline",
-            "--",
-        ])
-        .args([&broken, &packed])
-        .output()
-        .unwrap();
+    let output = example("streaming_pipeline").args([&broken, &packed]).output().unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(output.status.success());
     let said = String::from_utf8(output.stdout).unwrap();

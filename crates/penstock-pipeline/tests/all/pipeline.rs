@@ -130,7 +130,7 @@ fn smoke() {
     let paths = folder.put_all(&plain.iter().map(|plain| packed(Codec::Zlib, plain)).collect::<Vec<_>>());
     let stages = vec![Stage::decompress(Codec::Zlib), Stage::checksum(ChecksumKind::Crc32)];
     let pipeline =
-        Pipeline::start(Source::files(paths.clone()), stages, Sink::iterate(), Options::default()).unwrap();
+        Pipeline::start(Source::files(paths.clone()), stages, Sink::iterate(), &Options::default()).unwrap();
     let chunks = take_all(&pipeline);
     assert!(bytes_of(&chunks) == plain);
     for (number, (chunk, path)) in chunks.iter().zip(&paths).enumerate() {
@@ -152,7 +152,7 @@ fn timings_follow_each_other_and_name_the_parts() {
         Ok(Some(chunk.with_bytes(twice)))
     })];
     let source = Source::buffers([b"ab".to_vec(), b"c".to_vec()]);
-    let pipeline = Pipeline::start(source, stages, Sink::iterate(), Options::default()).unwrap();
+    let pipeline = Pipeline::start(source, stages, Sink::iterate(), &Options::default()).unwrap();
     let chunks = take_all(&pipeline);
     assert_eq!(bytes_of(&chunks), [b"abab".to_vec(), b"cc".to_vec()]);
     assert_eq!((chunks[1].offset(), &**chunks[1].name()), (2, "1".as_ref()));
@@ -170,7 +170,7 @@ fn timings_follow_each_other_and_name_the_parts() {
 #[test]
 fn memory_goes_back_when_the_last_clone_is_dropped() {
     let source = Source::buffers([vec![7; 10_000]]);
-    let pipeline = Pipeline::start(source, vec![], Sink::iterate(), Options::default()).unwrap();
+    let pipeline = Pipeline::start(source, vec![], Sink::iterate(), &Options::default()).unwrap();
     let chunk = pipeline.next(None).unwrap().unwrap();
     let clone = chunk.clone();
     drop(chunk);
@@ -182,7 +182,7 @@ fn memory_goes_back_when_the_last_clone_is_dropped() {
 #[test]
 fn a_chunk_outlives_its_pipeline() {
     let pipeline =
-        Pipeline::start(Source::buffers([b"frame"]), vec![], Sink::iterate(), Options::default()).unwrap();
+        Pipeline::start(Source::buffers([b"frame"]), vec![], Sink::iterate(), &Options::default()).unwrap();
     let chunk = pipeline.next(None).unwrap().unwrap();
     drop(pipeline);
     assert_eq!(&chunk[..], b"frame");
@@ -232,7 +232,7 @@ proptest! {
         stages.push(Stage::checksum(ChecksumKind::Xxh3).workers(workers));
         let options = Options::default().depth(items, bytes);
         let pipeline =
-            Pipeline::start(Source::files(paths).workers(readers), stages, Sink::iterate(), options).unwrap();
+            Pipeline::start(Source::files(paths).workers(readers), stages, Sink::iterate(), &options).unwrap();
         let chunks = take_all(&pipeline);
         let stays = |number: usize| left_out.is_none_or(|nth| !(number as u64).is_multiple_of(nth));
         let expected: Vec<_> = plain.iter().enumerate().filter(|(number, _)| stays(*number)).collect();
@@ -269,7 +269,7 @@ proptest! {
         } else {
             Source::file(folder.put("stream", &stored), piece_bytes)
         };
-        let pipeline = Pipeline::start(source, stages, Sink::iterate(), options).unwrap();
+        let pipeline = Pipeline::start(source, stages, Sink::iterate(), &options).unwrap();
         let chunks = take_all(&pipeline);
         let mut offset = 0;
         for (number, chunk) in chunks.iter().enumerate() {
@@ -298,7 +298,7 @@ proptest! {
         let paths = folder.put_all(&stored);
         let stages = vec![Stage::decompress(codec).workers(workers), dawdle(1, workers)];
         let options = if skips { skipping() } else { small_depth() };
-        let pipeline = Pipeline::start(Source::files(paths.clone()), stages, Sink::iterate(), options).unwrap();
+        let pipeline = Pipeline::start(Source::files(paths.clone()), stages, Sink::iterate(), &options).unwrap();
         let mut got = Vec::new();
         let failure = loop {
             match pipeline.next(Some(PATIENCE)) {
@@ -328,7 +328,7 @@ proptest! {
 fn failures(paths: Vec<PathBuf>, codec: Codec, max_chunk_bytes: usize) -> Vec<Arc<ChunkError>> {
     let options = skipping().max_chunk_bytes(max_chunk_bytes);
     let stages = vec![Stage::decompress(codec).workers(2)];
-    let pipeline = Pipeline::start(Source::files(paths), stages, Sink::iterate(), options).unwrap();
+    let pipeline = Pipeline::start(Source::files(paths), stages, Sink::iterate(), &options).unwrap();
     take_all(&pipeline);
     pipeline.skipped()
 }
@@ -395,7 +395,7 @@ fn irregular_file_is_refused_and_not_waited_for() {
 #[test]
 fn files_without_a_size_are_read_to_their_end() {
     let pipeline =
-        Pipeline::start(Source::files(["/proc/self/maps"]), vec![], Sink::iterate(), Options::default())
+        Pipeline::start(Source::files(["/proc/self/maps"]), vec![], Sink::iterate(), &Options::default())
             .unwrap();
     let chunk = pipeline.next(None).unwrap().unwrap();
     assert!(chunk.len() > 4096 && chunk.ends_with(b"\n"), "{} bytes", chunk.len());
@@ -410,7 +410,7 @@ fn a_stream_ends_with_its_failure_whatever_is_asked_for() {
     let path = folder.put("stream.gz", &stored);
     let source = Source::file(&path, 10_000);
     let pipeline =
-        Pipeline::start(source, vec![Stage::decompress(Codec::Gzip)], Sink::iterate(), skipping()).unwrap();
+        Pipeline::start(source, vec![Stage::decompress(Codec::Gzip)], Sink::iterate(), &skipping()).unwrap();
     let got = bytes_of(&take_all(&pipeline)).concat();
     assert!(!got.is_empty() && plain.starts_with(&got), "what could be had came out");
     let skipped = pipeline.skipped();
@@ -423,7 +423,7 @@ fn a_stream_ends_with_its_failure_whatever_is_asked_for() {
 fn a_missing_stream_is_one_failure() {
     for stages in [vec![], vec![Stage::decompress(Codec::Auto)]] {
         let source = Source::file("/nonexistent/stream", 1000);
-        let pipeline = Pipeline::start(source, stages, Sink::iterate(), Options::default()).unwrap();
+        let pipeline = Pipeline::start(source, stages, Sink::iterate(), &Options::default()).unwrap();
         let error = chunk_error(pipeline.next(Some(PATIENCE)).unwrap_err());
         assert!(matches!(error.cause, Cause::Io { os_error: libc::ENOENT }));
         assert_eq!(&*error.name, "/nonexistent/stream");
@@ -440,12 +440,29 @@ fn a_stage_of_the_callers_may_fail_and_panic() {
     })
     .workers(2);
     let source = Source::buffers(["a", "fail", "b", "panic", "c"]);
-    let pipeline = Pipeline::start(source, vec![stage], Sink::iterate(), skipping()).unwrap();
+    let pipeline = Pipeline::start(source, vec![stage], Sink::iterate(), &skipping()).unwrap();
     assert_eq!(bytes_of(&take_all(&pipeline)), [b"a", b"b", b"c"]);
     let skipped = pipeline.skipped();
     assert!(matches!(&skipped[0].cause, Cause::Failed(error) if error.is::<std::fmt::Error>()));
     assert!(matches!(&skipped[1].cause, Cause::Panicked(text) if text == "what a chunk"));
     assert_eq!(skipped[1].to_string(), "3, byte 6 (touchy): panicked: what a chunk");
+}
+
+#[test]
+fn code_on_each_chunk_fails_with_any_error_of_the_system() {
+    let stage = Stage::map_each("read", |chunk| {
+        if &*chunk == b"text" {
+            return Err(std::io::Error::other("no such thing").into());
+        }
+        let name = std::str::from_utf8(&chunk).expect("it is text");
+        std::fs::File::open(format!("/proc/self/{name}"))?;
+        Ok(chunk)
+    });
+    let source = Source::buffers(["maps", "nothing", "text"]);
+    let pipeline = Pipeline::start(source, vec![stage.workers(2)], Sink::iterate(), &skipping()).unwrap();
+    assert_eq!(bytes_of(&take_all(&pipeline)), [b"maps"]);
+    let causes: Vec<_> = pipeline.skipped().into_iter().map(|error| error.cause.clone()).collect();
+    assert!(matches!(&causes[..], [Cause::Io { os_error: libc::ENOENT }, Cause::Failed(_)]), "{causes:?}");
 }
 
 struct Failing(usize);
@@ -463,7 +480,7 @@ impl Feed for Failing {
 
 #[test]
 fn a_feed_that_fails_has_ended() {
-    let pipeline = Pipeline::start(Source::feed(Failing(0)), vec![], Sink::iterate(), skipping()).unwrap();
+    let pipeline = Pipeline::start(Source::feed(Failing(0)), vec![], Sink::iterate(), &skipping()).unwrap();
     let chunks = take_all(&pipeline);
     assert_eq!(chunks.iter().map(|chunk| &**chunk.name()).collect::<Vec<_>>(), ["no. 1", "no. 2"]);
     assert_eq!(pipeline.skipped().len(), 1);
@@ -506,7 +523,7 @@ fn incomplete() -> Vec<(&'static str, Source, Vec<Stage>)> {
 #[test]
 fn a_thread_that_leaves_without_its_work_is_no_end_for_those_who_take_chunks() {
     for (name, source, stages) in incomplete() {
-        let pipeline = Pipeline::start(source, stages, Sink::iterate(), skipping()).unwrap();
+        let pipeline = Pipeline::start(source, stages, Sink::iterate(), &skipping()).unwrap();
         let consume = || loop {
             match pipeline.next(Some(PATIENCE)) {
                 Ok(Some(_)) => {}
@@ -527,7 +544,7 @@ fn a_thread_that_leaves_without_its_work_is_no_end_for_a_writer() {
         let (mut reader, end) = pipe().unwrap();
         let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
         drop(end);
-        let pipeline = Pipeline::start(source, stages, Sink::writer(writer), skipping()).unwrap();
+        let pipeline = Pipeline::start(source, stages, Sink::writer(writer), &skipping()).unwrap();
         let drained = thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
         assert_eq!(pipeline.wait(Some(PATIENCE)), Err(Error::from_raw_os_error(libc::EIO)), "{name}");
         assert_eq!(pipeline.wait(Some(PATIENCE)), Err(Error::from_raw_os_error(libc::EIO)), "{name}, again");
@@ -541,7 +558,7 @@ fn a_thread_that_leaves_without_its_work_is_no_end_for_the_callers_memory() {
     for (name, source, stages) in incomplete() {
         let spaces: Vec<_> = (0..20).map(|_| Own(Arc::new(Mutex::new(vec![0; 1 << 20])))).collect();
         let sink = Sink::spaces(Row(spaces.into_iter()));
-        let pipeline = Pipeline::start(source, stages, sink, skipping()).unwrap();
+        let pipeline = Pipeline::start(source, stages, sink, &skipping()).unwrap();
         let end =
             std::iter::repeat_with(|| pipeline.next(Some(PATIENCE))).find(|end| !matches!(end, Ok(Some(_))));
         assert_eq!(end.unwrap().unwrap_err(), Error::from_raw_os_error(libc::EIO), "{name}");
@@ -555,7 +572,7 @@ fn a_failure_that_ends_the_pipeline_is_told_to_every_consumer_and_every_time() {
         paths.extend(["/nonexistent/first", "/proc/self/maps", "/nonexistent/second", "/proc/self/maps"]);
         let source = Source::files(paths).workers(1 + round % 3);
         let pipeline =
-            Pipeline::start(source, vec![pass("a").workers(2)], Sink::iterate(), small_depth()).unwrap();
+            Pipeline::start(source, vec![pass("a").workers(2)], Sink::iterate(), &small_depth()).unwrap();
         let consume = || loop {
             match pipeline.next(Some(PATIENCE)) {
                 Ok(Some(chunk)) => assert!(chunk.index() < (round % 5) as u64, "it came after the failure"),
@@ -582,7 +599,7 @@ fn a_close_is_no_end_for_a_writer() {
         drop(end);
         let drained = thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
         let stages = (0..6).map(|_| pass("a")).collect();
-        let pipeline = Pipeline::start(endless(), stages, Sink::writer(writer), small_depth()).unwrap();
+        let pipeline = Pipeline::start(endless(), stages, Sink::writer(writer), &small_depth()).unwrap();
         assert!(eventually(|| pipeline.stats().unwrap().stages[7].bytes_out > 0));
         assert!(pipeline.close());
         assert_eq!(pipeline.wait(Some(PATIENCE)), Err(Error::Closed));
@@ -593,7 +610,7 @@ fn a_close_is_no_end_for_a_writer() {
 #[test]
 fn parts_that_make_no_sense_together_are_refused() {
     let refused = |source: Source, stages: Vec<Stage>, options: Options| {
-        let refused = Pipeline::start(source, stages, Sink::iterate(), options);
+        let refused = Pipeline::start(source, stages, Sink::iterate(), &options);
         assert!(matches!(refused, Err(Error::Unsuitable(_))), "{refused:?}");
     };
     let file = || Source::file("/dev/null", 10);
@@ -635,7 +652,7 @@ fn the_source_waits_for_the_consumer() {
     let stages = vec![pass("a"), pass("b").workers(2)];
     let options = Options::default().depth(3, 1 << 30);
     let source = Source::feed(Counting(Arc::clone(&given), 10_000));
-    let pipeline = Pipeline::start(source, stages, Sink::iterate(), options).unwrap();
+    let pipeline = Pipeline::start(source, stages, Sink::iterate(), &options).unwrap();
     // Three queues of three, and what the source and three workers hold: 13. Those who wait for room are woken when a queue is
     // half empty, so that it may be a little less.
     assert!(eventually(|| given.load(Ordering::Relaxed) >= 9));
@@ -659,7 +676,7 @@ fn worker_that_drops_everything_does_not_run_ahead_of_a_slow_worker() {
         Ok(None)
     });
     let pipeline =
-        Pipeline::start(endless(), vec![stage.workers(2)], Sink::iterate(), small_depth()).unwrap();
+        Pipeline::start(endless(), vec![stage.workers(2)], Sink::iterate(), &small_depth()).unwrap();
     assert!(eventually(|| seen.load(Ordering::Relaxed) >= 2));
     thread::sleep(Duration::from_millis(50));
     assert!(seen.load(Ordering::Relaxed) <= 4, "{seen:?}");
@@ -673,16 +690,22 @@ fn memory_is_the_same_for_few_and_for_many_chunks() {
     let peak = |count: usize| {
         let options = Options::default().depth(4, 1 << 20);
         let source = Source::feed(Counting(Arc::default(), count));
-        let pipeline = Pipeline::start(source, vec![pass("a"), pass("b")], Sink::iterate(), options).unwrap();
-        let mut got = 0;
-        while pipeline.next(None).unwrap().is_some() {
-            got += 1;
+        let pipeline =
+            Pipeline::start(source, vec![pass("a"), pass("b")], Sink::iterate(), &options).unwrap();
+        for _ in 0..count {
+            assert!(pipeline.next(None).unwrap().is_some());
         }
-        assert_eq!(got, count);
-        pipeline.stats().unwrap().pool_free_bytes
+        let free_bytes = pipeline.stats().unwrap().pool_free_bytes;
+        assert!(pipeline.next(None).unwrap().is_none());
+        assert_eq!(
+            pipeline.stats().unwrap().pool_free_bytes,
+            0,
+            "it has ended, and nobody asks for memory again"
+        );
+        free_bytes
     };
-    // All memory is free at the end: what is kept is what was ever in use at once, or the pool's limit. Three queues of four, what
-    // the source, two stages and we hold.
+    // All memory is free after the last chunk: what is kept is what was ever in use at once, or the pool's limit. Three queues of
+    // four, what the source, two stages and we hold.
     let slab_bytes = 69_632;
     assert!(peak(100) <= 16 * slab_bytes);
     assert!(peak(20_000) <= 16 * slab_bytes);
@@ -719,7 +742,7 @@ fn pipeline_can_be_dropped_at_any_stage() {
         ("readers and decoders", files(), vec![Stage::decompress(Codec::Auto).workers(2)]),
     ];
     for (name, source, stages) in cases {
-        let pipeline = Pipeline::start(source, stages, Sink::iterate(), small_depth()).unwrap();
+        let pipeline = Pipeline::start(source, stages, Sink::iterate(), &small_depth()).unwrap();
         thread::sleep(Duration::from_millis(20));
         assert!(pipeline.close(), "{name}");
         assert!(pipeline.close(), "{name}, again");
@@ -730,7 +753,7 @@ fn pipeline_can_be_dropped_at_any_stage() {
 fn close_wakes_a_caller_that_waits_for_a_chunk() {
     let (reader, _writer) = pipe().unwrap();
     let source = Source::fd(&reader, 1000).unwrap();
-    let pipeline = Pipeline::start(source, vec![], Sink::iterate(), Options::default()).unwrap();
+    let pipeline = Pipeline::start(source, vec![], Sink::iterate(), &Options::default()).unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| pipeline.next(None));
         thread::sleep(Duration::from_millis(20));
@@ -749,7 +772,7 @@ fn close_within_gives_up_on_a_stage_that_does_not_return() {
         let _ = gate.lock().unwrap().recv();
         Ok(Some(chunk))
     });
-    let pipeline = Pipeline::start(endless(), vec![stuck], Sink::iterate(), small_depth()).unwrap();
+    let pipeline = Pipeline::start(endless(), vec![stuck], Sink::iterate(), &small_depth()).unwrap();
     entered.recv().unwrap();
     assert!(!pipeline.close_within(Duration::from_millis(50)));
     drop(release);
@@ -762,7 +785,7 @@ fn failure_does_not_wait_for_the_rest_of_the_source() {
     writer.write_all(b"this is no gzip").unwrap();
     let source = Source::fd(&reader, 1000).unwrap();
     let stages = vec![Stage::decompress(Codec::Gzip)];
-    let pipeline = Pipeline::start(source, stages, Sink::iterate(), Options::default()).unwrap();
+    let pipeline = Pipeline::start(source, stages, Sink::iterate(), &Options::default()).unwrap();
     // The pipe is still open.
     let error = chunk_error(pipeline.next(Some(PATIENCE)).unwrap_err());
     assert!(matches!(error.cause, Cause::Corrupt(_)), "{error}");
@@ -776,7 +799,7 @@ fn available_data_is_passed_on_before_the_source_waits() {
     let (reader, mut writer) = pipe().unwrap();
     let source = Source::fd(&reader, 1 << 20).unwrap();
     let stages = vec![Stage::decompress(Codec::Zstd), pass("a")];
-    let pipeline = Pipeline::start(source, stages, Sink::iterate(), Options::default()).unwrap();
+    let pipeline = Pipeline::start(source, stages, Sink::iterate(), &Options::default()).unwrap();
     for round in 0..5u8 {
         writer.write_all(&packed(Codec::Zstd, &[round; 100])).unwrap();
         let chunk = pipeline.next(Some(PATIENCE)).unwrap().unwrap();
@@ -793,7 +816,7 @@ fn all_that_came_is_given_out_however_small_the_pieces_are() {
         let (reader, mut writer) = pipe().unwrap();
         let source = Source::fd(&reader, 100).unwrap();
         let stages = vec![Stage::decompress(codec)];
-        let pipeline = Pipeline::start(source, stages, Sink::iterate(), Options::default()).unwrap();
+        let pipeline = Pipeline::start(source, stages, Sink::iterate(), &Options::default()).unwrap();
         let plain = vec![7; 10_000];
         writer.write_all(&packed(codec, &plain)).unwrap();
         let mut bytes = 0;
@@ -808,7 +831,7 @@ fn all_that_came_is_given_out_however_small_the_pieces_are() {
 fn a_ticket_tells_when_there_is_something() {
     let (reader, mut writer) = pipe().unwrap();
     let source = Source::fd(&reader, 1000).unwrap();
-    let pipeline = Pipeline::start(source, vec![], Sink::iterate(), Options::default()).unwrap();
+    let pipeline = Pipeline::start(source, vec![], Sink::iterate(), &Options::default()).unwrap();
     let ready = pipeline.ready();
     assert_eq!(ready.outcome(), None);
     writer.write_all(b"x").unwrap();
@@ -830,7 +853,7 @@ fn statistics_count_everything_and_name_who_is_slow() {
     });
     let source = Source::buffers(vec![[1u8; 1000]; 30]);
     let pipeline =
-        Pipeline::start(source, vec![pass("quick"), slow, pass("slow")], Sink::iterate(), small_depth())
+        Pipeline::start(source, vec![pass("quick"), slow, pass("slow")], Sink::iterate(), &small_depth())
             .unwrap();
     assert_eq!(take_all(&pipeline).len(), 30);
     let stats = pipeline.stats().unwrap();
@@ -865,7 +888,7 @@ fn a_writer_gets_every_byte_in_order() {
     });
     let stages = vec![Stage::decompress(Codec::Zstd).workers(2)];
     let pipeline =
-        Pipeline::start(Source::files(paths), stages, Sink::writer(writer), small_depth()).unwrap();
+        Pipeline::start(Source::files(paths), stages, Sink::writer(writer), &small_depth()).unwrap();
     assert!(matches!(pipeline.next(None), Err(Error::Unsuitable(_))));
     pipeline.wait(Some(PATIENCE)).unwrap();
     assert!(got.join().unwrap().unwrap() == plain.concat());
@@ -883,7 +906,7 @@ fn chunks_before_a_failure_are_written() {
         if &chunk[..] == b"b" { Err(Error::from_raw_os_error(libc::EIO).into()) } else { Ok(Some(chunk)) }
     });
     let source = Source::buffers(["a", "b", "c"]);
-    let pipeline = Pipeline::start(source, vec![stage], Sink::writer(writer), Options::default()).unwrap();
+    let pipeline = Pipeline::start(source, vec![stage], Sink::writer(writer), &Options::default()).unwrap();
     assert_eq!(chunk_error(pipeline.wait(Some(PATIENCE)).unwrap_err()).index, 1);
     let mut got = Vec::new();
     reader.read_to_end(&mut got).unwrap();
@@ -894,7 +917,7 @@ fn chunks_before_a_failure_are_written() {
 fn a_writer_that_nobody_reads_can_be_left() {
     let (_reader, end) = pipe().unwrap();
     let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
-    let pipeline = Pipeline::start(endless(), vec![], Sink::writer(writer), small_depth()).unwrap();
+    let pipeline = Pipeline::start(endless(), vec![], Sink::writer(writer), &small_depth()).unwrap();
     assert!(matches!(pipeline.wait(Some(Duration::from_millis(50))), Err(Error::Stalled { .. })));
     assert!(pipeline.close());
     assert_eq!(pipeline.wait(Some(PATIENCE)), Err(Error::Closed));
@@ -905,7 +928,7 @@ fn a_writer_whose_reader_is_gone_ends_the_pipeline() {
     let (reader, end) = pipe().unwrap();
     let writer = Writer::new(&end, &penstock_core::WriterOptions::default()).unwrap();
     drop(reader);
-    let pipeline = Pipeline::start(endless(), vec![pass("a")], Sink::writer(writer), small_depth()).unwrap();
+    let pipeline = Pipeline::start(endless(), vec![pass("a")], Sink::writer(writer), &small_depth()).unwrap();
     assert!(matches!(pipeline.wait(Some(PATIENCE)), Err(Error::Broken { .. })));
     assert!(pipeline.close());
 }
@@ -937,7 +960,7 @@ fn callers_memory_is_filled_until_it_is_used_up() {
     let spaces: Vec<_> = (0..3).map(|_| Own(Arc::new(Mutex::new(vec![0; 8])))).collect();
     let sink = Sink::spaces(Row(spaces.clone().into_iter()));
     let source = Source::buffers((0..1_000_000).map(|number: u32| number.to_le_bytes()));
-    let pipeline = Pipeline::start(source, vec![pass("a")], sink, small_depth()).unwrap();
+    let pipeline = Pipeline::start(source, vec![pass("a")], sink, &small_depth()).unwrap();
     let chunks = take_all(&pipeline);
     assert_eq!(bytes_of(&chunks), [0u32, 1, 2].map(|number| number.to_le_bytes().to_vec()));
     for (chunk, space) in chunks.iter().zip(&spaces) {
@@ -950,7 +973,7 @@ fn callers_memory_is_filled_until_it_is_used_up() {
 fn chunk_too_large_for_the_callers_memory_is_a_failure() {
     let spaces = vec![Own(Arc::new(Mutex::new(vec![0; 3]))), Own(Arc::new(Mutex::new(vec![0; 3])))];
     let sink = Sink::spaces(Row(spaces.into_iter()));
-    let pipeline = Pipeline::start(Source::buffers(["abcd", "ef"]), vec![], sink, skipping()).unwrap();
+    let pipeline = Pipeline::start(Source::buffers(["abcd", "ef"]), vec![], sink, &skipping()).unwrap();
     assert_eq!(bytes_of(&take_all(&pipeline)), [b"ef"]);
     assert!(matches!(pipeline.skipped()[0].cause, Cause::TooLarge { limit_bytes: 3 }));
 }
@@ -959,7 +982,7 @@ fn chunk_too_large_for_the_callers_memory_is_a_failure() {
 fn several_callers_share_the_chunks_and_all_come_to_the_end() {
     for _ in 0..50 {
         let source = Source::buffers((0..20u8).map(|number| [number]));
-        let pipeline = Pipeline::start(source, vec![pass("a")], Sink::iterate(), small_depth()).unwrap();
+        let pipeline = Pipeline::start(source, vec![pass("a")], Sink::iterate(), &small_depth()).unwrap();
         let mut got: Vec<_> = thread::scope(|scope| {
             let takers: Vec<_> = (0..3).map(|_| scope.spawn(|| bytes_of(&take_all(&pipeline)))).collect();
             takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
@@ -991,7 +1014,7 @@ fn nothing_comes_after_the_chunk_that_finished_its_stage() {
         let behind = map("all", |chunk, _| Ok(Some(chunk)));
         let stages = if is_last { vec![finishing] } else { vec![finishing, behind] };
         let source = Source::buffers((0..1000).map(|_| vec![1; 100]));
-        let pipeline = Pipeline::start(source, stages, Sink::iterate(), Options::default()).unwrap();
+        let pipeline = Pipeline::start(source, stages, Sink::iterate(), &Options::default()).unwrap();
         let indices: Vec<_> = take_all(&pipeline).iter().map(Chunk::index).collect();
         assert!(indices.into_iter().eq(0..=10));
     }
