@@ -129,7 +129,7 @@ def test_the_sound_of_a_part_is_that_of_its_frames(tmp_path: Path) -> None:
 
 def test_a_part_without_frames_is_refused(tmp_path: Path) -> None:
     for part in ({"start": 100}, {"start": 1, "end": 1}, {"end": 1, "duration": 1}):
-        with pytest.raises(ValueError, match="start|part|end"):
+        with pytest.raises(ValueError, match=r"start|part|end"):
             penstock.map_video(None, clip("h264"), tmp_path / "a.mkv", **part)
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame as LibavFrame
 
+    from penstock._decoding.framing import Delivery
+
 #: Threads that convert, in all decoders of a process together. Measured: with 16 CPUs, a third adds less than 10 %.
 CONVERSION_THREADS = 2
 # Slots that are kept for the next frames of a kind. Chosen: those that wait for a caller, and two that it may hold.
@@ -85,6 +87,11 @@ class Pixels:
 
     def begin(self, frame: LibavFrame, out: npt.NDArray[Any] | None = None) -> Job:
         """Begins to make a frame's array: in `out`, if it is given, else in recycled memory."""
+        if (delivery := self._plan.delivery) is not None:
+            return _Delivering(self._begin(frame, None), delivery, out)
+        return self._begin(frame, out)
+
+    def _begin(self, frame: LibavFrame, out: npt.NDArray[Any] | None) -> Job:
         kind = self._kind_of(frame)
         if not kind.is_filtered or not self._threads:
             return kind.begin(frame, out)
@@ -188,6 +195,7 @@ class _Kind:
             (frame.width, frame.height) != (plan.layout.width, plan.layout.height)
             or frame.format.name != plan.ffmpeg_format
             or bool(plan.rotation_filters)
+            or plan.is_reframed
         )
         self.input_bytes = 0
         self._converter: _PlaneConverter | None = None
@@ -262,6 +270,16 @@ class _Borrowed:
 
     def wait(self) -> Any:
         return self._memory
+
+
+class _Delivering:
+    """A frame whose array is made in another form, by the thread that waits for it."""
+
+    def __init__(self, job: Job, delivery: Delivery, out: npt.NDArray[Any] | None) -> None:
+        self._job, self._delivery, self._out = job, delivery, out
+
+    def wait(self) -> Any:
+        return self._delivery.put(self._job.wait(), self._out)
 
 
 class _Filtering:

@@ -154,6 +154,8 @@ class ProgramEngine(OnDemand):
         if frame is None:
             return None
         memory = frame if self._pixels is None else self._pixels.made(frame)
+        if self._pixels is None and self.plan.delivery is not None:
+            memory = self.plan.delivery.put(frame)
         return Made(frame.index, self.session.timestamps.take(frame.index), memory)
 
     def close(self) -> None:
