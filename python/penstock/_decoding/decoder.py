@@ -187,6 +187,8 @@ class Decoder(DecoderBase):
         timeout="settings=DecoderSettings(stall_timeout=60)",
         pix_fmt='pixel_format="rgb24"',
         rate="fps=30",
+        dimension_order="channels_first=True",
+        **dict.fromkeys(("output_dtype", "float"), 'dtype="float32", value_range=(0.0, 1.0)'),
         seek="start=",
     )
     def __init__(
@@ -275,11 +277,7 @@ class Decoder(DecoderBase):
         options = self._options
         if options.fps is not None:
             self._check_by_number()
-            if endpoints.identity(opened.url) is None:
-                raise ValueError(
-                    f"{argument('fps', float(options.fps))} needs a regular file, which {opened.path} is not. Pass "
-                    f"{argument('filters', f'fps={options.fps}')}"
-                )
+            self._check_file("fps", f"Pass {argument('filters', f'fps={options.fps}')}")
             options = options.of_all_frames
         if (reason := why_program(opened, options)) is None:
             return read_by_libav(opened, options, self._stream)
@@ -453,7 +451,7 @@ class Decoder(DecoderBase):
             raise DecoderError(f"{media.path} has no audio track, because it is an image sequence")
         first_s = (media.start_s or 0.0) - media.zero_s
         start, end = self._options.start, self._options.end
-        if start:
+        if start and self._options.fps is None:
             start = self._engine.questions.begins_s(start)
         given: AudioOptions = {
             "start": start or (first_s if first_s >= 0 else None),
@@ -490,6 +488,10 @@ class Decoder(DecoderBase):
         """
         return self._frames()[key]
 
+    def _check_file(self, what: str, remedy: str) -> None:
+        if self._images is None and endpoints.identity(self._opened.url) is None:
+            raise ValueError(f"{what} needs a regular file, which {self._opened.path} is not. {remedy}")
+
     @property
     def times_s(self) -> npt.NDArray[np.float64]:
         """The times of all frames in seconds, as `VideoFrame.time_s` counts, in an array of float64.
@@ -497,17 +499,20 @@ class Decoder(DecoderBase):
         No frame is converted. What it costs, and what it needs, is as for `batch`.
 
         Raises:
-            DecoderError, ClosedError, ValueError: as for ``decoder[number]``.
+            ValueError: if the source is no regular file, or the decoder has options that ``decoder[number]`` refuses.
+            DecoderError, ClosedError: as for ``decoder[number]``.
         """
+        self._check_file("times_s", "Iterate over the decoder, and use frame.time_s")
         return self._frames().times_s()
 
     def index_at(self, time_s: float | Fraction) -> int:
         """Returns the number of the frame that `frame_at` returns, without decoding it.
 
         Raises:
-            ValueError: if `time_s` is negative or not finite.
+            ValueError: if `time_s` is negative or not finite; or as for `times_s`.
             DecoderError, ClosedError: as for ``decoder[number]``.
         """
+        self._check_file("index_at()", "Iterate over the decoder, and use frame.time_s")
         return self._frames().index_at(time_s)
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
