@@ -307,7 +307,6 @@ class TestDecoder:
         [
             ([], {}, ValueError),
             (["shots/shot8.png", "a.mp4"], {}, TypeError),
-            ("shots/shot8.png", {"fps": 3}, ValueError),
             *(
                 ("shots", options, ValueError)
                 for options in ({"fps": 0}, {"filters": "hflip"}, {"stream": 1})

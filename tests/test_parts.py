@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,8 @@ def test_the_audio_begins_with_the_first_frame_and_ends_with_the_part(tmp_path: 
     with Decoder(path, start=1.3, end=2.5) as decoder, decoder.audio() as audio:
         assert [frame.time_s for frame in decoder] == [1.0, 1.5, 2.0]
         samples = audio.read_all()
+    with Decoder(path, start=1.3, end=2.5, fps=4) as decoder, decoder.audio() as audio:
+        assert next(decoder).time_s == 1.3 and audio.read_all()[0, 0] == pytest.approx(0.13, abs=0.01)
     assert samples[0, 0] == pytest.approx(0.1, abs=0.01) and len(samples) == 12_000
 
 
@@ -197,6 +200,16 @@ def test_times_need_frames_by_number(short: Path, options: dict[str, Any]) -> No
             lambda: decoder.batch(times_s=[0]),
         ):
             with pytest.raises(ValueError):
+                read()
+
+
+def test_times_need_a_regular_file(short: Path) -> None:
+    with (
+        subprocess.Popen(["cat", short], stdout=subprocess.PIPE) as program,
+        Decoder(program.stdout) as decoder,
+    ):
+        for read in (lambda: decoder.times_s, lambda: decoder.index_at(0)):
+            with pytest.raises(ValueError, match="regular file"):
                 read()
 
 

@@ -8,7 +8,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import Writer
@@ -88,14 +88,13 @@ def _send_by_number(
     """Prints `Shown`. Then answers each line of numbers by the frames, and a record that says that they were all."""
     from penstock._decoding.decoder import Decoder  # which a sequence does not need
 
-    arguments = {one.name: getattr(options, one.name) for one in fields(options)}
     decoder: Decoder | None = None
     frames: FramesByNumber | None = None
 
     def shown() -> Shown:
         nonlocal decoder, frames
         with warnings.catch_warnings(record=True):  # which whoever reads in sequence has given
-            decoder = Decoder(source, stream=stream, **arguments)
+            decoder = Decoder(source, stream=stream, **options.arguments)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             frames = decoder._frames()

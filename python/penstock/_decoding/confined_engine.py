@@ -230,7 +230,7 @@ class ConfinedEngine(Confined):
 
     @property
     def record_bytes(self) -> int:
-        return self.plan.layout.frame_bytes
+        return self.plan.delivered.frame_bytes
 
     def _is_possible(self, media: MediaInfo, video: VideoInfo) -> bool:
         """Whether a file can have these facts, from which the size of frames follows, and their times."""

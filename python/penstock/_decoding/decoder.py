@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, Unpack, cast, get_args, overload
@@ -17,6 +17,7 @@ from penstock._decoding.audio import AudioDecoder, AudioOptions
 from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
 from penstock._decoding.frames_at_rate import FramesAtRate
 from penstock._decoding.frames_by_number import FramesByNumber
+from penstock._decoding.framing import Fit, FloatType, Form
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
 from penstock._decoding.pixels import Pixels
@@ -159,6 +160,15 @@ class Decoder(DecoderBase):
             for random access. They run in a sandbox: they can't read other files, write files or open sockets, and
             their memory and CPU time are limited. Only for one regular file, or bytes. `engine` reports what the kernel
             can't confine; "strict" raises a `DecoderError` then.
+        crop: left, top, width and height in pixels of the part that is used, of the upright picture: rotated as the
+            file says, and after `filters`. `size` scales this part.
+        fit: how the picture becomes `size`, if their shapes differ: "stretch" changes its aspect ratio, "cover" cuts
+            off what is beyond the middle, and "contain" adds a border. Pixels that aren't square stay so.
+        fill: samples of this border, one for each channel, in their order; None is black.
+        channels_first: whether arrays are channels × height × width, for packed RGB and gray.
+        dtype: "float32" or "float16", for samples as floats, which are computed from those of `pixel_format`.
+        value_range: the floats that stand for the smallest and the largest sample, such as ``(0.0, 1.0)``. dtype and
+            value_range belong together.
         settings: advanced settings: how many threads decode and convert, and which FFmpeg program to run instead. See
             `DecoderSettings`.
 
@@ -178,6 +188,8 @@ class Decoder(DecoderBase):
         timeout="settings=DecoderSettings(stall_timeout=60)",
         pix_fmt='pixel_format="rgb24"',
         rate="fps=30",
+        dimension_order="channels_first=True",
+        **dict.fromkeys(("output_dtype", "float"), 'dtype="float32", value_range=(0.0, 1.0)'),
         seek="start=",
     )
     def __init__(
@@ -199,6 +211,12 @@ class Decoder(DecoderBase):
         follow_playlists: bool = False,
         input_options: Mapping[str, object] | None = None,
         isolated: bool | Literal["strict"] = False,
+        crop: tuple[int, int, int, int] | None = None,
+        fit: Fit = "stretch",
+        fill: tuple[float, ...] | None = None,
+        channels_first: bool = False,
+        dtype: FloatType | None = None,
+        value_range: tuple[float, float] | None = None,
         settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
         check_settings(settings, DecoderSettings)
@@ -231,6 +249,7 @@ class Decoder(DecoderBase):
             follow_playlists=follow_playlists,
             isolated=isolated,
             settings=settings,
+            form=Form(crop, fit, fill, channels_first, dtype, value_range),
         )
         self._stream = stream
         self._by_number: FramesByNumber | None = None
@@ -259,11 +278,7 @@ class Decoder(DecoderBase):
         options = self._options
         if options.fps is not None:
             self._check_by_number()
-            if endpoints.identity(opened.url) is None:
-                raise ValueError(
-                    f"{argument('fps', float(options.fps))} needs a regular file, which {opened.path} is not. Pass "
-                    f"{argument('filters', f'fps={options.fps}')}"
-                )
+            self._check_file("fps", f"Pass {argument('filters', f'fps={options.fps}')}")
             options = options.of_all_frames
         if (reason := why_program(opened, options)) is None:
             return read_by_libav(opened, options, self._stream)
@@ -302,17 +317,17 @@ class Decoder(DecoderBase):
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of the frames, in pixels."""
-        return self._plan.layout.width, self._plan.layout.height
+        return self._plan.delivered.width, self._plan.delivered.height
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the frames' arrays."""
-        return self._plan.layout.shape
+        return self._plan.delivered.shape
 
     @property
     def dtype(self) -> str:
         """Dtype of the frames, by NumPy's name, such as ``"<u2"``."""
-        return self._plan.layout.dtype
+        return self._plan.delivered.dtype
 
     @property
     def pixel_format(self) -> str:
@@ -322,7 +337,7 @@ class Decoder(DecoderBase):
     @property
     def frame_bytes(self) -> int:
         """Bytes of one frame."""
-        return self._plan.layout.frame_bytes
+        return self._plan.delivered.frame_bytes
 
     @property
     def converted_by(self) -> str | None:
@@ -437,7 +452,7 @@ class Decoder(DecoderBase):
             raise DecoderError(f"{media.path} has no audio track, because it is an image sequence")
         first_s = (media.start_s or 0.0) - media.zero_s
         start, end = self._options.start, self._options.end
-        if start:
+        if start and self._options.fps is None:
             start = self._engine.questions.begins_s(start)
         given: AudioOptions = {
             "start": start or (first_s if first_s >= 0 else None),
@@ -474,6 +489,10 @@ class Decoder(DecoderBase):
         """
         return self._frames()[key]
 
+    def _check_file(self, what: str, remedy: str) -> None:
+        if self._images is None and endpoints.identity(self._opened.url) is None:
+            raise ValueError(f"{what} needs a regular file, which {self._opened.path} is not. {remedy}")
+
     @property
     def times_s(self) -> npt.NDArray[np.float64]:
         """The times of all frames in seconds, as `VideoFrame.time_s` counts, in an array of float64.
@@ -481,17 +500,20 @@ class Decoder(DecoderBase):
         No frame is converted. What it costs, and what it needs, is as for `batch`.
 
         Raises:
-            DecoderError, ClosedError, ValueError: as for ``decoder[number]``.
+            ValueError: if the source is no regular file, or the decoder has options that ``decoder[number]`` refuses.
+            DecoderError, ClosedError: as for ``decoder[number]``.
         """
+        self._check_file("times_s", "Iterate over the decoder, and use frame.time_s")
         return self._frames().times_s()
 
     def index_at(self, time_s: float | Fraction) -> int:
         """Returns the number of the frame that `frame_at` returns, without decoding it.
 
         Raises:
-            ValueError: if `time_s` is negative or not finite.
+            ValueError: if `time_s` is negative or not finite; or as for `times_s`.
             DecoderError, ClosedError: as for ``decoder[number]``.
         """
+        self._check_file("index_at()", "Iterate over the decoder, and use frame.time_s")
         return self._frames().index_at(time_s)
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:
@@ -648,8 +670,7 @@ class Decoder(DecoderBase):
             self._by_number.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = {one.name: getattr(self._options, one.name) for one in fields(DecodeOptions)}
-        return partial(Decoder, self._opened, stream=self._stream, **arguments), ()
+        return partial(Decoder, self._opened, stream=self._stream, **self._options.arguments), ()
 
     def __len__(self) -> int:
         """Returns the number of frames that iteration returns in total, so that ``tqdm(decoder)`` works.
@@ -731,7 +752,9 @@ class Decoder(DecoderBase):
             if self._last_pts is not None and made.pts <= self._last_pts and not self._options.filters:
                 self._warn_of_order(made.index, self._clock.time_s(made.pts))
             self._last_pts = made.pts
-        return frame_of(made.memory, plan.layout, plan.colors, index=made.index, pts=made.pts, time_s=time_s)
+        return frame_of(
+            made.memory, plan.delivered, plan.colors, index=made.index, pts=made.pts, time_s=time_s
+        )
 
     def _warn_of_order(self, index: int, time_s: float) -> None:
         # Joined transport streams begin again, and their players know.

@@ -77,7 +77,7 @@ def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
     is_filtered = plan.ffmpeg_format != video.pixel_format or plan.rotation_filters
     is_scaled = (layout.width, layout.height) != (video.width, video.height)
     # A palette may change with each frame, and goes with it.
-    return bool(is_filtered or is_scaled) and video.pixel_format not in (None, "pal8")
+    return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, "pal8")
 
 
 def _read_in_sandbox(

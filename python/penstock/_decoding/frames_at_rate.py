@@ -66,7 +66,7 @@ class FramesAtRate(FramesByNumber):
 
     def from_number(self, number: int) -> list[VideoFrame]:
         """The frame of a number, and some after it; none behind the last one."""
-        most = max(1, min(_MOST_AHEAD, _AHEAD_BYTES // self._plan.layout.frame_bytes))
+        most = max(1, min(_MOST_AHEAD, _AHEAD_BYTES // self._plan.delivered.frame_bytes))
         return cast("list[VideoFrame]", self[number : number + most])
 
     def _item(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:

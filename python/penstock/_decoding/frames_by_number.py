@@ -178,7 +178,7 @@ class FramesByNumber(Closable):
         return self._numbered(lambda: self._batch([self._index_at(time_s) for time_s in given], out))
 
     def _batch(self, numbers: list[int], out: Any) -> Any:
-        shape, dtype = (len(numbers), *self._plan.layout.shape), np.dtype(self._plan.layout.dtype)
+        shape, dtype = (len(numbers), *self._plan.delivered.shape), np.dtype(self._plan.delivered.dtype)
         out = self._memory(shape, dtype) if out is None else out
         memory, put = memory_of_out(out, shape, dtype)
         places: dict[int, list[int]] = {}
@@ -196,7 +196,7 @@ class FramesByNumber(Closable):
         """An array in recycled memory."""
         count, pool = self._batches
         if count != shape[0]:
-            pool = _SlotPool(shape[0] * self._plan.layout.frame_bytes, _KEPT_BATCHES)
+            pool = _SlotPool(shape[0] * self._plan.delivered.frame_bytes, _KEPT_BATCHES)
             self._batches = shape[0], pool
         return (
             np.frombuffer(memoryview(pool.take()), dtype).reshape(shape)
@@ -229,7 +229,7 @@ class FramesByNumber(Closable):
         else:
             pts = self._account.pts[self._frame_places().start + number]
         time_s = self._clock.time_s(pts)
-        return frame_of(memory, plan.layout, plan.colors, index=number, pts=pts, time_s=time_s)
+        return frame_of(memory, plan.delivered, plan.colors, index=number, pts=pts, time_s=time_s)
 
     def _made(self, numbers: Iterable[int], outs: dict[int, npt.NDArray[Any]]) -> Iterator[tuple[int, Any]]:
         """The memory of the frames of these numbers, in decoding order; None for a frame that has a place in `outs`.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame as LibavFrame
 
+    from penstock._decoding.framing import Delivery
     from penstock._facts.index import Packet
 
 #: Threads that convert, in all decoders of a process together. Measured: with 16 CPUs, a third adds less than 10 %.
@@ -88,6 +89,11 @@ class Pixels:
 
     def begin(self, frame: LibavFrame, out: npt.NDArray[Any] | None = None) -> Job:
         """Begins to make a frame's array: in `out`, if it is given, else in recycled memory."""
+        if (delivery := self._plan.delivery) is not None:
+            return _Delivering(self._begin(frame, None), delivery, out)
+        return self._begin(frame, out)
+
+    def _begin(self, frame: LibavFrame, out: npt.NDArray[Any] | None) -> Job:
         kind = self._kind_of(frame)
         if not kind.is_filtered or not self.threads:
             return kind.begin(frame, out)
@@ -162,7 +168,10 @@ class ProgramPixels:
         if self._codec is not None:
             [frame] = self._codec.decode(cast("Packet", packet))
             return self._pixels.begin(frame)
-        memory = memoryview(cast("Any", packet))
+        job = self._begin(memoryview(cast("Any", packet)))
+        return job if self._plan.delivery is None else _Delivering(job, self._plan.delivery, None)
+
+    def _begin(self, memory: memoryview) -> Job:
         if self._converter is None:
             return _Borrowed(memory)
         planes, at = [], 0
@@ -221,6 +230,7 @@ class _Kind:
             (frame.width, frame.height) != (plan.layout.width, plan.layout.height)
             or frame.format.name != plan.ffmpeg_format
             or bool(plan.rotation_filters)
+            or plan.is_reframed
         )
         self.input_bytes = 0
         self._converter: _PlaneConverter | None = None
@@ -295,6 +305,16 @@ class _Borrowed:
 
     def wait(self) -> Any:
         return self._memory
+
+
+class _Delivering:
+    """A frame whose array is made in another form, by the thread that waits for it."""
+
+    def __init__(self, job: Job, delivery: Delivery, out: npt.NDArray[Any] | None) -> None:
+        self._job, self._delivery, self._out = job, delivery, out
+
+    def wait(self) -> Any:
+        return self._delivery.put(self._job.wait(), self._out)
 
 
 class _Filtering:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from math import prod
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from av.codec import codecs_available
 from av.video.format import VideoFormat
@@ -16,6 +16,7 @@ from av.video.format import names as video_formats  # type: ignore[attr-defined]
 from av.video.frame import VideoFrame
 
 from penstock._common.messages import argument
+from penstock._decoding.framing import Delivery, Form, Framing, chroma_steps
 from penstock._decoding.planes import plane_rows
 from penstock._decoding.program_frames import Steps
 from penstock._decoding.session import OTHER_SIZE
@@ -23,7 +24,7 @@ from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.part import Part
 from penstock._facts.seeking import may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import checked_size, option_arguments, read_arguments
+from penstock._ffmpeg.command.arguments import option_arguments, read_arguments
 from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
 from penstock._ffmpeg.command.pixel_formats import (
     PIXEL_FORMATS,
@@ -95,6 +96,13 @@ class DecodeOptions:
     follow_playlists: bool
     isolated: bool | Literal["strict"]
     settings: DecoderSettings
+    form: Form
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a `Decoder` with these options."""
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "form"}
+        return own | {one.name: getattr(self.form, one.name) for one in fields(Form)}
 
     @property
     def of_all_frames(self) -> DecodeOptions:
@@ -117,7 +125,7 @@ class DecodePlan:
     """How frames are made, and by whom.
 
     Attributes:
-        layout: layout of the delivered frames.
+        layout: layout of the frames in the pixel format of the caller.
         ffmpeg_format: the pixel format that FFmpeg writes.
         conversion: the native conversion of a frame; None if FFmpeg makes the caller's format.
         converted_by: "penstock", "ffmpeg", or None if the pixels stay as in the file.
@@ -128,6 +136,8 @@ class DecodePlan:
         may_seek: whether FFmpeg need not read from the beginning of the file.
         uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
         colors: of frames that are YUV; None for others, and if an argument of the caller may change them.
+        is_reframed: whether `filters` crop the picture, or scale it to another shape.
+        delivery: makes the delivered arrays of these frames; None if they are those.
     """
 
     layout: FrameLayout
@@ -142,11 +152,18 @@ class DecodePlan:
     may_seek: bool = True
     uncropped: tuple[str, ...] = ()
     colors: VideoColors | None = None
+    is_reframed: bool = False
+    delivery: Delivery | None = None
+
+    @property
+    def delivered(self) -> FrameLayout:
+        """Layout of the delivered arrays."""
+        return self.layout if self.delivery is None else self.delivery.layout
 
     @property
     def title(self) -> str:
         """The ``repr`` of the decoder."""
-        size = f"{self.layout.width}x{self.layout.height}"
+        size = f"{self.delivered.width}x{self.delivered.height}"
         return f"<Decoder {self.track.media.path!r} {size} {self.layout.pixel_format}>"
 
     @property
@@ -209,24 +226,31 @@ def plan_decode(
     if (
         program
         and options.filters
-        and (options.size is None or (None in options.size and options.size != (None, None)))
+        and (
+            options.size is None
+            or (None in options.size and options.size != (None, None))
+            or options.form.needs_own_size
+        )
     ):
         if endpoints.is_sequential(source):
             raise ValueError(
                 f"the size after `filters` is unknown, because {media.path} can be read only once. Pass "
-                "size=(width, height)"
+                "size=(width, height), and no crop or fit"
             )
         reading, trim = _reading(track, options, decoder, uncropped)
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered), sandbox) or own_size
-    width, height = _delivered_size(own_size, options.size)
-    layout = _layout(program, name, width, height)
+    framing = Framing.of(own_size, options.size, options.form)
+    width, height = framing.scaled
+    layout = _layout(program, name, *framing.made)
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
-    conversion_input = _conversion_input(stored, layout, options, is_scaled=(width, height) != own_size)
+    _check_framing(framing, own, layout)
+    is_scaled = framing.is_scaled or framing.is_between_chroma(own)
+    conversion_input = _conversion_input(stored, layout, options, is_scaled=is_scaled)
     given = [options.filters] if options.filters else []
-    # Usually a no-op, but a video may change its size in the middle.
-    scaled = [*given, f"scale={width}:{height}"]
+    is_repeated = conversion_input != stored and layout.sample_bytes == 1
+    scaled = [*given, *framing.scale_filters(own, repeats_chroma=is_repeated)]
     # With the name in the file, full range or not, FFmpeg has nothing to convert, but the order of bytes at most.
     is_own = in_native_order(layout.pixel_format) == in_native_order(own)
     delivered = layout.pixel_format if is_own else own if conversion_input == stored else conversion_input
@@ -244,20 +268,36 @@ def plan_decode(
     elif own == "pal8" and (width, height) == own_size:
         # FFmpeg's `scale` may replace the palette. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
-    filters = (*scaled, f"format={delivered}")
+    filters = (*scaled, f"format={delivered}", *framing.cut_filters(delivered))
     is_recolored = options.filters or not options.color_matrix == options.color_range == "auto"
     return DecodePlan(
         *(layout, delivered, conversion, converted_by, turns, filters, options, track, decoder),
         may_seek=may_seek(video.codec, video.pixel_format),
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
+        is_reframed=not framing.is_plain,
+        delivery=Delivery.of(layout, framing, options.form, is_source=options.is_source_format),
     )
+
+
+def _check_framing(framing: Framing, own: str, layout: FrameLayout) -> None:
+    """Checks that the frames can be cropped as asked."""
+    if framing.is_plain or not own:
+        return
+    name, crop = layout.pixel_format, argument("crop", framing.crop)
+    if own == name == "pal8":
+        raise ValueError(f"frames with a palette can't be cropped. Pass {argument('pixel_format', 'rgb24')}")
+    if framing.is_between_chroma(own) and not (is_rgb(name) or is_gray(name)):
+        raise ValueError(
+            f"{crop} divides pixels of {own} that share a chroma sample. Pass multiples of "
+            f"{max(chroma_steps(own))}, or {argument('pixel_format', 'rgb24')}"
+        )
 
 
 def as_stored(program: str, track: Track, plan: DecodePlan) -> DecodePlan:
     """What FFmpeg has to write for `plan` if its filters run in this process: the pictures as they are stored."""
     own = plan.track.video.pixel_format or SOURCE
-    options = replace(plan.options, pixel_format=own, size=None, input_options={"autorotate": 0})
+    options = replace(plan.options, pixel_format=own, size=None, input_options={"autorotate": 0}, form=Form())
     return plan_decode(program, track, options)
 
 
@@ -443,22 +483,6 @@ def _uncropped(program: str) -> tuple[str, ...]:
     libav and older FFmpegs do not crop, so that the sizes from `probe` are the uncropped ones.
     """
     return ("-apply_cropping", "codec") if capabilities.crops_by_container(program) else ()
-
-
-def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | None) -> tuple[int, int]:
-    """`size`, with a missing width or height that keeps the aspect ratio of `own`, rounded to an even number."""
-    width, height = own if size is None else size
-    if width is None and height is None:
-        raise ValueError("size must have a width or a height, not (None, None)")
-    if width is None:
-        width = _even(Fraction(height or 0) * own[0] / own[1])
-    if height is None:
-        height = _even(Fraction(width) * own[1] / own[0])
-    return checked_size((width, height))
-
-
-def _even(length: Fraction) -> int:
-    return max(2, round(length / 2) * 2)
 
 
 def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoInfo) -> str:

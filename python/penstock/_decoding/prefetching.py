@@ -13,6 +13,7 @@ from typing import Literal, TypedDict, Unpack
 from penstock._common import exits
 from penstock._common.ownership import check_owner
 from penstock._decoding.decoder import Decoder, start
+from penstock._decoding.framing import Fit, FloatType
 from penstock._decoding.image_files import VideoSource
 from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings
 from penstock._native import _count
@@ -34,6 +35,12 @@ class DecoderOptions(TypedDict, total=False):
     conceal_errors: bool
     follow_playlists: bool
     isolated: bool | Literal["strict"]
+    crop: tuple[int, int, int, int] | None
+    fit: Fit
+    fill: tuple[float, ...] | None
+    channels_first: bool
+    dtype: FloatType | None
+    value_range: tuple[float, float] | None
     input_options: Mapping[str, object] | None
     settings: DecoderSettings
     fps: int | float | Fraction | None

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from penstock._decoding.framing import DeliveredLayout
 from penstock._ffmpeg.command.colors import VideoColors
 from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, has_alpha, is_gray, is_rgb
 from penstock._native import Frame, _Slot
@@ -66,8 +67,9 @@ class VideoFrame(np.ndarray[Any, np.dtype[Any]]):
     _colors: VideoColors | None  # of YUV
 
     def _repr_png_(self) -> bytes | None:
-        """The picture that notebooks show; None for a part of a frame, and for YUV."""
-        return None if self._layout is None else _png(self, self._layout)
+        """The picture that notebooks show; None for a part of a frame, for YUV, and for floats and channels first."""
+        layout = self._layout
+        return None if layout is None or isinstance(layout, DeliveredLayout) else _png(self, layout)
 
     def __array_finalize__(self, source: npt.NDArray[Any] | None) -> None:
         self.index = getattr(source, "index", -1)

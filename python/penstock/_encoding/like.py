@@ -152,7 +152,7 @@ def arguments_like_file(
         raise DecoderError(f"{media.path} has no video")
     container = (given.get("options") or {}).get("f")
     to = Output.of(output, container)
-    given = given if decoder is None else {"pixel_format": decoder.pixel_format, **given}
+    given = given if decoder is None else {**_form(decoder), **given}
     arguments = with_codec(to.target, given)
     size = given.get("size", (video.width, video.height) if decoder is None else decoder.size)
     arguments, lost = arguments_like_picture(video, size, arguments)
@@ -199,6 +199,13 @@ def arguments_like_file(
         is_asked="fps" in arguments,
         source_s=_source_s(media, video, decoder, {**found, **arguments}) if found.get("audio") else None,
     )
+
+
+def _form(decoder: Decoder) -> dict[str, Any]:
+    """The arguments of an `Encoder` that takes the frames of a decoder as they are."""
+    form, arguments = decoder._options.form, {"pixel_format": decoder.pixel_format}
+    given = {"channels_first": form.channels_first, "value_range": form.value_range}
+    return arguments | {name: value for name, value in given.items() if value}
 
 
 def lost_by_map(

@@ -1,0 +1,343 @@
+"""What of a picture is delivered, how large, and in which form: its crop, its fit, and the samples of its array."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from av.video.format import VideoFormat
+from av.video.format import names as video_formats  # type: ignore[attr-defined]
+
+from penstock._common.messages import argument
+from penstock._ffmpeg.command.arguments import checked_size
+from penstock._ffmpeg.command.pixel_formats import FrameLayout, has_alpha, is_gray, is_rgb
+from penstock._ffmpeg.command.settings import check_choice
+
+Fit = Literal["stretch", "cover", "contain"]
+FloatType = Literal["float16", "float32"]
+_ORDER = "<" if sys.byteorder == "little" else ">"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The `Decoder`'s arguments of the same names."""
+
+    crop: tuple[int, int, int, int] | None = None
+    fit: Fit = "stretch"
+    fill: tuple[float, ...] | None = None
+    channels_first: bool = False
+    dtype: FloatType | None = None
+    value_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("fit", self.fit, get_args(Fit))
+        if self.dtype is not None:
+            check_choice("dtype", self.dtype, get_args(FloatType))
+        if (self.dtype is None) != (self.value_range is None):
+            raise ValueError(
+                "dtype and value_range belong together. Pass dtype='float32' and value_range=(0.0, 1.0), or neither"
+            )
+        if self.fill is not None and self.fit != "contain":
+            raise ValueError(
+                f"{argument('fill', self.fill)} has no effect without fit='contain'. Leave it out"
+            )
+        if self.value_range is not None:
+            low, high = map(float, self.value_range)
+            if not (np.isfinite([low, high]).all() and low < high):
+                raise ValueError(
+                    f"value_range must be two finite numbers, the lower first, not {self.value_range!r}"
+                )
+        if self.crop is not None:
+            self._check_crop()
+
+    def _check_crop(self) -> None:
+        try:
+            left, top, width, height = map(operator.index, self.crop or ())
+        except (TypeError, ValueError):
+            raise TypeError(f"crop must be (left, top, width, height) in pixels, not {self.crop!r}") from None
+        if min(left, top) < 0 or min(width, height) < 1:
+            raise ValueError(f"crop must have no negative place and no empty size, not {self.crop!r}")
+
+    @property
+    def needs_own_size(self) -> bool:
+        """Whether the delivered size follows from that of the picture, also if a size is given."""
+        return self.crop is not None or self.fit != "stretch"
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """Where the delivered pixels lie in a picture.
+
+    Attributes:
+        own: size of the whole, upright picture.
+        crop: left, top, width and height of the part that is used.
+        scaled: size that this part is scaled to.
+        size: size of the delivered frame: a part of that, or with a border.
+    """
+
+    own: tuple[int, int]
+    crop: tuple[int, int, int, int]
+    scaled: tuple[int, int]
+    size: tuple[int, int]
+
+    @classmethod
+    def of(cls, own: tuple[int, int], size: tuple[int | None, int | None] | None, form: Form) -> Framing:
+        """The framing of pictures of the size `own`.
+
+        Raises:
+            ValueError: the crop is outside of the picture, or the fit needs a width and a height.
+        """
+        crop = form.crop or (0, 0, *own)
+        left, top, width, height = crop
+        if left + width > own[0] or top + height > own[1]:
+            raise ValueError(
+                f"{argument('crop', crop)} is outside of the upright picture, which has {own[0]}x{own[1]} pixels. "
+                f"Pass {argument('crop', (0, 0, *own))} at most"
+            )
+        if form.fit != "stretch" and (size is None or None in size):
+            raise ValueError(
+                f"{argument('fit', form.fit)} needs a width and a height, not {argument('size', size)}. Pass "
+                "size=(224, 224)"
+            )
+        delivered = _delivered_size((width, height), size)
+        scaled = delivered
+        if form.fit != "stretch":
+            choose = max if form.fit == "cover" else min
+            factor = choose(Fraction(delivered[0], width), Fraction(delivered[1], height))
+            scaled = max(1, round(width * factor)), max(1, round(height * factor))
+        return cls(own, crop, scaled, delivered)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the whole picture is scaled to the delivered size."""
+        return self.crop == (0, 0, *self.own) and self.scaled == self.size
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the pixels are others than those of the file."""
+        return self.scaled != self.crop[2:]
+
+    @property
+    def made(self) -> tuple[int, int]:
+        """Size of the picture without a border."""
+        return min(self.scaled[0], self.size[0]), min(self.scaled[1], self.size[1])
+
+    @property
+    def border(self) -> tuple[int, int]:
+        """How many pixels of a border are left of the picture, and above."""
+        return (self.size[0] - self.made[0]) // 2, (self.size[1] - self.made[1]) // 2
+
+    def is_between_chroma(self, pixel_format: str) -> bool:
+        """Whether the crop divides pixels that share a chroma sample."""
+        if not pixel_format:
+            return False
+        across, down = chroma_steps(pixel_format)
+        left, top, width, height = self.crop
+        is_at_end = left + width == self.own[0], top + height == self.own[1]
+        return bool(
+            left % across
+            or top % down
+            or (width % across and not is_at_end[0])
+            or (height % down and not is_at_end[1])
+        )
+
+    def scale_filters(self, stored: str, *, repeats_chroma: bool) -> list[str]:
+        """FFmpeg's filters that scale an upright picture of a pixel format, or its crop. The last one is `scale`.
+
+        Args:
+            repeats_chroma: without a change of the size, all pixels of a chroma sample get its value.
+        """
+        scale = f"scale={self.scaled[0]}:{self.scaled[1]}"
+        # Usually a no-op, but a video may change its size in the middle.
+        own, crop = f"scale={self.own[0]}:{self.own[1]}", self._crop_filters
+        is_between = self.is_between_chroma(stored)
+        if not self.is_scaled:
+            return [f"{own}:flags=neighbor" if is_between and repeats_chroma else own]
+        full = _full_chroma(stored) if crop and is_between else None
+        if full is not None:
+            return [f"{own}:flags=neighbor", f"format={full}", *crop, scale]
+        return [own, *crop, scale] if crop else [scale]
+
+    @property
+    def _crop_filters(self) -> list[str]:
+        left, top, width, height = self.crop
+        is_whole = self.crop == (0, 0, *self.own)
+        return [] if is_whole else [f"crop={width}:{height}:{left}:{top}:exact=1"]
+
+    def cut_filters(self, delivered: str) -> list[str]:
+        """FFmpeg's filters that cut the frame out of the scaled picture, which is in that pixel format."""
+        # Behind the conversion, the pixels of a crop are those of the whole picture.
+        crop = [] if self.is_scaled else self._crop_filters
+        if self.made == self.scaled:
+            return crop
+        steps = chroma_steps(delivered)
+        left, top = (
+            (scaled - made) // 2 // step * step
+            for scaled, made, step in zip(self.scaled, self.made, steps, strict=True)
+        )
+        return [*crop, f"crop={self.made[0]}:{self.made[1]}:{left}:{top}:exact=1"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredLayout(FrameLayout):
+    """The layout of an array that is made of a frame in its pixel format.
+
+    Attributes:
+        sample_type: NumPy's name of a sample's type.
+    """
+
+    sample_type: str
+
+    @property
+    def dtype(self) -> str:
+        """NumPy's name of a sample's type."""
+        return self.sample_type
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Makes the array that is delivered of a frame in its pixel format.
+
+    Attributes:
+        made: layout of that frame.
+        layout: layout of the array.
+        border: pixels of a border left of the picture, and above.
+        fill: samples of the border.
+    """
+
+    made: FrameLayout
+    layout: DeliveredLayout
+    border: tuple[int, int]
+    fill: tuple[float, ...]
+    channels_first: bool
+    value_range: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, made: FrameLayout, framing: Framing, form: Form, *, is_source: bool) -> Delivery | None:
+        """What `form` asks for beyond frames in the layout `made`; None if that is nothing.
+
+        Raises:
+            ValueError: the pixel format can't have it.
+        """
+        has_border = framing.size != framing.made or form.fit == "contain"
+        if not (has_border or form.channels_first or form.value_range):
+            return None
+        name = made.pixel_format
+        is_packed = len(made.planes) == 1 and (is_rgb(name) or is_gray(name)) and made.dtype[1] == "u"
+        if is_source or not is_packed:
+            given = {"channels_first": form.channels_first, "value_range": form.value_range, "fit": form.fit}
+            asked = next(argument(*one) for one in given.items() if one[1] not in (False, None, "stretch"))
+            shown = "source" if is_source else name
+            raise ValueError(
+                f"{asked} needs packed RGB or gray of 8 or 16 bits, not {argument('pixel_format', shown)}. Pass "
+                f"{argument('pixel_format', 'rgb24')}"
+            )
+        channels = made.planes[0][2] if len(made.planes[0]) == 3 else 1
+        width, height = framing.size
+        shape: tuple[int, ...] = (height, width) if len(made.planes[0]) == 2 else (height, width, channels)
+        if form.channels_first:
+            shape = (channels, height, width)
+        sample = made.dtype if form.dtype is None else f"{_ORDER}{np.dtype(form.dtype).str[1:]}"
+        sample_bytes = np.dtype(sample).itemsize
+        layout = DeliveredLayout(
+            *(name, width, height, (shape,), sample_bytes, sample_bytes * channels * width * height),
+            sample_type=sample,
+        )
+        fill = _fill(form.fill, name, channels, (1 << 8 * made.sample_bytes) - 1)
+        return cls(made, layout, framing.border, fill, form.channels_first, form.value_range)
+
+    def put(self, memory: Any, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any] | None:
+        """The array that is made of a frame's memory; None if it is made in `out`."""
+        made = np.frombuffer(memoryview(memory), self.made.dtype).reshape(self.made.planes[0])
+        array = np.empty(self.layout.shape, self.layout.dtype) if out is None else out
+        pictured = array if made.ndim == 2 and not self.channels_first else self._channels_last(array)
+        made = made.reshape(*made.shape[:2], *pictured.shape[2:])
+        left, top = self.border
+        inner = pictured[top : top + made.shape[0], left : left + made.shape[1]]
+        if inner.shape != pictured.shape:
+            pictured[...] = self._valued(
+                np.array(self.fill if pictured.ndim == 3 else self.fill[0], self.made.dtype)
+            )
+        if self.value_range is None:
+            inner[...] = made
+        else:
+            self._scale(made, inner)
+        return array if out is None else None
+
+    def _channels_last(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return array.transpose(1, 2, 0) if self.channels_first else array
+
+    def _valued(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if self.value_range is None:
+            return samples
+        values = np.empty(samples.shape, self.layout.dtype)
+        self._scale(samples, values)
+        return values
+
+    def _scale(self, samples: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+        """Writes the values that samples stand for: by single precision, as ``samples / 255`` has it."""
+        assert self.value_range is not None
+        low, high = map(float, self.value_range)
+        most = (1 << 8 * self.made.sample_bytes) - 1
+        if low == 0:
+            np.divide(samples, np.float32(most / high), out=out, dtype=np.float32, casting="unsafe")
+            return
+        values = np.multiply(samples, np.float32((high - low) / most), dtype=np.float32)
+        np.add(values, np.float32(low), out=out, casting="unsafe")
+
+
+def chroma_steps(pixel_format: str) -> tuple[int, int]:
+    """How many pixels, across and down, share a chroma sample."""
+    told = VideoFormat(pixel_format, 16, 16)
+    planes = [one for one in told.components if not one.is_alpha]
+    return 16 // min(one.width for one in planes), 16 // min(one.height for one in planes)
+
+
+def _full_chroma(pixel_format: str) -> str | None:
+    """A format with the same samples and a chroma sample for each pixel; None if there is none."""
+    name = pixel_format
+    packed = {
+        "nv12": "yuv444p",
+        "nv21": "yuv444p",
+        "nv16": "yuv444p",
+        "p010le": "yuv444p10le",
+        "yuyv422": "yuv444p",
+    }
+    for part in ("420", "422", "411", "410", "440"):
+        name = name.replace(part, "444")
+    name = packed.get(pixel_format, name)
+    return name if name in video_formats else None
+
+
+def _fill(given: Sequence[float] | None, pixel_format: str, channels: int, most: int) -> tuple[float, ...]:
+    if given is None:
+        return (*[0] * (channels - has_alpha(pixel_format)), *[most] * has_alpha(pixel_format))
+    fill = tuple(given)
+    if len(fill) != channels or not all(0 <= one <= most for one in fill):
+        raise ValueError(
+            f"fill must have a sample of 0 to {most} for each of the {channels} channels of {pixel_format}, not "
+            f"{given!r}"
+        )
+    return fill
+
+
+def _delivered_size(own: tuple[int, int], size: tuple[int | None, int | None] | None) -> tuple[int, int]:
+    """`size`, with a missing width or height that keeps the aspect ratio of `own`, rounded to an even number."""
+    width, height = own if size is None else size
+    if width is None and height is None:
+        raise ValueError("size must have a width or a height, not (None, None)")
+    if width is None:
+        width = _even(Fraction(height or 0) * own[0] / own[1])
+    if height is None:
+        height = _even(Fraction(width) * own[1] / own[0])
+    return checked_size((width, height))
+
+
+def _even(length: Fraction) -> int:
+    return max(2, round(length / 2) * 2)
