@@ -511,6 +511,11 @@ def test_options_that_an_argument_replaces_are_refused_with_that_argument(
     assert str(caught.value).startswith(f"options={options}") and f"Pass {instead}" in str(caught.value)
 
 
+def test_an_option_that_leaves_the_video_out_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="vn"):
+        Encoder(tmp_path / "video.mp4", fps=10, options={"vn": None})
+
+
 @pytest.mark.parametrize("options", [{"fpsmax": 3}, {"frames:v": 5}, {"t": 0.2}])
 def test_missing_frames_raise_at_close(tmp_path: Path, options: dict[str, object]) -> None:
     with (

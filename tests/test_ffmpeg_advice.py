@@ -79,6 +79,7 @@ IN_MP4 = {"output": "video.mp4", "container_format": None}
         ({"container_format": "matroksa"}, "'matroska'"),
         ({"container_format": "mkv"}, "'matroska'"),
         ({"output": "video", "container_format": None}, ".mp4"),
+        ({"shortest": 1}, "'shortest': None"),
         ({"pixel_format": "yuv402p"}, "'yuv420p'"),
         ({"vf": "vflip,sacle"}, "'scale'"),
         ({"vf": "[in]sacle=w=3[out]"}, "'scale'"),

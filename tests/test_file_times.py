@@ -61,6 +61,16 @@ def long_last(path: Path) -> Path:
     return path
 
 
+def test_packets_without_times_in_mpeg_ps_begin_at_0(tmp_path: Path) -> None:
+    ffmpeg(*PICTURE, "-c:v", "mpeg2video", "-bf", "2", tmp_path / "a.m2v")
+    ffmpeg("-i", tmp_path / "a.m2v", "-c", "copy", tmp_path / "a.vob")
+    for options in ({}, {"filters": "null"}):
+        with Decoder(tmp_path / "a.vob", **options) as decoder:
+            times = [frame.time_s for frame in decoder]
+            assert times == pytest.approx([number / 25 for number in range(25)])
+            assert decoder.file.zero_s == pytest.approx(decoder.stream.start_s)
+
+
 def test_frame_at_in_joined_streams_uses_times_of_the_first_stream(joined: Path) -> None:
     with Decoder(joined) as decoder:
         assert decoder.frame_at(0.5).index == 12

@@ -108,6 +108,12 @@ def _container(plan: EncodePlan, found: re.Match[str]) -> str:
 
 
 def _no_container(plan: EncodePlan, found: re.Match[str]) -> str:
+    for name, value in plan.options.items():
+        if str(value) == found[1]:  # FFmpeg takes it for an output
+            flag = argument(f"options.{name}", None)
+            return (
+                f"{argument(f'options.{name}', value)} has a value, but FFmpeg's option has none. Pass {flag}"
+            )
     remedy = f"End it with .mp4 or .mkv, or pass {argument('options.f', 'matroska')}"
     return f"the name {plan.output.name!r} has no ending that FFmpeg knows. {remedy}"
 
@@ -227,7 +233,7 @@ _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ..
     (r"(?:Unknown encoder|Invalid encoder type) '(.+)'", _codec),
     (r"Unrecognized option '(.+)'", _option),
     (r"Requested output format '(.+)' is not", _container),
-    (r"Unable to (?:find a suitable|choose an) output format", _no_container),
+    (r"Unable to (?:find a suitable|choose an) output format for '(.*?)'", _no_container),
     (r"Unknown pixel format requested: (.+)\.", _pixel_format),
     (r"Error setting preset/tune (.+)/(.+)\.", _preset_or_tune),
     (r"Error setting option (\S+) to value (.+)\.", _value),

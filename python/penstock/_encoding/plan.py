@@ -367,6 +367,8 @@ def _check_options(options: Mapping[str, object]) -> None:
         if option == "s":
             size = re.sub(r"(\d)x(\d)", r"\1:\2", str(value))
             raise ValueError(f"{given} resizes the frames. Pass {argument('options.vf', f'scale={size}')}")
+        if option == "vn":
+            raise ValueError(f"{given} leaves the video out. Leave {name} out")
         if option == "metadata" and any(one.startswith("rotate=") for one in texts):
             turned = argument("options.vf", "transpose=clock")
             raise ValueError(f"{given} turns no picture. Pass {turned}, or write turned frames")

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# PyAV sets it, and libav then makes wrong times of H.264 in AVI (AVFMT_FLAG_GENPTS in libavformat/avformat.h).
-_GEN_PTS = 0x0001
+# PyAV sets it, and libav then makes wrong times of H.264 in AVI (AVFMT_FLAG_GENPTS in libavformat/avformat.h). In
+# MPEG-PS, packets may have no times, and libav's are right.
+_GEN_PTS, _WITHOUT_TIMES = 0x0001, "mpeg"
 # PyAV 18 raises for tags that are no UTF-8, if it is not told to do what PyAV 19 does always.
 _ANY_TAGS: dict[str, Any] = {"metadata_errors": "surrogateescape"} if av.__version__.startswith("18.") else {}
 # The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
@@ -97,7 +98,8 @@ def open_media(
     if media.format.name == _TEXT_CONTAINER:
         media.close()
         raise DecoderError(f"{path} is a text file, not a media file")
-    media.flags &= ~_GEN_PTS
+    if media.format.name != _WITHOUT_TIMES:
+        media.flags &= ~_GEN_PTS
     return media
 
 

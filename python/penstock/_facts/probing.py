@@ -173,20 +173,22 @@ def _read_by_libav(source: Source, *, follow_playlists: bool) -> MediaInfo:
 def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning]) -> MediaInfo:
     """The facts about an open file. `first` has the beginnings of its videos, by their numbers, if they were read."""
     whole_s = _seconds(media.duration, Fraction(1, av.time_base))
+    videos = tuple(
+        _video(stream, whole_s, first.get(stream.index) or Beginning(_codec_name(stream)))
+        for stream in _videos(media)
+    )
+    starts_s = (_seconds(media.start_time, Fraction(1, av.time_base)), *(video.start_s for video in videos))
     return MediaInfo(
         path=source.path,
         container=media.format.name,
         container_name=media.format.long_name or media.format.name,
         duration_s=whole_s,
-        start_s=_seconds(media.start_time, Fraction(1, av.time_base)),
+        start_s=min((one for one in starts_s if one is not None), default=None),
         bit_rate=media.bit_rate or None,
         size_bytes=endpoints.file_bytes(source.url)
         if endpoints.is_path(source.url)
         else max(media.size or 0, 0) or None,
-        video=tuple(
-            _video(stream, whole_s, first.get(stream.index) or Beginning(_codec_name(stream)))
-            for stream in _videos(media)
-        ),
+        video=videos,
         audio=tuple(
             _audio(stream, whole_s, first.get(stream.index) or Beginning(_codec_name(stream)))
             for stream in _audios(media)
@@ -255,8 +257,9 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first, is_interlaced=field_order not in (None, "progressive"))
     common = _common(stream, whole_s, first)
-    if stream.container.format.name == endpoints.MATROSKA and first.times:
-        # libav takes a later frame for the first one if frames that x264 reorders are seconds apart.
+    if first.times and first.packets[0].is_keyframe:
+        # libav takes a later frame for the first one if frames that x264 reorders are seconds apart, in Matroska; or if
+        # packets had no times where they were copied from, in MPEG-PS.
         starts_s = common["start_s"], _seconds(first.times[0], common["time_base"])
         common["start_s"] = min((one for one in starts_s if one is not None), default=None)
     return VideoInfo(
