@@ -597,8 +597,8 @@ def test_end_of_a_decoder_ends_its_process_by_number() -> None:
         (1, "frame(0); frame(2)"),
         (0, "frame(0, word=b'?' * 8)"),
         (1, "frame(0); send(b'?' * 3 * FRAME_BYTES)"),
-        (1, "frame(0); os.close(records); say({'frames': 5, 'latest': 0, 'longest': 0})"),
-        (1, "frame(0); os.close(records); say({'frames': 1, 'latest': 'x', 'longest': 0})"),
+        (1, "frame(0); os.close(records); say({'frames': 5, 'is_lost': False, 'latest': 0, 'longest': 0})"),
+        (1, "frame(0); os.close(records); say({'frames': 1, 'is_lost': False, 'latest': 'x', 'longest': 0})"),
         (1, "frame(0); os.close(records); say(None, error='it says so')"),
         (1, "frame(0); os.close(records); print('[' * 100_000)"),
         (0, "os.kill(os.getpid(), 11)"),
@@ -608,7 +608,7 @@ def test_process_between_a_program_and_us_is_not_trusted(frames: int, code: str,
     received = []
     with Decoder(clip("h264"), isolated=True, filters="null", pixel_format="source") as decoder:
         hostile(f"import functools; frame = functools.partial(frame, size={decoder.frame_bytes})\n{code}")
-        with pytest.raises(DecoderError, match="libav's process|it says so"):
+        with pytest.raises(DecoderError, match=r"libav's process|it says so"):
             received.extend(frame.index for frame in decoder)
         with pytest.raises(DecoderError):
             decoder.read()
