@@ -68,8 +68,8 @@ class Decoder(DecoderBase):
     program. An FFmpeg program, which the first read starts, reads pipes, FIFOs and devices. It also reads files and
     URLs if you pass `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy;
     and a URL from a `start` on. libav then reads the frames that the program writes, some frames ahead on a thread of
-    its own. With `isolated`, libav reads in a process of its own, in a sandbox. `engine` reports which of the two reads,
-    and why.
+    its own. With `isolated`, libav reads in a process of its own, in a sandbox. `engine` reports which of the two
+    reads, and why.
 
     **URLs.** libav opens a URL once, and reads it on a thread of its own. If the server stops, `read` with a timeout
     raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
