@@ -878,3 +878,86 @@ def test_recording_that_begins_inside_a_gop_warns_with_start_0(tmp_path: Path) -
     recorded.write_bytes(data[len(data) * 3 // 8 // 188 * 188 :])
     with pytest.warns(FFmpegWarning), Decoder(recorded, start=0) as decoder:
         assert len(list(decoder)) >= 100  # with FFmpeg 9, which gives one frame less than 5.1
+
+
+# What an FFmpeg program writes
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+@pytest.mark.parametrize(
+    "pixel_format",
+    [
+        "gbrpf32le",
+        "grayf32le",
+        "p010le",
+        "pal8",
+        "ya16le",
+        "yuva420p10le",
+        "nv12",
+        "gbrap16le",
+        "monow",
+        "y210le",
+    ],
+)
+def test_filtered_samples_are_those_that_ffmpeg_writes(pixel_format: str, program: str) -> None:
+    filters = f"hflip,format={pixel_format}"
+    raw = ffmpeg("-i", clip("h264"), "-vf", filters, "-frames:v", 3, "-f", "rawvideo", "-", program=program)
+    settings = DecoderSettings(ffmpeg=program)
+    given = {"filters": filters, "pixel_format": pixel_format, "count": 3}
+    with Decoder(clip("h264"), settings=settings, **given) as decoder:  # type: ignore[arg-type]
+        frames = list(decoder)
+    assert b"".join(frame.tobytes() for frame in frames) == raw
+    assert all(frame.flags.writeable for frame in frames)
+
+
+def joined(folder: Path, *sizes: str) -> Path:
+    """MPEG-TS whose times begin again with each part."""
+    parts = []
+    for size in sizes:
+        parts.append(folder / f"{size}.ts")
+        source = ("-f", "lavfi", "-i", f"testsrc2=size={size}:rate=25:duration=0.4")
+        ffmpeg(*source, "-c:v", "mpeg2video", "-g", "5", parts[-1])
+    whole = folder / "joined.ts"
+    whole.write_bytes(b"".join(part.read_bytes() for part in parts))
+    return whole
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+def test_times_that_go_back_pass_through_a_program(program: str, tmp_path: Path) -> None:
+    path, settings = joined(tmp_path, "64x48", "64x48"), DecoderSettings(ffmpeg=program)
+    with Decoder(path, conceal_errors=True, filters="hflip", settings=settings) as decoder:
+        frames = list(decoder)
+    assert [frame.index for frame in frames] == list(range(20))
+    assert [frame.time_s for frame in frames] == pytest.approx([number % 10 / 25 for number in range(20)])
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+def test_filters_raise_where_the_size_changes_and_the_times_go_back(program: str, tmp_path: Path) -> None:
+    path, settings = joined(tmp_path, "64x48", "96x96"), DecoderSettings(ffmpeg=program)
+    with Decoder(path, conceal_errors=True, filters="hflip", settings=settings) as decoder:
+        times = []
+        with pytest.raises(DecoderError, match="filters"):
+            times.extend(frame.time_s for frame in decoder)
+        with pytest.raises(DecoderError, match="filters"):
+            decoder.read()
+    assert times == pytest.approx([number / 25 for number in range(len(times))])
+    assert len(times) in (9, 10)
+
+
+def test_tags_that_are_no_text_pass_a_program_by(tmp_path: Path) -> None:
+    path = tmp_path / "latin.mkv"
+    command = [
+        find_ffmpeg(),
+        "-v",
+        "error",
+        "-i",
+        clip("h264"),
+        "-c",
+        "copy",
+        "-metadata",
+        b"comment=\xe9",
+        path,
+    ]
+    subprocess.run(command, check=True)
+    with Decoder(path, filters="hflip") as decoder:
+        assert len(list(decoder)) == 30

@@ -142,7 +142,7 @@ class DecoderEngine:
 
     Attributes:
         name: "libav", FFmpeg's libraries (PyAV), in this process or, with `isolated`, in another one; or "ffmpeg", an
-            FFmpeg program in its own process.
+            FFmpeg program in its own process, whose frames libav reads.
         reason: why. With libav in this process, also how: with threads, with one thread, or with one thread because the
             times of the packets don't name the frames. A text for people, whose words may change.
         unconfined: what the kernel can't confine for an isolated decoder: "files", "truncation", "signals", "system
@@ -172,11 +172,11 @@ class DecoderStats:
         caller_wait_s: seconds that calls waited for frames; with an FFmpeg program or `isolated`, without
             ``async for``.
         input_wait_s: seconds spent on reading packets and decoding them; with an FFmpeg program or `isolated`, seconds
-            that the native thread waited for the other process to write.
+            that a thread waited for the other process to write.
         output_wait_s: seconds in which nobody asked for a frame: between the calls, or with a full queue.
         converting_s: seconds that threads of this process spent on converting frames, all threads together.
-        reader: statistics of the native reader of the other process's output; None before its first read, and if libav
-            reads in this process.
+        reader: statistics of the native reader of an isolated process's output; None before its first read, and without
+            `isolated`.
     """
 
     frames_read: int = 0

@@ -31,6 +31,7 @@ class _Sent:
     """What the process says after the last frame."""
 
     frames: int
+    is_lost: bool
     latest: int | None
     longest: int
 
@@ -48,7 +49,7 @@ def main(request: dict[str, Any], records: int) -> None:
             for pts, packet in written_frames(0, request["frame_bytes"], steps):
                 write_record(writer, FRAME, count, pts, packet)
                 count += 1
-        return _Sent(count, steps.latest, steps.longest)
+        return _Sent(count, steps.is_lost, steps.latest, steps.longest)
 
     answered(sent)
 
@@ -116,7 +117,7 @@ class ConfinedOutput:
         sent = self._isolation.answer(printed, _Sent, process, frames)
         if self._is_cut or sent.frames != frames:
             raise self._strange()
-        self.steps.latest, self.steps.longest = sent.latest, sent.longest
+        self.steps.is_lost, self.steps.latest, self.steps.longest = sent.is_lost, sent.latest, sent.longest
 
     def _strange(self) -> Exception:
         reason = f"{self._isolation.path}: libav's process sent something else than frames"

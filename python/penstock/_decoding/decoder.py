@@ -74,8 +74,9 @@ class Decoder(DecoderBase):
     **Engine.** libav (PyAV) reads regular files, bytes, file objects and URLs in this process, without an FFmpeg
     program. An FFmpeg program, which the first read starts, reads pipes, FIFOs and devices. It also reads files and
     URLs if you pass `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy;
-    and a URL from a `start` on. With `isolated`, libav reads in a process of its own, in a sandbox. `engine` reports
-    which of the two reads, and why.
+    and a URL from a `start` on. libav then reads the frames that the program writes, some frames ahead on a thread of
+    its own. With `isolated`, libav reads in a process of its own, in a sandbox. `engine` reports which of the two
+    reads, and why.
 
     **URLs.** libav opens a URL once, and reads it on a thread of its own. If the server stops, `read` with a timeout
     raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
@@ -145,7 +146,8 @@ class Decoder(DecoderBase):
         stream: number of the video stream, from 0; None picks the best one: the default stream, never a cover picture.
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to
             `size`. They need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg
-            runs for one frame first to learn the size that the filters make.
+            runs for one frame first to learn the size that the filters make. If the video changes its size where its
+            times go back, reading raises a `DecoderError`.
         color_matrix: the matrix between the file's YUV and RGB: "bt601", "bt709" or "bt2020". "auto" is the file's tag,
             or BT.601 without a tag.
         color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". "auto" is the file's tag, or limited

@@ -9,6 +9,7 @@ from dataclasses import replace
 from io import FileIO
 from typing import TYPE_CHECKING
 
+from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.confined_output import ConfinedOutput
 from penstock._decoding.engine import Made
@@ -152,6 +153,9 @@ class ProgramEngine(OnDemand[Made]):
         self._pixels.close()
 
     def _end_of(self, run: DecodeSession[Made]) -> End:
+        if self._frames.steps.is_lost:
+            after = f"after {plural(run.delivered, 'frame')}"
+            return End(f"the size or format changes where the times go back, {after}. Leave out `filters`")
         end = super()._end_of(run)
         if end.reason is None and not run.delivered:
             return End(completeness.why_no_frames(self.plan.track.media, self.plan.options.start))

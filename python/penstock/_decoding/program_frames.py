@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import threading
 import time
 import weakref
@@ -15,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from io import FileIO
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import av
 from av.error import FFmpegError as LibavError
@@ -24,10 +23,10 @@ from penstock._common.reports import DecoderStats
 from penstock._decoding.engine import Made
 from penstock._decoding.open_video import keep_in_child
 from penstock._native import _apply_policy
-from penstock.errors import ClosedError, DecoderError, StalledError
+from penstock.errors import ClosedError, StalledError
 
 if TYPE_CHECKING:
-    from penstock._decoding.pixels import Job, ProgramPixels
+    from penstock._decoding.pixels import ProgramPixels
     from penstock._facts.index import Packet
     from penstock._ffmpeg.command.settings import DecoderSettings
 
@@ -47,13 +46,14 @@ class Steps:
 
     Those of frames may go back or repeat. FFmpeg fails then, or changes them. So a filter of FFmpeg's counts from the
     first timestamp on, in steps: twice the units forward, or twice the units back and three more. If FFmpeg makes its
-    filters anew because the size or format changes, they count from there. If the times have also gone back, FFmpeg
+    filters again because the size or format changes, they count from there. If the times have also gone back, FFmpeg
     fails, or makes a step of one.
 
     Args:
         time_base: unit of the timestamps, in seconds.
 
     Attributes:
+        is_lost: a timestamp is lost.
         latest: the latest timestamp so far; None before the first.
         longest: the longest step between two timestamps.
     """
@@ -64,6 +64,7 @@ class Steps:
         self._zero = 2 * (_MOST_BEFORE_ZERO // self._divisor)
         self._last: int | None = None  # as it was written
         self._pts = 0
+        self.is_lost = False
         self.latest: int | None = None
         self.longest = 0
 
@@ -84,18 +85,15 @@ class Steps:
             *("-avioflags", "direct", "-c:v", "rawvideo", "-f", "nut", "pipe:1"),
         ]
 
-    def take(self, written: int) -> int:
-        """The timestamp of the next frame, as libav reads it.
-
-        Raises:
-            DecoderError: it is lost.
-        """
+    def take(self, written: int) -> int | None:
+        """The timestamp of the next frame, which libav reads as `written`; None if it is lost."""
         units, rest = divmod(written, self._divisor)
         last, self._last = self._last, units
         if last is None:
             self._pts = (units - self._zero) // 2
         elif rest or units - last == 1:
-            raise DecoderError("the times go back where the size or format changes")
+            self.is_lost = True
+            return None
         else:
             half, is_back = divmod(units - last, 2)
             self._pts += 1 - half if is_back else half
@@ -105,28 +103,17 @@ class Steps:
 
 
 def written_frames(descriptor: int, frame_bytes: int, steps: Steps) -> Generator[tuple[int, Packet]]:
-    """The frames that FFmpeg writes to a pipe, with their timestamps, up to its end.
-
-    Raises:
-        DecoderError: a timestamp is lost.
-    """
+    """The frames that FFmpeg writes to a pipe, with their timestamps, up to its end, or until a timestamp is lost."""
     # FFmpeg may end before the first frame, or inside one: what it says tells why.
     with (
         suppress(LibavError, IndexError),
         av.open(f"pipe:{descriptor}", format="nut", options=_OPTIONS) as media,
     ):
         for packet in media.demux(video=0):
-            if packet.size != frame_bytes or packet.pts is None:
+            if packet.size != frame_bytes or packet.pts is None or (pts := steps.take(packet.pts)) is None:
                 return
-            yield steps.take(packet.pts), packet
-
-
-class _Read(NamedTuple):
-    """A frame that waits for a caller: its number, its timestamp, and the making of its array."""
-
-    number: int
-    pts: int
-    job: Job
+            yield pts, packet
+            del packet
 
 
 class ProgramFrames:
@@ -148,12 +135,12 @@ class ProgramFrames:
         self._pixels, self._settings = pixels, settings
         self.steps = Steps(time_base)
         self._changed = threading.Condition()  # its lock knows its owner: a signal handler may close this
-        self._frames: deque[_Read] = deque()
+        self._frames: deque[Made] = deque()
         self._waiters: list[Future[None]] = []
         self._failure: BaseException | None = None
         self._is_closed = self._has_ended = False
         self._done = DecoderStats()
-        self._pipe = os.fstat(output.fileno()).st_ino
+        self._pipe = os.fstat(output.fileno())
         _living.add(self)
         threading.Thread(
             target=self._run, args=(os.dup(output.fileno()),), name="penstock-decode", daemon=True
@@ -182,10 +169,10 @@ class ProgramFrames:
                 if self._failure is not None:
                     raise self._failure
                 return None
-            read = frames.popleft()
+            made = frames.popleft()
             self._count(frames_delivered=1)
             self._changed.notify_all()
-        return Made(read.number, read.pts, read.job.wait())
+        return made
 
     def _ready(self) -> Future[None] | None:
         """Done when `read` would not wait; None if it would not now."""
@@ -214,10 +201,9 @@ class ProgramFrames:
 
     def close_inherited(self) -> None:
         """Closes the pipe in the child of a fork, where the thread is not. libav has a descriptor of its own."""
-        for name in os.listdir("/proc/self/fd"):
+        for name in [] if self._has_ended else os.listdir("/proc/self/fd"):  # noqa: PTH208 - only numbers
             with suppress(OSError):
-                told = os.fstat(int(name))
-                if stat.S_ISFIFO(told.st_mode) and told.st_ino == self._pipe:
+                if os.path.samestat(os.fstat(int(name)), self._pipe):
                     os.close(int(name))
 
     # --- the thread --------------------------------------------------------------------------------------------------
@@ -230,7 +216,11 @@ class ProgramFrames:
             began_s = time.perf_counter()
             for pts, packet in frames:
                 self._count(input_wait_s=time.perf_counter() - began_s)
-                self._put(_Read(self._done.frames_read, pts, self._pixels.begin(packet)))
+                # Now, while the packet is in the processor's cache. The next one then gets its memory.
+                memory = self._pixels.begin(packet).wait()
+                del packet
+                self._put(Made(self._done.frames_read, pts, memory))
+                del memory
                 if self._is_closed:
                     break
                 began_s = time.perf_counter()
@@ -243,7 +233,7 @@ class ProgramFrames:
                 self._has_ended = True
                 self._tell()
 
-    def _put(self, read: _Read) -> None:
+    def _put(self, made: Made) -> None:
         most = self._settings.queue_items or READ_AHEAD
         with self._changed:
             self._count(frames_read=1, bytes_read=self._pixels.input_bytes)
@@ -251,7 +241,7 @@ class ProgramFrames:
             self._changed.wait_for(lambda: len(self._frames) < most or self._is_closed)
             self._count(output_wait_s=time.perf_counter() - began_s)
             if not self._is_closed:
-                self._frames.append(read)
+                self._frames.append(made)
                 self._tell()
 
     def _is_due(self) -> bool:

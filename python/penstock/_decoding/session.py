@@ -1,14 +1,13 @@
-"""A running FFmpeg that decodes, and the native reader of its output.
+"""A running FFmpeg that decodes, and the reader of its output.
 
 Measured against alternatives (H.264 1080p to RGB, 2-core x86-64 VM, FFmpeg 5.1, 2026-11-23; CPU time a frame, frames a
-second): this design 11.3 ms, 146; OpenCV 9.3 ms, 182; ``ffmpeg -f null`` 6.8 ms, 252; a child process with libav (PyAV)
-that converts into shared memory 7.9 to 8.6 ms, 203 to 217. With `isolated`, such a child decodes (`confined_child`).
-Filters and options of FFmpeg's need the program, because libav has no parser of them. With the FFmpeg program, decoding
-costs at least 6.8 ms, writing to the pipe 1.3, reading from it 0.5 and converting 1.1, so that pipes reach 0.95 times
-OpenCV's speed at best. NUT as FFmpeg's output contains the times. libav, which reads it by its protocol ``pipe:``,
-takes 0.94 to 1.05 times the CPU time of this design at 1080p, and 0.88 to 1.09 times at 2160p (FFmpeg 5.1 and 9.0.2,
-with and without a filter, 2026-11-29); by a Python file object, it takes up to twice as long. This process may parse
-nothing of an isolated file, so that its NUT would have to go through the child.
+second): the FFmpeg program 11.3 ms, 146; OpenCV 9.3 ms, 182; ``ffmpeg -f null`` 6.8 ms, 252; a child process with libav
+(PyAV) that converts into shared memory 7.9 to 8.6 ms, 203 to 217. With `isolated`, such a child decodes. Filters and
+options of FFmpeg's need the program, because libav has no parser of them. With the FFmpeg program, decoding costs at
+least 6.8 ms, writing to the pipe 1.3, reading from it 0.5 and converting 1.1, so that pipes reach 0.95 times OpenCV's
+speed at best. The program writes NUT, which contains the times. libav reads it by its protocol ``pipe:``: by a Python
+file object, it takes up to twice the CPU time (1080p and 2160p, FFmpeg 5.1 and 9.0.2, 2026-11-29). A native reader of
+raw frames, with the times in a second pipe, takes 0.9 to 1.1 times as much.
 """
 
 from __future__ import annotations

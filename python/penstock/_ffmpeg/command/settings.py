@@ -247,7 +247,7 @@ class DecoderSettings(_Settings):
     Attributes:
         queue_items: number of frames, or blocks of samples, to read ahead from the FFmpeg program, or from an isolated
             decoder's process. None is 4.
-        policy: priority and CPUs of the native thread that reads from the program: a `penstock.cpu.ThreadPolicy`, or a
+        policy: priority and CPUs of the thread that reads from the program: a `penstock.cpu.ThreadPolicy`, or a
             level such as ``"below-normal"``.
         ffmpeg: path or name of the program; None finds one if it's needed (see `penstock.video.find_ffmpeg`).
         ffmpeg_policy: priority and CPUs of all of the program's threads.
