@@ -4,15 +4,16 @@
 //! vector goes through memory.
 
 use std::arch::x86_64::{
-    __m128i, __m256, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi16,
-    _mm256_add_epi32, _mm256_add_ps, _mm256_castsi128_si256, _mm256_castsi256_si128, _mm256_cvtepi32_ps,
-    _mm256_cvtps_epi32, _mm256_extracti128_si256, _mm256_hadd_epi32, _mm256_hadd_ps, _mm256_inserti128_si256,
-    _mm256_loadu_si256, _mm256_madd_epi16, _mm256_min_epi32, _mm256_min_epu16, _mm256_mul_ps,
-    _mm256_packs_epi32, _mm256_packus_epi16, _mm256_packus_epi32, _mm256_permute4x64_epi64,
-    _mm256_permutevar8x32_epi32, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi32,
-    _mm256_setzero_ps, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_sra_epi32,
-    _mm256_storeu_si256, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
-    _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    __m128i, __m256, __m256i, _MM_HINT_T0, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_prefetch,
+    _mm_storeu_si128, _mm256_add_epi16, _mm256_add_epi32, _mm256_add_ps, _mm256_castsi128_si256,
+    _mm256_castsi256_si128, _mm256_cvtepi32_ps, _mm256_cvtps_epi32, _mm256_extracti128_si256,
+    _mm256_hadd_epi32, _mm256_hadd_ps, _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_madd_epi16,
+    _mm256_min_epi32, _mm256_min_epu16, _mm256_mul_ps, _mm256_packs_epi32, _mm256_packus_epi16,
+    _mm256_packus_epi32, _mm256_permute4x64_epi64, _mm256_permutevar8x32_epi32, _mm256_set1_epi16,
+    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi32, _mm256_setzero_ps, _mm256_setzero_si256,
+    _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_sra_epi32, _mm256_storeu_si256, _mm256_unpackhi_epi16,
+    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32,
+    _mm256_unpacklo_epi64,
 };
 
 use super::levels::{BEYOND, BLOCK, Floats, Integers, Levels, Output, Samples};
@@ -316,6 +317,7 @@ fn split_words<const CHANNELS: usize>(pixels: &[u8], first: usize) -> [[__m256; 
     let sources = load(&const { word_sources(CHANNELS) });
     let pair_bytes = 4 * CHANNELS;
     let first = first * 2 * CHANNELS;
+    fetch_ahead(pixels[first..].as_ptr(), 16 * 2 * CHANNELS);
     // Pairs of pixels: of the first eight in one lane, of the others in the other.
     let mut pairs = [sources; 4];
     for (index, pair) in pairs.iter_mut().enumerate() {
@@ -332,6 +334,16 @@ fn split_words<const CHANNELS: usize>(pixels: &[u8], first: usize) -> [[__m256; 
         split[1][channel] = _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(words[channel], zero));
     }
     split
+}
+
+/// Fetches the bytes that follow 1 KiB later, as many as are converted now. Processors do that by themselves, but too late: without it,
+/// RGB to 8 bits takes 1.1 to 1.2 times as long.
+#[inline(always)]
+pub(super) fn fetch_ahead(bytes: *const u8, count: usize) {
+    for line in (0..count).step_by(64) {
+        // SAFETY: it reads nothing, and may name any place.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(1024 + line).cast()) };
+    }
 }
 
 /// 16 bytes of each place.

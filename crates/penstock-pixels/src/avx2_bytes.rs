@@ -11,7 +11,7 @@ use std::arch::x86_64::{
     _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
 };
 
-use super::avx2::{Sources, load};
+use super::avx2::{Sources, fetch_ahead, load};
 use super::levels::{Levels, Words};
 
 /// Pixels that are converted at once: as many as a vector has bytes.
@@ -164,7 +164,9 @@ pub(super) fn rows<
         for row in 0..ROWS {
             // SAFETY: a group from this column on ends in `made` columns.
             unsafe {
-                split[row] = channels::<CHANNELS>(pixels[row].add(column * CHANNELS));
+                let pixels = pixels[row].add(column * CHANNELS);
+                fetch_ahead(pixels, GROUP * CHANNELS);
+                split[row] = channels::<CHANNELS>(pixels);
                 let [(r, rr), (g, gg), (b, bb)] =
                     [halves(split[row][0]), halves(split[row][1]), halves(split[row][2])];
                 let made = join(factors.luma([r, g, b], black), factors.luma([rr, gg, bb], black));
