@@ -77,7 +77,7 @@ pub(crate) struct Job {
     pub(super) options: WriteOptions,
     /// The memory.
     pub(crate) span: Span,
-    /// Bytes that enter the stream.
+    /// Bytes that have yet to enter the stream when the worker begins.
     pub(super) bytes: u64,
     pub(crate) ticket: Ticket,
     /// Taken out when the write ends.
@@ -101,6 +101,13 @@ impl Holds {
         let closed = self.destination.release();
         run_callers_code(|| drop(self.region));
         (self.completion, closed)
+    }
+
+    /// Ends a write that its caller has made. The caller goes on with the descriptor.
+    pub(super) fn end_at_once(self) -> Arc<Destination> {
+        run_callers_code(|| drop(self.region));
+        self.completion.end(Ok(()));
+        self.destination
     }
 }
 
@@ -163,6 +170,16 @@ impl Job {
         self.options.memory = MemoryOwner::Ours;
         self.span = Span::of(&made);
         self.holds.as_mut().map(|holds| mem::replace(&mut holds.region, Box::new(made)))
+    }
+
+    /// Notes that the first bytes are in the stream. What is left stays a write of its own.
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.span = self.span.skip(bytes);
+        self.bytes -= bytes as u64;
+        self.options.joins = false;
+        if let Some(destination) = self.destination() {
+            destination.written_bytes.add(bytes as u64);
+        }
     }
 
     /// Takes over the content of a later write, if both are small copies of one owner's and there is room.
