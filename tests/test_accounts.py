@@ -6,6 +6,7 @@ import random
 import struct
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,35 @@ def test_number_is_the_place_in_iteration(tmp_path: Path, name: str) -> None:
     check(made(tmp_path / name, *MADE[name]), 50)
 
 
+def made_with_hidden_frames(path: Path, codec: str) -> Path:
+    options = ("-c:v", codec, "-b:v", "100k", "-lag-in-frames", "25", "-auto-alt-ref", "1")
+    log = ("-passlogfile", str(path.with_suffix(".log")))
+    made(path, *options, *log, "-pass", "1")
+    return made(path, *options, *log, "-pass", "2")
+
+
+@pytest.mark.parametrize("ending", ["nut", "avi"])
+@pytest.mark.parametrize(("codec", "split"), [("libvpx", "null"), ("libvpx-vp9", "vp9_superframe_split")])
+def test_a_hidden_packet_with_a_time_of_its_own_is_no_frame(
+    tmp_path: Path, codec: str, split: str, ending: str
+) -> None:
+    path = tmp_path / f"a.{ending}"
+    ffmpeg("-i", made_with_hidden_frames(tmp_path / "a.webm", codec), "-c", "copy", "-bsf:v", split, path)
+    assert len(packets(path)) > 50
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*the header says", FFmpegWarning)  # FFmpeg counts packets in AVI
+        check(path, 50)
+
+
+def test_a_packet_that_has_lost_its_shown_frame_is_damaged(tmp_path: Path) -> None:
+    path = made_with_hidden_frames(tmp_path / "a.webm", "libvpx-vp9")
+    with av.open(str(path)) as file:
+        merged = [bytes(one) for one in file.demux(video=0) if one.size and bytes(one)[-1] >> 5 == 0b110]
+    path.write_bytes(path.read_bytes().replace(merged[0], merged[0][:-1] + b"\0"))
+    found, _, reason = ends(path)
+    assert reason is not None and len(found) < 50
+
+
 @pytest.mark.parametrize(
     ("name", "frames"),
     [
@@ -138,6 +168,14 @@ def test_fields_in_avi_have_the_same_numbers(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FFmpegWarning)
         check(tmp_path / "a.avi", 10)
+
+
+@pytest.mark.parametrize("options", [(), ("-movflags", "frag_keyframe+empty_moov")])
+def test_fields_in_mp4_are_no_frames(tmp_path: Path, options: tuple[str, ...]) -> None:
+    ffmpeg("-i", media("fields-in-ts.mts"), "-map", "0:v", "-c", "copy", *options, tmp_path / "a.mp4")
+    with Decoder(tmp_path / "a.mp4") as decoder, suppress(TypeError):
+        assert len(decoder) == 31
+    check(tmp_path / "a.mp4", 31)
 
 
 @pytest.mark.parametrize(

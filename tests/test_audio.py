@@ -15,15 +15,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from av.audio.layout import AudioLayout
-from support.cases import PATIENCE_S, a_few, eventually
+from support.cases import PATIENCE_S, a_few, eventually, ffmpegs
 from support.clips import clip
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 
-from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, StalledError, probe
+from penstock import (
+    AudioDecoder,
+    ClosedError,
+    Decoder,
+    DecoderError,
+    Encoder,
+    EncoderError,
+    StalledError,
+    probe,
+)
 from penstock._decoding.audio import _BLOCK_SAMPLES, SampleType
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
@@ -258,6 +268,59 @@ def test_the_seam_of_joined_sounds_has_advice(tmp_path: Path, ending: str) -> No
         assert error.advice is not None and "conceal_errors=True" in error.advice
     with AudioDecoder(path, conceal_errors=True) as audio:
         assert len(audio.read_all()) > 1.9 * audio.sample_rate
+
+
+NEW_SOUNDS = {
+    "32.flac": ("-sample_fmt", "s32", "-bits_per_raw_sample", "32", "-strict", "-2"),
+    "24.mp4": ("-c:a", "pcm_s24le"),
+    "32.mp4": ("-c:a", "pcm_s32le"),
+    "floats.mp4": ("-c:a", "pcm_f32le"),
+}
+
+
+@pytest.fixture(params=NEW_SOUNDS)
+def new_sound(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / request.param
+    with suppress(subprocess.CalledProcessError):
+        ffmpeg("-f", "lavfi", "-i", "sine=d=1", *NEW_SOUNDS[path.name], path, program=ffmpegs()[-1])
+        return path
+    pytest.skip("no FFmpeg here writes it")
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+@pytest.mark.parametrize("part", [{}, {"start": 0.25, "duration": 0.25}])
+def test_a_sound_that_the_program_does_not_know_is_an_error(
+    new_sound: Path, program: str, part: dict[str, Any]
+) -> None:
+    with av.open(new_sound) as file:
+        [expected] = np.concatenate([frame.to_ndarray() for frame in file.decode(audio=0)], axis=1)
+    scale = 1.0 if expected.dtype.kind == "f" else 1.0 / (1 << 31)
+    begins = len(expected) // 4 if part else 0
+    try:
+        with AudioDecoder(new_sound, settings=DecoderSettings(ffmpeg=program), **part) as audio:
+            samples = audio.read_all()[:, 0]
+    except DecoderError as error:
+        assert error.advice is None or "newer" in error.advice
+    else:
+        assert len(samples) >= len(expected) // 4
+        assert np.allclose(samples, (expected * scale)[begins : begins + len(samples)], atol=1e-6)
+
+
+@pytest.mark.parametrize("ending", ["mkv", "mp4"])
+@pytest.mark.parametrize("program", ffmpegs())
+def test_an_encoder_whose_program_does_not_know_a_sound_fails(
+    new_sound: Path, program: str, ending: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"made.{ending}"
+    try:
+        with Encoder(path, fps=10, audio=new_sound, settings=EncoderSettings(ffmpeg=program)) as encoder:
+            for _ in range(10):
+                encoder.write(np.zeros((64, 64, 3), np.uint8))
+    except (EncoderError, DecoderError):
+        return
+    with AudioDecoder(path, settings=DecoderSettings(ffmpeg=ffmpegs()[-1])) as audio:
+        loudest = np.abs(audio.read_all()).max()
+    assert 0.1 < loudest < 0.15  # noise is at full scale
 
 
 def test_joined_flac_raises(tmp_path: Path) -> None:

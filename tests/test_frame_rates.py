@@ -55,6 +55,22 @@ def test_a_short_constant_rate_in_milliseconds_is_constant(tmp_path: Path) -> No
     assert _rate(tmp_path / "a.mp4") == (30, False)
 
 
+@pytest.mark.parametrize("rate", [24 * _NTSC, Fraction(24), 60 * _NTSC, Fraction(60)])
+def test_a_rate_survives_a_copy_from_matroska(tmp_path: Path, rate: Fraction) -> None:
+    media.ffmpeg(*_source(rate, 100), "-c:v", "libx264", tmp_path / "a.mkv")
+    media.ffmpeg("-i", tmp_path / "a.mkv", "-c", "copy", tmp_path / "a.mp4")
+    assert _rate(tmp_path / "a.mp4") == (rate, False)
+
+
+def test_like_keeps_the_rate_of_a_filter(tmp_path: Path) -> None:
+    media.ffmpeg(*_source(60, 60), "-c:v", "libx264", tmp_path / "a.mp4")
+    path = tmp_path / "b.mp4"
+    with Decoder(tmp_path / "a.mp4", filters="fps=25") as decoder, Encoder.like(decoder, path) as encoder:
+        for frame in decoder:
+            encoder.write(frame)
+    assert _rate(path) == (25, False)
+
+
 @pytest.fixture(scope="module")
 def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """VP8 with packets whose frames are not shown."""
@@ -66,8 +82,12 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "hidden.webm"
 
 
-def test_packets_that_show_nothing_are_no_frames(hidden: Path) -> None:
-    assert _rate(hidden) == (30, False)
+@pytest.mark.parametrize(
+    "ending", ["webm", "nut"]
+)  # where they have the next one's time, or a time of their own
+def test_packets_that_show_nothing_are_no_frames(hidden: Path, tmp_path: Path, ending: str) -> None:
+    media.ffmpeg("-i", hidden, "-c", "copy", tmp_path / f"a.{ending}")
+    assert _rate(tmp_path / f"a.{ending}") == (30, False)
 
 
 def test_a_video_with_hidden_packets_can_be_mapped(hidden: Path) -> None:
@@ -132,14 +152,18 @@ def test_fields_and_hidden_packets_of_real_files_are_no_frames(name: str, rate: 
     assert _rate(real_file(name)) == (rate, False)
 
 
-@pytest.mark.parametrize("ending", ["avi", "mkv", "264", "ts"])
+@pytest.mark.parametrize("ending", ["avi", "mkv", "264", "ts", "mp4", "mov"])
 @pytest.mark.parametrize("name", ["fields-in-ts.mts", "fields-100.264"])
 def test_fields_are_no_frames_in_other_containers(tmp_path: Path, name: str, ending: str) -> None:
     path, rate = tmp_path / f"a.{ending}", 25 if name.endswith("264") else 30 * _NTSC
-    if rate == 25 and ending in ("mkv", "ts"):
+    if rate == 25 and ending in ("mkv", "ts", "mp4", "mov"):
         pytest.skip("FFmpeg can't give the packets times")
     media.ffmpeg("-i", real_file(name), "-map", "0:v", "-c", "copy", path)
     assert _rate(path) == (rate, False)
+    with Decoder(path) as decoder:
+        told, decoded = probe(path).best_video, decoder.stream
+        assert told is not None
+        assert (decoded.frame_rate, decoded.field_order) == (told.frame_rate, told.field_order)
 
 
 def test_fields_are_no_frames_for_map_video() -> None:

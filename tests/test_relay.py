@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.cases import PATIENCE_S, eventually
-from support.processes import run_script, small_disk, succeeded
+from support.processes import no_strace, run_script, small_disk, succeeded, system_calls
 from support.streams import ReaderThread, capacity_bytes, feed, noise, read_exactly
 from support.this_process import open_fds, workers
 
@@ -264,3 +264,30 @@ class TestInAsyncio:
         assert eventually(lambda: set(open_fds()) <= before)
         os.close(quiet)
         os.close(producer)
+
+
+def test_relay_gives_a_socket_all_that_it_has_room_for() -> None:
+    if (reason := no_strace()) is not None:
+        pytest.skip(reason)
+    [calls] = system_calls(
+        """
+        import socket, tempfile, threading
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            ours = socket.create_connection(server.getsockname())
+            theirs, _ = server.accept()
+        file = tempfile.TemporaryFile()
+        file.truncate(32 << 20)
+        got = bytearray(1 << 20)
+        def drain():
+            while theirs.recv_into(got): pass
+        thread = threading.Thread(target=drain)
+        thread.start()
+        os.getppid()
+        penstock.relay(file.fileno(), ours.fileno())
+        os.getppid()
+        ours.shutdown(socket.SHUT_WR)
+        thread.join()
+        """
+    )
+    # 256 KiB in each would be 128 calls.
+    assert 0 < calls.count("sendfile") < 64

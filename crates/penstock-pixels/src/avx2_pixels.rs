@@ -5,28 +5,18 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_adds_epi16, _mm256_and_si256, _mm256_cvtepu8_epi16,
-    _mm256_loadu_si256, _mm256_loadu2_m128i, _mm256_madd_epi16, _mm256_mulhrs_epi16, _mm256_packs_epi16,
-    _mm256_packs_epi32, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32,
-    _mm256_setzero_si256, _mm256_slli_epi16, _mm256_srai_epi16, _mm256_srai_epi32, _mm256_sub_epi16,
-    _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,
-    _mm256_xor_si256,
+    __m256i, _mm_loadu_si128, _mm256_add_epi16, _mm256_adds_epi16, _mm256_and_si256, _mm256_cvtepu8_epi16,
+    _mm256_loadu_si256, _mm256_loadu2_m128i, _mm256_mulhrs_epi16, _mm256_packs_epi16, _mm256_set1_epi8,
+    _mm256_set1_epi16, _mm256_setzero_si256, _mm256_slli_epi16, _mm256_sub_epi16, _mm256_unpackhi_epi8,
+    _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_si256,
 };
 
-use super::channel::{CHROMA_BITS, Factors};
-use super::interleave::{BYTE_SOURCES, interleave, store};
+use super::factors::{Factors, Units};
+use super::interleave::{BYTE_SOURCES, interleave, store, store_quarters};
+use super::rows::{BLOCK, Rows};
 
 /// Pixels that are converted at once.
 const GROUP: usize = 32;
-
-/// The rows that share a row of chroma.
-pub(super) struct Rows<'a> {
-    pub(super) width: usize,
-    pub(super) luma: &'a [&'a [u8]],
-    pub(super) chroma: [&'a [u8]; 2],
-    /// Whether the first channel's chroma is the second of a pair, where chroma is interleaved.
-    pub(super) first_is_second: bool,
-}
 
 /// [`Factors`] as vectors.
 struct Vectors {
@@ -40,22 +30,15 @@ struct Vectors {
 impl Vectors {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(factors: &Factors<u8>) -> Self {
+    fn new(factors: &Factors<Units, i16>) -> Self {
         Self {
-            own: [pair(factors.own[0]), pair(factors.own[1])],
-            green: [pair(factors.green[0]), pair(factors.green[1])],
+            own: [_mm256_set1_epi16(factors.own[0]), _mm256_set1_epi16(factors.own[1])],
+            green: [_mm256_set1_epi16(factors.green[0]), _mm256_set1_epi16(factors.green[1])],
             luma_scale: _mm256_set1_epi16(factors.luma.scale as i16),
             luma_middle: _mm256_set1_epi16(factors.luma.middle),
             back: _mm256_set1_epi16(factors.luma.back),
         }
     }
-}
-
-/// The factors of a sample of 16 bits and of its upper ten bits, which are that factor together.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn pair(factor: i32) -> __m256i {
-    _mm256_set1_epi32((factor >> 6 & 0xFFFF) | (factor & 63) << 16)
 }
 
 /// Converts so many blocks of columns; the last one ends with the row.
@@ -65,48 +48,40 @@ fn pair(factor: i32) -> __m256i {
 /// If a row is shorter than the blocks.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn rows<
-    const BYTES: usize,
-    const COLUMNS: usize,
-    const STEP: usize,
-    const CHANNELS: usize,
-    const BLOCK: usize,
->(
+pub(super) fn rows<const BYTES: usize, const COLUMNS: usize, const STEP: usize, const CHANNELS: usize>(
     rows: &Rows<'_>,
     blocks: usize,
-    factors: &Factors<u8>,
+    factors: &Factors<Units, i16>,
     output: &mut [u8],
 ) {
     if blocks == 0 {
         return;
     }
     let vectors = Vectors::new(factors);
+    rows.check::<BYTES, COLUMNS, STEP>(blocks);
     let row_bytes = output.len() / rows.luma.len();
     let width = rows.width;
-    assert!(width >= BLOCK && blocks <= width.div_ceil(BLOCK) && row_bytes == width * CHANNELS);
-    assert!(rows.luma.iter().all(|row| row.len() >= width * BYTES));
-    let chroma_samples = width.checked_div(COLUMNS).unwrap_or(0);
-    assert!(rows.chroma.iter().all(|row| row.len() >= chroma_samples * BYTES * STEP));
+    assert!(row_bytes == width * CHANNELS);
     for group in 0..blocks * BLOCK / GROUP {
         let column = (group * GROUP).min(width - GROUP);
         let first_chroma = column.checked_div(COLUMNS).unwrap_or(0) * BYTES * STEP;
         // SAFETY: a group from this column on ends in the row, as asserted.
-        let parts = unsafe {
+        let Chroma { samples, own, green } = unsafe {
             let chroma =
                 [rows.chroma[0].as_ptr().add(first_chroma), rows.chroma[1].as_ptr().add(first_chroma)];
-            parts::<BYTES, COLUMNS, STEP>(chroma, rows.first_is_second, &vectors)
+            Chroma::load::<BYTES, COLUMNS, STEP>(chroma, rows.places[0] == 1, &vectors)
         };
         for (luma, row) in rows.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
             // SAFETY: as above.
             let luma = unsafe { words::<BYTES>(luma.as_ptr().add(column * BYTES)) };
             let luma = [weigh(luma[0], &vectors), weigh(luma[1], &vectors)];
-            let first = channel(luma, parts[0], vectors.back);
+            let first = channel(plus(luma, samples[0]), own[0], vectors.back);
             if CHANNELS == 1 {
                 store(first, row[column..].first_chunk_mut().expect("a group"));
                 continue;
             }
-            let green = channel(luma, parts[1], vectors.back);
-            let last = channel(luma, parts[2], vectors.back);
+            let green = channel(luma, green, vectors.back);
+            let last = channel(plus(luma, samples[1]), own[1], vectors.back);
             let pixels = &mut row[column * CHANNELS..][..GROUP * CHANNELS];
             if CHANNELS == 3 {
                 interleave([first, green, last], &BYTE_SOURCES, pixels.first_chunk_mut().expect("a group"));
@@ -117,45 +92,63 @@ pub(super) fn rows<
     }
 }
 
-/// What chroma adds to each channel.
-///
-/// # Safety
-///
-/// There is chroma for a group.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
-    chroma: [*const u8; 2],
-    first_is_second: bool,
-    vectors: &Vectors,
-) -> [[__m256i; 2]; 3] {
-    if COLUMNS == 0 {
-        return [[_mm256_setzero_si256(); 2]; 3];
-    }
-    // SAFETY: the caller has seen to it.
-    unsafe {
-        if COLUMNS == 1 {
-            let ([a, b], [c, d]) = (words::<BYTES>(chroma[0]), words::<BYTES>(chroma[1]));
-            let (one, other) =
-                (products(signed(a), signed(c), vectors), products(signed(b), signed(d), vectors));
-            return [[one[0], other[0]], [one[1], other[1]], [one[2], other[2]]];
+/// The chroma of a group, as [`Channel`](super::channel::Channel) has it.
+struct Chroma {
+    samples: [[__m256i; 2]; 2],
+    own: [[__m256i; 2]; 2],
+    green: [__m256i; 2],
+}
+
+impl Chroma {
+    /// # Safety
+    ///
+    /// There is chroma for a group.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
+        chroma: [*const u8; 2],
+        first_is_second: bool,
+        vectors: &Vectors,
+    ) -> Self {
+        if COLUMNS == 0 {
+            let none = [_mm256_setzero_si256(); 2];
+            return Self { samples: [none; 2], own: [none; 2], green: none };
         }
-        let (first, last) = if STEP == 2 {
-            let pairs = _mm256_loadu_si256(chroma[0].cast());
-            let lower = _mm256_slli_epi16::<8>(pairs);
-            let upper = _mm256_and_si256(pairs, _mm256_set1_epi16(0xFF00_u16 as i16));
-            if first_is_second { (upper, lower) } else { (lower, upper) }
-        } else if BYTES == 1 {
-            let first = _mm256_cvtepu8_epi16(_mm_loadu_si128(chroma[0].cast()));
-            let last = _mm256_cvtepu8_epi16(_mm_loadu_si128(chroma[1].cast()));
-            (_mm256_slli_epi16::<8>(first), _mm256_slli_epi16::<8>(last))
-        } else {
-            let first = _mm256_loadu_si256(chroma[0].cast());
-            let last = _mm256_loadu_si256(chroma[1].cast());
-            (_mm256_slli_epi16::<6>(first), _mm256_slli_epi16::<6>(last))
-        };
-        let [first, green, last] = products(signed(first), signed(last), vectors);
-        [twice(first), twice(green), twice(last)]
+        // SAFETY: the caller has seen to it.
+        unsafe {
+            if COLUMNS == 1 {
+                let ([a, b], [c, d]) = (words::<BYTES>(chroma[0]), words::<BYTES>(chroma[1]));
+                let (first, last) = ([signed(a), signed(b)], [signed(c), signed(d)]);
+                return Self {
+                    samples: [first, last],
+                    own: [
+                        [times(first[0], vectors.own[0]), times(first[1], vectors.own[0])],
+                        [times(last[0], vectors.own[1]), times(last[1], vectors.own[1])],
+                    ],
+                    green: [green(first[0], last[0], vectors), green(first[1], last[1], vectors)],
+                };
+            }
+            let (first, last) = if STEP == 2 {
+                let pairs = _mm256_loadu_si256(chroma[0].cast());
+                let lower = _mm256_slli_epi16::<8>(pairs);
+                let upper = _mm256_and_si256(pairs, _mm256_set1_epi16(0xFF00_u16 as i16));
+                if first_is_second { (upper, lower) } else { (lower, upper) }
+            } else if BYTES == 1 {
+                let first = _mm256_cvtepu8_epi16(_mm_loadu_si128(chroma[0].cast()));
+                let last = _mm256_cvtepu8_epi16(_mm_loadu_si128(chroma[1].cast()));
+                (_mm256_slli_epi16::<8>(first), _mm256_slli_epi16::<8>(last))
+            } else {
+                let first = _mm256_loadu_si256(chroma[0].cast());
+                let last = _mm256_loadu_si256(chroma[1].cast());
+                (_mm256_slli_epi16::<6>(first), _mm256_slli_epi16::<6>(last))
+            };
+            let (first, last) = (signed(first), signed(last));
+            Self {
+                samples: [twice(first), twice(last)],
+                own: [twice(times(first, vectors.own[0])), twice(times(last, vectors.own[1]))],
+                green: twice(green(first, last, vectors)),
+            }
+        }
     }
 }
 
@@ -186,32 +179,17 @@ fn signed(words: __m256i) -> __m256i {
     _mm256_xor_si256(words, _mm256_set1_epi16(i16::MIN))
 }
 
-/// What 16 samples of each chroma add to the channels.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn products(first: __m256i, last: __m256i, vectors: &Vectors) -> [__m256i; 3] {
-    let (upper_first, upper_last) = (_mm256_srai_epi16::<6>(first), _mm256_srai_epi16::<6>(last));
-    let first = [_mm256_unpacklo_epi16(first, upper_first), _mm256_unpackhi_epi16(first, upper_first)];
-    let last = [_mm256_unpacklo_epi16(last, upper_last), _mm256_unpackhi_epi16(last, upper_last)];
-    let one = [_mm256_madd_epi16(first[0], vectors.own[0]), _mm256_madd_epi16(first[1], vectors.own[0])];
-    let other = [_mm256_madd_epi16(last[0], vectors.own[1]), _mm256_madd_epi16(last[1], vectors.own[1])];
-    let low = _mm256_add_epi32(
-        _mm256_madd_epi16(first[0], vectors.green[0]),
-        _mm256_madd_epi16(last[0], vectors.green[1]),
-    );
-    let high = _mm256_add_epi32(
-        _mm256_madd_epi16(first[1], vectors.green[0]),
-        _mm256_madd_epi16(last[1], vectors.green[1]),
-    );
-    [packed(one), packed([low, high]), packed(other)]
+fn times(samples: __m256i, factors: __m256i) -> __m256i {
+    _mm256_mulhrs_epi16(samples, factors)
 }
 
+/// What chroma adds to green.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn packed([low, high]: [__m256i; 2]) -> __m256i {
-    let (low, high) =
-        (_mm256_srai_epi32::<{ CHROMA_BITS as i32 }>(low), _mm256_srai_epi32::<{ CHROMA_BITS as i32 }>(high));
-    _mm256_packs_epi32(low, high)
+fn green(first: __m256i, last: __m256i, vectors: &Vectors) -> __m256i {
+    _mm256_add_epi16(times(first, vectors.green[0]), times(last, vectors.green[1]))
 }
 
 /// Each word for two neighbours.
@@ -240,13 +218,19 @@ fn weigh(samples: __m256i, vectors: &Vectors) -> __m256i {
     _mm256_sub_epi16(product, vectors.luma_middle)
 }
 
+#[inline]
+#[target_feature(enable = "avx2")]
+fn plus(ones: [__m256i; 2], others: [__m256i; 2]) -> [__m256i; 2] {
+    [_mm256_adds_epi16(ones[0], others[0]), _mm256_adds_epi16(ones[1], others[1])]
+}
+
 /// A channel's samples of a group.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn channel(luma: [__m256i; 2], chroma: [__m256i; 2], back: __m256i) -> __m256i {
-    let low = _mm256_mulhrs_epi16(_mm256_adds_epi16(luma[0], chroma[0]), back);
-    let high = _mm256_mulhrs_epi16(_mm256_adds_epi16(luma[1], chroma[1]), back);
-    _mm256_xor_si256(_mm256_packs_epi16(low, high), _mm256_set1_epi8(i8::MIN))
+    let [low, high] = plus(luma, chroma);
+    let levels = _mm256_packs_epi16(times(low, back), times(high, back));
+    _mm256_xor_si256(levels, _mm256_set1_epi8(i8::MIN))
 }
 
 /// Stores pixels of three channels and an opaque one.
@@ -256,12 +240,9 @@ fn with_opaque([first, green, last]: [__m256i; 3], pixels: &mut [u8]) {
     let opaque = _mm256_set1_epi8(-1);
     let (a, b) = (_mm256_unpacklo_epi8(first, green), _mm256_unpacklo_epi8(last, opaque));
     let (c, d) = (_mm256_unpackhi_epi8(first, green), _mm256_unpackhi_epi8(last, opaque));
-    let (e, f) = (_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b));
-    let (g, h) = (_mm256_unpacklo_epi16(c, d), _mm256_unpackhi_epi16(c, d));
-    let quarters: &mut [u8; 128] = pixels.first_chunk_mut().expect("a group");
-    let [one, two, three, four] = quarters.as_chunks_mut::<32>().0 else { unreachable!("128 bytes") };
-    store(_mm256_permute2x128_si256::<0x20>(e, f), one);
-    store(_mm256_permute2x128_si256::<0x20>(g, h), two);
-    store(_mm256_permute2x128_si256::<0x31>(e, f), three);
-    store(_mm256_permute2x128_si256::<0x31>(g, h), four);
+    store_quarters(
+        [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)],
+        [_mm256_unpacklo_epi16(c, d), _mm256_unpackhi_epi16(c, d)],
+        pixels.first_chunk_mut().expect("a group"),
+    );
 }

@@ -11,9 +11,12 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx2_bytes;
 #[cfg(target_arch = "x86_64")]
+mod avx2_deep;
+#[cfg(target_arch = "x86_64")]
 mod avx2_pixels;
 mod channel;
 mod conversion;
+mod factors;
 mod format;
 #[cfg(target_arch = "x86_64")]
 mod interleave;
@@ -23,6 +26,7 @@ mod options;
 mod plane_copy;
 mod planes;
 mod quantizer;
+mod rows;
 mod scale;
 mod strip;
 mod to_rgb;

@@ -1,28 +1,18 @@
 //! YUV and gray to RGB, and YUV to gray.
 //!
-//! These are plain loops over blocks, which compilers vectorize. To 8 bits, AVX2 has code of its own, which makes the same.
+//! These are plain loops over blocks, which compilers vectorize. AVX2 has code of its own, which makes the same.
 
 use std::ops::Range;
 
-#[cfg(target_arch = "x86_64")]
-use super::avx2_pixels::{self, Rows};
-use super::channel::{BLOCK, Channel, Scales};
+use super::channel::Channel;
+use super::factors::Scales;
 use super::format::PixelFormat;
 use super::planes::Planes;
+use super::rows::{BLOCK, Rows};
 use super::strip::{Frames, Target};
 
-/// The rows that share a row of chroma.
-struct Group<'a> {
-    width: usize,
-    luma: &'a [&'a [u8]],
-    /// The chroma of the first and of the last channel of the output.
-    chroma: [&'a [u8]; 2],
-    /// Which sample of a pair belongs to the first and to the last channel, where chroma is interleaved.
-    places: [usize; 2],
-}
-
-/// Converts the whole blocks of a group, and the last columns if [`overlaps`] says so.
-type Kernel = fn(&Group<'_>, &Scales, &mut [u8]);
+/// Converts the whole blocks of rows, and the last columns if [`overlaps`] says so.
+type Kernel = fn(&Rows<'_>, &Scales, &mut [u8]);
 
 /// The conversion from YUV or gray.
 #[derive(Clone, Copy, Debug)]
@@ -66,17 +56,17 @@ impl ToRgb {
             let luma = [first, (first + 1).min(rows.end - 1)].map(|row| frames.input_row(0, row, input));
             let luma = &luma[..shared_by.min(rows.end - first)];
             let (chroma, places) = self.chroma(frames, first / shared_by, input);
-            let group = Group { width, luma, chroma, places };
-            (self.kernel)(&group, &scales, made);
+            let shared = Rows { width, luma, chroma, places };
+            (self.kernel)(&shared, &scales, made);
             if !width.is_multiple_of(BLOCK) && !overlaps(width, columns) {
-                self.make_rest(&group, &scales, made);
+                self.make_rest(&shared, &scales, made);
             }
         }
     }
 
     /// Converts the last columns, which are less than a block, padded to one.
-    fn make_rest(self, group: &Group<'_>, scales: &Scales, made: &mut [u8]) {
-        let width = group.width;
+    fn make_rest(self, shared: &Rows<'_>, scales: &Scales, made: &mut [u8]) {
+        let width = shared.width;
         let (rest, whole) = (width % BLOCK, width / BLOCK * BLOCK);
         let padded = |row: &[u8]| {
             let mut padded = [0; 2 * BLOCK];
@@ -84,16 +74,16 @@ impl ToRgb {
             padded[..row.len()].copy_from_slice(row);
             padded
         };
-        let block_bytes = BLOCK * group.luma[0].len() / width;
-        let chroma = group.chroma.map(padded);
+        let block_bytes = BLOCK * shared.luma[0].len() / width;
+        let chroma = shared.chroma.map(padded);
         let chroma = chroma.each_ref().map(|row| &row[..]);
-        let row_bytes = made.len() / group.luma.len();
+        let row_bytes = made.len() / shared.luma.len();
         let pixel_bytes = row_bytes / width;
-        for (luma, row) in group.luma.iter().zip(made.chunks_exact_mut(row_bytes)) {
+        for (luma, row) in shared.luma.iter().zip(made.chunks_exact_mut(row_bytes)) {
             let mut pixels = [0; 8 * BLOCK];
             let luma = &padded(luma)[..block_bytes];
-            let group = Group { width: BLOCK, luma: &[luma], chroma, places: group.places };
-            (self.kernel)(&group, scales, &mut pixels[..BLOCK * pixel_bytes]);
+            let shared = Rows { width: BLOCK, luma: &[luma], chroma, places: shared.places };
+            (self.kernel)(&shared, scales, &mut pixels[..BLOCK * pixel_bytes]);
             row[whole * pixel_bytes..].copy_from_slice(&pixels[..rest * pixel_bytes]);
         }
     }
@@ -133,77 +123,45 @@ fn kernel_to<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
 /// A [`Kernel`] for samples of `BYTES`, where one of chroma stands for `COLUMNS` pixels of a row (0: there is none), and the next of
 /// its kind is `STEP` further.
 fn run<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel, const CHANNELS: usize>(
-    group: &Group<'_>,
+    rows: &Rows<'_>,
     scales: &Scales,
     output: &mut [u8],
 ) {
+    let blocks = if overlaps(rows.width, COLUMNS) { rows.width.div_ceil(BLOCK) } else { rows.width / BLOCK };
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has it.
-        return unsafe { run_avx2::<BYTES, COLUMNS, STEP, C, CHANNELS>(group, scales, output) };
+        return unsafe { C::rows_by_avx2::<BYTES, COLUMNS, STEP, CHANNELS>(rows, blocks, scales, output) };
     }
-    run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, false>(group, scales, output);
+    run_plain::<BYTES, COLUMNS, STEP, C, CHANNELS>(rows, blocks, scales, output);
 }
 
-/// The same code, compiled for AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn run_avx2<
+/// The same, of so many blocks, without code for a kind of processor.
+fn run_plain<
     const BYTES: usize,
     const COLUMNS: usize,
     const STEP: usize,
     C: Channel,
     const CHANNELS: usize,
 >(
-    group: &Group<'_>,
-    scales: &Scales,
-    output: &mut [u8],
-) {
-    run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, true>(group, scales, output);
-}
-
-#[inline(always)]
-fn run_inline<
-    const BYTES: usize,
-    const COLUMNS: usize,
-    const STEP: usize,
-    C: Channel,
-    const CHANNELS: usize,
-    const AVX2: bool,
->(
-    group: &Group<'_>,
+    rows: &Rows<'_>,
+    blocks: usize,
     scales: &Scales,
     output: &mut [u8],
 ) {
     let luma_bytes = BLOCK * BYTES;
     let chroma_bytes = (BLOCK * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
     let pixel_bytes = BLOCK * CHANNELS * size_of::<C>();
-    let row_bytes = output.len() / group.luma.len();
-    let width = group.width;
-    let blocks = if overlaps(width, COLUMNS) { width.div_ceil(BLOCK) } else { width / BLOCK };
-    #[cfg(target_arch = "x86_64")]
-    if AVX2 && size_of::<C>() == 1 {
-        let rows =
-            Rows { luma: group.luma, chroma: group.chroma, first_is_second: group.places[0] == 1, width };
-        // SAFETY: only code for processors that have AVX2 is made with `AVX2`.
-        return unsafe {
-            avx2_pixels::rows::<BYTES, COLUMNS, STEP, CHANNELS, BLOCK>(
-                &rows,
-                blocks,
-                u8::factors(scales),
-                output,
-            )
-        };
-    }
+    let row_bytes = output.len() / rows.luma.len();
     for block in 0..blocks {
-        let first = (block * BLOCK).min(width - BLOCK);
+        let first = (block * BLOCK).min(rows.width - BLOCK);
         let first_chroma = (first * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
-        let chroma = group.chroma.map(|row| &row[first_chroma..][..chroma_bytes]);
-        let parts = chroma_parts::<BYTES, COLUMNS, STEP, C>(chroma, group.places, scales);
-        for (luma, row) in group.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
+        let chroma = rows.chroma.map(|row| &row[first_chroma..][..chroma_bytes]);
+        let chroma = Chroma::new::<BYTES, COLUMNS, STEP>(chroma, rows.places, scales);
+        for (luma, row) in rows.luma.iter().zip(output.chunks_exact_mut(row_bytes)) {
             let luma = &luma[first * BYTES..][..luma_bytes];
             let pixels = &mut row[first * CHANNELS * size_of::<C>()..][..pixel_bytes];
-            make_pixels::<BYTES, COLUMNS, C, CHANNELS, AVX2>(luma, &parts, scales, pixels);
+            make_pixels::<BYTES, C, CHANNELS>(luma, &chroma, scales, pixels);
         }
     }
 }
@@ -226,57 +184,69 @@ fn pair_of_samples(bytes: &[u8], index: usize) -> (i16, i16) {
     (((pair << 8) ^ 0x8000) as i16, ((pair & 0xFF00) ^ 0x8000) as i16)
 }
 
-/// What chroma adds to each channel of each pixel. Separate loops, because compilers do not vectorize a single one.
-#[inline(always)]
-fn chroma_parts<const BYTES: usize, const COLUMNS: usize, const STEP: usize, C: Channel>(
-    chroma: [&[u8]; 2],
-    places: [usize; 2],
-    scales: &Scales,
-) -> [[C::Part; BLOCK]; 3] {
-    let factors = C::factors(scales);
-    let mut parts = [[C::chroma(C::Wide::default(), &factors.luma); BLOCK]; 3];
-    if COLUMNS == 0 {
-        return parts;
-    }
-    let count = BLOCK / COLUMNS;
-    let mut samples = [[0; BLOCK]; 2];
-    let mut products = [[C::Part::default(); BLOCK]; 3];
-    let [ones, others] = &mut samples;
-    for (index, (one, other)) in ones.iter_mut().zip(others).enumerate().take(count) {
-        (*one, *other) = if STEP == 1 {
-            (sample::<BYTES>(chroma[0], index), sample::<BYTES>(chroma[1], index))
-        } else {
-            pair_of_samples(chroma[0], index)
-        };
-    }
-    let [firsts, lasts] = if STEP == 1 { [0, 1] } else { places }.map(|place| &samples[place]);
-    for index in 0..count {
-        let (first, last) = (firsts[index], lasts[index]);
-        let green = C::product(first, factors.green[0]) + C::product(last, factors.green[1]);
-        products[0][index] = C::chroma(C::product(first, factors.own[0]), &factors.luma);
-        products[1][index] = C::chroma(green, &factors.luma);
-        products[2][index] = C::chroma(C::product(last, factors.own[1]), &factors.luma);
-    }
-    for (parts, products) in parts.iter_mut().zip(&products) {
+/// The chroma of each pixel of a block.
+struct Chroma<C: Channel> {
+    /// The samples that belong to the first channel and to the last.
+    samples: [[i16; BLOCK]; 2],
+    /// What it adds to each channel.
+    parts: [[C::Part; BLOCK]; 3],
+}
+
+impl<C: Channel> Chroma<C> {
+    /// Separate loops, because compilers do not vectorize a single one.
+    #[inline(always)]
+    fn new<const BYTES: usize, const COLUMNS: usize, const STEP: usize>(
+        chroma: [&[u8]; 2],
+        places: [usize; 2],
+        scales: &Scales,
+    ) -> Self {
+        let factors = C::factors(scales);
+        let neutral = C::green([0; 2], factors.green, &factors.luma);
+        let mut made = Self { samples: [[0; BLOCK]; 2], parts: [[neutral; BLOCK]; 3] };
+        if COLUMNS == 0 {
+            return made;
+        }
+        let count = BLOCK / COLUMNS;
+        let mut samples = [[0; BLOCK]; 2];
+        let mut products = [[C::Part::default(); BLOCK]; 3];
+        let [ones, others] = &mut samples;
+        for (index, (one, other)) in ones.iter_mut().zip(others).enumerate().take(count) {
+            (*one, *other) = if STEP == 1 {
+                (sample::<BYTES>(chroma[0], index), sample::<BYTES>(chroma[1], index))
+            } else {
+                pair_of_samples(chroma[0], index)
+            };
+        }
+        let [firsts, lasts] = if STEP == 1 { [0, 1] } else { places }.map(|place| &samples[place]);
         for index in 0..count {
-            for pixel in 0..COLUMNS {
-                parts[index * COLUMNS + pixel] = products[index];
-            }
+            let (first, last) = (firsts[index], lasts[index]);
+            products[0][index] = C::own(first, factors.own[0], &factors.luma);
+            products[1][index] = C::green([first, last], factors.green, &factors.luma);
+            products[2][index] = C::own(last, factors.own[1], &factors.luma);
+        }
+        spread::<_, COLUMNS>(firsts, &mut made.samples[0]);
+        spread::<_, COLUMNS>(lasts, &mut made.samples[1]);
+        for (products, parts) in products.iter().zip(&mut made.parts) {
+            spread::<_, COLUMNS>(products, parts);
+        }
+        made
+    }
+}
+
+/// Each for so many columns.
+#[inline(always)]
+fn spread<T: Copy, const COLUMNS: usize>(few: &[T; BLOCK], all: &mut [T; BLOCK]) {
+    for index in 0..BLOCK / COLUMNS {
+        for column in 0..COLUMNS {
+            all[index * COLUMNS + column] = few[index];
         }
     }
-    parts
 }
 
 #[inline(always)]
-fn make_pixels<
-    const BYTES: usize,
-    const COLUMNS: usize,
-    C: Channel,
-    const CHANNELS: usize,
-    const AVX2: bool,
->(
+fn make_pixels<const BYTES: usize, C: Channel, const CHANNELS: usize>(
     luma: &[u8],
-    chroma: &[[C::Part; BLOCK]; 3],
+    chroma: &Chroma<C>,
     scales: &Scales,
     pixels: &mut [u8],
 ) {
@@ -287,12 +257,17 @@ fn make_pixels<
     }
     let mut channels = [[C::default(); BLOCK]; 3];
     let [first, green, last] = &mut channels;
-    C::cut_all::<AVX2>(&sums, &chroma[0], &factors.luma, first);
+    let cut = |samples: &[i16; BLOCK], parts: &[C::Part; BLOCK], channel: &mut [C; BLOCK]| {
+        for index in 0..BLOCK {
+            channel[index] = C::cut(sums[index], samples[index], parts[index], &factors.luma);
+        }
+    };
+    cut(&chroma.samples[0], &chroma.parts[0], first);
     if CHANNELS > 1 {
-        C::cut_all::<AVX2>(&sums, &chroma[2], &factors.luma, last);
-        C::cut_all::<AVX2>(&sums, &chroma[1], &factors.luma, green);
+        cut(&chroma.samples[1], &chroma.parts[2], last);
+        cut(&[0; BLOCK], &chroma.parts[1], green);
     }
-    C::lay_out::<CHANNELS, AVX2>(&channels, pixels);
+    C::lay_out::<CHANNELS>(&channels, pixels);
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -330,12 +305,16 @@ mod tests {
             let chroma_bytes = (width * BYTES * STEP).checked_div(COLUMNS).unwrap_or(0);
             let chroma = [row(chroma_bytes), row(chroma_bytes)];
             let luma = [&above[..], &below[..]];
-            let group =
-                Group { width, luma: &luma, chroma: chroma.each_ref().map(|row| &row[..]), places: [1, 0] };
-            let mut with = vec![0; 2 * width * CHANNELS * size_of::<C>()];
+            let luma = &luma[..if COLUMNS == 2 { 2 } else { 1 }];
+            let rows = Rows { width, luma, chroma: chroma.each_ref().map(|row| &row[..]), places: [1, 0] };
+            let mut with = vec![0; luma.len() * width * CHANNELS * size_of::<C>()];
             let mut without = with.clone();
-            run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, true>(&group, &scales, &mut with);
-            run_inline::<BYTES, COLUMNS, STEP, C, CHANNELS, false>(&group, &scales, &mut without);
+            let blocks = width.div_ceil(BLOCK);
+            // SAFETY: the only caller of all has seen to it that the processor has AVX2.
+            unsafe {
+                C::rows_by_avx2::<BYTES, COLUMNS, STEP, CHANNELS>(&rows, blocks, &scales, &mut with);
+            }
+            run_plain::<BYTES, COLUMNS, STEP, C, CHANNELS>(&rows, blocks, &scales, &mut without);
             assert!(with == without, "{input:?} to {output:?}, {width} columns");
         }
     }

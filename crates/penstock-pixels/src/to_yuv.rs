@@ -152,17 +152,20 @@ fn run_inline<
         let luma = [Some(()), (shared[1] > row).then_some(())];
         let mut luma = luma.map(|is_there| is_there.and_then(|()| lumas.next()).unwrap_or_default());
         let mut chroma = [&mut us, &mut vs].map(|rows| rows.next().unwrap_or_default());
-        let mut whole = 0;
+        #[cfg(not(target_arch = "x86_64"))]
+        let whole = 0;
         #[cfg(target_arch = "x86_64")]
-        if AVX2 {
-            whole = A::rows_by_avx2::<CHANNELS, COLUMNS, ROWS, INTERLEAVED>(
+        let whole = if AVX2 {
+            A::rows_by_avx2::<CHANNELS, COLUMNS, ROWS, INTERLEAVED>(
                 pixels,
                 width,
                 &levels,
                 &mut luma,
                 &mut chroma,
-            );
-        }
+            )
+        } else {
+            0
+        };
         for first in (whole..width).step_by(BLOCK) {
             let count = BLOCK.min(width - first);
             let bytes = first * pixel_bytes..(first + BLOCK) * pixel_bytes + BEYOND;

@@ -61,7 +61,7 @@ impl Relay {
             (self.bytes_delivered, self.bytes_lost) = (moved_bytes, running.bytes_held());
             if outcome.is_some() {
                 // Here, because a close may be slow, and other threads want the interpreter.
-                relay.take().expect("it has just run").end();
+                let _ = relay.take().expect("it has just run").close(); // the outcome has what it reports
             }
             outcome.map(Ok).into()
         });

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._decoding.session import DecoderBase, DecodeSession, OnDemand, numbered_stream
-from penstock._facts.completeness import End, why_sound_incomplete
+from penstock._facts.completeness import End, has_sound, why_sound_incomplete
 from penstock._facts.info import AudioInfo, MediaInfo, check_decodable, unusual_layout, without_decoder
 from penstock._facts.probing import probe
 from penstock._facts.seeking import audio_arguments
@@ -40,6 +40,9 @@ from penstock.errors import DecoderError
 _BLOCK_SAMPLES = 1 << 14
 # Guessed: the first sample comes so much later than its packet at most. For Vorbis, it is half of a block.
 _LATEST_S = 0.1
+
+# What to do if this FFmpeg is too old for a file.
+_NEWER = "Pass a newer program in the settings, such as ffmpeg=imageio_ffmpeg.get_ffmpeg_exe()"
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
@@ -162,7 +165,7 @@ class AudioDecoder(DecoderBase):
             self._audio,
             new_session,
             is_strict=not conceal_errors,
-            is_part=duration is not None,
+            between_s=self._between_s(start, duration),
         )
         self._lock = threading.Lock()
         self._is_rest_delivered = False
@@ -177,7 +180,8 @@ class AudioDecoder(DecoderBase):
 
         Raises:
             DecoderError: if the file is damaged or truncated, or FFmpeg failed otherwise. All audio before was
-                delivered.
+                delivered. Or if FFmpeg is too old for the audio: 5.1 decodes nothing of FLAC with 32 bits, and noise of
+                PCM with 24 or 32 bits in MP4.
             StalledError: if no block came within `timeout` seconds, or FFmpeg showed no sign of life for
                 ``stall_timeout``.
             ClosedError: if the decoder is closed.
@@ -273,6 +277,12 @@ class AudioDecoder(DecoderBase):
             trim.append(f"end={format_seconds(ends_s - zero_s + 1 / self._audio.sample_rate)}")
         return [f"atrim={one}" for one in trim]
 
+    def _between_s(self, start: float | None, duration: float | None) -> tuple[float | None, float | None]:
+        """The part of the file's clock to decode; None for an open end."""
+        from_s = None if start is None else start + self._media.zero_s
+        begins_s = (self._audio.start_s or 0.0) if from_s is None else from_s
+        return from_s, None if duration is None else begins_s + duration
+
     def _silence(self) -> npt.NDArray[Any] | None:
         """The next block of the silence before the sound; None after its end."""
         if self._program.is_inherited or not self._silent:
@@ -308,16 +318,39 @@ class _Blocks(OnDemand):
         new_session: Callable[[], DecodeSession],
         *,
         is_strict: bool,
-        is_part: bool,
+        between_s: tuple[float | None, float | None],
     ) -> None:
         super().__init__(opened, opened.url, media, audio.index, is_strict=is_strict)
-        self._place, self._is_part, self._new_session = (opened.url, media, audio), is_part, new_session
+        self._place, self._between_s, self._new_session = (opened.url, media, audio), between_s, new_session
 
     def _make_session(self) -> DecodeSession:
         return self._new_session()
 
+    def read_frame(self, timeout: float | None) -> Frame | None:
+        frame = super().read_frame(timeout)
+        self._check_program(frame)
+        return frame
+
+    async def read_frame_async(self) -> Frame | None:
+        frame = await super().read_frame_async()
+        self._check_program(frame)
+        return frame
+
+    def _check_program(self, frame: Frame | None) -> None:
+        """Raises if FFmpeg is too old for the sound, and doesn't say so."""
+        run, own, reason = self.session, self._place[2].codec, None
+        programs = run.process.log.codec or own
+        # Of other PCM it makes noise. Packets of other codecs say what they are.
+        if programs != own and own.startswith("pcm_") and programs.startswith("pcm_"):
+            reason, run.rest = f"the audio is {own}, which this FFmpeg reads as {programs}", None
+        elif frame is None and not run.reader.stats.bytes_read and has_sound(*self._place, *self._between_s):
+            reason = f"this FFmpeg decodes nothing of the audio, which is {own}"
+        if reason is not None:
+            raise run.failure(f"{self._opened.path}: {reason}", run.delivered, _NEWER)
+
     def _end_of_file(self, run: DecodeSession) -> End:
-        return End(None if self._is_part else why_sound_incomplete(*self._place))
+        is_part = self._between_s[1] is not None
+        return End(None if is_part else why_sound_incomplete(*self._place))
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:

@@ -23,6 +23,7 @@ from penstock._facts.index import (
     WholeFrom,
     are_times_of_decoding,
     facts_of,
+    has_hidden_frames,
     names_frames,
     packet_of,
     packets_of,
@@ -260,7 +261,8 @@ class Sequence:
             self._fail(_LOST)
         groups_back = min(self._retries, most)
         self._is_last_try = self._retries > most
-        if self._is_last_try and not run.has_failed and self._video.conceals:
+        may_be_empty = self._video.conceals or has_hidden_frames(self._packets, self._video.stream)
+        if self._is_last_try and not run.has_failed and may_be_empty:
             self._begin_unnamed()  # nothing was damaged: a packet has no frame, such as a second field
             return
         self._retries += 1

@@ -21,7 +21,7 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import SAMPLES, format_seconds
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import FrameLayout
-from penstock._ffmpeg.command.settings import check_choice
+from penstock._ffmpeg.command.settings import DecoderSettings, check_choice
 from penstock._ffmpeg.program.capabilities import audio_encoder
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.messages import framecrc_unit_s
@@ -45,6 +45,8 @@ _DECODED = {"u8": "s16le", "s16": "s16le", "s32": "s32le", "dbl": "f64le"}
 _MOST_HZ, _MOST_CHANNELS = 1 << 24, 1 << 10
 # Guessed: reading the first packet of a sound file, and writing a header.
 _TRIAL_S = 30.0
+# Chosen: a few packets of PCM.
+_TRIED_S = 0.1
 _COPY = "copy"
 # Chosen: FFmpeg's own defaults for these are Vorbis, MP3, MP2 and AMR, which fewer players take; `tee` has none.
 # Measured with 5.1 and 9.0: in AVI and NUT, AAC is as exactly in time with the picture as the default is.
@@ -166,6 +168,7 @@ class Sound:
         channels: their number.
         layout: FFmpeg's name of their layout, where it is not the usual one for their number.
         why_short: returns why the sound seems to be cut off; None if it does not seem so.
+        has_some: returns whether libav decodes some of it.
         first_s: the time of the file's first timestamp, as `Decoder`'s ``start`` counts, by FFmpeg.
         zero_s: the time that FFmpeg makes 0 where it reads from the beginning, with ``-itsoffset`` if times may jump.
         may_jump: whether FFmpeg may count from the first stream in use, and not from the file's first timestamp.
@@ -186,6 +189,7 @@ class Sound:
     channels: int
     layout: str | None = None
     why_short: Callable[[], str | None] = lambda: None
+    has_some: Callable[[], bool] = lambda: False
     first_s: float = 0.0
     zero_s: float = 0.0
     may_jump: bool = False
@@ -265,7 +269,8 @@ def _plan_sound(
             f"{endpoints.without_protocol(source)} is a FIFO, but an audio file is read more than once. Use "
             "an AudioTrack, whose samples may come from anywhere"
         )
-    from penstock._facts.completeness import why_sound_incomplete  # libav, only where a file of sound is read
+    # libav, only where a file of sound is read
+    from penstock._facts.completeness import has_sound, why_sound_incomplete
     from penstock._facts.info import check_decodable, unusual_layout
     from penstock._facts.probing import probe
 
@@ -279,7 +284,6 @@ def _plan_sound(
     source_arguments = (*endpoints.confining_arguments(source, (media.container,)), "-i", source)
     check_decodable(media.path, stream)
     decoded = _DECODED.get((stream.sample_format or "").removesuffix("p"), "f32le")
-    why_short = partial(why_sound_incomplete, source, media, stream)
     sound = Sound(
         audio,
         source_arguments,
@@ -290,12 +294,15 @@ def _plan_sound(
         stream.sample_rate,
         stream.channels,
         unusual_layout(stream),
-        why_short,
+        partial(why_sound_incomplete, source, media, stream),
+        partial(has_sound, source, media, stream),
         *_zero(program, source_arguments, media, stream),
         begins_s=(stream.start_s or 0.0) - media.zero_s,
         container=media.container,
     )
     are_samples = stream.codec.startswith("pcm_")
+    if are_samples and media.container == endpoints.QUICKTIME and stream.sample_format != "s16":
+        _check_program(program, audio.path)
     # The outputs of `tee` may differ in what they take.
     may_copy = audio.codec == _COPY or (
         audio.codec is None
@@ -313,6 +320,14 @@ def _plan_sound(
         sound,
         encoded=replace(encoded, encoder=_default(output, options)) if audio.codec == _COPY else encoded,
     )
+
+
+def _check_program(program: str, path: str | os.PathLike[str]) -> None:
+    """Checks that FFmpeg doesn't take PCM for other PCM: 5.1 takes all in MP4 for 16 bits, and encodes noise."""
+    from penstock._decoding.audio import AudioDecoder  # only for such files
+
+    with AudioDecoder(path, duration=_TRIED_S, settings=DecoderSettings(ffmpeg=program)) as decoder:
+        decoder.read_all()
 
 
 def zeros_arguments(track: AudioTrack) -> tuple[str, ...]:

@@ -246,9 +246,9 @@ class SoundPackets(Packets):
         if not self._is_read:
             return None
         if self._process.has_succeeded:
-            # FFmpeg 5.1 decodes no FLAC of 32 bits, and succeeds.
-            is_empty = self._last is None and not self._sound.is_copied
-            return f"FFmpeg can't decode the audio of {self._source}: no samples came" if is_empty else None
+            # FFmpeg 5.1 reads nothing of FLAC of 32 bits, and succeeds.
+            is_empty = self._last is None and (not self._sound.is_copied or self._sound.has_some())
+            return f"FFmpeg can't read the audio of {self._source}: none came" if is_empty else None
         said = (
             summarize(self._process.log.text, self._sound.input_arguments[-1])
             or f"FFmpeg {self._process.ending}"

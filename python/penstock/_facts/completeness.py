@@ -29,7 +29,7 @@ from penstock._facts.index import (
     tells_order,
 )
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
-from penstock._facts.opening import demux, ends_with_fragment, open_stream, times_may_jump
+from penstock._facts.opening import decode, demux, ends_with_fragment, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
 
@@ -173,6 +173,26 @@ def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
     return None
+
+
+def has_sound(
+    source: str,
+    media: MediaInfo,
+    audio: AudioInfo,
+    from_s: float | None = None,
+    until_s: float | None = None,
+) -> bool:
+    """Whether libav decodes some of the sound `audio` between two times of the file's own clock."""
+    if endpoints.identity(source) is None:  # it can't be read again
+        return from_s is until_s is None and (audio.duration_s or 0.0) > _SOUND_APART_S
+    with suppress(DecoderError, LibavError), open_stream(source, media.container, audio.index) as opened:
+        for packet in demux(*opened):
+            for frame in decode(opened[1], packet):
+                begins_s = frame.time or 0.0
+                ends_s = begins_s + frame.samples / frame.sample_rate
+                if (from_s is None or begins_s >= from_s) and (until_s is None or ends_s <= until_s):
+                    return True
+    return False
 
 
 def _is_guess(duration_s: float, packets: Packets, audio: AudioInfo, size_bytes: int) -> bool:
@@ -381,10 +401,16 @@ def known_frames(track: Track) -> int | None:
         place = source, media.container, video.index
         with suppress(DecoderError, LibavError, IndexError), open_stream(*place) as (_, stream):
             # Otherwise it is another file by now.
-            if stream.frames == video.frames and _is_indexed(stream, media.container):
+            is_same = stream.frames == video.frames and _is_indexed(stream, media.container)
+            if is_same and not _counts_fields(stream, video):
                 return _shown_by_index(stream)
     # Half a frame is more than any rounding, and less than one that is hidden.
     return None if _hides_a_part(video, 0.5) else video.frames
+
+
+def _counts_fields(stream: VideoStream, video: VideoInfo) -> bool:
+    """Whether the rate of packets is that of the fields."""
+    return video.frame_rate is not None and stream.average_rate == 2 * video.frame_rate
 
 
 def _hides_a_part(video: VideoInfo, frames: float) -> bool:

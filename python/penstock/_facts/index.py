@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,8 @@ _ONE_A_PACKET = frozenset(("h264", "hevc", "vp9", "av1", "mpeg1video", "mpeg2vid
 _WHOLE_A_PACKET = frozenset(("ffv1", "png", "cfhd", "gif", "wmv1", "wmv2"))
 # Units by which containers round times, each by itself.
 _ROUNDED = 2
-# AVFieldOrder in libavcodec: unknown, and progressive.
-_WITHOUT_FIELDS = (0, 1)
+# AVFieldOrder in libavcodec.
+_UNKNOWN_ORDER, _PROGRESSIVE = 0, 1
 # Guessed: a field lasts for less than this share of a frame, whatever was rounded.
 _FIELD_SHARE = 0.75
 
@@ -68,6 +68,7 @@ class Packets:
         is_hidden: whether an edit list hides its frame.
         has_pts: whether it has that time.
         is_corrupt: whether the container says that a part of it is missing.
+        first, last: its first byte, and its last one.
     """
 
     pts: npt.NDArray[np.int64]
@@ -79,6 +80,8 @@ class Packets:
     is_hidden: npt.NDArray[np.bool_]
     has_pts: npt.NDArray[np.bool_]
     is_corrupt: npt.NDArray[np.bool_]
+    first: npt.NDArray[np.uint8]
+    last: npt.NDArray[np.uint8]
 
     @property
     def have_distinct_times(self) -> bool:
@@ -112,21 +115,25 @@ class Facts(NamedTuple):
     is_hidden: bool
     has_pts: bool
     is_corrupt: bool
+    first: int
+    last: int
 
 
 def facts_of(packet: Packet) -> Facts:
     """The facts about a packet."""
     pts, dts = packet.pts, packet.dts
+    data = memoryview(packet) if packet.size else b"\0"  # type: ignore[arg-type]
     return Facts(
         *(pts or 0, NO_TIME if dts is None else dts),
         *(_position(packet), packet.size, packet.duration or 0),
         *(packet.is_keyframe, packet.is_discard, pts is not None, packet.is_corrupt),
+        *(data[0], data[-1]),
     )
 
 
 def table_of(facts: Sequence[Facts]) -> Packets:
     """The facts about packets, by columns."""
-    rows = np.array(facts, "i8,i8,i8,i8,i8,?,?,?,?")
+    rows = np.array(facts, "i8,i8,i8,i8,i8,?,?,?,?,u1,u1")
     return Packets(*(np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()))
 
 
@@ -188,12 +195,41 @@ def names_frames(packets: Packets, stream: VideoStream) -> bool:
     name = codec.codec.canonical_name
     if not len(packets.pts) or not (name in _ONE_A_PACKET or _is_alone(name)):
         return False
-    if not (packets.is_key[0] and packets.have_distinct_times):
+    if not (packets.is_key[0] and packets.have_distinct_times) or has_hidden_frames(packets, stream):
         return False
     # Otherwise the stream begins inside a group of pictures, of which a decoder may show a part.
     if (packets.pts < packets.pts[0])[~packets.is_hidden].any():
         return False
-    return codec.field_order in _WITHOUT_FIELDS or not _has_fields(packets, stream)
+    if codec.field_order == _UNKNOWN_ORDER:  # libav hasn't looked at the second field
+        return (codec.framerate or 0) * 2 != stream.average_rate
+    return codec.field_order == _PROGRESSIVE or not _has_fields(packets, stream)
+
+
+def has_hidden_frames(packets: Packets, stream: VideoStream) -> bool:
+    """Whether packets of VP9 hold a frame that isn't shown, and no other.
+
+    Usually such a frame is in one packet with the next one. In such a file, a packet of which only a hidden frame is
+    left is damaged.
+    """
+    if stream.codec_context.codec.canonical_name != "vp9":
+        return False
+    is_empty = shows_nothing("vp9", packets.first, packets.last)
+    return bool(is_empty.any()) and not _holds_several(packets.last).any()
+
+
+def shows_nothing(codec: str, first: Any, last: Any) -> Any:
+    """Whether a packet of that codec holds a hidden frame only, by its first byte and its last one; or by arrays."""
+    if codec == "vp8":
+        return first & 0b1_0000 == 0  # RFC 6386, 9.1
+    # The uncompressed header (VP9 bitstream specification, 6.2): 10, two bits of the profile, 0 in profile 3, whether
+    # it repeats a frame, whether it depends on others, and whether it's shown.
+    header = first << (first >> 4 & 3 == 3)
+    return (codec == "vp9") & (first >> 6 == 2) & (header & 0b1010 == 0) & ~_holds_several(last)
+
+
+def _holds_several(last: Any) -> Any:
+    """Whether a packet of VP9 holds several frames: their index ends with a byte whose bits begin so (annex B)."""
+    return np.equal(last >> 5, 0b110)
 
 
 def _has_fields(packets: Packets, stream: VideoStream) -> bool:

@@ -22,7 +22,7 @@ from av.format import Flags
 from av.stream import Disposition
 
 from penstock._common.deadline import Deadline
-from penstock._facts.index import REORDERED
+from penstock._facts.index import REORDERED, facts_of, shows_nothing
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
@@ -66,6 +66,8 @@ _NTSC = Fraction(1001, 1000)
 _FEWEST = 3
 # libav makes a fraction of Matroska's nanoseconds, with terms below 30,000.
 _STATED_TOLERANCE = 1e-6
+# The coarsest unit of times of a container for video; and chosen: the part of a frame's duration that it may be.
+_COPIED_UNIT_S, _COPIED_SHARE = Fraction(1, 1000), Fraction(1, 4)
 # Chosen: no interlaced video has more frames per second.
 _MOST_INTERLACED = 40
 # Chosen: so many packets tell fields from frames, whatever the codec holds back.
@@ -345,10 +347,23 @@ class Beginning:
 
     @property
     def shown_times(self) -> list[int | None]:
-        """The times without those of frames that need packets before the first ones, which may be missing."""
+        """The times of packets that show something.
+
+        Without those of frames that need packets before the first ones, which may be missing.
+        """
         first = next((number for number, one in enumerate(self.packets) if one.is_keyframe), 0)
-        times = self.times[first:]
+        times = [
+            time
+            for time, one in zip(self.times[first:], self.packets[first:], strict=False)
+            if not shows_nothing(self.codec, *_ends_of(one))
+        ]
         return [one for one in times if None in (one, times[0]) or cast("int", one) >= cast("int", times[0])]
+
+
+def _ends_of(packet: Packet) -> tuple[int, int]:
+    """The first byte and the last one."""
+    facts = facts_of(packet)
+    return facts.first, facts.last
 
 
 def _codec_name(stream: VideoStream | AudioStream) -> str:
@@ -395,7 +410,21 @@ def read_beginnings(
                 break
     except LibavError:
         pass  # the file is damaged there, and its header was read
+    for number, codec in decoded.items():
+        if found[number].frame is None and not found[number].is_encrypted:
+            found[number].frame = _first_frame(codec, found[number].packets)
     return found, packets
+
+
+def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFrame | None:
+    """The first frame of packets of which no keyframe gives one by itself: it may be a field."""
+    first = next((number for number, one in enumerate(packets) if one.is_keyframe), len(packets))
+    frames: list[VideoFrame] = []
+    with suppress(LibavError, DecoderError, EOFError, ValueError):
+        for packet in packets[first : first + _FIELDS]:
+            frames += (one for one in decode(codec, packet) if not one.is_corrupt)
+    codec.flush_buffers()
+    return frames[0] if frames else None
 
 
 def _rate(stream: VideoStream, first: Beginning, *, is_interlaced: bool) -> tuple[Fraction | None, bool]:
@@ -462,8 +491,10 @@ def _usual_rate(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction) -
     whole, ntsc = Fraction(round(rate)), Fraction(round(rate * _NTSC)) / _NTSC
     # Matroska states a rate exactly, but for a rounding.
     usual = (ntsc, whole) if abs(ntsc - rate) < _STATED_TOLERANCE * rate else (whole, ntsc)
+    # Times may have been rounded before: a file may be copied from Matroska, whose unit is 1 ms.
+    copied = min(_COPIED_UNIT_S, _COPIED_SHARE / rate) / time_base
     # Most programs round times to the nearest unit, and some leave out what is less than one.
-    for units, one in itertools.product((Fraction(1, 2), Fraction(1)), usual):
+    for units, one in itertools.product((Fraction(1, 2), Fraction(1), copied), usual):
         frames, per_ticks = (time_base * one).as_integer_ratio()
         if one and all(
             abs(tick * frames - number * per_ticks) <= units * frames for number, tick in ticks.items()

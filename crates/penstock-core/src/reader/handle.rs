@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::frame::Frame;
-use super::worker::{Meter, PartTransform, ReaderWorker};
+use super::worker::{Gathered, Meter, PartTransform, ReaderWorker, frames_together};
 use crate::error::Error;
 use crate::memory::pool::Pool;
 use crate::memory::transform::Transform;
@@ -193,7 +193,9 @@ impl Reader {
             let scratch = pool.take(part_bytes)?;
             transform = Some(PartTransform { transform: Arc::clone(of_parts), scratch });
         }
-        let queue = Arc::new(FrameQueue::new(options.depth));
+        let together = if transform.is_some() { 1 } else { frames_together(frame_bytes).min(options.depth) };
+        let gathered = (together > 1).then(|| pool.take(together * frame_bytes)).transpose()?;
+        let queue = Arc::new(FrameQueue::new(options.depth, together));
         let meter = Arc::new(Meter::default());
         let worker = ReaderWorker {
             source,
@@ -201,6 +203,7 @@ impl Reader {
             frame_bytes,
             frame_in_bytes,
             transform,
+            gathered: gathered.map(Gathered::new),
             queue: Arc::clone(&queue),
             meter: Arc::clone(&meter),
             rest: Arc::default(),

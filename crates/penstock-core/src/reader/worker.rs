@@ -24,6 +24,8 @@ pub(super) struct ReaderWorker {
     /// The size of a frame in the stream, before the transform.
     pub(super) frame_in_bytes: usize,
     pub(super) transform: Option<PartTransform>,
+    /// For small frames without a transform.
+    pub(super) gathered: Option<Gathered>,
     pub(super) queue: Arc<FrameQueue<Frame>>,
     pub(super) meter: Arc<Meter>,
     /// The incomplete last frame.
@@ -35,6 +37,31 @@ pub(super) struct PartTransform {
     pub(super) transform: Arc<dyn Transform>,
     /// The memory that a part is read into.
     pub(super) scratch: Buffer,
+}
+
+/// Small frames, which are read several together and copied: to read each by itself would take longer.
+pub(super) struct Gathered {
+    pub(super) memory: Buffer,
+    /// Bytes of a frame that is not whole yet.
+    bytes: usize,
+}
+
+/// Memory for frames that are read together. Chosen: what a pipe holds by default.
+const GATHERED_BYTES: usize = 64 << 10;
+
+/// A copy of larger frames takes longer than the system call that it saves. Guessed: a page.
+const SMALL_FRAME_BYTES: usize = 4 << 10;
+
+/// How many frames of that size are read together at most.
+pub(super) fn frames_together(frame_bytes: usize) -> usize {
+    if frame_bytes <= SMALL_FRAME_BYTES { GATHERED_BYTES / frame_bytes } else { 1 }
+}
+
+impl Gathered {
+    /// In memory for several frames.
+    pub(super) fn new(memory: Buffer) -> Self {
+        Self { memory, bytes: 0 }
+    }
 }
 
 /// What a reader counts.
@@ -83,32 +110,78 @@ impl ReaderWorker {
     }
 
     fn read_frames(&mut self, control: &Control) -> Result<(), Error> {
-        for index in 0.. {
+        let mut frames = 0;
+        loop {
             let start = Instant::now();
-            let goes_on = self.queue.wait_for_room();
+            let room = self.queue.wait_for_room();
             self.meter.worker_full.add(start.elapsed());
-            if !goes_on {
+            if room == 0 {
                 return Err(Error::Closed);
             }
-            let mut slot = self.pool.take(self.frame_bytes)?;
-            match self.fill_frame(&mut slot, control).map_err(Error::of_system)? {
+            let mut slots = Vec::new();
+            match self.fill_slots(&mut slots, room, control).map_err(Error::of_system)? {
                 Filled::Whole => {
-                    self.meter.frames_read.add(1);
-                    drop(self.queue.put(Frame::new(slot, index)));
+                    self.meter.frames_read.add(slots.len() as u64);
+                    let whole: Vec<_> =
+                        (frames..).zip(slots).map(|(index, slot)| Frame::new(slot, index)).collect();
+                    frames += whole.len() as u64;
+                    drop(self.queue.put(whole));
                 }
                 Filled::Short(0) => return Ok(()),
                 Filled::Stopped => return Err(Error::Closed),
                 Filled::Short(bytes_over) => {
-                    if self.transform.is_none() {
+                    if self.transform.is_none()
+                        && let Some(mut slot) = slots.pop()
+                    {
                         slot.set_len(bytes_over);
-                        *lock(&self.rest) = Some(Frame::new(slot, index));
+                        *lock(&self.rest) = Some(Frame::new(slot, frames));
                     }
                     let frame_bytes = self.frame_in_bytes;
-                    return Err(Error::Truncated { frames: index, frame_bytes, bytes_over });
+                    return Err(Error::Truncated { frames, frame_bytes, bytes_over });
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Fills a slot, or several at once if the frames are small. At the end of the stream the last one is filled in part.
+    fn fill_slots(
+        &mut self,
+        slots: &mut Vec<Buffer>,
+        room: usize,
+        control: &Control,
+    ) -> Result<Filled, Errno> {
+        if let Some(mut gathered) = self.gathered.take() {
+            let filled = self.gather(&mut gathered, slots, room, control);
+            self.gathered = Some(gathered);
+            return filled;
+        }
+        let mut slot = self.pool.buffer(self.frame_bytes)?;
+        let filled = self.fill_frame(&mut slot, control);
+        slots.push(slot);
+        filled
+    }
+
+    /// Reads until there is a whole frame, for as many frames as there is room, and copies them to slots.
+    fn gather(
+        &self,
+        Gathered { memory, bytes }: &mut Gathered,
+        slots: &mut Vec<Buffer>,
+        room: usize,
+        control: &Control,
+    ) -> Result<Filled, Errno> {
+        let wanted = self.frame_bytes.saturating_mul(room).min(memory.len());
+        let filled = self.read_some(&mut memory[..wanted], bytes, self.frame_bytes, 0, control)?;
+        for frame in memory[..*bytes].chunks(self.frame_bytes) {
+            if frame.len() == self.frame_bytes || matches!(filled, Filled::Short(_)) {
+                let mut slot = self.pool.buffer(self.frame_bytes)?;
+                slot[..frame.len()].copy_from_slice(frame);
+                slots.push(slot);
+            }
+        }
+        let over = *bytes % self.frame_bytes;
+        memory.copy_within(*bytes - over..*bytes, 0);
+        *bytes = over;
+        Ok(filled)
     }
 
     fn fill_frame(&mut self, slot: &mut Buffer, control: &Control) -> Result<Filled, Errno> {
@@ -144,18 +217,29 @@ impl ReaderWorker {
 
     /// Fills the memory. `before` is the number of bytes of the frame that came before it.
     fn fill(&self, memory: &mut [u8], before: usize, control: &Control) -> Result<Filled, Errno> {
-        let mut bytes = 0;
-        while bytes < memory.len() {
+        self.read_some(memory, &mut 0, memory.len(), before, control)
+    }
+
+    /// Reads into the memory, which has so many `bytes`, until it has at least so many.
+    fn read_some(
+        &self,
+        memory: &mut [u8],
+        bytes: &mut usize,
+        at_least: usize,
+        before: usize,
+        control: &Control,
+    ) -> Result<Filled, Errno> {
+        while *bytes < at_least {
             if control.is_cancelled() {
                 return Ok(Filled::Stopped);
             }
             if self.queue.is_going_live() {
-                self.queue.go_live(self.stale_frames(before + bytes));
+                self.queue.go_live(self.stale_frames(before + *bytes));
             }
-            match self.source.read(&mut memory[bytes..])? {
-                Some(0) => return Ok(Filled::Short(bytes)),
+            match self.source.read(&mut memory[*bytes..])? {
+                Some(0) => return Ok(Filled::Short(*bytes)),
                 Some(read) => {
-                    bytes += read;
+                    *bytes += read;
                     self.meter.bytes_read.add(read as u64);
                 }
                 None => self.meter.worker_blocked.add(self.source.wait(&control.waker)),

@@ -14,6 +14,8 @@ pub(super) struct Ends<'a> {
     pub(super) src: BorrowedFd<'a>,
     pub(super) dst: BorrowedFd<'a>,
     pub(super) destination: Kind,
+    /// Whether a step may wait inside the kernel until a signal comes: nobody watches, and no time is set.
+    pub(super) may_wait: bool,
 }
 
 /// The result of one step. `EAGAIN` means that one of the two would have to be waited for.

@@ -61,9 +61,29 @@ fn end_quiet(quiet: WithoutWriteSignals, transfer: &Transfer, has_failed: bool) 
     }
 }
 
-/// A relay that is run in slices, on descriptors of its own: closing the caller's, or reusing their numbers, changes
-/// nothing.
+/// A relay that is run in slices or piece by piece, on descriptors of its own: closing the caller's, or reusing their numbers,
+/// changes nothing.
+///
+/// For many small pieces between the same two, [`run_to`](Self::run_to) is quicker than [`relay`] for each: it asks nothing of the
+/// system that it knows.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use penstock_core::{Relay, RelayOptions};
+/// let (source, mut producer) = std::io::pipe()?;
+/// let (mut theirs, ours) = std::io::pipe()?;
+/// producer.write_all(b"onetwo")?;
+/// let mut relay = Relay::new(&source, &ours, &RelayOptions::default())?;
+/// let mut got = [0; 3];
+/// for (frames, frame) in [(1, b"one"), (2, b"two")] {
+///     while relay.run_to(3 * frames, None).transpose()?.is_none() {} // a signal came
+///     theirs.read_exact(&mut got)?;
+///     assert_eq!(&got, frame);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
+#[must_use = "it moves nothing until it is run"]
 pub struct Relay {
     /// Source and destination. Closed when everything was relayed.
     ends: Option<[ForkFd; 2]>,
@@ -113,6 +133,21 @@ impl Relay {
         outcome
     }
 
+    /// As [`run`](Self::run), until so many bytes in all have been moved, of which [`relayed`](Self::relayed) tells. It then keeps
+    /// its descriptors, also if the source has ended, to go on with more.
+    pub fn run_to(
+        &mut self,
+        bytes: u64,
+        at_most: Option<Duration>,
+    ) -> Option<std::result::Result<RelayReport, RelayError>> {
+        let quiet = WithoutWriteSignals::new();
+        let later = self.transfer.stop_at(bytes);
+        let outcome = self.advance(None, deadline_after(at_most));
+        self.transfer.go_on_with(later);
+        end_quiet(quiet, &self.transfer, matches!(outcome, Some(Err(_))));
+        outcome
+    }
+
     /// What has been moved so far.
     #[must_use]
     pub fn relayed(&self) -> RelayReport {
@@ -130,22 +165,32 @@ impl Relay {
         watch: Option<&Watch<'_>>,
         deadline: Option<Instant>,
     ) -> Option<std::result::Result<RelayReport, RelayError>> {
+        let outcome = self.advance(watch, deadline)?;
+        Some(outcome.and_then(|relayed| self.close_ends().map(|()| relayed)))
+    }
+
+    fn advance(
+        &mut self,
+        watch: Option<&Watch<'_>>,
+        deadline: Option<Instant>,
+    ) -> Option<std::result::Result<RelayReport, RelayError>> {
         let Some([src, dst]) = &self.ends else { return Some(Ok(self.relayed())) };
         if src.is_inherited() {
             return Some(Err(self.transfer.ended_by(Error::Forked)));
         }
-        let outcome = self.transfer.run(src.as_fd(), dst.as_fd(), watch, deadline)?;
-        Some(outcome.and_then(|relayed| self.close().map(|()| relayed)))
+        self.transfer.run(src.as_fd(), dst.as_fd(), watch, deadline)
     }
 
     /// Ends it, and waits until its descriptors are closed: a dropped relay leaves the close of a file to a thread.
-    #[doc(hidden)]
-    pub fn end(mut self) {
-        let _ = self.close(); // whoever ends it has its outcome
+    ///
+    /// # Errors
+    ///
+    /// A file may report only now that what it had accepted was not written.
+    pub fn close(mut self) -> std::result::Result<RelayReport, RelayError> {
+        self.close_ends().map(|()| self.relayed())
     }
 
-    /// A file may report only now that what it had accepted was not written.
-    fn close(&mut self) -> std::result::Result<(), RelayError> {
+    fn close_ends(&mut self) -> std::result::Result<(), RelayError> {
         let Some([src, dst]) = self.ends.take() else { return Ok(()) };
         let _ = src.close(); // nothing was written to it
         dst.close().map_err(|errno| {

@@ -61,7 +61,7 @@ const SMALLEST_SEND_BUFFER_BYTES: usize = 4 * SMALLEST_SOCKET_PIECE_BYTES;
 /// overhead counts too. Guessed: 15/16 of a file's whole pages, 3/4 of what may be parts of pages. With a file, 17/16 still fit
 /// in the test that fills sockets, and 20/16 do not. With 3/4 for a file, too, it took 1.08 times as long into a Unix socket
 /// (2-core x86-64 VM, Linux 6.18, 2026-11-25).
-fn socket_room_bytes(dst: BorrowedFd<'_>, source: Kind) -> usize {
+pub(super) fn socket_room_bytes(dst: BorrowedFd<'_>, source: Kind) -> usize {
     let sixteenths = if source == Kind::File { 15 } else { 12 };
     match fd::send_buffer(dst) {
         // Pieces below a quarter are not worth it. poll(2) tells when there is more: it waits for three quarters (Unix,

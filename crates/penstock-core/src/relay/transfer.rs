@@ -122,7 +122,7 @@ impl Transfer {
         let (src_flags, dst_flags) = (fd::check_readable(src)?, fd::check_writable(dst)?);
         let ((kind, src_stat), (destination, dst_stat)) = (of(src, src_flags)?, of(dst, dst_flags)?);
         let source = Source::begin(src, kind, options.offset)?;
-        let ends = &Ends { src, dst, destination };
+        let ends = &Ends { src, dst, destination, may_wait: false };
         check_different(ends, &source, options.count, (&src_stat, &dst_stat))?;
         let (mover, reason) = choose(ends, kind, options.mode)?;
         let holes = Holes::look(ends, &source, (&src_stat, &dst_stat));
@@ -157,6 +157,17 @@ impl Transfer {
         self.ahead = CopyBuffer::holding(ahead);
     }
 
+    /// Takes no more for now than is missing to so many bytes moved. Returns what it may take later.
+    pub(crate) fn stop_at(&mut self, bytes: u64) -> u64 {
+        self.source_ended = false; // a file may have grown
+        let missing = bytes.saturating_sub(self.moved + self.held_bytes() as u64).min(self.left);
+        std::mem::replace(&mut self.left, missing) - missing
+    }
+
+    pub(crate) fn go_on_with(&mut self, later: u64) {
+        self.left += later;
+    }
+
     /// The position of a source file after everything that was delivered.
     pub(crate) fn position(&self) -> Option<u64> {
         self.source.position.map(|position| position.saturating_sub(self.in_transit_bytes() as u64))
@@ -181,7 +192,8 @@ impl Transfer {
     ) -> Option<std::result::Result<RelayReport, RelayError>> {
         let terminal = self.terminal.take();
         let dst = terminal.as_ref().map_or(dst, AsFd::as_fd);
-        let ends = Ends { src, dst, destination: self.destination };
+        let may_wait = watch.is_none() && deadline.is_none() && self.timeout.is_none();
+        let ends = Ends { src, dst, destination: self.destination, may_wait };
         let mut outcome = self.advance(&ends, watch, deadline);
         if let Some(Err((errno, bytes))) = self.holes.as_mut().map(|holes| holes.set_length(dst)) {
             self.moved -= bytes;

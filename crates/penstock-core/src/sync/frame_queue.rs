@@ -1,7 +1,8 @@
 //! The queue between a reader's worker and its callers, apart from the pipeline's because its worker asks for room before
 //! it reads, and because each call decides whether the worker waits or drops the oldest frame. Checked with loom.
 //!
-//! In order, the worker waits for room before it begins a frame, so that no frame is dropped. After
+//! In order, the worker waits for room before it begins a frame, so that no frame is dropped. Small frames come several
+//! together, and a worker that waits is then woken once there is room for several. After
 //! [`newest`](FrameQueue::newest), until the next [`next`](FrameQueue::next), it never waits: the oldest frame is
 //! dropped for a new one.
 
@@ -27,6 +28,8 @@ pub(crate) struct FrameQueue<T> {
 
 struct State<T> {
     depth: usize,
+    /// A worker that waits is woken when there is room for so many.
+    wake_room: usize,
     waiting: VecDeque<T>,
     /// Frames put in, the dropped ones included.
     put: u64,
@@ -48,9 +51,11 @@ enum Policy {
 }
 
 impl<T> FrameQueue<T> {
-    pub(crate) fn new(depth: usize) -> Self {
+    /// A queue of `depth` frames, of which the worker puts in at most `together` at once.
+    pub(crate) fn new(depth: usize, together: usize) -> Self {
         let state = State {
             depth,
+            wake_room: together.min(depth.div_ceil(2)), // not all of it, so that the caller still has frames meanwhile
             waiting: VecDeque::new(),
             put: 0,
             dropped: 0,
@@ -61,28 +66,29 @@ impl<T> FrameQueue<T> {
         Self { monitor: Monitor::new(state), is_going_live: AtomicBool::new(false) }
     }
 
-    /// Called by the worker before each frame: waits until there is room for it. Returns false when no frame is wanted
-    /// any more.
-    pub(crate) fn wait_for_room(&self) -> bool {
+    /// Called by the worker before it begins a frame: waits until there is room. Returns for how many; 0 when no frame is
+    /// wanted any more.
+    pub(crate) fn wait_for_room(&self) -> usize {
         let mut state = self.monitor.lock();
-        while state.is_full() && !state.is_closed {
+        while state.room() == 0 && !state.is_closed {
             state = state.wait(Putters, None);
         }
-        !state.is_closed
+        if state.is_closed { 0 } else { state.room() }
     }
 
-    /// Called by the worker: puts the next frame in. Returns a frame that nobody will get: the oldest, dropped to make
-    /// room, or this one.
-    pub(crate) fn put(&self, frame: T) -> Option<T> {
+    /// Called by the worker: puts the next frames in. Returns those that nobody will get: the oldest, dropped to make room, or
+    /// these.
+    pub(crate) fn put(&self, frames: Vec<T>) -> Vec<T> {
         let mut state = self.monitor.lock();
         if state.is_closed {
-            return Some(frame);
+            return frames;
         }
-        state.put += 1;
-        state.waiting.push_back(frame);
-        let is_over = state.policy != Policy::InOrder && state.waiting.len() > state.depth;
-        let dropped = if is_over { state.waiting.pop_front() } else { None };
-        state.dropped += u64::from(is_over);
+        state.put += frames.len() as u64;
+        state.waiting.extend(frames);
+        let most = if state.policy == Policy::InOrder { usize::MAX } else { state.depth };
+        let over = state.waiting.len().saturating_sub(most);
+        let dropped = state.waiting.drain(..over).collect();
+        state.dropped += over as u64;
         state.wake(All, Nobody); // some may wait for any frame, others for a fresh one
         dropped
     }
@@ -115,7 +121,8 @@ impl<T> FrameQueue<T> {
         state.policy = Policy::InOrder;
         loop {
             if let Some(oldest) = state.waiting.pop_front() {
-                state.wake(Nobody, All);
+                let wakes = if state.room() >= state.wake_room { All } else { Nobody };
+                state.wake(Nobody, wakes);
                 return Some(Ok(Some(oldest)));
             }
             if state.is_over() {
@@ -184,8 +191,10 @@ impl<T> FrameQueue<T> {
 }
 
 impl<T> State<T> {
-    fn is_full(&self) -> bool {
-        self.policy == Policy::InOrder && self.waiting.len() >= self.depth
+    /// For how many frames there is room: all that fit, while the oldest make room for new ones.
+    fn room(&self) -> usize {
+        let waiting = if self.policy == Policy::InOrder { self.waiting.len() } else { 0 };
+        self.depth.saturating_sub(waiting)
     }
 
     /// Whether no more frames will come.
@@ -224,13 +233,13 @@ mod loom_tests {
     /// What a worker does with so many frames, of which none is stale.
     fn work(queue: &FrameQueue<u64>, frames: u64) {
         for frame in 0..frames {
-            if !queue.wait_for_room() {
+            if queue.wait_for_room() == 0 {
                 return;
             }
             if queue.is_going_live() {
                 queue.go_live(0);
             }
-            queue.put(frame);
+            queue.put(vec![frame]);
         }
         queue.end(Ok(()));
     }
@@ -242,7 +251,7 @@ mod loom_tests {
     #[test]
     fn all_frames_come_in_order_and_then_the_end() {
         loom::model(|| {
-            let queue = Arc::new(FrameQueue::new(1));
+            let queue = Arc::new(FrameQueue::new(1, 1));
             let worker = worker(&queue, 3);
             for frame in 0..3 {
                 assert_eq!(queue.next(None), Some(Ok(Some(frame))));
@@ -254,9 +263,30 @@ mod loom_tests {
     }
 
     #[test]
+    fn a_worker_that_waits_for_room_for_several_is_woken() {
+        loom::model(|| {
+            let queue = Arc::new(FrameQueue::new(3, 3));
+            let worker = spawn_with(&queue, |queue| {
+                let (mut next, end) = (0, 5);
+                while next < end {
+                    let frames = next..end.min(next + queue.wait_for_room() as u64);
+                    next = frames.end;
+                    queue.put(frames.collect());
+                }
+                queue.end(Ok(()));
+            });
+            for frame in 0..5 {
+                assert_eq!(queue.next(None), Some(Ok(Some(frame))));
+            }
+            assert_eq!(queue.next(None), Some(Ok(None)));
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
     fn one_of_two_callers_gets_the_frame_and_the_other_gets_the_end() {
         loom::model(|| {
-            let queue = Arc::new(FrameQueue::new(1));
+            let queue = Arc::new(FrameQueue::new(1, 1));
             let other = spawn_with(&queue, |queue| queue.next(None));
             let worker = worker(&queue, 1);
             let mut got = [queue.next(None), other.join().unwrap()];
@@ -269,7 +299,7 @@ mod loom_tests {
     #[test]
     fn close_wakes_caller_and_worker() {
         loom::model(|| {
-            let queue = Arc::new(FrameQueue::new(1));
+            let queue = Arc::new(FrameQueue::new(1, 1));
             let worker = worker(&queue, 2); // for ever, if it were not woken from its wait for room
             let caller = spawn_with(&queue, |queue| queue.next(None));
             queue.close();
@@ -284,7 +314,7 @@ mod loom_tests {
     #[test]
     fn a_worker_that_waits_for_its_source_is_asked_what_is_stale() {
         loom::model(|| {
-            let shared = Arc::new((FrameQueue::new(1), Mutex::new(false), Condvar::new()));
+            let shared = Arc::new((FrameQueue::new(1, 1), Mutex::new(false), Condvar::new()));
             let worker = spawn_with(&shared, |shared| {
                 let (queue, is_woken, waker) = shared;
                 while !queue.is_going_live() {
@@ -295,7 +325,7 @@ mod loom_tests {
                     *woken = false;
                 }
                 queue.go_live(1);
-                (0..2).for_each(|frame| assert_eq!(queue.put(frame), (frame == 1).then_some(0)));
+                (0..2).for_each(|frame| assert_eq!(queue.put(vec![frame]), vec![0; frame]));
                 queue.end(Ok(()));
             });
             let (queue, is_woken, waker) = &*shared;
@@ -312,7 +342,7 @@ mod loom_tests {
     #[test]
     fn a_worker_that_waits_for_room_goes_on_when_the_newest_is_wanted() {
         loom::model(|| {
-            let queue = Arc::new(FrameQueue::new(1));
+            let queue = Arc::new(FrameQueue::new(1, 1));
             let worker = worker(&queue, 2);
             let mut last = None;
             while let Some(Ok(Some(frame))) = queue.newest(None, || {}) {
@@ -330,7 +360,7 @@ mod loom_tests {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
-            let queue = Arc::new(FrameQueue::new(1));
+            let queue = Arc::new(FrameQueue::new(1, 1));
             let worker = worker(&queue, 2);
             let other = spawn_with(&queue, |queue| queue.next(None)); // for ever, if the worker waited for room
             assert!(matches!(queue.newest(None, || {}), Some(Ok(_))));
@@ -343,7 +373,7 @@ mod loom_tests {
     #[test]
     fn queue_ticket_ends_when_a_frame_arrives() {
         loom::model(|| {
-            let queue = Arc::new(FrameQueue::new(1));
+            let queue = Arc::new(FrameQueue::new(1, 1));
             let worker = worker(&queue, 1);
             assert_eq!(queue.ready().wait(), Ok(())); // for ever, if it were forgotten
             assert_eq!(queue.next(Some(Instant::now())), Some(Ok(Some(0))));
@@ -362,12 +392,12 @@ mod tests {
 
     #[test]
     fn live_the_oldest_makes_room_and_nothing_else_is_dropped() {
-        let queue = FrameQueue::new(2);
+        let queue = FrameQueue::new(2, 1);
         assert_eq!(queue.newest(now(), || {}), None);
         assert!(queue.is_going_live());
         queue.go_live(1);
-        let dropped: Vec<_> = (0..4).map(|frame| queue.put(frame)).collect();
-        assert_eq!(dropped, [None, None, Some(0), Some(1)]);
+        let dropped: Vec<_> = [vec![0, 1], vec![2], vec![3]].map(|frames| queue.put(frames)).to_vec();
+        assert_eq!(dropped, [vec![], vec![0], vec![1]]);
         assert_eq!(queue.next(now()), Some(Ok(Some(2))));
         assert_eq!(queue.next(now()), Some(Ok(Some(3))));
         assert_eq!(queue.load(), (0, 2));
@@ -375,12 +405,11 @@ mod tests {
 
     #[test]
     fn frames_that_waited_are_stale_except_the_last() {
-        let queue = FrameQueue::new(4);
-        queue.put('a');
-        queue.put('b');
+        let queue = FrameQueue::new(4, 1);
+        queue.put(vec!['a', 'b']);
         assert_eq!(queue.newest(now(), || {}), None);
         queue.go_live(1);
-        queue.put('c');
+        queue.put(vec!['c']);
         assert_eq!(queue.newest(now(), || {}), None, "it was in the pipe already");
         queue.end(Err(Error::Closed));
         assert_eq!(queue.newest(now(), || {}), Some(Ok(Some('c'))));
@@ -390,8 +419,8 @@ mod tests {
 
     #[test]
     fn end_of_the_queue_is_the_same_at_each_call() {
-        let queue = FrameQueue::<u8>::new(1);
-        queue.put(1);
+        let queue = FrameQueue::<u8>::new(1, 1);
+        queue.put(vec![1]);
         queue.end(Err(Error::Forked));
         queue.end(Ok(()));
         assert_eq!(queue.next(now()), Some(Ok(Some(1))));
@@ -399,6 +428,6 @@ mod tests {
         assert_eq!(queue.newest(now(), || {}), Some(Err(Error::Forked)));
         queue.close();
         assert_eq!(queue.next(now()), Some(Err(Error::Closed)));
-        assert_eq!(queue.put(2), Some(2));
+        assert_eq!(queue.put(vec![2]), [2]);
     }
 }

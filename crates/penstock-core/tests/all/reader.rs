@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{pattern, unnamed_file};
-use penstock_core::{ByteReader, Error, Reader, ReaderOptions, ThreadPolicy, Transform};
+use crate::common::{in_own_process, pattern, unnamed_file};
+use penstock_core::{ByteReader, Error, Reader, ReaderOptions, ThreadPolicy, Transform, make_pipe};
 use penstock_cpu::Priority;
 
 const A_MOMENT: Duration = Duration::from_millis(50);
@@ -231,6 +231,31 @@ fn frames_are_an_io_read_and_what_is_left_over_comes_before_the_error() {
         assert_eq!(end, if is_whole { Ok(bytes.len() - 10) } else { Err((ErrorKind::UnexpectedEof, torn)) });
         assert_eq!(input.read(&mut [0]).is_ok(), is_whole, "the same again");
     }
+}
+
+/// The read(2)s of this process, if the kernel counts them.
+fn reads() -> Option<u64> {
+    let told = std::fs::read_to_string("/proc/self/io").ok()?;
+    told.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse().ok())
+}
+
+#[test]
+fn small_frames_are_read_together() {
+    in_own_process("reader::small_frames_are_read_together", || {
+        for depth in [4, 64] {
+            let (pipe, mut writer) = make_pipe(Some(1 << 20)).unwrap();
+            let bytes = pattern(1 << 20, 9);
+            writer.write_all(&bytes).unwrap();
+            drop(writer);
+            let before = reads();
+            let reader = Reader::new(&pipe, &ReaderOptions::new(64).depth(depth)).unwrap();
+            assert!(read_all(&reader) == (bytes, Ok(())));
+            let frames = (1 << 20) / 64;
+            if let (Some(before), Some(after)) = (before, reads()) {
+                assert!(after - before < frames * 2 / 3, "{} reads for {frames} frames", after - before);
+            }
+        }
+    });
 }
 
 #[test]

@@ -40,6 +40,7 @@ const DESTINATIONS: [End; 5] = [End::File, End::AppendingFile, End::Pipe, End::U
 enum How {
     Blocking,
     InSlices,
+    PieceByPiece,
     InBackground,
 }
 
@@ -195,6 +196,7 @@ fn by_penstock(case: &Case) -> Outcome {
         let relayed = match case.how {
             How::Blocking => relay(src, dst, &case.options),
             How::InSlices => in_slices(src, dst, &case.options),
+            How::PieceByPiece => piece_by_piece(src, dst, &case.options),
             How::InBackground => relay_in_background(src, dst, &case.options, None).unwrap().wait(),
         };
         drop(storm);
@@ -209,6 +211,23 @@ fn in_slices(src: &OwnedFd, dst: &OwnedFd, options: &RelayOptions) -> Result<Rel
             return outcome;
         }
     }
+}
+
+fn piece_by_piece(src: &OwnedFd, dst: &OwnedFd, options: &RelayOptions) -> Result<RelayReport, RelayError> {
+    let mut relay = Relay::new(src, dst, options)?;
+    for piece in 1.. {
+        let wanted = piece * 7777;
+        let relayed = loop {
+            if let Some(outcome) = relay.run_to(wanted, None) {
+                break outcome?;
+            }
+        };
+        assert!(relayed.bytes <= wanted);
+        if relayed.bytes < wanted {
+            break;
+        }
+    }
+    relay.close()
 }
 
 /// The oracle: read(2) and write(2), waiting where they would block.
@@ -311,7 +330,7 @@ fn any_case() -> impl Strategy<Value = Case> {
         1 => (0u64..500_000).prop_map(Some),
         1 => Just(Some(u64::MAX)),
     ];
-    let how = prop_oneof![Just(How::Blocking), Just(How::InSlices), Just(How::InBackground)];
+    let how = prop::sample::select(&[How::Blocking, How::InSlices, How::PieceByPiece, How::InBackground][..]);
     let mode = prop_oneof![4 => Just(RelayMode::Auto), 1 => Just(RelayMode::ReadWrite)];
     let ends = (prop::sample::select(&SOURCES[..]), prop::sample::select(&DESTINATIONS[..]));
     let offset = prop_oneof![Just(None), (0u64..500_000).prop_map(Some)];
@@ -916,6 +935,56 @@ fn many_short_relays_leave_no_descriptor() {
     }
     // Other tests run beside this one.
     assert!(descriptors() < before + 200, "{before} before, {} after", descriptors());
+}
+
+#[test]
+fn a_prepared_relay_goes_on_with_what_its_source_has_since() {
+    let data = pattern(10_000, 14);
+    let (source, destination) = (file_of(&data[..7000]), unnamed_file());
+    let mut relay = Relay::new(&source, &destination, &to_end().count(9500)).unwrap();
+    let mut to = |bytes| {
+        let relayed = relay.run_to(bytes, None).unwrap().unwrap();
+        (relayed.bytes, relayed.source_ended)
+    };
+    assert_eq!(
+        [to(0), to(3000), to(3000), to(8000)],
+        [(0, false), (3000, false), (3000, false), (7000, true)]
+    );
+    assert_eq!(position(&source), 7000);
+    std::os::unix::fs::FileExt::write_all_at(&source, &data[7000..], 7000).unwrap();
+    assert_eq!([to(8000), to(20_000)], [(8000, false), (9500, false)], "no more than the count");
+    assert_eq!(relay.close().unwrap().bytes, 9500);
+    assert!(read_back(&destination) == data[..9500]);
+}
+
+#[test]
+fn a_signal_ends_the_wait_of_a_relay_to_a_full_socket() {
+    let data = pattern(8 << 20, 15);
+    for (ours, mut theirs) in
+        [UnixStream::pair().map(|(a, b)| (a.into(), File::from(OwnedFd::from(b)))).unwrap(), {
+            let (ours, theirs) = tcp_pair();
+            (OwnedFd::from(ours), File::from(OwnedFd::from(theirs)))
+        }]
+    {
+        let file = file_of(&data);
+        let mut relay = Relay::new(&file, &ours, &to_end()).unwrap();
+        let storm = Storm::begin();
+        for _ in 0..50 {
+            assert_eq!(relay.run(None), None);
+        }
+        drop(storm);
+        let moved = relay.relayed().bytes;
+        assert!(moved > 0 && moved < data.len() as u64);
+        assert_eq!(position(&file), moved);
+        drop(ours);
+        let reader = thread::spawn(move || {
+            let mut got = Vec::new();
+            theirs.read_to_end(&mut got).unwrap();
+            got
+        });
+        while relay.run(None).is_none() {}
+        assert!(reader.join().unwrap() == data);
+    }
 }
 
 #[test]

@@ -24,6 +24,8 @@ _COLOR = re.compile(r"\x1b\[[\d;]*m")
 _LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
 # What a decoder prints, at level info, when it conceals damage in a frame. FFmpeg may mark the frame too late.
 _CONCEALED = re.compile(rf"{_COMPONENT}concealing \d+ DC, \d+ AC, \d+ MV errors")
+# Which decoder reads the one stream that FFmpeg reads, also at level info: "Stream #0:1 -> #0:0 (aac (native) -> …".
+_MAPPING = re.compile(r"\s*Stream #0:\d+ -> #0:0 \((\w+) \(")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
 _REPEATED = re.compile(r"\s*Last message repeated (\d+) times")
 # The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg goes on or aborts.
@@ -83,6 +85,8 @@ class StderrLog:
         self._errors: dict[str, None] = {}
         #: Why outputs of the muxer `tee` failed, by their numbers from 0; "" if FFmpeg does not say.
         self.failed_outputs: dict[int, str] = {}
+        #: The codec that FFmpeg takes its input for; None if its report has not told.
+        self.codec: str | None = None
         for line in lines:
             self.take(line)
 
@@ -105,8 +109,10 @@ class StderrLog:
             first[_ADDRESS.sub("", line)] = None
 
     def take_report(self, data: bytes) -> None:
-        """Counts one line of FFmpeg's report (FFREPORT) if a decoder has concealed a part of a frame."""
+        """Takes one line of FFmpeg's report (FFREPORT): the input's codec, or that a decoder has concealed damage."""
         line = data.decode(errors="replace").rstrip()
+        if mapping := _MAPPING.match(line):
+            self.codec = mapping[1]
         if _CONCEALED.match(line):
             if len(self._lines) < _SUMMARY_LINES:  # they must not displace errors
                 self._lines.append(line)
