@@ -444,6 +444,24 @@ unsafe fn write_now_silently(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     answer
 }
 
+/// As [`write_at_once`], for a descriptor that is in non-blocking mode; `EOPNOTSUPP` for others.
+///
+/// # Safety
+///
+/// The span's memory is readable.
+pub(crate) unsafe fn write_if_non_blocking(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    if !is_non_blocking(fd) {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let signals = WithoutWriteSignals::new();
+    // SAFETY: the span is readable by the contract above.
+    let answer = unsafe { write(fd, span) };
+    if matches!(answer, Ok(_) | Err(Errno::AGAIN)) {
+        signals.end_clear();
+    }
+    answer
+}
+
 /// A socket's buffer for bytes that its peer has not taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendBuffer {

@@ -82,6 +82,8 @@ pub(crate) struct Job {
     pub(crate) ticket: Ticket,
     /// Taken out when the write ends.
     pub(super) holds: Option<Holds>,
+    /// What its caller has met on trying. The worker fails the stream with it.
+    pub(super) failure: Option<Errno>,
     pub(super) progress: Progress,
     /// What the ticket will say: an abort, if the write was cut short with pages in the pipe.
     pub(super) outcome: Result<(), Error>,
@@ -137,6 +139,7 @@ pub(crate) struct WriteView {
     pub(crate) span: Span,
     pub(crate) fd: RawFd,
     pub(crate) options: WriteOptions,
+    pub(crate) failure: Option<Errno>,
 }
 
 impl Job {
@@ -147,6 +150,7 @@ impl Job {
             span: self.span,
             fd: holds.destination.fd.as_fd().as_raw_fd(),
             options: self.options.clone(),
+            failure: self.failure,
         }
     }
 

@@ -166,6 +166,7 @@ impl Stream {
             bytes: bytes as u64,
             ticket: ticket.clone(),
             holds: Some(Holds { destination: taken, region, completion }),
+            failure: None,
             progress: Progress::Queued,
             outcome: Ok(()),
         };
@@ -211,7 +212,7 @@ impl Stream {
     }
 
     fn reason_to_write_at_once(&self, bytes: usize, options: &WriteOptions) -> Option<Reason> {
-        let reason = self.at_once.suits(self.kind, bytes, options);
+        let reason = AtOnce::suits(self.kind, bytes, options);
         reason.filter(|_| !self.policy.is_wanted()) // whoever wants a policy wants its thread to write
     }
 
@@ -220,10 +221,18 @@ impl Stream {
         let Some(holds) = &job.holds else { return false };
         // SAFETY: the job holds the region.
         let written = unsafe { self.at_once.write(holds.destination.fd.as_fd(), self.kind, job.span) };
-        let Some(written) = written else { return false };
-        self.meter.add_written(Transport::Write, written);
-        job.advance(written);
-        job.span.len() == 0
+        match written {
+            Some(Ok(written)) => {
+                self.meter.add_written(Transport::Write, written);
+                job.advance(written);
+                job.span.len() == 0
+            }
+            Some(Err(errno)) => {
+                job.failure = Some(errno);
+                false
+            }
+            None => false,
+        }
     }
 
     fn refusal(&self, reason: Refusal, waited: Duration) -> Error {

@@ -206,8 +206,11 @@ fn write(
         },
     };
     let written_before = stream.meter.written_bytes();
-    // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
-    let outcome = unsafe { engine.push(&sink, work.span, &work.options) };
+    let outcome = match work.failure {
+        Some(errno) => Err((Stop::Failed { errno, rest: work.span }, Transport::Write)),
+        // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
+        None => unsafe { engine.push(&sink, work.span, &work.options) },
+    };
     drop(terminal);
     match outcome {
         Ok(transport) => stream.mark_written(transport == Transport::ZeroCopy),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, Write, pipe};
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::pin::pin;
@@ -100,7 +101,8 @@ fn small_writes_keep_their_order_with_those_that_found_no_room() {
     assert!(tickets[1].has_ended() && !tickets[39].has_ended());
     let all = frames.concat();
     assert!(read_exactly(&mut reader, all.len()) == all);
-    tickets.iter().for_each(|ticket| ticket.wait().unwrap());
+    writer.flush(None).unwrap();
+    assert!(tickets.iter().all(|ticket| ticket.peek() == Some(Ok(()))));
     assert_eq!(writer.submit(b"again".to_vec(), None).unwrap().peek(), Some(Ok(())));
     writer.close(None).unwrap();
 }
@@ -119,6 +121,19 @@ fn a_small_write_without_a_reader_is_a_failure_and_no_signal() {
             assert!(matches!(failure, Error::Broken { bytes_lost: 100, .. }), "{failure:?}");
         }
     });
+}
+
+#[test]
+fn what_a_socket_reports_only_once_fails_the_small_write_that_meets_it() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    drop(receiver);
+    let writer = Writer::new(&sender, &WriterOptions::default()).unwrap();
+    writer.submit(vec![1; 100], None).unwrap().wait().unwrap();
+    let failure = writer.submit(vec![2; 100], None).unwrap().wait().unwrap_err();
+    let refused = libc::ECONNREFUSED; // what came back for the first
+    assert!(matches!(failure, Error::Io { os_error, .. } if os_error == refused), "{failure:?}");
 }
 
 #[test]
