@@ -56,6 +56,8 @@ pub(crate) enum Pushed<T> {
     Queued { start_worker: bool },
     /// The last item has its content; this is the rest.
     Joined(T),
+    /// It was done at once, and counts as an item that has ended.
+    Ended(T),
 }
 
 /// What the worker is to do next.
@@ -138,18 +140,20 @@ impl<T> Queue<T> {
         self.0.lock().expects_more = true;
     }
 
-    /// Appends the item, or has the last one take its content over. Waits for room until the deadline.
+    /// Appends the item, has the last one take its content over, or does what the worker would. Waits for room until the deadline.
     ///
     /// `is_gone` is called under the lock. So [`Queue::cancel`] finds every item of an owner that was pushed before it
     /// was closed. `join` is called under it too, if the worker has not begun the last item, and returns whether that has taken
-    /// the content.
+    /// the content. `do_at_once` is called under it if nothing is in flight, and learns whether this is the first item ever. It may do a part
+    /// of the item, and returns whether it has done all.
     pub(crate) fn push(
         &self,
-        value: T,
+        mut value: T,
         bytes: usize,
         deadline: Option<Instant>,
         is_gone: impl Fn(&T) -> bool,
         mut join: impl FnMut(&mut T, &T) -> bool,
+        mut do_at_once: impl FnMut(&mut T, bool) -> bool,
     ) -> Result<Pushed<T>, Refused<T>> {
         let mut state = self.0.lock();
         loop {
@@ -159,6 +163,12 @@ impl<T> Queue<T> {
             if let Some(failure) = &state.failure {
                 let reason = Refusal::Failed(failure.clone());
                 return Err(Refused { value, reason });
+            }
+            if state.items.is_empty() && do_at_once(&mut value, state.accepted_items == 0) {
+                state.count(bytes);
+                state.pending_bytes -= bytes;
+                state.accepted_items += 1;
+                return Ok(Pushed::Ended(value));
             }
             if state.joins(&value, bytes, &mut join) {
                 return Ok(Pushed::Joined(value)); // its worker knows of the last item
@@ -447,7 +457,7 @@ impl<T> State<T> {
 impl<T> Queue<T> {
     /// Pushes an item that joins no other. Returns whether the caller must start a worker.
     fn put(&self, value: T, bytes: usize, deadline: Option<Instant>) -> Result<bool, Refused<T>> {
-        let pushed = self.push(value, bytes, deadline, |_| false, |_, _| false)?;
+        let pushed = self.push(value, bytes, deadline, |_| false, |_, _| false, |_, _| false)?;
         Ok(matches!(pushed, Pushed::Queued { start_worker: true }))
     }
 }

@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
 
 use super::faults::{Call, pass};
 use crate::error::Error;
+use crate::sys::signals::WithoutWriteSignals;
 use crate::sys::span::Span;
 
 /// Identifies what a descriptor leads to: equal for all descriptors of one pipe, FIFO, socket or file.
@@ -381,7 +382,7 @@ pub(crate) unsafe fn write(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 pub(crate) unsafe fn write_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let span = span.first(pass(Call::Write, span.len())?);
     // SAFETY: the span is readable by the contract above, and so is its beginning; the kernel only reads it.
-    unsafe { transfer_now(libc::SYS_pwritev2, fd, span) }
+    unsafe { transfer_now(libc::SYS_pwritev2, fd, span, libc::RWF_NOWAIT) }
 }
 
 /// send(2) without blocking and without `SIGPIPE`.
@@ -394,6 +395,71 @@ pub(crate) unsafe fn send_now(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the span is readable by the contract above, and so is its beginning; the kernel only reads it.
     answer(unsafe { libc::send(fd.as_raw_fd(), span.as_ptr().cast(), span.len(), flags) })
+}
+
+/// Writes to a pipe or socket what fits without waiting, whatever its mode, on a thread that signals may reach: they get none.
+/// `EOPNOTSUPP` where no call does that.
+///
+/// # Safety
+///
+/// The span's memory is readable.
+pub(crate) unsafe fn write_at_once(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> Result<usize> {
+    // SAFETY: the span is readable by the contract above.
+    unsafe {
+        match kind {
+            Kind::Pipe | Kind::Packets => write_now_silently(fd, span),
+            Kind::StreamSocket | Kind::Messages => send_now(fd, span),
+            Kind::File | Kind::Other => Err(Errno::OPNOTSUPP),
+        }
+    }
+}
+
+/// `RWF_NOSIGNAL` (include/uapi/linux/fs.h), from Linux 6.18 on.
+const NO_SIGNAL: libc::c_int = 0x100;
+
+/// As [`write_now`], without `SIGPIPE`. Where the kernel has no flag for that, two more calls keep the signal off.
+///
+/// # Safety
+///
+/// The span's memory is readable.
+unsafe fn write_now_silently(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    /// Relaxed: whoever does not see it yet asks again.
+    static LACKS_FLAG: AtomicBool = AtomicBool::new(false);
+    let span = span.first(pass(Call::Write, span.len())?);
+    if !LACKS_FLAG.load(Relaxed) {
+        let flags = libc::RWF_NOWAIT | NO_SIGNAL;
+        // SAFETY: the span is readable by the contract above, and so is its beginning; the kernel only reads it.
+        match unsafe { transfer_now(libc::SYS_pwritev2, fd, span, flags) } {
+            Err(Errno::OPNOTSUPP) => {} // one of the two flags
+            answer => return answer,
+        }
+    }
+    let signals = WithoutWriteSignals::new();
+    // SAFETY: as above.
+    let answer = unsafe { transfer_now(libc::SYS_pwritev2, fd, span, libc::RWF_NOWAIT) };
+    if matches!(answer, Ok(_) | Err(Errno::AGAIN)) {
+        LACKS_FLAG.store(true, Relaxed);
+        signals.end_clear();
+    }
+    answer
+}
+
+/// As [`write_at_once`], for a descriptor that is in non-blocking mode; `EOPNOTSUPP` for others.
+///
+/// # Safety
+///
+/// The span's memory is readable.
+pub(crate) unsafe fn write_if_non_blocking(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
+    if !is_non_blocking(fd) {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let signals = WithoutWriteSignals::new();
+    // SAFETY: the span is readable by the contract above.
+    let answer = unsafe { write(fd, span) };
+    if matches!(answer, Ok(_) | Err(Errno::AGAIN)) {
+        signals.end_clear();
+    }
+    answer
 }
 
 /// A socket's buffer for bytes that its peer has not taken.
@@ -510,22 +576,28 @@ fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: RecvFlags) -> Resul
 /// preadv2(2) of a pipe as if it were non-blocking, as [`write_now`] writes.
 pub(super) fn read_pipe_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the buffer is borrowed mutably until the call returns, so the kernel may write to all of it.
-    unsafe { transfer_now(libc::SYS_preadv2, fd, Span::at(buffer.as_mut_ptr(), buffer.len())) }
+    unsafe {
+        transfer_now(libc::SYS_preadv2, fd, Span::at(buffer.as_mut_ptr(), buffer.len()), libc::RWF_NOWAIT)
+    }
 }
 
-/// preadv2(2) or pwritev2(2) with `RWF_NOWAIT`. Called by its number, because the C libraries before glibc 2.26 have no such
+/// preadv2(2) or pwritev2(2). Called by its number, because the C libraries before glibc 2.26 have no such
 /// functions.
 ///
 /// # Safety
 ///
 /// `call` is one of the two, and the memory may be used as it does.
-unsafe fn transfer_now(call: libc::c_long, fd: BorrowedFd<'_>, memory: Span) -> Result<usize> {
+unsafe fn transfer_now(
+    call: libc::c_long,
+    fd: BorrowedFd<'_>,
+    memory: Span,
+    flags: libc::c_int,
+) -> Result<usize> {
     let part = libc::iovec { iov_base: memory.as_ptr().cast_mut().cast(), iov_len: memory.len() };
     let (parts, low, high): (libc::c_long, libc::c_long, libc::c_long) = (1, -1, 0);
     // SAFETY: `part` lives until the call returns, and its memory may be used as above. The offset -1 means the position:
     // 64-bit kernels read only its low half (fs/read_write.c, `pos_from_hilo`).
-    let returned =
-        unsafe { libc::syscall(call, fd.as_raw_fd(), &raw const part, parts, low, high, libc::RWF_NOWAIT) };
+    let returned = unsafe { libc::syscall(call, fd.as_raw_fd(), &raw const part, parts, low, high, flags) };
     answer(returned as isize)
 }
 

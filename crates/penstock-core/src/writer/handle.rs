@@ -23,7 +23,9 @@ use crate::sys::pipe;
 use crate::writer::job::{Destination, Mark};
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::{DEFAULT_LIMITS, Stream};
-use crate::writer::transport::choice::{MemoryOwner, Mode, ReaderKind, Reason, Transport, WriteOptions};
+use crate::writer::transport::choice::{
+    MemoryOwner, Mode, ReaderKind, Reason, Transport, When, WriteOptions,
+};
 use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
@@ -188,8 +190,13 @@ impl Writer {
             stream.expect_transforms();
         }
         let transform = options.transform.clone();
-        let options =
-            WriteOptions { mode: options.mode, reader: options.reader, transform, ..WriteOptions::default() };
+        let options = WriteOptions {
+            mode: options.mode,
+            reader: options.reader,
+            at_once: When::Idle,
+            transform,
+            ..WriteOptions::default()
+        };
         let destination = Mutex::new(Some(destination));
         let pool = stream.copies.clone();
         Ok(Self {
@@ -223,7 +230,8 @@ impl Writer {
 
     /// Queues the region to be written.
     ///
-    /// Returns at once unless the queue is full. The region stays in use until the ticket has ended. See
+    /// Returns at once unless the queue is full. If nothing else is in flight, up to 4 KiB for a pipe or socket are written on the
+    /// calling thread, as far as they fit. The region stays in use until the ticket has ended. See
     /// [`write`](Self::write) for slices.
     ///
     /// # Errors
@@ -299,7 +307,8 @@ impl Writer {
     #[doc(hidden)]
     pub fn write_copy(&self, copy: Buffer, timeout: Option<Duration>) -> Result<Ticket, Rejected<Buffer>> {
         let joins = self.may_join(copy.len());
-        let options = WriteOptions { memory: MemoryOwner::Ours, joins, ..self.options.clone() };
+        let options =
+            WriteOptions { memory: MemoryOwner::Ours, joins, at_once: When::First, ..self.options.clone() };
         self.push(copy, self.input_bytes(), options, timeout)
     }
 

@@ -77,11 +77,13 @@ pub(crate) struct Job {
     pub(super) options: WriteOptions,
     /// The memory.
     pub(crate) span: Span,
-    /// Bytes that enter the stream.
+    /// Bytes that have yet to enter the stream when the worker begins.
     pub(super) bytes: u64,
     pub(crate) ticket: Ticket,
     /// Taken out when the write ends.
     pub(super) holds: Option<Holds>,
+    /// What its caller has met on trying. The worker fails the stream with it.
+    pub(super) failure: Option<Errno>,
     pub(super) progress: Progress,
     /// What the ticket will say: an abort, if the write was cut short with pages in the pipe.
     pub(super) outcome: Result<(), Error>,
@@ -101,6 +103,13 @@ impl Holds {
         let closed = self.destination.release();
         run_callers_code(|| drop(self.region));
         (self.completion, closed)
+    }
+
+    /// Ends a write that its caller has made. The caller goes on with the descriptor.
+    pub(super) fn end_at_once(self) -> Arc<Destination> {
+        run_callers_code(|| drop(self.region));
+        self.completion.end(Ok(()));
+        self.destination
     }
 }
 
@@ -130,6 +139,7 @@ pub(crate) struct WriteView {
     pub(crate) span: Span,
     pub(crate) fd: RawFd,
     pub(crate) options: WriteOptions,
+    pub(crate) failure: Option<Errno>,
 }
 
 impl Job {
@@ -140,6 +150,7 @@ impl Job {
             span: self.span,
             fd: holds.destination.fd.as_fd().as_raw_fd(),
             options: self.options.clone(),
+            failure: self.failure,
         }
     }
 
@@ -163,6 +174,16 @@ impl Job {
         self.options.memory = MemoryOwner::Ours;
         self.span = Span::of(&made);
         self.holds.as_mut().map(|holds| mem::replace(&mut holds.region, Box::new(made)))
+    }
+
+    /// Notes that the first bytes are in the stream. What is left stays a write of its own.
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.span = self.span.skip(bytes);
+        self.bytes -= bytes as u64;
+        self.options.joins = false;
+        if let Some(destination) = self.destination() {
+            destination.written_bytes.add(bytes as u64);
+        }
     }
 
     /// Takes over the content of a later write, if both are small copies of one owner's and there is room.

@@ -1,7 +1,7 @@
 //! Memory into descriptors, by native threads.
 //!
 //! `handle` and `by_descriptor` find the `stream` that a descriptor leads to, and put a job into its queue. The stream's `worker`
-//! lets a `transport` put it into the destination. `byte_writer` and `async_write` copy slices first.
+//! lets a `transport` put it into the destination; a small one need not wait for it (`at_once`). `byte_writer` and `async_write` copy slices first.
 
 #[cfg(feature = "tokio")]
 pub(crate) mod async_write;

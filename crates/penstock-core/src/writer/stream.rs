@@ -24,7 +24,8 @@ use crate::sys::span::Span;
 use crate::writer::job::{Awaiting, CloseFailure, Destination, Holds, Job, Mark, Progress};
 use crate::writer::policy::WorkerPolicy;
 use crate::writer::rejected::Rejected;
-use crate::writer::transport::choice::WriteOptions;
+use crate::writer::transport::at_once::AtOnce;
+use crate::writer::transport::choice::{Reason, Transport, When, WriteOptions};
 use crate::writer::transport::meter::Meter;
 use crate::writer::unreported::Unreported;
 
@@ -62,6 +63,7 @@ pub(crate) struct Stream {
     pub(super) policy: WorkerPolicy,
     /// What the pipe held when its content was taken back, because the stream was about to fail.
     taken_back: OnceLock<u64>,
+    at_once: AtOnce,
     /// The number of the write that is to be cut short. Numbers begin at one.
     pub(crate) cut: AtomicU64,
     next_number: AtomicU64,
@@ -89,6 +91,7 @@ impl Stream {
             by_descriptor: Mutex::default(),
             policy: WorkerPolicy::default(),
             taken_back: OnceLock::new(),
+            at_once: AtOnce::default(),
             cut: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             waker: Mutex::default(),
@@ -163,21 +166,40 @@ impl Stream {
             bytes: bytes as u64,
             ticket: ticket.clone(),
             holds: Some(Holds { destination: taken, region, completion }),
+            failure: None,
             progress: Progress::Queued,
             outcome: Ok(()),
         };
-        let pushed = self.queue.push(job, bytes, deadline, Job::is_of_nobody, |last, job| {
+        let join = |last: &mut Job, job: &Job| {
             let joins = last.join(job);
             if joins {
                 ticket = last.ticket.clone();
             }
             joins
-        });
+        };
+        let reason = self.reason_to_write_at_once(bytes, &job.options);
+        let do_at_once = |job: &mut Job, is_first: bool| match job.options.at_once {
+            When::Idle => reason.is_some() && self.write_at_once(job),
+            When::First => is_first && reason.is_some() && self.write_at_once(job),
+            When::Never => false,
+        };
+        let pushed = self.queue.push(job, bytes, deadline, Job::is_of_nobody, join, do_at_once);
         self.meter.caller_blocked.add(start.elapsed());
         match pushed {
             Ok(Pushed::Queued { start_worker }) => Ok((ticket, start_worker)),
             Ok(Pushed::Joined(job)) => {
                 *destination = Some(job.whole().destination);
+                Ok((ticket, false))
+            }
+            Ok(Pushed::Ended(job)) => {
+                if let Some(reason) = reason {
+                    self.meter.set_choice(Transport::Write, reason);
+                }
+                let is_copy = job.options.at_once == When::First;
+                *destination = Some(job.whole().end_at_once());
+                if is_copy {
+                    self.copies.free_unused(); // which the worker would do when it leaves: there is none
+                }
                 Ok((ticket, false))
             }
             Err(refused) => {
@@ -186,6 +208,30 @@ impl Stream {
                 let error = self.refusal(refused.reason, start.elapsed());
                 Err(Rejected { region: holds.region, error })
             }
+        }
+    }
+
+    fn reason_to_write_at_once(&self, bytes: usize, options: &WriteOptions) -> Option<Reason> {
+        let reason = AtOnce::suits(self.kind, bytes, options);
+        reason.filter(|_| !self.policy.is_wanted()) // whoever wants a policy wants its thread to write
+    }
+
+    /// Writes what the destination takes at once. Whether that is all.
+    fn write_at_once(&self, job: &mut Job) -> bool {
+        let Some(holds) = &job.holds else { return false };
+        // SAFETY: the job holds the region.
+        let written = unsafe { self.at_once.write(holds.destination.fd.as_fd(), self.kind, job.span) };
+        match written {
+            Some(Ok(written)) => {
+                self.meter.add_written(Transport::Write, written);
+                job.advance(written);
+                job.span.len() == 0
+            }
+            Some(Err(errno)) => {
+                job.failure = Some(errno);
+                false
+            }
+            None => false,
         }
     }
 

@@ -60,6 +60,7 @@ pub(crate) fn push<R: Region>(
     let (mode, reader, bytes) = (options.mode, options.reader, region.len());
     let pushed = stream.push(Box::new(region), destination, options, deadline_after(timeout));
     let (ticket, start_worker) = pushed.map_err(Rejected::unboxed)?;
+    exit::DRAIN.arm();
     if start_worker {
         start(stream, BouncePipe::suited(stream.kind, mode, reader, bytes));
     }
@@ -67,7 +68,6 @@ pub(crate) fn push<R: Region>(
 }
 
 fn start(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
-    exit::DRAIN.arm();
     let own = Arc::clone(stream);
     let waker = stream.make_waker();
     let started = thread::spawn(Signals::Blocked, move || {
@@ -206,8 +206,11 @@ fn write(
         },
     };
     let written_before = stream.meter.written_bytes();
-    // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
-    let outcome = unsafe { engine.push(&sink, work.span, &work.options) };
+    let outcome = match work.failure {
+        Some(errno) => Err((Stop::Failed { errno, rest: work.span }, Transport::Write)),
+        // SAFETY: the job at the cursor holds the region; after a zero-copy write it keeps it until the reader is through.
+        None => unsafe { engine.push(&sink, work.span, &work.options) },
+    };
     drop(terminal);
     match outcome {
         Ok(transport) => stream.mark_written(transport == Transport::ZeroCopy),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, Write, pipe};
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::pin::pin;
@@ -67,6 +68,86 @@ fn stats_name_the_transport_and_its_reason() {
         assert_eq!(writer.stats().capacity_bytes, Some(1 << 20), "known after the closing, too");
         assert_eq!(got.join().unwrap().len(), bytes);
     }
+}
+
+#[test]
+fn a_small_write_has_ended_when_submit_returns_if_nothing_else_is_in_flight() {
+    let (pipe_reader, pipe) = pipe().unwrap();
+    let (socket_reader, socket) = UnixStream::pair().unwrap();
+    let (messages_reader, messages) = UnixDatagram::pair().unwrap();
+    for fd in [pipe.as_fd(), socket.as_fd(), messages.as_fd()] {
+        let writer = Writer::new(fd, &WriterOptions::default()).unwrap();
+        for bytes in [100, 0, 4096] {
+            let ticket = writer.submit(vec![1; bytes], None).unwrap();
+            assert_eq!(ticket.peek(), Some(Ok(())), "{fd:?} {bytes}");
+        }
+        let stats = writer.stats();
+        assert_eq!((stats.accepted_items, stats.accepted_bytes), (3, 4196));
+        assert_eq!((stats.pending_items, stats.written_by[0].1), (0, 4196));
+        writer.close(None).unwrap();
+    }
+    let read = |source: &mut dyn Read| source.read(&mut [0; 9000]).unwrap();
+    drop((pipe, socket));
+    assert_eq!([read(&mut { pipe_reader }), read(&mut { socket_reader })], [4196; 2]);
+    assert_eq!([(); 3].map(|()| messages_reader.recv(&mut [0; 9000]).unwrap()), [100, 0, 4096]);
+}
+
+#[test]
+fn small_writes_keep_their_order_with_those_that_found_no_room() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let writer = Writer::new(&pipe, &WriterOptions::default().capacity_bytes(4096)).unwrap();
+    let frames: Vec<_> = (0..40).map(|number| pattern(number * 97 % 4096, number as u64)).collect();
+    let tickets: Vec<_> = frames.iter().map(|frame| writer.submit(frame.clone(), None).unwrap()).collect();
+    assert!(tickets[1].has_ended() && !tickets[39].has_ended());
+    let all = frames.concat();
+    assert!(read_exactly(&mut reader, all.len()) == all);
+    writer.flush(None).unwrap();
+    assert!(tickets.iter().all(|ticket| ticket.peek() == Some(Ok(()))));
+    assert_eq!(writer.submit(b"again".to_vec(), None).unwrap().peek(), Some(Ok(())));
+    writer.close(None).unwrap();
+}
+
+#[test]
+fn a_small_write_without_a_reader_is_a_failure_and_no_signal() {
+    in_own_process("writer::a_small_write_without_a_reader_is_a_failure_and_no_signal", || {
+        // SAFETY: a signal's default is no handler of ours.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let (reader, pipe) = pipe().unwrap();
+        let (peer, socket) = UnixStream::pair().unwrap();
+        drop((reader, peer));
+        for fd in [pipe.as_fd(), socket.as_fd()] {
+            let writer = Writer::new(fd, &WriterOptions::default()).unwrap();
+            let failure = writer.submit(vec![1; 100], None).unwrap().wait().unwrap_err();
+            assert!(matches!(failure, Error::Broken { bytes_lost: 100, .. }), "{failure:?}");
+        }
+    });
+}
+
+#[test]
+fn what_a_socket_reports_only_once_fails_the_small_write_that_meets_it() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    drop(receiver);
+    let writer = Writer::new(&sender, &WriterOptions::default()).unwrap();
+    writer.submit(vec![1; 100], None).unwrap().wait().unwrap();
+    let failure = writer.submit(vec![2; 100], None).unwrap().wait().unwrap_err();
+    let refused = libc::ECONNREFUSED; // what came back for the first
+    assert!(matches!(failure, Error::Io { os_error, .. } if os_error == refused), "{failure:?}");
+}
+
+#[test]
+fn a_stream_of_one_small_write_needs_no_thread() {
+    in_own_process("writer::a_stream_of_one_small_write_needs_no_thread", || {
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let (mut reader, pipe) = pipe().unwrap();
+        let before = threads();
+        let writer = open(&pipe, Mode::Auto);
+        writer.write(b"frame", None).unwrap();
+        assert_eq!(threads(), before);
+        writer.close(None).unwrap();
+        assert_eq!(read_exactly(&mut reader, 5), b"frame");
+    });
 }
 
 /// The page in which the kernel keeps the time: it can be read, and not be pinned (`VM_PFNMAP`), as drivers' mappings.

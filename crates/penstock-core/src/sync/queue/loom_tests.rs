@@ -3,7 +3,7 @@
 use loom::thread;
 
 use super::*;
-use crate::sync::{Arc, spawn_with};
+use crate::sync::{Arc, Ordering, spawn_with};
 
 const ONE: Limits = Limits { bytes: 8, items: 1 };
 
@@ -93,13 +93,50 @@ fn a_worker_that_waits_for_something_else_beside_misses_no_item() {
     });
 }
 
+#[test]
+fn nobody_does_an_item_at_once_while_the_worker_writes() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::new(Limits { bytes: 8, items: 2 }));
+        let is_written = Arc::new(loom::sync::atomic::AtomicBool::new(false));
+        assert_eq!(queue.put(1, 1, None).unwrap(), true);
+        let caller = thread::spawn({
+            let (queue, is_written) = (Arc::clone(&queue), Arc::clone(&is_written));
+            move || {
+                let do_at_once = |_: &mut usize, is_first: bool| {
+                    // Relaxed: the queue's lock orders it.
+                    assert!(is_written.load(Ordering::Relaxed) && !is_first);
+                    true
+                };
+                queue.push(2, 2, None, |_| false, |_, _| false, do_at_once).unwrap()
+            }
+        });
+        let now = Some(Instant::now());
+        assert_eq!(queue.next(now, |item| *item), Next::Write(1));
+        is_written.store(true, Ordering::Relaxed);
+        queue.advance(|_| {});
+        queue.retire_front();
+        let ended = work(&queue);
+        match caller.join().unwrap() {
+            Pushed::Ended(2) => assert_eq!(ended, []),
+            Pushed::Queued { start_worker: false } => assert_eq!(ended, [2]),
+            Pushed::Queued { start_worker: true } => {
+                assert_eq!(work(&queue), [2], "after the first has left")
+            }
+            other => panic!("{other:?}"),
+        }
+        let load = queue.load();
+        assert_eq!((load.accepted_items, load.accepted_bytes, load.pending_items), (2, 3, 0));
+        assert_eq!(queue.flush(2, None), Ok(Ok(())));
+    });
+}
+
 /// Pushes, and joins the last item if the worker has not begun it. Whether it must start a worker.
 fn join(queue: &Queue<usize>, item: usize) -> bool {
     let add = |last: &mut usize, item: &usize| {
         *last += item;
         true
     };
-    let pushed = queue.push(item, item, None, |_| false, add).unwrap();
+    let pushed = queue.push(item, item, None, |_| false, add, |_, _| false).unwrap();
     matches!(pushed, Pushed::Queued { start_worker: true })
 }
 
@@ -171,7 +208,9 @@ fn no_item_of_a_gone_owner_follows_the_cancellation() {
         assert_eq!(queue.put(1, 1, None).unwrap(), true);
         let caller = thread::spawn({
             let (queue, gone) = (Arc::clone(&queue), Arc::clone(&gone));
-            move || queue.push(2, 2, None, |_| gone.load(Ordering::Relaxed), |_, _| false).is_ok()
+            move || {
+                queue.push(2, 2, None, |_| gone.load(Ordering::Relaxed), |_, _| false, |_, _| false).is_ok()
+            }
         });
         gone.store(true, Ordering::Relaxed);
         let cancelled = ended(&queue, queue.cancel(|_| true, |_| {}, |_| {}));

@@ -41,8 +41,21 @@ pub(crate) struct WriteOptions {
     pub(crate) memory: MemoryOwner,
     /// Whether it may become one write with others: a small copy, for a destination that keeps no messages.
     pub(crate) joins: bool,
+    /// When the caller may write it.
+    pub(crate) at_once: When,
     /// Applied to the memory first; none if the memory enters the stream as it is.
     pub(crate) transform: Option<Arc<dyn Transform>>,
+}
+
+/// When the caller of a small write may make it, instead of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum When {
+    #[default]
+    Never,
+    /// As the stream's first, which may be its only one: for copies, of which the worker gathers many into one write.
+    First,
+    /// Whenever nothing is in flight.
+    Idle,
 }
 
 /// Who owns the memory of a write.

@@ -4,6 +4,7 @@
 //! - [`staged`]: copies into pages that are then given to the pipe.
 //! - [`zero_copy`]: the caller's own pages are given to the pipe.
 
+pub(crate) mod at_once;
 pub(crate) mod choice;
 pub(crate) mod engine;
 pub(crate) mod meter;

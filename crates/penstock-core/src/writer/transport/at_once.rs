@@ -1,0 +1,67 @@
+//! Small writes on the caller's thread, while nothing else is in flight: that costs less than to wake a worker.
+//!
+//! Measured: a submit and a wait of 100 bytes take 1.2 µs, and 7.6 by a worker that is awake (medians, from Python into a pipe, 2-core
+//! x86-64 VM, Linux 6.18, 2026-11-29). Of 16 KiB, they take as long as by a worker.
+//!
+//! One wait is left: no call gets past a pipe's lock, which a reader keeps while the memory or file that it moves bytes to is slow. The
+//! same holds for all that asks a pipe how much it holds.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::io::{Errno, Result};
+
+use super::choice::{Mode, Reason, WriteOptions};
+use crate::sys::fd::{self, Kind};
+use crate::sys::span::Span;
+
+/// Larger writes are left to a worker: the copy would keep the caller. Chosen: what a pipe takes as a whole or not at all (`PIPE_BUF`,
+/// pipe(7)).
+const MOST_BYTES: usize = libc::PIPE_BUF;
+
+/// What is known of such writes to one destination.
+#[derive(Default)]
+pub(crate) struct AtOnce {
+    /// Whether the system has refused one whatever the descriptor's mode. Relaxed: whoever does not see it yet asks again.
+    is_refused: AtomicBool,
+}
+
+impl AtOnce {
+    /// The reason for the transport, which is `write`, if such a write may be made on the caller's thread.
+    pub(crate) fn suits(kind: Kind, bytes: usize, options: &WriteOptions) -> Option<Reason> {
+        if bytes > MOST_BYTES || options.transform.is_some() {
+            return None;
+        }
+        match (options.mode, kind) {
+            (_, Kind::File | Kind::Other) => None, // may wait for a disk or a device
+            (Mode::Write, _) => Some(Reason::Asked),
+            (_, Kind::Packets | Kind::StreamSocket | Kind::Messages) => Some(Reason::NotAPipe),
+            (Mode::Auto, Kind::Pipe) => Some(Reason::SmallPiece),
+            (Mode::Staged | Mode::ZeroCopy, Kind::Pipe) => None,
+        }
+    }
+
+    /// Writes what the destination takes without waiting, and returns how much that is; none where a worker must try. A failure counts: a
+    /// socket reports what became of earlier bytes only once.
+    ///
+    /// # Safety
+    ///
+    /// The span's memory is readable until this returns.
+    pub(crate) unsafe fn write(&self, fd: BorrowedFd<'_>, kind: Kind, span: Span) -> Option<Result<usize>> {
+        let mut answer = Err(Errno::OPNOTSUPP);
+        if !self.is_refused.load(Relaxed) {
+            // SAFETY: this function's own contract.
+            answer = unsafe { fd::write_at_once(fd, kind, span) };
+        }
+        if answer.is_err_and(fd::is_refused) {
+            self.is_refused.store(true, Relaxed);
+            // SAFETY: as above.
+            answer = unsafe { fd::write_if_non_blocking(fd, span) };
+        }
+        match answer {
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            Err(errno) if fd::is_refused(errno) => None,
+            answer => Some(answer),
+        }
+    }
+}
